@@ -217,7 +217,7 @@ fn sessions(store: Option<&Path>) -> Finding {
                 Status::Warning,
                 name,
                 format!("damaged sessions in `{}`: {}", escaped(&at), damaged.join(", ")),
-                "restore their files from a copy, or delete them with `glovebox session delete`",
+                "see the reasons with `glovebox session show`; restore damaged files from a copy, or delete the sessions with `glovebox session delete`",
             )
         }
         Err(error) => {

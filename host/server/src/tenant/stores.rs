@@ -127,11 +127,11 @@ impl StoredBytes {
         Ok(())
     }
 
-    /// Returns the size of a session in bytes. The size of a missing or damaged session is 0.
+    /// Returns the size of a session in bytes. The size of a missing or unreadable session is 0.
     async fn size(&self, id: &SessionId) -> Result<u64, StoreError> {
         match self.store.record(id).await {
             Ok(found) => Ok(found.map_or(0, |stored| stored.record.bytes)),
-            Err(StoreError::Damaged { .. }) => Ok(0),
+            Err(StoreError::Damaged { .. } | StoreError::Format { .. }) => Ok(0),
             Err(error) => Err(error),
         }
     }

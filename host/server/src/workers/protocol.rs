@@ -341,6 +341,7 @@ pub(super) struct EntryPart {
 pub(super) enum StoreFailure {
     Fenced(SessionId),
     Damaged { id: SessionId, path: std::path::PathBuf, reason: String },
+    Format { id: SessionId, found: u32, known: u32 },
     TooLarge { id: SessionId, bytes: u64, most: u64 },
     Full { id: SessionId, bytes: u64, most: u64 },
     Other(String),

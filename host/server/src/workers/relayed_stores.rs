@@ -86,7 +86,7 @@ impl Locks {
     fn find(&self, tenant: &str, lock: u64) -> Result<Arc<SessionLock>, StoreError> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let found = held.get(&lock).filter(|(of, _)| of == tenant).map(|(_, lock)| Arc::clone(lock));
-        found.ok_or_else(|| StoreError::Other("a worker named a lock without holding it".into()))
+        found.ok_or_else(|| StoreError::Other("a worker used a lock that it does not hold".into()))
     }
 }
 
@@ -111,6 +111,7 @@ impl From<StoreError> for StoreFailure {
         match error {
             StoreError::Fenced { id } => Self::Fenced(id),
             StoreError::Damaged { id, path, reason } => Self::Damaged { id, path, reason },
+            StoreError::Format { id, found, known } => Self::Format { id, found, known },
             StoreError::TooLarge { id, bytes, most } => Self::TooLarge { id, bytes, most },
             StoreError::Full { id, bytes, most } => Self::Full { id, bytes, most },
             other => Self::Other(glovebox::with_causes(&other)),
@@ -123,6 +124,7 @@ impl From<StoreFailure> for StoreError {
         match failure {
             StoreFailure::Fenced(id) => Self::Fenced { id },
             StoreFailure::Damaged { id, path, reason } => Self::Damaged { id, path, reason },
+            StoreFailure::Format { id, found, known } => Self::Format { id, found, known },
             StoreFailure::TooLarge { id, bytes, most } => Self::TooLarge { id, bytes, most },
             StoreFailure::Full { id, bytes, most } => Self::Full { id, bytes, most },
             StoreFailure::Other(message) => Self::Other(message.into()),

@@ -132,7 +132,7 @@ pub enum SessionsError {
         source: Box<HibernateError>,
     },
     /// The script ran, but the session could not be written to the store afterwards. The session stays live, unsaved.
-    #[error("the execution in session `{id}` could not be saved")]
+    #[error("session `{id}` could not be saved after the execution")]
     Unsaved {
         /// The session's ID.
         id: SessionId,

@@ -315,8 +315,9 @@ impl Live {
         let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let remove = |expected| block_on(storage.store.remove(&self.lock, expected));
         let removed = match remove(&saved.expected) {
-            // The record was damaged after the last save, so its version is unknown. Remove it unconditionally.
-            Err(StoreError::Damaged { .. }) => remove(&Expected::Any),
+            // The record was damaged or replaced by a later version of Glovebox after the last save, so its version is
+            // unknown. Remove it unconditionally.
+            Err(StoreError::Damaged { .. } | StoreError::Format { .. }) => remove(&Expected::Any),
             removed => removed,
         };
         let removed = removed.map_err(|error| self.failed(error))?;
@@ -334,7 +335,7 @@ impl Live {
         let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let put = |expected| block_on(store.put(&self.lock, expected, by, state));
         let put = match put(&saved.expected) {
-            Err(StoreError::Damaged { .. }) => put(&Expected::Any),
+            Err(StoreError::Damaged { .. } | StoreError::Format { .. }) => put(&Expected::Any),
             put => put,
         };
         put.map(drop).map_err(|error| self.failed(error))

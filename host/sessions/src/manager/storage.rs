@@ -86,7 +86,7 @@ impl Storage {
     pub(super) fn is_stored(&self, id: &SessionId) -> Result<bool, SessionsError> {
         match block_on(self.store.record(id)) {
             Ok(record) => Ok(record.is_some()),
-            Err(StoreError::Damaged { .. }) => Ok(true),
+            Err(StoreError::Damaged { .. } | StoreError::Format { .. }) => Ok(true),
             Err(error) => Err(error.into()),
         }
     }
@@ -266,8 +266,10 @@ impl Sessions {
         let (expected, replaced) = match block_on(store.record(&id)) {
             Ok(None) => (Expected::Absent, 0),
             Ok(Some(stored)) => (Expected::Version(stored.version), stored.record.generation),
-            // A damaged record, or an unusable file in its place, has no generation.
-            Err(StoreError::Damaged { .. } | StoreError::Directory(_)) => (Expected::Any, 0),
+            // The generation of a damaged record, of a later version's, or of an unusable file is unknown.
+            Err(StoreError::Damaged { .. } | StoreError::Format { .. } | StoreError::Directory(_)) => {
+                (Expected::Any, 0)
+            }
             Err(error) => return Err(error.into()),
         };
         if if_exists == IfExists::Fail && expected != Expected::Absent {

@@ -18,8 +18,8 @@ use glovebox_runtimes::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredPage,
-    StoredRecord, StoredSession, StoredVersion, check_length, check_write, record::MAX_WORKSPACE_BYTES,
+    Expected, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry,
+    StoredPage, StoredRecord, StoredSession, StoredVersion, check_length, check_write, record::MAX_WORKSPACE_BYTES,
 };
 
 /// The suffix of session files.
@@ -101,15 +101,15 @@ impl DirectoryStore {
             (None, _) => Ok(false),
             (Some(opened), Expected::Version(version)) => {
                 // An unreadable head may have the expected version, so it is not reported as a takeover.
-                let (stored, _) = opened.head.map_err(|reason| self.damaged(id, reason))?;
+                let (stored, _) = opened.head.map_err(|reason| self.unreadable(id, reason))?;
                 if stored.version == *version { Ok(true) } else { Err(fenced()) }
             }
             (Some(_), _) => Err(fenced()),
         }
     }
 
-    fn damaged(&self, id: &SessionId, reason: impl Into<String>) -> StoreError {
-        StoreError::Damaged { id: id.clone(), path: self.dir.path_of(&file_name(id)), reason: reason.into() }
+    fn unreadable(&self, id: &SessionId, reason: impl Into<RecordError>) -> StoreError {
+        reason.into().of_session(id, self.dir.path_of(&file_name(id)))
     }
 
     fn entry(&self, id: SessionId) -> Option<StoredEntry> {
@@ -117,7 +117,8 @@ impl DirectoryStore {
             Ok(Some(opened)) => {
                 let modified = opened.file.metadata().and_then(|metadata| metadata.modified());
                 let stored_at = modified.map_or(Timestamp::from_unix_ms(0), Timestamp::from);
-                Some(StoredEntry::new(id, opened.bytes, stored_at, opened.head.map(|(stored, _)| stored)))
+                let found = opened.head.map(|(stored, _)| stored).map_err(|reason| reason.to_string());
+                Some(StoredEntry::new(id, opened.bytes, stored_at, found))
             }
             // The session was removed during the listing.
             Ok(None) => None,
@@ -131,7 +132,7 @@ impl DirectoryStore {
 struct Opened {
     file: File,
     bytes: u64,
-    head: Result<(StoredRecord, usize), String>,
+    head: Result<(StoredRecord, usize), RecordError>,
 }
 
 #[async_trait]
@@ -148,7 +149,7 @@ impl SessionStore for DirectoryStore {
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
         let id = lock.id();
-        check_write(lock, record, state, Self::MAX_STATE_BYTES, |reason| self.damaged(id, reason))?;
+        check_write(lock, record, state, Self::MAX_STATE_BYTES, |reason| self.unreadable(id, reason))?;
         let name = file_name(id);
         let failed = |error| CacheError::io("write", &self.dir.path_of(&name), error);
         let version = StoredVersion::random();
@@ -164,7 +165,7 @@ impl SessionStore for DirectoryStore {
 
     async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
         let Some(Opened { mut file, head, .. }) = self.read(id)? else { return Ok(None) };
-        let (stored, start) = head.map_err(|reason| self.damaged(id, reason))?;
+        let (stored, start) = head.map_err(|reason| self.unreadable(id, reason))?;
         let bytes = stored.record.bytes;
         check_length(id, bytes, Self::MAX_STATE_BYTES)?;
         let mut state = Vec::new();
@@ -173,14 +174,14 @@ impl SessionStore for DirectoryStore {
         let read = file.seek(SeekFrom::Start(start as u64)).and_then(|_| file.take(most).read_to_end(&mut state));
         read.map_err(|error| CacheError::io("read", &self.dir.path_of(&file_name(id)), error))?;
         if state.len() as u64 != bytes {
-            return Err(self.damaged(id, "its length differs from its record"));
+            return Err(self.unreadable(id, "its length differs from its record"));
         }
         Ok(Some(StoredSession::new(stored, state)))
     }
 
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
         match self.read(id)? {
-            Some(opened) => Ok(Some(opened.head.map_err(|reason| self.damaged(id, reason))?.0)),
+            Some(opened) => Ok(Some(opened.head.map_err(|reason| self.unreadable(id, reason))?.0)),
             None => Ok(None),
         }
     }
@@ -237,8 +238,17 @@ pub(super) fn encode_head(record: &SessionRecord, version: &StoredVersion) -> Ve
     format!("{MAGIC} {VERSION} {version} {}\n{json}\n", digest(&[version.as_str(), &json])).into_bytes()
 }
 
+/// Returns the error for a head with this version.
+fn of_version(version: &str) -> RecordError {
+    let is_number = version.bytes().all(|byte| byte.is_ascii_digit());
+    match (version.parse::<u32>(), VERSION.parse::<u32>()) {
+        (Ok(found), Ok(known)) if is_number && found > known => RecordError::Format { found, known },
+        _ => NOT_ONE.into(),
+    }
+}
+
 /// Parses the head of a session file of `file_bytes` bytes. Returns the record and the offset of the state.
-fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRecord, usize), String> {
+fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRecord, usize), RecordError> {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').map(|line| str::from_utf8(line).ok());
     let mut line = || lines.next().flatten().and_then(|line| line.strip_suffix('\n'));
     let first = line().ok_or(NOT_ONE)?;
@@ -249,12 +259,8 @@ fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRec
     let named = match words.next() {
         Some(VERSION) => Some(words.next().ok_or(NOT_ONE)?),
         Some(VERSION_BY_DIGEST) => None,
-        Some(other) if other.len() < 10 && other.bytes().all(|byte| byte.is_ascii_digit()) => {
-            return Err(format!(
-                "its record is version {other}; this program supports only versions {VERSION_BY_DIGEST} and {VERSION}"
-            ));
-        }
-        _ => return Err(NOT_ONE.into()),
+        Some(other) => return Err(of_version(other)),
+        None => return Err(NOT_ONE.into()),
     };
     let json = line().ok_or("its record is truncated")?;
     let expected = match named {
@@ -266,7 +272,7 @@ fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRec
     }
     let record: SessionRecord = serde_json::from_str(json).map_err(|_| "its record cannot be read")?;
     if record.id != *id {
-        return Err(format!("its record belongs to `{}`", record.id));
+        return Err(format!("its record belongs to `{}`", record.id).into());
     }
     let start = first.len() + json.len() + 2;
     if (start as u64).checked_add(record.bytes) != Some(file_bytes) {

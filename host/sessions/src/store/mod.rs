@@ -171,6 +171,37 @@ fn check_length(id: &SessionId, bytes: u64, most: u64) -> Result<(), StoreError>
     if bytes > most { Err(StoreError::TooLarge { id: id.clone(), bytes, most }) } else { Ok(()) }
 }
 
+/// The reason why a stored record cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum RecordError {
+    #[error("{0}")]
+    Damaged(String),
+    #[error("its record has format version {found}, but this program reads versions up to {known}")]
+    Format { found: u32, known: u32 },
+}
+
+impl RecordError {
+    fn of_session(self, id: &SessionId, path: PathBuf) -> StoreError {
+        let id = id.clone();
+        match self {
+            Self::Damaged(reason) => StoreError::Damaged { id, path, reason },
+            Self::Format { found, known } => StoreError::Format { id, found, known },
+        }
+    }
+}
+
+impl From<String> for RecordError {
+    fn from(reason: String) -> Self {
+        Self::Damaged(reason)
+    }
+}
+
+impl From<&str> for RecordError {
+    fn from(reason: &str) -> Self {
+        Self::Damaged(reason.to_owned())
+    }
+}
+
 /// A failed store operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -187,6 +218,18 @@ pub enum StoreError {
         path: PathBuf,
         /// The kind of damage.
         reason: String,
+    },
+    /// A later version of Glovebox wrote the session's record in a format that this program does not support.
+    #[error(
+        "the stored session `{id}` has format version {found}, but this program reads versions up to {known}; use the Glovebox version that wrote it"
+    )]
+    Format {
+        /// The session's ID.
+        id: SessionId,
+        /// The record's format version.
+        found: u32,
+        /// The latest format version that this program reads.
+        known: u32,
     },
     /// A session's state exceeds the store's limit.
     #[error(
@@ -281,7 +324,7 @@ pub enum StoreError {
     },
     /// The text is not a valid blob name.
     #[cfg(feature = "object-store")]
-    #[error("`{name}` is not a valid blob name; use up to 512 letters, digits, `.`, `_`, `-`, `!`, with single `/` between parts of up to 240", name = escaped(.name))]
+    #[error("`{name}` is not a valid blob name; use at most 512 bytes: parts of 1 to 240 ASCII letters, digits, `.`, `_`, `-` or `!`, separated by `/`", name = escaped(.name))]
     BlobName {
         /// The invalid name.
         name: String,

@@ -79,7 +79,7 @@ impl Prune {
         let Some(lock) = store.try_lock(&listed.id).await? else { return Ok(Some(SkipReason::InUse)) };
         let is_as_listed = match store.record(&listed.id).await {
             Ok(stored) => stored.map(|stored| stored.version) == listed.version,
-            Err(StoreError::Damaged { .. }) => listed.version.is_none(),
+            Err(StoreError::Damaged { .. } | StoreError::Format { .. }) => listed.version.is_none(),
             // An unreadable session that was listed with a version may have changed, so it is not removed.
             Err(error) if listed.version.is_some() => return Err(error),
             Err(_) => true,

@@ -90,12 +90,12 @@ pub struct StoredEntry {
     pub stored_bytes: u64,
     /// The time of the last write, by the store's clock.
     pub stored_at: Timestamp,
-    /// The session's record; `None` if the record is damaged.
+    /// The session's record; `None` if it cannot be read.
     pub record: Option<SessionRecord>,
-    /// The version of the write; `None` if the session is damaged. Only the store can interpret the version.
+    /// The version of the write; `None` if the record cannot be read. Only the store can interpret the version.
     #[serde(skip)]
     pub version: Option<StoredVersion>,
-    /// The reason why a damaged session cannot be used; `None` if it is not damaged.
+    /// The reason why the record cannot be read, such as damage; `None` if it can.
     pub damage: Option<String>,
 }
 

@@ -191,9 +191,11 @@ fn every_damaged_header_byte_is_detected() {
     check(&vec![b'\n'; 1 << 20], "long and empty");
     check(&fs::read(fixture.file("good")).unwrap(), "another session's");
     let newer = String::from_utf8(whole.clone()).unwrap().replacen("session 2 ", "session 3 ", 1);
-    check(newer.as_bytes(), "newer");
+    fs::write(fixture.file("bad"), newer).unwrap();
     let error = block_on(fixture.store.get(&id("bad"))).unwrap_err();
-    assert!(error.to_string().contains("version 3"), "{error}");
+    assert!(matches!(error, StoreError::Format { found: 3, known: 2, .. }), "{error}");
+    assert!(error.to_string().ends_with("use the Glovebox version that wrote it"), "{error}");
+    assert!(listed(&fixture.store)[0].damage.as_deref().unwrap().contains("format version 3"));
 
     // The session can be overwritten and removed.
     fixture.put("bad", 6_000, b"again");

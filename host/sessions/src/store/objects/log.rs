@@ -59,7 +59,7 @@ use super::{
     bucket::{Bucket, Created, Listed, create, failed, refused},
     store::{Entry, MAX_ENTRY_BYTES},
 };
-use crate::store::{SessionId, SessionRecord, StoreError, StoredVersion};
+use crate::store::{RecordError, SessionId, SessionRecord, StoreError, StoredVersion};
 
 /// The directory of the logs.
 pub(super) const RECORDS: &str = "records";
@@ -84,7 +84,7 @@ pub(super) struct Log<'a> {
 pub(super) struct Head {
     pub(super) number: u64,
     /// The entry, or the reason why it cannot be read.
-    pub(super) entry: Result<Entry, String>,
+    pub(super) entry: Result<Entry, RecordError>,
     pub(super) bytes: u64,
     pub(super) modified_ms: i64,
 }
@@ -145,7 +145,7 @@ impl Log<'_> {
         let entry = match self.bucket.get(&listed.name, MAX_ENTRY_BYTES).await {
             Ok(None) => return Ok(None),
             Ok(Some(bytes)) => Entry::read(self.id, &bytes),
-            Err(StoreError::BlobTooLarge { .. }) => Err("its record is too long".to_owned()),
+            Err(StoreError::BlobTooLarge { .. }) => Err("its record is too long".into()),
             Err(error) => return Err(error),
         };
         Ok(Some(Head { number, entry, bytes: listed.bytes, modified_ms: listed.modified_ms }))
@@ -192,7 +192,7 @@ impl Log<'_> {
                 }
                 Some((last, listed)) if *last > number => {
                     let Some(head) = self.read(*last, listed).await? else { continue };
-                    let entry = head.entry.map_err(|reason| self.unknown(&reason))?;
+                    let entry = head.entry.map_err(|reason| self.unknown(&reason.to_string()))?;
                     match entry.descends_from(write.version, *last - number) {
                         Some(true) => return Ok(Outcome::Committed),
                         Some(false) => {}

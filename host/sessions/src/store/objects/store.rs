@@ -21,8 +21,8 @@ use super::{
     log::{Head, Log, Outcome, RECORDS, Write, number_of},
 };
 use crate::store::{
-    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredPage,
-    StoredRecord, StoredSession, StoredVersion, check_length, check_write, record::MAX_WORKSPACE_BYTES,
+    Expected, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry,
+    StoredPage, StoredRecord, StoredSession, StoredVersion, check_length, check_write, record::MAX_WORKSPACE_BYTES,
 };
 
 /// Maximum number of attempts to write during concurrent writes.
@@ -151,7 +151,7 @@ impl ObjectStore {
         let is_expected = match (expected, found) {
             (Expected::Any, _) | (Expected::Absent, None) => true,
             (Expected::Version(_), Some(Head { entry: Err(reason), number, .. })) => {
-                return Err(self.damaged(log, *number, reason));
+                return Err(self.unreadable(log, *number, reason.clone()));
             }
             (Expected::Version(version), Some(head)) => head.is(version),
             (Expected::Absent, Some(_)) | (Expected::Version(_), None) => false,
@@ -160,14 +160,13 @@ impl ObjectStore {
         if is_expected || is_ours() { Ok(()) } else { Err(StoreError::Fenced { id: log.id.clone() }) }
     }
 
-    pub(super) fn damaged(&self, log: Log<'_>, number: u64, reason: impl Into<String>) -> StoreError {
-        let path = format!("{}/{}", self.url(), log.name(number));
-        StoreError::Damaged { id: log.id.clone(), path: path.into(), reason: reason.into() }
+    fn unreadable(&self, log: Log<'_>, number: u64, reason: impl Into<RecordError>) -> StoreError {
+        reason.into().of_session(log.id, format!("{}/{}", self.url(), log.name(number)).into())
     }
 
     /// Returns the record of a head, or `None` for a removal.
     fn stored(&self, log: Log<'_>, head: Head) -> Result<Option<StoredRecord>, StoreError> {
-        let entry = head.entry.map_err(|reason| self.damaged(log, head.number, reason))?;
+        let entry = head.entry.map_err(|reason| self.unreadable(log, head.number, reason))?;
         let version = entry.version();
         Ok(entry.record.map(|record| StoredRecord::new(record, version)))
     }
@@ -193,7 +192,7 @@ impl SessionStore for ObjectStore {
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
         let id = lock.id();
-        check_write(lock, record, state, Self::MAX_STATE_BYTES, |reason| self.damaged(self.log(id), 0, reason))?;
+        check_write(lock, record, state, Self::MAX_STATE_BYTES, |reason| self.unreadable(self.log(id), 0, reason))?;
         let state = Bytes::copy_from_slice(state);
         let written = self.write(lock, expected, Some((record, &state))).await?;
         written.version.ok_or_else(|| StoreError::Fenced { id: id.clone() })
@@ -217,10 +216,10 @@ impl SessionStore for ObjectStore {
                 Some(state) if state.len() as u64 == bytes => {
                     return Ok(Some(StoredSession::new(stored, state.into())));
                 }
-                Some(_) => return Err(self.damaged(log, number, "the length of its state differs from its record")),
+                Some(_) => return Err(self.unreadable(log, number, "the length of its state differs from its record")),
                 // The state was replaced after the head was read, unless the head still has the same version.
                 None if looked_for.as_ref() == Some(&stored.version) => {
-                    return Err(self.damaged(log, number, "its state is missing"));
+                    return Err(self.unreadable(log, number, "its state is missing"));
                 }
                 None => looked_for = Some(stored.version),
             }
@@ -268,7 +267,7 @@ pub(super) fn entry_of(id: &SessionId, head: Head) -> Option<StoredEntry> {
             let stored_bytes = bytes.saturating_add(record.bytes);
             Some(StoredEntry::new(id.clone(), stored_bytes, stored_at, Ok(StoredRecord::new(record, version))))
         }
-        Err(damage) => Some(StoredEntry::new(id.clone(), bytes, stored_at, Err(damage))),
+        Err(damage) => Some(StoredEntry::new(id.clone(), bytes, stored_at, Err(damage.to_string()))),
     }
 }
 
@@ -434,10 +433,20 @@ impl Entry {
         bytes
     }
 
-    pub(super) fn read(id: &SessionId, bytes: &[u8]) -> Result<Self, String> {
-        let entry: Self = serde_json::from_slice(bytes).map_err(|_| "its record cannot be read")?;
+    pub(super) fn read(id: &SessionId, bytes: &[u8]) -> Result<Self, RecordError> {
+        // Entries of a later version can have other fields.
+        #[derive(Deserialize)]
+        struct Versioned {
+            format: u32,
+        }
+        let invalid = |_: serde_json::Error| "its record cannot be read";
+        let Versioned { format: found } = serde_json::from_slice(bytes).map_err(invalid)?;
+        if found > FORMAT {
+            return Err(RecordError::Format { found, known: FORMAT });
+        }
+        let entry: Self = serde_json::from_slice(bytes).map_err(invalid)?;
         if entry.format != FORMAT {
-            return Err(format!("its record is version {}; this program supports only version {FORMAT}", entry.format));
+            return Err("its record cannot be read".into());
         }
         let is_version =
             |name: &String| name.len() == VERSION_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -445,7 +454,7 @@ impl Entry {
             return Err("its versions are invalid".into());
         }
         match &entry.record {
-            Some(record) if record.id != *id => Err(format!("its record belongs to `{}`", record.id)),
+            Some(record) if record.id != *id => Err(format!("its record belongs to `{}`", record.id).into()),
             _ => Ok(entry),
         }
     }

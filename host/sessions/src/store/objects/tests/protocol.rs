@@ -4,8 +4,8 @@ use std::{cell::RefCell, time::Instant};
 
 use super::model::{Run, Task, at_random, exhaustively};
 use crate::store::{
-    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore as _, StoreError, StoredVersion,
-    block_on,
+    Expected, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore as _, StoreError,
+    StoredVersion, block_on,
     objects::{
         ObjectStore,
         lease::{Holder, StoreClock},
@@ -379,4 +379,11 @@ fn foreign_entry_is_reported_as_damaged() {
     for version in ["", "../../x", &"a".repeat(31), &"g".repeat(32)] {
         assert!(entry(version, Vec::new()).is_err(), "{version}");
     }
+}
+
+#[test]
+fn entry_of_a_later_format_is_not_reported_as_damaged() {
+    let later = Entry::read(&id(), br#"{"format": 2, "added": true}"#);
+    assert_eq!(later, Err(RecordError::Format { found: 2, known: 1 }));
+    assert!(matches!(Entry::read(&id(), br#"{"format": 0}"#), Err(RecordError::Damaged(_))));
 }
