@@ -190,7 +190,7 @@ pub enum DriverError {
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// The image does not have the anchor.
-    #[error("the prepared image has no anchor `{name}`; prepare it again", name = escaped(.0))]
+    #[error("it does not export `{name}`", name = escaped(.0))]
     Anchor(String),
     /// The interpreter did not boot as its recipe describes.
     #[error("the interpreter did not boot as its recipe describes: {0}")]

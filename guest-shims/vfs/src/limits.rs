@@ -276,7 +276,7 @@ pub enum VfsError {
     #[error("the mounted directory could not be read, or it changed during the read")]
     Io,
     /// `badf`: no inode has this ID, because the inode was removed and released.
-    #[error("the file no longer exists; look it up again")]
+    #[error("the inode or root ID is no longer valid; look up the path again")]
     BadInode,
 }
 

@@ -175,16 +175,16 @@ impl Provider {
             }
             Err(error) => {
                 tracing::warn!(tool = call.name, component = self.name, "{error}");
-                return Err("the tool cannot be called".into());
+                return Err(format!("tool `{}` cannot be called", call.name).into());
             }
         };
         match returned {
             Some(Val::Result(Ok(Some(value)))) => match *value {
                 Val::String(text) => Ok(text),
-                _ => Err("the tool's answer is not text".into()),
+                _ => Err(format!("the answer of tool `{}` is not text", call.name).into()),
             },
             Some(Val::Result(Err(Some(failure)))) => Err(failed(*failure)),
-            _ => Err("the tool's answer has an unexpected type".into()),
+            _ => Err(format!("the answer of tool `{}` has an unexpected type", call.name).into()),
         }
     }
 }

@@ -275,7 +275,7 @@ fn unreachable(url: &Url, error: &reqwest::Error) -> Fault {
         cause = inner.source();
     }
     if error.is_connect() {
-        let message = format!("no connection to `{}`: {}", origin(url), reason(error));
+        let message = format!("cannot connect to `{}`: {}", origin(url), reason(error));
         return Fault::new(Code::Unreachable, message);
     }
     broken(url, error)

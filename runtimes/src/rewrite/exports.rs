@@ -146,7 +146,8 @@ fn export_mutable_globals(sections: &Sections<'_>, exports: &mut Exports) -> Res
             ValType::F32 => GlobalKind::F32,
             ValType::F64 => GlobalKind::F64,
             other => {
-                return Err(RewriteError::Unsupported(format!("its mutable global {index} holds a {other}")));
+                let reason = "use i32, i64, f32 or f64";
+                return Err(RewriteError::Unsupported(format!("its mutable global {index} is a {other}; {reason}")));
             }
         };
         let export = exports.global_name(index)?;

@@ -100,10 +100,16 @@ impl<'a> Code<'a> {
                 Payload::ImportSection(imports) => {
                     for (at, import) in imports.clone().into_imports().enumerate() {
                         bound(at, "imports")?;
-                        match import?.ty {
+                        let import = import?;
+                        match import.ty {
                             TypeRef::Func(kind) => types.push(kind),
                             TypeRef::Memory(imported) => memory = Some(imported),
-                            _ => return Err(unsupported("it imports more than functions and a memory")),
+                            _ => {
+                                return Err(unsupported(format!(
+                                    "it imports `{}.{}`; only functions and one memory can be imported",
+                                    import.module, import.name
+                                )));
+                            }
                         }
                     }
                 }
@@ -458,7 +464,7 @@ fn slots(sections: &Sections<'_>) -> Result<BTreeMap<u32, u32>, RewriteError> {
             let (ElementKind::Active { table_index: None | Some(0), offset_expr }, ElementItems::Functions(functions)) =
                 (segment.kind, segment.items)
             else {
-                return Err(unsupported("it must have exactly one table, of functions"));
+                return Err(unsupported("an element segment is not an active list of functions in table 0"));
             };
             let Operator::I32Const { value } = offset_expr.get_operators_reader().read()? else {
                 return Err(unsupported("a table segment has a computed offset"));

@@ -53,15 +53,15 @@ fn code_that_cannot_be_divided_is_rejected() {
     let named = parts(&[&[(0, 1)], &[(1, 2)]]);
     for (text, why) in [
         ("(module)", "does not import its memory"),
-        (r#"(module (import "a" "b" (memory 1)) (import "a" "c" (global i32)))"#, "more than functions and a memory"),
+        (r#"(module (import "a" "b" (memory 1)) (import "a" "c" (global i32)))"#, "it imports `a.c`; only functions"),
         (r#"(module (import "a" "b" (memory 1)) (func) (func))"#, "no table"),
         (
             r#"(module (import "a" "b" (memory 1)) (func) (func) (table 1 funcref) (table 1 funcref) (elem (table 1) (i32.const 0) func 0))"#,
-            "exactly one table, of functions",
+            "not an active list of functions in table 0",
         ),
         (
             r#"(module (import "a" "b" (memory 1)) (func) (func) (table 1 funcref) (elem funcref (ref.func 0)))"#,
-            "exactly one table, of functions",
+            "not an active list of functions in table 0",
         ),
         (r#"(module (import "a" "b" (memory 1)) (func) (table 1 funcref))"#, "functions 1 to 2 do not exist"),
     ] {

@@ -210,7 +210,7 @@ pub(super) fn advice(message: &str) -> Option<Advice> {
 
 /// Returns whether the message is about a request that the policy allowed and that failed.
 pub(super) fn was_tried(message: &str) -> bool {
-    ["no connection to `", "sent an invalid response: ", "the response was incomplete after "]
+    ["cannot connect to `", "sent an invalid response: ", "the response was incomplete after "]
         .iter()
         .any(|text| message.contains(text))
 }

@@ -135,8 +135,11 @@ impl Booted<'_> {
         let bindings = self.value_of("glovebox:binding", &format!("({{{BINDING}: 0}})"), 0)?;
         let removed = self.ask(self.at.redeclare, &[lexicals, bindings, bindings])?;
         self.guest.free(bindings)?;
-        if value != JsValue::int(BINDING_VALUE) || removed != Some(JsValue::int(1)) {
-            return Err(fault("its table of bindings is not at the expected address"));
+        if value != JsValue::int(BINDING_VALUE) {
+            return Err(fault("its table of bindings does not contain a new `let`"));
+        }
+        if removed != Some(JsValue::int(1)) {
+            return Err(fault("it cannot remove a binding"));
         }
         Ok(self.at.global)
     }

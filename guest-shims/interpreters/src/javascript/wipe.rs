@@ -129,7 +129,7 @@ impl Booted<'_> {
             }
             at = next;
         }
-        Err(fault("its list of objects has no end"))
+        Err(fault(format!("its list of objects has more than {MAX_OBJECTS} entries")))
     }
 
     /// Creates an object and finds the head of the list of objects, which follows the newest object.

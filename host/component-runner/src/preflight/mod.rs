@@ -64,7 +64,9 @@ pub(crate) enum Refusal {
     Instances,
     #[error("its instances have more than {MAX_CANONICAL} lifted, lowered and built-in functions")]
     Canonical,
-    #[error("its instances have more than {MAX_ITEMS} items")]
+    #[error(
+        "its definitions, instances and instantiation arguments contain more than {MAX_ITEMS} items (imports, exports, types), counted per copy; instantiate fewer components or pass fewer items"
+    )]
     Items,
     #[error("the tables of its modules have more than {MAX_TABLE_ELEMENTS} initial elements")]
     TableElements,

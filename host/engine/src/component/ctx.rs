@@ -291,14 +291,16 @@ pub enum HostError {
     /// The policy contains host directories, which are not available to scripts of components. Components pass files
     /// through `session.write-file` and `files`.
     #[error(
-        "`{key}` is not supported in a component's policy: its scripts have no access to host directories; remove it"
+        "a component's policy must not contain `{key}`, because its scripts have no access to host directories; remove this key"
     )]
     HostDirectory {
         /// The key of the policy that contains the host directory.
         key: &'static str,
     },
     /// The policy turns off fuel metering, which the fuel quota needs.
-    #[error("`metering = \"none\"` is not supported in a component's policy: the fuel quota needs metering; remove it")]
+    #[error(
+        "a component's policy must not contain `metering = \"none\"`, because the fuel quota needs metering; remove this key"
+    )]
     Unmetered,
     /// A tool cannot be registered.
     #[error(transparent)]

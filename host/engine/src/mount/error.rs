@@ -217,7 +217,7 @@ pub enum MountError {
         source: glovebox_vfs::VfsError,
     },
     /// A system call failed.
-    #[error("could not {action} `{path}`", path = escaped(.path))]
+    #[error("cannot {action} `{path}`", path = escaped(.path))]
     Io {
         /// The failed action, such as `open`.
         action: &'static str,

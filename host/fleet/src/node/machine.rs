@@ -8,7 +8,7 @@ use std::{
 
 use glovebox::{
     BuildError, Engine, ExecuteError, HibernateOptions, JsonText, Language, Policy, ResumeError, ResumeOptions,
-    Sandbox, Session, SessionKey, SessionOptions, Timestamp,
+    Sandbox, Session, SessionKey, SessionOptions, Timestamp, escaped,
 };
 use glovebox_requests::callbacks::Callbacks;
 use glovebox_sessions::{BlobStore, SessionId};
@@ -248,8 +248,14 @@ impl Machine {
                 && named.as_ref().is_none_or(|name| served.name == *name)
         };
         let none = || {
-            let have: Vec<&str> = self.served.iter().map(|served| &*served.name).collect();
-            StepError::invalid(format!("no node offers this runtime; use one of {}", have.join(", ")))
+            let have: Vec<String> = self.served.iter().map(|served| format!("`{}`", served.name)).collect();
+            let wanted = match (runtime, language) {
+                (Some(name), Some(language)) => format!("runtime `{}` for {language}", escaped(name)),
+                (Some(name), None) => format!("runtime `{}`", escaped(name)),
+                (None, Some(language)) => format!("a runtime for {language}"),
+                (None, None) => "a runtime".to_owned(),
+            };
+            StepError::invalid(format!("this node does not offer {wanted}; use one of {}", have.join(", ")))
         };
         self.served.iter().find(fits).cloned().ok_or_else(none)
     }

@@ -205,7 +205,7 @@ fn closed_ports_and_unknown_names_are_unreachable() {
     let client = Client::with_resolver(&policy, secrets(&policy), Names::new(&[])).unwrap();
     for url in [url.as_str(), "http://none.example/"] {
         let error = get(&client, url).unwrap_err();
-        assert!(error.starts_with("unreachable: no connection to `http://"), "{url}: {error}");
+        assert!(error.starts_with("unreachable: cannot connect to `http://"), "{url}: {error}");
     }
 }
 

@@ -95,7 +95,9 @@ async fn client(target: Target, begin: Instant, end: Instant) -> anyhow::Result<
                 measured.refused += usize::from(asked >= begin);
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            StatusCode::UNAUTHORIZED => bail!("the server knows no such token; set GLOVEBOX_TOKEN"),
+            StatusCode::UNAUTHORIZED => {
+                bail!("the server rejected the token; set GLOVEBOX_TOKEN to one of its tokens")
+            }
             other => bail!("the server answered {other}: {}", String::from_utf8_lossy(&body)),
         }
     }

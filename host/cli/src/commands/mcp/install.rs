@@ -339,7 +339,7 @@ pub(super) fn add_to_json(text: &str, container: &str, name: &str, entry: &Value
 fn check_unique(object: &CstObject, name: &str) -> Result<(), EditError> {
     let has_name = |property: &jsonc_parser::cst::CstObjectProp| property.decoded_name().as_deref() == Some(name);
     if object.properties().iter().filter(|property| has_name(property)).count() > 1 {
-        return Err(EditError::Form(format!("it contains `{name}` twice")));
+        return Err(EditError::Form(format!("it contains `{name}` more than once")));
     }
     Ok(())
 }
@@ -429,8 +429,8 @@ mod tests {
         for (text, expected) in [
             ("[]", "it is not an object"),
             ("{\"mcpServers\": []}", "its `mcpServers` is not an object"),
-            ("{\"mcpServers\": {}, \"mcpServers\": {}}", "it contains `mcpServers` twice"),
-            ("{\"mcpServers\": {\"glovebox\": 1, \"glovebox\": 2}}", "it contains `glovebox` twice"),
+            ("{\"mcpServers\": {}, \"mcpServers\": {}}", "it contains `mcpServers` more than once"),
+            ("{\"mcpServers\": {\"glovebox\": 1, \"glovebox\": 2}}", "it contains `glovebox` more than once"),
         ] {
             assert_eq!(edited_json(text), Err(EditError::Form(expected.into())), "{text}");
         }
