@@ -32,7 +32,7 @@ export function valueOf(value: ShownValue | undefined): unknown {
   return value.json === undefined ? new Opaque(value.repr) : JSON.parse(value.json);
 }
 
-/** The reason why a script ended. The fields other than `kind` depend on the kind. */
+/** The way in which a script ended. The fields other than `kind` depend on the kind. */
 export class Outcome {
   /** The kind of outcome. */
   declare readonly kind: 'completed' | 'exited' | 'raised' | 'exhausted' | 'cancelled' | 'trapped';
@@ -240,7 +240,7 @@ export class Run {
     return new RunFiles(this.#executed);
   }
 
-  /** The reason why the script ended. */
+  /** The way in which the script ended. */
   get outcome(): Outcome {
     return new Outcome(this.#all['outcome']);
   }

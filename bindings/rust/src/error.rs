@@ -53,7 +53,8 @@ pub enum Error {
     NotResumable(String),
     /// The provider does not support the operation. [`info`](crate::info) lists its features.
     Unsupported(String),
-    /// No instance could be created. Trying again later may help.
+    /// The provider or its host failed: for example, no instance is free. The text gives the reason. Trying again later
+    /// may help.
     Unavailable(String),
 }
 

@@ -16,7 +16,7 @@
 //!   rolled back and saved as bytes.
 //! * [`Started`] is an execution that the component steps through: the component answers the script's tool calls
 //!   itself, reads output while the script runs, and reads the resulting files.
-//! * [`Execution`] is the result of a script, and [`Outcome`] is the reason why the script ended. A script that raises,
+//! * [`Execution`] is the result of a script, and [`Outcome`] is the way in which the script ended. A script that raises,
 //!   exits or exceeds a limit is not an error. An [`Error`] is a failure of the caller or the provider: nothing was
 //!   executed.
 //! * [`Files`] is a snapshot of a workspace's files; [`Blob`] is a byte string too large for a list.

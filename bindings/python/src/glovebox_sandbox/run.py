@@ -27,7 +27,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The reason why a script ended."""
+    """The way in which a script ended."""
 
     kind: Literal["completed", "exited", "raised", "exhausted", "cancelled", "trapped"]
     """The kind of outcome. The fields that do not belong to it are `None`."""
@@ -215,7 +215,7 @@ class Run:
 
     @cached_property
     def outcome(self) -> Outcome:
-        """The reason why the script ended."""
+        """The way in which the script ended."""
         return Outcome(**self._record["outcome"])
 
     @property

@@ -335,8 +335,9 @@ class Request:
 
     deadline_ms: int | None = None
     """Milliseconds after which the execution is cancelled, unless `limits.timeout-ms` ends it first. The script
-    receives an exception and has `limits.timeout-reserve-ms` to clean up; then it is unwound. In both cases the
-    outcome is `cancelled`. Ignored by providers without `features.wall-clock`. Default: never.
+    receives an exception and has `limits.timeout-reserve-ms` to clean up. If it is still running after that, it
+    is unwound. The outcome is `cancelled` either way. Ignored by providers without `features.wall-clock`.
+    Default: never.
     """
 
 
@@ -381,7 +382,7 @@ class Raised:
 
 
 ResourceKind = Literal["fuel", "time", "memory"]
-"""A resource whose limit unwinds the guest."""
+"""A resource whose limit ended the execution."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -449,7 +450,7 @@ class OutcomeTrapped:
 
 
 Outcome = Union[OutcomeCompleted, OutcomeExited, OutcomeRaised, OutcomeExhausted, OutcomeCancelled, OutcomeTrapped]
-"""The reason why a guest ended."""
+"""The way in which an execution ended."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -693,7 +694,7 @@ class Execution:
     """The outcome, output and resource use of one execution."""
 
     outcome: Outcome
-    """The reason why the guest ended."""
+    """The way in which the execution ended."""
 
     interrupted: Raised | None = None
     """The exception that ended the script after the soft limit or a cancellation interrupted it. The outcome is
@@ -1043,7 +1044,9 @@ class SandboxErrorUnsupported:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorUnavailable:
-    """No instance could be created. Retrying later may help."""
+    """The provider or its host failed: for example, no instance is free. The text gives the reason. Retrying later
+    may help.
+    """
 
     value: str
     tag: ClassVar[Literal["unavailable"]] = "unavailable"
