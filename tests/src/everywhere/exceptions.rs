@@ -126,7 +126,8 @@ pub const EXCEPTIONS: &[Exception] = &[
         cases: &["javascript/typescript-name-decides"],
         hosts: &Host::ALL,
         differs: Differs::Figures,
-        reason: "As above: a script without types runs, and uses no fuel for the search for types.",
+        reason: "The provider does not look for TypeScript types. A script without types runs, and uses no fuel for \
+                 the search.",
     },
 ];
 

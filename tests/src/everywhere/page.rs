@@ -124,8 +124,8 @@ const DIFFERENCES: &str = "
 const HOSTILE: &str = "
 ## Hostile scripts
 
-The same hosts run the scripts of [`tests/hostile`](../tests/hostile). Each script ends with the outcome in its row, and the same instance answers
-the next call, with these exceptions.
+The same hosts run the scripts of [`tests/hostile`](../tests/hostile). After each script, the same instance answers the next call. Each script ends
+with the outcome that `tests/hostile` expects, with these exceptions:
 
 | scripts | hosts | outcome | reason |
 |---|---|---|---|
@@ -134,8 +134,8 @@ the next call, with these exceptions.
 const PACKAGES: &str = "
 ## Cases that need packages
 
-The provider contains neither the packages at `/app/site-packages` nor the Node modules for a file that is imported under a computed
-name. Only the engine runs these cases:
+The provider does not contain the packages at `/app/site-packages`. If a file is imported under a computed name, the provider cannot load the
+Node modules that the file imports. Only the engine runs these cases:
 ";
 
 const ALL: &str = "
