@@ -20,7 +20,7 @@ ONCE = "first call"
 DISK = "disk"
 MEAN = "mean"
 FIGURES = (
-    "Milliseconds, the median / the least of the rounds, or the least alone; `no`: not available. "
+    "Times are in milliseconds: median / minimum of the rounds, or the minimum alone. `no` means not available. "
     f"`{MEAN}`: the geometric mean of the eleven ratios to the first row."
 )
 
