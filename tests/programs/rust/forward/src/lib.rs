@@ -67,8 +67,8 @@ impl Guest for Forward {
     }
 }
 
-/// Returns the policy under the rule. Omitted limits have the default of this provider. A limit over the rule is
-/// refused, as the contract requires, and never silently lowered.
+/// Applies the rule to a policy. An omitted time limit gets this provider's default. A time limit above the maximum is
+/// rejected, as the contract requires, and never silently lowered.
 fn held(mut policy: Policy) -> Result<Policy, SandboxError> {
     let limits = match &mut policy.limits {
         Some(limits) => limits,
