@@ -443,4 +443,14 @@ mod tests {
             assert_eq!(problem(source), ("not-resumable", 409));
         }
     }
+
+    #[test]
+    fn unreadable_stored_sessions_are_unavailable() {
+        let id = SessionId::random;
+        let damaged = StoreError::Damaged { id: id(), path: "x".into(), reason: "it is truncated".into() };
+        for error in [damaged, StoreError::Format { id: id(), found: 3, known: 2 }] {
+            let error = ServiceError::from(SessionsError::from(error));
+            assert_eq!((error.code(), error.status()), ("unavailable", 503));
+        }
+    }
 }
