@@ -170,8 +170,8 @@ pub struct Diagnostic {
 
 /// Named addresses in a prepared image, such as the driver's functions, table slots and the context pointer.
 ///
-/// They are recorded when the image is prepared, and stored with it. They are not validated: a wrong address makes the
-/// guest trap.
+/// Preparation records the addresses and stores them with the image. The addresses are not validated: a wrong address
+/// makes the guest trap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Anchors(pub BTreeMap<String, u32>);
 
