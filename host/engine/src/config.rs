@@ -23,8 +23,8 @@ pub struct EngineConfig {
     /// files are checked.
     pub seals_dir: Option<PathBuf>,
     /// Directories that no guest of this process can reach while the engine exists. A mount must not be, contain or lie
-    /// inside such a directory. The directories need not exist yet. The cache, the seals, packages and open session
-    /// stores are always protected in the same way. Default: none.
+    /// inside such a directory. The directories need not exist yet. The cache, the seals, custom packages, custom
+    /// images and open session stores are always protected in the same way. Default: none.
     pub private_dirs: Vec<PathBuf>,
     /// The instance pool. Default: [`PoolConfig::default`]. With `None`, instances are allocated on demand. A program
     /// that runs only one script is faster without a pool, because reserving the pool's address space takes time.
@@ -115,15 +115,15 @@ pub enum Packages {
 #[non_exhaustive]
 pub struct PoolConfig {
     /// Maximum number of concurrent instances, including sessions. Default: 1,100. Each instance reserves 8 GiB of
-    /// address space but no memory. Idle instances are dropped when a session needs their slots.
+    /// address space but no memory. Idle instances are dropped when the pool is full and a new instance is needed.
     pub instance_count: u32,
     /// Maximum private memory of an idle instance, in bytes. Default: 2 MiB; a trivial Python script uses 0.5 MiB. The
     /// pages that a script wrote are restored by copying. An instance with more private memory is dropped. After a
     /// long-running script, where copying is cheap in comparison, the maximum is up to eight times as high.
     ///
-    /// Each runtime keeps at most two idle instances per processor. When an instance is dropped, half of this amount
-    /// stays resident in its pool slot, which saves a later instance page faults. The remaining memory is returned to
-    /// the system.
+    /// Each runtime keeps at most two idle instances per processor. When an instance is dropped, up to half of this
+    /// amount stays resident in its pool slot, which saves a later instance page faults. The remaining memory is
+    /// returned to the system.
     pub keep_resident_bytes: usize,
 }
 
@@ -155,8 +155,9 @@ impl Default for CacheLimits {
 /// is taken, and the instance has an entry for each of them.
 const MAX_INSTANCE_BYTES: usize = 4 << 20;
 
-/// Maximum number of loaded images. Each image has an instance that is never entered. Other instances are compared with
-/// it and restored from it. These instances are not included in [`PoolConfig::instance_count`].
+/// Pool slots in addition to [`PoolConfig::instance_count`], for the pristine memories of loaded images. Each image has
+/// one such memory. Instances are compared with it and restored from it. If more images are loaded, their memories take
+/// slots of `instance_count`.
 const MAX_IMAGES: u32 = 8;
 
 /// Maximum number of modules that an interpreter's code is split into.

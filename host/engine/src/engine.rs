@@ -224,7 +224,7 @@ impl EngineInner {
         self.packages.is_none()
     }
 
-    /// Runs `work` on a guest stack.
+    /// Runs `work` on a guest stack. Keeps the epoch advancing in the meantime if the engine's code is unmetered.
     pub(crate) fn on_stack<R>(&self, work: impl FnOnce() -> R) -> Result<R, ExecuteError> {
         let system = |what| move |source| ExecuteError::System { what, source };
         let _running = self.running().map_err(system("thread"))?;
@@ -252,7 +252,8 @@ impl EngineInner {
         cleared.count() > 0
     }
 
-    /// Stores a runtime that was just loaded. If two threads loaded it concurrently, the first result stays.
+    /// Stores a runtime that was just loaded and returns the stored one. If two threads loaded it concurrently, the
+    /// first result stays.
     pub(crate) fn keep(&self, key: Loaded, runtime: Runtime) -> Arc<Runtime> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(loaded.entry(key).or_insert_with(|| Arc::new(runtime)))

@@ -1,5 +1,5 @@
-//! Errors that Glovebox or its callers cause. A guest's failure is reported as an [`Outcome`](crate::Outcome), never an
-//! error.
+//! Errors that Glovebox or its callers cause. A script's failure is reported as an [`Outcome`](crate::Outcome), never
+//! as an error.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::{error::Error, io, path::PathBuf};
@@ -17,10 +17,10 @@ pub enum EngineError {
     /// Wasmtime rejects the settings on this machine.
     #[error("the engine cannot be set up on this machine: {0}")]
     Settings(String),
-    /// The cache directory cannot be used.
+    /// The cache directory, or another directory in the configuration, cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The runtime manifest is damaged.
+    /// The built-in manifest of runtimes or the built-in list of packages is damaged.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
 }
@@ -29,7 +29,7 @@ pub enum EngineError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// No runtime has this name, the binary cannot be fetched, or its file is unusable.
+    /// A file of the runtime or of a tool cannot be fetched, read or verified.
     #[error(transparent)]
     Binary(#[from] glovebox_runtimes::RuntimeError),
     /// No runtime has this name.
@@ -49,12 +49,12 @@ pub enum RuntimeError {
         /// The error from the rewriter.
         source: RewriteError,
     },
-    /// The binary does not compile or cannot be linked.
+    /// The binary cannot be loaded. For example, it does not compile, or cannot be linked.
     #[error("`{name}` cannot be loaded: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Load {
         /// The name of the runtime.
         name: String,
-        /// Wasmtime's message.
+        /// The description of the failure.
         reason: String,
     },
     /// The interpreter did not boot.
@@ -109,12 +109,12 @@ pub enum BuildError {
     /// A tool cannot be registered.
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
-    /// A workspace file exceeds the workspace's limits, or the workspace is a host directory.
+    /// A workspace file has an invalid path or exceeds a limit, or the workspace is a host directory.
     #[error("workspace file `{path}`: {reason}", path = escaped(.path), reason = escaped_text(.reason))]
     File {
         /// The path of the file in the workspace.
         path: String,
-        /// The limit that the file exceeds, or the reason why the workspace accepts no files.
+        /// The reason why the file was rejected.
         reason: String,
     },
     /// `auto_persist_globals` is set, but the runtime is not prepared.
@@ -172,10 +172,11 @@ pub enum ExecuteError {
     /// A script's name contains a NUL byte or is too long.
     #[error("invalid script name `{name}`; use at most 4096 bytes without NUL", name = escaped(.0))]
     Name(String),
-    /// No instance could be created: the pool is full, or the system is out of memory.
+    /// No instance could be created. For example, the pool is full, the system is out of memory, or a custom binary
+    /// could not be started.
     #[error("cannot create an instance: {reason}")]
     Instantiate {
-        /// Wasmtime's message.
+        /// The description of the failure.
         reason: String,
     },
     /// The operating system could not provide a stack or a thread.
@@ -189,7 +190,8 @@ pub enum ExecuteError {
     /// A host directory cannot be used.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The guest ran, but its files could not be written back to a host directory. The directory is unchanged.
+    /// The guest ran, but its files could not be written back to a host directory. The directory is unchanged, unless
+    /// the source is [`MountError::NotNoted`].
     #[error("cannot write the files back to `{}`; the directory is unchanged", escaped(host))]
     Commit {
         /// The path of the host directory.
@@ -219,10 +221,11 @@ pub enum ExecuteError {
     /// the maximum duration of an execution.
     #[error("the shared workspace is busy; no changes were made; try again when its execution ends")]
     WorkspaceBusy,
-    /// The policies of the shared workspace and of the session have different host directories.
+    /// The policies of the shared workspace and of the session have different host directories or different values of
+    /// `commit`.
     #[error("the shared workspace and the session have different `{key}`; use the same policy for both")]
     OtherWorkspace {
-        /// Policy key that differs.
+        /// The policy key that differs: `workspace`, `mounts` or `commit`.
         key: &'static str,
     },
     /// A fork cannot use a shared workspace, because the fork has its own copy of the original session's files.
@@ -277,19 +280,19 @@ pub enum ExecuteError {
     TypeScript {
         /// The name of the script.
         name: String,
-        /// The error from the tool.
+        /// The reason why the tool is unavailable.
         source: Box<RuntimeError>,
     },
     /// A tool of the request is invalid.
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
-    /// The runtime is not prepared. Sessions and validation require a prepared interpreter.
+    /// The runtime is not prepared. Sessions, validation and a request's `context` require a prepared interpreter.
     #[error("`{name}` is not prepared: sessions and validation are unavailable; use a runtime from `glovebox runtimes list`", name = escaped(.name))]
     NotPrepared {
         /// The name of the runtime.
         name: String,
     },
-    /// The image and its driver do not match.
+    /// The driver could not use the prepared image: they do not match, or the guest damaged itself.
     #[error("the prepared image does not respond: {0}; remove it with `glovebox runtimes remove`")]
     Driver(String),
 }
@@ -316,7 +319,8 @@ impl From<DriverError> for ExecuteError {
     }
 }
 
-/// Formats an error and its causes on one line, for logs and answers. Omits causes that the text already contains.
+/// Joins the messages of an error and of its causes with `: `, for logs and answers. Omits causes that the text already
+/// contains.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();

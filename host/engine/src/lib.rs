@@ -25,8 +25,9 @@
 //! * [`Started`]: an execution that the caller steps through, to answer its tool calls or to stream its output.
 //! * [`Execution`]: the result of a script: its [`Outcome`], its output, its resource usage and its file changes.
 //!
-//! An *outcome* describes the guest: it completed, exited, raised an exception, or exhausted a limit. An *error* comes
-//! from Glovebox or from the caller. They never mix: a script that raises is an `Ok(Execution)`.
+//! An *outcome* describes the guest: it completed, exited, raised an exception, exhausted a limit, trapped or was
+//! cancelled. An *error* comes from Glovebox or from the caller. They never mix: a script that raises is an
+//! `Ok(Execution)`.
 //!
 //! # Network
 //!

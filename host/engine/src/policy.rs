@@ -117,7 +117,7 @@ pub struct Policy {
     /// Only names in the catalogue are allowed; `glovebox packages list --available` prints them. Default: none.
     ///
     /// `glovebox run` adds the packages that its scripts require. Servers and the REPL add all of these packages when
-    /// they start. Has no effect in this crate, where `EngineConfig::own_packages` names the packages.
+    /// they start. This crate only checks the names: its custom packages come from `EngineConfig::own_packages`.
     pub packages: Vec<String>,
     /// Limits on each execution.
     pub limits: Limits,
@@ -161,7 +161,7 @@ impl Policy {
     /// Parses a policy from TOML.
     ///
     /// # Errors
-    /// Fails with the name of the key if a key is unknown or a value is invalid.
+    /// Fails if the text is not TOML. Fails with the name of the key if a key is unknown or a value is invalid.
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
         let policy: Self = toml::from_str(text).map_err(|error| PolicyError::Syntax(error.to_string()))?;
         policy.check()?;
@@ -174,7 +174,8 @@ impl Policy {
         toml::to_string(self).unwrap_or_default()
     }
 
-    /// Checks constraints that the types do not express: limits, variable names, guest paths and network rules.
+    /// Checks constraints that the types do not express: limits, session settings, arguments, variables, packages,
+    /// guest paths and network rules.
     ///
     /// # Errors
     /// Fails with the name of the key if a value is invalid.

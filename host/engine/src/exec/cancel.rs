@@ -133,7 +133,8 @@ impl CancelToken {
         Self(child)
     }
 
-    /// Cancels every execution that uses this token or a [`child`](Self::child) of it, and wakes waiting threads.
+    /// Cancels every execution that uses this token or a [`child`](Self::child) of it. Wakes waiting threads and calls
+    /// the callbacks of [`on_cancel`](Self::on_cancel).
     pub fn cancel(&self) {
         let (children, hooks) = {
             let mut state = self.0.state();
@@ -216,8 +217,8 @@ impl CancelToken {
         self.0.changed.notify_all();
     }
 
-    /// Waits until `end`, or until `ready` returns `true` after a [`wake`](Self::wake). Cancellation also ends the wait
-    /// if `heeds_cancellation` is set.
+    /// Waits until `end`, or until `ready` returns `true`. Checks `ready` at first and after each [`wake`](Self::wake).
+    /// Cancellation also ends the wait if `heeds_cancellation` is set.
     pub(crate) fn wait(&self, end: Instant, heeds_cancellation: bool, ready: impl Fn() -> bool) {
         let mut state = self.0.state();
         loop {

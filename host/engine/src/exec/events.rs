@@ -8,9 +8,9 @@
 //! | `tool.complete` | `session_id`, `tool`, `index`, `outcome`, `duration_ms`; outcome: `returned`, `unfinished`, or the name of the error |
 //! | `session.rolled_back` | `session_id`, `executions_lost`, `reason` |
 //! | `session.checkpoint.skipped` | `session_id`, `reason`: a checkpoint that was due would have exceeded `limits.session_total_bytes` |
-//! | `session.file.<operation>` | `session_id`, `path`; operation: `list`, `read`, `write`, `delete`, `rename` |
+//! | `session.file.<operation>` | `session_id`, `path`; operation: `list`, `read`, `write`, `make`, `delete`, `rename` |
 //! | `component.unavailable` | `what`, `reason`: an operation that was unavailable to a component, and the cause |
-//! | `security.<kind>` | `session_id`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `tools_refused`, `trap` |
+//! | `security.<kind>` | `session_id`, `kind`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `tools_refused`, `trap` |
 
 use std::error::Error;
 
@@ -94,7 +94,7 @@ pub(crate) fn checkpoint_skipped(session_id: &str, reason: &TooMany) {
     tracing::warn!(target: "glovebox", session_id, %reason, "session.checkpoint.skipped");
 }
 
-/// Logs security events for the operator: exceeded limits and attempts that the sandbox refused.
+/// Logs security events for the operator: exceeded limits, traps, and attempts that the sandbox refused.
 pub(crate) fn security(session_id: Option<&str>, ran: &CallResult, events: &[SecurityEvent]) {
     let warn = |kind: &str, detail: &str| {
         tracing::warn!(target: "glovebox", session_id, kind, detail, "security.{kind}");

@@ -50,13 +50,14 @@ pub struct Execution {
     pub fuel_consumed: u64,
     /// Peak memory use in bytes: the linear memory and the host's buffers for the guest.
     pub memory_used_bytes: u64,
-    /// Wall-clock time from the start of the guest to its end. Excludes compilation and preparation.
+    /// Wall-clock time from the start of the guest, or of the translation of a TypeScript source, to the end of the
+    /// guest. Excludes compilation and preparation.
     pub duration: Duration,
-    /// The paths of files that were created in the workspace, relative to `/app`, sorted.
+    /// The paths of files and links that were created in the workspace, relative to `/app`, sorted.
     pub files_created: Vec<String>,
-    /// The paths of existing workspace files that were written, relative to `/app`, sorted.
+    /// The paths of existing workspace files and links that were written or replaced, relative to `/app`, sorted.
     pub files_modified: Vec<String>,
-    /// The paths of files that were deleted from the workspace, relative to `/app`, sorted.
+    /// The paths of files and links that were deleted from the workspace, relative to `/app`, sorted.
     pub files_deleted: Vec<String>,
     /// Tool calls, in call order. Excludes calls that exceeded `limits.tool_calls`.
     pub tool_calls: Vec<ToolRecord>,
@@ -69,7 +70,7 @@ pub struct Execution {
     pub rolled_back_to: Option<Rollback>,
     /// Analysis of the fuel used, and advice after a failure.
     pub guidance: Guidance,
-    /// Runtime, image and metering of the execution.
+    /// Runtime, image and metering of the execution, and the total size of its output.
     pub metadata: Metadata,
     /// The workspace files at the end of the execution.
     pub(crate) files: Files,
@@ -237,7 +238,7 @@ impl<'de> Deserialize<'de> for FormsFromJson {
     }
 }
 
-/// Displays in the format of notebooks: `{"is_result": …, "data": {MEDIA TYPE: TEXT OR BASE64}}`.
+/// Displays as a JSON array of `{"is_result": …, "data": {MEDIA TYPE: TEXT OR BASE64}}`.
 struct DisplaysAsJson<'a>(pub(crate) &'a [Display]);
 
 struct DisplayAsJson<'a>(&'a Display);

@@ -42,7 +42,7 @@ pub(crate) struct EnginePlatform {
     pub(crate) on_output: Option<OnOutput>,
     /// The function that provides standard input. Called at the guest's first read.
     pub(crate) stdin: Option<StdinSource>,
-    /// Reports the progress of preparing an image, and can request cancellation.
+    /// The listener that can cancel the preparation of an image.
     pub(crate) progress: Option<Arc<dyn Progress + Send + Sync>>,
 }
 
@@ -200,7 +200,7 @@ impl Watch for Stopwatch {
 }
 
 impl Stopwatch {
-    /// Returns the time from the start to `instant`.
+    /// Returns the time from the start to `instant`, or zero if `instant` is earlier.
     pub(crate) fn at(self, instant: Instant) -> Duration {
         instant.saturating_duration_since(self.0)
     }
@@ -229,16 +229,16 @@ pub(crate) fn random_id() -> String {
     format!("{:032x}", u128::from_le_bytes(random))
 }
 
-/// The interval at which running guests check their deadline and cancellation. Short compared with any useful timeout,
-/// but long compared with the cost of a check (about 0.1 µs).
+/// The interval at which unmetered guests check their deadline and cancellation. Short compared with any useful
+/// timeout, but long compared with the cost of a check (about 0.1 µs).
 const TICK: Duration = Duration::from_millis(2);
 
 /// The number of idle ticks before the ticker thread sleeps. Waking it takes a system call, which a series of short
 /// executions should not pay each time.
 const IDLE_TICKS: u32 = 50;
 
-/// Advances a Wasmtime engine's epoch every [`TICK`] while a guest runs. The first guest starts the thread. The thread
-/// holds a weak reference to the engine and ends with it.
+/// Advances a Wasmtime engine's epoch every [`TICK`] while an unmetered guest runs. The first guest starts the thread.
+/// The thread holds a weak reference to the engine and ends with it.
 #[derive(Debug, Default)]
 pub(crate) struct Ticker(Arc<Shared>);
 

@@ -126,8 +126,8 @@ impl<'a> Request<'a> {
     }
 
     /// Sets a function that provides the standard input. It is called when the script first reads, so a script that
-    /// never reads does not wait for it. The result is truncated to `limits.stdin_bytes`. [`stdin`](Self::stdin) takes
-    /// precedence.
+    /// never reads does not wait for it. The result is truncated to `limits.stdin_bytes`. If [`stdin`](Self::stdin) is
+    /// also set, the script reads those bytes first.
     ///
     /// `read` is called at most once, on a separate thread. The time it takes is included in the script's time. If the
     /// execution ends before `read` returns, the thread keeps running.

@@ -33,7 +33,7 @@ pub(crate) const CONTEXT: &str = "context";
 /// The guest directory that contains a plain command's script.
 pub(crate) const SCRIPT_MOUNT: &str = "/script";
 
-/// A request that was checked against the limits, with the policy's settings.
+/// A request that was checked against the limits, with its sandbox and its tools.
 pub(crate) struct PreparedRequest<'a> {
     /// The caller's original source, which guidance quotes.
     pub(crate) source: Cow<'a, str>,
@@ -108,7 +108,7 @@ impl<'a> PreparedRequest<'a> {
         })
     }
 
-    /// Fails if the request exceeds the limits.
+    /// Fails if the request exceeds a limit, its name is invalid, or it sets `context` and the runtime is not prepared.
     pub(crate) fn check(sandbox: &Sandbox, request: &Request<'_>) -> Result<(), ExecuteError> {
         let Request { source, name, stdin, context, .. } = request;
         let most = sandbox.0.policy.limits.stdin_bytes;
@@ -164,7 +164,8 @@ impl<'a> PreparedRequest<'a> {
             Some(translation) => ctx.begun_at(translation.begun),
             None => ctx,
         };
-        // Without metering, no fuel reserve is needed.
+        // Repeatable executions must not be stopped early by a fuel reserve. Unmetered executions cannot run out of
+        // fuel.
         let keeps_none = inner.policy.is_repeatable() || inner.policy.metering == Metering::None;
         let soft = SoftStop::within(limits, self.budget.within(limits.fuel), keeps_none);
         let tools = ThreadRunner::calls(
@@ -179,8 +180,8 @@ impl<'a> PreparedRequest<'a> {
         self.cancelled(ctx).with_soft_stop(soft).with_tools(tools)
     }
 
-    /// Returns the driver's input. `last` means that the guest is dropped after the script. Otherwise, in a session,
-    /// globals persist anyway and the value of the last expression is always returned.
+    /// Returns the driver's input. `last` means that the guest runs no further script. Otherwise, in a session, globals
+    /// persist anyway and the value of the last expression is always returned.
     pub(crate) fn script(&self, last: bool) -> Script<'_> {
         let inner = &self.sandbox.0;
         let policy = &inner.policy;
@@ -267,8 +268,8 @@ impl<'a> PreparedRequest<'a> {
         })
     }
 
-    /// Runs the script in `guest` and collects the result. `last` means that the guest is dropped after the script.
-    /// `own` records the session's commits.
+    /// Runs the script in `guest` and collects the result. `last` means that the guest runs no further script. `own`
+    /// records the session's commits.
     pub(crate) fn execute(
         &self,
         guest: &mut Guest,
