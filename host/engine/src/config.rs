@@ -54,7 +54,7 @@ pub struct EngineConfig {
     /// The network for scripts whose policy allows addresses, such as `glovebox_network::Http`. Default: none, so a
     /// sandbox with such a policy cannot be built.
     pub network: Option<Arc<dyn Network>>,
-    /// Receives the progress of fetching, booting and compiling, and can abort them. Default: none.
+    /// Receives the progress of fetching, booting and compiling. Can cancel fetching and booting. Default: none.
     pub progress: Arc<dyn Progress + Send + Sync>,
 }
 

@@ -74,8 +74,7 @@ pub(crate) struct EngineInner {
     /// The default runtimes for Python and for JavaScript, set at first use.
     pub(crate) preferred: (OnceLock<String>, OnceLock<String>),
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
-    /// An engine with the same configuration, which compiles unmetered code. Created for the first policy that turns
-    /// metering off.
+    /// An engine with the same configuration, which compiles unmetered code. Created when it is first needed.
     unmetered: OnceLock<Engine>,
     /// Guards that keep guests out of [`EngineConfig::private_dirs`] while the engine exists.
     guards: Arc<[Guard]>,

@@ -65,7 +65,7 @@ pub enum RuntimeError {
         /// The description of the failure.
         reason: String,
     },
-    /// A custom image is unavailable.
+    /// A custom image is unavailable, or its name or definition is invalid.
     #[error(transparent)]
     Image(#[from] OwnImageError),
     /// The engine has no directory for custom images.
@@ -125,14 +125,14 @@ pub enum BuildError {
         /// The name of the runtime.
         name: String,
     },
-    /// The memory limit is too low for the interpreter itself.
+    /// The memory limit is lower than the charge for the interpreter's image.
     #[error("`limits.memory_bytes` is {limit_bytes}, but `{name}` alone needs {needed_bytes}; raise the limit", name = escaped(.name))]
     Memory {
         /// The name of the runtime.
         name: String,
         /// The limit in bytes.
         limit_bytes: u64,
-        /// The size of the runtime's image in bytes.
+        /// The charge for the image in bytes: its size, but at most 2 MiB.
         needed_bytes: u64,
     },
     /// The runtime runs a different language than the requested one.
@@ -202,7 +202,7 @@ pub enum ExecuteError {
         source: MountError,
     },
     /// The session has ended: it was closed, its guest exited, or its guest was unwound. An unwound session ends if it
-    /// has no checkpoint to roll back to, or under [`OnUnwind::End`](crate::OnUnwind::End).
+    /// cannot be rolled back to a checkpoint, or under [`OnUnwind::End`](crate::OnUnwind::End).
     #[error("session `{id}` has ended: {reason}; open another one", id = escaped(.id), reason = escaped_text(.reason))]
     SessionEnded {
         /// The ID of the session.

@@ -1,5 +1,5 @@
-//! The interfaces for stores that are called asynchronously. A call that runs a script, or may wait for one, gets its
-//! own thread, so the store's thread stays free. All other calls run on the store's thread.
+//! The interfaces for stores that are called asynchronously. A call that runs a script or a tool, or may wait for a
+//! script, gets its own thread, so the store's thread stays free. All other calls run on the store's thread.
 
 use std::{
     future::Future,
@@ -99,7 +99,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         })
     }
 
-    /// Adds a resource whose destructor waits for a running execution, on a separate thread.
+    /// Adds a resource whose destructor runs on a separate thread, because it can take long.
     fn awaited_resource<R: 'static>(
         &mut self,
         name: &str,
@@ -207,8 +207,8 @@ pub(super) fn add_tools<T: SandboxView + 'static>(linker: &mut Linker<T>) -> was
 /// are checked on this stack. Guests run on other stacks. Only touched pages take memory.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Lends the store's sandbox to `work` on a new thread. If the future is dropped before the work ends, the execution is
-/// cancelled and the thread drops the sandbox.
+/// Lends the store's sandbox to `work` on a new thread. If the future is dropped before the work ends, all executions
+/// of the sandbox are cancelled and the thread drops the sandbox.
 ///
 /// # Errors
 /// Fails if no thread can be started, or if the future of an earlier call was dropped before its work ended.

@@ -160,7 +160,8 @@ impl SandboxCtx {
         self.meter.usage()
     }
 
-    /// Returns a sandbox whose workspace contains a request's files. Builds a new sandbox only if there are files.
+    /// Returns a sandbox whose workspace contains a request's files. A sandbox with files is built for this request and
+    /// not cached.
     pub(super) fn sandbox_with_files(
         &mut self,
         runtime: types::Runtime,
@@ -313,8 +314,8 @@ impl SandboxHostBuilder {
     ///
     /// Components can request at most the granted value of each limit, of `session.checkpoints_retained` and of
     /// `session.checkpoint_auto_bytes`. They can always request a fixed clock and seeded entropy. They can request the
-    /// host's clock and entropy only if these are granted. They can freely choose arguments, environment, packages,
-    /// persistent globals, the times of checkpoints, and the handling of unwound sessions.
+    /// host's clock and entropy only if these are granted. They can freely choose arguments, environment,
+    /// `inject_setup`, persistent globals, the times of checkpoints, and the handling of unwound sessions.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self

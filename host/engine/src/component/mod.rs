@@ -93,12 +93,12 @@ pub fn add_to_linker<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmti
     wit::tools::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)
 }
 
-/// Like [`add_to_linker`], but for stores that are called asynchronously, on any runtime. A call that runs a script, or
-/// may wait for one, gets its own thread, so the calling thread stays free. Instantiate and call components with
-/// Wasmtime's `_async` functions.
+/// Like [`add_to_linker`], but for stores that are called asynchronously, on any runtime. A call that runs a script or
+/// a tool, or may wait for a script, gets its own thread, so the calling thread stays free. Instantiate and call
+/// components with Wasmtime's `_async` functions.
 ///
-/// Dropping the future of a call cancels its execution and loses the store's sandbox: later calls into the sandbox from
-/// this store trap. There is one thread per call in progress.
+/// Dropping the future of a call cancels all executions of the store's sandbox and loses the sandbox: later calls into
+/// it from this store trap. There is one thread per call in progress.
 ///
 /// # Errors
 /// Fails if the linker already has one of these interfaces.

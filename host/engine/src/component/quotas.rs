@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::exec::platform::Budget;
 
 /// Limits on the total usage of the sandbox by one store's component, in addition to its policies. A call that would
-/// exceed a quota fails with `quota-exceeded` before anything runs.
+/// exceed a quota fails with `quota-exceeded` before anything runs. Only the sizes of results are known and checked
+/// afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quotas {
@@ -26,9 +27,9 @@ pub struct Quotas {
     /// use. After a timeout or a cancellation, the charge stays, because the exact use is unknown. The remaining fuel
     /// may be too little to roll a session back.
     pub fuel: u64,
-    /// Maximum number of bytes that the host holds for the component: blobs, file snapshots, output of started
-    /// executions, tools, and the arguments and environments of policies. Session memory is bounded by the policy's
-    /// limits instead. Default: 256 MiB.
+    /// Maximum number of bytes that the host holds for the component: blobs, input files, file snapshots, results of
+    /// started executions, tools, and the arguments and environments of policies. Session memory is bounded by the
+    /// policy's limits instead. Default: 256 MiB.
     pub held_bytes: u64,
     /// Maximum number of open handles of sessions, started executions, files and blobs. Default: 10,000.
     pub handles: u32,

@@ -48,7 +48,7 @@ impl Host for SandboxCtx {
         let _bill = self.meter.execution(fuel_of_an_execution(&sandbox, &request), &budget)?;
         let request = convert::request(&request).session_id(&self.id).cancel(&self.cancel).budget(&budget);
         let execution = sandbox.run(request)?;
-        // Outside sessions, the ID is used only in the host's log.
+        // Outside sessions, the ID is only for the host's log and tools.
         Ok(Execution { session_id: None, ..execution.into() })
     }
 

@@ -299,7 +299,7 @@ struct Steps {
 struct StepsState {
     /// `true` if the component started an execution and has not received its end yet.
     is_stepped: bool,
-    /// `true` while an execution is using the session.
+    /// `true` while a started execution is using the session.
     is_running: bool,
 }
 

@@ -48,7 +48,8 @@ pub struct Execution {
     /// Fuel used. Equal inputs use equal fuel under a fixed clock and seeded entropy. This is a lower bound if the time
     /// limit or a cancellation stopped the guest.
     pub fuel_consumed: u64,
-    /// Peak memory use in bytes: the linear memory and the host's buffers for the guest.
+    /// Peak memory use in bytes, as limited by `limits.memory_bytes`: the linear memory, in which the interpreter's
+    /// image counts as at most 2 MiB, and the host's buffers for the guest.
     pub memory_used_bytes: u64,
     /// Wall-clock time from the start of the guest, or of the translation of a TypeScript source, to the end of the
     /// guest. Excludes compilation and preparation.

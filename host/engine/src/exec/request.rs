@@ -16,7 +16,7 @@ pub(crate) type StdinSource = Box<dyn FnOnce() -> Vec<u8> + Send>;
 /// Determines how a request is handled if its session is busy with another request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfBusy {
-    /// Waits for the request's turn, in arrival order.
+    /// Waits for the request's turn, in arrival order, for at most `limits.timeout_ms`.
     #[default]
     Wait,
     /// Fails with [`ExecuteError::SessionBusy`](crate::ExecuteError::SessionBusy).

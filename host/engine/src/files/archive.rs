@@ -296,7 +296,7 @@ fn record(data: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 /// extension header. An archive can also contain a directory twice.
 const HEADERS_PER_INODE: u64 = 5;
 
-/// The lower bound of the header limit, for workspaces with very few inodes.
+/// Headers allowed in addition to [`HEADERS_PER_INODE`], for workspaces with very few inodes.
 const HEADERS_LEAST: u64 = 64;
 
 pub(in crate::files) fn import(

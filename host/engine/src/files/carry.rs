@@ -250,8 +250,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the expected state of a host file: its current state if it exists and may be replaced, otherwise `None`.
-    /// The commit fails if the file no longer has this state.
+    /// Returns the expected state of a host file: its current state, or `None` if it does not exist. The commit fails
+    /// if the file no longer has this state. Fails if the file exists and must not be replaced.
     fn base(&self, host: &HostDirectory, path: &str) -> Result<Option<SourceStat>, FilesError> {
         match host.stat(path) {
             Ok(Some(_)) if self.if_exists == IfExists::Fail => {
@@ -315,8 +315,10 @@ pub struct CopyReport {
     pub link_count: u64,
     /// The size of the file contents in bytes.
     pub bytes: u64,
-    /// The number of skipped entries: pipes, sockets and devices, names that are not UTF-8, and links that would point
-    /// outside the target directory. Copies to the host also skip names that are reserved for commits.
+    /// The number of skipped entries. Copies from the host skip pipes, sockets, devices, names and link targets that
+    /// are not UTF-8, and links with an absolute target. Imports of archives skip only links with an absolute target.
+    /// Copies to the host skip links that would point outside the target directory, and names that are reserved for
+    /// commits.
     pub skipped_count: u64,
 }
 
@@ -367,8 +369,8 @@ impl<'v> Placer<'v> {
         Ok(())
     }
 
-    /// Returns the type of the entry at a path, without following a link at its end. The parents were created by this
-    /// placer, so they are not links.
+    /// Returns the type of the entry at a path, without following a link at its end. This placer created or checked the
+    /// parents, so they are not links.
     fn kind(&mut self, path: &str) -> Result<Option<FileKind>, FilesError> {
         match self.vfs.lookup(self.top, path.as_bytes(), Follow::No).and_then(|inode| self.vfs.stat(inode)) {
             Ok(stat) => Ok(Some(stat.kind)),

@@ -41,7 +41,8 @@ pub fn check_pattern(pattern: &str) -> Result<(), FilesError> {
     Ok(glovebox_core::files::check_pattern(pattern)?)
 }
 
-/// A failed operation on the files of a workspace. The workspace is unchanged.
+/// A failed operation on the files of a workspace. The workspace is unchanged, except after [`FilesError::Session`]
+/// with [`ExecuteError::Mount`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilesError {
@@ -54,7 +55,7 @@ pub enum FilesError {
         /// The path from the caller.
         path: PathBuf,
     },
-    /// The host path is neither a file nor a directory, or its name is not UTF-8.
+    /// The host path does not exist, is neither a file nor a directory, or has a name that is not UTF-8.
     #[error("`{}` is neither a file nor a directory with a UTF-8 name; use another path", escaped(path))]
     HostPath {
         /// The path from the caller.
@@ -72,7 +73,8 @@ pub enum FilesError {
     /// The host directory cannot be used or written. It is unchanged.
     #[error(transparent)]
     Host(#[from] MountError),
-    /// The archive is damaged or contains unsupported entries: devices, sparse files, or names outside the workspace.
+    /// The archive is damaged, has too many entries, or contains unsupported ones, such as devices, sparse files or
+    /// names outside the workspace.
     #[error("the archive was refused at `{entry}`: {reason}", entry = escaped(.entry))]
     Archive {
         /// The name of the entry, truncated.
@@ -89,7 +91,8 @@ pub enum FilesError {
         #[source]
         source: io::Error,
     },
-    /// The session's files are unavailable: the session has ended or stays busy.
+    /// The session's files are unavailable: the session has ended or stays busy. With [`ExecuteError::Mount`], the
+    /// workspace was changed, but the change could not be committed to a host directory.
     #[error(transparent)]
     Session(Box<ExecuteError>),
 }
@@ -155,8 +158,9 @@ impl Files {
     /// top of the workspace, `**` all entries, and `src/**/*.py` all Python files below `src`.
     ///
     /// # Errors
-    /// [`FileError::Pattern`] if the pattern is malformed, absolute, longer than 4,096 bytes, contains `..`, or nests
-    /// alternatives more than 32 levels deep. [`FileError::Refused`] if a host directory cannot be listed.
+    /// [`FileError::Pattern`] if the pattern is malformed, absolute, longer than 4,096 bytes, contains `..`, nests
+    /// alternatives more than 32 levels deep, or takes too long to match. [`FileError::Refused`] if a host directory
+    /// cannot be listed.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FilesError> {
         Ok(self.0.list(pattern)?)
     }
@@ -190,8 +194,8 @@ impl Files {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// [`FileError::Path`] if the path is invalid. [`FileError::Refused`] if it is not a file, or the file is larger
-    /// than 1 GiB.
+    /// [`FileError::Path`] if the path is invalid. [`FileError::Refused`] if there is no such file, or the file is
+    /// larger than 1 GiB.
     pub fn read(&self, path: &str) -> Result<Vec<u8>, FilesError> {
         Ok(self.0.read(path, 0, None)?)
     }
@@ -212,20 +216,24 @@ impl Files {
     /// exist on either side. Links that would point outside `host` are skipped and counted.
     ///
     /// # Errors
-    /// [`FileError::Exists`] if a file exists and must not be replaced. [`FilesError::Host`] if the host directory
-    /// cannot be written, or if the copy would exceed the workspace's quotas, counting each hard link.
-    /// [`FilesError::HostLink`] if `host` is a symbolic link.
+    /// [`FileError::Path`] if `from` is invalid. [`FileError::Refused`] if it does not exist or cannot be read.
+    /// [`FileError::Exists`] if a file exists and must not be replaced, or if only one of `from` and `host` is a
+    /// directory. [`FilesError::Host`] if the host directory cannot be written, or if the copy would exceed the
+    /// workspace's quotas, counting each hard link. [`FilesError::HostLink`] if `host` is a symbolic link.
+    /// [`FilesError::HostPath`] if it is neither a file nor a directory, or its name is not UTF-8. [`FilesError::Io`]
+    /// if it cannot be inspected or created.
     pub fn copy_out(&self, from: &str, host: impl AsRef<Path>, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         let (mut vfs, root) = self.0.state()?;
         carry::out_of(&mut vfs, root, from, host.as_ref(), if_exists)
     }
 
     /// Writes the whole workspace as a tar archive (GNU format), sorted by path. Equal workspaces produce equal bytes.
-    /// Owners are 0, modes are 0644 and 0755, and times are the modification times in seconds. Additional hard links to
-    /// a file are written as hard links.
+    /// Owners are 0, and times are the modification times in seconds. Modes are 0644 for files, 0755 for directories
+    /// and 0777 for links. Additional hard links to a file are written as hard links.
     ///
     /// # Errors
-    /// [`FilesError::Io`] if the writer fails. The data written until then is not a complete archive.
+    /// [`FilesError::Io`] if the writer fails or a file cannot be read. [`FileError::Refused`] if a host directory
+    /// cannot be listed. The data written until then is not a complete archive.
     pub fn export_tar(&self, writer: impl Write) -> Result<CopyReport, FilesError> {
         let (mut vfs, root) = self.0.state()?;
         archive::export(&mut vfs, root, writer)

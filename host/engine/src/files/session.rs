@@ -16,10 +16,11 @@ use crate::{Session, SharedWorkspace, exec::events};
 /// [`SharedWorkspace::files`].
 ///
 /// Every operation waits for its turn, like an execution. Reads use a [`Files`] snapshot, so a long copy or archive
-/// does not block the session. Changes block the session and are all or nothing.
+/// does not block the session. Changes block the session. In the workspace, each change is all or nothing.
 ///
 /// The next execution does not report these changes as its own. If the workspace is a host directory, changes are
-/// committed to it like those of a successful execution.
+/// committed to it like those of a successful execution. If the commit fails, the operation fails with
+/// [`FilesError::Session`], but the session keeps the change.
 ///
 /// Only the workspace (`/app` in the guest) is accessible, not other mounts. Paths are relative to the workspace.
 ///
@@ -176,7 +177,7 @@ impl SessionFiles {
     ///
     /// # Errors
     /// [`FilesError::Workspace`] if a path is invalid, if `from` or the parent of `to` does not exist, or if `to`
-    /// exists and must not be replaced. [`FilesError::Session`] if the session has ended or stays busy.
+    /// exists and must not or cannot be replaced. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn rename(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), FilesError> {
         self.log("rename", from);
         self.change(|vfs, root, _| Ok(change::rename(vfs, root, from, to, if_exists)?))
@@ -189,9 +190,9 @@ impl SessionFiles {
     /// Times are not copied.
     ///
     /// # Errors
-    /// [`FilesError::Workspace`] if a file exists and must not be replaced, or if a quota is exhausted.
-    /// [`FilesError::HostLink`], [`FilesError::HostPath`] or [`FilesError::HostRead`] if `host` cannot be read.
-    /// [`FilesError::Session`] if the session has ended or stays busy.
+    /// [`FilesError::Workspace`] if `to` is invalid, if a file exists and must not be replaced, or if a quota is
+    /// exhausted. [`FilesError::HostLink`], [`FilesError::HostPath`], [`FilesError::HostRead`], [`FilesError::Host`] or
+    /// [`FilesError::Io`] if `host` cannot be read. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn copy_in(&self, host: impl AsRef<Path>, to: &str, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         self.log("write", to);
         self.change(|vfs, _, top| carry::into(vfs, top, host.as_ref(), to, if_exists))
@@ -218,15 +219,16 @@ impl SessionFiles {
     /// Unpacks a tar archive (GNU, POSIX or older; uncompressed) into the workspace. The session is blocked until the
     /// reader ends, so the reader must not stall.
     ///
-    /// Names cannot escape the workspace, links are not followed, and each name may occur only once. Links with an
-    /// absolute target are skipped and counted. Times are restored, but owners and modes are not. Sizes in headers are
-    /// untrusted and limited by the quotas.
+    /// Names cannot escape the workspace and links are not followed. Each file or link may occur only once. Links with
+    /// an absolute target are skipped and counted. Times are restored, but owners and modes are not. Sizes in headers
+    /// are untrusted and limited by the quotas.
     ///
     /// # Errors
-    /// [`FilesError::Archive`] for damaged archives and unsupported entries: devices, sparse files, names outside the
-    /// workspace, hard links to files that are not in the archive, headers over 64 KiB. [`FilesError::Workspace`] if a
-    /// file exists and must not be replaced, or if a quota is exhausted. [`FilesError::Io`] if the reader fails.
-    /// [`FilesError::Session`] if the session has ended or stays busy.
+    /// [`FilesError::Archive`] for damaged archives, too many entries, and unsupported entries: devices, pipes, sparse
+    /// files, names that are not UTF-8, names and hard links outside the workspace, extended headers over 64 KiB.
+    /// [`FilesError::Workspace`] if a file exists and must not be replaced, if a hard link's file does not precede the
+    /// link, or if a quota is exhausted. [`FilesError::Io`] if the reader fails. [`FilesError::Session`] if the session
+    /// has ended or stays busy.
     pub fn import_tar(&self, reader: impl Read, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         self.log("write", "");
         self.change(|vfs, _, top| archive::import(vfs, top, reader, if_exists))

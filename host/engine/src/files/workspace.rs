@@ -35,13 +35,13 @@ pub(crate) struct Workspace {
     vfs: Vfs,
     /// The root of the in-memory workspace. `None` if the workspace is a host directory.
     root: Option<RootId>,
-    /// The root of the JavaScript library. `None` if the policy mounts a directory at its path.
+    /// The root of the JavaScript library. `None` if a mount of the policy overlaps its path.
     library: Option<RootId>,
     /// The root of the Python packages.
     packages: Option<RootId>,
     /// The guest directory and root of an interpreter's standard library, if it is a separate file.
     standard_library: Option<(String, RootId)>,
-    /// The root of the scratch directory. `None` if the policy mounts a directory at its path.
+    /// The root of the scratch directory. `None` if a mount of the policy overlaps its path.
     scratch: Option<RootId>,
     mounted: Vec<Mounted>,
     pub(crate) path: Option<PathBuf>,
@@ -214,7 +214,8 @@ pub(crate) struct Committed {
 }
 
 impl Committed {
-    /// Returns `Some(true)` if all changes were committed, `Some(false)` if only some were, and `None` if none were.
+    /// Returns `Some(true)` if all changes were committed, `Some(false)` if only some were, and `None` if none were or
+    /// there were no changes.
     pub(crate) fn whole(&self) -> Option<bool> {
         self.any.then_some(self.failed.is_none())
     }

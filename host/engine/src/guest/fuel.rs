@@ -132,7 +132,8 @@ pub(crate) fn charge<T: Fueled>(mut store: impl AsContextMut<Data = T>, amount: 
 
 /// Called by metered code when its counter is exhausted. Returns the counter's value for the next slice.
 ///
-/// A custom binary can import this function and pass any number, but only loses the remaining fuel of its slice.
+/// A custom binary can import this function and pass any number. It then loses at least the remaining fuel of its
+/// slice, and never gains any.
 fn refuel<T: Fueled>(mut caller: Caller<'_, T>, exhausted: i64) -> wasmtime::Result<i64> {
     let counter = match *caller.data_mut().fuel() {
         Fuel::Counted { counter: Some(counter), .. } => counter,

@@ -36,7 +36,7 @@ pub(crate) struct PrivatePages {
 /// Writes to the memory since the last `look`.
 #[derive(Debug, Default)]
 enum WritesSinceLook {
-    /// `look` has not been called yet, or several threads have written.
+    /// `look` has not been called yet, several threads have written, or page faults cannot be counted.
     #[default]
     Unknown,
     /// No writes.
@@ -77,7 +77,8 @@ impl PrivatePages {
     }
 }
 
-/// Returns this thread's number of page faults, or `None` if the system does not count them.
+/// Returns this thread's number of page faults. Returns `None` if the system does not count them, or can make pages
+/// private without one.
 #[cfg(target_os = "linux")]
 fn faults() -> Option<u64> {
     use std::{fs, hint::black_box, path::Path, sync::OnceLock};
@@ -131,7 +132,8 @@ const ENTRY_BYTES: usize = 8;
 const ENTRIES_AT_ONCE: usize = 4096;
 
 /// Returns the numbers of the pages in `memory` that may differ from the mapped file, in ascending order. These are the
-/// pages that were written or swapped out. Returns `None` if the system does not expose them.
+/// pages that were written or swapped out. Returns `None` if the system does not expose them, or if `memory` does not
+/// consist of whole pages.
 pub(crate) fn private_pages(memory: &[u8]) -> Option<Vec<u32>> {
     // <https://www.kernel.org/doc/Documentation/admin-guide/mm/pagemap.rst>
     const PRESENT: u64 = 1 << 63;

@@ -7,9 +7,9 @@
 //! image, like the globals. Tables and segments cannot differ, because the image's code contains no instruction that
 //! changes them ([`rewrite::changes_only_memory_and_globals`]). The store receives a new [`GuestStoreData`].
 //!
-//! An instance is dropped if it was unwound, exited or grew its memory. It is also dropped if restoring its private
-//! pages would take long compared with its script, and on systems without a page map. Without a pool, as in programs
-//! that run a single script, instances are not recycled.
+//! An instance is dropped if it was unwound, exited with `os._exit` or grew its memory. It is also dropped if restoring
+//! its private pages would take long compared with its script, and on systems without a page map. Without a pool, as in
+//! programs that run a single script, instances are not recycled.
 //!
 //! [`rewrite::changes_only_memory_and_globals`]: glovebox_runtimes::rewrite::changes_only_memory_and_globals
 //! [`GuestStoreData`]: crate::guest::recycled::GuestStoreData

@@ -285,7 +285,7 @@ fn timed_out_execution_is_charged_in_full() {
         limits.timeout_ms = Some(20);
         limits.timeout_reserve_ms = Some(0);
     });
-    // The loop calls no host function, so the host does not know how much fuel it used.
+    // The time limit stops the loop, so its exact fuel use is unknown and the whole limit is charged.
     let execution = ctx.run(Runtime::Javascript, request("for (;;);"), policy).unwrap();
     assert!(matches!(execution.outcome, Outcome::Exhausted(_)));
     assert_eq!(ctx.usage().fuel, 5_000_000_000);
