@@ -80,7 +80,7 @@ pub(crate) struct EngineInner {
     guards: Arc<[Guard]>,
 }
 
-/// The key of a loaded runtime: the digest of its prepared artefact's cache key.
+/// The key of a loaded runtime: the cache key of its prepared artefact as text.
 type Loaded = String;
 
 impl fmt::Debug for Engine {

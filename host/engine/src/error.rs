@@ -187,7 +187,7 @@ pub enum ExecuteError {
         /// The error from the operating system.
         source: io::Error,
     },
-    /// A host directory cannot be used.
+    /// A host directory cannot be used, or changes by the embedder or by exit handlers could not be committed to it.
     #[error(transparent)]
     Mount(#[from] MountError),
     /// The guest ran, but its files could not be written back to a host directory. The directory is unchanged, unless

@@ -98,8 +98,8 @@ pub struct Policy {
     /// execution. Each language has its own file, `/app/.globals_py.json` or `/app/.globals_js.json`. Default: `false`.
     ///
     /// Stores JSON-serializable values whose names have no leading `_`, and the whole object `_state`, which always
-    /// exists. A script that raises or exits still stores its globals. A script that is stopped leaves the file
-    /// unchanged. Sessions neither read nor write these files, because their globals persist anyway.
+    /// exists. A script that raises or exits still stores its globals. A script that is stopped, or calls `os._exit`,
+    /// leaves the file unchanged. Sessions neither read nor write these files, because their globals persist anyway.
     pub auto_persist_globals: bool,
     /// The guest's clock. Default: the host's clock.
     pub clock: Clock,

@@ -40,7 +40,7 @@ pub(crate) struct EnginePlatform {
     /// Fuel that the execution used before the guest was entered.
     pub(crate) used_fuel: u64,
     pub(crate) on_output: Option<OnOutput>,
-    /// The function that provides standard input. Called at the guest's first read.
+    /// The function that provides standard input, until it is called.
     pub(crate) stdin: Option<StdinSource>,
     /// The listener that can cancel the preparation of an image.
     pub(crate) progress: Option<Arc<dyn Progress + Send + Sync>>,

@@ -10,7 +10,7 @@ pub const SANDBOX_NAME: &str = "<sandbox>";
 /// A listener that receives a guest's output while the guest runs.
 pub(crate) type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 
-/// The function that provides standard input. Called at the guest's first read.
+/// The function that provides standard input. Called at the guest's first read beyond the bytes of [`Request::stdin`].
 pub(crate) type StdinSource = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
 /// Determines how a request is handled if its session is busy with another request.

@@ -282,7 +282,7 @@ impl Shared {
         let worked = panic::catch_unwind(AssertUnwindSafe(|| {
             let mut asked = request.on_output(on_output);
             asked.pending = Some(Arc::clone(&self.pending));
-            // `work` always drops the request with its listener.
+            // `work` consumes the request, so its listener is dropped before the end becomes visible.
             let mut worked = work(asked, &begun);
             match &mut worked {
                 Ok(execution) => finish(execution),

@@ -151,7 +151,7 @@ pub(crate) enum Template {
         code: Code,
         /// A module that defines only the memory.
         memory: Module,
-        /// The values of the exported globals that differ from the code's initial values.
+        /// The image's values of the code's mutable globals, with their export names.
         globals: Vec<(String, Val)>,
     },
 }
