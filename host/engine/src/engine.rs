@@ -150,10 +150,10 @@ impl Engine {
         self.0.sessions.usage()
     }
 
-    /// Returns the path of a runtime's binary, even if the binary has not been fetched yet.
+    /// Returns the path of the binary of a runtime or custom image, even if the binary has not been fetched yet.
     ///
     /// # Errors
-    /// Fails if no runtime has this name.
+    /// Fails if no runtime or custom image has this name, or if the image cannot be read.
     pub fn runtime_path(&self, name: &str) -> Result<PathBuf, crate::RuntimeError> {
         Ok(self.0.runtimes.path(&self.0.find(name)?.entry))
     }

@@ -99,7 +99,7 @@ pub use tools::{
     weight as json_weight,
 };
 
-/// Compiles and runs the Rust examples of the README and of the docs pages as doc tests.
+/// Tests the Rust examples of the README and of some docs pages as doc tests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../README.md")]

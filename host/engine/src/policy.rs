@@ -168,7 +168,8 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Returns the policy as TOML, including all defaults.
+    /// Returns the policy as TOML, including all defaults. Returns an empty string if a value has no TOML form, such as
+    /// a path that is not UTF-8.
     #[must_use]
     pub fn to_toml(&self) -> String {
         toml::to_string(self).unwrap_or_default()

@@ -133,7 +133,8 @@ impl Meter {
         Ok(Share { meter: Arc::clone(self), of })
     }
 
-    /// Counts an execution and reserves at most `fuel` for its budget, limited by the remaining fuel.
+    /// Counts an execution and reserves `fuel` for its budget, or the remaining fuel if that is less. Fails if no fuel
+    /// or no execution remains.
     pub(super) fn execution(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Result<Bill, OverQuota> {
         let mut used = self.used();
         if used.fuel >= self.quotas.fuel {

@@ -40,8 +40,8 @@ pub struct Execution {
     /// `OutOfFuel`, `TimedOut` or `OutOfMemory`. The line is charged to `limits.stderr_bytes`. If that limit is used
     /// up, the line replaces the end of the script's output.
     pub stderr: Output,
-    /// Displays of this execution, in order: pictures, tables, and in a session the last expression's value if it has a
-    /// form other than text.
+    /// Displays of this execution, in order: pictures, tables, and the last expression's value if it has a form other
+    /// than text. The conditions of [`value`](Self::value) apply to the latter.
     pub displays: Vec<Display>,
     /// The number of displays that were dropped because of `limits.display_bytes` or the limit on their number.
     pub displays_dropped: u64,

@@ -133,7 +133,7 @@ impl From<Snapshot> for Files {
 }
 
 impl Files {
-    /// Returns the files of an execution without a workspace.
+    /// Returns the empty files of an execution without a workspace.
     pub(crate) fn none() -> Self {
         Self(Snapshot::none())
     }
