@@ -144,8 +144,8 @@ impl Meter {
         Ok(self.bill(&mut used, fuel, budget))
     }
 
-    /// Reserves fuel for a call that runs no script but may have to roll a session back. The reservation is empty if no
-    /// fuel remains.
+    /// Reserves fuel for a call that runs no script, but may roll a session back or run its exit handlers. The
+    /// reservation is empty if no fuel remains.
     pub(super) fn passing(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Bill {
         self.bill(&mut self.used(), fuel, budget)
     }

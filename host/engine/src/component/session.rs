@@ -86,7 +86,7 @@ impl SandboxCtx {
         Ok(work(session, keeper)?)
     }
 
-    /// Performs a call that runs no code but may have to roll the session back.
+    /// Performs a call that must work without fuel. It runs no code, except rollbacks and, on closing, exit handlers.
     fn look<R, E>(
         &self,
         handle: &Resource<SessionResource>,
