@@ -7,7 +7,7 @@
 //!   no other user can write to them. A user who can change the file could also change this program.
 //! * A process of this user wrote the file with [`compile`] or [`compile_component`] under a temporary name, and
 //!   renamed it when it was complete. Its length was recorded and compared. It is never written in place.
-//! * Its name is a digest of the binary, the recipe, the boot code, the CPU, and Wasmtime's version and compile
+//! * Its name contains a digest of the binary, the recipe, the boot code, the CPU, and Wasmtime's version and compile
 //!   settings. Wasmtime also rejects a file for another version, other settings or another CPU, a module in place of a
 //!   component, and a component in place of a module.
 //! * Its content is unchanged. The file is read-only, and no guest can access a directory that contains it

@@ -30,8 +30,8 @@ pub struct RuntimeInfo {
     pub default: bool,
     /// `true` if the runtime was added with [`Engine::add_runtime`].
     pub added: bool,
-    /// `true` if components can request the runtime by name. Runtimes that take minutes to fetch and compile are
-    /// offered only if they are the default or were added.
+    /// `true` if components can request the runtime by name. A runtime with [`has_library`](RuntimeInfo::has_library)
+    /// is offered only if it is the default or was added, because it takes minutes to prepare.
     pub offered: bool,
     /// `true` if the runtime has a recipe for preparation, so that a provider component can embed it
     /// ([`Engine::prepared_module`]).
@@ -53,7 +53,7 @@ pub struct RuntimeInfo {
     pub path: PathBuf,
     /// `true` if the binary is in the cache.
     pub fetched: bool,
-    /// `true` if the prepared image is in the cache, for this version of Glovebox and this CPU.
+    /// `true` if the prepared image and all its code are in the cache, for this version of Glovebox and this CPU.
     pub prepared: bool,
 }
 
@@ -89,17 +89,17 @@ pub struct ToolInfo {
     pub prepared: bool,
 }
 
-/// A prepared image.
+/// A prepared image, or the compiled code of a tool.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PreparedInfo {
-    /// The identity of the image: the SHA-256 of the prepared module.
+    /// The identity of the image: the SHA-256 of the prepared module. For a tool, the SHA-256 of its module.
     pub image_sha256: String,
     /// The path of the compiled file.
     pub path: PathBuf,
-    /// The size of an instance's linear memory, in bytes.
+    /// The size of an instance's linear memory, in bytes. 0 for a tool.
     pub memory_bytes: u64,
-    /// The duration of the preparation. Close to zero if the image was already prepared.
+    /// The duration of the preparation. Close to zero if the image or tool was already prepared.
     #[serde(skip)]
     pub took: Duration,
 }
@@ -218,14 +218,14 @@ impl Engine {
     }
 
     /// Returns the name of the runtime on which a script with this source starts fastest. This is the default of its
-    /// language. If the default is an image and the source mentions none of the image's preloaded modules, it is the
+    /// language. If the default is an image that preloads modules, and the source mentions none of them, it is the
     /// runtime that the image is based on.
     ///
     /// The command-line tool uses this for single scripts. Sandboxes and sessions use the default of their language,
     /// because they are created before the source is known.
     ///
     /// # Errors
-    /// Fails if the default runtime is unknown.
+    /// Fails if the default runtime is unknown, or if the cache cannot be read.
     pub fn runtime_for(&self, language: Language, source: &str) -> Result<String, RuntimeError> {
         let name = self.0.preferred(language)?;
         let entry = self.0.find(name)?.entry;
@@ -331,7 +331,7 @@ impl Engine {
         Ok(prepared)
     }
 
-    /// Removes all prepared images, including the images of binaries that were run by path, and all compiled
+    /// Removes all compiled code from the cache, including the code of binaries that were run by path and of
     /// components. Returns the number of bytes freed. Running sandboxes and components are not affected.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Ahead-of-time compilation of components, with a cache, because a large component takes half a minute to compile.
-//! Also returns prepared modules as WebAssembly, the input for compiling images and for weaving providers, and reads an
-//! interpreter's standard library.
+//! Also returns prepared modules as WebAssembly, the input for weaving providers, and reads an interpreter's standard
+//! library.
 
 use std::{
     collections::BTreeMap,
@@ -55,7 +55,7 @@ pub enum CompileError {
 /// [`compile_with`] with a compiler that has limits.
 ///
 /// # Errors
-/// Fails if the cache cannot be used, or if the bytes do not compile.
+/// Fails if the cache cannot be used, if the bytes do not compile, or if there is no memory for the compiler's stack.
 pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Result<Component, CompileError> {
     compile_with(engine, wasmtime, wasm, |wasm| {
         // Compiling recurses deeply, and the caller's thread may have a small stack. Cranelift panics on certain
@@ -90,7 +90,7 @@ pub fn compile_with(
         })
     };
     let built = match open() {
-        // Remove the damaged file and compile the component again. No other file refers to it.
+        // Remove all cached code of the component, including the damaged file, and compile the component again.
         Err(BuildError::Store(PreparedError::Corrupt { path, .. })) => {
             tracing::warn!(path = %escaped(&path), "recompiling a damaged component");
             inner.runtimes.components().remove(&key.parts().runtime)?;
@@ -118,7 +118,7 @@ pub struct ComponentCache {
 
 impl Engine {
     /// Compares the full digests of all compiled components in the cache with the expected ones. Loading a component
-    /// skips this comparison, because it takes too long.
+    /// repeats this comparison only if the file has changed since the last one, because hashing takes too long.
     ///
     /// # Errors
     /// Fails if the cache cannot be read, or if a digest differs.
@@ -182,7 +182,8 @@ pub struct PreparedLibrary {
     pub archive: Vec<u8>,
     /// The contents of the files next to the archive, by path relative to the archive's directory.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// Common parent directory of `files`, relative to the archive's directory. Empty if there are no files.
+    /// Common parent directory of `files`, relative to the archive's directory. Empty if there are no files, or if no
+    /// directory contains all of them.
     pub files_directory: String,
 }
 
@@ -191,13 +192,14 @@ impl Engine {
     /// for Python. A cached image cannot replace the module, because it contains only compiled code.
     ///
     /// # Errors
-    /// Fails if the runtime is unknown, has no recipe, or cannot be fetched or booted.
+    /// Fails if the runtime is unknown or has no recipe, if it cannot be fetched, compiled or booted, or if the cache
+    /// cannot be used.
     pub fn prepared_module(&self, name: &str) -> Result<PreparedModule, RuntimeError> {
         let entry = self.0.runtimes.manifest().find(name)?;
         let recipe = self.0.runtimes.recipe_of(entry)?;
         let (wasm, record) = match self.0.read_module(entry)? {
             Some(module) => module,
-            // Remove the damaged module and build it again. No other file refers to it.
+            // Remove all cached modules of the binary, including the damaged one, and build the module again.
             None => {
                 self.0.runtimes.modules().remove(&entry.sha256)?;
                 self.0.read_module(entry)?.ok_or_else(|| RuntimeError::Load {
@@ -213,7 +215,7 @@ impl Engine {
 }
 
 impl EngineInner {
-    /// Reads a runtime's library into memory. Opening the library verifies it.
+    /// Reads a runtime's library into memory. Only its length is checked: its digest was compared when it was fetched.
     fn prepared_library(&self, runtime: &RuntimeEntry) -> Result<Option<PreparedLibrary>, RuntimeError> {
         let Some((entry, mut file)) = runtime.library.as_ref().zip(self.runtimes.library(runtime, &*self.progress)?)
         else {
@@ -259,7 +261,7 @@ fn directories(entry: &LibraryEntry) -> Vec<&str> {
     unpacked.into_iter().chain(entry.sources.as_ref().map(|sources| sources.directory.as_str())).collect()
 }
 
-/// Returns the innermost directory that contains all these directories.
+/// Returns the innermost directory that contains all these directories, or an empty path if there is no such directory.
 fn common_directory<'a>(directories: &[&'a str]) -> &'a str {
     let Some((first, others)) = directories.split_first() else { return "" };
     let ends = first.match_indices('/').map(|(at, _)| at).chain([first.len()]);

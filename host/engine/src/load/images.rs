@@ -29,8 +29,8 @@ const _: () = assert!(MAX_IMAGE_MEMORY_BYTES == Limits::MAX_MEMORY_BYTES, "an im
 ///
 /// The setup runs once, in the sandbox, under the limits given here, with a fixed clock and fixed random numbers. The
 /// same inputs produce the same image, byte for byte. `random`, `Math.random` and `numpy.random` still differ between
-/// executions. A generator that the setup creates itself has the same state at the start of each execution. Open files
-/// and exit handlers are not saved in an image.
+/// executions. A generator that the setup creates itself has the same state at the start of each execution. A setup
+/// that leaves a file open fails. Exit handlers of a setup are dropped.
 ///
 /// An image contains code that its builder chose. Users who run scripts in an image must trust it as they trust the
 /// cache.
@@ -116,7 +116,8 @@ impl ImageBuilder {
         self
     }
 
-    /// Sets the time limit of the setup. Default: 120 seconds. Maximum: one hour.
+    /// Sets the time limit of the setup script. Preloading modules has the same limit. Default: 120 seconds. Maximum:
+    /// one hour.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -134,8 +135,9 @@ impl ImageBuilder {
     /// Builds and stores the image. On failure, an existing image with this name stays unchanged.
     ///
     /// # Errors
-    /// [`RuntimeError::Setup`] if the setup raises, exits or exceeds a limit. [`RuntimeError::Image`] if the image is
-    /// invalid.
+    /// [`RuntimeError::Setup`] if the setup raises, exits, exceeds a limit or leaves a file open.
+    /// [`RuntimeError::Image`] if the image is invalid or its name is taken. [`RuntimeError::NoImages`] if the engine
+    /// has no directory for custom images. Other errors mean that the base runtime or the cache cannot be used.
     pub fn build(self, engine: &Engine) -> Result<BuiltImage, RuntimeError> {
         let inner = &*engine.0;
         let invalid = |problem: String| OwnImageError::Invalid { name: self.name.clone(), problem };
@@ -274,11 +276,11 @@ impl Engine {
         self.0.image_info(&self.0.found(Arc::new(self.0.own_image(name)?))?)
     }
 
-    /// Removes a custom image, including its cached code. Returns the number of bytes freed. Sessions in the image
-    /// cannot be resumed until it is built again.
+    /// Removes a custom image and its prepared images in the cache. Returns the number of bytes freed. Sessions in the
+    /// image cannot be resumed until it is built again.
     ///
     /// # Errors
-    /// Fails if there is no image with this name.
+    /// Fails if there is no image with this name, or if a file cannot be removed.
     pub fn remove_image(&self, name: &str) -> Result<u64, RuntimeError> {
         let own = self.0.own_images()?;
         // If the file is damaged, the prepared images of the custom image cannot be identified.

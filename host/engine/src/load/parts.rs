@@ -1,5 +1,5 @@
 //! Compiled code of interpreters, split into [parts](glovebox_runtimes::CodePart). The first part is loaded with the
-//! runtime. Each other part is loaded when a guest first calls one of its functions.
+//! runtime. When a guest calls a function of another part, that part and all parts before it are loaded.
 
 use std::{
     fmt::Display,
@@ -49,7 +49,7 @@ pub(crate) struct Code {
     pub(crate) parts: Option<Arc<Parts>>,
 }
 
-/// All parts of an interpreter's code except the first.
+/// The parts of an interpreter's code after the first, loaded on demand.
 pub(crate) struct Parts {
     engine: Weak<EngineInner>,
     inputs: CodeInputs,
@@ -61,7 +61,7 @@ pub(crate) struct Parts {
 /// A loaded part of the split module.
 struct Part {
     module: Module,
-    /// Imports of the part: the index of the part that exports the item, and its export.
+    /// For each import of the part, the index of the part that exports the item, and the export.
     imports: Vec<(usize, ModuleExport)>,
 }
 
@@ -143,7 +143,7 @@ impl Parts {
         let before = self.loaded.iter().take(number.saturating_sub(1)).filter_map(OnceLock::get);
         let exporting: Vec<&Module> = std::iter::once(&self.base).chain(before.map(|part| &part.module)).collect();
         let find = |import: wasmtime::ImportType<'_>| {
-            // The first part exports the memory under its own name.
+            // The first part exports the memory as `memory`, not under the name of the import.
             let name = if import.module() == MEMORY_IMPORT.0 { MEMORY } else { import.name() };
             let mut found = exporting.iter().enumerate();
             let found = found.find_map(|(nth, module)| Some((nth, module.get_export_index(name)?)));
@@ -165,7 +165,8 @@ fn wrong(inputs: &CodeInputs, error: &dyn Display) -> RuntimeError {
     RuntimeError::Load { name: inputs.name.clone(), reason: format!("{error:#}") }
 }
 
-/// Returns the progress message for compiling code, with an estimate of the time if that is long.
+/// Returns the progress message for compiling code, with an estimate of the time if that is at least
+/// [`SECONDS_WORTH_SAYING`].
 fn compiling(inputs: &CodeInputs, number: usize, code_bytes: usize) -> String {
     let name = &inputs.name;
     let what = match inputs.recipe.parts.get(number).filter(|_| number > 0) {
@@ -217,8 +218,8 @@ pub(crate) fn enable(
     Ok(())
 }
 
-/// Loads the parts up to `number` that this guest has not loaded yet. `fuel` is the fuel that the guest used to call
-/// this function, and is returned to it.
+/// Loads the parts up to `number` that this guest has not loaded yet. If there are any, gives back `fuel`, which the
+/// guest used to call this function.
 ///
 /// A guest that calls this function directly gains at most [`MAX_STUB_FUEL`](rewrite::MAX_STUB_FUEL) per part.
 fn load(mut caller: Caller<'_, GuestStoreData>, number: i32, fuel: i32) -> wasmtime::Result<()> {
@@ -235,8 +236,8 @@ fn load(mut caller: Caller<'_, GuestStoreData>, number: i32, fuel: i32) -> wasmt
     fuel::set(&mut caller, left.saturating_add(fuel))
 }
 
-/// Instantiates a part after the parts before it. Extends the guest's timeout by the time that compiling and loading
-/// take.
+/// Instantiates a part. All parts before it must be instantiated already. Extends the guest's timeout by the time that
+/// compiling and loading take.
 fn instantiate(caller: &mut Caller<'_, GuestStoreData>, parts: &Parts, number: usize) -> wasmtime::Result<()> {
     let begun = caller.data().host.ctx.elapsed();
     let part = parts.part(number).inspect_err(|error| {

@@ -2,8 +2,8 @@
 //! and prunes the cache of compiled code.
 //!
 //! Preparation is deterministic: the same binary and the same boot code produce the same image, byte for byte. The boot
-//! has a fixed clock, seeded entropy, a fixed environment and an empty file system. Equal fuel use, resuming on other
-//! machines, and replay depend on this.
+//! has a fixed clock, seeded entropy, a fixed environment, and only the files of the library, the packages and the
+//! image. Equal fuel use, resuming on other machines, and replay depend on this.
 
 use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -64,7 +64,8 @@ impl<'a> Setup<'a> {
         (!files.is_empty()).then(|| Arc::new(Library(files)) as _)
     }
 
-    /// Returns the interpreter's memory limit in bytes, and the time limit of each step.
+    /// Returns the interpreter's memory limit in bytes, and the time limit of each preload and each script of the
+    /// setup.
     fn limits(&self) -> (u64, Duration) {
         match self.own {
             Some(definition) => (definition.memory_bytes, Duration::from_millis(definition.timeout_ms)),
@@ -313,8 +314,8 @@ pub struct CacheUsage {
     pub kind: CacheKind,
     /// The number of entries, including those for other versions and settings.
     pub count: u64,
-    /// The number of entries that a process has open now. Always 0 for binaries and packages, because they are closed
-    /// once they have been read.
+    /// The number of entries that a process has open or is building now. Always 0 for binaries and packages, because
+    /// they are closed once they have been read.
     pub in_use: u64,
     /// The size on disk, in bytes.
     pub bytes: u64,
@@ -389,8 +390,9 @@ impl Engine {
         Ok(usages.into_values().collect())
     }
 
-    /// Removes compiled code from the cache: prepared images, prepared modules and compiled components. Code that this
-    /// or another process is using is not removed. Removed code is rebuilt at its next use, without the network.
+    /// Removes compiled code from the cache: the code of runtimes, prepared images, prepared modules and compiled
+    /// components. Code that this or another process is using is not removed. Removed code is rebuilt at its next use, without
+    /// the network.
     ///
     /// # Errors
     /// Fails if the cache cannot be read or changed.

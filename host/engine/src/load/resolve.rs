@@ -77,8 +77,8 @@ impl Plan<'_> {
             Some(recipe) => {
                 let driver = driver(recipe, inner.is_lean());
                 let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
-                // The boot code covers neither the driver's own part of the boot, such as the stack layout, nor the
-                // WASI implementation. Both change only with the version.
+                // The boot code covers neither the Rust part of the boot, such as the stack layout, nor the WASI
+                // implementation. A change to either that affects images must also change the text after the version.
                 let version = concat!(
                     env!("CARGO_PKG_VERSION"),
                     " with its memory apart, settled at last, with 512 KiB of its stack, floating-point errors, sources, and one check of interrupts"
@@ -99,7 +99,7 @@ impl Plan<'_> {
         self.keyed(inner, label, recipe)
     }
 
-    /// Returns a digest of an image's inputs, excluding its interpreter.
+    /// Returns a digest of the definition of a custom image, or of the setups of an image in the manifest.
     fn made_of(&self, image: &ImageOf) -> Digest {
         match &self.own {
             Some(own) => own.definition().digest(),
@@ -160,7 +160,8 @@ impl EngineInner {
         Ok(FoundRuntime { entry: Cow::Owned(image.entry(self.runtimes.manifest())?), own: Some(image) })
     }
 
-    /// Returns the name of a language's default runtime. Only new engines consider runtimes that are added later.
+    /// Returns the name of a language's default runtime. The first result is kept, so runtimes that are added later
+    /// affect only new engines.
     pub(crate) fn preferred(&self, wanted: Language) -> Result<&str, RuntimeError> {
         let (of_manifest, preferred) = match wanted {
             Language::Python => (glovebox_runtimes::Language::Python, &self.preferred.0),
@@ -189,7 +190,7 @@ impl EngineInner {
         entry.library.is_none() || self.is_preferred(entry) || self.runtimes.is_added(entry).unwrap_or(false)
     }
 
-    /// Loads a binary by path. If its digest is in the manifest, the binary is run with the recipe of that entry.
+    /// Loads a binary by path. If its digest is in the manifest, the binary is loaded like the runtime of that entry.
     pub(crate) fn load_path(
         &self,
         path: &Path,
@@ -266,7 +267,7 @@ impl EngineInner {
         self.image_of(&plan, &plan.key(self))
     }
 
-    /// Compares the full digests of a runtime's code and image with the expected ones.
+    /// Compares the full digests of a runtime's code and image with the expected ones. Skips files that are missing.
     pub(crate) fn verify_prepared(&self, found: &FoundRuntime<'_>) -> Result<(), RuntimeError> {
         let plan = self.plan(found, true);
         for key in plan.recipe.iter().flat_map(|recipe| plan.code(self, recipe).keys) {

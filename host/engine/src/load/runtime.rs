@@ -22,7 +22,7 @@ use crate::{
 
 /// A loaded runtime, shared by all sandboxes that use it.
 pub(crate) struct Runtime {
-    /// The name in the manifest, or the path of a custom binary.
+    /// The name in the manifest, the name of a custom image, or the path of a custom binary.
     pub(crate) name: String,
     pub(crate) language: Language,
     pub(crate) version: Option<String>,
@@ -30,9 +30,10 @@ pub(crate) struct Runtime {
     pub(crate) drive: ExecutionMode,
     /// Standard library, if it is a separate file.
     pub(crate) library: Option<LibraryMount>,
-    /// Packages at `/app/site-packages`, if this runtime has different packages than other runtimes.
+    /// Packages at `/app/site-packages` for a custom image with wheels. `None` for the packages that all runtimes of
+    /// the engine share.
     pub(crate) packages: Option<Arc<dyn MountSource>>,
-    /// Recycled instances. `None` if instances cannot be restored to an image.
+    /// Recycled instances. `None` without an instance pool, or if instances cannot be restored to an image.
     pub(crate) recycled: Option<RecycledInstances>,
 }
 
@@ -76,7 +77,7 @@ impl Image {
         ImageDriver { driver: &*self.driver, anchors: &self.anchors }
     }
 
-    /// Returns the pristine image. Instantiated at first use.
+    /// Returns the pristine image, which is instantiated at first use.
     pub(crate) fn pristine(&self) -> Result<&Pristine, ExecuteError> {
         if let Some(pristine) = self.pristine.get() {
             return Ok(pristine);
@@ -95,7 +96,7 @@ impl Runtime {
         }
     }
 
-    /// Returns a prepared runtime's image.
+    /// Returns the image, or an error if the runtime is not prepared.
     pub(crate) fn prepared(&self) -> Result<&Arc<Image>, ExecuteError> {
         self.image().ok_or_else(|| ExecuteError::NotPrepared { name: self.name.clone() })
     }
@@ -106,7 +107,7 @@ impl Runtime {
     }
 }
 
-/// Returns a recipe's driver. With `lean`, its images contain no libraries for scripts.
+/// Returns a recipe's driver. With `lean`, JavaScript boots without Node's modules.
 pub(crate) fn driver(recipe: &Recipe, lean: bool) -> Box<dyn Boot> {
     match recipe.driver {
         DriverKind::Cpython => Box::new(Python::command()),
@@ -174,8 +175,8 @@ impl LibraryFiles for ImageFiles {
     }
 }
 
-/// Adds the configured packages to the runtimes. `own` is the directory of custom packages, which are not part of
-/// images.
+/// Adds the bundled packages to the runtimes, unless `packages` is [`Packages::None`]. `own` is the directory of custom
+/// packages, which are not part of images.
 pub(crate) fn open_packages(
     runtimes: Runtimes,
     packages: Packages,

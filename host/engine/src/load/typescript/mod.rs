@@ -37,7 +37,8 @@ use crate::{
 /// Maximum length of an error message, which can contain names from the script.
 const MAX_MESSAGE_CHARS: usize = 1_000;
 
-/// Returns the kind of a TypeScript source, or `None` if `name` does not end in a TypeScript extension.
+/// Returns the kind of a TypeScript source, or `None` if `name` does not end in a TypeScript extension. The extension
+/// determines the kind only if `kind` is `Detect`.
 fn kind_of(name: &str, kind: SourceKind) -> Option<SourceKind> {
     let (_, extension) = name.rsplit_once('.')?;
     let own = match extension.to_ascii_lowercase().as_str() {
@@ -118,8 +119,8 @@ impl ScriptError {
     }
 }
 
-/// Translates a request for its interpreter: removes the types if the script's name marks it as TypeScript. The cost is
-/// charged to the script's limits, except for fetching and compiling the stripper.
+/// Translates a request for its interpreter: removes the types if the sandbox runs JavaScript and the script's name has
+/// a TypeScript extension. The cost is charged to the script's limits, except for fetching and compiling the stripper.
 pub(crate) fn translate(request: PreparedRequest<'_>) -> Result<PreparedRequest<'_>, ExecuteError> {
     match typescript_kind(&request) {
         Some(kind) => {
@@ -196,7 +197,7 @@ impl Stripper {
     /// Removes a script's types. Returns the result and the fuel used. Must be called on a guest stack.
     ///
     /// # Errors
-    /// Fails with Wasmtime's message if no instance could be created.
+    /// Fails with Wasmtime's message if no instance could be created, or if the module trapped in an unexpected way.
     pub(crate) fn strip(&self, strip: Strip<'_>) -> Result<(Stripped, u64), String> {
         let Strip { source, name, kind, fuel, memory_bytes, timeout_ms, ctx } = strip;
         let metering = if fuel.is_some() { Metering::Fuel } else { Metering::None };

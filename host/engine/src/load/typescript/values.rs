@@ -51,8 +51,8 @@ impl Value {
         }
     }
 
-    /// Implements `==` for values of the same type and for `null` and `undefined`. The stripper makes no other
-    /// comparisons.
+    /// Implements `==` for primitive values of the same type and for `null` and `undefined`. The stripper makes no
+    /// other comparisons.
     pub(super) fn loosely_equals(&self, other: &Self) -> bool {
         self == other || (self.is_nullish() && other.is_nullish())
     }
@@ -86,7 +86,7 @@ impl Value {
     }
 }
 
-/// A use of the stripper's imports that its JavaScript glue never makes.
+/// An invalid call of one of the stripper's imports, which stops the stripper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Misuse {
     #[error("an invalid or dropped handle")]
@@ -112,7 +112,8 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// 128 reserved slots of the glue, then `undefined`, `null`, `true` and `false`.
+    /// The first handle that is assigned. Smaller handles are 128 reserved slots of the glue, then `undefined`, `null`,
+    /// `true` and `false`.
     const FIRST: usize = 132;
 
     /// Creates an empty table for a source of `source_bytes`.
