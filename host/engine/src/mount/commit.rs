@@ -77,7 +77,7 @@ impl HostDirectory {
                 return Err(error);
             }
         };
-        // If undoing fails after this point, the journal stays for the next opening.
+        // If undoing fails after this point, the journal stays for the next recovery.
         let undone = site.carry_out(&journal.steps)?;
         if undone.is_none() {
             settle(&mut site, &journal.steps, &mut report.written);
@@ -131,7 +131,7 @@ fn settle(site: &mut Site<'_>, steps: &[JournalStep], written: &mut [(String, So
 }
 
 /// Removes the private directory. The commit's outcome is already decided, so a failure is only logged. The next
-/// opening removes the remaining files.
+/// recovery removes the remaining files.
 fn discard(site: &Site<'_>) {
     if let Err(error) = recover::remove_staging(site.root, site.staging_name) {
         tracing::warn!(
@@ -184,7 +184,8 @@ impl SessionCommits {
         self.count
     }
 
-    /// Returns the number of commits whose changes the session's files include: all of them, or fewer after a rollback.
+    /// Returns the number of commits whose changes the session's files include: all of them, or fewer after a rollback
+    /// or a partial commit.
     pub(crate) fn known(&self) -> u64 {
         self.known
     }
@@ -195,7 +196,8 @@ impl SessionCommits {
     }
 
     /// Records the end of a commit. `whole` means that the commit covered all uncommitted changes. Drops the paths of
-    /// the first `oldest` commits, which no checkpoint can conflict with.
+    /// commits whose changes are in the session's files and in all checkpoints. `oldest` is the number of commits in
+    /// the oldest checkpoint.
     pub(crate) fn ended(&mut self, whole: bool, oldest: Option<u64>) {
         self.count += 1;
         if whole {
@@ -247,7 +249,8 @@ impl SessionCommits {
     }
 }
 
-/// Returns `None` if the host already has the step's result.
+/// Adjusts one step of a plan. Returns `None` for a directory that an earlier commit of the session created and that
+/// still exists.
 fn rebased_step(
     paths: &BTreeMap<String, CommittedState>,
     host: &dyn MountSource,
@@ -422,7 +425,7 @@ pub(super) fn split_last(path: &str) -> Result<(Vec<&str>, &str), MountError> {
 #[derive(Debug)]
 pub(super) struct Walker<'a> {
     root: &'a Folder,
-    /// Open ancestors of `at` with their depths. The last one may be `at` itself.
+    /// Open directories on the path to `at`, with their depths. The last one is `at` itself.
     open: Vec<(usize, Folder)>,
     at: Vec<String>,
 }

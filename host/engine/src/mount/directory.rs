@@ -64,7 +64,7 @@ impl HostDirectory {
     /// [`MountError::Missing`], [`MountError::NotADirectory`] or [`MountError::Denied`] if the path cannot be read.
     /// [`MountError::Guarded`] if the directory is, contains or is inside one of Glovebox's own directories.
     /// [`MountError::Unfinished`] if a crash interrupted a commit, so that the directory may have neither its old nor
-    /// its new state.
+    /// its new state. [`MountError::Busy`] if a running commit takes too long.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, MountError> {
         Self::open_reaching(path.as_ref(), Reach::Tree)
     }
@@ -89,7 +89,7 @@ impl HostDirectory {
     ///
     /// # Errors
     ///
-    /// Fails like [`open`](Self::open), if the directory is not writable, or if another commit takes too long.
+    /// Fails like [`open`](Self::open), except with [`MountError::Unfinished`], or if the directory is not writable.
     /// [`MountError::BadJournal`] or [`MountError::Torn`] if an interrupted commit can be neither finished nor undone.
     pub fn open_for_writing(path: impl AsRef<Path>, lock_wait: Duration) -> Result<Self, MountError> {
         Self::open_for_writing_reaching(path.as_ref(), Reach::Tree, lock_wait)

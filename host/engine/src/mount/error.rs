@@ -169,7 +169,7 @@ pub enum MountError {
         /// The commit's private directory.
         staging: String,
     },
-    /// The journal is damaged or belongs to another directory. None of its steps were carried out.
+    /// The journal is damaged or belongs to another directory. Recovery carried out none of its steps.
     #[error("the journal in `{staging}` of `{path}` {reason}; inspect the directory, then remove `{staging}`", path = escaped(.path), staging = escaped(.staging))]
     BadJournal {
         /// The directory, as the caller passed it.
@@ -179,8 +179,8 @@ pub enum MountError {
         /// The reason why the journal was rejected.
         reason: &'static str,
     },
-    /// A crash interrupted a commit, and the host then changed files, so that the commit can be neither finished nor
-    /// undone. The recovery stopped here.
+    /// The host changed files during a commit, or after a crash interrupted the commit, so that it can be neither
+    /// finished nor undone. Some of its changes may stay.
     #[error(
         "a commit was interrupted, and `{redo}` and `{undo}` were then modified on the host; restore their previous contents, or repair the files by hand and remove `{staging}`", redo = escaped(.redo), undo = escaped(.undo), staging = escaped(.staging)
     )]
@@ -216,7 +216,8 @@ pub enum MountError {
         #[source]
         source: glovebox_vfs::VfsError,
     },
-    /// A system call failed.
+    /// A system call failed. If this happened while a commit was being undone, its journal remains, and the next commit
+    /// or `HostDirectory::open_for_writing` continues.
     #[error("cannot {action} `{path}`", path = escaped(.path))]
     Io {
         /// The failed action, such as `open`.
@@ -250,8 +251,8 @@ impl MountError {
         matches!(self, Self::Conflict { collision: Collision::Vanished, .. })
     }
 
-    /// Returns the path that this error concerns, for use in an error that names two paths. Returns the whole message
-    /// if the error has no path.
+    /// Returns the path of a conflict or a failed system call, for use in an error that names two paths. Returns the
+    /// whole message of any other error.
     pub(super) fn place(&self) -> String {
         match self {
             Self::Conflict { path, .. } | Self::Io { path, .. } => path.clone(),

@@ -41,7 +41,7 @@ pub(super) struct Ident {
     /// during a commit changes this time, too.
     #[serde(default)]
     pub(super) changed: Option<(i64, u32)>,
-    /// The number of hard links. Not in the journal, because it is only needed while contents are staged.
+    /// The number of hard links. Not in the journal, because it is only needed before the journal is written.
     #[serde(skip)]
     pub(super) names: u64,
     /// Permission bits, without set-user-ID, set-group-ID and sticky.

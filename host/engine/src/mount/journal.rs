@@ -9,8 +9,8 @@
 //! mounted directory and of the commit's private directory. A copy of the journal, for example from an archive, is
 //! therefore rejected.
 //!
-//! Also undoes the steps of a commit after a conflict with the host. Each undo function can be interrupted at any point
-//! and called again, like the functions in `site`.
+//! Also undoes the steps of a commit that cannot be finished. Each undo function can be interrupted at any point and
+//! called again, like the functions in `site`.
 
 use std::io::{self, Read as _, Write as _};
 
@@ -28,17 +28,17 @@ use super::{
 pub(super) const NAME: &str = "journal";
 /// The name of the journal while it is being written.
 const PARTIAL_NAME: &str = "journal.partial";
-/// The name of the marker file that exists while a commit is being undone after a conflict.
+/// The name of the marker file that exists while a commit is being undone.
 pub(super) const UNDO_NAME: &str = "undo";
 
 const MAGIC: &str = "glovebox-commit 1";
-/// Enough for about 200,000 changes, and small enough to read into memory.
+/// Maximum size of a journal: enough for about 200,000 changes, and small enough to read into memory.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
-/// The magic text, two numbers and a newline take at most 105 bytes.
+/// Maximum size of the header. The magic text, a length of at most 20 digits, a digest and a newline take 104 bytes.
 const MAX_HEADER_BYTES: usize = 128;
 
 /// A change to one name. The private directory contains the new entry as [`new_slot`] until it is moved, and the
-/// replaced entry as [`old_slot`] until the commit ends.
+/// replaced or removed entry as [`old_slot`] until the commit ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) enum JournalStep {
@@ -49,7 +49,7 @@ pub(super) enum JournalStep {
         /// The fingerprint of the tree's entries.
         tree: Option<String>,
     },
-    /// Moves a file or link over an existing file or link, of which a copy was saved earlier.
+    /// Moves a file or link over an existing file or link, which was saved as [`old_slot`] earlier.
     Replace { path: String, old: Ident, new: Ident },
     /// Moves a file or link to the private directory.
     Remove { path: String, old: Ident },
@@ -100,7 +100,7 @@ pub(super) struct Journal {
 
 #[derive(Debug)]
 pub(super) enum JournalRead {
-    /// There is no journal: the commit was interrupted before it changed anything.
+    /// There is no journal: the commit had not changed anything yet, or had already ended.
     None,
     Complete(Journal),
     /// The journal is invalid, for this reason.
@@ -212,7 +212,8 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Returns `true` if a created entry is at its path, unchanged.
+    /// Returns `true` if the entry of a `Create` step is at its path, and `false` if the step was not carried out or
+    /// the host removed the entry. Fails if the host changed the entry.
     fn find_created(&mut self, index: usize, path: &str, new: &Ident, tree: Option<&str>) -> Result<bool, MountError> {
         if self.find_slot(&new_slot(index))? != EntryAt::Nothing {
             return Ok(false);

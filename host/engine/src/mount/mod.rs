@@ -10,18 +10,18 @@
 //! 2. Compares each affected host file with the state that the guest saw. A difference is a [`MountError::Conflict`],
 //!    and the private directory is removed.
 //! 3. Writes and syncs a journal of all steps. From here on, the commit survives a crash.
-//! 4. Carries out the steps, each of which is one rename or removal. A conflict during this phase undoes all steps.
+//! 4. Carries out the steps, each of which is one rename or removal. A failure during this phase undoes all steps.
 //! 5. Syncs the directories, removes the journal, then removes the private directory.
 //!
-//! After a crash, [`HostDirectory::open_for_writing`] finishes a commit that has a journal, or undoes it if the host
-//! has changed files in the meantime. Without a journal, it only removes the private directory.
+//! After a crash, [`HostDirectory::open_for_writing`] or the next commit finishes a commit that has a journal, or
+//! undoes it if the host has changed files in the meantime. Without a journal, only the private directory is removed.
 //!
 //! # Decisions
 //!
-//! * *Glovebox's own directories*: no mount is, contains or is inside the cache, a session store, or the custom
-//!   packages. Prepared images in the cache run as native code. Directories are compared by device and inode along
-//!   their ancestors, so aliases do not bypass the check. The check runs when the mount is opened, and again before an
-//!   execution or a commit if more directories were registered since. A walk never enters one of these directories.
+//! * *Glovebox's own directories*: no mount is, contains or is inside a [`Guarded`] directory, such as the cache, whose
+//!   prepared images run as native code. Directories are compared by device and inode along their ancestors, so aliases
+//!   do not bypass the check. The check runs when the mount is opened, and again before an execution or a commit if
+//!   more directories were registered since. A walk never enters one of these directories.
 //! * *Syncing*: new files, the journal and every changed directory are synced, so a reported commit survives a power
 //!   failure if the disk honours syncs. With more than 32 new files and directories, a commit on Linux syncs the whole
 //!   file system once (`syncfs`) instead of each entry (`fsync`).
@@ -61,8 +61,8 @@ pub(crate) use stage::leaves as link_leaves;
 /// The name prefix of the private directories of commits.
 pub const RESERVED_PREFIX: &str = ".glovebox-commit-";
 
-/// Maximum number of new files and directories to sync one by one. Such syncs do not wait for other files. With more
-/// entries, one sync of the whole file system is cheaper, and bounds the wait that a guest can cause.
+/// Maximum number of new entries, and of changed directories, to sync one by one. Such syncs do not wait for other
+/// files. With more, one sync of the whole file system is cheaper, and bounds the wait that a guest can cause.
 const SYNC_EACH_COUNT: usize = 32;
 
 /// Returns `true` if a name is reserved. Ignores case, because some file systems do.
@@ -70,7 +70,8 @@ fn is_reserved_name(name: &str) -> bool {
     name.get(..RESERVED_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(RESERVED_PREFIX))
 }
 
-/// Returns `true` if any name in a path is reserved, because a subdirectory may later be mounted itself.
+/// Returns `true` if any name in a path is reserved. All levels are checked, because a subdirectory may later be
+/// mounted itself.
 pub(crate) fn is_reserved_path(path: &str) -> bool {
     path.split('/').any(is_reserved_name)
 }

@@ -27,7 +27,8 @@ pub struct Recovery {
     pub finished_count: u64,
     /// Commits that were undone, because the host had changed a file or because the undo had begun before the crash.
     pub undone_count: u64,
-    /// The number of commits that had not changed anything yet, and whose private files were removed.
+    /// Commits without a journal, whose private files were removed. They had not changed anything yet, or had already
+    /// ended.
     pub discarded_count: u64,
 }
 
@@ -117,7 +118,8 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// An advisory lock on a directory, held until dropped. The system releases it when the process dies.
 ///
-/// The directory itself is locked, so there is no lock file among the user's files. Readers do not take the lock.
+/// The directory itself is locked, so there is no lock file among the user's files. Reading files does not take the
+/// lock.
 #[derive(Debug)]
 pub(super) struct Lock {
     _held: File,
@@ -205,7 +207,7 @@ pub(super) fn remove_staging(root: &Folder, name: &str) -> Result<(), MountError
     loop {
         let mut folders = Vec::new();
         for entry in staging.names().map_err(failed())? {
-            // Commits never use names that are not UTF-8. Removing the directory will fail and report the entry.
+            // Commits never use names that are not UTF-8. If there is one, removing the directory fails.
             let Some(entry) = entry.map_err(failed())? else {
                 continue;
             };

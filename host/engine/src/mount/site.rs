@@ -235,7 +235,7 @@ impl<'a> Site<'a> {
 
     /// Carries out all steps and syncs. If a step fails, undoes all steps and returns the reason.
     ///
-    /// Fails if undoing fails too. The journal then stays for the next opening.
+    /// Fails if undoing fails too. The journal then stays for the next recovery.
     pub(super) fn carry_out(&mut self, steps: &[JournalStep]) -> Result<Option<MountError>, MountError> {
         let result = steps
             .iter()
@@ -299,8 +299,8 @@ pub(super) fn move_free(
     })
 }
 
-/// Saves the file or link `name` as `slot`, so that its replacement can be undone. Returns `true` if this created a
-/// second hard link.
+/// Saves the file or link `name` as `slot`, so that its replacement can be undone. Returns `true` if `slot` is a hard
+/// link to the file, and `false` if it is a copy.
 fn keep(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: EntryKind) -> io::Result<bool> {
     if kind == EntryKind::Link {
         let target = parent.read_link(name)?;

@@ -89,7 +89,7 @@ impl UrlPatterns {
         self.0.iter().any(|pattern| matches!(pattern.host, HostPattern::Exactly(_)) && pattern.matches(url))
     }
 
-    /// Returns the first pattern in `other` that allows more than these patterns, or `None`.
+    /// Returns the first pattern in `other` that none of these patterns covers, or `None`.
     fn first_beyond<'o>(&self, other: &'o Self) -> Option<&'o str> {
         let beyond = other.0.iter().find(|asked| !self.0.iter().any(|granted| granted.covers(asked)));
         beyond.map(|pattern| pattern.text.as_str())
@@ -331,7 +331,7 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 16] = [
     (Ipv4Addr::new(224, 0, 0, 0), 3),     // multicast, reserved, broadcast
 ];
 
-/// Special-purpose ranges within 2000::/3, the only allocated range: first address, prefix length.
+/// Special-purpose ranges within 2000::/3, the only range for global unicast: first address, prefix length.
 const SPECIAL_V6: [(Ipv6Addr, u32); 5] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocol assignments, including Teredo and ORCHID
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation

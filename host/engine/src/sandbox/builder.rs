@@ -135,7 +135,7 @@ impl SandboxBuilder {
     ///
     /// # Errors
     /// Fails if the policy, a tool or a workspace file is invalid, or if a host directory cannot be used. Also fails if
-    /// the runtime is unavailable or does not fit the policy.
+    /// the network cannot be opened, or if the runtime is unavailable or does not fit the policy.
     pub fn build(mut self) -> Result<Sandbox, BuildError> {
         self.policy.check()?;
         let toolbox = match self.toolbox.take() {
@@ -219,7 +219,8 @@ fn taken(runtime: &Runtime, guest: &str) -> Option<&'static str> {
         (ExecutionMode::Command { .. }, _) if below(SCRIPT_MOUNT) => {
             Some("a plain command's script is at `/script`; choose another guest path")
         }
-        // wasi-vfs, which is linked into the binary, serves all of `/usr` itself, without using preopens.
+        // In CPython 3.12, wasi-vfs, which is linked into the binary, serves all of `/usr` itself, without using
+        // preopens. CPython 3.15 has its library below `/usr`.
         (_, Language::Python) if below("/usr") => {
             Some("Python's standard library is at `/usr`, inside the interpreter; choose another guest path")
         }

@@ -89,7 +89,7 @@ impl Sandbox {
         self.0.runtime.language
     }
 
-    /// Returns the runtime's name in the manifest, or the path of a custom binary.
+    /// Returns the runtime's name in the manifest, the name of a custom image, or the path of a custom binary.
     #[must_use]
     pub fn runtime_name(&self) -> &str {
         &self.0.runtime.name
@@ -183,7 +183,7 @@ impl Sandbox {
     /// Does not execute the source.
     ///
     /// # Errors
-    /// Fails if the runtime is not prepared, or the source exceeds the limits.
+    /// Fails if the runtime is not prepared, if the source exceeds a limit, or if no instance could be created.
     pub fn validate(&self, source: &str) -> Result<Vec<Diagnostic>, ExecuteError> {
         self.validate_request(Request::new(source))
     }
@@ -191,7 +191,7 @@ impl Sandbox {
     /// Like [`validate`](Self::validate), but uses the name and the source kind of the request.
     ///
     /// # Errors
-    /// Fails if the runtime is not prepared, or the request exceeds the limits.
+    /// Fails like [`validate`](Self::validate), or if the request is invalid.
     pub fn validate_request(&self, request: Request<'_>) -> Result<Vec<Diagnostic>, ExecuteError> {
         let request = PreparedRequest::new(self, request)?;
         let Some(image) = self.0.runtime.image() else {
@@ -210,7 +210,8 @@ impl Sandbox {
         })?
     }
 
-    /// Creates and drops an instance as [`run`](Self::run) does. Returns the time it took. For benchmarks.
+    /// Creates and drops a guest for an empty script, always from a new instance. Returns the time that this takes. For
+    /// benchmarks.
     #[doc(hidden)]
     pub fn instantiate(&self) -> Result<Duration, ExecuteError> {
         let mut request = PreparedRequest::new(self, Request::new(""))?;

@@ -32,8 +32,9 @@ pub(super) struct EngineBackend {
     id: Arc<str>,
     pub(super) roots: Roots,
     workspace: Option<SharedWorkspace>,
-    /// The guest's WASI state at the start of the turn, including its files. Set only in a shared workspace. Between
-    /// turns, the workspace's reference counts include this state's open files.
+    /// The WASI state, including files, that a rollback in a shared workspace restores: from the start of the turn, or
+    /// after the turn's last commit. `None` without a shared workspace. Between turns, the workspace's reference counts
+    /// include this state's open files.
     before: Option<Wasi>,
     /// Initial pages of a fork or a resumed session. The first checkpoint shares the unchanged ones.
     shareable: Pages,
@@ -68,7 +69,8 @@ impl EngineBackend {
         }
     }
 
-    /// Loads the files that other sessions published. Called at the start of a turn in a shared workspace.
+    /// Loads the files that other sessions published. Called at the start of each turn. Has no effect outside a shared
+    /// workspace.
     pub(super) fn take_files(&mut self, guest: Option<&mut Guest>) {
         let Some(workspace) = &self.workspace else { return };
         let current = workspace.current();
@@ -80,7 +82,8 @@ impl EngineBackend {
         }
     }
 
-    /// Publishes the files for other sessions. Called at the end of a turn in a shared workspace.
+    /// Publishes the files for other sessions. Called at the end of each turn. Has no effect outside a shared
+    /// workspace.
     pub(super) fn give_files(&mut self, guest: Option<&Guest>) {
         if let (Some(workspace), Some(guest)) = (&self.workspace, guest) {
             workspace.publish(guest.wasi().vfs().clone());

@@ -32,11 +32,12 @@ use crate::{
 /// session uses memory, but no thread and no stack.
 ///
 /// A script that raises keeps its changes, as in a notebook. If a script is unwound (stopped at a limit, cancelled,
-/// trapped), the session is rolled back to its last checkpoint. The rollback creates a new instance, because an unwound
-/// interpreter is never entered again. [`Execution::rolled_back_to`] names the checkpoint. Variables and files are
-/// restored, but output and changes to host directories stay. If no instance is available, the rollback is retried at
-/// the next call, and calls fail with [`ExecuteError::Instantiate`] until it succeeds. `os._exit` ends the session. The
-/// policy's [`session`](crate::SessionPolicy) table determines when checkpoints are taken.
+/// trapped), the session is rolled back to its last checkpoint, unless the policy's `session.on_unwind` is `end`. The
+/// rollback creates a new instance, because an unwound interpreter is never entered again.
+/// [`Execution::rolled_back_to`] names the checkpoint. Variables and files are restored, but output and changes to host
+/// directories stay. If no instance is available, the rollback is retried at the next call, and calls fail with
+/// [`ExecuteError::Instantiate`] until it succeeds. `os._exit` ends the session. The policy's
+/// [`session`](crate::SessionPolicy) table determines when checkpoints are taken.
 ///
 /// Clones are handles to the same session and can be used from any thread. Concurrent calls run one after the other, in
 /// arrival order. Dropping the last handle frees the session's resources immediately, without running exit handlers.
@@ -300,18 +301,19 @@ impl Session {
     /// rolled back.
     ///
     /// # Errors
-    /// [`ExecuteError::Variable`] if the guest cannot read the variable, [`ExecuteError::SessionBusy`] if the session
-    /// stays busy.
+    /// [`ExecuteError::Variable`] if the guest cannot read the variable. Other errors mean that the session has ended
+    /// or stays busy, or that the guest could not be entered.
     pub fn get_variable(&self, name: &str) -> Result<Option<GuestValue>, ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.get_variable(name))?
     }
 
-    /// Sets or creates a global variable, from at most `limits.stdin_bytes` of JSON text.
+    /// Sets or creates a global variable. The value has at most `limits.stdin_bytes` as JSON text.
     ///
     /// # Errors
     /// [`ExecuteError::ValueTooLarge`] if the value is too large, [`ExecuteError::Variable`] if the guest cannot set
-    /// the variable, [`ExecuteError::SessionBusy`] if the session stays busy.
+    /// the variable. Other errors mean that the session has ended or stays busy, or that the guest could not be
+    /// entered.
     pub fn set_variable(&self, name: &str, value: &serde_json::Value) -> Result<(), ExecuteError> {
         self.set_variable_json(name, &value.to_string())
     }
@@ -390,7 +392,8 @@ impl Session {
     /// files.
     ///
     /// # Errors
-    /// Fails like [`fork`](Self::fork), or with [`ExecuteError::ForkWorkspace`] if the options set a shared workspace.
+    /// Fails like [`fork`](Self::fork), if another option is invalid, or with [`ExecuteError::ForkWorkspace`] if the
+    /// options set a shared workspace.
     pub fn fork_with(&self, options: SessionOptions) -> Result<Self, ExecuteError> {
         if options.workspace.is_some() {
             return Err(ExecuteError::ForkWorkspace);

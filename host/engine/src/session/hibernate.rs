@@ -106,7 +106,7 @@ pub struct HibernatedSession {
     pub bytes: Vec<u8>,
     /// The number of executions so far.
     pub executions: u64,
-    /// The number of files, directories and links in the workspace.
+    /// The number of files, directories and links that are charged against `limits.workspace_inodes`.
     pub files: u64,
 }
 

@@ -3,7 +3,7 @@
 //! * [`handle`]: the public [`Session`] and its turns. [`line`]: the lock behind the turns.
 //! * [`backend`]: the engine's implementation of a session. [`pages`]: private memory pages, found by comparison with
 //!   the pristine image.
-//! * [`shared`]: workspaces that several sessions share, and session options.
+//! * [`shared`]: workspaces that several sessions share, and session options. [`hibernate`]: sessions as bytes.
 //!
 //! `glovebox-core` implements the session state machine, checkpoints, rollback and the ledger of all sessions.
 

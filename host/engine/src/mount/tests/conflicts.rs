@@ -214,7 +214,8 @@ fn deletion_on_both_sides_is_no_conflict() {
 fn change_between_steps_rolls_back_the_commit() {
     use super::super::site::Site;
     use super::crashing::prepared;
-    // Applies the host's change before each step in turn. The outcome depends on the last step that touches the file.
+    // Makes the host's change before each of the first ten steps. The step that creates the file comes later and fails,
+    // so the commit is undone.
     for before_step in 0..10 {
         let dir = tempdir().unwrap();
         let ready = prepared(dir.path());
