@@ -18,7 +18,7 @@ use url::Url;
 
 const MAX_URL_BYTES: usize = UrlPatterns::MAX_URL_BYTES;
 
-/// Parses a script's URL and removes its fragment.
+/// Parses and checks a script's URL, and removes its fragment.
 pub(crate) fn parse(text: &str) -> Result<Url, String> {
     if text.len() > MAX_URL_BYTES {
         return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", text.len()));

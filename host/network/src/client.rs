@@ -24,8 +24,8 @@ use crate::{
 /// The timeout for establishing a connection. The request's own timeout also applies.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The number of copies of a body that the host holds simultaneously: the bytes, the text, and the message to the
-/// script.
+/// The number of copies of a body that are charged to the call's memory: the body itself, and two for the message to
+/// the script, which base64 and escapes enlarge.
 pub(crate) const COPIES_OF_A_BODY: u64 = 3;
 
 /// Maximum length of an HTTP library's error text in a message to the script, in characters.

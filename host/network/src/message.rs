@@ -43,7 +43,7 @@ pub(crate) struct RequestMessage {
     pub(crate) timeout_ms: Option<u64>,
 }
 
-/// How the host handles a redirect.
+/// The handling of redirects that the script requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Redirect {
@@ -64,7 +64,7 @@ impl RequestMessage {
             .map_err(|error| Fault::new(Code::Invalid, format!("cannot parse the request: {error}")))
     }
 
-    /// Decodes the body. Fails if it exceeds `max_bytes` or is set twice.
+    /// Decodes the body. Fails if it exceeds `max_bytes`, is set twice or is not valid base64.
     pub(crate) fn take_body(&mut self, max_bytes: u64) -> Result<Option<Vec<u8>>, Fault> {
         let body = match (self.text.take(), self.base64.take()) {
             (None, None) => return Ok(None),
@@ -97,7 +97,7 @@ pub(crate) struct ResponseMessage {
     pub(crate) headers: Vec<(String, String)>,
     /// The number of redirects that the host followed.
     pub(crate) redirects: u32,
-    /// The length of the decompressed body in bytes.
+    /// The length in bytes of the body that the script receives, after decompression.
     pub(crate) bytes: usize,
     /// The body as text if it is valid UTF-8; otherwise `base64` contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,13 +138,14 @@ pub(crate) enum Code {
     Invalid,
     /// A limit was exceeded.
     Limit,
-    /// The redirect limit was exceeded, or a redirect has an invalid URL.
+    /// The redirect limit was exceeded, or a redirect has a URL that scripts cannot request.
     Redirects,
     /// No connection could be established.
     Unreachable,
-    /// The server violated HTTP or closed the connection early.
+    /// The server violated HTTP or closed the connection early, the host could not set up its network, or a replay has
+    /// no recorded response.
     Broken,
-    /// The request timed out.
+    /// The request timed out or was cancelled.
     Timeout,
 }
 
@@ -197,8 +198,8 @@ pub(crate) const MAX_RESPONSE_HEADERS: usize = 96;
 /// Maximum total size of the names and values of a response's headers, in bytes.
 pub(crate) const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
 
-/// Hop-by-hop, routing and framing headers. Only the HTTP client sets them. Otherwise, a script could address a server
-/// that the policy does not allow, or smuggle a second request into the body.
+/// Hop-by-hop, routing and framing headers, which scripts cannot set. Otherwise, a script could address a server that
+/// the policy does not allow, or smuggle a second request into the body.
 const NOT_THE_SCRIPTS: [&str; 16] = [
     "connection",
     "content-length",
@@ -262,7 +263,8 @@ pub(crate) fn without_credentials(headers: &mut Headers, is_secret: impl Fn(&str
     headers.retain(|(name, value)| !OF_THE_ORIGIN.contains(&name.as_str()) && !is_secret(value));
 }
 
-/// Converts response headers for the script. Each byte of a value becomes one character (Latin-1).
+/// Converts response headers for the script and removes hop-by-hop headers. Each byte of a value becomes one character
+/// (Latin-1). Fails if the headers exceed a limit.
 pub(crate) fn response(headers: &HeaderMap) -> Result<Vec<(String, String)>, String> {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if headers.len() > MAX_RESPONSE_HEADERS || bytes > MAX_RESPONSE_HEADER_BYTES {
@@ -340,7 +342,8 @@ fn answer(answers: &Mutex<Answers>, arguments: &str) -> Result<String, ToolError
 /// Maximum number of threads for name lookups. A lookup that hangs occupies one thread.
 const MAX_LOOKUPS: usize = 32;
 
-/// The interval between a request's timeout and its call's deadline, so that the script still receives the error.
+/// The minimum interval between a request's timeout and its call's deadline, so that the script still receives the
+/// error.
 const MARGIN: Duration = Duration::from_millis(20);
 
 /// Sends requests over HTTP and HTTPS to the servers that the policy allows.

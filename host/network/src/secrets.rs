@@ -21,7 +21,7 @@ const MIN_SECRET_BYTES: usize = 8;
 /// Maximum length of a secret in bytes. Longer secrets do not belong in headers.
 const MAX_SECRET_BYTES: usize = 4096;
 
-/// The secrets of a policy. The host keeps no other copy, and their values are zeroed on drop.
+/// The secrets of a policy. Their values are zeroed on drop.
 pub(crate) struct Secrets(Vec<Secret>);
 
 struct Secret {
@@ -47,8 +47,8 @@ impl fmt::Debug for Reflections {
     }
 }
 
-/// Returns whether the connection is encrypted or stays on this machine. The resolver ensures that `localhost` is this
-/// machine.
+/// Returns `true` if a connection to the URL is encrypted or stays on this machine. The resolver ensures that
+/// `localhost` is this machine.
 fn is_private(url: &Url) -> bool {
     match url.host() {
         _ if url.scheme() == "https" => true,
@@ -64,8 +64,9 @@ fn wrong(key: impl Into<String>, reason: impl Into<String>) -> PolicyError {
     PolicyError::Network { key: key.into(), reason: reason.into() }
 }
 
-/// Returns the key for deriving placeholders. It is random, so that a script cannot compute another policy's
-/// placeholders. With a seed it is deterministic, like everything else that the script sees.
+/// Returns the key for deriving placeholders. The key is random and the same for the whole process, so that a script
+/// cannot compute another policy's placeholders. With seeded entropy, the seed determines the key, like everything else
+/// that the script sees.
 fn key(entropy: Entropy) -> Result<[u8; 32], PolicyError> {
     static KEY: OnceLock<[u8; 32]> = OnceLock::new();
     if let Some(key) = entropy.key() {
@@ -128,13 +129,14 @@ impl Secrets {
         self.0.iter().map(|secret| (secret.name.clone(), secret.placeholder.clone())).collect()
     }
 
-    /// Returns whether a header value contains a placeholder.
+    /// Returns `true` if a header value contains a placeholder, also in `Basic` credentials.
     pub(crate) fn are_in(&self, value: &str) -> bool {
         let is_in = |text: &str| self.0.iter().any(|secret| text.contains(&secret.placeholder));
         is_in(value) || basic(value).is_some_and(|credentials| is_in(&credentials))
     }
 
-    /// Replaces placeholders in a header value. Fails if the policy does not allow a secret for this URL.
+    /// Replaces placeholders in a header value, and adds their secrets to `reflections`. Fails if a secret is not for
+    /// this URL's host, or if the connection is neither encrypted nor local.
     pub(crate) fn fill(
         &self,
         url: &Url,

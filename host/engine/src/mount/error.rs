@@ -217,7 +217,7 @@ pub enum MountError {
         source: glovebox_vfs::VfsError,
     },
     /// A system call failed. If this happened while a commit was being undone, its journal remains, and the next commit
-    /// or `HostDirectory::open_for_writing` continues.
+    /// or `HostDirectory::open_for_writing` continues the undo.
     #[error("cannot {action} `{path}`", path = escaped(.path))]
     Io {
         /// The failed action, such as `open`.

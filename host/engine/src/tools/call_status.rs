@@ -117,7 +117,8 @@ impl WaitTracker {
     }
 
     /// Marks the guest as waiting for the first answer to `calls`, until the returned guard is dropped. A single poll
-    /// (`is_look`) is not a wait, but many consecutive polls are.
+    /// (`is_look`) is not a wait, but many consecutive polls are. Their guard stays in the tracker until
+    /// [`stop_looking`](Self::stop_looking).
     pub(super) fn begin_wait(&mut self, is_look: bool, calls: impl Iterator<Item = usize>) -> Option<Waiting> {
         let pending = self.pending.as_ref()?;
         if is_look {

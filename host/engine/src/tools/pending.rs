@@ -73,8 +73,8 @@ pub(crate) struct CallerAnswer {
 #[derive(Debug)]
 pub(crate) enum Progress {
     Ended,
-    /// The guest can continue only after an answer to these calls or a timeout. Or the caller's time limit has expired,
-    /// and these calls are unanswered.
+    /// The unanswered calls. Either the guest can continue only after an answer or a timeout, or the caller's time
+    /// limit has expired.
     Waits(Vec<OpenCall>),
     Runs,
 }
@@ -197,7 +197,7 @@ impl PendingCall {
 // Memory of abandoned calls, for which the execution no longer waits.
 //
 // While an execution runs, the arguments of its calls are charged to the guest's memory. A handler that does not return
-// holds its arguments longer. From then on, they are charged to the call's origin until the handler returns.
+// holds its arguments longer. Once the call is abandoned, they are charged to its origin until the handler returns.
 
 /// Maximum number of one origin's abandoned calls that still run. An origin that has reached this limit cannot make
 /// further calls.

@@ -85,7 +85,8 @@ impl Tool {
     /// result are JSON text. May block.
     ///
     /// # Errors
-    /// Fails with the handler's error, or if the tool has no handler.
+    /// Fails with the handler's error, if the tool has no handler, or if the arguments of a handler for parsed JSON are
+    /// not JSON.
     pub fn answer(&self, call: RelayedCall, arguments: String) -> Result<String, ToolError> {
         let call = call.of(&self.name);
         match &self.answerer {

@@ -51,7 +51,7 @@ pub(crate) struct ThreadRunner {
     counted: u64,
 }
 
-/// A call whose handler runs on a thread.
+/// A call that was started on a thread and has not been answered or abandoned yet.
 #[derive(Debug)]
 pub(crate) struct ThreadCall {
     status: Arc<CallStatus>,

@@ -37,7 +37,7 @@ pub(crate) struct Toolbox {
     tools: Toolset<Arc<Entry>>,
     /// Performs scripts' network requests. `None` if the policy allows no addresses.
     network: Option<Arc<Entry>>,
-    /// A value that is dropped together with this toolbox.
+    /// A value that this toolbox and its copies keep alive.
     _keeps: Option<Arc<dyn fmt::Debug + Send + Sync>>,
     abandoned: Arc<Abandoned>,
 }
@@ -91,7 +91,7 @@ impl Toolbox {
         Ok(toolbox)
     }
 
-    /// Keeps `it` alive until the toolbox is dropped.
+    /// Keeps `it` alive until the toolbox and its copies are dropped.
     pub(crate) fn keeping(self, it: impl fmt::Debug + Send + Sync + 'static) -> Self {
         Self { _keeps: Some(Arc::new(it)), ..self }
     }

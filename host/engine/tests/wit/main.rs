@@ -49,7 +49,7 @@ impl Contract {
         worlds.iter().map(|(name, id)| (name.as_str(), &self.resolve.worlds[*id]))
     }
 
-    /// Returns the types that the package defines, without the types that it imports with `use`.
+    /// Returns the types that the package defines, without aliases and the types that it imports with `use`.
     fn types(&self) -> impl Iterator<Item = (&str, &TypeDef)> {
         self.interfaces().flat_map(|(_, interface)| {
             let types = interface.types.iter().map(|(name, id)| (name.as_str(), &self.resolve.types[*id]));

@@ -178,7 +178,7 @@ fn worlds_match_their_names() {
     assert_eq!(worlds.len(), 5, "{:?}", worlds.keys());
 }
 
-/// Returns the `.wit` files in a directory, keyed by name.
+/// Returns the contents of the `.wit` files in a directory, keyed by file name.
 fn files(directory: &Path) -> BTreeMap<String, String> {
     let entries = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let paths =

@@ -1,4 +1,4 @@
-//! Secrets: where they are sent, and that scripts and logs never see them.
+//! Tests that secrets are sent only to their hosts, and that scripts and logs never see them.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
