@@ -26,7 +26,8 @@ pub struct RuntimeInfo {
     pub language: Language,
     /// `true` if scripts in its language use this runtime by default. In order of precedence, the default is the
     /// runtime in [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes), the
-    /// [added](Engine::add_runtime) runtime that [`Engine::runtimes`] lists last, or the manifest's default.
+    /// [added](Engine::add_runtime) runtime that [`Engine::runtimes`] lists last, or the manifest's default. If the
+    /// engine's bundle lacks the manifest's default, another runtime in the bundle replaces it.
     pub default: bool,
     /// `true` if the runtime was added with [`Engine::add_runtime`].
     pub added: bool,
@@ -183,10 +184,10 @@ impl Engine {
         }
     }
 
-    /// Fetches the binary of a runtime or tool if it is missing, and returns its path.
+    /// Fetches the files of a runtime or tool if they are missing, and returns the path of the binary.
     ///
     /// # Errors
-    /// Fails if the name is unknown, or if the binary cannot be fetched.
+    /// Fails if the name is unknown, or if a file cannot be fetched.
     pub fn fetch(&self, name: &str) -> Result<PathBuf, RuntimeError> {
         if let Some(tool) = self.0.runtimes.manifest().tool(name) {
             self.0.runtimes.fetch_tool(tool, &*self.0.progress)?;
@@ -204,7 +205,7 @@ impl Engine {
     /// files. Equal contents produce equal bytes.
     ///
     /// # Errors
-    /// Fails if a name is unknown, if a file cannot be fetched, or if the zip file cannot be written.
+    /// Fails if a name is unknown, if a file cannot be fetched or is damaged, or if the zip file cannot be written.
     pub fn write_bundle(&self, names: &[&str], path: &Path) -> Result<u64, RuntimeError> {
         let manifest = self.0.runtimes.manifest();
         let (mut runtimes, mut tools) = (Vec::new(), Vec::new());

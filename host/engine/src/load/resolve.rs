@@ -25,8 +25,8 @@ use crate::{
     },
 };
 
-/// The Wasmtime version in the cache keys of compiled code, which separates code for different versions. Wasmtime's own
-/// check at load time is authoritative.
+/// Wasmtime's major version in the cache keys of compiled code, which separates code for different major versions.
+/// Wasmtime's own check at load time is authoritative.
 pub(crate) const WASMTIME: &str = "48";
 
 /// Inputs for building and running a runtime.

@@ -37,7 +37,7 @@ impl<'a> Site<'a> {
         Self { root, staging, staging_name, walker: Walker::new(root) }
     }
 
-    /// Opens the parent directory of `path`. Fails with a conflict if the host has moved or replaced it.
+    /// Opens the parent directory of `path`. Fails with a conflict if the host has removed, moved or replaced it.
     pub(super) fn parent<'p>(&mut self, path: &'p str) -> Result<(&Folder, &'p str), MountError> {
         let (names, last) = split_last(path)?;
         match self.walker.enter(&names) {

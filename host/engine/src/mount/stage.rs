@@ -20,7 +20,7 @@ use super::{
 /// The buffer size for copying contents, in bytes: one chunk of a mounted file.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Rejects links and names that must never be written, before anything is changed.
+/// Rejects links and paths that must never be written, and unknown steps, before anything is changed.
 pub(super) fn refuse(plan: &[CommitStep]) -> Result<(), MountError> {
     for step in plan {
         let path = path_of(step)?;

@@ -39,7 +39,7 @@ pub struct HibernateOptions {
     /// Default: none. Without a key, the bytes contain a checksum, which detects damage but not forgery.
     pub key: Option<SessionKey>,
     /// Binds the bytes to a name, such as the session's ID in a store, so that [`Sandbox::resume`] rejects them under
-    /// any other name. Requires a key. Default: none.
+    /// any other name. Has no effect without a key. Default: none.
     pub bound_to: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub struct ResumeOptions {
     pub id: Option<String>,
     /// The key that authenticates the bytes. Default: none, and bytes that were sealed with a key are rejected.
     pub key: Option<SessionKey>,
-    /// The name that the bytes must be bound to. Default: none.
+    /// The name that the bytes must be bound to. Has no effect without a key. Default: none.
     pub bound_to: Option<String>,
     pub(crate) scope: SessionScope,
 }

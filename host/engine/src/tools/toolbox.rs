@@ -229,7 +229,7 @@ impl Tool {
     }
 
     /// Creates a tool. `name` is an identifier of 1 to 64 ASCII letters, digits and underscores that starts with a
-    /// letter. In scripts, `help(tools.name)` shows the description.
+    /// letter. Keywords and attributes of `tools` are reserved. In scripts, `help(tools.name)` shows the description.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -298,7 +298,8 @@ impl Tool {
         self
     }
 
-    /// Marks the schema as untrusted, which applies stricter limits on the cost of validating arguments.
+    /// Marks the schema as untrusted, which limits the compiled size of each regular expression to 64 KiB instead of 1
+    /// MiB.
     pub fn foreign(mut self) -> Self {
         self.is_foreign = true;
         self

@@ -126,7 +126,7 @@ fn documentation_refers_to_existing_items() {
         let names = known.entry(interface.to_owned()).or_default();
         names.extend(definition.types.keys().chain(definition.functions.keys()).cloned());
     }
-    // The documentation calls this type by the name of a field.
+    // The documentation refers to this type by the name of a parameter.
     known.insert("options".into(), contract.names("session-options"));
     let is_word =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');

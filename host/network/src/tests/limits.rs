@@ -98,7 +98,7 @@ fn request_and_response_headers_are_limited() {
     for (bytes, fits) in [(MAX_REQUEST_HEADER_BYTES, true), (MAX_REQUEST_HEADER_BYTES + 1, false)] {
         assert_eq!(with(vec![("a".into(), "b".repeat(bytes - 1))]).is_ok(), fits, "{bytes}");
     }
-    // `content-length` and its value, `0`.
+    // The size of the header `content-length` and its value, `0`.
     const OWN_BYTES: usize = 15;
     let answering = |headers: String| {
         let server = Server::saying(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{headers}\r\n"));

@@ -215,7 +215,7 @@ fn file_modes_are_kept_except_set_user_id() {
     assert_eq!(mode("script"), 0o755);
     assert_eq!(mode("private"), 0o600);
     assert_eq!(mode("suid"), 0o755);
-    // The modes depend on the umask, which other tests do not change.
+    // Assumes the usual umask, 022 or stricter, which no other test changes.
     assert_eq!(mode("new") & 0o7133, 0);
     assert_eq!(mode("dir") & 0o7022, 0);
 }

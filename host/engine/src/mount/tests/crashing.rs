@@ -287,7 +287,8 @@ fn a_deep_private_tree_is_removed_without_recursion() {
 /// The environment variable that passes the directory to the child process of the kill test.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_COMMIT_LOOP";
 
-/// The number of files that each commit of the child process changes, creates or removes together.
+/// The number of files that each commit of the child process changes, and the number of files in the tree that it
+/// creates or removes.
 const FILES: usize = 6;
 
 /// Not a test: the loop that the child process runs until it is killed.

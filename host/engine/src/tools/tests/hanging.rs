@@ -29,7 +29,7 @@ impl Hanging {
         Self { threads: ToolThreads::new(200), toolbox, open, begun }
     }
 
-    /// Starts an execution in the session. Its calls time out immediately.
+    /// Starts an execution in the session. Its calls time out after 1 ms.
     fn guest(&self, session_id: &str) -> Guest {
         self.guest_with(session_id, |limits| limits.tool_timeout_ms = 1)
     }
