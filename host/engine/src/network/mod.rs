@@ -69,7 +69,8 @@ impl OpenNetwork {
     /// Performs a request for a script in another process. May block.
     ///
     /// # Errors
-    /// Fails if the policy does not allow the request, or if there is no response.
+    /// Fails if the request is invalid, if the policy does not allow it, if a limit is exceeded, or if there is no
+    /// response.
     pub fn fetch(&self, call: RelayedCall, request: String) -> Result<String, ToolError> {
         (self.fetch)(&call.of(NETWORK_TOOL), request)
     }

@@ -38,7 +38,7 @@ pub(crate) struct SandboxInner {
     pub(crate) policy: Policy,
     pub(crate) workspace: Workspace,
     pub(crate) toolbox: Arc<Toolbox>,
-    /// The share of a quota, released when the sandbox is dropped.
+    /// A share of a quota, released when the last copy of the sandbox is dropped.
     keeps: Option<KeptAlive>,
 }
 

@@ -117,7 +117,7 @@ impl SessionTurn<'_> {
         executed.into_result()
     }
 
-    /// Lets the host change the files. The changes are committed like those of a successful execution.
+    /// Lets the host change the files, and commits the changes as the policy requires.
     fn with_files<R, E: From<ExecuteError>>(
         &mut self,
         work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,

@@ -146,8 +146,9 @@ impl SharedWorkspace {
     }
 }
 
-/// Lets the host change files, and commits the changes. The second result is `Some(true)` if all changes were
-/// committed, `Some(false)` if only some were, and `None` if none were.
+/// Lets the host change files, and commits the changes as the policy requires. An error of `work` counts as a failed
+/// execution. The second result is `Some(true)` if all changes were committed, `Some(false)` if only some were, and
+/// `None` if none were.
 pub(super) fn change<R, E: From<ExecuteError>>(
     sandbox: &Sandbox,
     roots: &Roots,

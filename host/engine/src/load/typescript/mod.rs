@@ -164,7 +164,7 @@ fn strip(request: &PreparedRequest<'_>, kind: SourceKind) -> Result<Translation,
     Ok(Translation { source, kind, fuel, begun })
 }
 
-/// Reports the error like a syntax error in the interpreter.
+/// Returns the rejection of an invalid script, with the outcome of a syntax error in the interpreter.
 fn wrong_script(wrong: &ScriptError, name: &str, fuel: u64) -> Rejection {
     Rejection {
         outcome: Outcome::Raised(wrong.raised(name)),
@@ -174,8 +174,8 @@ fn wrong_script(wrong: &ScriptError, name: &str, fuel: u64) -> Rejection {
     }
 }
 
-/// Reports the outcome of an execution that was stopped before the guest was entered. After a cancellation or timeout,
-/// the fuel used is only a lower bound, so the whole budget is charged.
+/// Returns the rejection of a script whose types were not removed, because the stripper was stopped. After a
+/// cancellation or timeout, the fuel used is only a lower bound, so the whole budget is charged.
 fn stopped(outcome: Outcome, fuel: u64) -> Rejection {
     let is_known = !matches!(outcome, Outcome::Cancelled | Outcome::Exhausted { resource: Resource::Time, .. });
     let message = format!("the parser was stopped: {}", outcome.describe());

@@ -20,8 +20,8 @@ const MAX_VALUES: usize = 1_000;
 /// The allowance for text in addition to the source, in bytes: property names and a message.
 const TEXT_BYTES: usize = 64 << 10;
 
-/// Maximum number of copies of the source that can be passed in and out. The stripper reads the source once. It returns
-/// it once as code, or twice in an error: as an excerpt and underlined.
+/// Maximum number of copies of the source that can be passed in and out. The stripper reads the source once, and
+/// returns the source once as code or twice in an error (as an excerpt and underlined). The rest is a margin.
 const SOURCES: usize = 8;
 
 /// A JavaScript value.
