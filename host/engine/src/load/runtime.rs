@@ -51,7 +51,7 @@ pub(crate) enum ExecutionMode {
 pub(crate) struct Image {
     driver: Box<dyn Driver>,
     anchors: Anchors,
-    /// The digest of the rewritten module in hexadecimal. Equal images have equal digests.
+    /// The SHA-256 of the prepared module in hexadecimal. Equal images have equal digests.
     pub(crate) identity: String,
     pub(crate) memory_bytes: u64,
     memory: Module,

@@ -50,7 +50,7 @@ impl SandboxBuilder {
     }
 
     /// Selects a language or a runtime by name. A language name (`python`, `javascript`) selects its default runtime.
-    /// Any other name is passed to [`runtime`](Self::runtime).
+    /// Any other name selects a runtime or a custom image, like `runtime`.
     pub fn named(self, name: &str) -> Self {
         match Language::ALL.iter().find(|language| language.name() == name) {
             Some(language) => self.language(*language),

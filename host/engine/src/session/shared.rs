@@ -23,8 +23,8 @@ use crate::{
 /// sandbox that created the workspace apply to all sessions together.
 ///
 /// When a session is unwound, the files are restored to the start of the unwound execution, so earlier changes of other
-/// sessions stay. [`Session::undo`](crate::Session::undo) rolls back the session, but not the files. A fork receives a
-/// copy of the files.
+/// sessions stay. Changes that were committed to host directories stay too. [`Session::undo`](crate::Session::undo)
+/// rolls back the session, but not the files. A fork receives a copy of the files.
 ///
 /// ```no_run
 /// # use glovebox::{Engine, EngineConfig, Language, Sandbox, SessionOptions, SharedWorkspace};

@@ -84,7 +84,7 @@ enum Node {
     Other,
 }
 
-/// Lists all entries of a directory, including private directories.
+/// Returns all entries of a directory tree with their contents, including private directories.
 fn state(path: &Path) -> BTreeMap<String, Node> {
     let mut state = BTreeMap::new();
     let mut pending = vec![String::new()];
