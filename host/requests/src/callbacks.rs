@@ -31,7 +31,7 @@ use crate::cancelled;
 
 /// Maximum size of an answer in bytes. The script's limit, `limits.tool_bytes`, also applies.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
-/// Maximum length of an error message that a script receives, in characters.
+/// Maximum length of a service's error message that a script receives, in characters.
 const MAX_ERROR_CHARS: usize = 1_000;
 /// The timeout for connecting to the service.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -161,7 +161,8 @@ impl Callbacks {
     /// Checks the callback URL of a tool.
     ///
     /// # Errors
-    /// Fails if no pattern allows the URL, or if the URL contains a private IP address that no pattern names.
+    /// Fails if the URL is invalid or longer than 2,048 bytes, has credentials or a fragment, or is not allowed by a
+    /// pattern. Also fails if its host is a private IP address that no pattern names.
     pub fn target(&self, tool: &str, url: &str) -> Result<CallbackTarget, CallbackRefused> {
         let refused = |reason| CallbackRefused { tool: tool.to_owned(), url: url.to_owned(), reason };
         let target = Allowed::find(&self.0.allowed, url).ok_or_else(|| {
@@ -205,11 +206,13 @@ impl Callbacks {
         }))
     }
 
-    /// Calls the service and returns its answer, the text of the tool's JSON result.
+    /// Calls the service and returns the text of its answer, which should be the tool's JSON result.
     ///
     /// # Errors
-    /// Fails if the service cannot be reached, answers after the deadline or with more than 4 MiB, or reports that the
-    /// tool failed. Fails with [`ToolErrorKind::Limit`] if the answer does not fit into memory.
+    /// Fails if the arguments are not JSON, the call is cancelled, or the service cannot be reached. Also fails if the
+    /// service answers with a status other than 200, with more than 4 MiB, or not in UTF-8. The kind of the error is
+    /// [`ToolErrorKind::Timeout`] after the deadline, and [`ToolErrorKind::Limit`] if the answer does not fit into
+    /// memory.
     pub async fn ask(&self, target: &CallbackTarget, asked: CallbackRequest<'_>) -> Result<String, ToolError> {
         self.0.ask(&target.0, asked).await
     }
@@ -293,7 +296,7 @@ impl fmt::Debug for Allowed {
 }
 
 impl Allowed {
-    /// Parses a URL. Returns `None` if it is invalid or no pattern matches.
+    /// Parses a URL. Returns `None` if it is invalid or too long, or if no pattern matches.
     fn find(patterns: &UrlPatterns, address: &str) -> Option<Self> {
         let url = (address.len() <= MAX_URL_BYTES).then(|| Url::parse(address).ok()).flatten()?;
         // A service's URL contains neither credentials nor a fragment.

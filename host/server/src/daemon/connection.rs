@@ -33,7 +33,7 @@ pub(super) struct Connection {
     pub(super) peer: Arc<Peer>,
     /// The parent of the cancellation tokens of the connection's executions.
     pub(super) executions: CancelToken,
-    /// Cancelled when the client disconnects or stops reading.
+    /// Cancelled when the connection ends or the client stops reading.
     pub(super) gone: CancellationToken,
     pub(super) tasks: TaskTracker,
     sessions: ClientSessions,
@@ -51,7 +51,7 @@ struct InFlight {
 
 /// The outcome of dispatching a message.
 enum Begun {
-    /// Needs no response: the message is a response or a notification.
+    /// Needs no response: the message was a response, or a notification that needs no [`Task`].
     Nothing,
     Now(RpcId, Answer),
     Later(Option<RpcId>, Task),
@@ -206,7 +206,8 @@ impl Connection {
         let _ = self.outbox.send(Outgoing { text, held, places }).await;
     }
 
-    /// Runs a request and waits until the memory budget has room for the response. Returns `None` for a notification.
+    /// Runs a request and waits until the memory budget has room for the response. Replaces the response with an error
+    /// if no room is freed in time. Returns `None` for a notification.
     ///
     /// `held` is the memory charged for the message that contains the request.
     async fn answered(&self, id: Option<RpcId>, work: Task, held: Arc<HeldBytes>) -> Option<Outgoing> {

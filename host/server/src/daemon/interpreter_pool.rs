@@ -19,7 +19,7 @@ use crate::{
     byte_budget::{ByteBudget, HeldBytes},
 };
 
-/// A client's session: a sandbox, and an interpreter that is created when a method first needs it.
+/// A client's session: a sandbox, and an interpreter once a method needs one or the client requests it.
 #[derive(Debug)]
 pub(super) struct ClientSession {
     pub(super) sandbox: OwnSandbox,

@@ -76,7 +76,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         self.due = None;
     }
 
-    /// Appends the available bytes to the current line.
+    /// Appends the available bytes up to the next line feed to the current line.
     async fn more(&mut self) -> Result<Read, LineError> {
         let max_bytes = self.config.message_bytes;
         let available = self.input.fill_buf().await.map_err(|_| LineError::Broken)?;
@@ -140,7 +140,7 @@ impl Outbox {
         (Self { sender, budget, connection }, receiver)
     }
 
-    /// Waits until the memory budget has room for a message.
+    /// Charges a message to the memory budget, waiting for room if necessary. Fails if no room is freed in time.
     pub(super) async fn outgoing(&self, text: String) -> Result<Outgoing, NoRoom> {
         let held = self.budget.room(Some(&self.connection), text.len()).await?;
         Ok(Outgoing { text, held, places: Vec::new() })
@@ -155,8 +155,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Queues a short message. Fails if no room is freed in the memory budget in time, because the client reads too
-    /// slowly.
+    /// Charges and queues a short message. Fails if the client has disconnected, or if no room is freed in the memory
+    /// budget in time because clients read too slowly.
     pub(super) async fn send_short(&self, text: String) -> Result<(), Gone> {
         let message = self.outgoing(text).await.map_err(|NoRoom| Gone)?;
         self.send(message).await

@@ -70,8 +70,8 @@ fn few<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'a Raw
     if batch.is_empty() { Err(D::Error::custom("the batch is empty; send at least one message")) } else { Ok(batch) }
 }
 
-/// Parses a line as a message or a batch. Fails if the line is not valid JSON or the batch is invalid. Messages that
-/// are invalid in another way become [`Incoming::Invalid`].
+/// Parses a line as a message or a batch. Fails if the line is not UTF-8 or JSON, or if a batch is empty or has more
+/// than `MAX_BATCH` messages. Messages that are invalid in another way become [`Incoming::Invalid`].
 pub(super) fn parse(line: &[u8]) -> Result<Message<'_>, RpcError> {
     let text = std::str::from_utf8(line).map_err(|_| RpcError::new(PARSE_ERROR, "the message is not UTF-8"))?;
     if text.trim_start().starts_with('[') {

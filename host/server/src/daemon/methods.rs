@@ -248,8 +248,8 @@ impl From<FilesError> for RpcError {
     }
 }
 
-/// Maximum size of a returned session state, in bytes. The base64 encoding of a larger state would exceed the default
-/// message limit when the client sends it back.
+/// Maximum size of a returned session state, in bytes. The base64 encoding of such a state fits into a message of the
+/// default maximum size, so the client can send it back.
 const MAX_STATE_BYTES: usize = 23 << 20;
 
 async fn get_variable(mut turn: Turn, params: Option<&RawValue>) -> Answer {
@@ -313,7 +313,7 @@ async fn info(mut turn: Turn, params: Option<&RawValue>) -> Answer {
     message::result(&session.ask(|session| Ok(session.info())).await?)
 }
 
-/// Closes the session, which runs its exit handlers. The slot stays, with the state `Ended`.
+/// Closes the session, which runs its exit handlers. Requests that are already queued find the state `Ended`.
 async fn destroy(mut turn: Turn, params: Option<&RawValue>) -> Answer {
     let Only { .. } = params::read(params)?;
     let session = turn.worker()?.session.take();

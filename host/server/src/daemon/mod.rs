@@ -1,7 +1,7 @@
 //! A JSON-RPC 2.0 daemon for programs on this machine, over a socket that belongs to the current user or over standard
 //! input and output.
 //!
-//! * [`Daemon`]: in-memory sessions for any number of connections, all on behalf of one [`Tenant`].
+//! * [`Daemon`]: the in-memory sessions of all connections, which share one [`Tenant`].
 //! * [`Listener`]: a socket to which only the current user can connect. [`serve`] serves its clients; [`serve_stdio`]
 //!   serves a single client.
 //! * [`DaemonConfig`]: limits on clients.
@@ -53,7 +53,7 @@ pub use serve::{serve, serve_stream};
 #[cfg(unix)]
 pub use socket::{Listener, SocketError};
 
-/// A daemon with in-memory sessions for any number of connections. Cheap to clone.
+/// A daemon that serves in-memory sessions over several connections. Cheap to clone.
 #[derive(Clone)]
 pub struct Daemon(Arc<Shared>);
 
@@ -146,8 +146,8 @@ pub struct DaemonConfig {
     pub sessions: usize,
     /// Maximum number of open sessions per connection. Default 64.
     pub connection_sessions: usize,
-    /// Maximum number of requests per connection whose responses are not yet queued, including responses that wait
-    /// because the client does not read. Default 64.
+    /// Maximum number of running requests per connection. A request counts until its response is queued, so responses
+    /// that wait for a slow client count as well. Default 64.
     pub outstanding: usize,
     /// Maximum size of a message in bytes, without its line feed. Default 32 MiB.
     pub message_bytes: usize,
@@ -163,7 +163,8 @@ pub struct DaemonConfig {
     pub message_time: Duration,
     /// The timeout for a write to a client that does not read, after which the client is disconnected. Default 30 s.
     pub write_time: Duration,
-    /// The idle time after which a session ends, or a connection without sessions is closed. Default 30 min.
+    /// The idle time after which a session with a started interpreter ends, or a connection without sessions is closed.
+    /// Default 30 min.
     pub idle: Duration,
     /// The number of started interpreters that wait for sessions with default options. Default 2.
     pub ready: usize,

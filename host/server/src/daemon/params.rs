@@ -24,7 +24,7 @@ const ASIDE_BYTES: usize = 64 << 10;
 /// their text.
 const MAX_VALUE_BYTES: usize = 256 << 10;
 
-/// Parses parameters. The error names the invalid field.
+/// Parses parameters. Missing parameters are parsed as `{}`.
 pub(super) fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
     let text = params.map_or("{}", RawValue::get);
     in_place_if_large(text.len(), || read_text(text))
@@ -124,7 +124,7 @@ impl Initialize {
     }
 
     /// Returns the memory that the policy and the tools occupy when parsed, in bytes. Fails if the policy or the
-    /// schemas exceed `MAX_VALUE_BYTES` of JSON or have too many values.
+    /// schemas exceed `MAX_VALUE_BYTES` of JSON, have too many values, or are nested too deeply.
     pub(super) fn parsed_bytes(&self) -> Result<usize, RpcError> {
         let tools = self.tools.as_deref().unwrap_or_default();
         let texts: usize = tools.iter().map(|tool| tool.name.len() + tool.description.len()).sum();
@@ -144,8 +144,8 @@ impl ToolParams {
     }
 }
 
-/// Returns the memory that `values` occupy when parsed, in bytes. Fails if they exceed `MAX_VALUE_BYTES` of JSON or have
-/// too many values.
+/// Returns the memory that `values` occupy when parsed, in bytes. Fails if they exceed `MAX_VALUE_BYTES` of JSON, or if
+/// one of them has too many values or levels.
 fn parsed_bytes(name: &str, values: &[&RawValue]) -> Result<usize, RpcError> {
     let mut bytes: usize = values.iter().map(|value| value.get().len()).sum();
     if bytes > MAX_VALUE_BYTES {

@@ -10,7 +10,8 @@ use super::{
     serve::{refuse_connection, serve_client},
 };
 
-/// A named pipe for clients on this machine. By default, Windows admits only the pipe's owner and administrators.
+/// A named pipe for clients on this machine. By default, Windows lets only the pipe's owner, administrators and the
+/// system write to it.
 #[derive(Debug)]
 pub struct Listener {
     name: String,
@@ -21,7 +22,7 @@ impl Listener {
     /// Creates the pipe with a name such as `\\.\pipe\rlm-daemon`.
     ///
     /// # Errors
-    /// Fails if the pipe already exists, because another daemon listens there.
+    /// Fails if the pipe already exists, for example because another daemon listens there, or if the name is invalid.
     pub fn bind(name: impl Into<String>) -> io::Result<Self> {
         let name = name.into();
         let next = options().first_pipe_instance(true).create(&name)?;

@@ -18,7 +18,7 @@ use super::{
     message::{self, INVALID_REQUEST, RpcError, RpcId},
 };
 
-/// The interval between checks for idle sessions and connections.
+/// Maximum interval between checks for idle sessions and connections. `idle` can shorten it.
 const IDLE_LOOK: Duration = Duration::from_secs(5);
 /// The timeout for sending a connection's last responses.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -32,7 +32,8 @@ impl Drop for Connected<'_> {
     }
 }
 
-/// Serves a client until it disconnects, or until the daemon stops and the running requests have finished.
+/// Serves a client until it disconnects, sends a line that cannot be read, or is idle for too long. After the client
+/// closes its sending side, or the daemon stops, serves it until the running requests have finished.
 ///
 /// `hung_up` resolves when the client can no longer read, if the transport detects that. It is polled only after the
 /// client has closed its sending side.
@@ -116,8 +117,9 @@ async fn talk<R: AsyncRead + Unpin>(
     }
 }
 
-/// Serves a single client over standard input and output. Returns when the client has closed its input and received all
-/// responses, or when the daemon stops. No other code may write to standard output.
+/// Serves a single client over standard input and output. Returns after the running requests have finished, when the
+/// client has closed its input or the daemon stops. Also returns when the client is idle for too long or cannot be
+/// read. No other code may write to standard output.
 pub async fn serve_stdio(daemon: &Daemon) {
     match daemon.place() {
         Some(place) => serve_client(place, tokio::io::stdin(), tokio::io::stdout(), std::future::pending()).await,
@@ -159,7 +161,7 @@ mod unix {
 
     /// Pause after a failed `accept`, for example because no file descriptors are left.
     const PAUSE: Duration = Duration::from_millis(50);
-    /// The polling interval for detecting that a client that has closed its sending side also stops reading.
+    /// The polling interval for detecting that a client has stopped reading, after it has closed its sending side.
     const HANG_UP_LOOK: Duration = Duration::from_millis(50);
 
     /// Serves clients until the daemon stops and all running requests have finished.

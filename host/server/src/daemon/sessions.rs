@@ -19,10 +19,10 @@ use super::{
     params::{self, Fork, Initialize, SessionTarget},
 };
 
-/// The protocol version that `initialize` and `ping` report.
+/// The protocol version that `initialize`, `fork` and `ping` report.
 pub(super) const PROTOCOL: u32 = 1;
 
-/// A client's sessions, in the order in which they were opened.
+/// A client's sessions, in the order in which the client requested them.
 pub(super) struct ClientSessions {
     daemon: Daemon,
     peer: Arc<Peer>,
@@ -51,7 +51,7 @@ impl ClientSessions {
         self.slots().retain(|other| !Arc::ptr_eq(other, slot));
     }
 
-    /// Returns the session that `params` names. Without a name, returns the session that was opened last.
+    /// Returns the session that `params` names. Without a name, returns the session that was requested last.
     pub(super) fn meant(&self, params: Option<&RawValue>) -> Result<Arc<SessionSlot>, RpcError> {
         let SessionTarget { session } = match params {
             Some(params) if params.get().starts_with('{') => params::read(Some(params))?,

@@ -14,7 +14,7 @@ use std::{
 use glovebox::escaped;
 use tokio::net::{UnixListener, UnixStream};
 
-/// Maximum length of a socket path in bytes. Every Unix supports this length.
+/// Maximum length of a socket path in bytes. Linux allows 107, and macOS 103.
 const MAX_PATH_BYTES: usize = 100;
 
 /// An error from [`Listener::bind`].
@@ -65,8 +65,9 @@ impl Listener {
     /// be called within a Tokio runtime.
     ///
     /// # Errors
-    /// Fails if a daemon is already listening at the path, or if other users can write to the directory. Also fails if
-    /// the path is longer than 100 bytes, if it exists but is not a socket, or if an I/O operation fails.
+    /// Fails if a daemon is already listening at the path, or if the directory belongs to another user or is writable
+    /// by other users. Also fails if the path is longer than 100 bytes, if it exists but is not a socket, or if an I/O
+    /// operation fails.
     pub fn bind(path: impl Into<PathBuf>) -> Result<Self, SocketError> {
         let path = std::path::absolute(path.into()).map_err(|source| failed(Path::new(""), source))?;
         if path.as_os_str().as_bytes().len() > MAX_PATH_BYTES {

@@ -232,7 +232,7 @@ pub(crate) struct ExecutionAnswer {
     /// The session's new generation, for the `ETag`.
     #[serde(skip)]
     generation: Option<String>,
-    /// The memory reserved for a worker's reply. Held until memory is reserved for the answer.
+    /// The memory reserved for a worker's reply. Held until the answer is serialized.
     #[serde(skip)]
     reply_room: Option<Room>,
     /// The sizes of the files whose contents are not read yet.
@@ -243,7 +243,7 @@ pub(crate) struct ExecutionAnswer {
     rooms: Vec<Room>,
     /// Contents of the files that match `return_files`, in base64, by path.
     files: BTreeMap<String, String>,
-    /// Number of matching files that are left out because the answer already contains 32 MiB of files.
+    /// Number of matching files that are left out because the total size would exceed 32 MiB.
     files_left_out: usize,
 }
 
@@ -298,7 +298,7 @@ impl ExecutionAnswer {
         Ok(())
     }
 
-    /// Returns the number of bytes that [`read_files`](Self::read_files) adds to the JSON.
+    /// Returns the maximum number of bytes that [`read_files`](Self::read_files) adds to the JSON.
     pub(crate) fn files_len(&self) -> usize {
         let file = |(path, size): (&String, &u64)| {
             let content = usize::try_from(size.div_ceil(3).saturating_mul(4)).unwrap_or(usize::MAX);

@@ -29,8 +29,8 @@ use crate::{
 
 pub(crate) use crate::byte_budget::HeldBytes;
 
-/// Maximum size of a response chunk in bytes. The connection receives one chunk at a time, which is charged until it is
-/// written.
+/// Maximum size of a response chunk in bytes. The connection receives one chunk at a time, so that it does not buffer
+/// the whole response.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 /// Maximum size of a response that is sent even if the budget is exhausted, in bytes. An error response would be as
 /// long, and each connection sends only one response at a time.
@@ -66,7 +66,8 @@ impl BodyBudget {
         Self { bytes, max_bytes: config.body_bytes, time: config.body_time }
     }
 
-    /// Reads a whole body. Fails if the body is too large or arrives too slowly, or if the budget has no room for it.
+    /// Reads a whole body. Fails if the body is too large, ends early or arrives too slowly, or if the budget has no
+    /// room for it.
     pub(crate) async fn read(
         &self,
         tenant: Option<&str>,
@@ -302,7 +303,7 @@ impl AsRef<[u8]> for ReadBody {
 #[derive(Clone, Copy)]
 pub(super) struct Counted;
 
-/// Middleware that charges every response to the memory budget, including error responses.
+/// Middleware that charges responses to the memory budget with [`count_answer`], including error responses.
 pub(super) async fn count(State(shared): State<Shared>, mut request: Request, next: Next) -> Response {
     let replies = ReplyRooms::default();
     request.extensions_mut().insert(replies.clone());
@@ -313,8 +314,9 @@ pub(super) async fn count(State(shared): State<Shared>, mut request: Request, ne
     if is_head { response } else { count_answer(&shared.bodies, tenant.as_deref(), held, response).await }
 }
 
-/// Charges a response until it is written. Uses `held`, the memory of the data that the response was made from. Ignores
-/// responses that are marked as [`Counted`] or have no known length.
+/// Charges a response until it is written. Uses `held`, the memory of the data that the response was made from.
+/// Replaces the response with an error if the budget has no room, unless the response is short. Ignores responses that
+/// are marked as [`Counted`] or have no known length.
 pub(crate) async fn count_answer(
     bodies: &BodyBudget,
     tenant: Option<&str>,

@@ -2,8 +2,8 @@
 //!
 //! A client that received no response repeats its request with the same key, and receives the response to the first
 //! request. The first request is completed even if its connection is lost. Keys belong to a token. They are stored in
-//! memory for ten minutes and do not survive a restart. Stored responses have a separate memory budget. They do not
-//! occupy the memory for requests, and a high load cannot evict responses that clients need for retries.
+//! memory for ten minutes and do not survive a restart. Stored responses have a separate memory budget, so they do not
+//! occupy the memory for requests. Only newer responses of the same token can evict a stored response.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -85,7 +85,7 @@ impl Begun {
     }
 }
 
-/// A reserved key. Dropping the slot without a response releases the key.
+/// A reserved key. Dropping the slot without calling `done` or `forget` releases the key.
 pub(crate) struct KeySlot {
     held: Arc<Answers>,
     tenant: String,
@@ -100,6 +100,7 @@ impl Answered {
 
     /// Looks up the key of a request and reserves it if it is new. The elements of `asked` identify the request. Fails
     /// if the key belongs to a different request, or if the first request is still running or has no stored response.
+    /// Also fails if the key is invalid, or if too many requests with keys are running.
     pub(crate) fn begin(&self, tenant: &str, headers: &HeaderMap, asked: &[&[u8]]) -> Result<Begun, Problem> {
         let Some(key) = headers.get("idempotency-key") else { return Ok(Begun::Unkeyed) };
         let key = key.to_str().ok().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));

@@ -12,8 +12,8 @@
 //! | `GET /v1/sessions/{id}/files`; `GET`, `PUT`, `DELETE /v1/sessions/{id}/files/{path}` | files of a session |
 //! | `GET /v1/info`, `/v1/openapi.json`, `/metrics`, `/healthz`, `/readyz` | describes the server |
 //!
-//! Errors are problem documents (RFC 9457), whose `type` is the error's name in the contract. The outcome of a script
-//! is never an error.
+//! Errors are problem documents (RFC 9457), whose `type` is the error's name in the contract if it has one. The outcome
+//! of a script is never an error.
 
 mod answer;
 mod budget;

@@ -28,8 +28,8 @@ use crate::{OnOutput, ServiceError, text::Utf8Pieces};
 const PIECES: usize = 64;
 /// Maximum number of output bytes in a chunk. Their JSON is at most six times as long.
 const OUTPUT_BYTES: usize = 16 << 10;
-/// The total time that a guest waits for its client. After that, the client receives only the last chunk, which
-/// contains all output. A slow client must not occupy a permit for which other executions wait.
+/// The total time that a guest waits for its client. After that, output chunks for which there is no room at once are
+/// dropped. A slow client must not occupy a permit for which other executions wait.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The format of a response.

@@ -36,7 +36,7 @@ impl Bound {
     /// Binds to an address. Port 0 selects a free port.
     ///
     /// # Errors
-    /// Fails if the address is in use or does not belong to this machine.
+    /// Fails if the operating system refuses the address, for example because the address is in use.
     pub async fn new(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -102,8 +102,9 @@ pub struct HttpConfig {
     /// Maximum size of a request body, in bytes. Default 48 MiB.
     pub body_bytes: usize,
     /// The memory budget for all requests, responses and replies of workers, in bytes. Default 512 MiB. A request, a
-    /// response or a reply for which the budget has no room fails with status 503; responses wait for at most
-    /// `body_time`. An eighth of the budget is reserved for responses stored for `Idempotency-Key`.
+    /// response or a reply for which the budget has no room fails with status 503, or 413 if the response exceeds the
+    /// tenant's part of the budget. Responses wait for at most `body_time`. An eighth of the budget is reserved for
+    /// responses stored for `Idempotency-Key`.
     pub bodies_bytes: usize,
     /// Maximum size of a request's line and headers in bytes. Default 16 KiB; at least 8 KiB.
     pub header_bytes: usize,
@@ -122,8 +123,8 @@ pub struct HttpConfig {
     pub page: bool,
     /// `true` to serve the routes for E2B clients. Default: `false`.
     pub e2b: bool,
-    /// Maximum number of remembered `Idempotency-Key` values per token. Each is remembered for ten minutes. Default
-    /// 10,000.
+    /// Maximum number of remembered `Idempotency-Key` values per token. A key is forgotten ten minutes after its
+    /// request was completed, or earlier if newer keys exceed the maximum. Default 10,000.
     pub idempotency_keys: usize,
 }
 

@@ -110,8 +110,8 @@ pub(crate) async fn resume(
     Ok(described(StatusCode::CREATED, tenant.import(session_id(id)?, bytes, held).await?))
 }
 
-/// Exports a session as bytes. They contain everything that its scripts hold in memory, and importing them runs that
-/// code.
+/// Exports a session as bytes. They contain everything that its scripts hold in memory, including code that runs when
+/// the imported session is used.
 #[utoipa::path(get, path = "/v1/sessions/{id}/state", operation_id = "export_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, description = "The session's bytes.", content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
@@ -141,7 +141,8 @@ pub(crate) async fn fork(
     Ok(described(StatusCode::CREATED, tenant.fork(expected.target(id)?, fork).await?))
 }
 
-/// Rolls a session back to a checkpoint, or to its state before the last change. Removes later checkpoints.
+/// Rolls a session back to a checkpoint: by default, the last one that differs from its current state. Removes later
+/// checkpoints.
 #[utoipa::path(post, path = "/v1/sessions/{id}/undo", operation_id = "undo_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")), request_body = UndoBody,
     responses((status = 200, description = "The checkpoint that the session was rolled back to.", body = CheckpointAnswer),
         (status = 409, description = "The checkpoint does not exist.", body = Problem), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]

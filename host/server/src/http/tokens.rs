@@ -68,7 +68,7 @@ pub struct Tenants {
 }
 
 impl Tenants {
-    /// Creates a single tenant for all requests, which then need no token. Use it only for addresses that no other user
+    /// Uses a single tenant for all requests, which then need no token. Use this only for addresses that no other user
     /// can reach.
     #[must_use]
     pub fn open(tenant: Tenant) -> Self {

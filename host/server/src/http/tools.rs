@@ -18,7 +18,7 @@ const MAX_ANSWERS: usize = 1_000;
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToolBody {
     /// Name of the tool, which scripts call as `tools.NAME`: 1 to 64 ASCII letters, digits and underscores, starting
-    /// with a letter.
+    /// with a letter. Keywords of Python and a few other names are reserved.
     name: String,
     /// Text that `help(tools.NAME)` shows. Default: empty.
     #[serde(default)]
@@ -148,7 +148,8 @@ pub(crate) struct CallAnswer {
 }
 
 impl NeedsToolsAnswer {
-    /// Returns the answer, the maximum size of its JSON in bytes, and the memory reserved for the answer.
+    /// Returns the answer, the maximum size of its JSON in bytes, and the memory reserved for the worker's reply, if
+    /// any.
     pub(super) fn new(mut needs: NeedsTools) -> (Self, usize, Option<Room>) {
         // The constants are upper bounds for the rest of the JSON of each call and of the answer.
         let bytes = needs.calls.iter().map(|call| call.arguments.len() + call.name.len() + 256).sum::<usize>() + 1_024;

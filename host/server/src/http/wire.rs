@@ -20,8 +20,8 @@ use crate::{
     workers::WorkersState,
 };
 
-/// Maximum size of the policy and of the tools in a request, in bytes of JSON. Parsed values occupy many times the
-/// memory of their text.
+/// Maximum size of the policy in a request, and likewise of the tools, in bytes of JSON. Parsed values occupy many
+/// times the memory of their text.
 const MAX_VALUE_BYTES: usize = 256 << 10;
 
 /// Maximum number of files in a request.
@@ -77,7 +77,7 @@ pub(crate) struct ExecuteBody {
     kind: Option<Kind>,
     /// Standard input. Default: empty.
     stdin: Option<Bytes>,
-    /// Value of the global variable `context`: any JSON. Default: no such variable.
+    /// Value of the global variable `context`: any JSON. Default: no such variable; in a session, its current value.
     #[schema(value_type = Option<Value>)]
     context: Option<Box<RawValue>>,
     /// Returns the value of the last expression. Formatting it as text and JSON consumes fuel. Default: `true`. Not
@@ -201,7 +201,7 @@ pub(crate) fn json_text(raw: Box<RawValue>) -> Result<JsonText, Problem> {
 }
 
 /// Returns the memory that the field `name` occupies when parsed, in bytes. Excludes the contents of strings. Fails if
-/// the field exceeds `MAX_VALUE_BYTES` of JSON or has too many values.
+/// the field exceeds `MAX_VALUE_BYTES` of JSON, has too many values, or is nested too deeply.
 fn parsed_bytes(name: &str, raw: Option<&RawValue>) -> Result<usize, Problem> {
     let text = raw.map_or("", RawValue::get);
     let bytes = text.len();
@@ -347,8 +347,7 @@ pub(crate) struct FilesAnswer {
 
 /// Maximum number of files on a page.
 pub(crate) const MAX_LISTED: usize = 10_000;
-/// Maximum total length of the paths on a page, in bytes. A workspace with names of ordinary length fits on a single
-/// page.
+/// Maximum total length of the paths on a page, in bytes. A page has room for `MAX_LISTED` paths of 104 bytes each.
 pub(crate) const MAX_LISTED_BYTES: usize = 1 << 20;
 
 impl FilesAnswer {

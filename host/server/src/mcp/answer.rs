@@ -49,7 +49,7 @@ pub(super) struct RunAnswer {
     /// The session that the script ran in.
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<String>,
-    /// True if the session was restored to its state before the script.
+    /// True if the session was restored to its state before the script, or to an earlier state.
     rolled_back: bool,
     files: ChangedFiles,
     /// Advice on a failure.
@@ -86,7 +86,8 @@ pub(super) struct Answering<'a> {
     pub(super) outputs: &'a Outputs,
     /// The random ID in the URIs of the execution's stored outputs.
     pub(super) id: OutputId,
-    /// The request's timeout in milliseconds, after which the execution is cancelled.
+    /// The `timeout_ms` of a request to a session, after which the execution is cancelled. `None` outside sessions,
+    /// where the policy limits the time.
     pub(super) cancelled_after_ms: Option<u64>,
 }
 
@@ -138,7 +139,7 @@ impl Answering<'_> {
     fn reason(&self, execution: &Execution) -> Option<String> {
         match (&execution.outcome, self.cancelled_after_ms) {
             (outcome, _) if outcome.is_success() => None,
-            // In all other cases of cancellation, the client has disconnected and receives no answer.
+            // The timeout has passed. All other cancellations come from the client or from a shutdown.
             (Outcome::Cancelled, Some(after_ms)) if execution.duration.as_millis() >= u128::from(after_ms) => {
                 Some(format!("out of time: the script ran longer than {after_ms} ms (`timeout_ms`)"))
             }
@@ -240,7 +241,7 @@ fn hints(execution: &Execution) -> Vec<Hint> {
         .collect()
 }
 
-/// Returns remarks for a model, which follow the output: the failure, the changed files, and advice.
+/// Returns remarks for a model, which follow the output: among others the failure, the changed files, and advice.
 fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     let mut lines = Vec::new();
     if let Some(reason) = &answer.reason {

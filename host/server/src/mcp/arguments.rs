@@ -172,7 +172,7 @@ fn yes() -> bool {
     true
 }
 
-/// Parses a tool's arguments. The error names the invalid argument.
+/// Parses a tool's arguments. Fails if an argument is unknown, missing or of the wrong type.
 pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ServiceError> {
     serde_json::from_value(arguments.into()).map_err(|error| {
         ServiceError::Invalid(format!("invalid arguments: {}", glovebox::escaped_text(&quoted(error))))

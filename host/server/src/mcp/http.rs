@@ -1,4 +1,4 @@
-//! MCP over HTTP for any number of clients, and the memory charged for requests and answers.
+//! MCP over HTTP, and the memory charged for requests and answers.
 
 use std::{
     collections::HashMap,
@@ -279,7 +279,7 @@ impl Account {
     }
 }
 
-/// A body split into chunks, each of which is charged until it is written.
+/// A body split into chunks. The memory of its account stays charged until the last chunk is written.
 struct AccountedBody {
     body: Body,
     left: Bytes,

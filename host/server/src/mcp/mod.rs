@@ -1,8 +1,7 @@
 //! The Model Context Protocol, through which models run code.
 //!
 //! * [`McpServer`]: tools and resources for a [`Tenant`](crate::Tenant), independent of the transport.
-//! * [`serve_stdio`]: serves a single client over standard input and output. [`router`] serves any number of clients
-//!   over HTTP.
+//! * [`serve_stdio`]: serves a single client over standard input and output. [`router`] serves clients over HTTP.
 //! * [`Upstreams`]: other MCP servers, whose tools scripts can call.
 //!
 //! Supports the MCP specification of 2026-07-28 and earlier versions. `rmcp` negotiates the version.

@@ -48,8 +48,8 @@ struct Ring {
     bytes: usize,
 }
 
-/// The random ID in the URIs of an execution's outputs. It cannot be guessed, so only a client with a link can read an
-/// output.
+/// The random ID in the URIs of an execution's outputs. It cannot be guessed. A client needs a link, or the list of the
+/// tenant's outputs, to read an output.
 #[derive(Debug)]
 pub(super) struct OutputId(String);
 
@@ -106,7 +106,7 @@ const MAX_PICTURES: usize = 16;
 /// size of many clients.
 const MAX_PICTURES_BYTES: usize = 8 << 20;
 
-/// Maximum number of displays without pictures per execution.
+/// Maximum number of displays without pictures that are shown per execution.
 const MAX_TEXTS: usize = 32;
 
 /// The picture types that models accept, with their magic numbers. Model APIs reject a whole conversation if it

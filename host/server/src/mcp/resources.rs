@@ -16,7 +16,8 @@ pub(super) const MAX_READ_BYTES: u64 = 8 << 20;
 
 const SCHEME: &str = "glovebox://";
 
-/// The unreserved characters of a URI (RFC 3986, section 2.3) and `/`.
+/// The characters that are percent-encoded: all except `/` and the unreserved characters of a URI (RFC 3986, section
+/// 2.3).
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// The parsed URI of a resource.

@@ -278,14 +278,15 @@ impl ServerHandler for McpServer {
 /// short time to finish before it is cancelled. No other code may write to standard output.
 ///
 /// # Errors
-/// Fails if reading or writing fails, or if the first message is not an MCP initialization.
+/// Fails if the client's first message cannot open an MCP connection, or if the response to it cannot be sent. Later
+/// failures only end the connection.
 pub async fn serve_stdio(server: McpServer, stop: CancellationToken) -> io::Result<()> {
     let (input, output) = rmcp::transport::stdio_pipes();
     // The protocol library already limits the line length; this limits only the cost of values.
     let begun = server.serve_with_ct((BoundedLines::new(input, usize::MAX), output), stop).await;
     match begun {
         Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
-        // The client disconnected before its first message.
+        // The client disconnected before its first message, or `stop` was cancelled.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
         Err(error) => Err(io::Error::other(error.to_string())),
     }

@@ -20,7 +20,7 @@ pub(super) struct OneAnswer {
     runtime: String,
     /// The number of scripts that the session has run.
     executions: u64,
-    /// The time of its last use, in RFC 3339.
+    /// The time when the session was last saved, in RFC 3339.
     updated_at: String,
     /// The number of files and directories in its working directory, if known.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -103,7 +103,7 @@ pub(super) async fn list(RequestedSandbox(sandbox): RequestedSandbox) -> Result<
     Ok(Json(contexts.into_values().flatten().collect()))
 }
 
-/// Removes a context. The sandbox retains its files.
+/// Removes a context. The sandbox retains its files, unless the default Python context has them and is removed.
 pub(super) async fn remove(
     RequestedSandbox(sandbox): RequestedSandbox,
     name: Result<InPath<String>, Problem>,

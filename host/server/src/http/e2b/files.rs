@@ -256,8 +256,8 @@ pub(super) const WORKSPACE: &str = "/app";
 /// The home directory that E2B clients expect, an alias of the workspace.
 const HOME: &str = "/home/user";
 
-/// Converts a client's path to a path relative to the workspace. Accepts relative paths, and absolute paths below the
-/// workspace or the home directory.
+/// Converts a client's path to a path relative to the workspace. Accepts relative paths, paths below `~`, and absolute
+/// paths below the workspace or the home directory.
 pub(super) fn relative(path: &str) -> Result<String, E2bError> {
     let below = |top: &str| path.strip_prefix(top).filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let rest = below(WORKSPACE).or_else(|| below(HOME)).or_else(|| below("~"));

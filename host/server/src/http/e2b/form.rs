@@ -95,7 +95,7 @@ pub(super) struct Timeout {
     pub(super) timeout: Option<u64>,
 }
 
-/// Converts a sandbox's timeout from seconds. Fails if it exceeds the maximum.
+/// Converts a sandbox's timeout from seconds. `None` selects the default. Fails if the timeout exceeds the maximum.
 pub(super) fn time(seconds: Option<u64>) -> Result<Duration, E2bError> {
     match seconds.unwrap_or(DEFAULT_TIME_S) {
         seconds if seconds <= MAX_TIME_S => Ok(Duration::from_secs(seconds)),

@@ -56,7 +56,7 @@ fn last(count: u64) -> [Value; 2] {
     [json!({ "type": "number_of_executions", "execution_count": count }), json!({ "type": "end_of_execution" })]
 }
 
-/// Returns the displays of an execution and the value of its last expression.
+/// Returns the displays of an execution, and the value of its last expression unless a display shows that value.
 fn results(execution: &Execution) -> impl Iterator<Item = Value> {
     let has_result = execution.displays.iter().any(|display| display.is_result);
     let value = execution.value.iter().filter(move |_| !has_result);

@@ -31,9 +31,9 @@ const PREFIX: &str = "sb";
 /// The length of a sandbox ID in characters.
 const NAME_CHARS: usize = 20;
 
-/// All sandboxes, keyed by tenant and ID, because several tenants can have a sandbox with the same ID. If a sandbox is
-/// from an earlier run of the server, only its sessions are known, and it is treated as paused. Clones share the
-/// registry.
+/// The sandboxes that this process has created or resumed, keyed by tenant and ID, because several tenants can have a
+/// sandbox with the same ID. A sandbox from an earlier run of the server is missing until it is resumed: only its
+/// sessions are known, and it counts as paused. Clones share the registry.
 #[derive(Clone, Default)]
 pub(super) struct Sandboxes(Arc<Mutex<ByTenant>>);
 
@@ -75,7 +75,7 @@ struct SandboxState {
     is_paused: bool,
     /// `true` when the first context is open. Until then, the sandbox has no session.
     is_set_up: bool,
-    /// The number of times that the sandbox was paused or resumed.
+    /// A counter that each pause and each resumption increments. A task that watches an earlier round ends.
     round: u64,
     /// The context of the last execution, whose session has the sandbox's files.
     last: Option<String>,
@@ -134,6 +134,7 @@ impl Sandboxes {
     }
 
     /// Adds a sandbox that runs for `time`. If another request has added it in the meantime, returns that sandbox.
+    /// Fails if the tenant has too many sandboxes, or if their descriptions are too large.
     pub(super) fn add(
         &self,
         id: String,
@@ -238,7 +239,7 @@ impl Sandbox {
         was_paused
     }
 
-    /// Returns the number of pauses and resumptions, and the remaining time until the timeout.
+    /// Returns the counter of pauses and resumptions, and the remaining time until the timeout.
     pub(super) fn round(&self) -> (u64, Duration) {
         let state = self.state();
         (state.round, state.ends.saturating_duration_since(Instant::now()))

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// Maximum length of a listing in bytes. About four thousand tokens, which every conversation contains.
+/// Maximum length in bytes of a listing without the names of the tools whose lines do not fit. About four thousand
+/// tokens, which every conversation contains.
 const MAX_LISTING_BYTES: usize = 16_000;
 
 /// Maximum total length in bytes of the names listed for tools whose lines do not fit.

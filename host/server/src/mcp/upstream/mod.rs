@@ -50,7 +50,7 @@ pub enum UpstreamError {
     /// The configuration is invalid.
     #[error("{0}")]
     Config(String),
-    /// A server could not be started or does not speak MCP.
+    /// A server's configuration is not supported, or the server could not be started or does not speak MCP.
     #[error("MCP server `{server}` {reason}", server = escaped(.server))]
     Server {
         /// The server's name.

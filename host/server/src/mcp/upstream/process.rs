@@ -30,7 +30,8 @@ use tokio_util::sync::CancellationToken;
 use super::UpstreamConfig;
 use crate::json::JsonCost;
 
-/// The timeout for a server to start. `npx` and `uvx` may have to download the server first.
+/// The timeout for a server to start, and then for each page of its tools. `npx` and `uvx` may have to download the
+/// server first.
 const START: Duration = Duration::from_secs(60);
 
 /// Maximum time for a server to exit after its input was closed, before it is killed.
@@ -126,7 +127,7 @@ impl Process {
         self.service.peer().clone()
     }
 
-    /// Returns the last output on standard error, for an error message.
+    /// Returns the end of an error message: the exceeded limit, if any, and the last output on standard error.
     pub(super) async fn last_words(&self) -> String {
         let too_long =
             self.is_exceeded.load(Ordering::SeqCst).then_some(": a message was too long or had too many values");
