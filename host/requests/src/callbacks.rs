@@ -218,7 +218,7 @@ impl Callbacks {
     }
 }
 
-/// Returns whether the host is an IP address outside the public network.
+/// Returns `true` if the URL's host is an IP address outside the public network.
 fn is_private_literal(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);

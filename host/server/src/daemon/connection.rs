@@ -112,8 +112,8 @@ impl Connection {
         self.sessions.end_idle() == 0 && self.requests().is_empty()
     }
 
-    /// Dispatches a message. Its requests run concurrently with later messages and send their responses when they
-    /// finish.
+    /// Dispatches a message or a batch. Its requests run concurrently with later messages and send their responses when
+    /// they finish.
     pub(super) async fn take(self: &Arc<Self>, line: &[u8], held: HeldBytes) -> Result<(), Gone> {
         let messages = match params::in_place_if_large(line.len(), || parse(line)) {
             Ok(messages) => messages,

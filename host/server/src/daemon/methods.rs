@@ -86,7 +86,7 @@ impl Method {
     }
 }
 
-/// The data of a request, other than its parameters, that a method needs.
+/// The ID and the cancellation token of a request, and the queue of messages to its client.
 pub(super) struct Context {
     /// ID for `output` notifications. `None` if the request is a notification.
     pub(super) id: Option<RpcId>,

@@ -4,7 +4,7 @@
 //! * [`Daemon`]: the in-memory sessions of all connections, which share one [`Tenant`].
 //! * [`Listener`]: a socket to which only the current user can connect. [`serve`] serves its clients; [`serve_stdio`]
 //!   serves a single client.
-//! * [`DaemonConfig`]: limits on clients.
+//! * [`DaemonConfig`]: limits on clients and sessions.
 //!
 //! Each message is a line of JSON. The daemon also sends requests to the client when scripts call it: `llm_query`,
 //! `rlm_query` and `tool`.
@@ -152,9 +152,9 @@ pub struct DaemonConfig {
     /// Maximum size of a message in bytes, without its line feed. Default 32 MiB.
     pub message_bytes: usize,
     /// The memory budget for the incoming messages of all connections, in bytes. Default 256 MiB. Outgoing messages
-    /// have a separate budget of the same size. Half of the outgoing budget is divided into equal shares, one per
-    /// connection. A connection can take at most half of the other half, so a client that does not read cannot block
-    /// the others.
+    /// have a separate budget of the same size. Half of the outgoing budget is divided into equal shares, one for each
+    /// of the `connections`. A connection can take at most half of the other half, so a client that does not read
+    /// cannot block the others.
     pub messages_bytes: usize,
     /// Maximum total size of the initial files, contexts, policies and tools of all sessions, in bytes. Policies and
     /// tools count as parsed values. Default 256 MiB.

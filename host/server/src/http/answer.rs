@@ -54,8 +54,9 @@ fn framed(
     Ok(Made { bytes: json.into(), room })
 }
 
-/// Like [`framed`], for the result of a suspended execution. The answer takes over the memory charged for an unread
-/// result. If there is no room for the rest, the error contains the result.
+/// Like [`framed`], for the result of a suspended execution. If memory is already charged for the result because it was
+/// not read, the answer takes over that memory. If the budget then lacks room for the answer, the error contains the
+/// result, so that it can be read later.
 fn framed_result(
     bodies: &BodyBudget,
     tenant: &str,

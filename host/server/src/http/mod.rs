@@ -12,6 +12,8 @@
 //! | `GET /v1/sessions/{id}/files`; `GET`, `PUT`, `DELETE /v1/sessions/{id}/files/{path}` | files of a session |
 //! | `GET /v1/info`, `/v1/openapi.json`, `/metrics`, `/healthz`, `/readyz` | describes the server |
 //!
+//! [`HttpConfig`] can add the web page at `/` and the routes for E2B clients.
+//!
 //! Errors are problem documents (RFC 9457), whose `type` is the error's name in the contract if it has one. The outcome
 //! of a script is never an error.
 

@@ -30,8 +30,8 @@ use crate::{Service, Tenant, byte_budget::ByteBudget, workers::Workers};
 /// `bodies_bytes` divided by this number is reserved for stored responses.
 const STORED_FRACTION: usize = 8;
 
-/// Returns the routes, for embedders that run their own HTTP server. `bound` is the address on which the server
-/// listens.
+/// Returns the routes, for [`serve`](super::serve()) or for an embedder's own HTTP server. `bound` is the address on
+/// which the server listens.
 pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Router {
     let shared = shared(service, tenants, config, bound);
     let page = if config.page { page::routes() } else { Router::new() };

@@ -84,7 +84,7 @@ pub(super) struct NewFile {
 pub(super) struct OpenSession {
     /// The language of the session's scripts.
     pub(super) language: CodeLanguage,
-    /// A name: 1 to 64 letters, digits, `.`, `_` or `-`. The default is a random name.
+    /// A name: 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`. The default is a random name.
     #[serde(default)]
     #[schemars(with = "String")]
     pub(super) session: Option<String>,

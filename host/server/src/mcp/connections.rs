@@ -230,7 +230,7 @@ struct RunningRequest {
     /// `true` if the library has received the request. Until then, it ignores a cancellation.
     has_started: bool,
     /// `true` if the client has cancelled the request. The library may already have removed the request's stream. It
-    /// would keep the response until the client disconnects.
+    /// keeps a response without a stream until the client disconnects, so only a short error is sent.
     is_cancelled: bool,
     /// `true` if the response is being sent.
     is_answered: bool,

@@ -15,7 +15,7 @@ use crate::{
     executor::{FileAnswer, FileOperation},
 };
 
-/// Maximum number of bytes of text per call: about sixteen thousand tokens, more than a model should read in one call.
+/// Maximum number of bytes of text per call, about sixteen thousand tokens. A model should not read more in one call.
 pub(super) const MAX_TEXT_BYTES: u64 = 64 << 10;
 
 /// Maximum number of listed files. A working directory can contain 10,000.
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn split_character_is_left_to_the_next_part() {
         let whole = "aé🙂z".as_bytes();
-        // Reading in ranges of any length must return the complete text.
+        // Reading in ranges of at least four bytes, the longest character, must return the complete text.
         for length in 4..=whole.len() {
             let (mut at, mut read) = (0_usize, String::new());
             while at < whole.len() {

@@ -299,7 +299,8 @@ impl Server {
 }
 
 /// Returns the structured content if there is any, otherwise the text contents as a JSON string, joined by newlines.
-/// Contents other than text are replaced with labels.
+/// Contents other than text are replaced with labels. Fails if the tool failed, or if the result exceeds `max_bytes` of
+/// JSON.
 pub(super) fn json(result: CallToolResult, max_bytes: usize) -> Result<String, ToolError> {
     if result.is_error == Some(true) {
         let text = texts(&result.content);
