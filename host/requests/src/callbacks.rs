@@ -323,7 +323,7 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// The length of the decoded secret in bytes.
+/// The allowed lengths of the decoded secret, in bytes.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 /// Signs calls with the configured secret.

@@ -58,8 +58,8 @@ impl Peer {
         calls.waiting.clear();
     }
 
-    /// Calls the client. Blocks until the client answers, the call is cancelled, or its deadline passes. Must be called
-    /// on a tool thread.
+    /// Calls the client. Blocks until the client answers or disconnects, the call is cancelled, or its deadline passes.
+    /// Must be called on a tool thread.
     pub(super) fn ask(&self, method: &str, params: &str, call: &ToolCall) -> Result<String, ToolError> {
         let (sender, answer) = oneshot::channel();
         let id = {

@@ -42,7 +42,7 @@ pub(super) struct Connection {
     outstanding: Arc<Semaphore>,
 }
 
-/// A request that has not been answered.
+/// A request that is running or waits for its turn.
 struct InFlight {
     id: Option<RpcId>,
     slot: Arc<SessionSlot>,

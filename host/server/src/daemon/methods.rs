@@ -168,8 +168,10 @@ struct ExecutionAnswer<'a> {
     /// Standard output in base64, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     stdout_base64: Option<String>,
+    /// Standard error in base64, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     stderr_base64: Option<String>,
+    /// The workspace files, if the request asks for them with `return_files`.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<FilesAnswer>,
 }

@@ -211,7 +211,7 @@ impl Execute {
 pub(super) struct Cancel {
     /// ID of the request to cancel. Default: all requests.
     pub(super) id: Option<Box<RawValue>>,
-    /// Cancel only requests to this session. Default: to all sessions.
+    /// ID of the session whose requests are cancelled. Default: all sessions.
     pub(super) session: Option<String>,
 }
 

@@ -31,7 +31,7 @@ use crate::{
 
 /// Maximum total size of the files in a response, in bytes before base64 encoding.
 pub(crate) const MAX_RETURNED_BYTES: u64 = 32 << 20;
-/// The memory of a file to return, in addition to its path, in bytes.
+/// The memory that a listed file occupies in addition to its path, in bytes.
 const ENTRY_BYTES: usize = 64;
 
 /// Serializes an execution between two texts. Calls `reserve` with the length before reading files and building the
@@ -180,7 +180,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Creates a problem that does not originate from a [`ServiceError`].
+    /// Creates a problem whose title is the standard phrase of the status.
     pub(crate) fn new(status: StatusCode, kind: &str, detail: impl Into<Untrusted>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error").to_owned();
         Self { kind: kind.to_owned(), status: status.as_u16(), title, detail: detail.into(), retry_after: None }

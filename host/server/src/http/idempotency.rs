@@ -2,8 +2,8 @@
 //!
 //! A client that received no response repeats its request with the same key, and receives the response to the first
 //! request. The first request is completed even if its connection is lost. Keys belong to a token. They are stored in
-//! memory for ten minutes and do not survive a restart. Stored responses have a separate memory budget, so they do not
-//! occupy the memory for requests. Only newer responses of the same token can evict a stored response.
+//! memory for up to ten minutes and do not survive a restart. Stored responses have a separate memory budget, so they
+//! do not occupy the memory for requests. Only newer responses of the same token can evict a stored response.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use super::Problem;
 use crate::byte_budget::{ByteBudget, HeldBytes};
 
-/// The retention time of keys and responses.
+/// Maximum retention time of keys and responses, from the completion of the request.
 const HELD_FOR: Duration = Duration::from_secs(600);
 /// Maximum length of a key in bytes.
 const MAX_KEY_BYTES: usize = 255;
@@ -61,7 +61,7 @@ struct Entries {
     by_key: HashMap<Arc<str>, Entry>,
     /// The keys of completed requests with the time of completion, oldest first.
     order: VecDeque<(Instant, Arc<str>)>,
-    /// Keys with a stored response in the same order, with the memory charged for the response.
+    /// The keys of stored responses with the memory charged for each response, oldest first.
     stored: VecDeque<(Arc<str>, HeldBytes)>,
 }
 

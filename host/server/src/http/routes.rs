@@ -184,7 +184,7 @@ pub(crate) async fn health() -> &'static str {
     "ok\n"
 }
 
-/// Reports whether the server accepts executions. It accepts none during shutdown, or while all workers are starting.
+/// Reports whether the server accepts executions. It accepts none during shutdown, or while no worker is ready.
 #[utoipa::path(get, path = "/readyz", operation_id = "get_readiness", tag = "server",
     responses((status = 200, description = "The server accepts executions.", body = String), (status = 503, description = "The server does not accept executions.", body = String)))]
 pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {

@@ -102,9 +102,9 @@ pub struct HttpConfig {
     /// Maximum size of a request body, in bytes. Default 48 MiB.
     pub body_bytes: usize,
     /// The memory budget for all requests, responses and replies of workers, in bytes. Default 512 MiB. A request, a
-    /// response or a reply for which the budget has no room fails with status 503, or 413 if the response exceeds the
-    /// tenant's part of the budget. Responses wait for at most `body_time`. An eighth of the budget is reserved for
-    /// responses stored for `Idempotency-Key`.
+    /// response or a reply for which the budget has no room fails with status 503. A response that exceeds the tenant's
+    /// part of the budget fails with status 413. Responses wait for at most `body_time`. An eighth of the budget is
+    /// reserved for responses stored for `Idempotency-Key`.
     pub bodies_bytes: usize,
     /// Maximum size of a request's line and headers in bytes. Default 16 KiB; at least 8 KiB.
     pub header_bytes: usize,

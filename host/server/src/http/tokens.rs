@@ -68,8 +68,8 @@ pub struct Tenants {
 }
 
 impl Tenants {
-    /// Uses a single tenant for all requests, which then need no token. Use this only for addresses that no other user
-    /// can reach.
+    /// Creates a registry with a single tenant for all requests, which then need no token. Use it only for addresses
+    /// that no other user can reach.
     #[must_use]
     pub fn open(tenant: Tenant) -> Self {
         Self { by_token: Vec::new(), open: Some(tenant) }

@@ -29,9 +29,9 @@ const MAX_FILES: usize = 10_000;
 
 /// Maximum number of patterns in `return_files`. Every file is compared with every pattern.
 const MAX_PATTERNS: usize = 16;
-/// Maximum total size of these patterns, in bytes.
+/// Maximum total size of the patterns in `return_files`, in bytes.
 const MAX_PATTERN_BYTES: usize = 1_024;
-/// Maximum number of `*` in one pattern.
+/// Maximum number of `*` in one pattern of `return_files`.
 const MAX_STARS: usize = 8;
 
 /// Parsing mode of JavaScript.
@@ -290,7 +290,7 @@ pub(crate) struct SessionAnswer {
     updated_at: String,
     /// Number of executions so far.
     executions: u64,
-    /// Identifies the state of the session. `ETag` has it, and `If-Match` can require it.
+    /// Identifies the state of the session. The `ETag` header contains it, and `If-Match` can require it.
     pub(crate) generation: String,
     /// Size of the saved session in the store, in bytes.
     bytes: u64,

@@ -17,7 +17,8 @@ use crate::{ServiceError, text::quoted};
 /// only the first names.
 const MAX_NAMES: usize = 100;
 
-/// Maximum total length of these names in bytes. A script can create files with names of several thousand bytes.
+/// Maximum total length of the listed file names per kind of change, in bytes. A script can create files with names of
+/// several thousand bytes.
 const MAX_NAMES_BYTES: usize = 16 << 10;
 
 /// The structured content of `run_code`.
@@ -81,7 +82,7 @@ struct Hint {
     correction: Option<String>,
 }
 
-/// Builds the answer to an execution.
+/// Builder of the answer to `run_code`.
 pub(super) struct Answering<'a> {
     pub(super) outputs: &'a Outputs,
     /// The random ID in the URIs of the execution's stored outputs.

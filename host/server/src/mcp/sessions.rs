@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{answer::ToolAnswer, arguments as given};
 use crate::{ServiceError, SessionPage, SessionSummary, Tenant};
 
-/// Maximum number of listed sessions. A tenant can have a thousand, too many for a model to read.
+/// Maximum number of listed sessions. By default, a tenant can have 1,000, which are too many for a model to read.
 const MAX_LISTED: usize = 100;
 
 /// A session.

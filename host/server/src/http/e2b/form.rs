@@ -25,7 +25,7 @@ const DEFAULT_TIME_S: u64 = 300;
 const MAX_TIME_S: u64 = 86_400;
 /// Maximum number of entries in the metadata or the environment.
 const MAX_ENTRIES: usize = 256;
-/// Maximum total size of these entries, in bytes.
+/// Maximum total size of the entries in the metadata or the environment, in bytes.
 const MAX_ENTRY_BYTES: usize = 64 << 10;
 
 /// The parameters of a new sandbox. Other fields are ignored, for example network settings: only the tenant's policy

@@ -3,8 +3,8 @@
 //! With a hundred tools, a model would have to read a hundred descriptions, and every result would pass through the
 //! model. In code mode, the model writes a script that calls the tools, and reads only the script's output.
 //!
-//! Upstream servers are untrusted: their tool names, schemas, descriptions and results are limited in size, and errors
-//! name the server.
+//! Upstream servers are untrusted: their tool names, schemas, descriptions and results are limited in size. Errors of a
+//! server's process or connection name the server.
 
 mod listing;
 mod process;
