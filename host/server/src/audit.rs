@@ -40,8 +40,9 @@ pub struct AuditError {
 }
 
 /// The audit log: one JSON line for each execution and each other operation on a session, written before the answer is
-/// sent. A line names the tenant, the front end, the SHA-256 of the source, the outcome and the fuel. The source itself
-/// is recorded only with `with_source`.
+/// sent. Listings and descriptions of sessions are not recorded. A line names the tenant, the front end and the
+/// outcome. The line of an execution also has the SHA-256 of the source and the fuel, and with `with_source` the source
+/// itself.
 pub struct Audit {
     out: Mutex<Box<dyn Write + Send>>,
     with_source: bool,
@@ -144,7 +145,7 @@ impl Audit {
         }
     }
 
-    /// Writes audit lines to `out`.
+    /// Creates an audit log that writes its lines to `out`.
     ///
     /// If `with_source` is set, also records each script's source, not only its SHA-256.
     pub fn new(out: impl Write + Send + 'static, with_source: bool) -> Self {

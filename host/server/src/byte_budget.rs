@@ -270,7 +270,7 @@ impl ByteBudget {
 
     async fn wait(&self, tenant: Option<&str>, steps: usize) -> Result<Vec<Permit>, NoRoom> {
         let (mut permits, left) = self.take_own(tenant, steps);
-        // Cap at the tenant's total: a larger request would wait forever.
+        // Cap at the tenant's maximum in the shared half: a larger request would wait forever.
         let left = count(left.min(self.allowed_steps(tenant)));
         if left > 0 {
             let take = async |semaphore: &Arc<Semaphore>| {

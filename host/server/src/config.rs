@@ -15,7 +15,7 @@ use crate::{
 /// The upper bound of `workers.count`.
 const MAX_WORKERS: usize = 256;
 
-/// The contents of the server's TOML configuration file. Every key has a default.
+/// The contents of the server's TOML configuration file. Every top-level key has a default.
 ///
 /// ```
 /// use glovebox_server::ServerConfig;
@@ -183,7 +183,7 @@ pub struct HttpTable {
     pub connections: Option<usize>,
     /// Maximum size of a request body in bytes.
     pub body_bytes: Option<usize>,
-    /// The memory budget for all requests and responses, in bytes.
+    /// The memory budget for all requests, responses and replies of workers, in bytes.
     pub bodies_bytes: Option<usize>,
     /// Host names that clients use to reach the server, in addition to `localhost` and its address.
     pub hosts: Vec<String>,
@@ -222,9 +222,10 @@ pub struct TokenTable {
     pub sessions: Option<usize>,
     /// Maximum total size of the tenant's sessions in the store, in bytes. Default 4 GiB.
     pub stored_bytes: Option<u64>,
-    /// Maximum number of executions that run or wait simultaneously. Default 64.
+    /// Maximum number of executions and session operations that run, wait or are suspended simultaneously. Default 64.
     pub executions_at_once: Option<usize>,
-    /// Maximum number of executions per minute. Default: unlimited.
+    /// Maximum number of executions per minute. Syntax checks, reading or setting a variable, and closing a session
+    /// count as executions. Default: unlimited.
     pub executions_per_minute: Option<NonZeroU32>,
     /// Patterns of the URLs that tools may use for callbacks in requests with this token. Default: `callbacks` in
     /// `[tools]`.

@@ -115,7 +115,7 @@ pub enum ServiceError {
         /// The maximum number of suspended executions.
         most: usize,
     },
-    /// The script ran, but the memory budget for answers has no room for its answer.
+    /// The request was executed, but the memory budget for answers has no room for its answer.
     #[error(
         "the request was executed, but the server's memory for answers is full; read answers faster, or request less"
     )]

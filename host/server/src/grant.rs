@@ -6,7 +6,7 @@ use glovebox::{
 };
 use serde_json::{Map, Value};
 
-/// Policy keys that a request may set. Keys that name host directories are excluded.
+/// Policy keys that a request may set. Keys about host directories and package downloads are excluded.
 const OPEN: [&str; 10] = [
     "limits",
     "clock",
@@ -20,7 +20,8 @@ const OPEN: [&str; 10] = [
     "network",
 ];
 
-/// Policy keys that are tables. A request changes their entries individually.
+/// Policy keys whose entries a request changes individually. A request replaces the values of all other keys as a
+/// whole.
 const TABLES: [&str; 3] = ["limits", "session", "network"];
 
 /// The reason why the policy changes in a request were rejected.
@@ -37,7 +38,7 @@ pub enum GrantError {
         key: String,
         /// The requested value.
         asked: String,
-        /// The granted maximum.
+        /// The granted value or maximum.
         granted: String,
     },
     /// The policy with the changes applied is invalid.

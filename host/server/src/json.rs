@@ -12,9 +12,9 @@ use utoipa::ToSchema;
 const MAX_DEPTH: usize = 100;
 /// Maximum cost of the values in one JSON text.
 const MAX_COST: usize = 256 << 10;
-/// The cost of a list and its first element. An empty list allocates, too. Each comma costs 1, for the next element.
+/// The cost of a list and its first element. An empty list costs the same. Each comma costs 1, for the next element.
 const LIST_COST: usize = 4;
-/// The cost of an object and its first entry. An empty object allocates, too. Each comma costs 1, for the next entry.
+/// The cost of an object and its first entry. An empty object costs the same. Each comma costs 1, for the next entry.
 const OBJECT_COST: usize = 8;
 /// The upper bound of the memory that one unit of cost occupies during parsing, in bytes. A value occupies 32 bytes.
 /// The buffer from which `serde` deserializes untagged unions occupies 32 more, and both vectors have spare capacity.
@@ -35,7 +35,8 @@ pub(crate) struct JsonCost {
 pub(crate) struct TooCostly;
 
 impl JsonCost {
-    /// Returns the memory that the values in a text occupy when parsed, in bytes. Excludes the contents of strings.
+    /// Returns an upper bound on the memory that the values in a text occupy when parsed, in bytes. Excludes the
+    /// contents of strings.
     pub(crate) fn of(text: &[u8]) -> Result<usize, TooCostly> {
         let mut cost = Self::default();
         cost.read(text)?;

@@ -38,7 +38,7 @@ struct Refused {
     code: Word,
 }
 
-/// The metrics of a service since it started.
+/// The metrics of a service or of a tenant since it was created.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,

@@ -23,7 +23,7 @@ use crate::{
     workers::{Relays, Workers},
 };
 
-/// Maximum time that shutdown waits for cancelled executions.
+/// Maximum time that shutdown waits for cancelled executions, and then for suspended ones.
 const END_TIME: Duration = Duration::from_secs(5);
 
 /// Limits on concurrent executions.
@@ -180,7 +180,7 @@ impl Service {
         })))
     }
 
-    /// Returns the served runtimes, the default of each language first.
+    /// Returns the served runtimes in the configured order. The first runtime of a language is its default.
     pub fn runtimes(&self) -> impl Iterator<Item = &RuntimeInfo> {
         self.0.runtimes.iter()
     }
@@ -194,7 +194,8 @@ impl Service {
         self.0.workers.set(workers).map_err(|_| ServiceError::Worker("they are already running".into()))
     }
 
-    /// Waits for the workers' current requests, then stops the workers. Each worker saves its sessions first.
+    /// Stops the workers. Each worker first waits up to 5 s for its executions, cancels those still running, and saves
+    /// its sessions.
     pub async fn end_workers(&self) {
         if let Some(workers) = self.workers() {
             workers.end().await;
@@ -272,7 +273,8 @@ impl Service {
         self.0.draining.cancelled().await;
     }
 
-    /// Waits until the service has shut down and no execution is running.
+    /// Waits until [`drain`](Self::drain) has returned. An execution that ignores its cancellation may still be
+    /// running.
     pub async fn ended(&self) {
         self.0.ended.cancelled().await;
     }

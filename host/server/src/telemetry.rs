@@ -63,7 +63,8 @@ impl Telemetry {
     /// `runtime`.
     ///
     /// # Errors
-    /// Fails if `endpoint` is not an `http://HOST:PORT` address, or if the exporter cannot be built.
+    /// Fails if `endpoint` is not an `http://` URL, if it contains user information, or if the exporter cannot be
+    /// built.
     pub fn start(endpoint: &str, runtime: &Handle) -> Result<Self, TelemetryError> {
         let url = traces_url(endpoint)
             .ok_or_else(|| TelemetryError::Endpoint(glovebox::escaped_text(endpoint).to_string()))?;
@@ -136,7 +137,7 @@ pub(crate) async fn trace(request: Request, next: Next) -> Response {
     response
 }
 
-/// Reads the trace context from request headers.
+/// Request headers that can contain a trace context.
 struct Headers<'a>(&'a HeaderMap);
 
 impl opentelemetry::propagation::Extractor for Headers<'_> {
@@ -149,7 +150,7 @@ impl opentelemetry::propagation::Extractor for Headers<'_> {
     }
 }
 
-/// Sends requests to a collector on the server's runtime.
+/// An HTTP client that sends requests to a collector on the server's runtime.
 struct Collector(Handle);
 
 impl fmt::Debug for Collector {

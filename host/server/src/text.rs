@@ -12,11 +12,11 @@ use serde::Serializer;
 const HEAD_CHARS: usize = 160;
 /// The number of characters quoted from the end of a long text. The end often names a position.
 const TAIL_CHARS: usize = 40;
-/// Maximum length of a message in characters.
+/// Maximum length of a message in characters, without the ellipsis that replaces its middle.
 const MESSAGE_CHARS: usize = 1_000;
 
-/// Quotes text that may be untrusted, such as a parser's error. Cuts long text in the middle without buffering all of
-/// it.
+/// Returns text that a message can quote, such as a parser's error. Cuts long text in the middle without buffering all
+/// of it.
 pub(crate) fn quoted(text: impl Display) -> String {
     cut(text, HEAD_CHARS)
 }

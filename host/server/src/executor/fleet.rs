@@ -21,7 +21,7 @@ use crate::{
     Work, tools::Callbacks,
 };
 
-/// Executes work on a tenant's sessions in a fleet, and other work with another executor.
+/// The executor that sends work on a tenant's sessions to a fleet, and other work to another executor.
 #[derive(Debug)]
 pub(crate) struct FleetExecutor {
     pub(crate) fleet: Fleet,
@@ -364,9 +364,9 @@ pub enum NotInFleet {
     Checkpoints,
     /// Copying a session to a new ID.
     Fork,
-    /// Writing a session to a file for another server.
+    /// Exporting a session for another server.
     Export,
-    /// Reading a session from a file that another server wrote.
+    /// Importing a session that another server exported.
     Import,
     /// Evicting a session from memory.
     Hibernate,

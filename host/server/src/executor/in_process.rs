@@ -30,8 +30,8 @@ use crate::{
 type NetworkAdder =
     dyn Fn(SandboxBuilder, &Policy, &Map<String, Value>) -> Result<SandboxBuilder, ServiceError> + Send + Sync;
 
-/// Adds the policy's network to a sandbox in a process without network access. The map contains the request's changes
-/// to the tenant's policy.
+/// A callback that adds the policy's network to a sandbox in a process without network access. Its map contains the
+/// request's changes to the tenant's policy.
 #[derive(Clone)]
 pub(crate) struct AddNetwork(pub(crate) Arc<NetworkAdder>);
 
@@ -41,7 +41,7 @@ impl fmt::Debug for AddNetwork {
     }
 }
 
-/// Executes a tenant's work with the engine in this process.
+/// The executor that runs a tenant's work with the engine in this process.
 pub(crate) struct InProcess(Arc<Local>);
 
 struct Local {
@@ -79,7 +79,7 @@ impl InProcess {
         let (made, granted, offered, network) = (service.clone(), policy.clone(), tools.clone(), add_network.clone());
         let mut sessions = Sessions::builder(store).policy(store_policy).stop(&service.token());
         sessions = sessions.make_sandbox(move |language, runtime| {
-            // Sessions whose runtime is not served are rejected earlier, in `prepare`.
+            // `prepare` has rejected most operations on a session whose runtime is not served.
             let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
             let mut builder = Sandbox::builder(&made.0.engine).language(language).policy(granted.clone());
             if let Ok(runtime) = runtime {

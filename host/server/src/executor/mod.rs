@@ -5,7 +5,7 @@
 //!   [`InProcess`].
 //! * [`FleetExecutor`]: uses a fleet's nodes for sessions, and another executor for other work.
 //!
-//! A [`Tenant`](crate::Tenant) queues, limits, counts and audits work. An executor does none of this.
+//! A [`Tenant`](crate::Tenant) queues, rate-limits, counts and audits work before or after an executor performs it.
 
 mod fleet;
 mod in_process;
@@ -59,7 +59,8 @@ pub(crate) trait Executor: fmt::Debug + Send + Sync {
     /// Checks a script's syntax with the parser of its language, without running it.
     async fn validate(&self, fresh: Fresh) -> Result<Validated, ServiceError>;
 
-    /// Performs a session operation. Completes even if the future is dropped after its first poll.
+    /// Performs a session operation. The caller must poll the future to its end: dropping it can leave an operation
+    /// incomplete.
     async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError>;
 
     /// Starts a script whose tool calls the client answers. Must be called on a thread that is allowed to block.
@@ -97,7 +98,7 @@ pub(crate) trait SteppedExecution: Send {
 
 /// The state of an execution after a step.
 pub(crate) enum Advanced {
-    /// The execution has finished, and its session is saved.
+    /// The execution has finished. Unless the result is an error, its session is saved.
     Done(Box<Result<Finished, ServiceError>>),
     NeedsTools {
         calls: Vec<ToolRequest>,

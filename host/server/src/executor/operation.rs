@@ -229,7 +229,7 @@ pub(crate) struct SessionCall {
 
 type Reserve = dyn FnOnce(u64) -> Result<(), ServiceError> + Send;
 
-/// Reserves memory for a file's contents before they are read.
+/// A callback that reserves memory for a file's contents before they are read.
 #[derive(Default)]
 pub(crate) struct Room(pub(crate) Option<Box<Reserve>>);
 

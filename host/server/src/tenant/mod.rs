@@ -227,7 +227,8 @@ impl Tenant {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionPlace {
-    /// The sessions are in a store, and this process or its workers execute them. Each tenant needs its own store.
+    /// The sessions are in a store, and their scripts run in this process or its workers. Each tenant needs its own
+    /// store.
     Store(Arc<dyn SessionStore>),
     /// The sessions are in a fleet, whose nodes execute scripts under their own policy.
     Fleet {
@@ -261,9 +262,10 @@ pub struct TenantConfig {
     /// Maximum total size of the tenant's sessions in the store, in bytes. A session that would exceed the limit is not
     /// saved. Default 4 GiB.
     pub stored_bytes: u64,
-    /// Maximum number of executions that run or wait simultaneously. Default 64.
+    /// Maximum number of executions and session operations that run, wait or are suspended simultaneously. Default 64.
     pub executions_at_once: usize,
-    /// Maximum number of executions per minute. Default: unlimited.
+    /// Maximum number of executions per minute. Syntax checks, reading or setting a variable, and closing a session
+    /// count as executions. Default: unlimited.
     pub executions_per_minute: Option<NonZeroU32>,
     /// Maximum number of simultaneous executions whose tool calls the client answers, including unread results of
     /// executions that ended while suspended. Default 16.

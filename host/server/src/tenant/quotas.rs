@@ -132,7 +132,8 @@ impl Tenant {
         })
     }
 
-    /// Waits until no other operation uses the session. Operations on a session run one after another.
+    /// Waits until no other operation uses the session, but at most for the timeout of the tenant's policy. Operations
+    /// on a session run one after another.
     async fn turn(&self, id: &SessionId) -> Result<OwnedMutexGuard<()>, ServiceError> {
         let turn = self.inner.turns.of(id);
         let most = self.inner.policy.limits.timeout();

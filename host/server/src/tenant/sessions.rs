@@ -20,7 +20,8 @@ impl Tenant {
     /// the first served runtime.
     ///
     /// # Errors
-    /// Fails if a session with this ID exists, or if the tenant has reached its maximum number of sessions.
+    /// Fails if a session with this ID exists, or if the tenant has reached its maximum number of sessions. Also fails
+    /// if the service does not serve the runtime, or if the guest rejects the context.
     pub async fn open(
         &self,
         id: Option<SessionId>,
@@ -39,7 +40,8 @@ impl Tenant {
     /// Forks a session into an independent copy.
     ///
     /// # Errors
-    /// Fails like [`open`](Self::open), and if the session does not exist.
+    /// Fails if the session does not exist or has another generation, if a session named `fork` exists, or if the
+    /// tenant has reached its maximum number of sessions.
     pub async fn fork(
         &self,
         target: impl Into<SessionTarget>,
@@ -81,15 +83,16 @@ impl Tenant {
     /// Takes a checkpoint of a session, for [`undo`](Self::undo).
     ///
     /// # Errors
-    /// Fails if the session does not exist, or if the store is full.
+    /// Fails if the session does not exist or has another generation, or if the store is full.
     pub async fn checkpoint(&self, target: impl Into<SessionTarget>) -> Result<Changed<CheckpointId>, ServiceError> {
         self.perform(SessionOperation::Checkpoint { target: target.into() }).await?.checkpoint()
     }
 
-    /// Restores a checkpoint of a session, or without `to` the state before its last execution.
+    /// Restores a checkpoint of a session. Without `to`, restores the last checkpoint that differs from the current
+    /// state, or in a fleet the state before the last execution. Returns the restored checkpoint.
     ///
     /// # Errors
-    /// Fails if the session or the checkpoint does not exist.
+    /// Fails if the session does not exist or has another generation, or if there is no such checkpoint.
     pub async fn undo(
         &self,
         target: impl Into<SessionTarget>,
@@ -101,7 +104,7 @@ impl Tenant {
     /// Saves a session and evicts it from memory. Returns `false` if it was not in memory.
     ///
     /// # Errors
-    /// Fails if the session does not exist or cannot be saved.
+    /// Fails if the session does not exist, has another generation, is in use, or cannot be saved.
     pub async fn hibernate(&self, target: impl Into<SessionTarget>) -> Result<Changed<bool>, ServiceError> {
         self.perform(SessionOperation::Hibernate { target: target.into() }).await?.hibernated()
     }
@@ -141,7 +144,7 @@ impl Tenant {
     /// Sets a global variable in a session and saves the session.
     ///
     /// # Errors
-    /// Fails if the session does not exist, or if the guest rejects the value.
+    /// Fails if the session does not exist or has another generation, or if the guest rejects the value.
     pub async fn set_variable(
         &self,
         target: impl Into<SessionTarget>,
@@ -165,7 +168,8 @@ impl Tenant {
         Ok((reply.bytes, held))
     }
 
-    /// Returns the length of [`export`](Self::export)'s result in bytes.
+    /// Returns the size of the stored state in bytes, which is the expected length of [`export`](Self::export)'s
+    /// result.
     ///
     /// # Errors
     /// Fails like [`export`](Self::export).
@@ -270,8 +274,9 @@ impl Tenant {
         self.perform(SessionOperation::ChangeFiles { target: target.into(), operation }).await?.changed_files()
     }
 
-    /// Performs a session operation when the tenant, the session and the service admit it, and records it in the audit
-    /// log. A started operation is completed and recorded even if the caller has dropped the future.
+    /// Performs a session operation when the tenant, the session and the service admit it. Records it in the audit log
+    /// if [`SessionOperation::act`] names an action. A started operation is completed and recorded even if the caller
+    /// has dropped the future.
     async fn perform(&self, call: impl Into<SessionCall>) -> Result<SessionReply, ServiceError> {
         Ok(self.perform_within(call, ()).await?.0)
     }

@@ -106,9 +106,11 @@ impl Tenant {
     /// answers.
     ///
     /// # Errors
-    /// Fails if the execution does not exist, if another request is resuming it, if an answer is invalid, or if `then`
-    /// fails. The call can be repeated if an answer is invalid, because the execution stays suspended, and if `then`
-    /// fails with [`Undelivered::NoRoom`].
+    /// Fails if the service is shutting down or does not admit the execution, or if another request is resuming it.
+    /// Also fails if the execution does not exist, if an answer is invalid, or if `then` fails.
+    ///
+    /// The call can be repeated if admission failed or an answer is invalid, because the execution stays suspended. It
+    /// can also be repeated if `then` failed with [`Undelivered::NoRoom`].
     pub async fn go_on_then<T: Send + 'static>(
         &self,
         execution: &str,

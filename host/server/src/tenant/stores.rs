@@ -196,7 +196,7 @@ impl SessionStore for BoundedStore {
     }
 }
 
-/// A store that records its operations as spans, children of the execution's span.
+/// A store that records its operations as child spans of the current span, except locking and reading a record.
 #[derive(Debug)]
 pub(super) struct TracedStore(pub(super) Arc<dyn SessionStore>);
 
@@ -238,8 +238,8 @@ impl SessionStore for TracedStore {
     }
 }
 
-/// A store that is always empty and refuses to save, for tenants whose sessions are all in memory
-/// ([`OwnSession`](crate::OwnSession)).
+/// A store that is always empty and refuses to save, for tenants whose sessions are in a fleet or belong to a
+/// connection ([`OwnSession`](crate::OwnSession)).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStore;
 

@@ -28,7 +28,8 @@ pub struct SessionSummary {
     pub files: Option<u64>,
     /// The size of the stored state, in bytes.
     pub bytes: u64,
-    /// The memory usage in this process. `None` if the session is not in this process's memory.
+    /// The description of the live session in the server's or the worker's memory. Only listings set this field, and
+    /// only for sessions that are in memory.
     pub live: Option<SessionInfo>,
 }
 

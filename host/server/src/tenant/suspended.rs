@@ -38,21 +38,21 @@ struct Entry {
 pub(super) enum SuspensionState {
     /// The execution waits for answers.
     Waiting(Box<Stepping>),
-    /// A request is resuming or cancelling the execution.
+    /// A request is resuming the execution or reading its result, or the watcher is fetching its result.
     Busy,
-    /// The execution has ended without further answers. The client has not yet read the result.
+    /// The execution ended while it was suspended. The client has not yet read the result.
     Ended(Box<Unread>),
 }
 
-/// The result of an execution that ended while it was suspended. Occupies the execution's permits until it is read or
-/// dropped.
+/// The result of an execution that ended while it was suspended. Occupies the permits for a suspended execution until
+/// the result is read or dropped.
 pub(super) struct Unread {
     result: Result<Ended, ServiceError>,
     suspended: Arc<[OwnedSemaphorePermit; 2]>,
     held: HeldBytes,
 }
 
-/// Puts the taken execution back into its entry on drop.
+/// An execution that was taken out of its entry. Returns to the entry on drop, unless [`keep`](Self::keep) was called.
 pub(super) struct PutBack {
     executions: SuspendedExecutions,
     id: String,
@@ -70,7 +70,8 @@ impl Drop for PutBack {
 }
 
 impl PutBack {
-    /// Prevents the execution from being put back. The caller must suspend it again or forget it.
+    /// Returns the execution's ID and state, and does not put the execution back. The caller must suspend the execution
+    /// again or forget it.
     pub(super) fn keep(mut self) -> Option<(String, SuspensionState)> {
         self.state.take().map(|state| (self.id.clone(), state))
     }
@@ -102,14 +103,14 @@ impl SuspendedExecutions {
         }
     }
 
-    /// Removes an execution when its result is returned to the client or dropped.
+    /// Removes an execution without cancelling it.
     pub(super) fn forget(&self, id: &str) {
         self.entries().remove(id);
     }
 
-    /// Checks if an execution has timed out or has ended while it was suspended. Reports an ended execution only if
-    /// `can_fetch`, because the caller must then fetch its result. During shutdown, every execution counts as timed
-    /// out.
+    /// Checks if an execution has timed out or has ended while it was suspended, and removes it if it has timed out.
+    /// Reports an ended execution only if `can_fetch`, because the caller must then fetch its result. During shutdown,
+    /// every suspended execution counts as timed out.
     pub(super) fn look(&self, id: &str, is_draining: bool, can_fetch: bool) -> SuspensionCheck {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(id) else { return SuspensionCheck::Gone };
@@ -156,7 +157,7 @@ impl SuspendedExecutions {
     }
 
     /// Maps the result of an ended execution with `then`, which takes over the charged memory, and removes the
-    /// execution. If `then` had no room, the result stays and can be read again, unless it never fits.
+    /// execution. If `then` fails with [`Undelivered::NoRoom`], the result stays and can be read again.
     pub(super) fn read<T>(
         &self,
         id: &str,
@@ -260,7 +261,7 @@ impl Output {
     }
 }
 
-/// A suspended execution and the resources that it holds.
+/// A stepwise execution, suspended or running, and the resources that it holds.
 pub(super) struct Stepping {
     pub(super) started: Box<dyn SteppedExecution>,
     pub(super) output: Output,
@@ -273,7 +274,8 @@ pub(super) struct Stepping {
     pub(super) _turn: Option<OwnedMutexGuard<()>>,
 }
 
-/// The polling interval for the end and the timeout of a suspended execution.
+/// The pause before and after each check of a suspended execution. Also the maximum wait for the result of an execution
+/// that has ended.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Tenant {
@@ -294,8 +296,8 @@ impl Tenant {
         time
     }
 
-    /// Charges a result to the tenant's byte budget until the client reads it. Releases the memory reserved for the
-    /// worker's reply. Returns `None` if the budget is exhausted.
+    /// Charges a result to the budget for unread results until the client reads it. Releases the memory reserved for
+    /// the worker's reply. Returns `None` if the budget is exhausted or had no room for that reply.
     fn charge(&self, result: &mut Result<Ended, ServiceError>) -> Option<HeldBytes> {
         let Some(budget) = self.inner.unread.get() else { return Some(HeldBytes::default()) };
         match result {
@@ -310,8 +312,8 @@ impl Tenant {
     }
 }
 
-/// Watches a suspended execution. Ends it on timeout or shutdown, and releases its resources if it has ended while
-/// suspended.
+/// Watches a suspended execution. Ends it on timeout or shutdown. If it ends by itself, fetches its result and releases
+/// its resources.
 async fn watch(tenant: Tenant, id: String) {
     let executions = tenant.inner.suspended.clone();
     loop {

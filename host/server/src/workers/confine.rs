@@ -108,7 +108,8 @@ pub struct Confinement {
     pub resource_limits: Measure,
     /// Prevents the process from gaining privileges by executing programs (`no_new_privs`).
     pub no_new_privileges: Measure,
-    /// Allows access only to the files of interpreters and of the worker's sessions, and forbids TCP.
+    /// Allows access only to the files of interpreters and of the worker's sessions. Forbids TCP, and signals to other
+    /// processes.
     pub landlock: Measure,
     /// Allows only the necessary system calls. Forbids opening sockets, starting programs and accessing other
     /// processes.

@@ -29,8 +29,8 @@ const LAST: Duration = Duration::from_secs(2);
 /// The interval between health checks, and the timeout of each.
 const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
 
-/// Keeps a worker running in the slot until the service ends. The kernel kills a worker when the thread that started it
-/// ends, so this function must run on that thread until then.
+/// Keeps a worker running in the slot until the slot is closed. Needs a dedicated thread, because the kernel kills a
+/// worker when the thread that started it ends.
 pub(super) fn supervise(slot: &WorkerSlot, index: usize, config: &WorkersConfig, service: &Service, runtime: &Handle) {
     let mut pause = PAUSES.0;
     while !slot.has_ended() {

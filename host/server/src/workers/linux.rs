@@ -13,11 +13,11 @@ use seccompiler::{
 
 use super::confine::{Measure, Reach};
 
-/// The requested landlock version. An older kernel enforces the subset that it supports and reports this.
+/// The requested landlock version. With an older kernel, only the subset that the kernel supports is enforced.
 const WANTED: ABI = ABI::V6;
 
-/// Restricts this thread, and threads that it starts later, to the files in `reach`. Also denies TCP and signals to
-/// other processes.
+/// Restricts this thread, and threads that it starts later, to the files in `reach`. Also denies TCP, and signals and
+/// abstract Unix sockets of other processes.
 pub(super) fn restrict_files(reach: &Reach) -> Result<Measure, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::from_all(WANTED)
@@ -40,9 +40,10 @@ pub(super) fn restrict_files(reach: &Reach) -> Result<Measure, RulesetError> {
     })
 }
 
-/// The allowed system calls. The engine and its threads need them for memory, for open files and files that landlock
-/// allows, and for inherited sockets. All other calls fail with EPERM. None of the allowed calls can connect a socket
-/// to another process, start a program, access another process, or change the system.
+/// The system calls that are allowed with any arguments. The engine and its threads need them for memory, for open
+/// files and files that landlock allows, and for inherited sockets. None of these calls can connect a socket to another
+/// process, start a program, or access another process's memory. [`program`] allows a few other calls with certain
+/// arguments. The rest fail with EPERM.
 const CALLS: &[i64] = &[
     // Memory. The engine maps compiled code first and then makes it executable.
     libc::SYS_brk,
@@ -84,7 +85,7 @@ const CALLS: &[i64] = &[
     libc::SYS_getrandom,
     libc::SYS_gettimeofday,
     libc::SYS_nanosleep,
-    // Process identity, for checking file owners.
+    // Process identity, resource usage and system information.
     libc::SYS_getegid,
     libc::SYS_geteuid,
     libc::SYS_getgid,
@@ -152,14 +153,14 @@ const CALLS: &[i64] = &[
     libc::SYS_sendmsg,
     libc::SYS_sendto,
     libc::SYS_shutdown,
-    // A socket pair within the process. The runtime uses it to forward signals.
+    // A socket pair within the process, which the runtime uses to forward signals. Also timers and pipes.
     libc::SYS_socketpair,
     libc::SYS_timerfd_create,
     libc::SYS_timerfd_settime,
     libc::SYS_pipe2,
 ];
 
-/// System calls that exist only on x86-64.
+/// System calls of x86-64 that newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 const OLD_CALLS: &[i64] = &[
     libc::SYS_access,

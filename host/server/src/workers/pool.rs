@@ -39,7 +39,7 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// Selects the worker for a request.
+/// The worker that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chosen {
     Any,

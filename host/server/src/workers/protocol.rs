@@ -74,7 +74,8 @@ pub(super) enum ToServer {
     Ready { confinement: Confinement },
     /// Reports the number of sessions in the worker's memory and the bytes that they occupy.
     Sessions { count: u64, bytes: u64 },
-    /// Reports output of an execution. The binary part contains the output. Returns when the client has received it.
+    /// Reports output of an execution. The binary part contains the output. Returns when the output callback has
+    /// returned.
     Output { execution: u64, is_stderr: bool },
     /// Calls a tool of an execution. The binary parts of the call and the reply contain the arguments and the result.
     Tool { execution: u64, name: String, call: CallPart },

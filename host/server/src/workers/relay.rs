@@ -26,12 +26,12 @@ use crate::{
     tenant::BoundedStore,
 };
 
-/// Maximum number of tools that run simultaneously for a worker. The worker's engine additionally enforces its own
-/// limit.
+/// Maximum number of tool calls and network requests that run simultaneously for a worker. The worker's engine
+/// additionally enforces its own limit.
 const MAX_TOOLS: usize = 1_024;
 /// The stack size of a tool's thread in bytes.
 const STACK_BYTES: usize = 2 << 20;
-/// Maximum number of open networks per tenant. Exceeds the number that a tenant can use simultaneously.
+/// Maximum number of open networks per tenant. Exceeds the default number of a tenant's simultaneous executions.
 const MAX_NETWORKS: usize = 256;
 /// Maximum total size of the changes for which a tenant's networks are open, in bytes.
 const MAX_NETWORK_BYTES: usize = 4 << 20;
@@ -301,7 +301,7 @@ fn text(bytes: Vec<u8>) -> Result<String, ServiceError> {
 
 fn relayed(call: CallPart, cancel: CancelToken, memory_bytes: u64, charge: Arc<CallCharge>) -> RelayedCall {
     let CallPart { index, session, time_ms } = call;
-    // A longer time has the same effect as no deadline.
+    // Limit the time, so that adding it to the current time cannot overflow. No call lasts a day.
     let time = Duration::from_millis(time_ms).min(Duration::from_secs(24 * 60 * 60));
     let deadline = Instant::now() + time;
     RelayedCall { index, session_id: session, cancel, deadline, memory_bytes, budget: Some(charge) }

@@ -37,7 +37,7 @@ const MAX_ORDERS_BYTES: u64 = 16 << 20;
 const COUNT: Duration = Duration::from_secs(1);
 /// The polling interval for the end of a stepwise execution.
 const LOOK: Duration = Duration::from_millis(100);
-/// Maximum time that shutdown waits for running executions.
+/// Maximum time that shutdown waits for running executions before it cancels them.
 const END: Duration = Duration::from_secs(5);
 
 /// An error that prevents this process from serving as a worker.
@@ -156,7 +156,7 @@ fn add_network(
     })))
 }
 
-/// Forwards a tool call to the server.
+/// Forwards a tool call or a network request to the server.
 fn relay(server: &ServerLink, ask: &ToServer, call: &ToolCall, arguments: String) -> Result<String, ToolError> {
     let (answer, bytes) = server
         .call::<ToolReply>(ask, arguments.into_bytes(), &call.cancel)
@@ -232,7 +232,7 @@ struct StartedHere {
     wants_files: bool,
 }
 
-/// Reports a panic on drop if no reply was sent.
+/// A reply handle that reports a panic if it is dropped without a reply.
 struct ReplyOnDrop(Option<Reply>);
 
 impl Drop for ReplyOnDrop {
@@ -296,8 +296,8 @@ impl WorkerSide {
         let on_output = wants_output.then(|| -> OnOutput {
             Box::new(move |stream, bytes| {
                 let ask = ToServer::Output { execution, is_stderr: matches!(stream, Stream::Stderr) };
-                // Waits until the client has received the output. Errors are ignored: the execution is cancelled when
-                // the server ends.
+                // Waits until the server's output callback has returned, so a slow client slows the script down. Errors
+                // are ignored: the execution is cancelled when the server ends.
                 let _ = server.call::<()>(&ask, bytes.to_vec(), &CancelToken::new());
             })
         });

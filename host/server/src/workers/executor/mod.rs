@@ -36,7 +36,7 @@ const MAX_SHORT_BYTES: usize = 64 << 10;
 /// Maximum number of attempts to find a random fork name that belongs to the original's worker.
 const NAMES: usize = 1_000;
 
-/// Forwards a tenant's work to the workers.
+/// The executor that forwards a tenant's work to the workers.
 pub(crate) struct WorkerProcesses {
     service: Service,
     tenant: String,

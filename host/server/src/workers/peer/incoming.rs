@@ -14,7 +14,7 @@ use super::frame::{Header, MAX_PART_BYTES};
 /// Maximum number of bytes in the other side's calls in progress. Further calls are read only after others have been
 /// answered.
 const MAX_CALL_BYTES: usize = 4 << 30;
-/// The unit in which these bytes are counted.
+/// The unit in which the bytes of calls are counted.
 const UNIT_BYTES: usize = 1 << 10;
 /// Maximum number of the other side's calls in progress.
 const MAX_CALLS: usize = 16_384;

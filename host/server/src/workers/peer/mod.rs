@@ -200,8 +200,10 @@ impl Peer {
         receiver.await.unwrap_or(Err(ServiceError::WorkerDied))
     }
 
-    /// Calls the other side. `then` receives the reply, [`ServiceError::NoRoom`] if `budget` has no room for it, or
-    /// [`ServiceError::Invalid`] if the call is too long. `then` must not block.
+    /// Calls the other side. `then` receives the reply, or an error: [`ServiceError::NoRoom`] if `budget` has no room
+    /// for the reply, and [`ServiceError::Invalid`] if the call is too long. If the other side has disconnected before
+    /// or during the call, the error is [`ServiceError::NoWorker`] or [`ServiceError::WorkerDied`]. `then` must not
+    /// block.
     pub(super) fn call_then(
         &self,
         request: &impl Serialize,
@@ -312,8 +314,7 @@ impl Peer {
         }
     }
 
-    /// Writes until the socket accepts no more. Returns `true` if the queue is empty. Frames sent meanwhile are
-    /// appended in order.
+    /// Writes until the socket accepts no more. Returns `true` if the queue is empty.
     fn write_some(&self, socket: &OwnedWriteHalf) -> io::Result<bool> {
         let mut output = self.output();
         while let Some(part) = output.rest.front_mut() {
@@ -329,7 +330,7 @@ impl Peer {
         Ok(true)
     }
 
-    /// Fails all calls in progress.
+    /// Marks the other side as disconnected, and fails all calls in progress.
     fn gone(&self) {
         self.close();
         let mut waiting = self.waiting();
