@@ -28,7 +28,7 @@ const WASI: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:
 /// The prefix of the sandbox interfaces, which applications can import as well.
 const SANDBOX: &str = "glovebox:sandbox/";
 
-/// Loads applications. Create one loader per program and engine; clones are cheap.
+/// A loader of applications. Create one loader per program and engine; clones are cheap.
 #[derive(Clone)]
 pub struct Applications {
     engine: Engine,

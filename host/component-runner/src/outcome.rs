@@ -195,7 +195,8 @@ pub enum LoadError {
         /// The name of the module.
         name: String,
     },
-    /// Compiling the component would cost far more than its size suggests.
+    /// Compiling the component would cost far more than its size suggests, or the component instantiates an imported
+    /// module or component.
     ///
     /// Limits: 1,000 modules and components, about as many nested component types, 10,000 instances, and 4,000,000
     /// initial table elements. All instances together can have 20,000 canonical ABI functions and 250,000 items.
@@ -303,7 +304,8 @@ pub enum InvokeError {
         /// The full names of the matching functions.
         candidates: Vec<String>,
     },
-    /// The function uses resources, which have no textual form.
+    /// The parameters or the result contain a type without a textual form, such as a resource, or have more than 1,000
+    /// types.
     #[error("cannot invoke `{function}`: its parameters or result contain a resource", function = escaped(.function))]
     Resource {
         /// The name of the function.

@@ -56,7 +56,7 @@ pub(crate) struct Job<S: Send + 'static> {
     pub(crate) state: StoreState<S>,
     pub(crate) call: Call,
     pub(crate) limits: AppLimits,
-    /// The deadline of the call, if it is earlier than `limits.timeout_ms`.
+    /// The deadline of the call, in addition to `limits.timeout_ms`.
     pub(crate) deadline: Option<Instant>,
     /// The caller's token, which stops the run.
     pub(crate) cancel: CancelToken,
@@ -87,7 +87,7 @@ struct Report<S> {
     sandbox: S,
 }
 
-/// Runs a call and waits until it ends.
+/// Runs a call and waits until it ends, or until the grace period of a stopped call has passed.
 pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     let begin = Instant::now();
     let Job { limits, cancel, scripts, .. } = &job;
@@ -285,7 +285,7 @@ impl Export {
     }
 }
 
-/// Returns a component's functions and those of its exported interfaces, sorted by name.
+/// Returns the exported functions of a component and of its exported interfaces, sorted by name.
 pub(crate) fn exports(engine: &Engine, component: &Component) -> Vec<Export> {
     let mut found = Vec::new();
     for (name, item) in component.component_type().exports(engine) {

@@ -69,7 +69,7 @@ fn wasi(config: &AppConfig) -> Result<WasiCtx, RunError> {
 /// The size in bytes of the largest table element in Wasmtime, a function reference.
 const ELEMENT_BYTES: u64 = 8;
 
-/// Counts the memory of one store. A store frees nothing before it is dropped, so the sums only grow.
+/// The memory and table elements of one store. A store frees nothing before it is dropped, so the sums only grow.
 ///
 /// Growth is counted even if the system then fails to provide the memory. Failures cannot be subtracted, because
 /// Wasmtime also reports failures of growth that this limiter never counted.

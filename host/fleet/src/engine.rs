@@ -50,7 +50,7 @@ pub enum EngineError {
     /// The engine exited, or did not answer in time.
     #[error("the engine did not start ({reason}); its log `{log}` ends with:\n{tail}", log = escaped(.log), tail = glovebox::escaped_text(.tail))]
     Begin {
-        /// The exit status, or the elapsed time.
+        /// The exit status, or a message with the timeout.
         reason: String,
         /// The path of the log.
         log: PathBuf,
@@ -203,7 +203,7 @@ bind-address = "127.0.0.1:{ingress}"
     )
 }
 
-/// Formats a TOML string. JSON escapes strings the same way.
+/// Formats a TOML string. TOML accepts every escape sequence that `serde_json` writes.
 fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

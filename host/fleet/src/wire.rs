@@ -67,7 +67,7 @@ pub struct ToolOffer {
     /// JSON Schema of the arguments. Default: any object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The URL of the service. The nodes' allow list must contain it.
+    /// The URL of the service. It must match the nodes' allow list.
     pub callback: String,
 }
 
@@ -75,7 +75,7 @@ pub struct ToolOffer {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OpenRequest {
-    /// The language. Default: the runtime's language, or Python.
+    /// The language. Default: the runtime's language, or the language of the first runtime that the nodes serve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<Language>,
     /// The runtime's name or alias. Default: the nodes' default for the language.

@@ -10,7 +10,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The size of a step in bytes. The semaphores below count steps.
 pub(crate) const STEP_BYTES: usize = 1 << 10;
-/// The upper bound of `late_steps`, in bytes. Otherwise `late_steps` is a quarter of the budget.
+/// Maximum size of all late reservations together, in bytes. With a small budget, the maximum is a quarter of the
+/// budget.
 const MAX_LATE_BYTES: usize = 16 << 20;
 
 /// A memory limit in bytes. Half of the limit is divided into equal shares, one per tenant; all tenants share the other

@@ -86,7 +86,7 @@ pub struct ServerConfig {
     pub tokens: Vec<TokenTable>,
 }
 
-/// Tools that requests define.
+/// The settings of tools that requests define.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]

@@ -52,5 +52,5 @@ pub use workers::{
     confine, orders, serve as serve_as_worker,
 };
 
-/// The target of the tracing spans for requests, queueing, executions and store access.
+/// The target of the tracing spans for requests, queueing, executions, store access and requests to a fleet.
 pub(crate) const SPANS: &str = "glovebox::trace";

@@ -1,7 +1,7 @@
 //! Trace export to an OpenTelemetry collector over OTLP.
 //!
-//! Exports the `tracing` spans with the target `glovebox::trace`: requests, time in the queue, executions, and store
-//! access. Spans contain no source, no token, and no session or file name.
+//! Exports the `tracing` spans with the target `glovebox::trace`: requests, time in the queue, executions, store
+//! access, and requests to a fleet. Spans contain no source, no token, and no session or file name.
 
 use std::{fmt, time::Duration};
 

@@ -7,8 +7,8 @@ use wasmparser::{
 
 use super::{MAX_ITEMS, Module, Refusal};
 
-/// The first bytes of a resource type in a type section. Other data can contain these bytes, so the count can be too
-/// high.
+/// The possible first bytes of a resource type in a type section. Other data can contain these bytes, so a count of
+/// them can be too high.
 const RESOURCE: [u8; 2] = [0x3e, 0x3f];
 
 /// All modules and all components, ordered by their start offsets. The first component is the outermost one.

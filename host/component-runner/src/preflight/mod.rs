@@ -72,7 +72,8 @@ pub(crate) enum Refusal {
     TableElements,
     #[error("it instantiates an imported module or component; embed the module or component instead")]
     Imported,
-    /// The component is malformed. Contains the message of `wasmparser` or of this check.
+    /// The component is malformed. Contains the message of `wasmparser`, or of this module if `wasmparser` accepts the
+    /// component.
     #[error("{0}")]
     Malformed(String),
 }
@@ -102,7 +103,7 @@ const TYPE: u8 = 7;
 const TYPE_WITHIN: [[u8; 2]; 2] = [[0x01, 0x41], [0x01, 0x42]];
 
 /// Checks the numbers of modules, components and nested types. Malformed input ends the check without an error:
-/// Wasmtime stops at the same offset and reports the reason.
+/// [`Definitions::read`] stops at the same offset and reports the reason.
 ///
 /// Sections have the same format in nested components and in the outermost component, so the check need not track
 /// nesting.
@@ -213,7 +214,8 @@ impl Module {
         }
     }
 
-    /// Counts function references in the constant expressions of a section.
+    /// Counts the bytes of a section that can be a `ref.func`: an upper bound on the function references in its
+    /// constant expressions.
     fn refer_in(&mut self, section: Option<&[u8]>) {
         let named = section.unwrap_or_default().iter().filter(|byte| **byte == REF_FUNC).count();
         self.referred = self.referred.saturating_add(u64::try_from(named).unwrap_or(u64::MAX));

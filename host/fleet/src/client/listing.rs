@@ -50,7 +50,7 @@ struct Row {
 pub struct FleetImage {
     /// The image's identity, or a prefix of it if only nodes have the image.
     pub image: String,
-    /// The number of sessions that were opened in the image.
+    /// The number of existing sessions that were opened in the image.
     pub sessions: u64,
     /// The addresses of the nodes with the image.
     pub nodes: Vec<String>,

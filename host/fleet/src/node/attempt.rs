@@ -29,8 +29,8 @@ use super::{
 };
 use crate::{ExecuteRequest, Executed, client::status};
 
-/// Maximum size of an answer in bytes: half of the engine's limit on messages. The engine does not deliver longer
-/// messages.
+/// Maximum size of an answer in bytes: half of the engine's limit on messages. The engine does not deliver messages
+/// beyond its limit.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// An attempt at an execution, on one node.
@@ -202,7 +202,8 @@ impl Attempt {
         is_late || self.cancel.is_cancelled() || execution.outcome == Outcome::Cancelled
     }
 
-    /// Stores the session as the script left it. `is_short`: the script ended before it used all recorded answers.
+    /// Stores the session as the script left it, or rolls it back if the script was stopped midway. `is_short` is
+    /// `true` if the script ended before it used all recorded answers.
     async fn end(&self, running: Running, execution: &Execution, is_short: bool) -> Result<JournalStep, StepError> {
         let at = Timestamp::now();
         // A script stopped midway may leave a session that cannot continue, or that has not seen all answers. Roll it

@@ -357,8 +357,8 @@ impl Warm {
         (place.blob == blob).then_some(place.session)
     }
 
-    /// Adds a session in the state of this blob, and evicts the least recently used sessions to make room.
-    /// `stored_bytes` is the size of the blob.
+    /// Adds a session in the state of this blob, and evicts the least recently used sessions to make room. Drops a
+    /// session that has ended or exceeds `max_bytes` alone. `stored_bytes` is the size of the blob.
     pub(super) fn put(&self, name: FleetName, blob: String, stored_bytes: u64, session: Session) {
         // `held_bytes` does not include changed pages of the image, but the compressed blob does. Count the larger
         // value, plus the base cost of an instance.

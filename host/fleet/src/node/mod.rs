@@ -132,7 +132,7 @@ pub enum NodePolicyError {
 /// The maximum of `tool_timeout_ms`: a year.
 const MAX_TOOL_TIMEOUT_MS: u64 = 365 * 24 * 3_600 * 1_000;
 
-/// Returns the policy of one session: the nodes' policy with a fixed clock and seeded random numbers.
+/// Returns the policy of one session: the nodes' policy with a fixed clock, seeded random numbers, and no checkpoints.
 fn session_policy(policy: &Policy, opened_at_ms: u64, seed: u64) -> Policy {
     let mut policy = policy.clone();
     policy.clock = Clock::Fixed(opened_at_ms.saturating_mul(1_000_000));

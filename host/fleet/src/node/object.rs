@@ -210,7 +210,8 @@ pub(super) struct SessionState {
     pub(super) blob: String,
     /// The state before the last execution, for one undo.
     pub(super) previous: Option<Previous>,
-    /// Blobs that no state refers to. The next reader deletes them, because by then the engine has stored this state.
+    /// Blobs that no state refers to. The next execution or undo deletes them, because by then the engine has stored
+    /// this state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) stale: Vec<String>,
 }

@@ -215,9 +215,9 @@ fn connection(
         .serve_connection(TokioIo::new(stream), answering)
 }
 
-/// The timeout for the engine to discover the node and store the result.
+/// The timeout for a request to the admin API. To register a node, the engine discovers the node and stores the result.
 const WAIT: Duration = Duration::from_secs(60);
-/// Maximum number of attempts to reach an engine that is not up.
+/// Maximum number of attempts to register, while the engine or the node's address cannot be reached.
 const TRIES: u32 = 30;
 /// The pause between attempts.
 const BETWEEN: Duration = Duration::from_secs(1);
@@ -311,7 +311,7 @@ impl Admin {
     }
 }
 
-/// The reason why a node failed to start.
+/// The reason why a node failed to start or to register.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {

@@ -160,7 +160,7 @@ pub(super) struct Question {
     request: ExecuteRequest,
 }
 
-/// Runs executions in an image: one object per session, without state.
+/// The handler of an image's service. The engine has one object per session, without state.
 #[derive(Clone)]
 pub(super) struct ImageObject(pub(super) Arc<Machine>);
 

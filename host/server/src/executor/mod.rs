@@ -53,7 +53,8 @@ pub(crate) trait Executor: fmt::Debug + Send + Sync {
         SessionId::random()
     }
 
-    /// Starts a script and returns immediately. Calls `done` with the result on a thread that is allowed to block.
+    /// Starts a script and returns immediately. Calls `done` with the result. If the result is long or has files in
+    /// another process, `done` runs on a thread that is allowed to block; otherwise it may run on any thread.
     fn run(self: Arc<Self>, job: Job, done: Completion);
 
     /// Checks a script's syntax with the parser of its language, without running it.
@@ -70,7 +71,7 @@ pub(crate) trait Executor: fmt::Debug + Send + Sync {
 /// The diagnostics of a script, and the memory reserved for them if a worker sent them.
 pub(crate) type Validated = (Vec<Diagnostic>, Option<byte_budget::Room>);
 
-/// Called exactly once with the result of a [`Job`].
+/// Called with the result of a [`Job`], or dropped without a call if the job panicked.
 pub(crate) type Completion = Box<dyn FnOnce(Result<Finished, ServiceError>) + Send>;
 
 /// A script to run.

@@ -159,7 +159,7 @@ impl OwnSession {
         self.tenant.run_here(door, Some(&self.id), script, watch, move |request| Ok(session.run(request)?), then).await
     }
 
-    /// Performs another operation on the session. `ask` runs on a blocking thread.
+    /// Performs an operation on the session other than running a script. `ask` runs on a blocking thread.
     ///
     /// # Errors
     /// Fails if the operation is not admitted or `ask` fails.

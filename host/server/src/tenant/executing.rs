@@ -101,8 +101,8 @@ impl Tenant {
         self.execute_then(door, work, watch, |finished| Ok(finished.execution)).await
     }
 
-    /// Runs a script, and records it in metrics and the audit log. Maps the result with `then` on a thread that is
-    /// allowed to block.
+    /// Runs a script, and records it in metrics and the audit log. Maps the result with `then`, on a thread as
+    /// described in [`Executor::run`](crate::executor::Executor::run).
     ///
     /// # Errors
     /// Fails if the script cannot be run or `then` fails.

@@ -133,7 +133,7 @@ async fn calls_fail_when_the_other_side_is_gone() {
     assert!(matches!(one.call::<u64>(&1_u64, Vec::new()).await, Err(ServiceError::NoWorker)));
 }
 
-/// The other side would disconnect, and all calls in progress would fail.
+/// If the call were sent, the other side would disconnect, and all calls in progress would fail.
 #[tokio::test]
 async fn a_call_that_is_too_long_is_not_sent() {
     let (one, _two) = pair();
