@@ -9,7 +9,7 @@ use wasmtime_wasi::I32Exit;
 
 use crate::{AppLimits, Export, watch::Why};
 
-/// Maximum length of a trap message in bytes.
+/// Maximum length in bytes of a host error in a trap message, without the ellipsis.
 const WORDS_BYTES: usize = 500;
 
 /// The outcome and resource usage of one application run.

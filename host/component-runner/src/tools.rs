@@ -51,8 +51,8 @@ struct Provider {
 impl ToolsComponent {
     /// Loads a component from a file and calls it to list its tools.
     ///
-    /// [`AppLimits::for_tools`](crate::AppLimits::for_tools) returns suitable limits for `config`. Each call reads the
-    /// configured standard input from the beginning.
+    /// [`AppLimits::for_tools`](crate::AppLimits::for_tools) returns suitable limits for `config`. If standard input is
+    /// [`Input::Bytes`](crate::Input::Bytes), each call reads it from the beginning.
     pub fn load(applications: &Applications, path: impl AsRef<Path>, config: AppConfig) -> Result<Self, LoadError> {
         let (name, bytes) = read(path.as_ref())?;
         Self::load_bytes(applications, name, &bytes, config)

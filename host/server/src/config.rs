@@ -185,9 +185,10 @@ pub struct HttpTable {
     pub body_bytes: Option<usize>,
     /// The memory budget for all requests, responses and replies of workers, in bytes.
     pub bodies_bytes: Option<usize>,
-    /// Host names that clients use to reach the server, in addition to `localhost` and its address.
+    /// Host names that clients use to reach the server, in addition to `localhost`, the loopback addresses and its
+    /// address.
     pub hosts: Vec<String>,
-    /// Origins of web pages that may send requests to the server.
+    /// Origins of web pages that may send requests to the server, in addition to its own origin.
     pub origins: Vec<String>,
 }
 

@@ -45,8 +45,9 @@ const MAX_INSTANCES: u64 = 10_000;
 /// them. The sandbox's own component has 44.
 const MAX_CANONICAL: u64 = 20_000;
 
-/// Maximum number of items in definitions, instances, and the arguments passed between instances, counted again for
-/// each copy. The sandbox's own component has 1,824. Wasmtime needs up to a kilobyte and a few microseconds per item.
+/// Maximum number of items in all definitions. Also the maximum number of items in instances and in the arguments
+/// passed between them, counted again for each copy. The sandbox's own component has 1,824. Wasmtime needs up to a
+/// kilobyte and a few microseconds per item.
 const MAX_ITEMS: u64 = 250_000;
 
 /// Maximum number of initial table elements in all modules, counted once per module. Wasmtime may store all of them in
@@ -145,7 +146,8 @@ fn next(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*section, content, after))
 }
 
-/// The host memory per module item in bytes on 64-bit machines, from `wasmtime-environ` (`vmtypes.rs`, `vmoffsets.rs`).
+/// The host memory per module item in bytes on 64-bit machines: types of `wasmtime`, and of `wasmtime-environ`
+/// (`vmtypes.rs`, `vmoffsets.rs`).
 mod size {
     /// `Instance` with the fixed part of `VMContext`, its entry in the store, and the allocator's overhead.
     pub(super) const INSTANCE: u64 = 1_024;

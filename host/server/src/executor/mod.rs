@@ -90,7 +90,8 @@ pub(crate) trait SteppedExecution: Send {
     ///
     /// # Errors
     /// Fails if an answer is invalid ([`ServiceError::is_about_an_answer`]). In that case, no answer was used, and the
-    /// execution stays suspended.
+    /// execution stays suspended. After any other error, such as the death of a worker, the caller must drop the
+    /// execution.
     fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError>;
 
     /// Returns `true` if the execution has ended.
@@ -99,7 +100,7 @@ pub(crate) trait SteppedExecution: Send {
 
 /// The state of an execution after a step.
 pub(crate) enum Advanced {
-    /// The execution has finished. Unless the result is an error, its session is saved.
+    /// The execution has finished. If its session had to be saved but could not be, the result is an error.
     Done(Box<Result<Finished, ServiceError>>),
     NeedsTools {
         calls: Vec<ToolRequest>,

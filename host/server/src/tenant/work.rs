@@ -39,8 +39,8 @@ pub struct Script {
     pub wants_files: bool,
     /// `true` to omit the value of the last expression. Only for new interpreters; a session always returns it.
     pub without_value: bool,
-    /// Idempotency key. A fleet executes scripts with the same key once, whichever server sends them. Ignored without a
-    /// fleet.
+    /// Idempotency key. Within an hour, a fleet executes scripts with the same key once, whichever server sends them.
+    /// Ignored without a fleet.
     pub key: Option<String>,
 }
 
