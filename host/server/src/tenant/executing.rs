@@ -202,8 +202,8 @@ impl Tenant {
         self.inner.service.0.audit.as_ref().map(|audit| audit.source(source))
     }
 
-    /// Counts a request that was refused before admission. Such requests are not recorded in the audit log, because a
-    /// client can repeat them without limit.
+    /// Counts a request that was not admitted. Such requests are not recorded in the audit log, because a client can
+    /// repeat them without limit.
     pub(crate) fn refused(&self, door: Door, error: &ServiceError) {
         for metrics in [&self.inner.service.0.metrics, &self.inner.metrics] {
             metrics.refused(door, error.code());

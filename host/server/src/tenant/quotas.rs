@@ -53,14 +53,15 @@ impl Tenant {
         self.admit_to(id, self.inner.service.admit(&self.inner.name)).await
     }
 
-    /// Like [`admit`](Self::admit), but for a session. Sessions in a fleet need no permit to run on this machine.
+    /// Like [`admit`](Self::admit). If the tenant's sessions are in a fleet, acquires a permit for a request to the
+    /// fleet instead of a permit to run on this machine.
     pub(super) async fn admit_session(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
         self.admit_to(id, self.session_place()).await
     }
 
     /// Like [`admit_session`](Self::admit_session), but also locks session creation if the operation creates a session.
-    /// Waits for that lock before the permit to run, so that waiting requests occupy nothing that other tenants need,
-    /// and after the session's turn, so that a busy session does not delay the creation of others.
+    /// Waits for that lock after the session's turn, so that a busy session does not delay the creation of others.
+    /// Waits for it before the permit to run, so that waiting requests occupy nothing that other tenants need.
     pub(super) async fn admit_operation(
         &self,
         operation: &SessionOperation,
