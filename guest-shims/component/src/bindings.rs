@@ -40,7 +40,7 @@ mod world {
     pub use exports::glovebox::sandbox::types;
 }
 
-/// The clocks have a separate world. The component imports both worlds.
+/// The clocks have a separate world. The component has the imports of both worlds.
 #[cfg(feature = "clock")]
 pub mod clocks {
     wit_bindgen::generate!({

@@ -14,7 +14,7 @@ pub enum GuestState {
     Alive,
     /// The guest was not entered and is unchanged.
     Untouched,
-    /// The guest exited with `os._exit`.
+    /// The guest called `proc_exit`, as `os._exit` does.
     Left,
     /// The guest was unwound or damaged itself. It must never be entered again.
     Unwound,
@@ -52,7 +52,7 @@ pub struct CallResult {
 pub struct Usage<'a> {
     /// The limits of the execution.
     pub limits: &'a Limits,
-    /// Fuel at the start of the call, at most `limits.fuel`.
+    /// The fuel limit of the call, at most `limits.fuel`. Includes fuel that was used before the guest was entered.
     pub fuel_limit: u64,
     /// Fuel at the end of the call.
     pub fuel_left: u64,
@@ -173,7 +173,7 @@ impl Usage<'_> {
             DriverError::Machine(MachineError::Stopped(stop)) => {
                 Stopped::Guest(self.stopped(&stop), GuestState::of(&stop))
             }
-            // The driver never produces these addresses or reports, so the guest has damaged it.
+            // An undamaged driver causes neither error, so the guest has damaged the driver's state.
             DriverError::Report(_) | DriverError::Machine(_) => {
                 Stopped::Guest(Outcome::Trapped { trap: TrapKind::BadReport }, GuestState::Unwound)
             }
@@ -181,8 +181,8 @@ impl Usage<'_> {
         }
     }
 
-    /// Returns the outcome of a script that ended after a soft stop. A hard stop for the same reason has the same
-    /// outcome.
+    /// Returns the outcome of a script that ended after a soft stop. A hard stop for the same reason differs at most in
+    /// the reported time.
     fn interrupted(&self, interrupt: Interrupt) -> Outcome {
         match interrupt {
             Interrupt::Fuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),

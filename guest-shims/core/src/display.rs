@@ -31,7 +31,7 @@ pub struct Display {
 pub struct Form {
     /// The media type in lower case, without parameters, such as `image/png`.
     pub media_type: String,
-    /// The data. Text is UTF-8.
+    /// The untrusted data. Text should be UTF-8; [`text`](Self::text) checks it.
     pub data: Vec<u8>,
 }
 

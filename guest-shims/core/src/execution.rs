@@ -24,8 +24,8 @@ pub trait Platform: Sized {
     /// Returns the current time, in nanoseconds since 1970.
     fn realtime_ns(&self) -> u64;
 
-    /// Returns the elapsed time on `watch` and whether the execution is cancelled. Called every half millisecond, so
-    /// both come from one method, which needs only a single clock reading.
+    /// Returns the elapsed time on `watch` and whether the execution is cancelled. Every deadline check calls this
+    /// method, so one method returns both, from a single clock reading.
     fn moment(&self, watch: &Self::Watch) -> Moment {
         Moment { elapsed: watch.elapsed(), is_cancelled: false }
     }
@@ -249,7 +249,8 @@ impl<P: Platform> ExecutionCtx<P> {
         Ok(())
     }
 
-    /// Waits on behalf of a sleeping guest, until the duration has passed, a soft stop arrives, or the guest must stop.
+    /// Waits on behalf of a sleeping guest, until the duration has passed, a tool reply is available, a soft stop
+    /// arrives, or the guest must stop.
     pub fn sleep<M: LinearMemory + ?Sized>(
         &mut self,
         duration: Duration,
@@ -295,8 +296,8 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
-    /// Waits until `end`, or with `for_tools` until a tool has replied. Ends early if the guest must stop. Does not
-    /// start while a soft stop is unread.
+    /// Waits until `end` or until a reply is unread. With `for_tools`, the answer of a running call also ends the wait.
+    /// Fails if the guest must stop. Does not start while a soft stop is unread.
     fn wait<M: LinearMemory + ?Sized>(
         &mut self,
         end: Duration,

@@ -52,7 +52,7 @@ pub struct Beyond {
     pub key: String,
     /// The requested value.
     pub asked: String,
-    /// The granted maximum.
+    /// The granted value; for a limit, the maximum.
     pub granted: String,
 }
 

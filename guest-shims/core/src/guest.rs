@@ -73,7 +73,7 @@ pub struct Guest<M> {
 }
 
 impl<M: GuestMachine> Guest<M> {
-    /// Wraps a new instance of an image.
+    /// Wraps a new instance of an image or of a plain command.
     pub fn new(machine: M, limits: &Limits) -> Self {
         Self { machine, fuel_limit: limits.fuel }
     }
@@ -246,7 +246,7 @@ impl<M: GuestMachine> Guest<M> {
         }
     }
 
-    /// Runs the exit handlers of a session's interpreter. Exceeding a limit there is not an error.
+    /// Runs the exit handlers of a session's interpreter. A stop of the guest, at a limit or by a trap, is not an error.
     pub fn close(&mut self, image: ImageDriver<'_>, limits: &Limits) -> Result<(), DriverError> {
         self.begin(limits)?;
         let closed = image.driver.close(&mut self.machine, image.anchors);
@@ -368,7 +368,7 @@ impl GuestWorld<'_> {
 }
 
 /// The wall-clock time at boot, in nanoseconds since 1970: 2020-01-01. Later than any file time in the binaries, and
-/// earlier than any execution.
+/// earlier than the real time of any execution.
 pub const BOOT_REALTIME_NS: u64 = 1_577_836_800_000_000_000;
 
 /// The monotonic clock at boot, in nanoseconds. Every guest's monotonic clock continues from it.

@@ -20,9 +20,9 @@
 //! | `hibernate` | sessions as bytes |
 //! | `tools` | functions that scripts can call |
 //!
-//! Types that describe a guest's results are not `non_exhaustive`: [`contract_conversions!`] destructures each of them,
-//! so the compiler reports any field that the contract does not have yet. [`with_limits!`] does the same for the
-//! limits.
+//! Most types that describe a guest's results are not `non_exhaustive`: [`contract_conversions!`] destructures each of
+//! them, so the compiler reports any field that the contract does not have yet. [`with_limits!`] lists the names of all
+//! limits for the same purpose; a test checks that none is missing.
 
 mod call;
 pub mod contract;

@@ -12,7 +12,7 @@ const MOUNT_CACHE_BYTES: u64 = 8 << 20;
 /// Maximum size of a message to the tools without the call's arguments, in bytes.
 const TOOL_ENVELOPE_BYTES: u64 = 4096;
 
-/// The limits of an execution, all finite by default.
+/// The limits of executions and sessions, all finite by default.
 ///
 /// Each limit is enforced where the resource is used, not checked afterwards. Each field documents its unit, its
 /// default, and what the guest observes. Set limits in code, with the CLI's flags, or in the `[limits]` table of a

@@ -54,7 +54,7 @@ pub struct MemoryLimiter {
     /// The number of bytes that the host uses, excluding tool calls. Updated after every WASI call.
     host_bytes: u64,
     linear_bytes: u64,
-    /// The number of bytes that the host uses for the current execution's tool calls.
+    /// The memory account of the current execution's tool calls.
     tools: Arc<ToolMemory>,
     /// The peak of the total.
     peak_bytes: u64,
@@ -141,7 +141,7 @@ impl MemoryLimiter {
         self.peak_bytes = self.peak_bytes.max(self.sum_bytes());
     }
 
-    /// Resets the peak and the refused growth for a new execution, whose tool calls are charged to `tools`.
+    /// Resets the peak and the refused growth for a new execution, and installs the memory account of its tool calls.
     pub fn begin(&mut self, tools: Arc<ToolMemory>) {
         self.refused_bytes = None;
         self.peak_bytes = 0;
@@ -160,7 +160,7 @@ impl MemoryLimiter {
     }
 
     /// Decides whether a memory may grow from `current` to `desired` bytes. `maximum` is the memory's own limit.
-    /// Records an accepted growth.
+    /// Records an accepted or refused growth.
     pub fn grow(&mut self, current: u64, desired: u64, maximum: Option<u64>) -> bool {
         let grown = desired.saturating_sub(current);
         let linear_bytes = self.linear_bytes.saturating_add(grown);

@@ -36,8 +36,7 @@ impl InterruptWords {
 pub struct SoftStop {
     fuel_reserve: u64,
     time_reserve: Duration,
-    /// `None` while the guest cannot be interrupted: before its script runs, or if the driver does not support
-    /// interrupts.
+    /// `None` while the guest cannot be interrupted: before its script runs, and after it has ended.
     pokes: Option<InterruptWords>,
     asked: Option<Interrupt>,
     /// The end of a cancelled script's grace period.
@@ -52,7 +51,7 @@ impl SoftStop {
     }
 
     /// Creates the soft stop of an execution with `fuel` units of fuel, with the reserves from its limits. Repeatable
-    /// executions have no fuel reserve, because only the guest's own actions may stop them.
+    /// executions have no fuel reserve, because the host would notice the low fuel at a different point in each run.
     #[must_use]
     pub fn within(limits: &Limits, fuel: u64, is_repeatable: bool) -> Self {
         let fuel_reserve = if is_repeatable { 0 } else { limits.fuel_reserve_of(fuel) };

@@ -23,7 +23,7 @@ macro_rules! contract_conversions {
     };
 }
 
-/// Implements the conversion between two enumerations with the same cases.
+/// Implements the conversion from one enumeration to another with the same cases.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! same_cases {
@@ -38,7 +38,7 @@ macro_rules! same_cases {
     };
 }
 
-/// Enumerations; see [`contract_conversions!`](crate::contract_conversions).
+/// The part of [`contract_conversions!`](crate::contract_conversions) for enumerations.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_cases {
@@ -80,7 +80,7 @@ macro_rules! contract_cases {
     };
 }
 
-/// Errors; see [`contract_conversions!`](crate::contract_conversions).
+/// The part of [`contract_conversions!`](crate::contract_conversions) for errors.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_errors {
@@ -136,7 +136,7 @@ macro_rules! contract_errors {
     };
 }
 
-/// Requests; see [`contract_conversions!`](crate::contract_conversions).
+/// The part of [`contract_conversions!`](crate::contract_conversions) for requests.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_request {
@@ -162,7 +162,7 @@ macro_rules! contract_request {
     };
 }
 
-/// Results; see [`contract_conversions!`](crate::contract_conversions).
+/// The part of [`contract_conversions!`](crate::contract_conversions) for results.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_results {

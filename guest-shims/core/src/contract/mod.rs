@@ -82,7 +82,7 @@ pub fn check_json(argument: &str, text: &str) -> Result<(), InvalidArgument> {
     serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(wrong)
 }
 
-/// Rejects a path where a request cannot create a file.
+/// Rejects a path that cannot name a file of a request: absolute, with `..` or NUL, or the workspace itself.
 pub fn check_file_path(path: &str) -> Result<(), InvalidArgument> {
     files::path::below(path).map(drop).map_err(|error| refused_file(path, &error.message()))
 }

@@ -103,7 +103,7 @@ impl ContractPolicy {
     }
 }
 
-/// Policies; see [`contract_conversions!`](crate::contract_conversions).
+/// The part of [`contract_conversions!`](crate::contract_conversions) for policies.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_policy {

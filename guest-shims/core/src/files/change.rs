@@ -1,10 +1,10 @@
-//! Individual changes to a workspace. Each change is applied to a copy, which replaces the workspace on success.
+//! Individual changes to a workspace. A change that fails can have partial effects; [`whole`] prevents them.
 
 use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
 
 use super::{FileError, IfExists, path};
 
-/// Applies a change atomically.
+/// Applies a change to a copy of the file system, which replaces the original on success.
 pub fn whole<T, E>(vfs: &mut Vfs, change: impl FnOnce(&mut Vfs) -> Result<T, E>) -> Result<T, E> {
     let mut changed = vfs.clone();
     let result = change(&mut changed)?;
@@ -65,7 +65,7 @@ pub fn delete(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> 
     .map_err(refused())
 }
 
-/// Removes a file, or a directory with everything below it.
+/// Removes a file or a link, or a directory with everything below it.
 pub fn delete_all(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
     let path = path::below(path)?;
     vfs.remove(root, &path).map_err(|error| FileError::refused("delete", &path)(error.reason))

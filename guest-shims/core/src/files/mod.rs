@@ -1,7 +1,7 @@
 //! Access to a workspace's files from outside the guest.
 //!
 //! * *Paths* are relative to the workspace, `/app` in the guest. Absolute paths and paths with `..` are refused.
-//! * *Links* that a guest created are followed inside the workspace, as they are for the guest.
+//! * *Links* on a path are followed inside the workspace, as they are for the guest. Listings do not follow links.
 //! * *All or nothing*: a change that fails, for example at a quota, leaves the workspace unchanged.
 
 pub mod change;
@@ -82,7 +82,7 @@ pub struct FilePage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfExists {
-    /// The operation fails, even if the existing file is empty. Existing directories are still entered.
+    /// The operation fails, even if the existing file is empty. Existing parent directories are still used.
     #[default]
     Fail,
     /// The new file replaces the existing one. A directory is never replaced by a file, nor a file by a directory.

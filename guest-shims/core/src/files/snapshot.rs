@@ -50,7 +50,7 @@ impl Snapshot {
     /// match. Links are not followed.
     ///
     /// # Errors
-    /// Fails if the pattern is invalid, or if matching takes more than 200 million steps.
+    /// Fails if the pattern is invalid, if matching takes more than 200 million steps, or if a directory is unreadable.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FileError> {
         Ok(self.list_page(pattern, None, ListLimits::NONE)?.entries)
     }

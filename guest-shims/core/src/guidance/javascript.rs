@@ -339,7 +339,7 @@ fn looks_like_python(line: &str) -> bool {
 
 // Common failures of TypeScript scripts. Glovebox only removes types; other TypeScript syntax stays in the source.
 
-/// TypeScript syntax that generates code, identified by the type remover's message, and its replacements.
+/// TypeScript that the type remover rejects: the beginning of its message, an explanation, and a replacement.
 const MAKES_CODE: &[(&str, &str, &str)] = &[
     (
         "TypeScript enum is",
@@ -374,7 +374,8 @@ const MAKES_CODE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Returns advice on TypeScript that the type remover rejected; `None` if the exception has another origin.
+/// Returns advice on a TypeScript module, or on TypeScript that the type remover rejected; `None` if the exception has
+/// another origin.
 pub(super) fn typescript_advice(failure: &UncaughtException<'_>) -> Option<Advice> {
     let message = failure.message();
     if is_in_module(failure) {
@@ -410,7 +411,7 @@ fn required(failure: &UncaughtException<'_>) -> Option<Correction> {
     failure.corrected(format!("{}const {rest}", line.get(..indent)?))
 }
 
-/// Returns whether a JavaScript line contains types.
+/// Returns whether a line of JavaScript probably contains types.
 pub(super) fn looks_like(line: &str) -> bool {
     let line = line.trim();
     let line = line.strip_prefix("export ").unwrap_or(line);

@@ -123,7 +123,7 @@ fn is_in_workspace(path: &str) -> bool {
     parts.first().is_some_and(|first| [WORKSPACE, SCRATCH].iter().any(|top| top.strip_prefix('/') == Some(*first)))
 }
 
-/// Explains a missing file: the path is outside the sandbox, or the caller did not provide the file.
+/// Explains why a path could not be opened: a Windows path, a path outside the workspace, or a missing file.
 pub(super) fn path(path: &str, language: Language) -> Option<Advice> {
     let is_windows = path.contains('\\') || path.get(1..3) == Some(":/");
     let named = quoted(path);

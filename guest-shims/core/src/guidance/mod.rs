@@ -86,7 +86,7 @@ pub enum AdviceKind {
     Module,
     /// The source has a syntax error.
     Syntax,
-    /// TypeScript syntax that generates code, or types in a JavaScript script.
+    /// TypeScript that the type remover rejects, or types in a JavaScript script or in a module.
     TypescriptSyntax,
     /// A file does not exist or is not accessible.
     Path,

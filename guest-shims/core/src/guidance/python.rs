@@ -402,7 +402,7 @@ fn print_call(failure: &UncaughtException<'_>, line: &str) -> Option<Correction>
     (is_alone && is_plain).then(|| failure.corrected(format!("{before}print({inside})"))).flatten()
 }
 
-/// Adds a missing colon to a block's first line, if the line is otherwise complete.
+/// Adds a missing colon to a block's first line, if the line is otherwise complete. Replaces `else if` by `elif`.
 fn colon(failure: &UncaughtException<'_>, line: &str) -> Option<Correction> {
     const HEADS: [&str; 12] =
         ["if ", "elif ", "else", "for ", "while ", "def ", "class ", "try", "except", "finally", "with ", "match "];
@@ -416,7 +416,7 @@ fn colon(failure: &UncaughtException<'_>, line: &str) -> Option<Correction> {
     is_head.then(|| failure.corrected(format!("{}:", line.trim_end()))).flatten()
 }
 
-/// Returns a replacement for a line with a notebook command, such as `!pip` or `%matplotlib`.
+/// Returns advice on a line with a notebook command, such as `!pip` or `%matplotlib`.
 fn notebook_command(line: &str) -> Option<&'static str> {
     let line = line.trim();
     let command = line.split_once("= ").map_or(line, |(name, rest)| match rest.trim_start() {
@@ -449,7 +449,7 @@ fn looks_like_javascript(line: &str) -> bool {
     let starts =
         ["const ", "let ", "var ", "function ", "async function ", "//", "/*", "export ", "} else", "throw new "];
     let parts = ["console.log(", "===", "!==", "${", "++;", "=> {", ") => "];
-    // Conditions in parentheses, and JavaScript operators.
+    // Parenthesized conditions and these operators indicate JavaScript, unless the line ends with Python's colon.
     let is_block = ["if (", "for (", "while (", "switch ("].iter().any(|head| line.starts_with(head));
     let has_operator = [" && ", " || ", " = new "].iter().any(|operator| line.contains(operator));
     let is_new = || line.strip_prefix("new ").is_some_and(|rest| rest.starts_with(char::is_uppercase));

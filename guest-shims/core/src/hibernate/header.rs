@@ -59,7 +59,7 @@ impl HibernatedInfo {
     /// bytes if there are fewer. Lets a program refuse other bytes before it has received all of them.
     ///
     /// # Errors
-    /// Fails like [`read`](Self::read).
+    /// Fails like [`read`](Self::read), but does not require the seal.
     pub fn read_start(start: &[u8]) -> Result<Self, ResumeError> {
         Ok(Head::split(start)?.info)
     }
@@ -67,7 +67,8 @@ impl HibernatedInfo {
     /// Reads a hibernated session's header, without decompressing the body or verifying the seal.
     ///
     /// # Errors
-    /// Fails if the bytes are not a hibernated session, use a different format version, or have an invalid header.
+    /// Fails if the bytes are not a hibernated session, use a different format version, have an invalid header, or are
+    /// too short for a seal.
     pub fn read(bytes: &[u8]) -> Result<Self, ResumeError> {
         Ok(Envelope::split(bytes)?.info)
     }

@@ -34,7 +34,7 @@
 //!
 //! A forger can only change the state that a script could have written: the guest's memory and its files. Without a
 //! key, resuming a stranger's bytes is therefore like running a stranger's code in the sandbox. With a [`SessionKey`],
-//! bytes that were not sealed with it are rejected before their content is interpreted.
+//! bytes that were not sealed with it are rejected before their body is decompressed.
 
 mod codec;
 mod header;
@@ -91,7 +91,7 @@ impl Saved {
     /// its own. The policy also decides whether random numbers are predictable; the bytes do not.
     ///
     /// # Errors
-    /// Fails if the saved files do not fit the policy.
+    /// Fails if the policy does not allow the saved files or descriptors.
     pub fn state(self, mut wasi: Wasi, limit: MemoryLimit, entropy: Entropy) -> Result<Checkpoint, ResumeError> {
         let Self { executions, memory_bytes, globals, entropy_key, forks, pages, wasi: saved } = self;
         wasi.set_linear_memory_bytes(limit.counted(memory_bytes));
@@ -144,8 +144,8 @@ impl Caps {
     /// Returns the caps for a policy's limits.
     #[must_use]
     pub fn of(limits: &Limits) -> Self {
-        // Restoring checks the files against their quotas. This cap only keeps the decompressed size in proportion. The
-        // remaining WASI state, which is standard input and descriptors, is small.
+        // Restoring checks the files against their quotas. This cap only keeps the decompressed size in proportion.
+        // Apart from files and standard input, the WASI state is small.
         const MORE_BYTES: u64 = 4 << 20;
         let wasi_bytes = limits.workspace_bytes.saturating_add(limits.stdin_bytes).saturating_add(MORE_BYTES);
         Self { memory_bytes: limits.memory_bytes, wasi_bytes }

@@ -160,7 +160,7 @@ impl History {
         self.retained_bytes.saturating_add(self.automatic_bytes())
     }
 
-    /// Returns the bytes held by the automatic checkpoint. The next automatic checkpoint frees at least as much.
+    /// Returns the bytes held by the automatic checkpoint, which the next automatic checkpoint releases.
     #[must_use]
     pub fn automatic_bytes(&self) -> u64 {
         let automatic = self.saved.iter().filter(|saved| saved.automatic);

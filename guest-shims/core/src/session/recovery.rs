@@ -28,8 +28,8 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// Puts the guest back after a call, or rolls back if the guest was lost. `to` is the rollback target; the default
-    /// is the last checkpoint.
+    /// Puts the guest back after a call. Rolls back if the guest was lost, and ends the session if the guest exited.
+    /// `to` is the rollback target; the default is the last checkpoint.
     pub(super) fn leave(
         &mut self,
         mut guest: Box<Guest<B::Machine>>,
@@ -166,7 +166,8 @@ pub struct Checkpoint {
     pub executions: u64,
     /// The key of seeded entropy: the policy's, or a fork's own. `None` with the host's entropy.
     pub entropy_key: Option<[u8; 32]>,
-    /// The number of forks so far. Never reset, so that every fork draws distinct numbers.
+    /// The number of forks that the session has made. An undo does not reset it, so that every fork draws distinct
+    /// numbers. A fork itself starts at 0 with its own key.
     pub forks: u64,
 }
 

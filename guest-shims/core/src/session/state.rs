@@ -224,7 +224,7 @@ impl<B: SessionBackend> SessionState<B> {
     pub fn close(&mut self) -> Result<(), B::Error> {
         let closed = match self.take() {
             Ok(guest) => self.close_guest(guest),
-            // The session has ended earlier, or its guest was lost and it had no checkpoint.
+            // The session has ended earlier, or its guest was lost and could not be restored.
             Err(_) if matches!(self.phase, Phase::Ended(_)) => return Ok(()),
             // The guest was lost, and no instance is available to run exit handlers in.
             Err(error) => Err(error),

@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 
 use super::{CallFailure, ToolDefinitionError, ToolErrorKind, schema::Costs, validator::Validator};
 
-/// Maximum total size of all names, descriptions and schemas, in bytes. Guests read them all.
+/// Maximum size of the list of tools that guests read, as JSON text and in bytes.
 pub const MAX_CATALOGUE_BYTES: usize = 1 << 20;
 
 /// Maximum length of a tool's name in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Maximum compiled size of one regular expression, and of its matching cache, in bytes.
+/// Maximum compiled size of one regular expression, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// Like `MAX_PATTERN_BYTES`, but for untrusted schemas. A Unicode class such as `\w` takes about 10 KB.
+/// Like `MAX_PATTERN_BYTES`, but for untrusted schemas.
 pub const MAX_FOREIGN_PATTERN_BYTES: usize = 64 << 10;
 
-/// Keywords, which cannot be written after a dot or as a keyword argument, and attributes of `tools`.
+/// Python's keywords, which cannot be written after a dot or as a keyword argument, and attributes of `tools`.
 const RESERVED: [&str; 42] = [
     "False",
     "None",

@@ -144,7 +144,7 @@ impl From<&str> for ToolError {
 /// The reason why a call returned no result to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ToolErrorKind {
-    /// The handler failed or panicked.
+    /// The handler failed or panicked, or its result was not JSON.
     Failed,
     /// A limit was reached: `tool_calls`, `tool_bytes`, `memory_bytes`, or the host's limit on concurrent calls.
     Limit,
@@ -190,7 +190,7 @@ impl<'de> Deserialize<'de> for ToolErrorKind {
     }
 }
 
-/// Maximum length of a failure's message, in bytes.
+/// Maximum length of a failure's message in bytes, without the `…` of a truncated message.
 const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// A call's failure, for the guest and the record.
@@ -198,12 +198,12 @@ const MAX_MESSAGE_BYTES: usize = 4096;
 pub struct CallFailure {
     /// The failure's category.
     pub kind: ToolErrorKind,
-    /// The message, at most 4 KiB.
+    /// The message, truncated after 4 KiB.
     pub message: String,
 }
 
 impl CallFailure {
-    /// Creates a failure. Truncates its message to 4 KiB.
+    /// Creates a failure. Truncates its message after 4 KiB and appends `…`.
     #[must_use]
     pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
         let mut message = message.into();

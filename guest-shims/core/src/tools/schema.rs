@@ -99,7 +99,7 @@ fn below(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-/// Rejects text with too many nesting levels, and subschemas with an `$id`, which would change the meaning of
+/// Rejects a schema with too many nesting levels, and subschemas with an `$id`, which would change the meaning of
 /// references.
 fn check_depth(value: &Value, left: usize, is_root: bool) -> Result<(), String> {
     let Some(left) = left.checked_sub(usize::from(value.is_object() || value.is_array())) else {

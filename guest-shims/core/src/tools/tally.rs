@@ -155,7 +155,7 @@ pub fn message_fuel(bytes: usize) -> u64 {
 
 /// The memory of tool calls, and its limit: the room that the guest's other usage leaves within the memory limit. Tool
 /// threads take memory while the guest's own memory grows. The side that finds the total too large releases the bytes
-/// that it has just taken, so the total never exceeds the limit.
+/// that it has just taken, so only [`hold_anyway`](Self::hold_anyway) can exceed the limit.
 #[derive(Debug, Default)]
 pub struct ToolMemory {
     held_bytes: AtomicU64,

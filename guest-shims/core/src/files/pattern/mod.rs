@@ -51,9 +51,9 @@ pub(super) fn rejected(pattern: &str, reason: String) -> FileError {
 /// A pattern as a nondeterministic automaton. All its states are followed in parallel, so matching time is proportional
 /// to the length of the path times the length of the pattern.
 pub(super) struct Matcher {
-    /// At most one state for each byte of the pattern, and [`MatcherState::End`]. Each state comes after its
-    /// successors, so a single pass from last to first finds all states that are reachable without consuming a
-    /// character.
+    /// At most one state for each byte of the pattern (four for a lone `**`), and [`MatcherState::End`]. Each state
+    /// comes after its successors, so a single pass from last to first finds all states that are reachable without
+    /// consuming a character.
     states: Vec<MatcherState>,
     start: usize,
 }
@@ -216,11 +216,12 @@ enum Token {
     One(CharacterClass),
     /// `*`: any number of characters other than `/`.
     Star,
-    /// `**/` at the beginning: nothing, or any number of directories with a trailing slash.
+    /// `**/` at the beginning of a pattern or an alternative: nothing, or any number of directories with a trailing
+    /// slash.
     Dirs,
     /// `/**/`: a slash followed by [`Token::Dirs`].
     SlashDirs,
-    /// `/**` at the end: a slash and everything after it.
+    /// `/**` at the end of a pattern or an alternative: a slash and everything after it.
     SlashAll,
     /// `{a,b}`, without empty alternatives: `globset` ignores them, also in `{}` and `{{},}`.
     Alternatives(Vec<Vec<Token>>),
