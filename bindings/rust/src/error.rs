@@ -139,7 +139,7 @@ impl From<SandboxError> for Error {
 }
 
 /// Converts errors for readers and writers. The kind is `NotFound`, `AlreadyExists`, `InvalidInput` or `StorageFull`
-/// for the corresponding file errors, otherwise `Other`.
+/// for the corresponding file errors, `StorageFull` for [`Error::QuotaExceeded`], and otherwise `Other`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {

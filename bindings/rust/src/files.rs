@@ -34,7 +34,7 @@ impl Files {
     /// Reads a whole file. Scripts choose the file's size, so check the size first with [`stat`](Self::stat).
     ///
     /// # Errors
-    /// [`Error::File`] if the file does not exist.
+    /// [`Error::File`] if the path does not lead to a file.
     pub fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
         Pieces::new(|offset, len| self.read_at(path, offset, len)).into_vec()
     }
@@ -43,7 +43,7 @@ impl Files {
     /// of the file.
     ///
     /// # Errors
-    /// [`Error::File`] if the file does not exist.
+    /// [`Error::File`] if the path does not lead to a file.
     pub fn read_at(&self, path: &str, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
         Ok(self.raw.read(path, offset, len)?)
     }
@@ -51,7 +51,7 @@ impl Files {
     /// Opens a reader that reads the file in chunks.
     ///
     /// # Errors
-    /// [`Error::File`] if the file does not exist.
+    /// [`Error::File`] if the path does not lead to a file.
     pub fn open(&self, path: impl Into<String>) -> Result<impl BufRead + '_, Error> {
         let path = path.into();
         self.read_at(&path, 0, 0)?;

@@ -125,9 +125,10 @@ impl Policy {
     setters! {
         /// Sets the limits on a script's resources. Omitted limits have the provider's defaults.
         limits: Limits,
-        /// Sets the clock that scripts see. Default: the provider's clock.
+        /// Sets the clock that scripts see. Default: the clock of [`default_policy`](crate::default_policy).
         clock: Clock,
-        /// Sets the source of the random numbers that scripts see. Default: the provider's random number generator.
+        /// Sets the source of the random numbers that scripts see. Default: the source of
+        /// [`default_policy`](crate::default_policy).
         entropy: Entropy,
         /// Makes `/app/site-packages` available to Python scripts. Default: true.
         inject_setup: bool,
@@ -153,7 +154,7 @@ impl Policy {
     }
 
     /// Makes executions reproducible, with a fixed clock in nanoseconds since 1970, and random numbers from a seed.
-    /// With these settings, the same input uses exactly the same fuel. There is no soft limit, and the random numbers
+    /// With these settings, the same input uses exactly the same fuel. Fuel has no soft limit, and the random numbers
     /// are predictable.
     #[must_use]
     pub fn reproducible(self, clock_ns: u64, seed: u64) -> Self {

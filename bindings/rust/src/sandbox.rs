@@ -72,8 +72,8 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`Error::UnknownRuntime`], [`Error::InvalidPolicy`], [`Error::InvalidArgument`], [`Error::SourceTooLarge`],
-    /// [`Error::StdinTooLarge`]; [`Error::Unsupported`] if the provider cannot supply the requested clock or entropy
-    /// source.
+    /// [`Error::StdinTooLarge`]; [`Error::Variable`] if the guest cannot store the context; [`Error::Unsupported`] if
+    /// the provider cannot supply the requested clock or entropy source.
     pub fn execute(&self, request: impl Into<Request>) -> Result<Execution, Error> {
         Ok(raw::execute(&self.runtime, &request.into(), &self.policy)?)
     }

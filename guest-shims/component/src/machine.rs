@@ -167,7 +167,8 @@ pub type Guest = glovebox_core::Guest<GuestMachine>;
 const UNBILLED_FUEL: u64 = u64::MAX;
 
 /// Creates a guest from the image, in the runtime's memory. If the memory contains a one-shot guest, destroys that
-/// guest; a session's guest is evicted. Fails if the image does not fit into the memory limit.
+/// guest; a session's guest is evicted. Fails if the image does not fit into the memory limit, or if the session's
+/// guest cannot be evicted.
 pub(crate) fn instantiate(
     runtime: &Rc<Runtime>,
     guests: &Rc<dyn Guests>,

@@ -27,7 +27,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Reads the weaver's description of the guests. If it is invalid, every later call returns the error.
+    /// Reads the weaver's description of the guests. If it is invalid, every call that needs a runtime fails.
     #[must_use]
     pub fn new(world: World) -> Self {
         match runtimes(&world) {

@@ -167,7 +167,7 @@ pub struct GuestDescription {
     pub aliases: Vec<String>,
     /// The language: `python` or `javascript`.
     pub language: String,
-    /// The driver's name: `cpython`, `quickjs-reactor` or `quickjs-command`.
+    /// The driver's name: `cpython`, `cpython-reactor`, `quickjs-reactor` or `quickjs-command`.
     pub driver: String,
     /// The interpreter's version.
     pub version: String,

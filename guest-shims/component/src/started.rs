@@ -84,7 +84,7 @@ impl Started {
         }
     }
 
-    /// Checks the caller's answers. The provider has answered all calls itself: it ignores an answer to an existing
+    /// Checks the caller's answers. The provider has answered all calls itself: it ignores a JSON answer to an existing
     /// call, and rejects any other answer.
     fn check(&self, answers: &[ToolAnswer]) -> Result<(), SandboxError> {
         let calls = match &self.stage {
@@ -116,7 +116,8 @@ impl Started {
         part(&captured.bytes, offset, len).to_vec()
     }
 
-    /// Returns the files after the execution. Fails before the execution has run, and for an execution in a session.
+    /// Returns the files after the execution. Fails before the execution has run, if the execution failed, and for an
+    /// execution in a session.
     pub fn files(&self) -> Result<Files, SandboxError> {
         match &self.stage {
             _ if self.is_in_session => {

@@ -246,7 +246,7 @@ impl<M: GuestMachine> Guest<M> {
         }
     }
 
-    /// Runs the exit handlers of a session's interpreter. A stop of the guest, at a limit or by a trap, is not an error.
+    /// Runs the exit handlers of a session's interpreter. It is not an error if a limit or a trap stops the guest.
     pub fn close(&mut self, image: ImageDriver<'_>, limits: &Limits) -> Result<(), DriverError> {
         self.begin(limits)?;
         let closed = image.driver.close(&mut self.machine, image.anchors);

@@ -77,8 +77,8 @@ pub struct Limits {
     /// Maximum number of files, directories and links, including deleted files that are still open. Default: 10,000.
     /// The guest sees `ENOSPC`.
     pub workspace_inodes: u64,
-    /// Maximum number of open descriptors, in addition to the three standard streams. Default: 256. The guest sees
-    /// `EMFILE`.
+    /// Maximum number of open descriptors, including the three standard streams and the preopened directories. Default:
+    /// 256. The guest sees `EMFILE`.
     pub open_files: u32,
     /// Maximum number of calls to the host's tools in one execution. Default: 100. Further calls fail with `ToolLimit`.
     pub tool_calls: u64,

@@ -194,7 +194,7 @@ pub struct Metadata {
     pub prepared: bool,
     /// The prepared image's identity: the SHA-256 of its module. Equal images behave alike.
     pub image_sha256: Option<String>,
-    /// How the execution was metered.
+    /// The metering of the execution.
     pub metering: Metering,
     /// Total bytes written to standard output, retained or not.
     pub stdout_total_bytes: u64,

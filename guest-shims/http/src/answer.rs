@@ -58,7 +58,7 @@ pub(crate) struct ExecutionAnswer {
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct ReturnedFiles {
     files: BTreeMap<String, String>,
-    /// The number of files omitted because the response already contains 32 MiB of files.
+    /// The number of omitted files: the first file that exceeds the total of 32 MiB, and all later ones.
     files_left_out: usize,
 }
 

@@ -72,11 +72,11 @@ impl From<Problem> for Answer {
 /// The error for a request that was not carried out. A script that fails is reported as an outcome instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Problem {
-    /// Machine-readable kind of the problem: the name of the error in the contract, if there is one.
+    /// Machine-readable kind of the problem, usually the name of the error in the contract.
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
     pub(crate) status: u16,
-    /// The kind of problem for people.
+    /// The HTTP reason phrase of the status.
     pub(crate) title: &'static str,
     /// The invalid value or the failure, and a solution.
     pub(crate) detail: String,

@@ -122,7 +122,7 @@ pub(crate) fn execute_in_session(settings: &Settings, body: &[u8]) -> Result<Ans
     Answer::json(200, &InSessionAnswer { execution, state, session_ended })
 }
 
-/// Resumes a session from a state that this server sealed. Any other state is rejected before it is parsed.
+/// Resumes a session from a state that this server sealed. Any other state is rejected before it is decompressed.
 fn resumed(settings: &Settings, key: &SessionKey, state: Vec<u8>) -> Result<Session, Problem> {
     let plain = hibernate::unseal(&state, key, NAME)?;
     drop(state);

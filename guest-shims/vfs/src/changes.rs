@@ -63,7 +63,7 @@ pub(crate) struct Difference {
     pub(crate) after: Option<Node>,
 }
 
-/// All changed paths. There are at most as many as current and previous inodes, times the longest path.
+/// All changed paths, at most one for each current or previous name.
 pub(crate) type Differences = BTreeMap<String, Difference>;
 
 impl Vfs {
@@ -226,7 +226,7 @@ pub(crate) struct Journal {
     moved: BTreeSet<InodeId>,
     /// Files that were written and still exist.
     pub(crate) written: BTreeSet<InodeId>,
-    /// The charge for lost names of existing inodes.
+    /// The charge for the recorded names that had a target.
     bytes: u64,
 }
 

@@ -135,7 +135,7 @@ impl Inode {
         }
     }
 
-    /// Returns the entries of a directory that has been listed.
+    /// Returns the loaded entries of a directory; `None` for a file or symlink.
     pub(crate) fn entries(&self) -> Option<&Entries> {
         match &self.body {
             Body::Directory { entries, .. } => Some(entries),

@@ -53,8 +53,9 @@ impl Vfs {
     /// other names appear exactly once.
     ///
     /// # Errors
-    /// Returns [`VfsError::NotADirectory`] for any other inode, and [`VfsError::Io`] or [`VfsError::MountTooLarge`] on
-    /// the first access to a mounted directory.
+    /// Returns [`VfsError::NotADirectory`] for a file or symlink, and [`VfsError::BadInode`] for a stale ID. A mounted
+    /// directory that has not been listed yet can also cause [`VfsError::Io`], [`VfsError::MountTooLarge`] or
+    /// [`VfsError::NameTooLong`].
     pub fn read_dir(&mut self, dir: InodeId, cookie: u64, max_entries: usize) -> Result<Vec<DirEntry>, VfsError> {
         self.ensure_listed(dir)?;
         let entries = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?;
@@ -102,7 +103,7 @@ impl Vfs {
             return Ok(());
         }
         let result = self.list_source(dir);
-        // From now on, names are looked up one by one, and the directory is not listed again.
+        // From now on, `child` looks up names one by one and does not try to list the directory.
         if result == Err(VfsError::MountTooLarge)
             && let Body::Directory { listed, .. } = &mut self.inode_mut(dir)?.body
         {

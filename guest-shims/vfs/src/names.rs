@@ -13,7 +13,7 @@ use crate::{
 /// Options of [`Vfs::open`]. The default opens an existing file for reading and follows symlinks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct OpenOptions {
-    /// How a symlink at the end of the path is treated.
+    /// The treatment of a symlink at the end of the path.
     pub follow: Follow,
     /// `true` to create an empty file if the name does not exist (`O_CREAT`).
     pub create: bool,
@@ -321,7 +321,7 @@ impl Vfs {
     }
 
     /// Returns the additional charge to the workspace for a rename: the charge for the new name, less the charges for
-    /// the removed names. A rename succeeds at a full quota unless the name becomes longer.
+    /// the removed names. At a full quota, a rename succeeds unless the name becomes longer or comes from a mount.
     fn rename_charge(
         &self,
         old: &ResolvedPath,

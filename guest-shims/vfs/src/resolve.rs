@@ -8,7 +8,7 @@ use crate::{
     vfs::Vfs,
 };
 
-/// How a symlink at the end of a path is treated. A symlink before a slash is always followed.
+/// The treatment of a symlink at the end of a path. A symlink before a slash is always followed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Follow {
     /// The path refers to the symlink's target.
@@ -18,7 +18,7 @@ pub enum Follow {
     No,
 }
 
-/// How the end of a path is interpreted.
+/// The interpretation of the end of a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PathEnd {
     /// The target, after following symlinks.
@@ -91,7 +91,8 @@ impl Vfs {
     /// # Errors
     /// Returns [`VfsError::NotFound`]; [`VfsError::NotCapable`] for an absolute path, or if `..` or a symlink leads
     /// above `at`; [`VfsError::NotADirectory`]; [`VfsError::TooManySymlinks`]; [`VfsError::NameTooLong`];
-    /// [`VfsError::Invalid`] for a NUL; or [`VfsError::IllegalBytes`].
+    /// [`VfsError::Invalid`] for a NUL; [`VfsError::IllegalBytes`]; or [`VfsError::Io`] or [`VfsError::MountTooLarge`]
+    /// in a mounted directory.
     pub fn lookup(&mut self, at: InodeId, path: &[u8], follow: Follow) -> Result<InodeId, VfsError> {
         let place = self.resolve(at, path, follow.into())?;
         let found = place.found.ok_or(VfsError::NotFound)?;

@@ -287,7 +287,8 @@ impl Wasi {
     /// `max_bytes`.
     ///
     /// # Errors
-    /// The outer error is returned if the guest cannot pay for the call, and the inner one if the file cannot be read.
+    /// The outer error means that the guest must stop, for example because it cannot pay for the call. The inner error
+    /// means that the file cannot be read.
     pub fn file_at<H: Host + ?Sized>(
         &mut self,
         host: &mut H,
@@ -320,8 +321,8 @@ impl Wasi {
     /// Atomically writes a file at the top level of the mount at `mount`.
     ///
     /// # Errors
-    /// The outer error is returned if the guest cannot pay for the call, and the inner one if the file cannot be
-    /// written.
+    /// The outer error means that the guest must stop, for example because it cannot pay for the call. The inner error
+    /// means that the file cannot be written.
     pub fn replace_file<H: Host + ?Sized>(
         &mut self,
         host: &mut H,

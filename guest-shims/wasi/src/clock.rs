@@ -107,8 +107,8 @@ impl ClockState {
         SavedClock { monotonic_ns: self.monotonic_base_ns(), slept_ns: self.slept_ns }
     }
 
-    /// Continues the monotonic clock from a saved one. A fixed clock also restores the total sleeping time, which it
-    /// adds to the policy's real time. The host's clock reports the current real time.
+    /// Continues from a saved clock: the monotonic clock does not go below its saved value. A fixed clock also restores
+    /// the total sleeping time, which advances its real time.
     pub(crate) fn restore(&mut self, saved: SavedClock) {
         match &mut self.source {
             Clock::Host => self.base_ns = saved.monotonic_ns,
@@ -119,7 +119,7 @@ impl ClockState {
         }
     }
 
-    /// Changes the source of time. The guest's monotonic clock never goes backwards.
+    /// Changes the source of time. The guest's monotonic clock continues, without the time that the host measured.
     pub(crate) fn set_source(&mut self, source: Clock) {
         let shown = self.monotonic_base_ns();
         self.source = match source {

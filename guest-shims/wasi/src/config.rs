@@ -101,7 +101,8 @@ pub enum WasiError {
     /// The mount path is not absolute, or not normalised.
     #[error("cannot mount at `{name}`; use an absolute path without `.`, `..` or doubled slashes", name = escaped(.0))]
     MountPath(String),
-    /// The mount path is a device's path ([`NULL_DEVICE`](crate::NULL_DEVICE), [`TOOLS_DEVICE`](crate::TOOLS_DEVICE)).
+    /// The mount path belongs to a device such as [`NULL_DEVICE`](crate::NULL_DEVICE), to a standard stream or to
+    /// `/dev/fd`, or is below one.
     #[error("`{name}` is the path of a device; use another mount path", name = escaped(.0))]
     MountAtDevice(String),
     /// Two mounts have the same path.

@@ -133,8 +133,8 @@ impl Source for ToolsDevice {
 /// password), followed by the password and the salt. The next read returns the key.
 ///
 /// A write fails with `EINVAL` for an invalid request. It fails with `E2BIG` for more than [`MAX_SCRYPT_BLOCKS`], a key
-/// of more than 64 KiB or a request of more than 1 MiB. It fails with `ENOMEM` if 128 · N · r bytes do not fit into the
-/// guest's memory limit.
+/// of more than 64 KiB or a request of more than 1 MiB. It fails with `ENOMEM` if 128 · (N + p) · r bytes do not fit
+/// into the guest's memory limit.
 pub const SCRYPT_DEVICE: &str = "/dev/glovebox/scrypt";
 
 /// Maximum of N · r · p. The derivation takes at most a fifth of a second, during which the guest cannot be stopped.

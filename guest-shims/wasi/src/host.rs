@@ -46,7 +46,8 @@ pub trait Host {
     /// Writes guest memory. Fails if the range is not completely inside the memory.
     fn write(&mut self, at: u32, from: &[u8]) -> Result<(), Fault>;
 
-    /// Deducts fuel for work on the guest's behalf. Always called before the work.
+    /// Deducts fuel for work on the guest's behalf. Called before the work, except for file system work, whose amount
+    /// is known only afterwards.
     fn charge(&mut self, fuel: u64) -> Result<(), Stop>;
 
     /// Returns the real time in nanoseconds since 1970. Only called with [`Clock::Host`](crate::Clock::Host).
@@ -178,7 +179,7 @@ impl fmt::Display for SecurityEvent {
     }
 }
 
-/// Event counts since they were last taken. Each stream has its own count.
+/// Event counts since they were last taken. Truncated output is recorded in the capture buffer of its stream instead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventLog {
     escapes: u64,

@@ -216,9 +216,9 @@ impl Wasi {
         Ok(())
     }
 
-    /// Takes the file system from the guest. Releases the guest's references to open files and closes their
-    /// descriptors. Leaves an empty file system without roots, which must be replaced with [`rebind`](Self::rebind) or
-    /// dropped.
+    /// Takes the file system from the guest. Releases the guest's references to open files and directories, and closes
+    /// their descriptors. Leaves an empty file system without roots, which must be replaced with
+    /// [`rebind`](Self::rebind) or dropped.
     pub fn unbind(&mut self) -> Vfs {
         for slot in self.table.iter_mut() {
             if let Some(Descriptor { preopen: None, target, .. }) = slot

@@ -76,7 +76,7 @@ pub enum RestoreError {
     /// The preopened directories of the image differ from the saved ones.
     #[error("the state was saved by a guest with different preopened directories; restore it with the same image")]
     OtherPreopens,
-    /// The number of saved descriptors, which this variant contains, exceeds the limit on open files.
+    /// The number of a saved descriptor exceeds the limit on open files. Contains that number plus one.
     #[error("{0} descriptors are open; raise the limit on open files")]
     OpenFiles(u64),
     /// The unread standard input exceeds the memory limit.
@@ -178,7 +178,7 @@ const MAX_POSITION: u64 = i64::MAX.unsigned_abs();
 /// Maximum position of the generator in 32-bit words: the generator has 2^64 blocks of 16 words.
 const MAX_ENTROPY_WORDS: u128 = 1 << 68;
 
-/// Maximum number of mounts in an error message. No policy has more mounts.
+/// Maximum number of mount paths in an error message.
 const SHOWN_PATHS: usize = 8;
 
 /// Maximum length of a path in an error message, in characters.
@@ -203,8 +203,8 @@ enum SavedTarget<'a> {
 
 impl Wasi {
     /// Restores the output of [`save`](Self::save) into a state that the embedder created for this guest: with the same
-    /// mounts in the same order, and with the same image. Keeps the limits, sources, access, clock and generator of
-    /// this state.
+    /// mounts in the same order, and with the same image. Keeps this state's limits, mount sources and access, clock
+    /// source, and generator seed.
     ///
     /// The bytes are untrusted. They are accepted only if a guest could have reached the state by calls within the
     /// limits. Set the size of the guest's memory first ([`set_linear_memory_bytes`](Self::set_linear_memory_bytes)),
@@ -277,7 +277,7 @@ impl Wasi {
 
     fn decode_descriptors<'a>(&self, from: &mut Decoder<'a>) -> Result<BTreeMap<u32, Saved<'a>>, RestoreError> {
         let mut descriptors = BTreeMap::new();
-        // The standard streams are restored, and replace any descriptors that the guest opened in their place.
+        // The limit can be exceeded by three: before an execution, closed standard streams are opened again.
         let most = u64::from(self.limits.open_files).saturating_add(u64::from(FIRST_FREE));
         let mut next = 0_u64;
         loop {
@@ -320,7 +320,7 @@ impl Wasi {
         if preopens.next().is_some() { Err(RestoreError::OtherPreopens) } else { Ok(table) }
     }
 
-    /// Returns one of the guest's descriptors, restricted to rights that the guest could have obtained.
+    /// Restores one of the guest's descriptors. Rejects rights that the guest could not have obtained.
     fn descriptor(&self, saved: Saved<'_>) -> Result<Descriptor, RestoreError> {
         let Saved { target, flags, rights_base, rights_inheriting } = saved;
         let (target, max_base, max_inheriting) = match target {

@@ -139,8 +139,8 @@ impl Wasi {
 
     /// Sets the source of time.
     ///
-    /// The guest's monotonic clock never goes backwards. With [`Clock::Host`], it continues from its current value
-    /// without the time that the host measured. With [`Clock::Fixed`], it reports at least that value.
+    /// With [`Clock::Host`], the guest's monotonic clock continues from its current value, without the time that the
+    /// host measured. With [`Clock::Fixed`], it reports at least that value.
     pub fn set_clock(&mut self, clock: Clock) {
         self.clock.set_source(clock);
     }

@@ -78,7 +78,7 @@ pub struct FilePage {
     pub more: u64,
 }
 
-/// How to handle an existing file with the same name.
+/// The handling of an existing file with the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfExists {

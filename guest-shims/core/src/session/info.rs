@@ -142,7 +142,7 @@ pub enum OnUnwind {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SessionPolicy {
-    /// When the session takes automatic checkpoints. Default: `"auto"`.
+    /// The schedule of automatic checkpoints. Default: `"auto"`.
     pub checkpoints: Checkpoints,
     /// Maximum private memory, in bytes, for a checkpoint before every execution under `"auto"`. Default: 4 MiB.
     pub checkpoint_auto_bytes: u64,

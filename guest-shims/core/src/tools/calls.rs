@@ -148,7 +148,7 @@ pub struct RunningCall<R> {
     deadline: Duration,
 }
 
-/// A call's answer and when it arrived.
+/// A call's answer, with the time of its arrival.
 #[derive(Debug)]
 pub struct Done {
     /// The call's position in the execution, from 0.

@@ -139,7 +139,7 @@ pub struct ToolRecord {
     pub arguments: Option<String>,
     /// The call's outcome.
     pub outcome: ToolOutcome,
-    /// When the script made the call, relative to the start of the execution.
+    /// The time of the call, relative to the start of the execution.
     pub started: Duration,
     /// The duration of the call, including the time in the queue.
     pub duration: Duration,

@@ -282,8 +282,8 @@ fn list<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, cookie: u64, wan
     Ok(entries.into_iter().map(entry).collect())
 }
 
-/// Lists a directory above the mounts, which has at most as many entries as there are mounts. The cookie is an entry's
-/// position.
+/// Lists a directory above the mounts. Apart from `.` and `..`, it has at most as many entries as there are mounts. The
+/// cookie is an entry's position.
 fn list_virtual(wasi: &Wasi, path: &str, cookie: u64) -> Result<Vec<Entry>, Errno> {
     let directory = memory::file_type(FileKind::Directory);
     let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);

@@ -1,8 +1,9 @@
 //! Reading and writing.
 //!
-//! Bytes pass through a buffer of at most 64 KiB, and each chunk is charged before it is moved. All addresses are
-//! checked when the array of regions is decoded, so a bad address does not interrupt a call. A partial read or write
-//! returns its length; the next call returns the error, as POSIX requires.
+//! Bytes of files and streams pass through a buffer of at most 64 KiB, and each chunk is charged before it is moved. A
+//! message to a device is gathered as a whole. All addresses are checked when the array of regions is decoded, so a bad
+//! address does not interrupt a call. A partial read or write returns its length; the next call returns the error, as
+//! POSIX requires.
 
 use glovebox_vfs::InodeId;
 

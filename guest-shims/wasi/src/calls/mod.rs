@@ -96,7 +96,7 @@ macro_rules! wasi_preview1_functions {
             fn fd_filestat_set_times(fd: u32, atim: u64, mtim: u64, fst_flags: u32) -> u32;
             /// Reads at an offset.
             fn fd_pread(fd: u32, iovs: u32, iovs_len: u32, offset: u64, nread: u32) -> u32;
-            /// Writes the type of a preopen.
+            /// Writes the type of a preopen, and the length of its path.
             fn fd_prestat_get(fd: u32, stat: u32) -> u32;
             /// Writes the guest's path of a preopen.
             fn fd_prestat_dir_name(fd: u32, path: u32, path_len: u32) -> u32;
@@ -134,13 +134,13 @@ macro_rules! wasi_preview1_functions {
             fn path_rename(fd: u32, old_path: u32, old_path_len: u32, new_fd: u32, new_path: u32, new_path_len: u32) -> u32;
             /// Creates a symbolic link.
             fn path_symlink(target: u32, target_len: u32, fd: u32, path: u32, path_len: u32) -> u32;
-            /// Removes a file.
+            /// Removes a file or a symbolic link.
             fn path_unlink_file(fd: u32, path: u32, path_len: u32) -> u32;
             /// Waits for clocks. Files and standard input are always ready.
             fn poll_oneoff(subscriptions: u32, events: u32, count: u32, ready: u32) -> u32;
             /// Ends the guest. Always returns [`Stop::Exit`](crate::Stop::Exit).
             fn proc_exit(code: u32) -> ();
-            /// Fails with `ENOTSUP`: there are no signals.
+            /// Fails with `ENOTSUP`, or `EINVAL` for an unknown signal: there are no signals.
             fn proc_raise(signal: u32) -> u32;
             /// Does nothing: there is only one thread.
             fn sched_yield() -> u32;

@@ -225,7 +225,7 @@ fn open_virtual(path: String, request: &Request) -> Result<FdTarget, Errno> {
     }
 }
 
-/// Opens a device. Devices cannot be created or truncated.
+/// Opens a device. Truncating it has no effect, and exclusive creation fails.
 fn open_device(device: Device, request: &Request) -> Result<FdTarget, Errno> {
     let options = &request.options;
     if options.create && options.directory {

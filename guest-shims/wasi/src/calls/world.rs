@@ -218,7 +218,7 @@ fn clock_wait<H: Host>(wasi: &Wasi, host: &mut H, bytes: &[u8; 48]) -> Result<u6
 }
 
 /// Returns the number of bytes that a descriptor can deliver or accept now, and event flags. All descriptors are always
-/// ready, because no call blocks on them.
+/// ready, although a read from standard input or from the tools device can wait.
 fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> {
     let at_end = |rest: u64| (rest, if rest == 0 { HANGUP } else { 0 });
     let descriptor = wasi.table.get(fd)?;
@@ -231,12 +231,12 @@ fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> 
             let stat = wasi.vfs.stat(*inode).map_err(|_| Errno::Badf)?;
             (stat.size_bytes.saturating_sub(*position), 0)
         }
-        // A read returns immediately only if part of a reply remains. Otherwise it waits for a reply, with a timeout
-        // that a message sets, so waiting here would be redundant.
         (
             FdTarget::Device(Device::Null | Device::Displays | Device::Space | Device::Scrypt | Device::Text),
             FD_READ,
         ) => (0, 0),
+        // A read returns immediately only if part of a reply remains. Otherwise it waits for a reply, with a timeout
+        // that a message sets, so waiting here would be redundant.
         (FdTarget::Device(Device::Tools), FD_READ) => (wasi.tools.rest_bytes().max(1), 0),
         _ => (1, 0),
     })
