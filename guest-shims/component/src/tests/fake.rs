@@ -12,7 +12,7 @@
 //! | `send TEXT`, `reply` | writes a message to the tools; prints the tools' next reply |
 //! | `write FILE` | creates a file |
 //! | `raise`, `exit CODE` | ends with an exception; ends with an exit code |
-//! | `leave CODE` | ends the instance |
+//! | `leave CODE` | calls `proc_exit` with the code |
 //! | `abort`, `deep` | executes `unreachable`; exceeds the call depth |
 
 #![allow(

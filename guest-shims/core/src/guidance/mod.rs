@@ -2,7 +2,7 @@
 //!
 //! The advice is derived from the outcome, the limits and the source, never from a script's output. Text from a script
 //! (names, paths, messages) is quoted briefly and without control characters. Advice contains a corrected source line
-//! only if the correction is certain.
+//! only if it is unambiguous which part of the line to change.
 
 mod javascript;
 mod limits;
@@ -64,7 +64,7 @@ pub struct Advice {
     pub summary: String,
     /// Possible solutions, each independent of the others.
     pub steps: Vec<String>,
-    /// The corrected line, if the correction is certain.
+    /// The corrected line, if it is unambiguous which part of the line to change.
     pub correction: Option<Correction>,
 }
 

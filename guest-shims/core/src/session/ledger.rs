@@ -1,4 +1,4 @@
-//! The total usage of all stored and active sessions, and its limit.
+//! The total usage of all open sessions, and its limit.
 //!
 //! A session's [`LedgerEntry`] records the usage measured when its guest was last idle. While the guest runs, a
 //! [`Reservation`] covers its growth, so the limit holds at all times. The next measurement adds that growth to the

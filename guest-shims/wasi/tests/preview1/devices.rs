@@ -100,7 +100,7 @@ fn device_is_a_character_device_but_not_a_terminal() {
 fn device_is_found_by_its_path_only() {
     let mut guest = guest();
     for path in ["./dev/null", "dev//null", "app/../dev/./null"] {
-        // A path that leaves a mount is refused, even if it leads back into it.
+        // A path that leaves a mount is refused, even if it leads to the device.
         let found = guest.open_at(ROOT, path, 0, READ, 0);
         assert_eq!(found.is_ok(), !path.starts_with("app"), "{path}");
     }

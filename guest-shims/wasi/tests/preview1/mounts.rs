@@ -279,7 +279,7 @@ fn nested_mount_is_reached_from_both_levels() {
     let lib = guest.open_at(APP, "lib/", DIRECTORY, READ, 0).unwrap();
     assert_eq!(guest.names(lib, 4096), [".", "..", "dir"]);
     assert_eq!(guest.names(APP, 4096), [".", ".."], "what is mounted in a directory is not listed in it");
-    // The path leads back to the outer mount, which is unchanged.
+    // The path leads back to the outer mount, in which the file is created.
     let fd = guest.open_at(APP, "lib/../new", CREAT | EXCL, ALL_RIGHTS, 0).unwrap();
     guest.write(fd, b"abc").unwrap();
     assert_eq!(guest.content("new"), b"abc");
