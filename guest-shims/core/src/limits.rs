@@ -92,7 +92,7 @@ pub struct Limits {
     /// larger text fails with `ToolLimit`.
     pub tool_bytes: u64,
     /// Maximum total size of arguments, results and messages in the record of an execution's tool calls, in bytes.
-    /// Default: 1 MiB. Beyond the limit, only names and times are recorded.
+    /// Default: 1 MiB. Beyond the limit, only names, times and the kinds of outcomes are recorded.
     pub tool_record_bytes: u64,
     /// Maximum size of the file that stores an execution's globals, in bytes, if the policy persists them. Default: 1
     /// MiB. If the globals exceed the limit, the largest are omitted until the others fit, and a line on standard error

@@ -96,7 +96,7 @@ pub enum PolicyError {
     /// Arguments and environment variables together are too large.
     #[error("`args` and `env` are {bytes} bytes in total; the maximum is {most}")]
     TooLarge {
-        /// Their total size in bytes.
+        /// The total size in bytes.
         bytes: usize,
         /// The maximum size in bytes.
         most: usize,

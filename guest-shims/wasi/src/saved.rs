@@ -79,7 +79,7 @@ pub enum RestoreError {
     /// The number of a saved descriptor exceeds the limit on open files. Contains that number plus one.
     #[error("{0} descriptors are open; raise the limit on open files")]
     OpenFiles(u64),
-    /// The unread standard input exceeds the memory limit.
+    /// Linear memory and the unread standard input leave no room within the memory limit.
     #[error("the rest of standard input exceeds the memory limit; raise it")]
     Memory,
     /// A file is open for writing in a mount that is now read-only.

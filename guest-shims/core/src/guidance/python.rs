@@ -86,7 +86,7 @@ const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (&["lzma", "_lzma"], AdviceKind::Module, "Use `zlib`, `gzip` or `bz2`."),
 ];
 
-/// The packages of the runtime `python-3.15-data`.
+/// The import names that the runtime `python-3.15-data` adds.
 const IN_DATA_RUNTIME: &[&str] = &[
     "PIL",
     "bs4",

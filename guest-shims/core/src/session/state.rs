@@ -299,7 +299,7 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Takes a checkpoint if one is due and fits. Call this before the guest or its files change. After a skipped
-    /// checkpoint, a rollback returns to an earlier one.
+    /// checkpoint, a rollback returns to an earlier one. Ends the session if the guest cannot be saved.
     fn save_if_due(&mut self, guest: &mut Guest<B::Machine>) -> Result<(), B::Error> {
         if !self.history.is_due(self.backend.setup().policy, self.executions, self.changed) {
             return Ok(());

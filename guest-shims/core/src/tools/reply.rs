@@ -250,7 +250,7 @@ pub enum ToolDefinitionError {
     /// The descriptions and schemas are too long in total.
     #[error("the tools' descriptions and schemas are {bytes} bytes in total; the maximum is {most}")]
     TooLarge {
-        /// Their total size in bytes.
+        /// The total size in bytes.
         bytes: usize,
         /// The maximum size in bytes.
         most: usize,
