@@ -3,7 +3,7 @@
 //! * [`eviction`]: evicts idle sessions when their memory is needed.
 //! * [`sessions`]: opens, lists and removes sessions; saves and hibernates live sessions.
 //! * [`slot`]: the state of one session, which can be resumed and hibernated.
-//! * [`slots`]: all sessions in use, and handles to sessions.
+//! * [`slots`]: the slots of all live sessions, and handles to sessions.
 //! * [`storage`]: the store, the policy and the sandboxes; forks, exports and imports sessions.
 
 mod eviction;
@@ -47,7 +47,7 @@ pub enum SessionsError {
         /// The session's ID.
         id: SessionId,
     },
-    /// A different process holds the session's lock, or another thread is still using the session.
+    /// Another holder has the session's lock, or another thread is still using or changing the session.
     #[error("session `{id}` is in use by another process or thread; wait for it to finish, or use another session")]
     InUse {
         /// The session's ID.
@@ -87,7 +87,7 @@ pub enum SessionsError {
         /// The limit, `live_count`.
         most: usize,
     },
-    /// The stored session cannot be resumed.
+    /// The stored session cannot be resumed, or the bytes of an export or import are invalid.
     #[error("session `{id}` cannot be resumed")]
     Resume {
         /// The session's ID.
@@ -123,7 +123,7 @@ pub enum SessionsError {
         /// The error from resuming the session.
         source: Box<ResumeError>,
     },
-    /// The session could not be written to the store. It stays live, unsaved.
+    /// The session's state could not be encoded, so nothing was written to the store. The session stays live, unsaved.
     #[error("session `{id}` could not be saved")]
     Save {
         /// The session's ID.

@@ -24,8 +24,8 @@ use crate::{
     store,
 };
 
-/// The sessions in one store. Sessions in use are live; all other sessions are in the store and are resumed on demand.
-/// Cheap to clone; all methods can be called from any thread.
+/// The sessions in one store. A stored session is resumed when it is used, and stays live until it is hibernated or
+/// removed. Cheap to clone; all methods can be called from any thread.
 ///
 /// A session is live in at most one process, which holds the session's lock in the store.
 ///
@@ -84,7 +84,7 @@ impl SessionsBuilder {
         self
     }
 
-    /// Stops waiting for other processes when `token` is cancelled.
+    /// Stops waiting for locks, and for other threads that use or change sessions, when `token` is cancelled.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
         self.0.cancel = token.clone();
         self
@@ -107,7 +107,7 @@ impl SessionsBuilder {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NewSession {
-    /// Language. Default: the language of the first sandbox.
+    /// Language. Default: the language of the first sandbox that has the `runtime`, or Python if there is none.
     pub language: Option<Language>,
     /// The name of the runtime. Default: the runtime of the language's first sandbox.
     pub runtime: Option<String>,
@@ -269,7 +269,7 @@ impl Sessions {
     fn with_live(&self, entries: Vec<StoredEntry>) -> Vec<ListedSession> {
         let mut live: BTreeMap<SessionId, SessionInfo> = BTreeMap::new();
         for slot in self.0.all() {
-            // A session that is being resumed or hibernated is listed as if it were not live.
+            // A session whose state is locked by another thread at this moment is listed as if it were not live.
             let info = slot.try_state().and_then(|state| Some(state.live.as_ref()?.session.info()));
             if let Some(info) = info {
                 live.insert(slot.id.clone(), info);
@@ -385,7 +385,7 @@ impl Sessions {
     }
 
     /// Starts a thread that hibernates idle sessions once per interval `every`. The thread ends when the returned value
-    /// or the last handle to these sessions is dropped.
+    /// is dropped, or at the next interval after the last handle to these sessions was dropped.
     pub fn hibernate_idle_in_background(&self, every: Duration) -> io::Result<IdleThread> {
         let stop = CancelToken::new();
         let (stopped, slots) = (stop.clone(), Arc::downgrade(&self.0));
@@ -397,7 +397,7 @@ impl Sessions {
     fn hibernate_those(&self, is_due: impl Fn(Instant) -> bool) -> HibernateReport {
         let mut report = HibernateReport::default();
         for slot in self.0.all() {
-            // A locked state means that the session is in use.
+            // If the state is locked, another thread is using or changing the session.
             let Some(state) = slot.try_state() else { continue };
             if !state.is_idle() || !is_due(state.used_at) {
                 continue;
@@ -470,7 +470,7 @@ pub struct StorePolicy {
     /// The time to wait for a session that another process has locked, or until fewer than `live_count` sessions are
     /// live, in milliseconds.
     ///
-    /// Default: 0, which still waits up to 50 ms, because other processes lock a session briefly to inspect it.
+    /// Default: 0, which still waits up to 50 ms for a lock, because other processes lock a session briefly to inspect it.
     pub lock_wait_ms: u64,
 }
 

@@ -27,7 +27,7 @@ pub(super) const HIBERNATING_MS: u64 = 1_000;
 #[derive(Debug)]
 pub(super) struct SessionSlot {
     pub(super) id: SessionId,
-    /// Never held while waiting for another thread or process.
+    /// Not held while waiting for a change or a lock, or while a session is written.
     state: Mutex<SlotState>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Live {
     created_at: Timestamp,
     /// Set when this process learns that another process took the session over. From then on, nothing is saved.
     is_fenced: AtomicBool,
-    /// The number of finished uses. Each use may have changed the session.
+    /// Counts uses that may have changed the session. Increases when such a use ends or saves the session.
     pub(super) changes: AtomicU64,
     /// Held while the session is written, so that states are written in order.
     saved: Mutex<Saved>,
@@ -200,8 +200,8 @@ impl SlotState {
         self.used_at = Instant::now();
     }
 
-    /// Returns the live session unless it has ended. Drops an ended session without users; the store still has its last
-    /// saved state.
+    /// Returns the live session, after dropping it if it has ended and has no users. The store still has the last saved
+    /// state of a dropped session.
     pub(super) fn alive(&mut self) -> Option<Arc<Live>> {
         if self.users == 0 && self.live.as_ref().is_some_and(|live| live.session.ended().is_some()) {
             self.live = None;

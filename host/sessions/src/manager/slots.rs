@@ -1,4 +1,4 @@
-//! Slots of the sessions in use, one per session ID, and handles to stored sessions.
+//! Slots of live sessions, one per session ID, and handles to stored sessions.
 
 use std::{
     collections::HashMap,
@@ -312,7 +312,8 @@ impl ActiveSession {
         live.remove(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
     }
 
-    /// Returns the live session. While a session is in use, only another process can take it over.
+    /// Returns the live session. A missing session means [`SessionsError::Fenced`]: a session in use is dropped only if
+    /// another process takes it over.
     fn live(&self) -> Result<Arc<Live>, SessionsError> {
         let live = self.live.upgrade().filter(|live| !live.is_fenced());
         live.ok_or_else(|| SessionsError::Fenced { id: self.slot.id.clone() })

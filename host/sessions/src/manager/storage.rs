@@ -23,7 +23,8 @@ const POLL: Duration = Duration::from_millis(5);
 /// Minimum wait in milliseconds for a session's lock, even with `lock_wait_ms = 0`. Pruning and the search for leftover
 /// lock files hold the lock briefly.
 const MOMENT_MS: u64 = 50;
-/// The time to wait for another thread that is resuming or creating this session, in milliseconds.
+/// The time to wait for another thread that is resuming or creating this session, in milliseconds, in addition to
+/// `lock_wait_ms`.
 const RESUMING_MS: u64 = 10_000;
 
 /// The store, the policy and the sandboxes of a [`Sessions`](crate::Sessions).
@@ -219,8 +220,8 @@ impl Sessions {
     /// Returns a session in the format of [`Session::hibernate`](glovebox::Session::hibernate), sealed with the key of
     /// these sessions if they have one.
     ///
-    /// A session that is live in this process is saved first, unless the store is full; otherwise its last saved state
-    /// is returned. Needs no sandbox, and no memory to resume the session.
+    /// A session that is live in this process is saved first. If the store is full, its current state is returned without
+    /// saving it. Any other session is read from the store. Needs no sandbox, and no memory to resume the session.
     pub fn export(&self, id: &SessionId) -> Result<Vec<u8>, SessionsError> {
         let storage = &self.0.storage;
         if self.0.slot(id).is_live()
@@ -246,7 +247,8 @@ impl Sessions {
     ///
     /// # Errors
     /// [`SessionsError::Exists`] if there is a session with this ID and `if_exists` is [`IfExists::Fail`].
-    /// [`SessionsError::Resume`] if the bytes cannot be read or their seal is wrong.
+    /// [`SessionsError::InUse`] if the session with this ID is in use. [`SessionsError::Resume`] if the bytes cannot be
+    /// read or their seal is wrong.
     pub fn import(&self, id: SessionId, bytes: &[u8], if_exists: IfExists) -> Result<SessionGuard, SessionsError> {
         let state =
             reseal(bytes, self.0.storage.key.as_ref(), "", id.as_str()).map_err(|source| unusable(&id, source))?;

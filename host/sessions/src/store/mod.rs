@@ -48,14 +48,16 @@ pub use record::{
 /// is allowed, for example with [`block_on`].
 #[async_trait]
 pub trait SessionStore: fmt::Debug + Send + Sync {
-    /// Acquires the session's lock, which is exclusive among all processes that use the store. Returns `None` if
-    /// another process holds it. The session need not exist.
+    /// Acquires the session's lock, which is exclusive among all users of the store. Returns `None` if this or another
+    /// process already holds it. The session need not exist.
     async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError>;
 
     /// Replaces the expected version of a session, and returns the new version. The write is durable when this returns.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] if the store does not have the expected version. In this case nothing was written.
+    /// [`StoreError::Fenced`] if the store does not have the expected version. [`StoreError::NotLocked`] if `lock` is
+    /// for a different session. [`StoreError::TooLarge`] if the state exceeds the store's limit. In these cases nothing
+    /// was written.
     async fn put(
         &self,
         lock: &SessionLock,
@@ -70,8 +72,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Like [`get`](Self::get), but without the state.
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError>;
 
-    /// Returns a page of sessions, sorted by ID. Damaged sessions are marked. [`Pages`] iterates over all
-    /// pages.
+    /// Returns a page of sessions, sorted by ID. Damaged sessions are marked. [`Pages`] iterates over all pages.
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError>;
 
     /// Counts the sessions, including damaged ones, up to `most`. Stores that can count without reading records should
@@ -209,12 +210,12 @@ pub enum StoreError {
     /// The store's directory or a file in it cannot be used.
     #[error(transparent)]
     Directory(#[from] CacheError),
-    /// A session's file is damaged.
+    /// A session's file or object is damaged.
     #[error("the stored session `{id}` is damaged: {reason}; restore `{}` from a copy, or delete the session", escaped(path), reason = escaped_text(.reason))]
     Damaged {
         /// The session's ID.
         id: SessionId,
-        /// The session's file.
+        /// The session's file, or the URL of its object.
         path: PathBuf,
         /// The kind of damage.
         reason: String,

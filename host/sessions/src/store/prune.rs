@@ -17,7 +17,7 @@ pub struct Prune {
     pub older_than: Option<Duration>,
     /// Keeps only this many sessions, the most recently written ones.
     pub max_count: Option<usize>,
-    /// Keeps only the most recently written sessions that together fit into this many bytes.
+    /// Keeps at most this many bytes of sessions: from the newest to the oldest, removes each session that no longer fits.
     pub max_bytes: Option<u64>,
     /// `true` to only report the sessions that would be removed.
     pub dry_run: bool,
@@ -161,9 +161,9 @@ pub struct Pruned {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SkipReason {
-    /// A different process holds the session's lock.
+    /// The session's lock is held, by this or another process.
     InUse,
-    /// The session was written after it was listed.
+    /// The session was written or removed after it was listed.
     Changed,
 }
 

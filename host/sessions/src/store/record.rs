@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct SessionRecord {
     /// The session's ID.
     pub id: SessionId,
-    /// Time when the session was opened, imported or forked.
+    /// The time when the session was created, imported or forked.
     pub created_at: Timestamp,
     /// The time of the last write.
     pub updated_at: Timestamp,
@@ -166,8 +166,8 @@ pub enum Expected {
     Any,
 }
 
-/// The ID of a stored session: 1 to 64 letters, digits, `.`, `_` and `-`, not beginning with `.`. It is therefore valid
-/// as a file name and as a part of a URL.
+/// The ID of a stored session: 1 to 64 ASCII letters, digits, `.`, `_` and `-`, not beginning with `.`. It is therefore
+/// valid as a file name and as a part of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionId(String);
@@ -239,7 +239,7 @@ impl From<SessionId> for String {
 
 /// Returns 128 random bits in hexadecimal, for example for a unique session ID.
 ///
-/// Aborts the process if the operating system provides no random numbers, because knowing a name can grant access.
+/// Aborts the process if the operating system provides no random numbers: a guessable ID could grant others access.
 pub(crate) fn random_id() -> String {
     let mut random = [0; 16];
     if let Err(error) = getrandom::fill(&mut random) {

@@ -15,7 +15,8 @@ use crate::store::StoreError;
 ///
 /// A write is atomic, and durable when [`put`](Self::put) returns. The futures can be polled from any thread, inside or
 /// outside an asynchronous runtime. A request that fails for a transient reason is retried up to 6 times within 15 s.
-/// An operation takes at most 30 s, plus one second per mebibyte.
+/// Including these retries, a request takes at most 30 s, plus one second per mebibyte. Only listing a local directory
+/// has no time limit. A `put` can need up to 6 requests.
 ///
 /// ```
 /// use glovebox_sessions::BlobStore;

@@ -21,7 +21,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use super::location::{StoreLocation, shown};
 use crate::store::StoreError;
 
-/// Maximum number of attempts to create an absent object that the store refuses to create.
+/// Maximum number of attempts to create an object that is still absent after each failed or refused attempt.
 const CREATE_ATTEMPTS: u32 = 3;
 
 /// Named objects. Reads and listings see every write that was acknowledged before they began.
@@ -128,7 +128,7 @@ fn collect(root: &Path, dir: &str, names: &mut Vec<String>) -> io::Result<()> {
     let (mut files, mut dirs) = (Vec::new(), Vec::new());
     for entry in entries {
         let entry = entry?;
-        // Skip names that blobs cannot have. The names of the library's temporary files contain a `#`.
+        // Skip the library's temporary files, whose names contain a `#`, and names that are not UTF-8.
         let Some(name) = entry.file_name().to_str().filter(|name| !name.contains('#')).map(str::to_owned) else {
             continue;
         };
@@ -187,7 +187,7 @@ fn is_staged(name: &OsStr) -> bool {
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Minimum transfer rate: one mebibyte per second.
 const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
-/// The length that the timeout assumes if the length of an object is unknown: the maximum size of a blob.
+/// Maximum length in bytes that the timeout of a read assumes: the maximum size of a blob.
 const MAX_WAITED_BYTES: u64 = 1 << 30;
 
 /// The objects below a URL. Cheap to clone.

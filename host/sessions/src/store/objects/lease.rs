@@ -2,7 +2,7 @@
 //!
 //! Each lease has a separate log, `leases/ID!/N`. The creator of the latest entry holds the lease for the duration in
 //! the entry, by the store's clock. The holder renews the lease three times within that duration: it creates the next
-//! entry and deletes the earlier entries. Releasing the lease deletes the last entry.
+//! entry and deletes the previous entry. Releasing the lease deletes the last entry.
 //!
 //! Numbers are therefore reused, so a number does not identify an entry; its random content does. To take over an
 //! expired lease, a process reads the entry and lists the time of its write. It then creates the next entry and reads
@@ -67,7 +67,7 @@ pub(super) struct Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if self.stop.take().is_some_and(|stop| stop.send(()).is_ok()) {
-            // An error means that renewal stopped because another holder took over.
+            // An error means that the release takes too long or failed. In this case the lease remains until it expires.
             let given_back = self.given_back.get_mut().unwrap_or_else(PoisonError::into_inner);
             let _ = given_back.recv_timeout(GIVING_BACK);
         }
@@ -102,7 +102,7 @@ impl Lease {
 pub(super) struct LeaseLog {
     bucket: Arc<dyn Bucket>,
     dir: String,
-    /// The content of this process's entries.
+    /// The content of this holder's entries: a random ID, and the duration in milliseconds.
     holder: String,
     lasts: Duration,
 }

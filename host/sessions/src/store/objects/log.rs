@@ -32,7 +32,7 @@
 //!   is an orphan: it is never the head, readers ignore it, and its writer or the next one deletes it. The head is not
 //!   built on it: `Fenced`.
 //! * *A writer whose entry was built upon before it checked* finds its version among the head's ancestors: the write
-//!   was accepted. After more than [`MAX_ANCESTORS`] intervening writes the result is unknown, and the write fails with
+//!   was accepted. After more than [`MAX_ANCESTORS`] later writes the result is unknown, and the write fails with
 //!   [`StoreError::Remote`]. It fails the same way if a response was lost and the check fails, too.
 //! * *A lost response* at step 2 or 3: creating compares the existing object with the intended one. If that fails, too,
 //!   the outcome is unknown, and the session's lock remembers the version. The next write with the same expectation
@@ -166,7 +166,8 @@ impl Log<'_> {
     /// Appends a write on top of the head `base`, or as the first entry.
     ///
     /// # Errors
-    /// After an error, the outcome is unknown: the write may have been accepted.
+    /// [`StoreError::Damaged`] if the head has the maximum number; nothing was written. After any other error, the
+    /// outcome is unknown: the write may have been accepted.
     pub(super) async fn append(self, base: Option<&Head>, write: Write<'_>) -> Result<Outcome, StoreError> {
         let Some(number) = base.map_or(Some(1), |base| base.number.checked_add(1)) else {
             let path = format!("{}/{}", self.bucket.url(), self.name(u64::MAX));

@@ -1,4 +1,4 @@
-//! Network stores: sessions and blobs as objects in S3, Google Cloud Storage, Azure, a directory or memory.
+//! Stores with a URL: sessions and blobs as objects in S3, Google Cloud Storage, Azure, a directory or memory.
 //!
 //! * [`location`]: parses store URLs and reads credentials from the environment.
 //! * [`bucket`]: the operations of a store, with size and time limits, on separate threads.

@@ -1,5 +1,5 @@
-//! Stores sessions in an object store. Lists and counts sessions by the names and lengths of their log entries, and
-//! encodes the entries.
+//! Stores and lists sessions in an object store. Counts sessions by the names and lengths of their log entries. Encodes
+//! the entries.
 
 use std::{
     sync::{
@@ -145,7 +145,7 @@ impl ObjectStore {
         Err(failed(&*self.bucket, action, "other processes change it repeatedly; try again"))
     }
 
-    /// Fails if the log's head is not the expected version.
+    /// Fails unless the log's head is the expected version, or this holder's own write with an unknown outcome.
     fn check(&self, log: Log<'_>, head: Option<&Head>, expected: &Expected, holder: &Holder) -> Result<(), StoreError> {
         let found = head.filter(|head| !head.is_removal());
         let is_expected = match (expected, found) {

@@ -77,8 +77,9 @@ enum RequestOutcome {
     Fails,
     /// The request is executed, but its response is lost.
     LosesAnswer,
-    /// The client crashes before the request is executed, or after it (`CrashesAfter`).
+    /// The client crashes before the request is executed.
     Crashes,
+    /// The client crashes after the request is executed.
     CrashesAfter,
 }
 
@@ -195,7 +196,7 @@ impl Bucket for Memory {
     }
 }
 
-/// A run: a store, and the tasks that take turns on it.
+/// A run: the store in memory, and the session store that uses it.
 pub(super) struct Run {
     pub(super) memory: Arc<Memory>,
     pub(super) store: ObjectStore,
@@ -251,7 +252,7 @@ impl Run {
     }
 }
 
-/// Runs every order of turns with every choice of `faults` faults. Returns the number of runs.
+/// Runs every order of turns with every choice of up to `faults` faults. Returns the number of runs.
 pub(super) fn exhaustively(faults: usize, check: impl Fn(&Run)) -> usize {
     let (mut choices, mut runs) = (Choices::default(), 0);
     loop {
