@@ -1,8 +1,8 @@
 //! Drivers: code that boots a language interpreter once, parks it, and calls into it for each execution.
 //!
-//! An interpreter's state is its linear memory. At preparation time, a driver boots the unmodified binary and stops it
-//! at a point where no live pointer leads into the C stack. The driver records *anchors*, which are addresses in the
-//! saved memory, and calls all later instances directly through them.
+//! An interpreter's state is its linear memory. At preparation time, a driver boots the interpreter and stops it at a
+//! point where no live pointer leads into the C stack. The driver records *anchors*, which are addresses in the saved
+//! memory, and calls all later instances directly through them.
 //!
 //! This crate depends on no WebAssembly engine. It uses a [`Machine`], which the Rust host implements with Wasmtime,
 //! and the provider component with a few intrinsics. The crate is not the security boundary: a guest that damages its

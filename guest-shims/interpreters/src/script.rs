@@ -11,8 +11,8 @@ use crate::{Machine, MachineError};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
-    /// A module if the source uses `import`, `export` or top-level `await` and is not a valid script. Otherwise a
-    /// script.
+    /// A module if the file name ends with `.mjs`, or if the source contains `import` or `export` and is not a valid
+    /// script. Otherwise a script, which can use top-level `await`.
     #[default]
     Detect,
     /// A script (ECMA-262 *Script*).

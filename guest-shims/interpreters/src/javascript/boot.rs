@@ -27,7 +27,7 @@ const PAGE_BYTES: u32 = 64 << 10;
 /// The alignment of chunks in a segment, in bytes. The usable memory of the first chunk starts at this offset.
 const CHUNK_ALIGNMENT: u32 = 16;
 
-/// The native modules, with the names by which the boot scripts import them.
+/// The functions that create the native modules, with the names by which the boot scripts import the modules.
 const NATIVE: [(&str, &str); 3] = [
     ("js_init_module_std", "glovebox:std"),
     ("js_init_module_os", "glovebox:os"),
@@ -96,7 +96,7 @@ const FACADES: [(&str, &str); 5] = [
     ("qjs:bjson", include_str!("bjson.js")),
 ];
 
-/// All code that determines the image.
+/// The boot scripts and buffer sizes that determine an image.
 pub(super) static CODE: LazyLock<String> = LazyLock::new(|| {
     let sources = SCRIPTS.iter().chain(&FACADES).chain([&NATIVES, &FINISH]);
     let mut code = format!("{STACK_BYTES} {SHADOW_PAGES} {SOURCE_BYTES} {NAME_BYTES} {SCRATCH_BYTES}");
@@ -107,8 +107,8 @@ pub(super) static CODE: LazyLock<String> = LazyLock::new(|| {
     code
 });
 
-/// All code that determines an image with the library. Computed at every program start, so the texts are used
-/// unprocessed.
+/// Like [`CODE`], with the library's files. Every program that prepares or looks up an image computes this text, so the
+/// files are not minified for it.
 pub(super) static WHOLE_CODE: LazyLock<String> =
     LazyLock::new(|| FILES.iter().fold(CODE.clone(), |code, (path, text)| code + path + text));
 
@@ -339,7 +339,7 @@ impl Booted<'_> {
     }
 
     /// Takes from `$glovebox` the functions that the host calls, and gives `exit` its uncatchable error. The host owns
-    /// references to the functions, so they outlive the script's globals.
+    /// references to the functions, so they outlive the script's globals. Returns the address of the shared words.
     fn take_functions(&mut self) -> Result<u32, DriverError> {
         let shared = self.value_of("glovebox:functions", "$glovebox", 0)?;
         self.at.tick = self.function(shared, "tick")?;

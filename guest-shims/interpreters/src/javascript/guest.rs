@@ -90,7 +90,7 @@ impl Guest<'_> {
         self.call_value("JS_EvalFunction", &[Value::I32(self.context), Value::I64(compiled.0)])
     }
 
-    /// Calls a function value with at most five arguments, without consuming them.
+    /// Calls a function value with at most six arguments, without consuming them.
     pub(super) fn apply(&mut self, function: JsValue, arguments: &[JsValue]) -> Result<JsValue, MachineError> {
         let at = self.scratch + ARGUMENTS_OFFSET;
         let mut count = 0;

@@ -9,7 +9,7 @@
 use super::{guest::JsValue, state::Booted};
 use crate::{Anchors, DriverError, Interrupt, Poke, Raised};
 
-/// The class and message of the interpreter's own error.
+/// The class and message of the error that the interpreter throws for an interrupt.
 const THROWN: (&str, &str) = ("InternalError", "interrupted");
 
 const KINDS: [(Interrupt, u32, &str); 3] = [

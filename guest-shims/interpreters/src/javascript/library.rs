@@ -1,4 +1,4 @@
-//! JavaScript files outside the image.
+//! The JavaScript files at `/data_js`. A full image also contains most of them in compiled form.
 
 /// Returns the paths and texts of files in `vendor_js/intl`.
 macro_rules! intl {

@@ -10,7 +10,7 @@ use crate::{
 const MAX_INT: u32 = i32::MAX.cast_unsigned();
 
 impl Booted<'_> {
-    /// Calls `JSON.parse`. Returns `None` if the guest is out of memory.
+    /// Parses JSON in the guest. Returns `None` if parsing fails, for example because the guest is out of memory.
     fn parsed(&mut self, json: &str) -> Result<Option<JsValue>, DriverError> {
         let Some(at) = self.copy_in(json.as_bytes())? else { return Ok(None) };
         self.guest.write_text(self.at.name, b"globals")?;

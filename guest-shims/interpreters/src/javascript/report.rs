@@ -196,7 +196,7 @@ impl Booted<'_> {
 /// memory.
 const PROBE_BYTES: u32 = 1 << 20;
 
-/// The class and message of the interpreter's own error.
+/// The class and message of the interpreter's error for exhausted memory.
 pub(super) const OUT_OF_MEMORY: (&str, &str) = ("InternalError", "out of memory");
 
 /// The class name of the error for an interrupt.

@@ -20,7 +20,7 @@ const DEFAULT_NAME: &str = "<sandbox>";
 /// Maximum number of abandoned jobs that are run to discard them. Each job can create only a few others.
 const MAX_ABANDONED_JOBS: u32 = 1_000_000;
 
-/// The arguments of `prepare` in `driver.js`.
+/// The argument of `prepare` in `driver.js`.
 #[derive(Serialize)]
 struct Input<'a> {
     name: &'a str,

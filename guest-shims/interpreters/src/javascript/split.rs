@@ -112,9 +112,9 @@ enum Kind {
     Word,
     /// A string including its quotes.
     Text,
-    /// A number, a template or a regular expression.
+    /// A number, a regular expression, or a template up to its end or its first `${`.
     Literal,
-    /// A punctuator of one character.
+    /// A punctuator. Holds its first character: only `++`, `--` and `=>` have two.
     Sign(u8),
     End,
 }

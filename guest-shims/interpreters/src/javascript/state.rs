@@ -71,7 +71,8 @@ addresses! {
     stack,
     /// The end of the shadow stack.
     stack_top,
-    /// Functions in `driver.js`, `globals.js`, `modules.js`, `persist.js`, `tools.js` and `values.js`.
+    // The remaining addresses are functions in `driver.js`, `globals.js`, `modules.js`, `persist.js`, `tools.js` and
+    // `values.js`.
     tick,
     reset,
     forget,

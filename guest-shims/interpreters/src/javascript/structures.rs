@@ -41,7 +41,7 @@ const MAX_CALLS: i64 = 50;
 const COUNTER_START: i64 = 10_000;
 
 /// Finds the adjacent fields `stack_size`, `stack_top` and `stack_limit` in the runtime, and sets the limit directly:
-/// one build ignores its own limit on WASI.
+/// one build ignores its own limit on WASI. Returns the address and the value of `stack_limit`.
 pub(super) fn limit_stack(guest: &mut Guest<'_>, stack_top: u32, bytes: u32) -> Result<(u32, u32), DriverError> {
     let set = |guest: &mut Guest<'_>, bytes: u32| {
         guest.call("JS_SetMaxStackSize", &[Value::I32(guest.runtime), Value::I32(bytes)])

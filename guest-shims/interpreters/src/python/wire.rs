@@ -13,7 +13,7 @@ pub(super) const DEFAULT_NAME: &str = "<sandbox>";
 pub(super) fn framed<'a>(fields: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
     let mut framed = Vec::new();
     for field in fields {
-        // Infallible: a field over 4 GiB exceeds the guest's memory and was rejected earlier.
+        // A field over 4 GiB never reaches the guest: `Interpreter::send` rejects the whole request.
         framed.extend(u32::try_from(field.len()).unwrap_or(u32::MAX).to_le_bytes());
         framed.extend(field.as_bytes());
     }

@@ -470,7 +470,8 @@ pub struct StorePolicy {
     /// The time to wait for a session that another process has locked, or until fewer than `live_count` sessions are
     /// live, in milliseconds.
     ///
-    /// Default: 0, which still waits up to 50 ms for a lock, because other processes lock a session briefly to inspect it.
+    /// Default: 0, which still waits up to 50 ms for a lock, because other processes lock a session briefly to inspect
+    /// it.
     pub lock_wait_ms: u64,
 }
 

@@ -220,8 +220,9 @@ impl Sessions {
     /// Returns a session in the format of [`Session::hibernate`](glovebox::Session::hibernate), sealed with the key of
     /// these sessions if they have one.
     ///
-    /// A session that is live in this process is saved first. If the store is full, its current state is returned without
-    /// saving it. Any other session is read from the store. Needs no sandbox, and no memory to resume the session.
+    /// A session that is live in this process is saved first. If the store is full, its current state is returned
+    /// without saving it. Any other session is read from the store. Needs no sandbox, and no memory to resume the
+    /// session.
     pub fn export(&self, id: &SessionId) -> Result<Vec<u8>, SessionsError> {
         let storage = &self.0.storage;
         if self.0.slot(id).is_live()

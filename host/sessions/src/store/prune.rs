@@ -17,7 +17,8 @@ pub struct Prune {
     pub older_than: Option<Duration>,
     /// Keeps only this many sessions, the most recently written ones.
     pub max_count: Option<usize>,
-    /// Keeps at most this many bytes of sessions: from the newest to the oldest, removes each session that no longer fits.
+    /// Maximum total size of the sessions in bytes. From the newest to the oldest, each session that no longer fits is
+    /// removed.
     pub max_bytes: Option<u64>,
     /// `true` to only report the sessions that would be removed.
     pub dry_run: bool,

@@ -31,7 +31,7 @@ pub struct SessionRecord {
     /// wrote the record.
     #[serde(default)]
     pub generation: u64,
-    /// The number of files, directories and links in the workspace; `None` if they were not counted.
+    /// The number of files, directories and links that count against the quota; `None` if they were not counted.
     pub files: Option<u64>,
     /// The host directory behind `/app` at the last write. `None` if the session has its own files, or if the directory
     /// is unknown, as for an imported session. The path grants no access: the sandbox decides which directories a

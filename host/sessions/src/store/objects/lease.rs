@@ -67,7 +67,7 @@ pub(super) struct Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if self.stop.take().is_some_and(|stop| stop.send(()).is_ok()) {
-            // An error means that the release takes too long or failed. In this case the lease remains until it expires.
+            // An error means that the release takes too long or failed. The lease then remains until it expires.
             let given_back = self.given_back.get_mut().unwrap_or_else(PoisonError::into_inner);
             let _ = given_back.recv_timeout(GIVING_BACK);
         }

@@ -53,8 +53,8 @@ fn first(run: &Run) -> Expected {
     Expected::Version(block_on(put(run, &lock(), &Expected::Absent, "first")).unwrap())
 }
 
-/// Makes `writes` writes, each on top of its last accepted write, or of `from`. Stops when fenced. After any other error,
-/// continues with the next state.
+/// Makes `writes` writes, each on top of its last accepted write, or of `from`. Stops when fenced. After any other
+/// error, continues with the next state.
 fn writer<'a>(run: &'a Run, name: &'a str, from: &Expected, writes: usize, done: &'a RefCell<Vec<Done>>) -> Task<'a> {
     let mut expected = from.clone();
     Box::pin(async move {
