@@ -23,7 +23,7 @@ pub struct KeyParts {
     pub label: String,
     /// The digest of the runtime's binary.
     pub runtime: Digest,
-    /// The digest of the recipe and the driver's boot code and arguments.
+    /// The digest of all other inputs of the code, such as the recipe, the boot code and Glovebox's version.
     pub recipe: Digest,
     /// Wasmtime's version.
     pub wasmtime: String,

@@ -80,7 +80,7 @@ pub struct CacheDir {
     seals: Option<Seals>,
 }
 
-/// A lock that excludes other processes. It is released on drop and when the process ends.
+/// A lock that excludes other holders, in this and other processes. It is released on drop and when the process ends.
 #[derive(Debug)]
 pub struct CacheLock(#[expect(dead_code, reason = "held for its end")] FileLock);
 
@@ -220,7 +220,7 @@ pub enum CacheError {
     /// The path is not a directory.
     #[error("`{}` is not a directory; remove it, or use another directory", escaped(path))]
     NotADirectory {
-        /// The path of the existing file or directory.
+        /// The path of the existing file.
         path: PathBuf,
     },
     /// The path is not a regular file.

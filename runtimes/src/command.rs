@@ -193,7 +193,8 @@ fn shown(words: &[OsString]) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the size of a directory in bytes. Skips files that disappear during the scan or cannot be read.
+/// Returns the size in bytes of the files in a directory and in at most `depth` levels of subdirectories. Skips files
+/// that disappear during the scan or cannot be read.
 fn tree_bytes(dir: &Path, depth: u32) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return 0;
@@ -208,7 +209,7 @@ fn tree_bytes(dir: &Path, depth: u32) -> u64 {
     })
 }
 
-/// Returns the last line of the output that contains an error, or the last line if no line does.
+/// Returns pip's last error line, npm's first error line, or else the last line of the output.
 fn last_error(log: &mut File) -> Option<String> {
     let length = log.metadata().ok()?.len();
     log.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).ok()?;

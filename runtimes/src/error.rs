@@ -28,7 +28,7 @@ pub enum RuntimeError {
         /// The path of the file.
         path: PathBuf,
     },
-    /// A file that the user passed is too large, too small, or not a regular file.
+    /// A file that the user passed is not a regular file, is too large, or does not begin like a WebAssembly binary.
     #[error("`{}` cannot be a WebAssembly module: {problem}", escaped(path))]
     NotABinary {
         /// The path of the file.
@@ -117,7 +117,7 @@ pub enum PackageError {
     /// The download was cancelled.
     #[error("cancelled while fetching the Python packages")]
     Cancelled,
-    /// A cached file does not match its pinned length or digest.
+    /// A cached file is missing, or does not match its pinned length or digest.
     #[error("`{}` is not a valid copy of package `{name}`: {problem}; delete the file to fetch the package again", escaped(path), name = escaped(.name), problem = escaped_text(.problem))]
     Corrupt {
         /// The name of the package.

@@ -34,10 +34,10 @@ const WORTH_SAYING_BYTES: u64 = 10 << 20;
 const PURE_ONLY: &str = "only pure Python packages with a wheel can be fetched; check the name, the version, the network and pip's settings";
 const CHECK_NETWORK: &str = "check the network and pip's settings and try again";
 
-/// Downloads packages by running pip.
+/// Downloads packages by running pip or npm.
 ///
-/// pip uses its configured index, proxy and certificates. It runs in an empty directory of the cache, so that files in
-/// the current directory (such as a `pip.py`) are not loaded. It only downloads wheels: no package is built, installed
+/// pip uses its configured index, proxy and certificates. It runs in a directory of the cache, so that files in the
+/// current directory (such as a `pip.py`) are not loaded. It only downloads wheels: no package is built, installed
 /// or run.
 #[derive(Clone, Debug)]
 pub struct Fetcher {

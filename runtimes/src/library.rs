@@ -69,7 +69,7 @@ impl PackedSources {
 /// Unpacks an archive inside a library. Returns its files by path in the archive.
 ///
 /// # Errors
-/// Fails if the archive is missing, damaged, or exceeds 64 MiB or 10,000 files.
+/// Fails if the archive is missing or damaged, has an invalid path, or exceeds 64 MiB or 10,000 entries.
 pub fn unpack(library: &File, archive: &str) -> io::Result<BTreeMap<String, Vec<u8>>> {
     let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("`{archive}`: {what}"));
     let mut library = ZipArchive::new(library)?;

@@ -102,7 +102,8 @@ impl<'a> PreparedStore<'a> {
     /// The code is hashed only if the file has changed since it was last hashed.
     ///
     /// # Errors
-    /// Returns [`PreparedError::Corrupt`] if the code has changed and its digest differs.
+    /// Returns [`PreparedError::Corrupt`] if the code's length differs from its record, or if the code has changed and
+    /// its digest differs.
     pub fn open(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         self.dir()?.open(key)
     }

@@ -39,7 +39,7 @@ pub fn read_wheel(file: File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// How compiled code in a wheel is treated.
+/// The treatment of compiled code in a wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compiled {
     /// Rejects the wheel.

@@ -68,7 +68,7 @@ impl OwnImage {
     /// Reads an exported image and verifies its inputs, which stay in the file until they are needed.
     ///
     /// # Errors
-    /// Fails if the file is not an image, is damaged, or its definition is invalid.
+    /// Fails if the file is not an image or is damaged, if its definition is invalid, or if a wheel cannot be used.
     pub fn import(path: &Path, taken: &[(String, String)]) -> Result<Self, OwnImageError> {
         let file = File::open(path).map_err(|source| failed("read", path, source))?;
         let check = |name: &str, bytes: &[u8]| check_wheel(name, bytes).map_err(io::Error::other);
@@ -187,7 +187,7 @@ impl OwnImages {
     /// Returns the image with this name, or `None` if it does not exist. The image's inputs are not read.
     ///
     /// # Errors
-    /// Fails if the image's file is damaged.
+    /// Fails if the image's file cannot be read or is damaged.
     pub fn find(&self, name: &str) -> Result<Option<OwnImage>, OwnImageError> {
         if check_name("name", name).is_err() {
             return Ok(None);

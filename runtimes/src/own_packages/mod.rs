@@ -278,7 +278,7 @@ pub struct OwnPackage {
     pub requires: Vec<String>,
     /// The number of files that the wheel installs.
     pub file_count: usize,
-    /// The unpacked size in bytes, as the wheel claims. Unpacking enforces it.
+    /// The unpacked size in bytes, as the wheel claims. Adding the wheel verifies it.
     pub unpacked_bytes: u64,
 }
 
@@ -373,7 +373,7 @@ fn is_name(part: &str) -> bool {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnPackageError {
-    /// The file name is not the name of a wheel.
+    /// The text is not the file name of a wheel, or not a valid package name or version.
     #[error("`{name}` is not a wheel file name; use the form `NAME-VERSION-py3-none-any.whl`", name = escaped(.0))]
     FileName(String),
     /// The wheel is for a specific platform.
@@ -389,7 +389,7 @@ pub enum OwnPackageError {
         /// The defect in the wheel.
         source: WheelFault,
     },
-    /// The wheel's metadata is missing or belongs to another package.
+    /// The wheel's metadata is missing, is invalid, or belongs to another package.
     #[error("`{file}` cannot be used: {problem}", file = escaped(.file), problem = escaped_text(.problem))]
     Metadata {
         /// The name of the file.

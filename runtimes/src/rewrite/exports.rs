@@ -54,7 +54,7 @@ pub struct Bootable {
 /// Exports the items in `list` and every mutable global, adds the callbacks, changes the listed functions, and removes
 /// custom sections.
 ///
-/// Existing exports with the same name and meaning are preserved.
+/// All existing exports are preserved. An item that is already exported under its name is not exported again.
 pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, RewriteError> {
     let widened = list.wide_integers.then(|| numpy::widen(module)).transpose()?;
     let located = list.call_sites.then(|| quickjs::locate_calls(module)).transpose()?;

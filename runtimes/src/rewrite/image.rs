@@ -60,7 +60,8 @@ pub struct Image<'a> {
 ///
 /// # Errors
 /// Returns [`RewriteError::Unsupported`] for modules with other state: passive data segments, modified tables, shared
-/// memory or several memories.
+/// memory or several memories. Returns [`RewriteError::Image`] or [`RewriteError::Global`] if the image does not match
+/// the module.
 pub fn with_image(module: &[u8], image: &Image<'_>) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let mut memory = MemorySection::new();

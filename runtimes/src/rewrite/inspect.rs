@@ -95,7 +95,7 @@ pub struct ModuleInfo {
     pub memory: Option<MemoryInfo>,
     /// Globals, imported ones first.
     pub globals: Vec<GlobalInfo>,
-    /// `true` if the module has a `name` section with function names.
+    /// `true` if the module has a `name` section.
     pub has_names: bool,
     /// `true` if the module has a start function.
     pub has_start: bool,

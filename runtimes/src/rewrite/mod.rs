@@ -36,22 +36,22 @@ pub enum RewriteError {
     /// The bytes are a component instead of a core module.
     #[error("the binary is a WebAssembly component, not a core module; use an interpreter built as a core module")]
     Component,
-    /// A saved memory image cannot represent the module's state.
+    /// The module has a feature that preparation does not support, such as state outside memory and globals.
     #[error("the module cannot be prepared: {name}; it can still run as a plain command", name = escaped_text(.0))]
     Unsupported(String),
-    /// A function to export is missing from the `name` section.
+    /// A function that the recipe names, or that a change needs, is missing from the `name` section.
     #[error("the module has no function named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     NoFunction(String),
-    /// Several functions have the name of a function to export.
+    /// Several functions have the name of a function that the recipe or a change names.
     #[error("the module has several functions named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     AmbiguousFunction(String),
     /// A function's code differs from the code that its recipe changes.
     #[error("the module's function `{name}` has unexpected code; its binary does not match its recipe", name = escaped(.0))]
     UnexpectedCode(String),
-    /// A global or table to export does not exist.
+    /// A function, global or table to export does not exist.
     #[error("the module has no {kind} {index} to export as `{name}`; its binary does not match its recipe", name = escaped(.name))]
     NoItem {
-        /// `global` or `table`.
+        /// `function`, `global` or `table`.
         kind: &'static str,
         /// The index of the item.
         index: u32,

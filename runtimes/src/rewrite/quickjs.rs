@@ -188,7 +188,7 @@ const TEXT_FORMAT: i32 = 6111;
 const STACK_POINTER: u32 = 0;
 /// The offsets of the namer's arguments.
 const ARGUMENTS: [u64; 5] = [0, 8, 16, 24, 32];
-/// The total size of the namer's arguments, in bytes.
+/// The size of the stack area for the namer's arguments, in bytes: a multiple of 16.
 const ARGUMENT_BYTES: i32 = 48;
 
 /// Applies the changes to the compiler and the errors. Preserves custom sections.

@@ -154,11 +154,11 @@ const STEPS_AT: i32 = 16;
 const NEXT: u64 = 28;
 /// The offset of the steps that the loop's caller passed.
 const GIVEN_STEPS: u64 = 40;
-/// The number of elements after this chunk.
+/// The offset of the number of elements after this chunk.
 const LEFT: u64 = 52;
-/// The number of elements after this chunk that must still be checked.
+/// The offset of the number of elements after this chunk that must still be checked.
 const UNCHECKED: u64 = 56;
-/// The number of elements in this chunk that must be checked.
+/// The offset of the number of elements in this chunk that must be checked.
 const CHECKED: u64 = 60;
 /// The offset of copies of inputs that the results overwrite.
 const COPIES: i32 = 64;
