@@ -16,7 +16,7 @@ use crate::{
     terminal::{Hinted, counted, dimmed, note, out, printable},
 };
 
-/// File extensions by media type. Other types have the extension `bin`.
+/// File extensions by media type. [`ending`] returns the extensions of other types.
 const ENDINGS: [(&str, &str); 13] = [
     ("application/javascript", "js"),
     ("application/json", "json"),
@@ -142,7 +142,7 @@ enum Pictures {
     Iterm,
 }
 
-/// The length of base64 text in one kitty sequence.
+/// Maximum length of the base64 text in one kitty sequence, in bytes.
 const KITTY_CHUNK: usize = 4096;
 
 impl Pictures {

@@ -43,8 +43,8 @@ struct Stoppable {
     asked: Option<Instant>,
 }
 
-/// Installs the SIGINT handler and returns the token that it cancels. Call this once, after all blocking operations
-/// that do not check the token, such as reading a terminal.
+/// Installs the handlers of SIGINT, SIGTERM and SIGHUP, and returns the token that SIGINT cancels. Call this once,
+/// after all blocking operations that do not check the token, such as reading a terminal.
 pub(crate) fn install() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();
     let cancelled = token.clone();
@@ -54,7 +54,7 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
         .spawn(move || {
             for signal in signals.forever() {
                 if signal != SIGINT {
-                    // Performs the signal's default action, after ending the programs that implement tools.
+                    // Ends the process with the signal's exit code, after ending the programs that implement tools.
                     program::kill_all();
                     std::process::exit(128 + signal);
                 }

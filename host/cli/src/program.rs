@@ -162,7 +162,7 @@ impl Running {
             let _ = self.child.kill();
             groups.running.remove(&group.as_raw_pid());
         }
-        // A program with another user's rights cannot be killed, so this does not wait for it.
+        // A program with another user's rights cannot be killed, so the wait for its end is limited.
         let patience = Instant::now() + STREAM_PATIENCE;
         loop {
             match self.child.try_wait()? {

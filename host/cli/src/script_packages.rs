@@ -50,8 +50,9 @@ pub(crate) fn add_allowed(policy: &Policy) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds the packages that a script requires in its inline metadata and the policy allows. Requirements that cannot be
-/// met are reported in notes: the script might not import them.
+/// Adds the packages that a script requires in its inline metadata and the policy allows. Invalid metadata, a package
+/// that the policy does not allow and a wrong version are only reported in notes: the script might not import the
+/// package.
 pub(crate) fn add_required(label: &str, text: &str, policy: &Policy) -> anyhow::Result<()> {
     let requirements = match requirements(text) {
         Ok(requirements) => requirements,

@@ -21,7 +21,7 @@ pub(crate) const STDIN: &str = "-";
 /// A script that was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// The path as typed. Messages escape it.
+    /// The path as typed, or a placeholder for code that is not from a file. Messages escape the label.
     pub(crate) label: String,
     /// The file name for tracebacks. The guest does not need to know the host's directories.
     name: Option<String>,
@@ -122,7 +122,8 @@ impl Source {
     }
 
     /// Returns the language, if `--language` or the extension determines it. Otherwise returns `None`: a named runtime
-    /// determines the language, and code that is not from a file is Python.
+    /// determines the language, and code that is not from a file is Python. Fails for a file if nothing determines the
+    /// language.
     pub(crate) fn language(&self, args: &SourceArgs, runtime: &RuntimeArgs) -> anyhow::Result<Option<Language>> {
         let language = args.language.map(LanguageArg::language).or(self.extension);
         if language.is_none() && self.is_file && runtime.runtime.is_none() {
@@ -173,8 +174,8 @@ pub(crate) fn bounded(what: &str, from: impl Read, max_bytes: u64, flag: &str) -
         .into())
 }
 
-/// Standard input if it is a pipe or a file. It is read when the first script reads, so that other scripts never wait,
-/// even if the pipe is never closed. All scripts of a run read the same input.
+/// Standard input if it is a pipe, a socket or a file. It is read when the first script reads, so that other scripts
+/// never wait, even if the pipe is never closed. All scripts of a run read the same input.
 #[derive(Clone, Debug)]
 pub(crate) struct PipedStdin {
     max_bytes: u64,

@@ -297,7 +297,7 @@ pub(crate) fn key(args: &StoreArgs) -> anyhow::Result<Option<SessionKey>> {
     args.key_file().as_deref().map(read_key).transpose()
 }
 
-/// Reads a key. A line break at the end of a text file is not part of the key.
+/// Reads a key. A line break after a key of maximum length is not part of the key: `openssl rand -hex 32` adds one.
 pub(crate) fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
     let wrong = |reason: String| {
         Hinted::new(reason, "create one with `openssl rand -hex 32 > FILE`, and keep it private (`chmod 600 FILE`)")

@@ -33,7 +33,7 @@ impl Hinted {
         Self { message: message.into(), hint: hint.into(), source: None }
     }
 
-    /// Adds the causes of `error`. The message already contains the text of `error` itself.
+    /// Adds the cause of `error`, if it has one. The message already contains the text of `error` itself.
     #[cfg(feature = "full")]
     pub(crate) fn because_of(self, error: &dyn Error) -> Self {
         match error.source() {

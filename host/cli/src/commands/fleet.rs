@@ -327,7 +327,7 @@ fn run_node(global: &GlobalArgs, args: &NodeArgs) -> anyhow::Result<i32> {
     served
 }
 
-/// Creates a runtime with a blocking thread for each execution and for operations on the store.
+/// Creates a runtime with enough blocking threads for all executions and for operations on the store.
 fn threads(running: usize) -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! Subcommands, one file each. Each `run` function receives a subcommand's arguments and returns the exit code.
+//! Subcommands, one module each. Each `run` function receives a subcommand's arguments and returns the exit code.
 
 #[cfg(feature = "full")]
 pub(crate) mod daemon;

@@ -92,9 +92,10 @@ struct Shown {
     imports: Vec<String>,
     bundled: bool,
     sha256: String,
-    /// Set only for user packages, whose total number of files and total size are limited.
+    /// The number of files of a package that the user added, which count towards a limit. `None` for other packages.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<usize>,
+    /// The unpacked size of a package that the user added, in bytes. `None` for other packages.
     #[serde(skip_serializing_if = "Option::is_none")]
     unpacked_bytes: Option<u64>,
 }

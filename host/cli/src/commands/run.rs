@@ -269,7 +269,7 @@ impl Job<'_> {
         let execution = match interrupt::guarded(|| execute(request)) {
             Ok(execution) => execution,
             Err(error) => {
-                // The script has run. Its result is reported even though the session was not saved.
+                // If the script has run, its result is reported, although its changes were not saved.
                 if let Some(execution) = execution_of(&error)
                     && self.args.json
                 {

@@ -172,7 +172,8 @@ fn load_tools(
     loaded.map_err(load_hint)
 }
 
-/// Converts a component's text to a binary, in a child process: parsing needs ninety times the text's size in memory.
+/// Converts a component's text on standard input to a binary. Runs in a child process: parsing needs ninety times the
+/// text's size in memory. Returns the exit code.
 pub(crate) fn parse_stdin() -> i32 {
     transform_stdin(|text| match wat::parse_bytes(&text) {
         Ok(binary) => Ok(binary.into_owned()),

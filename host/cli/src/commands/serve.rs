@@ -296,13 +296,13 @@ pub(super) async fn cancelled(cancel: &glovebox::CancelToken) {
     told.notified().await;
 }
 
-/// The token that clients must send.
+/// The token of the tenant [`ONLY`]. The tokens of the configuration are accepted in addition.
 enum Token {
-    /// From a flag or the environment.
+    /// A token from a flag or the environment.
     Given(String),
-    /// Generated for this run.
+    /// A token that was generated for this run.
     Made(String),
-    /// The tokens of the configuration.
+    /// There is no such tenant: only the tokens of the configuration are accepted.
     Configured,
     /// No token is required.
     Open,
@@ -380,7 +380,7 @@ pub(super) async fn probe(fleet: &FleetClient) {
     }
 }
 
-/// Returns the tenants of the configuration, and the tenant of the given token.
+/// Returns the tenants of the configuration, and the tenant [`ONLY`] unless `token` is [`Token::Configured`].
 fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root) -> anyhow::Result<Tenants> {
     let key = config.key_file.as_deref().map(read_key).transpose()?;
     let secret = config.tools.secret_file.as_deref().map(read_secret).transpose()?;
@@ -413,7 +413,8 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root)
     Ok(tenants)
 }
 
-/// Returns the services that scripts of a token can call back. `None` if no service is allowed.
+/// Returns the services that may answer the tools of a token's scripts. `None` if no service is allowed, or without a
+/// secret.
 fn callbacks(
     config: &ServerConfig,
     table: Option<&TokenTable>,

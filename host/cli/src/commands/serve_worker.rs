@@ -52,7 +52,7 @@ impl WorkersArgs {
 const EXECUTIONS: usize = 100_000;
 /// The name of the directory in the cache directory that contains file locks.
 const LOCKS: &str = "locks";
-/// The environment variables that a worker inherits: locations and logging.
+/// The environment variables that a worker inherits.
 const VARIABLES: [&str; 11] = [
     "GLOVEBOX_BUNDLE",
     "GLOVEBOX_CACHE_AGE",

@@ -165,7 +165,7 @@ fn read(what: &str, path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
     })
 }
 
-/// Returns the names of the selected runtimes, without duplicates.
+/// Returns the names of the selected runtimes. Fails if a runtime is unknown or selected twice.
 fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>> {
     if names.is_empty() {
         return Ok(suggested(known));
@@ -185,8 +185,8 @@ fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>
     Ok(selected)
 }
 
-/// Returns a runtime for each language: the default, or the first smaller runtime if the default is too large for a
-/// component or cannot be part of one.
+/// Returns a runtime for each language: the default if it is suitable, otherwise the first suitable runtime. A suitable
+/// runtime is portable and has no data library, which would make the component large.
 fn suggested(known: &[RuntimeInfo]) -> Vec<String> {
     let mut portable: Vec<&RuntimeInfo> =
         known.iter().filter(|runtime| runtime.portable && !runtime.has_library).collect();

@@ -234,7 +234,7 @@ impl Client {
             Self::GeminiCli => home()?.join(".gemini/settings.json"),
             Self::Vscode => ".vscode/mcp.json".into(),
             Self::Windsurf => home()?.join(".codeium/windsurf/mcp_config.json"),
-            // Zed uses this path on macOS as well.
+            // On macOS, Zed uses `~/.config` and ignores XDG_CONFIG_HOME.
             Self::Zed => match directory("XDG_CONFIG_HOME").filter(|_| !cfg!(target_os = "macos")) {
                 Some(config) => config.join("zed/settings.json"),
                 None => home()?.join(".config/zed/settings.json"),

@@ -101,7 +101,7 @@ const TENANT: &str = "mcp";
 /// The interval between checks for idle sessions. Idle sessions are saved to the store, where other servers find them.
 const IDLE_LOOK: Duration = Duration::from_secs(60);
 
-/// The maximum time for running scripts to end after the server has stopped serving its client.
+/// The maximum time for running scripts to end at shutdown.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// The maximum time for a client to disconnect at shutdown.
@@ -272,7 +272,7 @@ fn prepare(host: &Arc<Host>, service: &Service) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Serves until the client disconnects or Ctrl-C is pressed.
+/// Serves until Ctrl-C is pressed or, over standard input and output, until the client disconnects.
 async fn serve(
     args: &ServerArgs,
     service: &Service,

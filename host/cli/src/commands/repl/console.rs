@@ -30,7 +30,7 @@ use crate::{
 /// Maximum length in bytes of a file for `:load`. The session's own limits apply to the contents.
 const MAX_LOAD_BYTES: u64 = 1 << 30;
 
-/// The sessions, including the current one.
+/// The REPL: its input, and its sessions by name.
 pub(super) struct Console {
     sandbox: Sandbox,
     parser: Parser,
@@ -136,7 +136,7 @@ impl Console {
         self.sessions.get_mut(&self.current).context("the current session no longer exists; open one with `:reset`")
     }
 
-    /// Sets `_` to the value of the current session's last input, like interpreters at a terminal.
+    /// At a terminal, begins to bind `_` to the value of the current session's last input, as interpreters do.
     fn bind_last_value(&mut self) -> anyhow::Result<()> {
         let dialect = self.dialect();
         if self.lines.is_terminal() { self.active_mut()?.bind_last_value(dialect) } else { Ok(()) }

@@ -12,9 +12,10 @@ use super::{
 /// Code that makes a Python session bind `builtins._`.
 pub(super) const PYTHON_SETUP: &str = include_str!("last_value.py");
 
-/// A plain `_ = ` would fail if `_` is a constant, and would name an anonymous function.
+/// The text before a wrapped expression. A plain `_ = ` would fail if `_` is a constant, and would name an anonymous
+/// function.
 const PREFIX: &str = "globalThis._ = [(";
-/// The line break ends a comment at the end of the input.
+/// The text after a wrapped expression. Its line break ends a comment at the end of the input.
 const SUFFIX: &str = "\n)][0]";
 
 /// The file name of a wrapped input in stack traces.
@@ -49,7 +50,7 @@ fn may_be_expression(dialect: Dialect, input: &str) -> bool {
     }
 }
 
-/// Returns `true` if an input declares or assigns `_`.
+/// Returns `true` if an input assigns `_`, or is a declaration that contains `_`.
 pub(super) fn declares_last_value(dialect: Dialect, input: &str) -> bool {
     let tokens = tokens(dialect, input);
     let is_last_value = |token: &Token<'_>| token.kind == Kind::Name && token.text == "_";

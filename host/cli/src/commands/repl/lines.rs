@@ -100,7 +100,7 @@ impl Lines {
                 }
                 match editor.readline(&(prompt, format!("{GOOD}{prompt}{GOOD:#}"))) {
                     Ok(text) => {
-                        // Removes the indentation of a blank last line.
+                        // Removes trailing whitespace, such as the indentation of a blank last line.
                         let text = text.trim_end();
                         remember(editor, history.as_ref(), text);
                         Ok(Input::Text(without_mark(text).to_owned()))

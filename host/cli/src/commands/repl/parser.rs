@@ -127,8 +127,8 @@ fn leaves_block(token: &Token<'_>) -> bool {
     token.kind == Kind::Keyword && matches!(token.text, "return" | "pass" | "break" | "continue" | "raise")
 }
 
-/// Returns a line without the leading space that excludes it from the history. Python would read the space as
-/// indentation.
+/// Returns an input of one line without the leading space that excludes it from the history. Python would read the
+/// space as indentation. Returns longer inputs unchanged.
 pub(super) fn without_mark(text: &str) -> &str {
     if text.contains('\n') { text } else { text.trim_start() }
 }

@@ -202,7 +202,7 @@ pub(super) struct PrinterOptions {
     pub(super) is_terminal: bool,
     /// `true` if control characters reach the terminal unescaped.
     pub(super) is_raw: bool,
-    /// `true` if inputs may be wrapped ([`unwrapped`]).
+    /// `true` if the input may be wrapped, so that [`unwrapped`] must restore names and columns in its errors.
     pub(super) unwraps: bool,
 }
 

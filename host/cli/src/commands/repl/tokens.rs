@@ -325,7 +325,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the words that cannot be names.
+    /// Returns the keywords for colours and completion. Some of them can also be names.
     pub(super) fn keywords(self) -> impl Iterator<Item = &'static str> {
         let (base, more): (&[&str], &[&str]) = match self {
             Self::Python => (&PYTHON_KEYWORDS, &[]),

@@ -336,7 +336,7 @@ fn print_located(args: &NameArgs, located: LocatedBinary) -> anyhow::Result<()> 
     Ok(out(&format!("{}\n", located.path.display()))?)
 }
 
-/// The output of `prepare`.
+/// The output of `prepare` and `add`.
 #[derive(Debug, Serialize)]
 struct Prepared<'a> {
     name: &'a str,
@@ -373,7 +373,7 @@ fn prepare(host: &Host, args: &PrepareArgs) -> anyhow::Result<i32> {
 
 fn add(host: &Host, args: &AddArgs) -> anyhow::Result<i32> {
     let known = known(host)?;
-    // All names are checked before the first interpreter is prepared.
+    // Unknown names are reported before the first interpreter is prepared.
     let found = args.names.iter().map(|name| find(&known, name)).collect::<anyhow::Result<Vec<_>>>()?;
     for known in &found {
         let RuntimeOrTool::Runtime(runtime) = known else {

@@ -1,4 +1,4 @@
-//! `glovebox session`: stored sessions, with `list`, `show`, `prune` and `delete`.
+//! `glovebox session`: stored sessions. This file implements `list`, `show`, `prune` and `delete`.
 
 mod files;
 mod transfer;
