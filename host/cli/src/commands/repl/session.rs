@@ -147,8 +147,8 @@ impl ReplSession {
     }
 }
 
-/// Creates a checkpoint before an input, under the same conditions as the policy's automatic checkpoints. There is only
-/// one automatic checkpoint, so undoing several inputs needs explicit checkpoints.
+/// Creates a checkpoint before an input, if the policy takes one before every execution of a session of this size.
+/// There is only one automatic checkpoint, so undoing several inputs needs explicit checkpoints.
 pub(super) fn remember(session: &Session) -> anyhow::Result<()> {
     let policy = &session.sandbox().policy().session;
     let is_due = match policy.checkpoints {
