@@ -274,7 +274,8 @@ impl Runtimes {
     /// Returns the size in bytes. Bundles of the same files are identical.
     ///
     /// # Errors
-    /// Returns [`RuntimeError::Package`] for a package, and [`RuntimeError::Bundle`] if the bundle cannot be written.
+    /// Fails if a file cannot be downloaded or is not the pinned one; for a package, with [`RuntimeError::Package`].
+    /// Returns [`RuntimeError::Bundle`] if the bundle cannot be written.
     pub fn write_bundle(
         &self,
         runtimes: &[RuntimeEntry],

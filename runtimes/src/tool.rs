@@ -183,7 +183,8 @@ impl HostProgram {
     /// were verified when it was downloaded.
     ///
     /// # Errors
-    /// Fails if the download fails, or if the existing file does not have the expected length or is not trusted.
+    /// Fails if the download fails or is cancelled, or if the existing file does not have the expected length or is not
+    /// trusted.
     pub fn fetch(&self, cache_dir: &Path, progress: &dyn Progress) -> Result<PathBuf, RuntimeError> {
         let programs = std::sync::Arc::new(TrustedDir::open(&cache_dir.join("programs"), Guarded::Cache)?);
         let file = self.file_name();

@@ -10,7 +10,7 @@ use glovebox_sessions::SessionId;
 
 use crate::stored::open_store;
 
-/// The tenant name for the only token of a server without a configuration.
+/// The name of the tenant whose token is not in the configuration.
 pub(crate) const ONLY: &str = "default";
 /// The interval between checks for idle sessions.
 pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ pub(crate) enum Root {
     Fleet(FleetClient),
 }
 
-/// Returns a tenant's name. Without `table`, it is the tenant of the token from a flag or the environment.
+/// Returns the name of a tenant of the configuration, or [`ONLY`] without `table`.
 pub(crate) fn tenant_name(table: Option<&TokenTable>) -> String {
     table.map_or(ONLY, |table| &table.name).to_owned()
 }

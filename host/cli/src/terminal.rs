@@ -74,7 +74,7 @@ pub(crate) fn report(error: &anyhow::Error) {
     for hint in error.chain().filter_map(|cause| cause.downcast_ref::<Hinted>()) {
         let _ = writeln!(text, "  {CARE}hint:{CARE:#} {}", indented(&hint.hint, ""));
     }
-    // Errors on standard error are ignored.
+    // Failures to write to standard error are ignored.
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
 

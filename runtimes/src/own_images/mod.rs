@@ -206,7 +206,8 @@ impl OwnImages {
     /// Stores an image, replacing any image with the same name. Returns the path of the image's file.
     ///
     /// # Errors
-    /// Fails if the image cannot be written. If so, an existing image is preserved.
+    /// Fails if the image's inputs cannot be read, or if the image cannot be written. If so, an existing image is
+    /// preserved.
     pub fn store(&self, image: &OwnImage) -> Result<PathBuf, OwnImageError> {
         let name = file_name(&image.definition.name);
         self.dir.remove_leftovers()?;

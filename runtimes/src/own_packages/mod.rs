@@ -53,8 +53,9 @@ impl OwnPackages {
     /// Returns the packages' files, sorted by path below `site-packages`.
     ///
     /// # Errors
-    /// Fails if the files exceed [`MAX_OWN_PACKAGES_BYTES`] or [`MAX_OWN_PACKAGES_FILES`], even if the wheels claim
-    /// smaller sizes. The limits are enforced while the wheels are unpacked.
+    /// Fails if a wheel cannot be read or is damaged. Also fails if the files exceed [`MAX_OWN_PACKAGES_BYTES`] or
+    /// [`MAX_OWN_PACKAGES_FILES`], even if the wheels claim smaller sizes. The limits are enforced while the wheels are
+    /// unpacked.
     pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, OwnPackageError> {
         let names = self.file_names()?.into_iter();
         let read = |file: String| Ok(self.read(&file)?.map(|bytes| (file, bytes)));
