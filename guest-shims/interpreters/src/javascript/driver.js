@@ -71,12 +71,12 @@
     writeErr(text);
   };
 
-  // The environment of the running execution. The image's own environment is empty.
+  // The names of the running execution's environment variables. The image's own environment is empty.
   let environment = keys(getenviron());
   for (let i = 0; i < environment.length; i++) unsetenv(environment[i]);
   environment = [];
 
-  // Installs the input of one execution: `scriptArgs`, the environment, rewound standard input.
+  // Installs the input of one execution: `scriptArgs`, the environment, and standard input without buffered text.
   $.prepare = (input) => {
     const names = [input.name];
     for (let i = 0; i < input.args.length; i++) names[i + 1] = input.args[i];

@@ -26,7 +26,8 @@
   const Failure = TypeError;
   const OutOfRange = RangeError;
 
-  // The words that the host reads after each call, in this order. See `state.rs`.
+  // The words shared with the host, see `state.rs`. `FRESH_ORIGIN` and `OLD_ORIGIN` are indices in `times`, all others
+  // in `words`.
   const words = new Int32Array(new ArrayBuffer(48));
   const times = new Float64Array(words.buffer);
   const WAITING = 0;
@@ -306,7 +307,7 @@
     return last;
   };
 
-  // Discards the remaining work of a failed execution.
+  // Discards the remaining work of an execution that failed or exited.
   $.reset = () => {
     calls = 0;
     ending = undefined;

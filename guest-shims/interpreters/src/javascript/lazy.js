@@ -2,7 +2,7 @@
 // Node's APIs, most of which are compiled on first use. The image contains the frequently used parts. The library at
 // `/data_js` contains the others.
 //
-// These scripts run only when a script calls them, and share nothing with the host. A script that breaks their
+// The library's files run only when a script calls them, and share nothing with the host. A script that breaks their
 // assumptions affects only itself.
 {
   const $ = $glovebox;
@@ -59,7 +59,7 @@
   };
 
   const { defineProperty: define } = Object;
-  // A property that is created on first read, and set like any other.
+  // Defines a property that is created on first read, and set like any other.
   $.lazily = (object, name, get, enumerable = false) => {
     Object.defineProperty(object, name, {
       __proto__: null,
@@ -111,7 +111,7 @@
     os: 'process', perf_hooks: 'process', process: 'process', querystring: 'url', string_decoder: 'buffer', timers: 'process', sys: 'util', tty: 'process',
     'timers/promises': 'process', url: 'url', util: 'util', 'util/types': 'util',
   };
-  // Values shared by the scripts.
+  // Values that the boot scripts and the library share, with their files.
   const SHARED = { blobs: 'blob', codec: 'buffer', deepEqual: 'util', encoding: 'encoding', globPattern: 'glob', legacy: 'legacy', localized: 'intl', makeFacade: 'modules', marks: 'performance', modules: 'modules', parseArgs: 'args', received: 'util', showResult: 'display' };
   const GLOBALS = {
     AbortController: 'events', AbortSignal: 'events', Blob: 'blob', BroadcastChannel: 'channels', Buffer: 'buffer', CustomEvent: 'events', Event: 'events', EventTarget: 'events', File: 'blob', MessageChannel: 'channels', MessageEvent: 'channels', MessagePort: 'channels', TextDecoder: 'encoding',

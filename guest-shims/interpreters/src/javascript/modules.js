@@ -46,8 +46,8 @@
       return Function('specifier', 'return import(specifier)');
     }
   })();
-  // Returns whether the names, or the files that they name, may refer to packages or to files that are not ES modules.
   const exists = (path) => $.os.stat(path)[1] === 0;
+  // Returns whether the names, or the files that they name, may refer to packages or to files that are not ES modules.
   const needsPackages = (names) => {
     for (let i = 0; i < names.length; i++) {
       const name = names[i];

@@ -225,8 +225,8 @@
     return text;
   };
 
-  // Returns the host's view of a global: a sign, followed by `=` and its JSON, or by `!` and the reason why it has
-  // none. A hidden global is looked up here.
+  // Returns the host's view of a global: `=` and its JSON, `!` and the reason why it has none, `-` if it is not state,
+  // or `+` if its JSON is too long. A hidden global is looked up here.
   $.keepGlobal = (name, found, isHidden) => {
     const value = isHidden === 1 && isMade(name) ? getOwnPropertyDescriptor(global, name).value : found;
     if (value === undefined || typeof value === 'function') return '-';

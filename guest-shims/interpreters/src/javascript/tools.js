@@ -122,7 +122,8 @@
     else call.resolve(reply.ok);
   };
 
-  // Waits for the next reply, at most this many milliseconds, and settles its promise. Returns whether one came.
+  // Waits for the next reply, at most `wait` milliseconds or, if `wait` is `null`, without a limit. Settles the reply's
+  // promise. Returns `false` if no reply came within `wait`.
   $.answer = (wait) => {
     let reply;
     try {

@@ -111,7 +111,7 @@
 
   class Comparison {}
 
-  // Returns whether a thrown value is the expected one. Throws the error that describes a mismatch.
+  // Returns normally if a thrown value is the expected one. Otherwise throws the error that describes the mismatch.
   const matches = (thrown, expected, message, operator) => {
     if (expected === undefined) return;
     if (typeof expected === 'function') {

@@ -83,7 +83,7 @@
     }
   }
 
-  // Returns a body and its type: `undefined`, text or bytes.
+  // Returns a body (`undefined`, text or bytes) and its media type.
   const bodyOf = (init) => {
     if (init === undefined || init === null) return { data: undefined, type: undefined };
     if (init instanceof URLSearchParams) return { data: `${init}`, type: 'application/x-www-form-urlencoded;charset=UTF-8' };
@@ -226,7 +226,7 @@
     return made;
   };
 
-  // Returns the error for a script, as in Node: a `TypeError` with its cause.
+  // Returns the error for a script, as in Node: a `TypeError` with its cause. A timeout is a `DOMException`.
   const failed = (error) => {
     const isOff = error.name === 'UnknownTool' || error.message === 'the host offers no tools here';
     const [, code, message] = /^([a-z]+): ([^]*)$/.exec(error.message) ?? [];

@@ -1,5 +1,5 @@
 'use strict';
-// `require('fs/promises')`, and rarely used parts of `require('fs')`.
+// `require('fs/promises')`.
 {
   const $ = $glovebox;
   $.completeFs();

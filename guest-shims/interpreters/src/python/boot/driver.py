@@ -1,6 +1,7 @@
 """The driver functions that the host calls."""
 
-# Removes a script's trace and profile hooks when it ends: they would trace the driver's calls, and could raise in them.
+# Remove a script's trace and profile hooks when it ends: the hooks would trace the driver's calls, and could raise in
+# them.
 settrace, setprofile = sys.settrace, sys.setprofile
 
 

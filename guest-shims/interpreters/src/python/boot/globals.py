@@ -2,7 +2,7 @@
 
 STATE = "_state"  # the dictionary that always exists
 
-refused = b"E"  # the reply without a reason
+refused = b"E"  # the reply if the driver fails, for example without memory
 state_bytes = 0  # the maximum size of the globals
 names_left = None  # an iterator over the globals that the host has not requested yet
 

@@ -1,11 +1,11 @@
 """Boots the interpreter. Runs once inside CPython, at preparation; the resulting memory is the image.
 
-The interpreter is started as `python -c LOADER BOOT` (see boot.rs). BOOT is the concatenation of the files in this
-folder. They run in a separate module, not in `__main__`. settle.py prints the driver's addresses, and park.py parks the
-interpreter. From then on, the host calls the driver's functions (`run`, `run_with`, `validate`, `flush`, `close`,
-`grow` and others) directly, through the vectorcall slot of their type. The host passes scripts in the bytearray
-`buffer` by writing its header and bytes in place, without allocating, opening or parsing anything. A driver function
-returns `None` or a `bytes` object with its report.
+A command is started as `python -c LOADER BOOT`, and a reactor runs BOOT through an export (see boot.rs). BOOT is the
+concatenation of the files in this folder. They run in a separate module, not in `__main__`. settle.py prints the
+driver's addresses, and park.py parks a command. From then on, the host calls the driver's functions (`run`, `run_with`,
+`validate`, `flush`, `close`, `grow` and others) directly, through the vectorcall slot of their type. The host passes
+scripts in the bytearray `buffer` by writing its header and bytes in place, without allocating, opening or parsing
+anything. A driver function returns `None` or a `bytes` object with its report.
 
 Driver functions must not raise, because the host cannot read the exception. Every statement in `run` costs each
 execution fuel.

@@ -41,7 +41,7 @@ VARIABLES = (("a", "1"), ("b", '"text"'), ("c", '{"a": [1, 2.5, null, true]}'), 
 
 
 def settle():
-    """Runs the samples, then removes their traces. The host calls this once, after parking, before calls of its own.
+    """Runs the samples, then removes their traces. The host calls this once, after parking and after `setup`.
     Returns the location of numpy's generator, or `None`."""
     global kept, source, answer
     kept = dict(namespace)

@@ -348,7 +348,7 @@ late.update({
 
 
 class AbsentFinder:
-    """Creates these modules if the library does not contain `multiprocessing`."""
+    """Creates the modules in `pool_modules` if the library does not contain `multiprocessing`."""
 
     def find_spec(self, fullname, path=None, target=None):
         if fullname in pool_modules:

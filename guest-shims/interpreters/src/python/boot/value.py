@@ -244,7 +244,7 @@ def is_json(value):
     return False
 
 
-# These avoid the Python code of `json`, which uses builtins that a script may have changed.
+# The following functions call the C code of `json`: its Python code uses builtins that a script may have changed.
 
 
 def numpy_scalars():

@@ -42,15 +42,15 @@ class Timeout(RequestException):
 
 
 class ConnectTimeout(ConnectionError, Timeout):
-    """The request timed out while trying to connect to the remote server."""
+    """The request timed out while trying to connect to the remote server. Not raised here."""
 
 
 class ReadTimeout(Timeout):
-    """The server did not send any data in the allotted amount of time."""
+    """The request timed out."""
 
 
 class URLRequired(RequestException):
-    """A valid URL is required to make a request."""
+    """A valid URL is required to make a request. Not raised here."""
 
 
 class TooManyRedirects(RequestException):
