@@ -391,8 +391,8 @@ impl Engine {
     }
 
     /// Removes compiled code from the cache: the code of runtimes, prepared images, prepared modules and compiled
-    /// components. Code that this or another process is using is not removed. Removed code is rebuilt at its next use, without
-    /// the network.
+    /// components. Code that this or another process is using is not removed. Removed code is rebuilt at its next use,
+    /// without the network.
     ///
     /// # Errors
     /// Fails if the cache cannot be read or changed.

@@ -160,8 +160,8 @@ impl EngineInner {
         Ok(FoundRuntime { entry: Cow::Owned(image.entry(self.runtimes.manifest())?), own: Some(image) })
     }
 
-    /// Returns the name of a language's default runtime. The first result is kept, so runtimes that are added later
-    /// affect only new engines.
+    /// Returns the name of a language's default runtime. The first result is cached, so runtimes that are added
+    /// later affect only new engines.
     pub(crate) fn preferred(&self, wanted: Language) -> Result<&str, RuntimeError> {
         let (of_manifest, preferred) = match wanted {
             Language::Python => (glovebox_runtimes::Language::Python, &self.preferred.0),

@@ -293,7 +293,9 @@ mod tests {
             assert_eq!(abandoned.admit(&own, 1, 0), Ok(Admission::Now), "{calls}");
             abandoned.add(&own, 1);
         }
-        assert!(refusal(abandoned.admit(&own, 1, 0)).contains("16 of this session's abandoned calls are still running"));
+        assert!(
+            refusal(abandoned.admit(&own, 1, 0)).contains("16 of this session's abandoned calls are still running")
+        );
         assert!(refusal(abandoned.admit(&own, 1, 9)).contains("16 of"), "waiting does not help it");
         for other in [origin("b"), None] {
             assert_eq!(abandoned.admit(&other, 1, 0), Ok(Admission::Now), "others are not shut out");

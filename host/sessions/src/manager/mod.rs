@@ -47,7 +47,7 @@ pub enum SessionsError {
         /// The session's ID.
         id: SessionId,
     },
-    /// Another holder has the session's lock, or another thread is still using or changing the session.
+    /// The session's lock belongs to another holder, or another thread is still using or changing the session.
     #[error("session `{id}` is in use by another process or thread; wait for it to finish, or use another session")]
     InUse {
         /// The session's ID.

@@ -107,7 +107,7 @@ impl SessionsBuilder {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NewSession {
-    /// Language. Default: the language of the first sandbox that has the `runtime`, or Python if there is none.
+    /// Language. Default: the language of the first sandbox that has the `runtime`, or Python without such a sandbox.
     pub language: Option<Language>,
     /// The name of the runtime. Default: the runtime of the language's first sandbox.
     pub runtime: Option<String>,
