@@ -97,11 +97,17 @@ fn few_answers<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<
 pub(crate) struct AnswerBody {
     /// Id of the call.
     id: u64,
-    /// Result of the tool: any JSON.
+    /// Result of the tool: any JSON, also `null`.
+    #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Value>)]
     value: Option<Box<RawValue>>,
     /// Error message of the tool, which the script sees in a `ToolError`.
     error: Option<String>,
+}
+
+/// Deserializes a field that is present: `null` becomes `Some`, not `None`.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl ContinueBody {
@@ -115,7 +121,10 @@ impl AnswerBody {
         let Self { id, value, error } = self;
         match (value, error) {
             (Some(value), None) => Ok(ToolAnswer { id, answer: Ok(Box::<str>::from(value).into()) }),
-            (None, Some(error)) => Ok(ToolAnswer::error(id, ToolError::new(error))),
+            // Some clients send `null` for a missing value.
+            (value, Some(error)) if value.as_deref().is_none_or(|value| value.get() == "null") => {
+                Ok(ToolAnswer::error(id, ToolError::new(error)))
+            }
             _ => Err(Problem::invalid(format!("the answer to call {id} must have either a `value` or an `error`"))),
         }
     }
@@ -171,5 +180,24 @@ impl From<ToolRequest> for CallAnswer {
         // The arguments have already been parsed, so the text is a valid JSON object.
         let arguments = RawValue::from_string(request.arguments).unwrap_or_default();
         Self { id: request.id, name: request.name, arguments }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_is_a_tool_result_unless_there_is_an_error() {
+        let is_value = |json: &str| -> Option<bool> {
+            let answers = serde_json::from_str::<ContinueBody>(json).unwrap().answers();
+            answers.ok().map(|answers| answers[0].answer.is_ok())
+        };
+        assert_eq!(is_value(r#"{"answers":[{"id":0,"value":null}]}"#), Some(true));
+        assert_eq!(is_value(r#"{"answers":[{"id":0,"value":null,"error":null}]}"#), Some(true));
+        assert_eq!(is_value(r#"{"answers":[{"id":0,"value":null,"error":"failed"}]}"#), Some(false));
+        assert_eq!(is_value(r#"{"answers":[{"id":0,"error":"failed"}]}"#), Some(false));
+        assert_eq!(is_value(r#"{"answers":[{"id":0,"value":1,"error":"failed"}]}"#), None);
+        assert_eq!(is_value(r#"{"answers":[{"id":0}]}"#), None);
     }
 }
