@@ -42,8 +42,8 @@ pub(super) fn restrict_files(reach: &Reach) -> Result<Measure, RulesetError> {
 
 /// The system calls that are allowed with any arguments. The engine and its threads need them for memory, for open
 /// files and files that landlock allows, and for inherited sockets. None of these calls can connect a socket to another
-/// process, start a program, or access another process's memory. [`program`] allows a few other calls with certain
-/// arguments. The rest fail with EPERM.
+/// process, send to an address, start a program, or access another process's memory. [`program`] allows a few other
+/// calls with certain arguments. The rest fail with EPERM.
 const CALLS: &[i64] = &[
     // Memory. The engine maps compiled code first and then makes it executable.
     libc::SYS_brk,
@@ -149,8 +149,6 @@ const CALLS: &[i64] = &[
     libc::SYS_pselect6,
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
-    libc::SYS_sendmsg,
-    libc::SYS_sendto,
     libc::SYS_shutdown,
     // A socket pair within the process, which the runtime uses to forward signals. Also timers and pipes.
     libc::SYS_socketpair,
@@ -234,6 +232,10 @@ fn program() -> Result<BpfProgram, CallsError> {
     // `getrlimit` and `setrlimit` pass 0 for the own process. With other IDs, the call changes the limits of the server
     // and of other workers.
     rules.insert(libc::SYS_prlimit64, one_of(0, &[0])?);
+    // `send`, which writes to the inherited socket, passes no address. An address would reach datagram sockets of other
+    // processes by path.
+    let no_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
+    rules.insert(libc::SYS_sendto, vec![SeccompRule::new(vec![no_address])?]);
     // `abort` and `raise` send signals to their own process.
     rules.insert(libc::SYS_tgkill, one_of(0, &[pid])?);
     rules.insert(libc::SYS_kill, one_of(0, &[pid])?);
@@ -283,6 +285,9 @@ mod tests {
             libc::SYS_keyctl,
             libc::SYS_symlinkat,
             libc::SYS_prlimit64,
+            libc::SYS_sendto,
+            libc::SYS_sendmsg,
+            libc::SYS_sendmmsg,
         ] {
             assert!(!CALLS.contains(&call) && !OLD_CALLS.contains(&call), "{call}");
         }
