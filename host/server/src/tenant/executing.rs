@@ -124,7 +124,7 @@ impl Tenant {
                 work.script().offer(self.callbacks())?;
             }
             self.check_rate()?;
-            self.admit_session(work.session()).await
+            if is_remote { self.admit_session(work.session()).await } else { self.admit(work.session()).await }
         };
         let held = admitted.await.inspect_err(|error| self.refused(door, error))?;
         let asked = self.audited_request(door, &mut work);
