@@ -274,8 +274,8 @@ pub(super) struct Stepping {
     pub(super) _turn: Option<OwnedMutexGuard<()>>,
 }
 
-/// The pause before and after each check of a suspended execution. Also the maximum wait for the result of an execution
-/// that has ended.
+/// The interval between checks of a suspended execution. Also the maximum wait for the result of an execution that has
+/// ended.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Tenant {
@@ -327,7 +327,10 @@ async fn watch(tenant: Tenant, id: String) {
             SuspensionCheck::Gone => return,
             SuspensionCheck::Again => {
                 drop(fetching);
-                tokio::time::sleep(LOOK).await;
+                // During shutdown, `draining` above returns at once.
+                if draining {
+                    tokio::time::sleep(LOOK).await;
+                }
             }
             SuspensionCheck::End(stepping) => {
                 // Executions end concurrently, because a script can delay its end. The permits for suspended executions
