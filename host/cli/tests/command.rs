@@ -439,6 +439,16 @@ fn server_store_and_key_differ_from_shell_sessions() {
 }
 
 #[test]
+fn overlong_server_configuration_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("server.toml");
+    fs::write(&config, "#\n".repeat((2 << 20) + 1)).unwrap();
+    let checked = output(&["serve", "--check-config", "--config", config.to_str().unwrap()]);
+    assert!(!checked.status.success());
+    assert!(text(&checked.stderr).contains("is longer than 4194304 bytes"), "{}", text(&checked.stderr));
+}
+
+#[test]
 fn names_with_line_ends_cannot_forge_error_lines() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#"

@@ -348,12 +348,22 @@ fn read_token(path: &Path) -> anyhow::Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
+/// Reads a text file of at most `max_bytes` bytes.
+fn read_text(path: &Path, what: &str, max_bytes: u64, hint: &str) -> anyhow::Result<String> {
+    let cannot_read = || Hinted::new(format!("cannot read the {what}"), hint);
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes))
+        .map_err(|error| cannot_read().because(error))?;
+    if u64::try_from(bytes.len()).is_ok_and(|len| len > max_bytes) {
+        return Err(Hinted::new(format!("the {what} is longer than {max_bytes} bytes"), hint).into());
+    }
+    String::from_utf8(bytes).map_err(|error| cannot_read().because(error).into())
+}
+
 fn read_config(path: &Path) -> anyhow::Result<ServerConfig> {
     let what = format!("configuration `{}`", escaped(path));
-    let mut text = String::new();
-    File::open(path).and_then(|file| file.take(MAX_CONFIG_BYTES).read_to_string(&mut text)).map_err(|error| {
-        Hinted::new(format!("cannot read the {what}"), "check the path given to --config").because(error)
-    })?;
+    let text = read_text(path, &what, MAX_CONFIG_BYTES, "check the path given to --config")?;
     ServerConfig::from_toml(&text)
         .map_err(|error| Hinted::new(format!("invalid {what}"), "see docs/server.md").because(error).into())
 }
@@ -427,12 +437,8 @@ fn callbacks(
 }
 
 pub(super) fn read_secret(path: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
-    File::open(path).and_then(|file| file.take(MAX_SECRET_BYTES).read_to_string(&mut text)).map_err(|error| {
-        Hinted::new(format!("cannot read the callback secret `{}`", escaped(path)), "check `tools.secret_file`")
-            .because(error)
-    })?;
-    Ok(text.trim_end().to_owned())
+    let what = format!("callback secret `{}`", escaped(path));
+    Ok(read_text(path, &what, MAX_SECRET_BYTES, "check `tools.secret_file`")?.trim_end().to_owned())
 }
 
 fn make_private(dir: &Path) -> anyhow::Result<()> {
