@@ -298,6 +298,7 @@ pub(crate) fn key(args: &StoreArgs) -> anyhow::Result<Option<SessionKey>> {
 }
 
 /// Reads a key. A line break after a key of maximum length is not part of the key: `openssl rand -hex 32` adds one.
+/// After a shorter key, it is part of the key. Removing it would invalidate the seals of stored sessions.
 pub(crate) fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
     let wrong = |reason: String| {
         Hinted::new(reason, "create one with `openssl rand -hex 32 > FILE`, and keep it private (`chmod 600 FILE`)")
