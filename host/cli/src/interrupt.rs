@@ -81,17 +81,26 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
 }
 
 /// Like [`install`], but for a server: SIGTERM requests a shutdown like SIGINT, and the shutdown has no time limit
-/// here. A second signal ends the process.
+/// here. A second signal ends the process. On a terminal, SIGHUP also requests a shutdown.
 #[cfg(feature = "full")]
 pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();
     let cancelled = token.clone();
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen for Ctrl-C")?;
+    let mut handled = vec![SIGINT, SIGTERM];
+    // `nohup` redirects standard error, and a handler would undo that it ignores SIGHUP.
+    if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        handled.push(SIGHUP);
+    }
+    let mut signals = Signals::new(handled).context("cannot listen for Ctrl-C")?;
     thread::Builder::new()
         .name("ctrl-c".into())
         .spawn(move || {
             for signal in signals.forever() {
                 if cancelled.is_cancelled() {
+                    // The shell and the system can both send SIGHUP when a terminal closes.
+                    if signal == SIGHUP {
+                        continue;
+                    }
                     program::kill_all();
                     std::process::exit(128 + signal);
                 }
