@@ -14,8 +14,10 @@ use std::{
 use glovebox::escaped;
 use tokio::net::{UnixListener, UnixStream};
 
-/// Maximum length of a socket path in bytes. Linux allows 107, and macOS 103.
-const MAX_PATH_BYTES: usize = 100;
+/// Maximum length of a socket path in bytes. Linux allows 107, and macOS 103, of which [`NEW`] needs four.
+const MAX_PATH_BYTES: usize = 99;
+/// The suffix of the temporary name under which the socket is bound.
+const NEW: &str = ".new";
 
 /// An error from [`Listener::bind`].
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +68,7 @@ impl Listener {
     ///
     /// # Errors
     /// Fails if a daemon is already listening at the path, or if the directory belongs to another user or is writable
-    /// by other users. Also fails if the path is longer than 100 bytes, if it exists but is not a socket, or if an I/O
+    /// by other users. Also fails if the path is longer than 99 bytes, if it exists but is not a socket, or if an I/O
     /// operation fails.
     pub fn bind(path: impl Into<PathBuf>) -> Result<Self, SocketError> {
         let path = std::path::absolute(path.into()).map_err(|source| failed(Path::new(""), source))?;
@@ -91,7 +93,7 @@ impl Listener {
         }
         // Bind under a temporary name. The rename then replaces a stale socket atomically, and the socket appears at
         // its path only after its permissions are set.
-        let new = beside(&path, ".new");
+        let new = beside(&path, NEW);
         match fs::remove_file(&new) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(error)),
             _ => {}
