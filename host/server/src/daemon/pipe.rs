@@ -1,6 +1,6 @@
 //! The named pipe that replaces the socket on Windows. It is compiled but not tested: see `docs/daemon.md`.
 
-use std::io;
+use std::{io, time::Duration};
 
 use tokio::net::windows::named_pipe::{NamedPipeServer, PipeMode, ServerOptions};
 use tokio_util::task::TaskTracker;
@@ -9,6 +9,9 @@ use super::{
     Daemon,
     serve::{refuse_connection, serve_client},
 };
+
+/// Pause after a failed `accept`.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A named pipe for clients on this machine. By default, Windows lets only the pipe's owner, administrators and the
 /// system write to it.
@@ -50,7 +53,14 @@ pub async fn serve(daemon: &Daemon, mut listener: Listener) {
             accepted = listener.accept() => accepted,
             () = daemon.stopped() => break,
         };
-        let Ok(stream) = accepted else { continue };
+        let stream = match accepted {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(target: "glovebox", %error, "cannot accept a connection");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
         let daemon = daemon.clone();
         clients.spawn(async move {
             let Some(place) = daemon.place() else { return refuse_connection(&daemon, stream).await };
