@@ -70,7 +70,7 @@ impl Node {
     pub async fn bind(config: NodeConfig, listen: SocketAddr) -> Result<Self, NodeError> {
         let (drain, identity_key) = (config.drain, config.identity_key.clone());
         let made = tokio::task::spawn_blocking(move || Machine::new(config)).await;
-        let machine = Arc::new(made.map_err(|_| NodeError::Refused("the node panicked".to_owned()))??);
+        let machine = Arc::new(made.map_err(|_| NodeError::Panicked)??);
         let endpoint = services::endpoint(&machine, identity_key.as_deref())?;
         let failed = |source| NodeError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
@@ -321,6 +321,9 @@ pub enum NodeError {
     /// A runtime cannot be prepared.
     #[error(transparent)]
     Runtime(#[from] BuildError),
+    /// The node panicked while it prepared its runtimes and its store.
+    #[error("the node panicked while it started; its log has the details")]
+    Panicked,
     /// The identity key is malformed.
     #[error("invalid identity key; use the engine's public key in the form `publickeyv1_…`")]
     IdentityKey,
