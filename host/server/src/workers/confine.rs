@@ -145,14 +145,15 @@ impl Confinement {
 mod tests {
     use std::{
         env, fs,
+        io::{ErrorKind, Write as _},
         net::{TcpListener, TcpStream},
-        os::unix::net::UnixListener,
+        os::unix::net::{UnixDatagram, UnixListener, UnixStream},
         path::Path,
         process::Command,
         thread,
     };
 
-    use rustix::process::{getppid, test_kill_process};
+    use rustix::process::{getppid, prlimit, test_kill_process};
 
     use super::*;
 
@@ -179,6 +180,7 @@ mod tests {
         };
         let dir = Path::new(&dir);
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let _datagrams = UnixDatagram::bind(dir.join("write/datagrams")).unwrap();
         let reach = Reach {
             read: vec![dir.join("read"), "/proc/self".into()],
             write: vec![dir.join("write")],
@@ -195,6 +197,7 @@ mod tests {
         fs::rename(dir.join("write/new"), dir.join("write/renamed")).unwrap();
         assert_eq!(thread::spawn(|| 7).join().unwrap(), 7);
         assert!(fs::read("/proc/self/status").is_ok());
+        UnixStream::pair().unwrap().0.write_all(b"x").unwrap();
 
         // Memory and file descriptors beyond the limits.
         assert!(Vec::<u8>::new().try_reserve_exact(2 << 30).is_err());
@@ -216,6 +219,9 @@ mod tests {
             assert!(Command::new("/bin/true").spawn().is_err());
             assert!(std::os::unix::fs::symlink("/etc", dir.join("write/link")).is_err());
             assert!(test_kill_process(getppid().unwrap()).is_err());
+            assert!(prlimit(getppid(), Resource::Nofile, getrlimit(Resource::Nofile)).is_err());
+            let sent = UnixDatagram::pair().unwrap().0.send_to(b"x", dir.join("write/datagrams"));
+            assert_eq!(sent.unwrap_err().kind(), ErrorKind::PermissionDenied);
         }
         println!("confined: it holds");
     }
