@@ -33,7 +33,8 @@ impl Names {
         let is_one = headers.get_all(header::HOST).iter().count() == 1;
         let is_same = uri.authority().is_none_or(|authority| authority.as_str().eq_ignore_ascii_case(&host));
         if !is_one || !is_same || !named(&host).is_some_and(|named| self.hosts.iter().any(|known| known == named)) {
-            let detail = "unknown `Host`; add it to `hosts` in the server's configuration";
+            let detail = "unknown `Host`; add it to `[http] hosts` of `glovebox serve` or `--allow-host` of \
+                          `glovebox mcp`";
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail));
         }
         let is_allowed = |origin: &HeaderValue| {
@@ -44,7 +45,8 @@ impl Names {
         if headers.get_all(header::ORIGIN).iter().all(is_allowed) {
             return Ok(());
         }
-        let detail = "this `Origin` is not allowed; add it to `origins` in the server's configuration";
+        let detail = "this `Origin` is not allowed; add it to `[http] origins` of `glovebox serve` or `--allow-origin` \
+                      of `glovebox mcp`";
         Err(Problem::new(StatusCode::FORBIDDEN, "origin", detail))
     }
 }
