@@ -65,6 +65,11 @@ impl Write for Cut {
 pub(crate) struct Utf8Pieces(Vec<u8>);
 
 impl Utf8Pieces {
+    /// Returns the length in bytes of the incomplete character at the end of the previous chunk.
+    pub(crate) fn pending(&self) -> usize {
+        self.0.len()
+    }
+
     /// Decodes the incomplete character of the previous chunk, if any, and `bytes`.
     pub(crate) fn next(&mut self, bytes: &[u8]) -> String {
         self.0.extend_from_slice(bytes);

@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -27,9 +27,9 @@ use crate::{OnOutput, ServiceError, text::Utf8Pieces};
 /// Maximum number of queued chunks per client. A guest waits if its client reads more slowly than the guest writes.
 const PIECES: usize = 64;
 /// Maximum number of output bytes in a chunk. Their JSON is at most six times as long.
-const OUTPUT_BYTES: usize = 16 << 10;
-/// The total time that a guest waits for its client. After that, output chunks for which there is no room at once are
-/// dropped. A slow client must not occupy a permit for which other executions wait.
+pub(super) const OUTPUT_BYTES: usize = 16 << 10;
+/// The total time that a guest waits for its client. Streaming then stops at the next chunk for which there is no room
+/// at once. A slow client must not occupy a permit for which other executions wait.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The format of a response.
@@ -67,6 +67,15 @@ pub(crate) struct Pieces {
     sender: mpsc::Sender<Bytes>,
     bodies: BodyBudget,
     tenant: Arc<str>,
+    /// The amount of streamed output when streaming stopped. Not set while output is streamed.
+    stopped: Arc<OnceLock<StreamedBytes>>,
+}
+
+/// The amount of output that was streamed as text, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct StreamedBytes {
+    pub(super) stdout: usize,
+    pub(super) stderr: usize,
 }
 
 impl Pieces {
@@ -78,7 +87,7 @@ impl Pieces {
         work: impl FnOnce(Self) -> F,
     ) -> Response {
         let (sender, receiver) = mpsc::channel(PIECES);
-        let pieces = Self { form, sender, bodies: bodies.clone(), tenant: tenant.into() };
+        let pieces = Self { form, sender, bodies: bodies.clone(), tenant: tenant.into(), stopped: Arc::default() };
         let task = AbortOnDropHandle::new(tokio::spawn(work(pieces).in_current_span()));
         let stream = ReceiverStream::new(receiver).map(move |piece| {
             let _ = &task;
@@ -121,8 +130,13 @@ impl Pieces {
         framed(self.form, name, json)
     }
 
+    /// Returns the amount of streamed output, if streaming stopped because the client read too slowly.
+    pub(super) fn stopped_at(&self) -> Option<StreamedBytes> {
+        self.stopped.get().copied()
+    }
+
     /// Returns a callback that streams output. The guest waits while the client does not read, up to `PATIENCE` in
-    /// total.
+    /// total. At the first lost chunk, streaming stops: later chunks would leave a gap.
     pub(crate) fn on_output(&self) -> OnOutput {
         self.on_output_with(|name, text| json!({ "type": name, "text": text }))
     }
@@ -133,22 +147,32 @@ impl Pieces {
         let pieces = self.clone();
         let (mut stdout, mut stderr) = (Utf8Pieces::default(), Utf8Pieces::default());
         let (clock, mut patience) = (tokio::runtime::Handle::current(), PATIENCE);
+        let mut streamed = StreamedBytes::default();
         Box::new(move |stream, bytes| {
+            if pieces.stopped_at().is_some() {
+                return;
+            }
             // An empty write is also sent as a chunk.
             let parts = bytes.chunks(OUTPUT_BYTES).chain(bytes.is_empty().then_some(bytes));
             for part in parts {
-                let (name, text) = match stream {
-                    Stream::Stdout => ("stdout", stdout.next(part)),
-                    Stream::Stderr => ("stderr", stderr.next(part)),
+                let (name, decoder, sent) = match stream {
+                    Stream::Stdout => ("stdout", &mut stdout, &mut streamed.stdout),
+                    Stream::Stderr => ("stderr", &mut stderr, &mut streamed.stderr),
                 };
+                let pending = decoder.pending();
+                let text = decoder.next(part);
                 let piece = pieces.framed(name, piece(name, &text).to_string().as_bytes());
                 // If the client disconnects, the response is dropped, which cancels the execution.
-                let Err(piece) = pieces.try_send(piece) else { continue };
-                if patience > Duration::ZERO {
+                if let Err(piece) = pieces.try_send(piece) {
                     let begun = Instant::now();
-                    let _ = clock.block_on(tokio::time::timeout(patience, pieces.send(piece)));
+                    let in_time = clock.block_on(tokio::time::timeout(patience, pieces.send(piece)));
                     patience = patience.saturating_sub(begun.elapsed());
+                    if in_time != Ok(true) {
+                        let _ = pieces.stopped.set(streamed);
+                        return;
+                    }
                 }
+                *sent += pending + part.len() - decoder.pending();
             }
         })
     }
@@ -166,12 +190,11 @@ impl Pieces {
         }
     }
 
-    /// Sends a chunk, waiting for the memory budget and the client.
-    async fn send(&self, piece: Bytes) {
+    /// Sends a chunk, waiting for the memory budget and the client. Returns `false` if the chunk is lost.
+    async fn send(&self, piece: Bytes) -> bool {
         let mut held = HeldBytes::default();
-        if self.bodies.bytes().grow(Some(&self.tenant), &mut held, piece.len()).await.is_ok() {
-            let _ = self.sender.send(counted(piece, &Arc::new(held))).await;
-        }
+        self.bodies.bytes().grow(Some(&self.tenant), &mut held, piece.len()).await.is_ok()
+            && self.sender.send(counted(piece, &Arc::new(held))).await.is_ok()
     }
 
     /// Sends the last chunk.
@@ -214,6 +237,7 @@ pub(crate) fn error_piece(form: Form, problem: &Problem) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::HttpConfig;
 
     #[test]
     fn first_accepted_media_type_selects_the_form() {
@@ -224,5 +248,28 @@ mod tests {
         assert_eq!(form("text/html, application/x-ndjson;q=0.9, */*"), Form::Lines);
         assert_eq!(form("*/*"), Form::Whole);
         assert_eq!(form("application/json, text/event-stream"), Form::Whole);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn streaming_stops_at_the_first_lost_chunk() {
+        let bodies = BodyBudget::new(&HttpConfig::default(), 64 << 20, ["a"].into_iter());
+        let (sender, mut receiver) = mpsc::channel(PIECES);
+        let pieces = Pieces { form: Form::Lines, sender, bodies, tenant: "a".into(), stopped: Arc::default() };
+        let mut on_output = pieces.on_output();
+        let writing = tokio::task::spawn_blocking(move || {
+            for _ in 0..=PIECES {
+                on_output(Stream::Stdout, "é".as_bytes());
+            }
+            on_output
+        });
+        let mut on_output = writing.await.unwrap();
+        let mut chunks = 0;
+        while receiver.try_recv().is_ok() {
+            chunks += 1;
+        }
+        on_output(Stream::Stdout, b"x");
+        assert!(receiver.try_recv().is_err(), "a chunk after a lost chunk would leave a gap");
+        let expected = StreamedBytes { stdout: 2 * PIECES, stderr: 0 };
+        assert_eq!((chunks, pieces.stopped_at()), (PIECES, Some(expected)));
     }
 }

@@ -8,8 +8,12 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     ServiceError,
-    http::{budget::Made, output::Pieces},
+    http::{
+        budget::Made,
+        output::{OUTPUT_BYTES, Pieces},
+    },
     json::{JsonCost, json_len},
+    text::Utf8Pieces,
 };
 
 /// Returns the current Unix time in nanoseconds.
@@ -23,12 +27,26 @@ pub(super) fn output(name: &str, text: &str) -> Value {
     json!({ "type": name, "text": text, "timestamp": now_ns() })
 }
 
-/// Returns the lines that follow the output of an execution. Reserves memory for them before building them. `count` is
-/// the execution's number within its context.
+/// Returns the output that was not streamed because the client read too slowly.
+fn unstreamed(pieces: &Pieces, execution: &Execution) -> impl Iterator<Item = Value> {
+    let rest = pieces.stopped_at().map(|streamed| {
+        [
+            ("stdout", execution.stdout.bytes.get(streamed.stdout..)),
+            ("stderr", execution.stderr.bytes.get(streamed.stderr..)),
+        ]
+    });
+    rest.into_iter().flatten().flat_map(|(name, bytes)| {
+        let mut decoder = Utf8Pieces::default();
+        bytes.unwrap_or_default().chunks(OUTPUT_BYTES).map(move |part| output(name, &decoder.next(part)))
+    })
+}
+
+/// Returns the lines that follow the streamed output of an execution, beginning with the rest of the output. Reserves
+/// memory for them before building them. `count` is the execution's number within its context.
 pub(super) fn end(pieces: &Pieces, execution: &Execution, count: u64) -> Result<Made, ServiceError> {
     let invalid = |error: serde_json::Error| ServiceError::Invalid(error.to_string());
     // The lines are built twice, so that they never exist all at once as values.
-    let lines = || results(execution).chain(failure(execution)).chain(last(count));
+    let lines = || unstreamed(pieces, execution).chain(results(execution)).chain(failure(execution)).chain(last(count));
     let mut len = 0;
     for line in lines() {
         len += json_len(&line).map_err(invalid)? + 1;
