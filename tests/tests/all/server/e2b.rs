@@ -86,6 +86,26 @@ fn contexts_of_a_sandbox_share_files() {
 }
 
 #[test]
+fn removing_and_restarting_contexts_retains_the_files() {
+    let server = server();
+    let sandbox = Sandbox::create(&server, &json!({}));
+    let done = |method: &str, path: &str| assert_eq!(sandbox.ask(method, path, &[], b"").status, 204, "{path}");
+    sandbox.lines(&json!({"code": "x = 1\nn = open('f', 'w').write('one')"}));
+    // The sandbox has no other context, so a new one replaces it.
+    done("DELETE", "/contexts/python");
+    assert_eq!(sandbox.text(&json!({"code": "open('f').read(), 'x' in globals()"})), "('one', False)");
+    done("POST", "/contexts/python/restart");
+    let read = json!({"code": "require('fs').readFileSync('f', 'utf8')", "language": "javascript"});
+    assert_eq!(sandbox.text(&read), "one");
+    // The other context receives the files.
+    sandbox.lines(&json!({"code": "n = open('f', 'w').write('two')"}));
+    done("DELETE", "/contexts/python");
+    assert_eq!(sandbox.text(&read), "two");
+    let contexts = sandbox.ask("GET", "/contexts", &[], b"").ok();
+    assert_eq!(contexts.as_array().unwrap().len(), 1, "{contexts}");
+}
+
+#[test]
 fn files_are_written_listed_and_moved() {
     let server = server();
     let sandbox = Sandbox::create(&server, &json!({}));

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     files::{WORKSPACE, absolute, relative},
     form::{E2bError, Entries, check_entries},
-    lifecycle::{context_name, stored},
+    lifecycle::{context_name, default_language, stored},
     lines,
     sandboxes::{RequestedSandbox, Sandbox, Sandboxes},
 };
 use crate::{
-    Door, Script, ServiceError, SessionSummary, Watch, Work,
+    Door, Script, ServiceError, SessionPage, SessionSummary, Watch, Work,
     executor::Finished,
     http::{
         InPath, Problem, ReadBody, Shared,
@@ -103,7 +103,8 @@ pub(super) async fn list(RequestedSandbox(sandbox): RequestedSandbox) -> Result<
     Ok(Json(contexts.into_values().flatten().collect()))
 }
 
-/// Removes a context. The sandbox retains its files, unless the default Python context has them and is removed.
+/// Removes a context. The sandbox retains its files. The default context is replaced with a new one if no other context
+/// can have the files.
 pub(super) async fn remove(
     RequestedSandbox(sandbox): RequestedSandbox,
     name: Result<InPath<String>, Problem>,
@@ -111,17 +112,40 @@ pub(super) async fn remove(
     let InPath(name) = name?;
     check_name(&name)?;
     let _turn = sandbox.turn.lock().await;
-    // Move the files to the default context first, so that the sandbox retains them.
-    let own = context_name(Language::Python);
-    if sandbox.last().is_some_and(|last| last == name) && name != own {
-        sandbox.context(own, Some(Language::Python)).await?;
-        sandbox.bring_files(own).await?;
+    if sandbox.last().as_ref() == Some(&name) {
+        match other_context(&sandbox, &name).await? {
+            Some(other) => sandbox.bring_files(&other).await?,
+            None => {
+                replace(&sandbox, &name).await?;
+                return Ok(StatusCode::NO_CONTENT);
+            }
+        }
     }
     if !sandbox.tenant.remove(&sandbox.session(&name)?).await? {
         return Err(no_context(&name));
     }
     sandbox.forget(&name);
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Returns a context other than `name`, preferably a default context. Opens the default context if there is no other
+/// context. Returns `None` if `name` is the default context.
+async fn other_context(sandbox: &Sandbox, name: &str) -> Result<Option<String>, ServiceError> {
+    let SessionPage { sessions, .. } = sandbox.tenant.list().await?;
+    let contexts = sessions.iter().filter_map(|session| Sandboxes::of_session(&session.id));
+    let others = contexts.filter(|(of, other)| *of == sandbox.id && *other != name);
+    let others: Vec<&str> = others.map(|(_, other)| other).collect();
+    let defaults = [Language::Python, Language::JavaScript].map(context_name);
+    if let Some(other) = defaults.into_iter().find(|default| others.contains(default)).or(others.first().copied()) {
+        return Ok(Some(other.to_owned()));
+    }
+    let language = default_language(&sandbox.tenant);
+    let default = context_name(language);
+    if default == name {
+        return Ok(None);
+    }
+    sandbox.open(default, language).await?;
+    Ok(Some(default.to_owned()))
 }
 
 /// Replaces a context with a new one. The sandbox retains its files.
@@ -132,25 +156,29 @@ pub(super) async fn restart(
     let InPath(name) = name?;
     check_name(&name)?;
     let _turn = sandbox.turn.lock().await;
-    let id = sandbox.session(&name)?;
-    let language = sandbox.context(&name, None).await.map_err(|_| no_context(&name))?.language;
+    replace(&sandbox, &name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Replaces a context with a new one. The caller must hold the sandbox's turn.
+async fn replace(sandbox: &Sandbox, name: &str) -> Result<(), E2bError> {
+    let id = sandbox.session(name)?;
+    let language = sandbox.context(name, None).await.map_err(|_| no_context(name))?.language;
     // If this context has the sandbox's files, move them to a temporary context while it is replaced.
     let mut aside = SessionId::random().to_string();
     aside.truncate(16);
-    if sandbox.last().as_ref() == Some(&name) {
+    if sandbox.last().as_deref() == Some(name) {
         sandbox.open(&aside, language).await?;
         sandbox.bring_files(&aside).await?;
     }
     sandbox.tenant.remove(&id).await?;
-    let opened = sandbox.open(&name, language).await;
+    // If this fails, the temporary context retains the files.
+    sandbox.open(name, language).await?;
     if sandbox.last().as_ref() == Some(&aside) {
-        if opened.is_ok() {
-            sandbox.bring_files(&name).await?;
-        }
+        sandbox.bring_files(name).await?;
         sandbox.tenant.remove(&sandbox.session(&aside)?).await?;
     }
-    opened?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(())
 }
 
 /// A request to execute code.

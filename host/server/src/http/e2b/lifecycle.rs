@@ -16,6 +16,13 @@ pub(super) fn context_name(language: Language) -> &'static str {
     language.name()
 }
 
+/// Returns the language of a sandbox's first context: Python, or JavaScript if the server does not serve Python.
+pub(super) fn default_language(tenant: &Tenant) -> Language {
+    let languages = [Language::Python, Language::JavaScript];
+    let served = |language: &Language| tenant.service().runtimes().any(|info| info.language == *language);
+    languages.into_iter().find(served).unwrap_or(Language::Python)
+}
+
 impl Sandboxes {
     /// Creates a sandbox with a Python context, or with a JavaScript context if the server does not serve Python.
     pub(super) async fn make(
@@ -24,9 +31,7 @@ impl Sandboxes {
         description: Description,
         time: Duration,
     ) -> Result<Arc<Sandbox>, ServiceError> {
-        let languages = [Language::Python, Language::JavaScript];
-        let served = |language: &Language| tenant.service().runtimes().any(|info| info.language == *language);
-        let language = languages.into_iter().find(served).unwrap_or(Language::Python);
+        let language = default_language(tenant);
         if self.is_full(tenant) {
             self.forget_empty(tenant).await?;
         }
