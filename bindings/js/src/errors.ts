@@ -51,7 +51,7 @@ export class FilesError extends GloveboxError {
   override readonly name = 'FilesError';
 }
 
-/** A script ran, but its files could not be committed to the host directory. The host directory is unchanged. */
+/** A script ran, but committing its files to the host directory failed. The message says if it is unchanged. */
 export class CommitError extends GloveboxError {
   override readonly name = 'CommitError';
   /** The run whose files were not committed. */

@@ -2,7 +2,11 @@
 //! as an error.
 
 use glovebox_vfs::{escaped, escaped_text};
-use std::{error::Error, io, path::PathBuf};
+use std::{
+    error::Error,
+    io,
+    path::{Path, PathBuf},
+};
 
 use glovebox_core::{RequestError, session::TooMany};
 use glovebox_interpreters::DriverError;
@@ -190,9 +194,9 @@ pub enum ExecuteError {
     /// A host directory cannot be used, or changes by the embedder or by exit handlers could not be committed to it.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The guest ran, but its files could not be written back to a host directory. The directory is unchanged, unless
-    /// the source is [`MountError::NotNoted`].
-    #[error("cannot write the files back to `{}`; the directory is unchanged", escaped(host))]
+    /// The guest ran, but committing its files to a host directory failed. The directory is unchanged unless
+    /// [`MountError`] says otherwise.
+    #[error("{}", failed_commit(host, source))]
     Commit {
         /// The path of the host directory.
         host: PathBuf,
@@ -319,6 +323,16 @@ impl From<DriverError> for ExecuteError {
     }
 }
 
+/// Describes a failed commit. Does not claim that the directory is unchanged if the commit may have changed it.
+fn failed_commit(host: &Path, source: &MountError) -> String {
+    let host = escaped(host);
+    match source {
+        MountError::NotNoted { .. } => format!("wrote the files back to `{host}`, but could not record the commit"),
+        MountError::Torn { .. } | MountError::Io { .. } => format!("cannot write the files back to `{host}`"),
+        _ => format!("cannot write the files back to `{host}`; the directory is unchanged"),
+    }
+}
+
 /// Joins the messages of an error and of its causes with `: `, for logs and answers. Omits causes that the text already
 /// contains.
 #[must_use]
@@ -333,4 +347,23 @@ pub fn with_causes(error: &dyn Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use glovebox_vfs::VfsError;
+
+    use super::*;
+
+    #[test]
+    fn failed_commit_claims_an_unchanged_directory_only_if_it_is() {
+        let io = MountError::Io { action: "rename", path: "a".into(), source: io::Error::other("x") };
+        let not_noted = MountError::NotNoted { source: VfsError::NotFound };
+        for (source, is_unchanged) in
+            [(not_noted, false), (io, false), (MountError::ReservedName { path: "a".into() }, true)]
+        {
+            let message = failed_commit(Path::new("/d"), &source);
+            assert_eq!(message.contains("unchanged"), is_unchanged, "{message}");
+        }
+    }
 }

@@ -36,7 +36,7 @@ class FilesError(GloveboxError, OSError):
 
 
 class CommitError(GloveboxError):
-    """A script ran, but its files could not be committed to the host directory. The host directory is unchanged."""
+    """A script ran, but committing its files to the host directory failed. The message says if it is unchanged."""
 
     def __init__(self, message: str, execution: Any) -> None:
         from .run import Run

@@ -195,6 +195,7 @@ impl Workspace {
             match commit_within_limits(&mounted.directory, vfs, *root, own.as_deref_mut()) {
                 Ok(any) => committed.any |= any,
                 Err(error) => {
+                    committed.any |= matches!(error, MountError::NotNoted { .. });
                     committed.failed = Some((mounted.host.clone(), error));
                     break;
                 }
