@@ -53,7 +53,10 @@ impl Formatter for EscapedJson {
     }
 }
 
-/// Text that has been checked to be one JSON value, nested at most 127 levels deep.
+/// Text that is one JSON value.
+///
+/// [`new`](Self::new) and deserialization reject values that are nested more than 127 levels deep. The conversion from a
+/// [`Value`] does not check the depth.
 ///
 /// Parsed JSON takes up to a hundred times the memory of its text, so untrusted JSON should stay unparsed.
 ///
@@ -109,12 +112,15 @@ impl From<JsonText> for String {
     }
 }
 
+/// Does not check the depth, because the value comes from the embedder. If it is nested more than 127 levels deep, the
+/// text cannot be deserialized as [`JsonText`], for example in a worker process.
 impl From<&Value> for JsonText {
     fn from(value: &Value) -> Self {
         Self(value.to_string().into())
     }
 }
 
+/// Does not check the depth, like the conversion from `&Value`.
 impl From<Value> for JsonText {
     fn from(value: Value) -> Self {
         Self::from(&value)
