@@ -292,7 +292,8 @@ fn explain(error: &DriverError, machine: &mut GuestMachine) -> String {
 
 /// Returns the last `chars` characters of a text.
 fn end_of(text: &str, chars: usize) -> &str {
-    let start = text.char_indices().rev().nth(chars).map_or(0, |(at, _)| at);
+    let Some(before) = chars.checked_sub(1) else { return "" };
+    let start = text.char_indices().rev().nth(before).map_or(0, |(at, _)| at);
     text.get(start..).unwrap_or_default()
 }
 
@@ -452,6 +453,16 @@ impl EngineInner {
         // The artefact is already open, so a failure here does not affect the caller.
         if let Err(error) = self.runtimes.evict(kinds, &eviction) {
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot free space in the cache");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn end_of_text_is_exact() {
+        for (chars, end) in [(0, ""), (1, "ü"), (2, "cü"), (4, "aßcü"), (5, "aßcü")] {
+            assert_eq!(super::end_of("aßcü", chars), end, "{chars}");
         }
     }
 }
