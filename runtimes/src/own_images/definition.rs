@@ -54,7 +54,7 @@ pub struct ImageDefinition {
     pub files: Vec<InputFile>,
     /// The memory limit for the setups, in bytes.
     pub memory_bytes: u64,
-    /// The timeout of each setup, in milliseconds.
+    /// The timeout of each setup, in milliseconds: its preload and its script together.
     pub timeout_ms: u64,
 }
 

@@ -116,8 +116,8 @@ impl ImageBuilder {
         self
     }
 
-    /// Sets the time limit of the setup script. Preloading modules has the same limit. Default: 120 seconds. Maximum:
-    /// one hour.
+    /// Sets the time limit of the setup: preloading modules and the script together. Each setup of a base image has the
+    /// same limit. Default: 120 seconds. Maximum: one hour.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

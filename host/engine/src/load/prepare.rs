@@ -5,7 +5,12 @@
 //! has a fixed clock, seeded entropy, a fixed environment, and only the files of the library, the packages and the
 //! image. Equal fuel use, resuming on other machines, and replay depend on this.
 
-use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use glovebox_core::{Library, LibraryMount, PACKAGES_PATH, WORKSPACE, boot_wasi};
 use glovebox_interpreters::{Anchors, Boot, COMPILED_FILE, DriverError, Machine, MachineError};
@@ -64,8 +69,8 @@ impl<'a> Setup<'a> {
         (!files.is_empty()).then(|| Arc::new(Library(files)) as _)
     }
 
-    /// Returns the interpreter's memory limit in bytes, and the time limit of each preload and each script of the
-    /// setup.
+    /// Returns the interpreter's memory limit in bytes, and the time limit of each step: its preload and its script
+    /// together.
     fn limits(&self) -> (u64, Duration) {
         match self.own {
             Some(definition) => (definition.memory_bytes, Duration::from_millis(definition.timeout_ms)),
@@ -84,13 +89,14 @@ impl<'a> Setup<'a> {
         let (memory_bytes, timeout) = self.limits();
         let mut wrote = String::new();
         for step in &self.image.steps {
+            let started = Instant::now();
             for code in [driver.preload_code(&step.preload), step.code.clone()] {
                 if code.trim().is_empty() {
                     continue;
                 }
                 let progress = Some(Arc::clone(&inner.progress) as _);
                 let platform = EnginePlatform { progress, ..EnginePlatform::default() };
-                machine.store.data_mut().host.ctx = platform.begin(timeout);
+                machine.store.data_mut().host.ctx = platform.begin(timeout.saturating_sub(started.elapsed()));
                 driver.set_up(machine, anchors, &code).map_err(|error| match error {
                     DriverError::Setup(raised) => with_memory(raised, machine, memory_bytes),
                     DriverError::Machine(MachineError::Stopped(Stop::Deadline)) => {
