@@ -3,7 +3,8 @@
 use std::{fs, path::Path, time::Duration};
 
 use glovebox::{
-    Engine, HibernateOptions, ImageBuilder, Outcome, Packages, Policy, Request, ResumeOptions, RuntimeError, Sandbox,
+    BuildError, Engine, HibernateOptions, ImageBuilder, Outcome, Packages, Policy, Request, ResumeOptions,
+    RuntimeError, Sandbox,
 };
 use glovebox_tests::{PORTABLE_PYTHON, engine_config, tested_runtimes};
 use tempfile::TempDir;
@@ -230,6 +231,15 @@ fn failed_setup_keeps_the_previous_image() {
     assert_eq!(images.run("test-held", "console.log(a)"), "2\n");
     // Builds exactly at the limits succeed.
     javascript("").memory_bytes(128 << 20).timeout(Duration::from_secs(3600)).build(&images.0).unwrap();
+}
+
+#[test]
+fn custom_image_cannot_run_as_a_plain_command() {
+    let images = Images::new();
+    ImageBuilder::new("test-plain", "javascript").setup("var a = 1").build(&images.0).unwrap();
+    let error = Sandbox::builder(&images.0).runtime("test-plain").prepared(false).build().unwrap_err();
+    assert!(matches!(error, BuildError::Runtime(RuntimeError::Load { .. })), "{error}");
+    assert!(error.to_string().contains("`--no-prepare`"), "{error}");
 }
 
 #[test]

@@ -136,9 +136,16 @@ impl Plan<'_> {
 }
 
 impl EngineInner {
-    /// Loads a runtime or a custom image by name.
+    /// Loads a runtime or a custom image by name. Fails for a custom image that is not to be prepared, because its setup
+    /// would not run.
     pub(crate) fn load_named(&self, name: &str, prepared: bool) -> Result<Arc<Runtime>, RuntimeError> {
         let found = self.find(name)?;
+        if !prepared && found.own.is_some() {
+            let reason = "a custom image cannot run as a plain command, which skips its setup; remove \
+                          `prepared(false)` (`--no-prepare`), or use a runtime from `glovebox runtimes list`"
+                .to_owned();
+            return Err(RuntimeError::Load { name: found.entry.name.clone(), reason });
+        }
         self.load(&self.plan(&found, prepared))
     }
 
