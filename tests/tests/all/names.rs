@@ -77,6 +77,7 @@ fn engine_errors_escape_names() {
         Box::new(FilesError::Workspace(FileError::Pattern { pattern: name(), reason: "x".into() })),
         Box::new(FilesError::Workspace(FileError::Exists { path: name() })),
         Box::new(FilesError::HostLink { path: path() }),
+        Box::new(FilesError::HostMissing { path: path() }),
         Box::new(FilesError::HostPath { path: path() }),
         Box::new(FilesError::Archive { entry: name(), reason: "x" }),
         Box::new(BuildError::File { path: name(), reason: "x".into() }),

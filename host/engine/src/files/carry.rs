@@ -30,6 +30,10 @@ fn host_path(path: &Path) -> FilesError {
     FilesError::HostPath { path: path.to_owned() }
 }
 
+fn host_missing(path: &Path) -> FilesError {
+    FilesError::HostMissing { path: path.to_owned() }
+}
+
 /// Returns a host path's type, without following links. Returns `None` if the path does not exist.
 fn place(host: &Path) -> Result<Option<HostTarget<'_>>, FilesError> {
     match fs::symlink_metadata(host) {
@@ -80,11 +84,11 @@ pub(super) fn into(
     if_exists: IfExists,
 ) -> Result<CopyReport, FilesError> {
     match place(host)? {
-        None => Err(host_path(host)),
+        None => Err(host_missing(host)),
         Some(HostTarget::File(dir, name)) => {
             let to = path::below(to)?;
             let directory = HostDirectory::open_reaching(dir, Reach::Files)?;
-            let stat = directory.stat(name).map_err(host_read(host))?.ok_or_else(|| host_path(host))?;
+            let stat = directory.stat(name).map_err(host_read(host))?.ok_or_else(|| host_missing(host))?;
             if stat.kind != FileKind::File {
                 return Err(host_path(host));
             }

@@ -55,7 +55,13 @@ pub enum FilesError {
         /// The path from the caller.
         path: PathBuf,
     },
-    /// The host path does not exist, is neither a file nor a directory, or has a name that is not UTF-8.
+    /// The host path does not exist.
+    #[error("`{}` does not exist on the host; use another path", escaped(path))]
+    HostMissing {
+        /// The path from the caller.
+        path: PathBuf,
+    },
+    /// The host path is neither a file nor a directory, or has a name that is not UTF-8.
     #[error("`{}` is neither a file nor a directory with a UTF-8 name; use another path", escaped(path))]
     HostPath {
         /// The path from the caller.

@@ -191,8 +191,9 @@ impl SessionFiles {
     ///
     /// # Errors
     /// [`FilesError::Workspace`] if `to` is invalid, if a file exists and must not be replaced, or if a quota is
-    /// exhausted. [`FilesError::HostLink`], [`FilesError::HostPath`], [`FilesError::HostRead`], [`FilesError::Host`] or
-    /// [`FilesError::Io`] if `host` cannot be read. [`FilesError::Session`] if the session has ended or stays busy.
+    /// exhausted. [`FilesError::HostMissing`] if `host` does not exist. [`FilesError::HostLink`],
+    /// [`FilesError::HostPath`], [`FilesError::HostRead`], [`FilesError::Host`] or [`FilesError::Io`] if it cannot be
+    /// read. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn copy_in(&self, host: impl AsRef<Path>, to: &str, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         self.log("write", to);
         self.change(|vfs, _, top| carry::into(vfs, top, host.as_ref(), to, if_exists))

@@ -106,7 +106,7 @@ fn host_file_is_copied_in_under_the_given_name() {
         );
     }
     let gone = space.copy_in(&dir.path().join("gone"), "x", IfExists::Fail);
-    assert!(matches!(gone, Err(FilesError::HostPath { .. })), "{gone:?}");
+    assert!(matches!(gone, Err(FilesError::HostMissing { .. })), "{gone:?}");
     assert!(matches!(space.copy_in(Path::new("/dev/null"), "x", IfExists::Fail), Err(FilesError::HostPath { .. })));
 }
 
