@@ -234,8 +234,8 @@ pub struct Export {
     pub name: String,
     /// The name with parameters and result, in WIT syntax. Signatures longer than 400 bytes are truncated.
     pub signature: String,
-    /// `true` if the function can be called in WAVE: its parameters and result have at most 1,000 types and contain no
-    /// resources.
+    /// `true` if the function can be called in WAVE: its parameters and result have at most 1,000 types, all with a
+    /// textual form.
     pub is_invocable: bool,
     pub(crate) function: String,
     pub(crate) interface: Option<String>,
@@ -345,7 +345,7 @@ fn type_text(text: &mut Cut, ty: &Type) -> fmt::Result {
     if has_text(ty, &mut left) || left == 0 {
         write!(text, "{}", DisplayType(ty))
     } else {
-        text.write_str("(with a resource)")
+        text.write_str("(no textual form)")
     }
 }
 
@@ -380,7 +380,7 @@ pub(crate) fn parse(component: &str, exports: &[Export], call: &str) -> Result<C
     }
     let export = find(component, exports, function)?;
     if !export.is_invocable {
-        return Err(InvokeError::Resource { function: export.name.clone() });
+        return Err(InvokeError::NoTextualForm { function: export.name.clone() });
     }
     let wrong = |error: &dyn fmt::Display| InvokeError::Arguments {
         signature: export.signature.clone(),

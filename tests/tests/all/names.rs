@@ -159,7 +159,7 @@ fn application_errors_escape_names() {
         Box::new(RunError::Directory { host: path(), reason: x() }),
         Box::new(InvokeError::NoCall { call: name() }),
         Box::new(InvokeError::NoSuchFunction { name: x(), function: name(), exports: exports() }),
-        Box::new(InvokeError::Resource { function: name() }),
+        Box::new(InvokeError::NoTextualForm { function: name() }),
         Box::new(InvokeError::Arguments { signature: name(), arguments: x(), reason: x() }),
     ];
     errors.iter().for_each(|error| shown(&**error));

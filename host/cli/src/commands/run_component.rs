@@ -291,7 +291,7 @@ fn listed(exports: &[Export]) -> String {
         return " no functions".into();
     }
     let line = |export: &Export| {
-        let not = if export.is_invocable { "" } else { "  (has a resource, so it cannot be invoked)" };
+        let not = if export.is_invocable { "" } else { "  (cannot be invoked)" };
         format!("\n    {}{not}", escaped_text(&export.signature))
     };
     let left = exports.len().saturating_sub(MAX_LISTED);

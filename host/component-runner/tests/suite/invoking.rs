@@ -101,7 +101,7 @@ fn uncallable_function_error_lists_the_callable() {
         ("", "`` is not a call"),
         ("(1)", "`(1)` is not a call"),
         ("third.get()", "`app` exports no function `third.get`"),
-        ("make()", "cannot invoke `make`: "),
+        ("make()", "cannot invoke `make`: its parameters or result contain a type without a textual form"),
         ("move()", "`move: func(p: record { x: s32, y: s32, label: option<string> }) -> record { "),
         ("move({x: 1})", "`move: "),
         ("invert(grey)", "`invert: func(of: enum { light, dark }) -> enum { light, dark }` does not accept `(grey)`"),
@@ -144,6 +144,8 @@ fn long_signature_is_truncated() {
     let application = world.applications.load_bytes("app", &component(&text)).unwrap();
     let signature = &application.exports()[0].signature;
     assert!(signature.len() < 500 && signature.ends_with('…'), "{signature}");
+    let error = application.invoke("f((1, 2))", &world.host, &AppConfig::default()).unwrap_err();
+    assert!(error.to_string().contains("more than 1,000 types"), "{error}");
 }
 
 #[test]
