@@ -83,11 +83,12 @@ impl Lease {
         lasts: Duration,
         id: &SessionId,
     ) -> Result<Option<Self>, StoreError> {
+        // Before the lease is acquired: without a runtime, nothing could renew or release it.
+        let Some(handle) = background.handle() else { return Ok(None) };
         let log = LeaseLog::new(bucket, lasts, id);
         let Some(number) = log.take(clock).await? else { return Ok(None) };
         let (stop, stopped) = oneshot::channel();
         let (gives_back, given_back) = mpsc::channel();
-        let Some(handle) = background.handle() else { return Ok(None) };
         handle.spawn(async move {
             log.renew(number, stopped).await;
             let _ = gives_back.send(());
