@@ -156,9 +156,9 @@ impl Default for CacheLimits {
 const MAX_INSTANCE_BYTES: usize = 4 << 20;
 
 /// Pool slots in addition to [`PoolConfig::instance_count`], for the pristine memories of loaded images. Each image has
-/// one such memory. Instances are compared with it and restored from it. If more images are loaded, their memories take
-/// slots of `instance_count`.
-const MAX_IMAGES: u32 = 8;
+/// one such memory. Instances are compared with it and restored from it. This is not a limit: the memories of further
+/// images take slots of `instance_count`.
+const IMAGE_SLOTS: u32 = 8;
 
 /// Maximum number of modules that an interpreter's code is split into.
 const MAX_PARTS: u32 = 4;
@@ -186,7 +186,7 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
         .memory_init_cow(true);
     if let Some(pool) = pool {
         let mut pooling = PoolingAllocationConfig::new();
-        let places = pool.instance_count.saturating_add(MAX_IMAGES);
+        let places = pool.instance_count.saturating_add(IMAGE_SLOTS);
         pooling
             // Each guest uses one core instance for its memory and one for each module of its code.
             .total_core_instances(places.saturating_mul(1 + MAX_PARTS))
