@@ -232,7 +232,8 @@ impl Stacks {
     }
 }
 
-/// Maximum number of elements in a guest's tables together. CPython's table has 5,903 and does not grow.
+/// Maximum number of elements in a guest's tables together. The table of CPython 3.15 has 47,157 elements, that of 3.12
+/// has 5,903. Neither grows.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
 
 /// The state of a guest outside its WebAssembly instance.
