@@ -330,10 +330,14 @@ impl Sessions {
         let mut state = slot.settled(&self.0.storage, self.0.storage.resuming_ms(), None)?;
         let exists = || SessionsError::Exists { id: id.clone() };
         // Also check before locking: creating an existing session must fail without waiting for its users.
-        if state.alive().is_some() || self.0.storage.is_stored(id)? {
+        if state.alive().is_some() {
             return Err(exists());
         }
+        // The store can be slow, so other threads must not find the state locked.
         let _change = slot.change(state, &self.0.storage);
+        if self.0.storage.is_stored(id)? {
+            return Err(exists());
+        }
         let lock = self.0.storage.lock(id, None)?;
         if self.0.storage.is_stored(id)? {
             return Err(exists());

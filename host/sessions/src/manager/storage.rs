@@ -257,10 +257,13 @@ impl Sessions {
         let slot = self.0.slot(&id);
         let mut place = slot.settled_unused(&self.0.storage)?;
         let live = place.alive();
-        if if_exists == IfExists::Fail && (live.is_some() || self.0.storage.is_stored(&id)?) {
+        if if_exists == IfExists::Fail && live.is_some() {
             return Err(SessionsError::Exists { id });
         }
         let _change = slot.change(place, &self.0.storage);
+        if if_exists == IfExists::Fail && self.0.storage.is_stored(&id)? {
+            return Err(SessionsError::Exists { id });
+        }
         let store = self.store();
         let holder = match &live {
             Some(live) => Holder::Live(live),

@@ -3,9 +3,10 @@
 use std::{
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
+    thread,
     time::Instant,
 };
 
@@ -31,6 +32,8 @@ struct Failing {
     moments: AtomicU32,
     /// The number of session reads.
     reads: AtomicU32,
+    /// Reading a record waits until this mutex is free.
+    gate: Mutex<()>,
 }
 
 impl Failing {
@@ -41,6 +44,7 @@ impl Failing {
             only: None,
             moments: AtomicU32::new(0),
             reads: AtomicU32::new(0),
+            gate: Mutex::default(),
         }
     }
 
@@ -79,6 +83,7 @@ impl SessionStore for Failing {
 
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
         self.reads.fetch_add(1, Ordering::SeqCst);
+        drop(self.gate.lock().unwrap());
         self.store.record(id).await
     }
 
@@ -117,6 +122,28 @@ fn live_session_is_used_without_reading_the_store() {
     run(&python(&sessions, "a"), COUNT);
     assert!(sessions.delete(&id("a")).unwrap());
     assert_eq!(sessions.record(&id("a")).unwrap(), None);
+}
+
+#[test]
+fn slow_store_does_not_lock_a_session() {
+    let dir = tempdir().unwrap();
+    let store = Arc::new(Failing::open(dir.path()));
+    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .build();
+    let gate = store.gate.lock().unwrap();
+    thread::scope(|scope| {
+        let creating = scope.spawn(|| sessions.create(id("a"), NewSession::default()).unwrap());
+        while store.reads.load(Ordering::SeqCst) == 0 {
+            thread::yield_now();
+        }
+        // The store blocks the creation. Another thread can give up.
+        let busy = sessions.hibernate(&id("a"));
+        drop(gate);
+        assert!(matches!(busy, Err(SessionsError::InUse { .. })), "{busy:?}");
+        creating.join().unwrap();
+    });
+    assert!(is_live(&sessions, "a"));
 }
 
 #[test]
