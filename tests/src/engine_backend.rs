@@ -119,7 +119,7 @@ impl EngineBackend {
     }
 
     fn sandbox(&self, case: &Case) -> Result<Sandbox, String> {
-        let key = (case.language, case.policy.to_toml());
+        let key = (case.language, case.policy.to_toml().map_err(|error| error.to_string())?);
         let shared = case.files.is_empty() && case.tools.is_empty();
         if shared && let Some(sandbox) = self.sandboxes.lock().expect("no panic holds it").get(&key) {
             return Ok(sandbox.clone());

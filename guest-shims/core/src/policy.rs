@@ -73,6 +73,9 @@ pub enum PolicyError {
     /// The text is not TOML, or has an unknown key or an invalid value.
     #[error("invalid policy: {0}")]
     Syntax(String),
+    /// A value of the policy has no TOML form, such as a path that is not UTF-8.
+    #[error("the policy cannot be written as TOML: {0}; use only UTF-8 in paths")]
+    Unwritable(String),
     /// A limit is out of range.
     #[error(transparent)]
     Limit(#[from] LimitError),

@@ -168,11 +168,12 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Returns the policy as TOML, including all defaults. Returns an empty string if a value has no TOML form, such as
-    /// a path that is not UTF-8.
-    #[must_use]
-    pub fn to_toml(&self) -> String {
-        toml::to_string(self).unwrap_or_default()
+    /// Returns the policy as TOML, including all defaults.
+    ///
+    /// # Errors
+    /// Fails if a value has no TOML form, such as a path that is not UTF-8.
+    pub fn to_toml(&self) -> Result<String, PolicyError> {
+        toml::to_string(self).map_err(|error| PolicyError::Unwritable(error.to_string()))
     }
 
     /// Checks constraints that the types do not express: limits, session settings, arguments, variables, packages,
@@ -262,6 +263,22 @@ mod tests {
     }
 
     #[test]
+    fn largest_seed_and_time_round_trip() {
+        let policy = Policy { entropy: Entropy::Seeded(u64::MAX), clock: Clock::Fixed(u64::MAX), ..Policy::default() };
+        assert_eq!(Policy::from_toml(&policy.to_toml().unwrap()).unwrap(), policy);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn policy_with_a_path_that_is_not_utf8_is_not_written() {
+        use std::os::unix::ffi::OsStringExt as _;
+
+        let workspace = std::ffi::OsString::from_vec(b"/\xff".to_vec()).into();
+        let policy = Policy { workspace: Some(workspace), ..Policy::default() };
+        assert!(matches!(policy.to_toml(), Err(PolicyError::Unwritable(_))));
+    }
+
+    #[test]
     fn session_policy_round_trips_and_is_checked() {
         for (checkpoints, max, fits) in [
             (Checkpoints::Auto, 8, true),
@@ -274,7 +291,7 @@ mod tests {
             session.checkpoints = checkpoints;
             session.checkpoints_retained = max;
             let policy = Policy { session, ..Policy::default() };
-            let read = Policy::from_toml(&policy.to_toml());
+            let read = Policy::from_toml(&policy.to_toml().unwrap());
             assert_eq!(read.is_ok(), fits, "{checkpoints:?}, {max}: {read:?}");
             assert!(!fits || read.is_ok_and(|read| read == policy), "{checkpoints:?}");
         }

@@ -27,7 +27,8 @@ pub fn manifest(data: &[u8]) {
     }
     match Policy::from_toml(&text) {
         Ok(policy) => {
-            let again = Policy::from_toml(&policy.to_toml()).expect("a policy's own text is a policy");
+            let written = policy.to_toml().expect("a policy from TOML can be written as TOML");
+            let again = Policy::from_toml(&written).expect("a policy's own text is a policy");
             assert_eq!(again, policy, "a policy must not change when it is serialized");
         }
         Err(error) => assert!(!error.to_string().is_empty()),
@@ -37,7 +38,7 @@ pub fn manifest(data: &[u8]) {
 pub(super) fn seeds() -> Vec<Vec<u8>> {
     vec![
         include_bytes!("../../../runtimes/manifest.toml").to_vec(),
-        Policy::default().to_toml().into_bytes(),
+        Policy::default().to_toml().expect("the default policy can be written as TOML").into_bytes(),
         b"workspace = 'w'\nargs = ['a']\n[env]\nA = 'b'\n[limits]\nfuel = 5\n[[mounts]]\nhost = 'h'\nguest = '/d'\n"
             .to_vec(),
     ]

@@ -283,7 +283,7 @@ fn requests_are_recorded_as_tool_calls_without_secrets() {
         let shown = format!(
             "{sandbox:?} {ran:?} {} {}",
             serde_json::to_string(&ran.tool_calls).unwrap(),
-            sandbox.policy().to_toml()
+            sandbox.policy().to_toml().unwrap()
         );
         assert!(!shown.contains(secret), "{shown}");
         let [call] = &ran.tool_calls[..] else { panic!("{:?}", ran.tool_calls) };

@@ -157,6 +157,6 @@ fn components_require_metering() {
 fn policy_file_selects_metering() {
     assert_eq!(Policy::from_toml("metering = \"none\"").unwrap().metering, Metering::None);
     assert_eq!(Policy::from_toml("").unwrap().metering, Metering::Fuel);
-    assert!(Policy::default().to_toml().contains("metering = \"fuel\""));
+    assert!(Policy::default().to_toml().unwrap().contains("metering = \"fuel\""));
     Policy::from_toml("metering = \"time\"").unwrap_err();
 }

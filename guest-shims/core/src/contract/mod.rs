@@ -117,6 +117,7 @@ pub fn invalid_policy(error: &PolicyError) -> String {
         PolicyError::Arg { .. }
         | PolicyError::TooLarge { .. }
         | PolicyError::Syntax(_)
+        | PolicyError::Unwritable(_)
         | PolicyError::Network { .. }
         | PolicyError::Mount { .. }
         | PolicyError::Package { .. } => error.to_string(),

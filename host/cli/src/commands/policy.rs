@@ -44,7 +44,7 @@ pub(crate) fn run(args: &PolicyCommandArgs) -> anyhow::Result<i32> {
     if *json {
         out_json(&policy)?;
     } else {
-        out(&policy.to_toml())?;
+        out(&policy.to_toml()?)?;
     }
     Ok(0)
 }

@@ -125,7 +125,7 @@ fn network_policy_file_round_trips_and_is_checked() {
     let text = "[network]\nallow = [\"https://a.example\"]\n[network.secrets]\nKEY = { env = \"REAL\", host = \"a.example\" }\n";
     let policy = Policy::from_toml(text).unwrap();
     assert!(policy.network.is_on());
-    assert_eq!(Policy::from_toml(&policy.to_toml()).unwrap(), policy);
+    assert_eq!(Policy::from_toml(&policy.to_toml().unwrap()).unwrap(), policy);
     assert!(!Policy::default().network.is_on());
     let error = Policy::from_toml(&format!("{text}[env]\nKEY = \"a\"\n")).unwrap_err().to_string();
     assert!(error.contains("`network.secrets.KEY`: `env` has a variable with the same name"), "{error}");

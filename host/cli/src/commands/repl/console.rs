@@ -9,7 +9,9 @@ use std::{
 };
 
 use anyhow::Context as _;
-use glovebox::{Execution, HibernateOptions, Outcome, Request, ResumeOptions, Sandbox, Session, SessionKey, escaped};
+use glovebox::{
+    Execution, HibernateOptions, Outcome, Policy, Request, ResumeOptions, Sandbox, Session, SessionKey, escaped,
+};
 
 use super::{
     directive::{self, Directive},
@@ -248,7 +250,7 @@ impl Console {
                 let entries = self.session()?.files().list(pattern.as_deref().unwrap_or("**"))?;
                 out(&listed(&entries))?;
             }
-            Directive::Limits => out(&limits(&self.sandbox))?,
+            Directive::Limits => out(&limits(&self.sandbox)?)?,
             Directive::Reset => {
                 let session = self.sandbox.session().context("cannot open another session")?;
                 self.replace(session)?;
@@ -313,8 +315,11 @@ impl Console {
 }
 
 /// Returns the limits of one input, in the format of a policy file.
-fn limits(sandbox: &Sandbox) -> String {
-    let policy = sandbox.policy().to_toml();
+fn limits(sandbox: &Sandbox) -> anyhow::Result<String> {
+    // Without the policy's paths, which may have no TOML form.
+    let mut policy = Policy::default();
+    policy.limits = sandbox.policy().limits.clone();
+    let policy = policy.to_toml()?;
     let lines = policy.lines().skip_while(|line| *line != "[limits]").skip(1).take_while(|line| !line.is_empty());
-    lines.fold(String::new(), |text, line| text + line + "\n")
+    Ok(lines.fold(String::new(), |text, line| text + line + "\n"))
 }
