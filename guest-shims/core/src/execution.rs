@@ -249,8 +249,8 @@ impl<P: Platform> ExecutionCtx<P> {
         Ok(())
     }
 
-    /// Waits on behalf of a sleeping guest, until the duration has passed, a tool reply is available, a soft stop
-    /// arrives, or the guest must stop.
+    /// Waits on behalf of a sleeping guest, until the duration has passed, a soft stop arrives, or the guest must stop.
+    /// An unread tool reply does not end the wait.
     pub fn sleep<M: LinearMemory + ?Sized>(
         &mut self,
         duration: Duration,
@@ -296,8 +296,8 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
-    /// Waits until `end` or until a reply is unread. With `for_tools`, the answer of a running call also ends the wait.
-    /// Fails if the guest must stop. Does not start while a soft stop is unread.
+    /// Waits until `end`. With `for_tools`, an unread reply or the answer of a running call also ends the wait. Fails if
+    /// the guest must stop. Does not start while a soft stop is unread.
     fn wait<M: LinearMemory + ?Sized>(
         &mut self,
         end: Duration,
@@ -313,7 +313,8 @@ impl<P: Platform> ExecutionCtx<P> {
             let tools = self.tools.as_ref();
             let has_answer = || for_tools && tools.is_some_and(ToolCalls::has_answer);
             let is_over = !self.begun.has_clock() || self.begun.elapsed() >= end;
-            if is_over || has_answer() || tools.is_some_and(ToolCalls::has_reply) {
+            let has_reply = for_tools && tools.is_some_and(ToolCalls::has_reply);
+            if is_over || has_reply || has_answer() {
                 return Ok(Woken::Due);
             }
             let until = end.min(self.soft.next_look(self.timeout));
