@@ -254,7 +254,7 @@ impl<F: StandardFiles> MountSource for StandardLibrary<F> {
             let path = if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
             Ok(self.stat(&path)?.map(|stat| SourceEntry { name: name.to_owned(), stat }))
         };
-        names.into_iter().take(limit).filter_map(|name| entry(name).transpose()).collect()
+        names.into_iter().take(limit.saturating_add(1)).filter_map(|name| entry(name).transpose()).collect()
     }
 
     fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError> {
@@ -451,6 +451,9 @@ mod tests {
         for nothing in ["pyth", "python/b", "python/a/dat", "python/a/data/t", "python/a/data/one/x"] {
             assert_eq!(kind(nothing), None, "{nothing}");
             assert_eq!(names(&*source, nothing), Vec::<String>::new());
+        }
+        for (limit, listed) in [(1, 2), (2, 3), (3, 3), (usize::MAX, 3)] {
+            assert_eq!(source.list("python/a/data", limit).unwrap().len(), listed, "{limit}");
         }
         let mut into = [0; 4];
         assert_eq!(source.read("python/a/data/two/three", 1, &mut into).unwrap(), 2);
