@@ -1,7 +1,7 @@
 //! Tool definitions, with their schemas compiled for checking arguments, and sets of tools.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     fmt,
     ops::Deref,
 };
@@ -194,11 +194,14 @@ impl<T: Deref<Target: AsRef<Checked>>> Toolset<T> {
     /// Adds a tool.
     ///
     /// # Errors
-    /// Fails if a tool with this name already exists.
+    /// Fails if a tool with this name already exists. The existing tool remains.
     pub fn add(&mut self, name: &str, tool: T) -> Result<(), ToolDefinitionError> {
-        match self.0.insert(name.to_owned(), tool) {
-            None => Ok(()),
-            Some(_) => Err(ToolDefinitionError::Duplicate(name.to_owned())),
+        match self.0.entry(name.to_owned()) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(tool);
+                Ok(())
+            }
+            Entry::Occupied(_) => Err(ToolDefinitionError::Duplicate(name.to_owned())),
         }
     }
 
@@ -223,5 +226,32 @@ impl<T: Deref<Target: AsRef<Checked>>> Toolset<T> {
     pub fn catalogue(&self) -> String {
         let tools: Vec<&Value> = self.0.values().map(|tool| tool.deref().as_ref().description()).collect();
         json!({ "tools": tools }).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::tools::MAX_ENGINE_LEVELS;
+
+    #[test]
+    fn duplicate_tool_does_not_replace_the_existing_one() {
+        let schema = json!({ "type": "object" });
+        let tool = |description| {
+            let definition = Definition {
+                name: "add",
+                description,
+                schema: &schema,
+                is_foreign: false,
+                max_levels: MAX_ENGINE_LEVELS,
+            };
+            Rc::new(definition.check().unwrap())
+        };
+        let mut tools = Toolset::default();
+        tools.add("add", tool("first")).unwrap();
+        assert_eq!(tools.add("add", tool("second")), Err(ToolDefinitionError::Duplicate("add".to_owned())));
+        assert_eq!(tools.find("add").unwrap().description()["description"], "first");
     }
 }
