@@ -27,8 +27,8 @@ pub struct WasiLimits {
     /// fails with `EMFILE`.
     pub open_files: u32,
     /// Maximum total bytes of linear memory, file system, output, displays, standard input, arguments, environment and
-    /// the tools device (default 128,000,000). Beyond the limit, the file system returns `ENOSPC` and devices
-    /// return `ENOMEM`; output is dropped as if it exceeded its own limit.
+    /// replies of devices (default 128,000,000). Beyond the limit, the file system returns `ENOSPC` and devices return
+    /// `ENOMEM`; output is dropped as if it exceeded its own limit.
     pub memory_bytes: u64,
 }
 

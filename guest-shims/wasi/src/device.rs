@@ -153,7 +153,7 @@ pub(crate) struct Derivation<'a> {
     salt: &'a [u8],
     /// The number of blocks, N · r · p.
     pub(crate) blocks: u64,
-    /// The memory usage of the derivation in bytes.
+    /// The memory usage of the derivation in bytes, including the key.
     pub(crate) memory_bytes: u64,
 }
 
@@ -180,7 +180,10 @@ impl<'a> Derivation<'a> {
             password,
             salt,
             blocks: lanes.saturating_mul(u64::from(p)),
-            memory_bytes: lanes.saturating_add(u64::from(r).saturating_mul(u64::from(p))).saturating_mul(128),
+            memory_bytes: lanes
+                .saturating_add(u64::from(r).saturating_mul(u64::from(p)))
+                .saturating_mul(128)
+                .saturating_add(u64::from(key_bytes)),
         })
     }
 
@@ -206,7 +209,7 @@ mod tests {
         // The test vector is in RFC 7914, section 12.
         let request = request([10, 8, 16, 64, 8], b"passwordNaCl");
         let derivation = Derivation::read(&request).unwrap();
-        assert_eq!((derivation.blocks, derivation.memory_bytes), (1 << 17, (1 << 20) + (16 << 10)));
+        assert_eq!((derivation.blocks, derivation.memory_bytes), (1 << 17, (1 << 20) + (16 << 10) + 64));
         let key = derivation.run().unwrap();
         assert_eq!(key[..8], [0xfd, 0xba, 0xbe, 0x1c, 0x9d, 0x34, 0x72, 0x00]);
     }

@@ -259,7 +259,7 @@ impl Wasi {
     }
 
     /// Returns the number of bytes that the host allocates for the guest: file system with mount cache, output,
-    /// displays, standard input, arguments, environment, and the tool reply being read. An embedder must refuse
+    /// displays, standard input, arguments, environment, and the replies of devices. An embedder must refuse
     /// `memory.grow` if the sum of linear memory and this value would exceed the limit.
     pub fn host_bytes(&self) -> u64 {
         self.vfs.bytes_used().saturating_add(self.buffer_bytes())
@@ -275,6 +275,8 @@ impl Wasi {
             self.stdout.held_bytes(),
             self.stderr.held_bytes(),
             self.tools.held_bytes(),
+            self.derived.held_bytes(),
+            self.decoded.held_bytes(),
             self.displays.held_bytes(),
             self.stdin.held_bytes(),
             self.args.held_bytes(),

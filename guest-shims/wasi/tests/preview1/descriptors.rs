@@ -499,3 +499,30 @@ fn text_device_limits_and_prepays_requests() {
     assert_eq!(guest.write(fd, &[6, 1, 0xff]), Err(Errno::Ilseq));
     assert_eq!(guest.write(fd, b""), Err(Errno::Inval));
 }
+
+#[test]
+fn replies_of_scrypt_and_text_devices_count_as_memory() {
+    let mut guest = guest();
+    let mut open = |device: &str| guest.open_at(ROOT, device.strip_prefix('/').unwrap(), 0, ALL_RIGHTS, 0).unwrap();
+    let (scrypt, text) = (open(SCRYPT_DEVICE), open(TEXT_DEVICE));
+    let (key, word) = (scrypt_request(1, b"password"), [6_u8, 0, 0x93, 0xfa]);
+    let held = guest.wasi.host_bytes();
+    guest.write(scrypt, &key).unwrap();
+    assert_eq!(guest.wasi.host_bytes(), held + 16);
+    guest.write(text, &word).unwrap();
+    assert_eq!(guest.wasi.host_bytes(), held + 24);
+    guest.wasi.begin_execution();
+    assert_eq!(guest.wasi.host_bytes(), held);
+    let limit = guest.wasi.limits().memory_bytes;
+    // With N = 2, r = 8 and p = 1, a derivation takes 24 blocks of 128 bytes and the key. A text takes at most three
+    // times the request.
+    let needed = [(scrypt, &key[..], 24 * 128 + 16), (text, &word[..], 12)];
+    for (fd, request, needed) in needed {
+        for (room, fits) in [(needed - 1, false), (needed, true), (needed + 1, true)] {
+            guest.wasi.begin_execution();
+            guest.wasi.set_linear_memory_bytes(limit - held - room);
+            let written = guest.write(fd, request).map(drop);
+            assert_eq!(written, if fits { Ok(()) } else { Err(Errno::NoMem) }, "{room}");
+        }
+    }
+}
