@@ -167,10 +167,13 @@ impl Vfs {
 
     fn list_source(&mut self, dir: InodeId) -> Result<(), VfsError> {
         let (root, path, source) = self.source_of_dir(dir)?;
+        // A guest can repeat a listing that does not fit, so it pays for what the source does.
+        let is_repeated = matches!(self.inode(dir)?.body, Body::Directory { listed: ListingState::TooLarge, .. });
+        let entry_work = if is_repeated { LOOK_UP_WORK } else { 1 };
         let left = self.limits.mount_entries.saturating_sub(self.state.usage.mount_entries);
         let limit = usize::try_from(left).unwrap_or(usize::MAX);
         let mut listed = source.list(&path, limit).map_err(|error| self.source_failed(error))?;
-        self.count_work(u64::try_from(listed.len()).unwrap_or(u64::MAX));
+        self.count_work(entry_work.saturating_mul(u64::try_from(listed.len()).unwrap_or(u64::MAX)));
         if listed.len() > limit {
             return Err(VfsError::MountTooLarge);
         }

@@ -253,6 +253,18 @@ fn changes_in_an_unlistable_directory_are_committed() {
 }
 
 #[test]
+fn repeated_listing_of_an_unlistable_directory_costs_lookups() {
+    let (_, mut vfs, _, top) = crowded(5);
+    let dir = vfs.lookup(top, b"d", Follow::No).unwrap();
+    vfs.take_work();
+    // The root's entry leaves room for four, and the source returns one more.
+    for work in [5, 500, 500] {
+        assert_eq!(vfs.read_dir(dir, 0, 100), Err(VfsError::MountTooLarge));
+        assert_eq!(vfs.take_work(), work);
+    }
+}
+
+#[test]
 fn failing_lookups_do_not_make_names_absent() {
     let (host, mut vfs, _, top) = crowded(5);
     vfs.lookup(top, b"d/1", Follow::No).unwrap();
