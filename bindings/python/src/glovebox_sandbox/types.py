@@ -113,8 +113,8 @@ class Limits:
     """
 
     open_files: int | None = None
-    """Number of descriptors open at once, not counting the three standard streams. The guest sees `EMFILE`. At
-    least 8. Default 256.
+    """Number of descriptors open at once, including the three standard streams and the preopened directories. The
+    guest sees `EMFILE`. At least 8. Default 256.
     """
 
     tool_calls: int | None = None
