@@ -192,7 +192,7 @@ fn execute(language: Language, source: &str) -> Execution {
 fn page() -> String {
     let mut page = String::from(
         "# Guidance\n\n\
-         A failed execution has `guidance`: the problem, the steps to solve it and, if it is certain, the corrected line.\n\
+         A failed execution has `guidance`: the problem, the steps to solve it and, if there is one, a suggested correction of the line.\n\
          `glovebox run` prints the guidance below the error. `--json` contains it as `guidance`, and so do `Execution::guidance` in Rust\n\
          and `execution` in the contract. It is derived from the outcome and the source, never from the script's output.\n\n\
          A test runs these scripts and generates this page. Each script is followed by its outcome, then the kind of advice, the problem\n\

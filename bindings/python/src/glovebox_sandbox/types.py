@@ -673,7 +673,9 @@ class Advice:
     """Possible solutions, each independent of the others."""
 
     correction: Correction | None = None
-    """The corrected line, if the correction is certain."""
+    """The corrected line, if it is clear which part of the line to change. A corrected name is a guess: the most
+    similar known name.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

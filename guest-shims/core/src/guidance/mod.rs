@@ -64,7 +64,8 @@ pub struct Advice {
     pub summary: String,
     /// Possible solutions, each independent of the others.
     pub steps: Vec<String>,
-    /// The corrected line, if it is unambiguous which part of the line to change.
+    /// The corrected line, if it is unambiguous which part of the line to change. A corrected name is a guess: the most
+    /// similar known name.
     pub correction: Option<Correction>,
 }
 

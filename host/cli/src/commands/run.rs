@@ -62,7 +62,7 @@ With --json, one line per script goes to standard output, an object with these k
 exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, displays, displays_dropped,
 fuel_consumed, memory_used_bytes, duration_ms, files_created, files_modified, files_deleted, tool_calls,
 workspace_path, session_id, rolled_back_to, guidance, metadata. `guidance` explains a failure: `advice` lists entries
-with a kind, a summary, steps and, if certain, the corrected line; `fuel` breaks down the fuel usage.";
+with a kind, a summary, steps and, if there is one, a suggested correction; `fuel` breaks down the fuel usage.";
 
 /// Run scripts, each in a fresh sandbox, or in a stored session
 ///

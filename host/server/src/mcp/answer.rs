@@ -77,7 +77,7 @@ struct ChangedFiles {
 struct Hint {
     summary: String,
     steps: Vec<String>,
-    /// The corrected line, if the correction is certain.
+    /// The line with the suggested correction, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     correction: Option<String>,
 }
