@@ -92,6 +92,7 @@ impl Guest<'_> {
 
     /// Calls a function value with at most six arguments, without consuming them.
     pub(super) fn apply(&mut self, function: JsValue, arguments: &[JsValue]) -> Result<JsValue, MachineError> {
+        debug_assert!(arguments.len() <= 6, "the scratch area has room for six arguments");
         let at = self.scratch + ARGUMENTS_OFFSET;
         let mut count = 0;
         for (argument, offset) in arguments.iter().zip((0..SCRATCH_BYTES - ARGUMENTS_OFFSET).step_by(8)) {
