@@ -121,7 +121,7 @@ impl AnswerBody {
         let Self { id, value, error } = self;
         match (value, error) {
             (Some(value), None) => Ok(ToolAnswer { id, answer: Ok(Box::<str>::from(value).into()) }),
-            // Some clients send `null` for a missing value.
+            // A client can send `null` for a missing value.
             (value, Some(error)) if value.as_deref().is_none_or(|value| value.get() == "null") => {
                 Ok(ToolAnswer::error(id, ToolError::new(error)))
             }
