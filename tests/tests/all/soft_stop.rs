@@ -43,12 +43,14 @@ fn much(policy: &mut Policy) {
     policy.limits.timeout_reserve_ms = 1_000;
 }
 
-/// Runs `source` and cancels it after a short time.
+/// Runs `source` and cancels it after a short time, in which it starts.
 fn cancelled(sandbox: &Sandbox, source: &str) -> Execution {
+    // Loads the image.
+    sandbox.execute("").unwrap();
     let token = CancelToken::new();
     let other = token.clone();
     let canceller = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(300));
         other.cancel();
     });
     let execution = sandbox.run(Request::new(source).cancel(&token)).unwrap();

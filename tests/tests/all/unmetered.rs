@@ -1,7 +1,5 @@
 //! Tests that code without fuel counting behaves like metered code, and that all other limits apply to it.
 
-use std::{thread, time::Duration};
-
 use glovebox::{
     CancelToken, Execution, HibernateOptions, Language, Metering, Outcome, Policy, Request, Resource, ResumeOptions,
     Sandbox,
@@ -105,14 +103,11 @@ fn a_loop_is_cancelled() {
     for language in LANGUAGES {
         let sandbox = unmetered(language, |policy| policy.limits.timeout_ms = 60_000);
         let token = CancelToken::new();
-        let execution = thread::scope(|scope| {
-            scope.spawn(|| {
-                thread::sleep(Duration::from_millis(100));
-                token.cancel();
-            });
-            let source = in_language(language, "while True: pass", "for (;;) {}");
-            sandbox.run(Request::new(source).cancel(&token)).unwrap()
-        });
+        let other = token.clone();
+        let source =
+            in_language(language, "print('on', flush=True)\nwhile True: pass", "console.log('on'); for (;;) {}");
+        let request = Request::new(source).cancel(&token).on_output(move |_, _| other.cancel());
+        let execution = sandbox.run(request).unwrap();
         assert_eq!(execution.outcome, Outcome::Cancelled);
         assert!(execution.interrupted.is_some(), "{language}");
     }
