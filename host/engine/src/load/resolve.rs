@@ -111,7 +111,7 @@ impl Plan<'_> {
     fn code(&self, inner: &EngineInner, recipe: &Recipe) -> CodeInputs {
         let version = concat!(
             env!("CARGO_PKG_VERSION"),
-            " with an imported memory, the last buffer in it, loops of scipy, calls of QuickJS, errors of floating-point numbers",
+            " with an imported memory, the last buffer in it, loops and orders of scipy, calls of QuickJS, errors of floating-point numbers",
             ", indices that are checked in groups, and a counter of its fuel"
         )
         .as_bytes();

@@ -479,15 +479,15 @@ fn is_index_to_narrow() -> Function {
 }
 
 /// `f(from, to, ufunc, types)`: returns whether a 64-bit integer is passed for the order parameter of a function such
-/// as scipy's `eval_hermite(n, x)`: the loop's first parameter is `long`, its second is not, and no loop of the ufunc
-/// has a 64-bit integer parameter.
+/// as scipy's `eval_hermite(n, x)` or `lambertw(z, k)`: either the loop's first type is `long` or its second, and no
+/// loop of the ufunc has a 64-bit integer parameter.
 fn is_order() -> Function {
     let (from, to, ufunc, types, left, loops) = (0, 1, 2, 3, 4, 5);
     function(&[(2, ValType::I32)], |code| {
         code.local_get(from).i32_load(at(TYPE_NUMBER)).i32_const(WIDE).i32_ne();
         code.local_get(to).i32_load(at(TYPE_NUMBER)).i32_const(NARROW).i32_ne().i32_or();
-        code.local_get(types).i32_load(at(0)).i32_const(NARROW).i32_ne().i32_or();
-        code.local_get(types).i32_load(at(4)).i32_const(NARROW).i32_eq().i32_or();
+        code.local_get(types).i32_load(at(0)).i32_const(NARROW).i32_eq();
+        code.local_get(types).i32_load(at(4)).i32_const(NARROW).i32_eq().i32_eq().i32_or();
         code.if_(BlockType::Empty).i32_const(0).return_().end();
         code.local_get(ufunc).i32_load(at(UFUNC_TYPES)).local_set(loops);
         code.local_get(ufunc).i32_load(at(UFUNC_ARGUMENTS)).local_get(ufunc).i32_load(at(UFUNC_LOOPS)).i32_mul();
