@@ -19,6 +19,9 @@ use crate::{
 /// The prefix of a block name for workspace files.
 const FILES: &str = "files/";
 
+/// The shortest timeout that suits a slow machine.
+const LONG_TIMEOUT_MS: u64 = 10_000;
+
 /// A conformance case, in one language.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -78,6 +81,29 @@ impl Case {
             files: BTreeMap::new(),
             steps: steps.into_iter().map(step).collect(),
         }
+    }
+
+    /// Multiplies the timeout, its reserve, the delays of tools and the expected durations by `factor`. Returns `None`
+    /// if the timeout is already long enough for a slow machine.
+    #[must_use]
+    pub fn with_longer_times(&self, factor: u32) -> Option<Self> {
+        if self.policy.limits.timeout_ms >= LONG_TIMEOUT_MS {
+            return None;
+        }
+        let mut case = self.clone();
+        let limits = &mut case.policy.limits;
+        limits.timeout_ms *= u64::from(factor);
+        limits.timeout_reserve_ms *= u64::from(factor);
+        for tool in case.tools.values_mut() {
+            tool.delay_ms *= u64::from(factor);
+        }
+        for step in &mut case.steps {
+            step.expect.lengthen(factor);
+            for expect in step.expect_on.values_mut() {
+                expect.lengthen(factor);
+            }
+        }
+        Some(case)
     }
 
     /// Returns the case with the expectations for a runtime, or `None` if the runtime cannot run the case.

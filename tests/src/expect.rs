@@ -238,3 +238,15 @@ pub struct Expect {
     /// The maximum duration, in milliseconds.
     pub duration_most_ms: Option<u64>,
 }
+
+impl Expect {
+    /// Multiplies the expected time limit and the durations.
+    pub(crate) fn lengthen(&mut self, factor: u32) {
+        if self.resource.as_deref() == Some("time") {
+            self.limit = self.limit.map(|limit| limit * i64::from(factor));
+        }
+        for duration in [&mut self.duration_least_ms, &mut self.duration_most_ms].into_iter().flatten() {
+            *duration *= u64::from(factor);
+        }
+    }
+}
