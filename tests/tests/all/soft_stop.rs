@@ -1,24 +1,24 @@
 //! Tests the soft limit, which interrupts a script before it is unwound: the exception, the remaining state, and
 //! scripts that ignore the exception.
 
-use std::{thread, time::Duration};
+use std::{sync::mpsc, thread, time::Duration};
 
 use glovebox::{CancelToken, Execution, Language, Outcome, Policy, Request, Resource, Sandbox, Tool};
 use glovebox_tests::{engine, fixed, sandbox, short};
 use serde_json::json;
 
-/// Endless loops that first set a variable.
+/// Endless loops that first set a variable and print.
 const LOOPS: [(Language, &str); 2] = [
-    (Language::Python, "held = 1\nwhile True:\n    pass"),
-    (Language::JavaScript, "globalThis.held = 1;\nfor (;;) {}"),
+    (Language::Python, "held = 1\nprint('on', flush=True)\nwhile True:\n    pass"),
+    (Language::JavaScript, "globalThis.held = 1;\nconsole.log('on');\nfor (;;) {}"),
 ];
 
-/// Waits that are far longer than the timeout.
+/// Waits that are far longer than the timeout. The scripts print first.
 const SLEEPS: [(Language, &str); 4] = [
-    (Language::Python, "import time\ntime.sleep(60)"),
-    (Language::Python, "import asyncio\nasyncio.run(asyncio.sleep(60))"),
-    (Language::JavaScript, "os.sleep(60000)"),
-    (Language::JavaScript, "setTimeout(() => 0, 60000)"),
+    (Language::Python, "import time\nprint('on', flush=True)\ntime.sleep(600)"),
+    (Language::Python, "import asyncio\nprint('on', flush=True)\nasyncio.run(asyncio.sleep(600))"),
+    (Language::JavaScript, "console.log('on');\nos.sleep(600000)"),
+    (Language::JavaScript, "console.log('on');\nsetTimeout(() => 0, 600000)"),
 ];
 
 const FUEL: u64 = 8_000_000_000;
@@ -31,29 +31,47 @@ fn little_fuel(policy: &mut Policy) {
     policy.limits.timeout_ms = 60_000;
 }
 
-fn little_time(policy: &mut Policy) {
+fn time(policy: &mut Policy, timeout_ms: u64) {
     policy.limits.fuel = 1_000_000_000_000;
-    policy.limits.timeout_ms = 2_000;
-    policy.limits.timeout_reserve_ms = 2_000;
+    policy.limits.timeout_ms = timeout_ms;
+    policy.limits.timeout_reserve_ms = timeout_ms.min(60_000);
 }
 
+/// Runs a script with longer and longer timeouts until it is interrupted in time. On a slow machine, a short timeout
+/// can pass before the script begins. Returns the last timeout.
+fn in_time(run: impl Fn(u64) -> Execution, is_in_time: impl Fn(&Execution) -> bool) -> (u64, Execution) {
+    for timeout_ms in [2_000, 20_000] {
+        let execution = run(timeout_ms);
+        if is_in_time(&execution) {
+            return (timeout_ms, execution);
+        }
+    }
+    (200_000, run(200_000))
+}
+
+fn is_interrupted(execution: &Execution) -> bool {
+    execution.interrupted.is_some()
+}
+
+/// A limit and a grace period that no script reaches, even on a slow machine.
 fn much(policy: &mut Policy) {
     policy.limits.fuel = 1_000_000_000_000;
-    policy.limits.timeout_ms = 60_000;
-    policy.limits.timeout_reserve_ms = 1_000;
+    policy.limits.timeout_ms = 600_000;
+    policy.limits.timeout_reserve_ms = 20_000;
 }
 
-/// Runs `source` and cancels it after a short time, in which it starts.
+/// Runs `source` and cancels it shortly after its first output.
 fn cancelled(sandbox: &Sandbox, source: &str) -> Execution {
-    // Loads the image.
-    sandbox.execute("").unwrap();
     let token = CancelToken::new();
     let other = token.clone();
+    let (begins, begun) = mpsc::channel();
     let canceller = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(300));
+        begun.recv().unwrap();
+        thread::sleep(Duration::from_millis(100));
         other.cancel();
     });
-    let execution = sandbox.run(Request::new(source).cancel(&token)).unwrap();
+    let request = Request::new(source).cancel(&token).on_output(move |_, _| begins.send(()).unwrap_or_default());
+    let execution = sandbox.run(request).unwrap();
     canceller.join().unwrap();
     execution
 }
@@ -83,13 +101,15 @@ fn fuel_reserve_lets_a_script_clean_up() {
 #[test]
 fn time_reserve_lets_a_script_clean_up() {
     for (language, source) in LOOPS.into_iter().chain(SLEEPS) {
-        let execution = sandbox(language, little_time).execute(source).unwrap();
+        let run = |timeout_ms| sandbox(language, |policy| time(policy, timeout_ms)).execute(source).unwrap();
+        let (timeout_ms, execution) = in_time(run, is_interrupted);
         assert_last_word(&execution, source);
         assert_eq!(execution.interrupted.as_ref().unwrap().message, "the time limit is nearly reached");
-        let Outcome::Exhausted { resource: Resource::Time, limit: 2_000, used } = execution.outcome else {
+        let Outcome::Exhausted { resource: Resource::Time, limit, used } = execution.outcome else {
             panic!("{source}: {:?}", execution.outcome)
         };
-        assert!((1_800..30_000).contains(&used), "{source}: {used}");
+        assert_eq!(limit, timeout_ms, "{source}");
+        assert!((timeout_ms / 10 * 9..timeout_ms + 60_000).contains(&used), "{source}: {used}");
     }
 }
 
@@ -106,23 +126,28 @@ fn cancelled_script_can_clean_up() {
 #[test]
 fn wait_for_a_tool_can_clean_up() {
     let patient = Tool::new("patient", "Waits.").handler(|call, _| {
-        let _ = call.cancel.wait_timeout(Duration::from_secs(60));
+        let _ = call.cancel.wait_timeout(Duration::from_secs(600));
         Ok(json!("late"))
     });
     let source = "
 import os
 device = os.open('/dev/glovebox/tools', os.O_RDWR)
 os.write(device, b'{\"id\": 1, \"name\": \"patient\"}')
+print('on', flush=True)
 while True:
     os.read(device, 4)
     pass";
-    let mut policy = Policy::default();
-    little_time(&mut policy);
-    let sandbox = Sandbox::builder(engine()).policy(policy).tool(patient).build().unwrap();
-    let execution = sandbox.execute(source).unwrap();
+    let with = |edit: &dyn Fn(&mut Policy)| {
+        let mut policy = Policy::default();
+        policy.limits.tool_timeout_ms = 600_000;
+        edit(&mut policy);
+        Sandbox::builder(engine()).policy(policy).tool(patient.clone()).build().unwrap()
+    };
+    let run = |timeout_ms| with(&|policy: &mut Policy| time(policy, timeout_ms)).execute(source).unwrap();
+    let (_, execution) = in_time(run, is_interrupted);
     assert_last_word(&execution, source);
     assert_eq!(short(&execution.outcome), "exhausted time");
-    let execution = cancelled(&sandbox, source);
+    let execution = cancelled(&with(&much), source);
     assert_last_word(&execution, source);
     assert_eq!(execution.outcome, Outcome::Cancelled);
 }
@@ -142,14 +167,16 @@ finally:
     let caught = "
 import time
 try:
-    time.sleep(60)
+    print('on', flush=True)
+    time.sleep(600)
 except KeyboardInterrupt as error:
     print('caught', error)
 time.sleep(0.01)
 print('done')";
-    let execution = sandbox(Language::Python, little_time).execute(caught).unwrap();
+    let run = |timeout_ms| sandbox(Language::Python, |policy| time(policy, timeout_ms)).execute(caught).unwrap();
+    let (_, execution) = in_time(run, |execution| execution.outcome == Outcome::Completed);
     assert_eq!(short(&execution.outcome), "completed");
-    assert_eq!(execution.stdout.text(), "caught the time limit is nearly reached\ndone\n");
+    assert_eq!(execution.stdout.text(), "on\ncaught the time limit is nearly reached\ndone\n");
     assert_eq!(execution.interrupted, None);
     let execution = cancelled(&sandbox(Language::Python, much), caught);
     assert_eq!(short(&execution.outcome), "completed");
@@ -176,6 +203,7 @@ fn javascript_cannot_catch_a_soft_stop() {
 #[test]
 fn script_that_ignores_a_soft_stop_is_unwound() {
     let source = "
+print('on', flush=True)
 while True:
     try:
         while True:
@@ -185,14 +213,18 @@ while True:
     let sandbox_with = |edit: fn(&mut Policy)| sandbox(Language::Python, edit);
     let execution = sandbox_with(little_fuel).execute(source).unwrap();
     assert_eq!((short(&execution.outcome).as_str(), &execution.interrupted), ("exhausted fuel", &None));
-    assert_eq!(execution.stdout.text(), "no\n", "interruption is requested only once");
-    let execution = sandbox_with(little_time).execute(source).unwrap();
+    assert_eq!(execution.stdout.text(), "on\nno\n", "interruption is requested only once");
+    let execution = sandbox_with(|policy| time(policy, 2_000)).execute(source).unwrap();
     assert_eq!((short(&execution.outcome).as_str(), &execution.interrupted), ("exhausted time", &None));
     assert!(execution.duration >= Duration::from_secs(2));
-    let execution = cancelled(&sandbox_with(much), source);
+    let short_grace = |policy: &mut Policy| {
+        much(policy);
+        policy.limits.timeout_reserve_ms = 1_000;
+    };
+    let execution = cancelled(&sandbox_with(short_grace), source);
     assert_eq!((&execution.outcome, &execution.interrupted), (&Outcome::Cancelled, &None));
     assert!(execution.duration >= Duration::from_secs(1), "the script gets its grace period: {:?}", execution.duration);
-    assert!(execution.duration < Duration::from_secs(30));
+    assert!(execution.duration < Duration::from_secs(60));
 }
 
 #[test]

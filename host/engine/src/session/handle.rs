@@ -447,6 +447,13 @@ impl Session {
         self.0.status().info.ended.clone()
     }
 
+    /// Returns the number of threads that wait for the session. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn waiting_count(&self) -> usize {
+        self.0.line.waiting_count()
+    }
+
     /// Ends the session for all handles, and frees its resources. First runs the interpreter's exit handlers within the
     /// limits of one execution, and commits their changes to host directories like those of a successful execution.
     ///

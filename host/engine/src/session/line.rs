@@ -124,8 +124,8 @@ impl FairLock {
         }
     }
 
-    #[cfg(test)]
-    fn waiting_count(&self) -> usize {
+    /// Returns the number of threads that wait for the lock.
+    pub(super) fn waiting_count(&self) -> usize {
         self.places().waiting.len()
     }
 }
