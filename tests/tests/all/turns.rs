@@ -139,13 +139,13 @@ fn wait_ends_at_the_execution_deadline() {
             drop(release);
             second.join().unwrap()
         });
-        if let Ok(execution) = second {
+        if let Ok(execution) = &second {
             assert_eq!(short(&execution.outcome), "exhausted time");
             assert!(execution.duration >= timeout, "waiting must not count as execution time");
             assert!(session.execute("1").unwrap().is_success());
             return;
         }
-        assert!(matches!(second, Err(ExecuteError::SessionBusy { .. })));
+        assert!(matches!(&second, Err(ExecuteError::SessionBusy { .. })));
     }
     panic!("the second execution never got its turn");
 }

@@ -63,9 +63,8 @@ fn unmetered_script_behaves_alike_and_reports_no_fuel() {
 fn deadline_ends_an_unmetered_loop() {
     for language in LANGUAGES {
         let source = in_language(language, "while True: pass", "for (;;) {}");
-        let limited = |timeout_ms| {
-            unmetered(language, |policy| policy.limits.timeout_ms = timeout_ms).execute(source).unwrap()
-        };
+        let limited =
+            |timeout_ms| unmetered(language, |policy| policy.limits.timeout_ms = timeout_ms).execute(source).unwrap();
         // On a slow machine, a short timeout can pass before the script begins, which is then not interrupted.
         let mut asked = limited(2_000);
         for timeout_ms in [20_000, 200_000] {

@@ -106,7 +106,7 @@ fn an_id_that_is_in_use_is_refused() {
     let request = |code: &str| {
         json!({ "jsonrpc": "2.0", "id": "x", "method": "execute", "params": { "code": code } }).to_string()
     };
-    client.send(&request("import time; time.sleep(0.5)"));
+    client.send(&request("import time; time.sleep(5)"));
     assert_eq!(refusal(&client.answer(&request("1"))).0, -32_600);
     assert!(client.receive().unwrap()["result"].is_object());
     assert_eq!(client.answer(&request("print(1)"))["result"]["stdout"], "1\n", "a finished request frees its place");

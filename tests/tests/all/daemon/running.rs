@@ -7,10 +7,13 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::support::{Client, Running, Setup, until};
+use super::support::{Running, Setup, reply, until};
 
-fn reply(client: &mut Client, request: &Value, result: Value) {
-    client.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }).to_string());
+/// Returns a daemon whose scripts may run for ten minutes.
+fn patient() -> Running {
+    let mut policy = glovebox::Policy::default();
+    policy.limits.timeout_ms = 600_000;
+    Running::with(Setup { policy, ..Setup::default() })
 }
 
 #[test]
@@ -87,7 +90,7 @@ fn unanswered_tool_call_times_out() {
 
 #[test]
 fn request_is_cancelled_by_id_and_the_session_lives_on() {
-    let daemon = Running::new();
+    let daemon = patient();
     let mut client = daemon.opened();
     client.prints("x = 1");
     let id = client.begin("execute", json!({ "code": "print('here')\nllm_query('go on?')\nwhile True: pass" }));
@@ -103,7 +106,7 @@ fn request_is_cancelled_by_id_and_the_session_lives_on() {
     let result = client.end(id)["result"].take();
     assert_eq!((&result["outcome"]["kind"], &result["error"]), (&json!("cancelled"), &json!("cancelled")));
     assert_eq!(result["stdout"], "here\n", "output before the cancellation is retained");
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(60));
     assert_eq!(client.prints("print(x)"), "1\n");
 }
 
@@ -147,7 +150,7 @@ fn output_is_streamed_on_request() {
 
 #[test]
 fn disconnecting_cancels_the_clients_executions() {
-    let daemon = Running::new();
+    let daemon = patient();
     for half_first in [false, true] {
         let mut client = daemon.opened();
         client.begin("execute", json!({ "code": "while True: pass" }));
@@ -163,7 +166,7 @@ fn disconnecting_cancels_the_clients_executions() {
         let begun = Instant::now();
         drop(client);
         until("nothing runs", || daemon.executing() == 0);
-        assert!(begun.elapsed() < Duration::from_secs(5), "the limit is ten seconds");
+        assert!(begun.elapsed() < Duration::from_secs(60), "the limit is ten minutes");
     }
     let mut other = daemon.client();
     until("nothing is held", || {

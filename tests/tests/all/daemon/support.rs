@@ -202,6 +202,11 @@ impl Client {
     }
 }
 
+/// Answers a request of the daemon.
+pub(super) fn reply(client: &mut Client, request: &Value, result: Value) {
+    client.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }).to_string());
+}
+
 pub(super) fn refusal(answer: &Value) -> (i64, String, String) {
     let error = &answer["error"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -6,28 +6,34 @@ use serde_json::json;
 
 use super::support::{Mcp, structured, text, until};
 
-const SLEEPS: &str = "import time\nprint('begun')\ntime.sleep(8)";
+const SLEEPS: &str = "import time\nprint('begun')\ntime.sleep(300)";
+
+/// Returns a server whose scripts may run for ten minutes.
+fn patient() -> Mcp {
+    Mcp::changed(|config| config.policy.limits.timeout_ms = 600_000)
+}
 
 #[test]
 fn progress_reports_time_and_last_line() {
-    let mcp = Mcp::new();
+    let mcp = patient();
     let code = "import time\nfor i in range(6):\n    print('step', i, '\\x1b[2J', flush=True)\n    time.sleep(0.2)";
-    let result = mcp.call("run_code", json!({ "language": "python", "code": code, "timeout_ms": 9_000 }));
+    let begun = Instant::now();
+    let result = mcp.call("run_code", json!({ "language": "python", "code": code, "timeout_ms": 90_000 }));
+    let took = begun.elapsed();
     assert_eq!(result.is_error, Some(false), "{result:?}");
     let told = mcp.listener.progress.lock().unwrap().clone();
     let (first, last) = (&told[0], told.last().unwrap());
-    assert!((2..=6).contains(&told.len()), "{told:?}");
-    assert!(last.1.progress > first.1.progress && last.1.total == Some(9.0));
-    let message = last.1.message.as_deref().unwrap();
+    // The script takes at least 1.2 s, and there is a message every 250 ms.
+    let most = usize::try_from(took.as_millis() / 250).unwrap() + 2;
+    assert!((2..=most).contains(&told.len()), "{took:?} {told:?}");
+    assert!(last.progress > first.progress && last.total == Some(90.0));
+    let message = last.message.as_deref().unwrap();
     assert!(message.contains(" s: step ") && message.ends_with("\\u{1b}[2J"), "{message}");
-    for pair in told.windows(2) {
-        assert!(pair[1].0 - pair[0].0 > Duration::from_millis(150), "{told:?}");
-    }
 }
 
 #[test]
 fn cancelled_call_ends_its_script() {
-    let mcp = Mcp::new();
+    let mcp = patient();
     let session = mcp.session();
     for session in [None, Some(&session)] {
         let handle = mcp.begin("run_code", json!({ "language": "python", "code": SLEEPS, "session": session }));
@@ -35,7 +41,7 @@ fn cancelled_call_ends_its_script() {
         let begun = Instant::now();
         mcp.runtime.block_on(handle.cancel(Some("enough".into()))).unwrap();
         until("it has ended", || mcp.running() == 0);
-        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     }
     let result = mcp.in_session(&session, "6 * 7");
     assert_eq!(structured(&result)["value"], "42", "{result:?}");
@@ -43,19 +49,18 @@ fn cancelled_call_ends_its_script() {
 
 #[test]
 fn disconnecting_ends_the_clients_scripts() {
-    let mut mcp = Mcp::new();
-    let _handle = mcp.begin("run_code", json!({ "language": "python", "code": SLEEPS.replace('8', "9") }));
+    let mut mcp = patient();
+    let _handle = mcp.begin("run_code", json!({ "language": "python", "code": SLEEPS }));
     until("it runs", || mcp.running() == 1);
     let begun = Instant::now();
     mcp.runtime.block_on(mcp.client.take().unwrap().cancel()).unwrap();
     until("it has ended", || mcp.running() == 0);
-    // The protocol library waits up to five seconds for answers.
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 #[test]
 fn stopping_service_cancels_and_rejects_calls() {
-    let mcp = Mcp::new();
+    let mcp = patient();
     let handle = mcp.begin("run_code", json!({ "language": "python", "code": SLEEPS }));
     until("it runs", || mcp.running() == 1);
     mcp.runtime.block_on(mcp.service.drain(Duration::from_millis(10)));

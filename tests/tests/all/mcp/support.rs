@@ -30,12 +30,12 @@ use tokio::runtime::Runtime;
 /// A client that records the notifications it receives.
 #[derive(Clone, Default)]
 pub(super) struct Listener {
-    pub(super) progress: Arc<Mutex<Vec<(Instant, ProgressNotificationParam)>>>,
+    pub(super) progress: Arc<Mutex<Vec<ProgressNotificationParam>>>,
 }
 
 impl ClientHandler for Listener {
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        self.progress.lock().unwrap().push((Instant::now(), params));
+        self.progress.lock().unwrap().push(params);
     }
 
     fn get_info(&self) -> ClientConfig {

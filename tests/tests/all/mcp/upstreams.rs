@@ -94,24 +94,31 @@ fn crashed_upstream_server_is_restarted_a_few_times() {
 fn upstream_call_ends_with_its_timeout_and_script() {
     let inner = Inner::new(
         &json!([tool("wait", json!({})), tool("now", json!({}))]),
-        "time.sleep(60 if name == 'wait' else 0)\ntext(name)",
+        "if name == 'wait':\n    open(os.path.join(os.path.dirname(__file__), 'called'), 'w').close()\n    time.sleep(60)\n\
+         text(name)",
     );
     let runtime = runtime();
     let upstreams = start(&runtime, vec![inner.config("slow")], 1 << 20).unwrap();
-    let cancelled = inner.dir.path().join("cancelled");
-    let mcp = with(&upstreams, |config| config.policy.limits.tool_timeout_ms = 300);
+    let (called, cancelled) = (inner.dir.path().join("called"), inner.dir.path().join("cancelled"));
+    let mcp = with(&upstreams, |config| {
+        config.policy.limits.timeout_ms = 60_000;
+        config.policy.limits.tool_timeout_ms = 3_000;
+    });
     let begun = Instant::now();
     let result = mcp.python(
         "try: tools.slow_wait()\nexcept tools.ToolError as error: print(type(error).__name__)\nprint(tools.slow_now())",
     );
     assert_eq!(text(&result), "ToolTimeout\nnow\n");
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(60));
     until("the server is told", || cancelled.exists());
     std::fs::remove_file(&cancelled).unwrap();
-    let mcp = with(&upstreams, |_| {});
+    std::fs::remove_file(&called).unwrap();
+    let mcp = with(&upstreams, |config| {
+        config.policy.limits.timeout_ms = 60_000;
+        config.policy.limits.tool_timeout_ms = 60_000;
+    });
     let handle = mcp.begin("run_code", json!({ "language": "python", "code": "tools.slow_wait()" }));
-    until("it runs", || mcp.running() == 1);
-    std::thread::sleep(Duration::from_millis(300));
+    until("the server is called", || called.exists());
     mcp.runtime.block_on(handle.cancel(None)).unwrap();
     until("it has ended", || mcp.running() == 0);
     until("the server is told", || cancelled.exists());

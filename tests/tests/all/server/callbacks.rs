@@ -95,10 +95,16 @@ fn response(status: &str, body: &str) -> Vec<u8> {
 }
 
 fn allowing(patterns: Vec<String>) -> Setup {
+    allowing_within(patterns, 30_000)
+}
+
+/// Like `allowing`, with a timeout for each call.
+fn allowing_within(patterns: Vec<String>, tool_timeout_ms: u64) -> Setup {
     let change = move |tenant: &mut TenantConfig| {
         let config = CallbacksConfig { allowed: UrlPatterns::new(&patterns).unwrap(), secret: SECRET.into() };
         tenant.callbacks = Some(Callbacks::new(&config).unwrap());
-        tenant.policy.limits.tool_timeout_ms = 1_000;
+        tenant.policy.limits.timeout_ms = 60_000;
+        tenant.policy.limits.tool_timeout_ms = tool_timeout_ms;
     };
     Setup { tenant: Some(Box::new(change)), ..Setup::default() }
 }
@@ -186,7 +192,7 @@ fn callback_answers_are_bounded_and_untrusted() {
             "/deep" => response("200 OK", &format!("{}{}", "[".repeat(100_000), "]".repeat(100_000))),
             "/long" => response("200 OK", &format!("\"{}\"", "x".repeat(5 << 20))),
             "/slow" => {
-                std::thread::sleep(Duration::from_secs(3));
+                std::thread::sleep(Duration::from_secs(20));
                 response("200 OK", "1")
             }
             "/gone" => Vec::new(),
@@ -194,11 +200,12 @@ fn callback_answers_are_bounded_and_untrusted() {
         }
     });
     let server = Server::start(allowing(vec![service.url("/*")]));
-    let said = |path: &str| {
+    let said_by = |server: &Server, path: &str| {
         let source =
             "try:\n    print(tools.add(a=1))\nexcept tools.ToolError as error:\n    print(type(error).__name__, error)";
-        run(&server, &service.url(path), source).ok()["stdout"].as_str().unwrap().to_owned()
+        run(server, &service.url(path), source).ok()["stdout"].as_str().unwrap().to_owned()
     };
+    let said = |path: &str| said_by(&server, path);
     assert_eq!(said("/ok"), "ok\n");
     assert_eq!(said("/redirect"), "ToolError the callback of `add` answered with status 302\n");
     assert_eq!(said("/error"), "ToolError the database is away\n");
@@ -206,7 +213,9 @@ fn callback_answers_are_bounded_and_untrusted() {
     for path in ["/text", "/bytes", "/deep", "/long", "/gone"] {
         assert!(said(path).starts_with("Tool"), "{path}: {}", said(path));
     }
-    assert!(said("/slow").starts_with("ToolTimeout"), "{}", said("/slow"));
+    let impatient = Server::start(allowing_within(vec![service.url("/*")], 1_000));
+    let slow = said_by(&impatient, "/slow");
+    assert!(slow.starts_with("ToolTimeout"), "{slow}");
     assert_eq!(said("/ok"), "ok\n");
     assert!(service.asked().iter().filter(|asked| asked.line.contains("/redirect")).count() == 1);
 }

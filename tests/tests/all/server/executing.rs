@@ -142,7 +142,7 @@ fn disconnecting_ends_the_execution() {
 #[test]
 fn slow_reader_delays_only_its_own_script() {
     let mut policy = Policy::default();
-    policy.limits.timeout_ms = 1_000;
+    policy.limits.timeout_ms = 5_000;
     let change = move |tenant: &mut glovebox_server::TenantConfig| tenant.policy = policy;
     let server = Server::start(Setup { tenant: Some(Box::new(change)), ..Setup::default() });
     let body = json!({"language": "python", "source": "while True: print('x' * 10_000, flush=True)"}).to_string();
@@ -212,7 +212,7 @@ fn executions_are_audited_without_source() {
 #[test]
 fn stopping_server_drains_executions() {
     let server = Server::start(Setup::default());
-    let body = json!({"language": "python", "source": "import time; time.sleep(1); print('done')"}).to_string();
+    let body = json!({"language": "python", "source": "import time; time.sleep(5); print('done')"}).to_string();
     let running = server.begin("POST", "/v1/execute", &[], body.as_bytes());
     until("it runs", || metric(&server, "glovebox_running") == 1);
     // The shutdown also ends connections that are already open.

@@ -260,7 +260,7 @@ fn disconnecting_cancels_unless_the_request_has_a_key() {
     drop(leaving);
     until("it was stopped", || engine.running() == 0);
     until("and written down", || server.audited().last().is_some_and(|line| line["outcome"] == "cancelled"));
-    let body = json!({"source": "import time; time.sleep(0.5); x = 5"}).to_string();
+    let body = json!({"source": "import time; time.sleep(5); x = 5"}).to_string();
     let leaving = server.begin("POST", "/v1/sessions/s/execute", &[("idempotency-key", "k")], body.as_bytes());
     until("it runs", || engine.running() == 1);
     drop(leaving);
