@@ -188,7 +188,7 @@ fn slow_and_disconnected_clients_block_nobody() {
 
 #[test]
 fn server_recovers_from_a_flood() {
-    let config = "[admission]\nrunning = 2\nwaiting = 4\nwait_ms = 500\n";
+    let config = "[admission]\nrunning = 2\nwaiting = 4\nwait_ms = 20_000\n";
     let server = Server::start_on(tempfile::tempdir().unwrap(), config, &[]);
     let body = python("sum(range(100_000))").to_string();
     let count = if is_full() { 2_000 } else { 200 };
@@ -215,13 +215,13 @@ fn kill_under_load(flags: &[&str], rounds: u32) {
     }
     let mut answered = [0_u64; SESSIONS];
     for round in 0..rounds {
-        let killed = AtomicBool::new(false);
+        let (killed, has_counted) = (AtomicBool::new(false), AtomicBool::new(false));
         let counted = thread::scope(|scope| {
             let clients: Vec<_> = answered
                 .iter()
                 .enumerate()
                 .map(|(n, before)| {
-                    let (server, killed) = (&server, &killed);
+                    let (server, killed, has_counted) = (&server, &killed, &has_counted);
                     scope.spawn(move || {
                         let mut count = *before;
                         while !killed.load(Ordering::SeqCst) {
@@ -231,6 +231,7 @@ fn kill_under_load(flags: &[&str], rounds: u32) {
                             let answer = Answer::read(answer);
                             if answer.status == 200 {
                                 count += 1;
+                                has_counted.store(true, Ordering::SeqCst);
                                 assert_eq!(answer.json()["value"]["json"], count, "session {n}");
                             }
                         }
@@ -238,6 +239,10 @@ fn kill_under_load(flags: &[&str], rounds: u32) {
                     })
                 })
                 .collect();
+            let begun = Instant::now();
+            while !has_counted.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_secs(60) {
+                thread::sleep(Duration::from_millis(5));
+            }
             thread::sleep(Duration::from_millis(300 + u64::from(round) * 70));
             crate::server::kill(server.child.id());
             killed.store(true, Ordering::SeqCst);

@@ -157,11 +157,12 @@ fn hostile_binary_respects_the_limits() {
         );
         let mut limits = glovebox::Limits::default();
         limits.fuel = 20_000_000;
+        limits.timeout_ms = 600_000;
         limits.memory_bytes = 16 << 20;
         let execution = custom(&path).limits(limits).build().unwrap().execute("").unwrap();
         assert_eq!(short(&execution.outcome), expected, "{name}");
         assert!(execution.memory_used_bytes <= 16 << 20, "{name}: {}", execution.memory_used_bytes);
-        assert!(execution.duration < Duration::from_secs(5), "{name}: {:?}", execution.duration);
+        assert!(execution.duration < Duration::from_secs(60), "{name}: {:?}", execution.duration);
     }
 }
 

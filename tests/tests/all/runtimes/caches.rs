@@ -99,11 +99,19 @@ fn preparing_again_gives_the_same_image() {
 
 #[test]
 fn the_duration_does_not_count_preparing() {
-    let dir = bare_cache();
-    let begun = Instant::now();
-    let sandbox = Sandbox::builder(&another(dir.path())).language(Language::JavaScript).build().unwrap();
-    let execution = sandbox.execute("console.log(1)").unwrap();
-    assert!(execution.duration < begun.elapsed() / 4, "{:?} of {:?}", execution.duration, begun.elapsed());
+    // On a slow machine, an execution can be delayed. One of several is enough to show the difference.
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        let dir = bare_cache();
+        let begun = Instant::now();
+        let sandbox = Sandbox::builder(&another(dir.path())).language(Language::JavaScript).build().unwrap();
+        let execution = sandbox.execute("console.log(1)").unwrap();
+        seen.push((execution.duration, begun.elapsed()));
+        if execution.duration < begun.elapsed() / 4 {
+            return;
+        }
+    }
+    panic!("durations, and times with preparing: {seen:?}");
 }
 
 /// Returns the output of a script in a new engine that uses `cache`.

@@ -66,7 +66,8 @@ fn tokens_see_their_totals_or_all_if_allowed() {
 fn exit_handlers_and_value_reads_end_with_the_server() {
     let source = "import atexit\n@atexit.register\ndef _():\n    while True: pass\nclass Slow:\n    def __repr__(self):\n        while True: pass\nslow = Slow()";
     for (method, path) in [("GET", "/v1/sessions/s/variables/slow"), ("DELETE", "/v1/sessions/s")] {
-        let server = Server::start(Setup::default());
+        let change = |tenant: &mut TenantConfig| tenant.policy.limits.timeout_ms = 600_000;
+        let server = Server::start(Setup { tenant: Some(Box::new(change)), ..Setup::default() });
         server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
         server.post("/v1/sessions/s/execute", &json!({ "source": source })).ok();
         let stream = server.begin(method, path, &[], b"");
@@ -74,7 +75,7 @@ fn exit_handlers_and_value_reads_end_with_the_server() {
         let begun = Instant::now();
         let answer = std::thread::spawn(move || Answer::read(stream));
         server.stop(Duration::from_millis(100));
-        assert!(begun.elapsed() < Duration::from_secs(8), "{method}: stopping must not wait for the 10 s limit");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{method}: stopping must not wait for the time limit");
         let _: Answer = answer.join().unwrap();
     }
 }

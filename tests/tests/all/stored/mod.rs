@@ -125,16 +125,16 @@ fn manual_changes_are_saved_explicitly_or_on_hibernation() {
 #[test]
 fn only_idle_sessions_are_hibernated() {
     let dir = tempdir().unwrap();
-    let sessions = open(dir.path(), |policy| policy.idle_ms = 60_000);
+    let sessions = open(dir.path(), |policy| policy.idle_ms = 600_000);
     let (idle, used) = (python(&sessions, "idle"), python(&sessions, "used"));
     for session in [&idle, &used] {
         run(session, COUNT);
     }
     let now = Instant::now();
     assert!(sessions.hibernate_idle(now).hibernated.is_empty(), "under");
-    assert!(sessions.hibernate_idle(now + Duration::from_millis(59_000)).hibernated.is_empty(), "under");
+    assert!(sessions.hibernate_idle(now + Duration::from_millis(300_000)).hibernated.is_empty(), "under");
     let active = used.activate().unwrap();
-    let report = sessions.hibernate_idle(now + Duration::from_millis(61_000));
+    let report = sessions.hibernate_idle(now + Duration::from_millis(601_000));
     assert_eq!((report.hibernated, report.errors.len()), (vec![id("idle")], 0), "over");
     assert!(matches!(sessions.hibernate(&id("used")), Err(SessionsError::InUse { .. })));
     assert!(!is_live(&sessions, "idle") && is_live(&sessions, "used"));

@@ -96,8 +96,8 @@ impl Objects {
 /// Set by `tests/stores/run` to a bucket's URL.
 const SERVER_VARIABLE: &str = "GLOVEBOX_TEST_STORE_URL";
 
-/// Short, so that the locks of a killed process expire soon.
-const LEASE: Duration = Duration::from_secs(1);
+/// Short, so that the locks of a killed process expire soon, but long enough to be renewed on a slow machine.
+const LEASE: Duration = Duration::from_secs(4);
 
 fn open_objects(url: &str) -> Arc<dyn SessionStore> {
     Arc::new(block_on(ObjectStore::open(url)).unwrap().with_lease(LEASE))
