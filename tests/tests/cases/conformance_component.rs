@@ -61,9 +61,9 @@ fn show(runtime: &str, case: Case) -> Result<(), Failed> {
     let stepped = ComponentBackend::of_runtime(runtime, true)?;
     let in_between = env::var_os("CASES_PROGRAM").is_some();
     let same_as_engine = !in_between || env::var_os("CASES_SAME_AS_ENGINE").is_some_and(|set| set == "1");
-    let mut report = wrong("stepped", &case, &stepped.run(&case));
+    let mut report = run("stepped", &case, &stepped);
     if !(in_between && same_as_engine) {
-        report += &wrong("called", &case, &called.run(&case));
+        report += &run("called", &case, &called);
     }
     if same_as_engine {
         report += &differences(&called, runtime, case);
@@ -87,6 +87,16 @@ fn differences(called: &ComponentBackend, runtime: &str, mut case: Case) -> Stri
         }
     }
     report
+}
+
+/// Runs a case and describes how the results differ from its expectations. A case with a short timeout can fail on a
+/// slow machine, and then runs again with longer times.
+fn run(how: &str, case: &Case, backend: &ComponentBackend) -> String {
+    let report = wrong(how, case, &backend.run(case));
+    match case.with_longer_times(10) {
+        Some(longer) if !report.is_empty() => wrong(how, &longer, &backend.run(&longer)),
+        _ => report,
+    }
 }
 
 fn wrong(how: &str, case: &Case, results: &[StepResult]) -> String {
