@@ -151,25 +151,34 @@ impl Progress for CancelWhenRunning<'_> {
 
 #[test]
 fn a_cancelled_fetch_kills_its_child_and_leaves_nothing() {
-    let world = World::new("echo $$ > $world/pid; exec sleep 60");
+    let world = World::new("echo $$ > $world/pid; exec sleep 300");
     let runtimes = world.runtimes();
     let entry = runtimes.manifest().find("fake").unwrap();
     let began = Instant::now();
     let error = runtimes.fetch(entry, &CancelWhenRunning(&world)).unwrap_err();
     assert!(matches!(error, RuntimeError::Cancelled(name) if name == "fake"));
-    assert!(began.elapsed() < Duration::from_secs(20));
+    assert!(began.elapsed() < Duration::from_secs(60));
     assert_child_is_gone(&world);
     assert_eq!(world.files("binaries"), [""; 0]);
 }
 
 #[test]
 fn hanging_pip_is_stopped() {
-    let world = World::new("echo $$ > $world/pid; exec sleep 60");
-    let runtimes = world.runtimes().with_fetcher(world.fetcher().with_timeout(Duration::from_millis(300)));
-    let error = fetch(&runtimes).unwrap_err().to_string();
-    assert!(error.contains("was stopped after 0 s"), "{error}");
-    assert_child_is_gone(&world);
-    assert_eq!(world.files("binaries"), [""; 0]);
+    // A slow machine needs more time to start the child.
+    let has_started = [300, 3_000, 30_000].into_iter().any(|timeout_ms| {
+        let world = World::new("echo $$ > $world/pid; exec sleep 60");
+        let timeout = Duration::from_millis(timeout_ms);
+        let runtimes = world.runtimes().with_fetcher(world.fetcher().with_timeout(timeout));
+        let error = fetch(&runtimes).unwrap_err().to_string();
+        assert!(error.contains(&format!("was stopped after {} s", timeout.as_secs())), "{error}");
+        assert_eq!(world.files("binaries"), [""; 0]);
+        let has_started = CancelWhenRunning(&world).cancelled();
+        if has_started {
+            assert_child_is_gone(&world);
+        }
+        has_started
+    });
+    assert!(has_started, "the child wrote no process ID");
 }
 
 fn assert_child_is_gone(world: &World) {
