@@ -5,7 +5,6 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     thread,
-    time::Duration,
 };
 
 use glovebox::Limits;
@@ -201,12 +200,11 @@ fn replies_of_workers_take_bounded_memory() {
 
 #[test]
 fn queue_and_quotas_stay_in_the_server() {
-    let config = "[admission]\nrunning = 1\nwaiting = 1\n";
+    let config = "[admission]\nrunning = 1\nwaiting = 1\nwait_ms = 60_000\n\n[policy.limits]\ntimeout_ms = 60_000\n";
     let server = Server::start_on(tempfile::tempdir().unwrap(), config, &["--workers", "2"]);
-    let slow = python("import time; time.sleep(1)").to_string();
-    let first = server.begin("POST", "/v1/execute", &[], &slow);
+    let first = server.begin("POST", "/v1/execute", &[], &python("import time; time.sleep(8)").to_string());
     until("one runs", || server.metric("glovebox_running") == 1);
-    let second = server.begin("POST", "/v1/execute", &[], &slow);
+    let second = server.begin("POST", "/v1/execute", &[], &python("print(1)").to_string());
     until("one waits", || server.metric("glovebox_waiting") == 1);
     assert_eq!(server.post("/v1/execute", &python("1")).problem(), (503, "unavailable".into()));
     assert_eq!((Answer::read(first).status, Answer::read(second).status), (200, 200));
@@ -226,8 +224,7 @@ fn workers_save_sessions_and_end_with_the_server() {
     let workers = server.workers();
     support::interrupt(&server.child);
     assert_eq!(support::wait(&mut server.child), 0);
-    thread::sleep(Duration::from_millis(50));
-    assert!(workers.iter().all(|worker| parent(*worker).is_none()));
+    until("they have ended, too", || workers.iter().all(|worker| parent(*worker).is_none()));
 }
 
 #[test]

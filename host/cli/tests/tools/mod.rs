@@ -32,7 +32,7 @@ fn abandoned_tool_is_killed_with_its_children() {
         ("the script's time is over", "--timeout-ms TIME --tool-timeout-ms 100000", "await tools.slow()", 124),
         (
             "the script ends without it",
-            "--timeout-ms 100000 --fuel 1000000000000",
+            "--timeout-ms 100000 --tool-timeout-ms 100000 --fuel 1000000000000",
             "tools.slow().catch(() => 0); const end = Date.now() + TIME; while (Date.now() < end); process.exit(0)",
             0,
         ),
