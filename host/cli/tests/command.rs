@@ -136,7 +136,8 @@ fn output_arrives_while_the_script_still_runs() {
 #[test]
 fn ctrl_c_stops_waiting_and_computing_guests() {
     for code in ["import time; print('up', flush=True); time.sleep(90)", "print('up', flush=True)\nwhile True: pass"] {
-        let (mut child, _out) = started(&["run", "--timeout-ms", "100000", "--fuel", "1000000000000", "-e", code]);
+        let limits = ["--timeout-ms", "100000", "--timeout-reserve-ms", "10000", "--fuel", "1000000000000"];
+        let (mut child, _out) = started(&[&["run", "-e", code][..], &limits].concat());
         let begin = Instant::now();
         interrupt(&child);
         assert_eq!(wait(&mut child), 130);

@@ -1,6 +1,6 @@
 //! Tests caches: preparation, pruning, permissions, and the report of `glovebox doctor`.
 
-use std::{fs, os::unix::fs::PermissionsExt, thread, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use serde_json::Value;
 
@@ -149,7 +149,6 @@ fn ctrl_c_cancels_a_preparation() {
     let cache = cache_with_binaries();
     let dir = cache.path().to_str().unwrap();
     let mut child = prepared(&["runtimes", "prepare", "javascript", "--cache-dir", dir]).spawn().unwrap();
-    thread::sleep(Duration::from_millis(300));
     interrupt(&child);
     assert_eq!(wait(&mut child), 130);
     let (next, code) = json(&["runtimes", "prepare", "javascript", "--json", "--cache-dir", dir]);

@@ -1,6 +1,7 @@
 //! Starts and stops child processes for the tests of the command.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader},
     process::{Child, ChildStdout, Command},
     sync::Once,
@@ -49,7 +50,21 @@ pub(crate) fn wait(child: &mut Child) -> i32 {
     }
 }
 
-/// Sends SIGINT, like Ctrl-C.
+/// Sends SIGINT, like Ctrl-C, after the process has installed its handler.
 pub(crate) fn interrupt(child: &Child) {
+    let begin = Instant::now();
+    while !handles_interrupts(child.id()) {
+        assert!(begin.elapsed() < PATIENCE, "it does not handle SIGINT");
+        thread::sleep(Duration::from_millis(5));
+    }
     kill_process(Pid::from_child(child), Signal::INT).unwrap();
+}
+
+/// Returns `true` if a process handles SIGINT, or has ended.
+fn handles_interrupts(pid: u32) -> bool {
+    // Bit N of the mask stands for signal N + 1.
+    const SIGINT_BIT: u64 = 1 << 1;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() & SIGINT_BIT != 0 || status.contains("State:\tZ")
 }
