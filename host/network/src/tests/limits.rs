@@ -124,27 +124,27 @@ fn request_timeout_covers_the_whole_request() {
             thread::sleep(Duration::from_millis(20));
         }
     });
-    let silent = Server::new(|_, _| thread::sleep(Duration::from_secs(5)));
-    for (server, asked_ms, policy_ms) in [(&slow, None, 300), (&silent, None, 300), (&slow, Some(200), 5_000)] {
+    let silent = Server::new(|_, _| thread::sleep(Duration::from_secs(300)));
+    for (server, asked_ms, policy_ms) in [(&slow, None, 300), (&silent, None, 300), (&slow, Some(200), 100_000)] {
         let mut policy = policy(&[server]);
         policy.timeout_ms = policy_ms;
         let begun = Instant::now();
         let answer = ask(&client(&policy), &json!({ "url": server.url("/"), "timeout_ms": asked_ms }));
         assert!(answer.unwrap_err().starts_with("timeout: the response was incomplete after"), "{asked_ms:?}");
         let took = begun.elapsed();
-        assert!(took > Duration::from_millis(190) && took < Duration::from_secs(4), "{took:?}");
+        assert!(took > Duration::from_millis(190) && took < Duration::from_secs(60), "{took:?}");
     }
 }
 
 #[test]
 fn call_deadline_and_cancellation_end_a_request() {
-    let silent = Server::new(|_, _| thread::sleep(Duration::from_secs(5)));
+    let silent = Server::new(|_, _| thread::sleep(Duration::from_secs(300)));
     let client = client(&policy(&[&silent]));
     let asked = json!({ "url": silent.url("/") }).to_string();
     let begun = Instant::now();
     let call = Call { deadline: begun + Duration::from_millis(300), ..call() };
     assert!(message::fetch(&client, &call, &asked).is_err());
-    assert!(begun.elapsed() < Duration::from_secs(3));
+    assert!(begun.elapsed() < Duration::from_secs(60));
 
     let call = super::call();
     let cancel = call.cancel.clone();
@@ -154,7 +154,7 @@ fn call_deadline_and_cancellation_end_a_request() {
     });
     let begun = Instant::now();
     assert!(message::fetch(&client, &call, &asked).unwrap_err().message.contains("was cancelled"));
-    assert!(begun.elapsed() < Duration::from_secs(3));
+    assert!(begun.elapsed() < Duration::from_secs(60));
     assert!(message::fetch(&client, &call, &asked).is_err(), "a call that was cancelled before does nothing");
 }
 
