@@ -46,7 +46,7 @@ fn total_message_size_is_limited() {
     }));
     let mut holder = daemon.client();
     holder.stream.write_all(&vec![b' '; 900 << 10]).unwrap();
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::sleep(Duration::from_secs(2));
     let mut client = daemon.client();
     // The request waits for memory, which is released when the other client is disconnected.
     let source = "#".repeat(600 << 10);

@@ -291,5 +291,5 @@ fn waiting_for_another_commit_has_a_timeout() {
     assert!(matches!(error, MountError::Busy { waited_ms: 40, .. }), "{error}");
     assert!(state(dir.path()).is_empty());
     drop(held);
-    guest.commit(&host, &plan).unwrap();
+    guest.commit(&writable(dir.path()), &plan).unwrap();
 }
