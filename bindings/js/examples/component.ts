@@ -1,6 +1,6 @@
 import { createSandbox } from 'glovebox-sandbox';
 
-const box = await createSandbox({ language: 'javascript', backend: 'component', timeout: 1000 });
+const box = await createSandbox({ language: 'javascript', backend: 'component', timeout: 30_000 });
 
 const run = await box.execute('console.log([1, 2, 3].map((x) => x * x).join())');
 console.log(run.outcome.kind, run.stdout.trim(), run.fuelConsumed > 0);
