@@ -22,19 +22,26 @@ class Suite(Where, Case):
         return AsyncSandbox(self.language, **self.options(**options))
 
     async def test_scripts_do_not_block_the_event_loop(self) -> None:
-        async with self.asynchronous(limits=Limits(timeout_ms=300)) as box:
-            ticks = 0
+        ticks = 0
 
-            async def tick() -> None:
-                nonlocal ticks
-                while True:
-                    ticks += 1
-                    await asyncio.sleep(0.01)
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0.01)
 
-            ticking = asyncio.create_task(tick())
-            run = await box.execute(self.script("endless"))
-            ticking.cancel()
-            self.assertEqual((run.outcome.resource, ticks > 5), ("time", True))
+        # A slow machine needs more time for some ticks.
+        for timeout_ms in (300, 3_000, 30_000):
+            async with self.asynchronous(limits=Limits(timeout_ms=timeout_ms)) as box:
+                ticks = 0
+                ticking = asyncio.create_task(tick())
+                run = await box.execute(self.script("endless"))
+                ticking.cancel()
+                self.assertEqual(run.outcome.resource, "time")
+                if ticks > 5:
+                    break
+        self.assertGreater(ticks, 5)
+        async with self.asynchronous(limits=Limits(timeout_ms=100_000)) as box:
             runs = await asyncio.gather(*(box.execute(self.script("answer")) for _ in range(8)))
             self.assertEqual({run.stdout for run in runs}, {"42\n"})
             self.assertEqual(len(await box.validate(self.script("syntax"))), 1)
@@ -81,7 +88,9 @@ class Suite(Where, Case):
         self.assertEqual(loops, [asyncio.get_running_loop()])
 
     async def test_cancelling_a_task_cancels_its_execution(self) -> None:
-        async with self.asynchronous(limits=Limits(timeout_ms=3000)) as box:
+        # A component cannot be cancelled, and continues until its timeout.
+        timeout_ms = 5_000 if self.backend == "component" else 100_000
+        async with self.asynchronous(limits=Limits(timeout_ms=timeout_ms)) as box:
             task = asyncio.create_task(box.execute(self.script("endless")))
             await asyncio.sleep(0.2)
             begun = time.monotonic()
@@ -90,34 +99,38 @@ class Suite(Where, Case):
                 await task
             self.assertEqual((await box.execute(self.script("answer"))).stdout, "42\n")
             if self.backend == "native":
-                # The grace period, plus time for a busy machine.
-                self.assertLess(time.monotonic() - begun, 2)
+                self.assertLess(time.monotonic() - begun, 60)
 
 
 class NativePython(Suite, unittest.IsolatedAsyncioTestCase):
     async def test_executions_run_at_once(self) -> None:
-        together = threading.Barrier(4, timeout=20)
+        together = threading.Barrier(4, timeout=60)
 
         def meet() -> None:
             together.wait()
 
-        async with self.asynchronous(tools=[meet]) as box:
+        async with self.asynchronous(tools=[meet], limits=Limits(timeout_ms=100_000, tool_timeout_ms=100_000)) as box:
             runs = await asyncio.gather(*(box.execute("tools.meet()") for _ in range(4)))
             self.assertEqual({run.outcome.kind for run in runs}, {"completed"})
 
     async def test_abandoned_tool_is_cancelled(self) -> None:
-        ended = asyncio.Event()
+        called, ended = asyncio.Event(), asyncio.Event()
 
         async def forever() -> None:
+            called.set()
             try:
-                await asyncio.sleep(60)
+                await asyncio.sleep(300)
             finally:
                 ended.set()
 
-        async with self.asynchronous(tools=[forever]) as box:
-            run = await box.execute("tools.forever()", timeout_ms=200)
-            self.assertEqual(run.outcome.kind, "cancelled")
-            await asyncio.wait_for(ended.wait(), 10)
+        async with self.asynchronous(tools=[forever], limits=Limits(timeout_ms=100_000, tool_timeout_ms=100_000)) as box:
+            # A slow machine needs more time to call the tool.
+            for timeout_ms in (200, 2_000, 20_000):
+                run = await box.execute("tools.forever()", timeout_ms=timeout_ms)
+                self.assertEqual(run.outcome.kind, "cancelled")
+                if called.is_set():
+                    break
+            await asyncio.wait_for(ended.wait(), 60)
 
 
 class DaemonJavaScript(Suite, unittest.IsolatedAsyncioTestCase):
@@ -125,14 +138,14 @@ class DaemonJavaScript(Suite, unittest.IsolatedAsyncioTestCase):
     language = "javascript"
 
     async def test_a_cancelled_task_cancels_its_execution(self) -> None:
-        async with self.asynchronous(limits=Limits(timeout_ms=60_000)) as box:
+        async with self.asynchronous(limits=Limits(timeout_ms=100_000)) as box:
             begun = time.monotonic()
             task = asyncio.create_task(box.execute(self.script("endless")))
             await asyncio.sleep(0.3)
             task.cancel()
             with self.assertRaises(asyncio.CancelledError):
                 await task
-            self.assertLess(time.monotonic() - begun, 10)
+            self.assertLess(time.monotonic() - begun, 60)
             self.assertEqual((await box.execute(self.script("answer"))).stdout, "42\n")
 
 

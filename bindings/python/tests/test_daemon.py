@@ -120,7 +120,7 @@ class Running(unittest.TestCase):
         self.assertEqual(session.execute("1 + 1").value, 2, "a session continues without its sandbox")
         del session
         gc.collect()
-        for _ in range(100):
+        for _ in range(1_200):
             if watch.call("ping", {})["connections"] == before:
                 return
             threading.Event().wait(0.05)
@@ -163,7 +163,7 @@ class Unsafe(unittest.TestCase):
         def llm_query(prompt: str) -> str:
             return f"{prompt}!"
 
-        box = Sandbox(backend="native", unsafe_native=True, tools=[llm_query], limits=Limits(timeout_ms=1_000))
+        box = Sandbox(backend="native", unsafe_native=True, tools=[llm_query], limits=Limits(timeout_ms=10_000))
         self.assertEqual(box.backend, "unsafe-native")
         with box.session(context=["a", "b"]) as session:
             run = session.execute(
