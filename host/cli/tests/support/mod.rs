@@ -64,7 +64,11 @@ pub(crate) fn interrupt(child: &Child) {
 fn handles_interrupts(pid: u32) -> bool {
     // Bit N of the mask stands for signal N + 1.
     const SIGINT_BIT: u64 = 1 << 1;
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+        // Other systems than Linux do not report handlers.
+        thread::sleep(Duration::from_millis(300));
+        return true;
+    };
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
     u64::from_str_radix(caught.trim(), 16).unwrap() & SIGINT_BIT != 0 || status.contains("State:\tZ")
 }
