@@ -324,7 +324,7 @@ for (const way of ways) {
         return new Promise(() => undefined);
       },
     };
-    const box = await sandbox(way, { tools, limits: { toolTimeoutMs: 60_000, timeoutMs: 100_000 }, terminateAfterMs: 60_000 });
+    const box = await sandbox(way, { tools, timeout: 100_000, terminateAfterMs: 60_000 });
     assert.equal((await box.execute('console.log(await tools.later({ x: 1 }))')).throwForOutcome().stdout, '2\n');
     const short = await sandbox(way, { tools, limits: { toolTimeoutMs: 1_000, timeoutMs: 100_000 } });
     const run = await short.execute('await tools.never({})');

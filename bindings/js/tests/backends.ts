@@ -34,8 +34,8 @@ export const ways = (Object.keys(WAYS) as Way[]).filter((way) =>
 export async function startDaemon(...flags: string[]): Promise<{ child: ChildProcess; stop(): Promise<void> }> {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-daemon-'));
   const socket = join(directory, 'd.sock');
-  const most = ['--fuel', '2_000_000_000_000', '--timeout-ms', '120000', '--default-runtime', 'python-3.12'];
-  const child = spawn(command, ['daemon', '--socket', socket, ...most, ...flags], { stdio: ['ignore', 'ignore', 'pipe'] });
+  const limits = ['--fuel', '2_000_000_000_000', '--timeout-ms', '120000', '--timeout-reserve-ms', '10000'];
+  const child = spawn(command, ['daemon', '--socket', socket, ...limits, '--default-runtime', 'python-3.12', ...flags], { stdio: ['ignore', 'ignore', 'pipe'] });
   let said = '';
   await new Promise<void>((resolve, reject) => {
     child.once('error', reject);
