@@ -174,9 +174,11 @@ fn children(pid: u32) -> Vec<u32> {
 fn compiler_exits_with_its_killed_parent() {
     let dir = tempfile::tempdir().unwrap();
     let (file, cache) = (path(&dir, "app.wat"), path(&dir, "cache"));
-    fs::write(&file, component(&slow())).unwrap();
+    // Compiling this takes several minutes, so a compiler that ends within a minute was stopped.
+    fs::write(&file, component(&slow().repeat(50))).unwrap();
     for signal in ["-TERM", "-KILL"] {
-        let mut command = host(&["--cache-dir", &cache, "--invoke", "f()", &file]).spawn().unwrap();
+        let flags = ["--compile-memory-bytes", "16GiB", "--cache-dir", &cache];
+        let mut command = host(&[&flags[..], &["--invoke", "f()", &file]].concat()).spawn().unwrap();
         let until = Instant::now() + Duration::from_secs(60);
         // The first process parses the text, the second compiles.
         let compiler = loop {
