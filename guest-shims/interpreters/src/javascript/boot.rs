@@ -20,8 +20,8 @@ use crate::{Anchors, DriverError, Machine, Value};
 /// nested parentheses), and the engine provides 40 times as much.
 const STACK_BYTES: u32 = 320 << 10;
 
-/// Pages of the new shadow stack, which replaces the build's: one build has only 60 KiB. The pages beyond
-/// [`STACK_BYTES`] are for native code below QuickJS's last check.
+/// The size of the new shadow stack, in 64 KiB pages. It replaces the build's: one build has only 60 KiB. The pages
+/// beyond [`STACK_BYTES`] are for native code below QuickJS's last check.
 const SHADOW_PAGES: u32 = 16;
 const PAGE_BYTES: u32 = 64 << 10;
 /// The alignment of chunks in a segment, in bytes. The usable memory of the first chunk starts at this offset.
@@ -289,7 +289,7 @@ impl Booted<'_> {
         self.settle(name, value)
     }
 
-    /// Makes the boot scripts compile the library, so that scripts do not read it from `/data_js`.
+    /// Makes the boot scripts compile and run the library, so that scripts do not read it from `/data_js`.
     fn preload(&mut self, preload: JsValue) -> Result<(), DriverError> {
         let function = preload.address().ok_or_else(|| fault("the boot scripts did not define `preload`"))?;
         let sources = sources();

@@ -338,7 +338,7 @@
     throw unwinding;
   };
 
-  // Sets the exit code of a script that ends by itself.
+  // Sets the exit code of a script that ends without calling an exit function.
   $.leaveWith = (code) => {
     words[LEAVING] = code;
   };

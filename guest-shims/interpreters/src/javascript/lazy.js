@@ -1,9 +1,9 @@
 'use strict';
-// Node's APIs, most of which are compiled on first use. The image contains the frequently used parts. The library at
-// `/data_js` contains the others.
+// Node's APIs. A lean image contains only the frequently used parts, and compiles a file of the library at `/data_js`
+// when a script first uses it. Other images contain all files, which run while the image is prepared.
 //
-// The library's files run only when a script calls them, and share nothing with the host. A script that breaks their
-// assumptions affects only itself.
+// All of this code runs inside the guest and shares nothing with the host. A script that breaks its assumptions affects
+// only itself.
 {
   const $ = $glovebox;
   const { bjson, std } = $;
@@ -88,7 +88,7 @@
   };
 
   $.sourceOf = (path) => sources[path];
-  // Compiles the library, given as JSON. Returns a description of the exception, if any.
+  // Compiles and runs the library, given as JSON. Returns a description of the exception, if any.
   $.preload = (json) => {
     try {
       const all = JSON.parse(json);
@@ -104,7 +104,7 @@
     }
   };
 
-  // The modules of `require` by name, with their files.
+  // The lazily loaded modules of `require` by name, with the files that define them.
   $.node = { __proto__: null };
   const MODULES = {
     assert: 'assert', 'assert/strict': 'assert', buffer: 'buffer', console: 'process', crypto: 'crypto', events: 'events', 'fs/promises': 'promises', module: 'modules',

@@ -53,8 +53,8 @@ pub(super) const FILES: [(&str, &str); 25] = [
 ];
 
 /// Returns the files at `/data_js`, by path below it, sorted. They are packages for `requireVendor`, modules in `node/`
-/// that the boot scripts compile on first use, and the data of `Intl` in `intl/`. A backend mounts the files read-only
-/// in every guest.
+/// that lean images compile on first use, and the data of `Intl` in `intl/`. A backend mounts the files read-only in
+/// every guest.
 pub fn library() -> Vec<(String, Vec<u8>)> {
     let mut files = compiled();
     files.extend(INTL.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())));

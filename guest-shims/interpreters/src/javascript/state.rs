@@ -167,7 +167,7 @@ impl<'a> Booted<'a> {
         Ok(is_wanted)
     }
 
-    /// Returns the exit code of a script that ends normally; `None` for zero.
+    /// Returns the exit code of a script that ends without calling an exit function; `None` for zero.
     pub(super) fn leaving(&mut self) -> Result<Option<i32>, DriverError> {
         let code = self.guest.read_word(self.at.words + LEAVING_OFFSET)?;
         Ok((code != 0).then_some(code.cast_signed()))

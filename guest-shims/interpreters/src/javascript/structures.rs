@@ -33,9 +33,9 @@ const MAX_MEMORY_BYTES: u64 = 16 << 20;
 
 /// The numbers of loop iterations to count. They differ, so that no other field changes by the same amounts.
 const LOOPS: [i64; 2] = [1_234, 4_321];
-/// Maximum number of counted jumps per loop iteration.
+/// Maximum number of jumps per loop iteration that decrement the interrupt counter.
 const MAX_JUMPS: i64 = 2;
-/// Maximum number of other counts while a counted loop is evaluated, from a few calls.
+/// Maximum number of decrements outside the iterations while a loop is evaluated, from a few calls.
 const MAX_CALLS: i64 = 50;
 /// The interpreter's initial counter (`JS_INTERRUPT_COUNTER_INIT`).
 const COUNTER_START: i64 = 10_000;

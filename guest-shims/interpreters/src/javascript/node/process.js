@@ -220,7 +220,7 @@
       $.overrides.std.exit(134);
     },
   });
-  // The host reads this after a script that ended by itself.
+  // The setter also passes the code to the host, which uses it if the script ends without calling an exit function.
   Object.defineProperty(process, 'exitCode', {
     get: () => exitCode,
     set(code) {
