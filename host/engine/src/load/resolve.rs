@@ -25,6 +25,15 @@ use crate::{
     },
 };
 
+/// The version of the rewriting and of the code's metering, which the cache keys of code and images contain. A change to
+/// either must also change this text. Images depend on it because booting runs the rewritten code.
+const CODE_VERSION: &[u8] = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " with an imported memory, the last buffer in it, loops and orders of scipy, calls of QuickJS, errors of floating-point numbers",
+    ", indices that are checked in groups, and a counter of its fuel"
+)
+.as_bytes();
+
 /// Wasmtime's major version in the cache keys of compiled code, which separates code for different major versions.
 /// Wasmtime's own check at load time is authoritative.
 pub(crate) const WASMTIME: &str = "48";
@@ -89,7 +98,8 @@ impl Plan<'_> {
                 let packages = packages.as_ref().map_or(&[][..], |digest| digest.as_bytes());
                 let arguments = format!("{arguments}{compiler:?}");
                 let recipe = recipe.digest();
-                let common = [recipe.as_bytes(), driver.boot_code(), arguments.as_bytes(), packages, version];
+                let common =
+                    [recipe.as_bytes(), driver.boot_code(), arguments.as_bytes(), packages, version, CODE_VERSION];
                 let made_of = self.image.as_ref().map(|image| self.made_of(image));
                 let made_of = made_of.as_ref().map(|digest| digest.as_bytes().as_slice());
                 Digest::of_fields(&common.into_iter().chain(made_of).collect::<Vec<_>>())
@@ -109,14 +119,8 @@ impl Plan<'_> {
 
     /// Returns the inputs of the compiled code, which all images with the same binary and recipe share.
     fn code(&self, inner: &EngineInner, recipe: &Recipe) -> CodeInputs {
-        let version = concat!(
-            env!("CARGO_PKG_VERSION"),
-            " with an imported memory, the last buffer in it, loops and orders of scipy, calls of QuickJS, errors of floating-point numbers",
-            ", indices that are checked in groups, and a counter of its fuel"
-        )
-        .as_bytes();
         let key = |part: usize| {
-            let digest = Digest::of_fields(&[recipe.digest().as_bytes(), version, &part.to_le_bytes()]);
+            let digest = Digest::of_fields(&[recipe.digest().as_bytes(), CODE_VERSION, &part.to_le_bytes()]);
             self.keyed(inner, self.recipe_name.clone(), digest)
         };
         let keys = (0..recipe.parts.len().max(1)).map(key).collect();
