@@ -192,11 +192,12 @@ fn execute(language: Language, source: &str) -> Execution {
 fn page() -> String {
     let mut page = String::from(
         "# Guidance\n\n\
-         A failed execution has `guidance`: the problem, the steps to solve it and, if there is one, a suggested correction of the line.\n\
-         `glovebox run` prints the guidance below the error. `--json` contains it as `guidance`, and so do `Execution::guidance` in Rust\n\
-         and `execution` in the contract. It is derived from the outcome and the source, never from the script's output.\n\n\
-         A test runs these scripts and generates this page. Each script is followed by its outcome, then the kind of advice, the problem\n\
-         and the steps.\n",
+         Every execution has `guidance`: an analysis of its fuel and, after a failure or truncated output, advice. Advice consists of the\n\
+         problem, possible solutions and, if it is unambiguous, a corrected line. `glovebox run` prints the advice below the error. `--json`\n\
+         contains the guidance as `guidance`, and so do `Execution::guidance` in Rust and `execution` in the contract. It is derived from the\n\
+         outcome, the limits and the source, never from the script's output.\n\n\
+         A test runs these scripts and generates this page. Each script is followed by its outcome, then the kind of advice, the problem, the\n\
+         solutions and, for some scripts, the corrected line.\n",
     );
     let mut last = "";
     for (title, language, scripts) in FAILURES {

@@ -1,7 +1,7 @@
 //! Common failures of JavaScript and TypeScript scripts.
 
 use super::{
-    Advice, AdviceKind, Correction, UncaughtException, is_fenced, limits,
+    Advice, AdviceKind, Correction, UncaughtException, fenced, is_fenced, limits,
     names::{self, nearest},
     quoted,
 };
@@ -63,7 +63,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
 pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
     // Checked first, because JavaScript can parse the fence's backquotes as a tagged template.
     if is_fenced(failure.source) {
-        return Some(syntax(failure));
+        return Some(fenced());
     }
     if let Some(advice) = limits::advice(failure.message()) {
         return Some(advice);
@@ -189,7 +189,10 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
             return Advice::new(
                 AdviceKind::Subprocess,
                 format!("{missing} Scripts cannot start processes, and the sandbox has no shell."),
-                &["Use JavaScript, with files in `/app`.", "Ask the operator for a tool that does it, and call it."],
+                &[
+                    "Use JavaScript, with files in `/app`.",
+                    "Ask the operator for a tool that performs the task, and call it.",
+                ],
             );
         }
         "worker_threads" => return Advice { summary: format!("{missing} The sandbox has no threads."), ..threads() },
@@ -289,9 +292,6 @@ fn directory_entries(failure: &UncaughtException<'_>) -> Option<Advice> {
 
 fn syntax(failure: &UncaughtException<'_>) -> Advice {
     let advice = |steps: &[&str]| Advice::new(AdviceKind::Syntax, "The script is not valid JavaScript.", steps);
-    if is_fenced(failure.source) {
-        return advice(&["Send only the code, without the ``` lines around it."]);
-    }
     let is_comprehension = |line: &str| failure.message().ends_with("'for'") && line.contains(" in ");
     if failure.line().is_some_and(|line| is_comprehension(line) || looks_like_python(line)) {
         return advice(&[LOOKS_LIKE_PYTHON]);

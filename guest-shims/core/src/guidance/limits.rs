@@ -30,7 +30,7 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
         }
         outcome if outcome.is_out_of_session_memory() => Some(session_memory(facts)),
         Outcome::Exhausted { resource: Resource::Memory, .. } => Some(memory(facts)),
-        Outcome::Trapped { trap: TrapKind::StackOverflow } => Some(call_depth()),
+        Outcome::Trapped { trap: TrapKind::StackOverflow } => Some(call_depth(facts.language)),
         Outcome::Raised(raised) => {
             let failure =
                 UncaughtException { raised, source: facts.source, has_data_packages: facts.has_data_packages };
@@ -42,7 +42,7 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
                 Language::Python => failure.is("MemoryError") && !is_parser_stack(failure.message()),
                 Language::JavaScript => failure.is("InternalError") && failure.message() == "out of memory",
             };
-            if is_deep { Some(call_depth()) } else { is_memory.then(|| memory(facts)) }
+            if is_deep { Some(call_depth(facts.language)) } else { is_memory.then(|| memory(facts)) }
         }
         Outcome::Completed | Outcome::Exited { .. } | Outcome::Cancelled | Outcome::Trapped { .. } => None,
     }
@@ -86,11 +86,15 @@ fn session_memory(facts: &Facts<'_>) -> Advice {
     or_raised(advice, facts, "session_total_bytes")
 }
 
-fn call_depth() -> Advice {
+fn call_depth(language: Language) -> Advice {
+    let replace = match language {
+        Language::Python => "Replace the recursion with a loop that keeps its own stack in a list.",
+        Language::JavaScript => "Replace the recursion with a loop that keeps its own stack in an array.",
+    };
     Advice::new(
         AdviceKind::CallDepth,
         "The calls are nested deeper than the interpreter allows.",
-        &["Check for endless recursion.", "Replace the recursion with a loop that keeps its own stack in a list."],
+        &["Check for endless recursion.", replace],
     )
 }
 
@@ -135,36 +139,42 @@ pub(super) fn path(path: &str, language: Language) -> Option<Advice> {
         ));
     }
     if !is_in_workspace(path) {
+        let relative = match language {
+            Language::Python => {
+                "Use a path relative to `/app`, the working directory, or a temporary file (`tempfile`)."
+            }
+            Language::JavaScript => "Use a path relative to `/app`, the working directory.",
+        };
         return Some(Advice::new(
             AdviceKind::Path,
-            format!("{named} is outside the workspace: scripts can access only `/app` and mounted directories."),
-            &[
-                "Use a path relative to `/app`, the working directory. `tempfile` works there too.",
-                "To read a host file, put it into the workspace, or ask the operator to mount its directory.",
-            ],
+            format!(
+                "{named} is outside the workspace: scripts can access only `/app`, `/tmp` and mounted directories."
+            ),
+            &[relative, "To read a host file, put it into the workspace, or ask the operator to mount its directory."],
         ));
     }
     (!path.is_empty()).then(|| {
-        let mut advice = Advice::new(
-            AdviceKind::Path,
-            format!("There is no file {named} in the workspace."),
-            &[
-                "List the directory before you open a file. Without a session, each execution starts with only the files that its caller provides.",
-                "Write the file first, in the same execution or session.",
-            ],
-        );
+        let list = "List the directory before you open a file. Without a session, each execution starts with only the files that its caller provides.";
         let within = path.strip_prefix(WORKSPACE).map_or(path, |rest| rest.trim_start_matches('/'));
-        if let Some((directory, _)) = within.rsplit_once('/') {
-            let make = match language {
-                Language::Python => "os.makedirs(…, exist_ok=True)",
-                Language::JavaScript => "fs.mkdirSync(…, { recursive: true })",
-            };
-            let directory = quoted(directory);
-            advice
-                .steps
-                .push(format!("To write the file, first create the directory {directory} if it is missing: `{make}`."));
-        }
-        advice
+        let directory = within.rsplit_once('/').map(|(directory, _)| directory);
+        let Some(directory) = directory.filter(|directory| !matches!(*directory, "." | SCRATCH)) else {
+            let steps = [list, "Write the file first, in the same execution or session."];
+            return Advice::new(AdviceKind::Path, format!("There is no file {named} in the workspace."), &steps);
+        };
+        let make = match language {
+            Language::Python => "os.makedirs(…, exist_ok=True)",
+            Language::JavaScript => "fs.mkdirSync(…, { recursive: true })",
+        };
+        let directory = quoted(directory);
+        Advice::new(
+            AdviceKind::Path,
+            format!("{named} or its directory does not exist in the workspace."),
+            &[
+                &*format!("To write the file, first create the directory {directory} if it is missing: `{make}`."),
+                list,
+                "To read the file, write it first, in the same execution or session.",
+            ],
+        )
     })
 }
 

@@ -213,6 +213,11 @@ fn is_fenced(source: &str) -> bool {
     source.trim_start().starts_with("```")
 }
 
+fn fenced() -> Advice {
+    let steps = ["Send only the code, without the ``` lines around it."];
+    Advice::new(AdviceKind::Syntax, "The script is a Markdown code block.", &steps)
+}
+
 /// An execution's fuel usage, and a suggested limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FuelAnalysis {

@@ -1,7 +1,7 @@
 //! Common failures of Python scripts.
 
 use super::{
-    Advice, AdviceKind, Correction, UncaughtException, is_fenced, limits,
+    Advice, AdviceKind, Correction, UncaughtException, fenced, is_fenced, limits,
     names::{self, nearest},
     quoted,
 };
@@ -277,7 +277,7 @@ fn subprocess() -> Advice {
         "Scripts cannot start processes, and the sandbox has no shell.",
         &[
             "Use Python: `pathlib`, `shutil` and `glob` for files, `re` and `textwrap` for text, `zipfile` and `tarfile` for archives.",
-            "Ask the operator for a tool that does it, and call it.",
+            "Ask the operator for a tool that performs the task, and call it.",
         ],
     )
 }
@@ -346,7 +346,7 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
     let line = failure.line();
     let advice = |steps: &[&str]| Advice::new(AdviceKind::Syntax, "The script is not valid Python.", steps);
     if is_fenced(failure.source) {
-        return advice(&["Send only the code, without the ``` lines around it."]);
+        return fenced();
     }
     if let Some(step) = line.and_then(notebook_command) {
         return Advice::new(AdviceKind::Syntax, "This is a notebook command (IPython), not Python.", &[step]);
@@ -369,6 +369,9 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
     });
     let step = match message {
         _ if message.starts_with("Missing parentheses") => "`print` is a function: `print(x)`.",
+        _ if message.starts_with("expected ':'") && line.is_some_and(is_else_if) => {
+            "Write `elif` instead of `else if`."
+        }
         _ if message.starts_with("expected ':'") => "End the first line of the block with a colon.",
         _ if message.starts_with("unterminated") => "Close the string. Use triple quotes for a multi-line string.",
         _ if message.contains("was never closed") => "Close the bracket that the message names.",
@@ -402,12 +405,18 @@ fn print_call(failure: &UncaughtException<'_>, line: &str) -> Option<Correction>
     (is_alone && is_plain).then(|| failure.corrected(format!("{before}print({inside})"))).flatten()
 }
 
+const ELSE_IF: &str = "else if ";
+
+fn is_else_if(line: &str) -> bool {
+    line.trim_start().starts_with(ELSE_IF)
+}
+
 /// Adds a missing colon to a block's first line, if the line is otherwise complete. Replaces `else if` by `elif`.
 fn colon(failure: &UncaughtException<'_>, line: &str) -> Option<Correction> {
     const HEADS: [&str; 12] =
         ["if ", "elif ", "else", "for ", "while ", "def ", "class ", "try", "except", "finally", "with ", "match "];
     let head = line.trim();
-    if let Some(condition) = head.strip_prefix("else if ").filter(|condition| is_whole(condition)) {
+    if let Some(condition) = head.strip_prefix(ELSE_IF).filter(|condition| is_whole(condition)) {
         let indentation = line.get(..line.len() - line.trim_start().len())?;
         let colon = if condition.ends_with(':') { "" } else { ":" };
         return failure.corrected(format!("{indentation}elif {condition}{colon}"));

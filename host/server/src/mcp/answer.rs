@@ -71,7 +71,7 @@ struct ChangedFiles {
     more: u64,
 }
 
-/// A problem and the steps to solve it.
+/// A problem and its possible solutions.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct Hint {
