@@ -208,7 +208,7 @@ impl Wasi {
     ///
     /// The bytes are untrusted. They are accepted only if a guest could have reached the state by calls within the
     /// limits. Set the size of the guest's memory first ([`set_linear_memory_bytes`](Self::set_linear_memory_bytes)),
-    /// so that the common limit is enforced.
+    /// because it counts towards [`WasiLimits::memory_bytes`](crate::WasiLimits::memory_bytes).
     ///
     /// # Errors
     /// Returns [`RestoreError`] if the bytes are rejected. On failure, the state is unchanged.
@@ -357,7 +357,7 @@ impl Wasi {
     fn opened(&self, number: u64, kind: FileKind) -> Result<(InodeId, RootId), Damaged> {
         let inode = self.vfs.inode_numbered(number).ok_or(Damaged("a descriptor's inode does not exist"))?;
         let stat = self.vfs.stat(inode).map_err(|_| Damaged("a descriptor's inode does not exist"))?;
-        if stat.kind == kind { Ok((inode, stat.root)) } else { Err(Damaged("a descriptor's inode has another type")) }
+        if stat.kind == kind { Ok((inode, stat.root)) } else { Err(Damaged("a descriptor's inode has the wrong type")) }
     }
 }
 

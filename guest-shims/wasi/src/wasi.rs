@@ -257,7 +257,7 @@ impl Wasi {
         self.park.arm();
     }
 
-    /// Sets the total size of the guest's linear memories, which counts towards the common limit.
+    /// Sets the total size of the guest's linear memories, which counts towards [`WasiLimits::memory_bytes`].
     pub fn set_linear_memory_bytes(&mut self, bytes: u64) {
         self.linear_memory_bytes = bytes;
     }

@@ -229,7 +229,8 @@ impl<'b> Reader<'_, 'b> {
             let place = place_after(free, self.from.number()?)?;
             let name = Name::from(self.name()?);
             let inode = InodeId(below(self.from.number()?, next)?);
-            let which = usize::try_from(self.from.number()?).map_err(|_| Damaged("a file has too many names"))?;
+            let which = usize::try_from(self.from.number()?)
+                .map_err(|_| Damaged("the names of an inode are not numbered consecutively"))?;
             let base = self.base()?;
             let in_source = mounted && !journal.has(dir, &name);
             let bytes = if in_source { &mut self.usage.mount_bytes } else { &mut self.usage.workspace_bytes };

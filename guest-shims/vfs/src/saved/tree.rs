@@ -82,7 +82,10 @@ impl Tree<'_> {
                 return Err(Damaged("a name refers to an inode in another root").into());
             }
             let most = if inode.kind() == FileKind::Directory { 1 } else { MAX_LINKS };
-            if which != inode.links.len() || which >= most {
+            if which != inode.links.len() {
+                return Err(Damaged("the names of an inode are not numbered consecutively").into());
+            }
+            if which >= most {
                 return Err(Damaged("an inode has too many names").into());
             }
             inode.links.push(link);
