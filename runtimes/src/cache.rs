@@ -230,7 +230,9 @@ pub enum CacheError {
         path: PathBuf,
     },
     /// The user has no home directory.
-    #[error("cannot determine the cache directory: the user has no home directory; set a cache directory")]
+    #[error(
+        "cannot determine the cache directory: the user has no home directory; set a cache directory (`--cache-dir`, `GLOVEBOX_CACHE_DIR` or `EngineConfig::cache_dir`)"
+    )]
     NoHome,
     /// The operation was cancelled while it waited for a lock.
     #[error("cancelled while waiting for another process to release `{}`", escaped(path))]

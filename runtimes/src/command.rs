@@ -183,7 +183,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both calls fail only if the child has already ended and been reaped.
+        // Both calls fail only if other code has reaped the child.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -133,7 +133,10 @@ impl Manifest {
             for (field, name) in own.chain(entry.aliases.iter().map(|alias| ("aliases", alias))) {
                 check_name(&key(field), name)?;
                 if !names.insert(name.as_str()) {
-                    return Err(invalid(&key(field), format!("`{name}` is taken by another runtime or alias")));
+                    return Err(invalid(
+                        &key(field),
+                        format!("`{name}` occurs twice; names and aliases must be unique"),
+                    ));
                 }
             }
             if entry.default && !defaults.insert(entry.language) {
@@ -219,7 +222,7 @@ fn check_directory(key: &str, directory: &str) -> Result<(), ManifestError> {
     if directory.split('/').all(|part| !matches!(part, "" | "." | "..")) {
         return Ok(());
     }
-    Err(invalid(key, format!("`{directory}` must be a relative path")))
+    Err(invalid(key, format!("`{directory}` must be a relative path without empty, `.` or `..` parts")))
 }
 
 pub(crate) fn check_text(key: &str, text: &str) -> Result<(), ManifestError> {

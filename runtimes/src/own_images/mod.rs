@@ -96,7 +96,7 @@ impl OwnImage {
     /// Returns the runtime entry for the image.
     ///
     /// # Errors
-    /// Fails if the manifest's interpreter differs from the one that the image was made for.
+    /// Fails if the manifest's interpreter is missing, or differs from the one that the image was made for.
     pub fn entry(&self, manifest: &Manifest) -> Result<RuntimeEntry, OwnImageError> {
         let ImageDefinition { name, runtime, runtime_sha256, steps, .. } = &self.definition;
         let base = manifest.runtimes().iter().find(|entry| entry.image.is_none() && entry.name == *runtime);

@@ -42,6 +42,18 @@ pub enum RewriteError {
     /// A function that the recipe names, or that a change needs, is missing from the `name` section.
     #[error("the module has no function named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     NoFunction(String),
+    /// The recipe assigns functions to a part that the module does not have.
+    #[error(
+        "the recipe assigns functions {first}..{end} to a part, but the module has {count} functions; its binary does not match its recipe"
+    )]
+    NoFunctions {
+        /// The index of the first assigned function.
+        first: u32,
+        /// The index after the last assigned function.
+        end: u32,
+        /// The number of functions in the module, including imported ones.
+        count: usize,
+    },
     /// Several functions have the name of a function that the recipe or a change names.
     #[error("the module has several functions named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     AmbiguousFunction(String),

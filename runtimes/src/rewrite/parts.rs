@@ -60,8 +60,8 @@ const STUB_FUEL: u32 = 10;
 /// Parts are not validated; compiling them does that.
 ///
 /// # Errors
-/// Returns [`RewriteError::Unsupported`] if the code's table differs from those that linkers generate, or if `parts`
-/// lists a function that the module does not define.
+/// Returns [`RewriteError::Unsupported`] if the code's table differs from those that linkers generate, and
+/// [`RewriteError::NoFunctions`] if `parts` lists a function that the module does not have.
 pub fn part_of(code: &[u8], parts: &[CodePart], number: usize) -> Result<Vec<u8>, RewriteError> {
     let code = Code::read(code)?;
     let owners = code.owners(parts)?;
@@ -145,7 +145,7 @@ impl<'a> Code<'a> {
         for (part, named) in parts.iter().enumerate() {
             for (first, end) in &named.functions {
                 if first > end || to_usize(*end) > self.types.len() {
-                    return Err(unsupported(format!("its functions {first} to {end} do not exist")));
+                    return Err(RewriteError::NoFunctions { first: *first, end: *end, count: self.types.len() });
                 }
                 pending.extend(*first..*end);
             }

@@ -63,7 +63,10 @@ fn code_that_cannot_be_divided_is_rejected() {
             r#"(module (import "a" "b" (memory 1)) (func) (func) (table 1 funcref) (elem funcref (ref.func 0)))"#,
             "not an active list of functions in table 0",
         ),
-        (r#"(module (import "a" "b" (memory 1)) (func) (table 1 funcref))"#, "functions 1 to 2 do not exist"),
+        (
+            r#"(module (import "a" "b" (memory 1)) (func) (table 1 funcref))"#,
+            "the recipe assigns functions 1..2 to a part, but the module has 1 functions",
+        ),
     ] {
         let error = rewrite::part_of(&wasm(text), &named, 0).unwrap_err().to_string();
         assert!(error.contains(why), "{text}: {error}");

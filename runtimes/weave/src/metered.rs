@@ -55,7 +55,7 @@ pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError
     };
     // The indices of the module's own globals would follow the counter's index.
     if !is_own && !module.globals.is_empty() {
-        return Err(WeaveError::unsupported(module.name, "a part of divided code must not define globals"));
+        return Err(WeaveError::unsupported(module.name, "a part of split code must not define globals"));
     }
     assembly.add(&module, &mut shift)?;
     for import in &module.imports {

@@ -479,8 +479,8 @@ fn is_index_to_narrow() -> Function {
 }
 
 /// `f(from, to, ufunc, types)`: returns whether a 64-bit integer is passed for the order parameter of a function such
-/// as scipy's `eval_hermite(n, x)` or `lambertw(z, k)`: either the loop's first type is `long` or its second, and no
-/// loop of the ufunc has a 64-bit integer parameter.
+/// as scipy's `eval_hermite(n, x)` or `lambertw(z, k)`: exactly one of the loop's first two types is `long`, and no loop
+/// of the ufunc has a 64-bit integer parameter.
 fn is_order() -> Function {
     let (from, to, ufunc, types, left, loops) = (0, 1, 2, 3, 4, 5);
     function(&[(2, ValType::I32)], |code| {
