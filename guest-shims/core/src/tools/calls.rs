@@ -116,7 +116,7 @@ pub struct QueuedCall<T> {
     pub index: usize,
     /// The tool's name.
     pub name: String,
-    /// The called tool.
+    /// The embedder's entry for the tool.
     pub tool: T,
     /// The arguments, normally a JSON object.
     pub arguments: Value,

@@ -133,9 +133,9 @@ impl SandboxCtx {
     /// Returns the context. Fails if the future of a call was dropped and took the resources with it.
     pub(super) fn here(&mut self) -> wasmtime::Result<&mut Self> {
         match self.place {
-            Lending::Lent => {
-                Err(wasmtime::Error::msg("a call into the sandbox was abandoned, together with its store's sandbox"))
-            }
+            Lending::Lent => Err(wasmtime::Error::msg(
+                "the future of an earlier call into the sandbox was dropped, which made this store's sandbox unusable; create another store",
+            )),
             Lending::Here | Lending::Borrowed => Ok(self),
         }
     }

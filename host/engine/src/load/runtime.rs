@@ -143,7 +143,7 @@ impl LibraryFiles for Files {
         let mut files = files(&self.runtimes).map_err(|error| SourceError::new(error.to_string()))?;
         match self.own.as_ref().map_or(Ok(Vec::new()), OwnPackages::files) {
             Ok(own) => files.extend(own),
-            Err(error) => tracing::error!(%error, "cannot read the user's packages"),
+            Err(error) => tracing::error!(%error, "cannot read the user's packages; scripts run without them"),
         }
         files.sort();
         files.dedup_by(|one, other| one.0 == other.0);

@@ -246,7 +246,7 @@ impl Abandoned {
         if running_bytes > 0 {
             return Ok(Admission::Later);
         }
-        Err(refused("the arguments of abandoned calls are too large"))
+        Err(refused("the arguments of this call and of abandoned calls are too large together"))
     }
 
     pub(super) fn add(&self, origin: &Origin, bytes: u64) {
@@ -317,7 +317,7 @@ mod tests {
                 "{more}"
             );
         }
-        assert!(refusal(abandoned.admit(&own, 11 << 20, 0)).contains("arguments of abandoned calls"));
+        assert!(refusal(abandoned.admit(&own, 11 << 20, 0)).contains("of this call and of abandoned calls"));
         assert_eq!(abandoned.admit(&origin("b"), 11 << 20, 0), Ok(Admission::Now), "others are not shut out");
         abandoned.remove(&own, 6 << 20);
         assert_eq!(abandoned.admit(&own, 11 << 20, 0), Ok(Admission::Now), "usable after");
@@ -344,7 +344,7 @@ mod tests {
         for (more, fits) in [(-1, true), (0, true), (1, false)] {
             assert_eq!(abandoned.admit(&own, (1_u64 << 20).saturating_add_signed(more), 0).is_ok(), fits, "{more}");
         }
-        assert!(refusal(abandoned.admit(&own, 2 << 20, 0)).contains("arguments of abandoned calls"));
+        assert!(refusal(abandoned.admit(&own, 2 << 20, 0)).contains("of this call and of abandoned calls"));
         assert_eq!(abandoned.admit(&own, 2 << 20, 1), Ok(Admission::Later));
         abandoned.remove(&origin("a"), 1 << 40);
         assert_eq!(abandoned.admit(&own, 16 << 20, 0), Ok(Admission::Now), "usable after");

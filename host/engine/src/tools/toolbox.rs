@@ -69,7 +69,7 @@ impl AsRef<Checked> for Entry {
 /// together do not exceed the size limit. Building a sandbox makes the same checks.
 ///
 /// # Errors
-/// Returns the error for the first invalid tool.
+/// Returns the error for the first invalid tool, or [`ToolDefinitionError::TooLarge`].
 pub fn check_tools(tools: &[Tool]) -> Result<(), ToolDefinitionError> {
     Toolbox::new(tools).map(drop)
 }
@@ -190,8 +190,9 @@ pub(crate) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, To
 /// Each call runs on its own thread, and several calls can run concurrently, so handlers may block. A handler receives
 /// a deadline, and a token that is cancelled when the execution no longer waits for its result. A handler that ignores
 /// them is abandoned: the execution continues without the result, and the call's thread ends when the handler returns.
-/// If 64 calls to a tool are abandoned and have not returned, further calls to the tool are refused. A panic in a
-/// handler raises `ToolError` in the script.
+/// If 16 calls of a session, or 64 calls to a tool, are abandoned and have not returned, further calls of the session
+/// or to the tool are refused. All executions outside sessions count as one session. A panic in a handler raises
+/// `ToolError` in the script.
 ///
 /// For asynchronous code, clone the runtime's handle into the closure and block on it, as in
 /// `move |_, arguments| handle.block_on(fetch(arguments))`. Blocking is allowed because the thread does not belong to

@@ -336,7 +336,8 @@ pub(super) fn define_glue(linker: &mut Linker<Glue>, module: &Module) -> wasmtim
         |mut caller: Stripper<'_>, handle: u32| -> wasmtime::Result<u32> {
             let values = &mut caller.data_mut().values;
             let value = values.get(handle)?.clone();
-            // The stripper clones text only as a property name.
+            // The clone is a copy, so its text is charged as if it were passed again. The stripper clones only property
+            // names, which are short.
             values.pass(value.text().map_or(0, str::len))?;
             Ok(values.add(value)?)
         },

@@ -201,9 +201,9 @@ impl Peer {
     }
 
     /// Calls the other side. `then` receives the reply, or an error: [`ServiceError::NoRoom`] if `budget` has no room
-    /// for the reply, and [`ServiceError::Invalid`] if the call is too long. If the other side has disconnected before
-    /// or during the call, the error is [`ServiceError::NoWorker`] or [`ServiceError::WorkerDied`]. `then` must not
-    /// block.
+    /// for the reply, and [`ServiceError::Invalid`] if the call is too long. If the other side has
+    /// disconnected, the error is [`ServiceError::NoWorker`]; if it disconnects during the call, it is
+    /// [`ServiceError::WorkerDied`]. `then` must not block.
     pub(super) fn call_then(
         &self,
         request: &impl Serialize,
