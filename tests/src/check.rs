@@ -244,8 +244,11 @@ fn same<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
 }
 
 fn between(wrong: &mut Vec<String>, name: &str, least: Option<u64>, most: Option<u64>, seen: u64) {
-    if least.is_some_and(|least| seen < least) || most.is_some_and(|most| seen > most) {
-        wrong.push(format!("{name}: {seen} is not between {least:?} and {most:?}"));
+    if let Some(least) = least.filter(|least| seen < *least) {
+        wrong.push(format!("{name}: {seen} is less than {least}"));
+    }
+    if let Some(most) = most.filter(|most| seen > *most) {
+        wrong.push(format!("{name}: {seen} is more than {most}"));
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Rival {
 impl Rival {
     /// Finds the interpreter of a language, or returns `None` if it is not installed.
     pub(crate) fn find(language: Language) -> Option<Self> {
-        // `PATH` may contain a version manager's slow shell script. The interpreter itself prints its path.
+        // `PATH` may contain a version manager's slow shell script, so ask the interpreter for its own path.
         let (name, ask, options): (_, &[&str], &'static [&'static str]) = match language {
             Language::Python => {
                 ("python3", &["-c", "import sys; print(sys.executable); print(sys.version.split()[0])"], &["-I", "-c"])

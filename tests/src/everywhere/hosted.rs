@@ -71,7 +71,8 @@ impl Hosted {
         Ok(Self(Arc::new(Pool { workers, is_warm: AtomicBool::new(false) })))
     }
 
-    /// Acquires an unused pair, or waits for one.
+    /// Acquires an unused pair, or waits for the first pair. Uses only the first pair until it has answered once, so
+    /// that one process compiles the program for the others.
     fn workers(&self) -> MutexGuard<'_, Workers> {
         let Pool { workers, is_warm } = &*self.0;
         let first = || workers[0].lock().unwrap_or_else(PoisonError::into_inner);

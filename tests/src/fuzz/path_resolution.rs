@@ -99,10 +99,11 @@ fn path(bytes: &mut Bytes<'_>) -> Vec<u8> {
 }
 
 pub(super) fn seeds() -> Vec<Vec<u8>> {
-    // Creates `../..`, follows it upwards, and lists the result.
     vec![
-        vec![0, 6, 1, 1, 12, 1, 1, 0, 0, 2, 1, 2, 0, 8],
+        // Creates the symlink `b` to `../..`, and looks up `b/secret`.
+        vec![0, 6, 1, 1, 12, 1, 1, 1, 0, 2, 1, 2, 1, 8],
         (0..=255).collect(),
+        // Renames `a` to `a/b`, and opens `../secret`.
         vec![0, 8, 1, 1, 0, 1, 2, 0, 1, 0, 0, 1, 2, 4, 8, 255],
     ]
 }

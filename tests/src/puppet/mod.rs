@@ -145,10 +145,10 @@ impl Puppet {
         self.enter_misbehaving("talk", &[]).map(drop)
     }
 
-    /// Calls a function of the sandbox: `execute`, `session.open`, `blob.new`, `blob.drop`, `tools.call`. The arguments
+    /// Calls a function of the sandbox by its WIT name, such as `execute`, `session.open` or `blob.drop`. The arguments
     /// are a list of JSON values. Records are objects, whose optional fields may be omitted. A case of a variant is its
-    /// name, or an object with one key. Lists of bytes are text. `{"raw": [pointer, length]}` is any string or list,
-    /// without data.
+    /// name, or an object with one key. Lists of bytes are text. In place of any string or list, `{"raw": [pointer,
+    /// length]}` passes exactly these numbers, and writes no data.
     ///
     /// # Errors
     /// Fails if the call traps.

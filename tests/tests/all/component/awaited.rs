@@ -129,9 +129,10 @@ fn dropped_call_cancels_its_script_and_sandbox() {
         assert_eq!(store.data().sandbox.usage().executions, 1);
         let again = instance(&embedder, &mut store).await;
         let trap = again.call_async(&mut store, ("1".into(),)).await.unwrap_err();
-        // Wasmtime rejects a store in which a call was abandoned. If it does not, the sandbox rejects the call.
+        // Wasmtime rejects a store in which the future of a call was dropped. If it does not, the sandbox rejects the
+        // call.
         let is_refused =
-            ["cannot enter component instance", "was abandoned"].map(|text| format!("{trap:#}").contains(text));
+            ["cannot enter component instance", "was dropped"].map(|text| format!("{trap:#}").contains(text));
         assert!(is_refused.contains(&true), "{trap:#}");
         // A sandbox in another store continues to work.
         let mut other = embedder.store();

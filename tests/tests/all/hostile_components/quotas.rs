@@ -1,4 +1,5 @@
-//! Tests each quota below, at and above its limit, and after a release.
+//! Tests quotas below, at and above their limits, and the quotas on concurrent resources also after a release.
+//! `started.rs` tests the quota on started executions.
 
 use glovebox_tests::{process::in_child, puppet::Puppet};
 use serde_json::{Value, json};
