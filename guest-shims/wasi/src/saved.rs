@@ -80,7 +80,7 @@ pub enum RestoreError {
     #[error("{0} descriptors are open; raise the limit on open files")]
     OpenFiles(u64),
     /// Linear memory and the unread standard input leave no room within the memory limit.
-    #[error("the rest of standard input exceeds the memory limit; raise it")]
+    #[error("linear memory and the rest of standard input exceed the memory limit; raise it")]
     Memory,
     /// A file is open for writing in a mount that is now read-only.
     #[error("a file in `{name}` is open for writing, but the mount is now read-only; mount it read-write", name = escaped(.0))]

@@ -230,9 +230,9 @@ fn limits_come_from_the_receiving_policy() {
         with(&|policy| policy.limits.memory_bytes = memory).unwrap_err();
         with(&|policy| policy.limits.memory_bytes = memory + (2 << 20)).unwrap();
         let error = with(&|policy| policy.limits.workspace_bytes = 900_000).unwrap_err();
-        assert!(matches!(error, ResumeError::Files { .. }), "{language}: {error}");
+        assert!(matches!(error, ResumeError::Limit { key: "workspace_bytes" }), "{language}: {error}");
         let error = with(&|policy| policy.limits.workspace_inodes = 1).unwrap_err();
-        assert!(matches!(error, ResumeError::Files { .. }), "{language}: {error}");
+        assert!(matches!(error, ResumeError::Limit { key: "workspace_inodes" }), "{language}: {error}");
         with(&|policy| policy.limits.workspace_inodes = 2).unwrap();
         let error = with(&|policy| policy.limits.session_count = 0).unwrap_err();
         assert!(matches!(error, ResumeError::Session(ExecuteError::TooManySessions { .. })), "{error}");

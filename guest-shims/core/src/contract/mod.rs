@@ -131,6 +131,7 @@ pub fn not_resumable<S: std::error::Error + 'static>(error: &ResumeError<S>) -> 
         ResumeError::TooLarge { what, key: name, bytes, most } => {
             format!("it needs {bytes} bytes of {what}, but `limits.{}` is {most}", key(name))
         }
+        ResumeError::Limit { key: name } => format!("it exceeds `limits.{}`", key(name)),
         error => error.to_string(),
     }
 }

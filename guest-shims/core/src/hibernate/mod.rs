@@ -47,7 +47,7 @@ use std::{
 };
 
 use glovebox_vfs::{escaped, escaped_text};
-use glovebox_wasi::Wasi;
+use glovebox_wasi::{RestoreError, Wasi};
 
 use crate::{
     Entropy, Language, Limits, MemoryLimit,
@@ -91,13 +91,29 @@ impl Saved {
     /// its own. The policy also decides whether random numbers are predictable; the bytes do not.
     ///
     /// # Errors
-    /// Fails if the policy does not allow the saved files or descriptors.
+    /// Fails if the saved state exceeds a limit, or does not match the mounts.
     pub fn state(self, mut wasi: Wasi, limit: MemoryLimit, entropy: Entropy) -> Result<Checkpoint, ResumeError> {
         let Self { executions, memory_bytes, globals, entropy_key, forks, pages, wasi: saved } = self;
         wasi.set_linear_memory_bytes(limit.counted(memory_bytes));
-        wasi.restore(&saved).map_err(|error| ResumeError::Files { reason: error.to_string() })?;
+        wasi.restore(&saved).map_err(|error| match limit_of(&error) {
+            Some(key) => ResumeError::Limit { key },
+            None => ResumeError::Files { reason: error.to_string() },
+        })?;
         let entropy_key = entropy.key().map(|own| entropy_key.unwrap_or(own));
         Ok(Checkpoint { memory_bytes, pages, globals, wasi, executions, entropy_key, forks })
+    }
+}
+
+/// Returns the name of the policy's limit that the saved state exceeds, if the policy contains that limit.
+fn limit_of(error: &RestoreError) -> Option<&'static str> {
+    match error {
+        RestoreError::Memory | RestoreError::FileSystem(glovebox_vfs::RestoreError::Limit("memory")) => {
+            Some("memory_bytes")
+        }
+        RestoreError::OpenFiles(_) => Some("open_files"),
+        RestoreError::FileSystem(glovebox_vfs::RestoreError::Limit("bytes")) => Some("workspace_bytes"),
+        RestoreError::FileSystem(glovebox_vfs::RestoreError::Limit("inodes")) => Some("workspace_inodes"),
+        _ => None,
     }
 }
 
@@ -239,7 +255,13 @@ pub enum ResumeError<S = Infallible> {
         /// The value of the limit.
         most: u64,
     },
-    /// The policy does not allow the saved files or descriptors.
+    /// The saved memory, files and descriptors exceed a limit of the sandbox's policy.
+    #[error("the hibernated session exceeds `limits.{key}`; raise the limit to resume")]
+    Limit {
+        /// The name of the limit.
+        key: &'static str,
+    },
+    /// The saved files or descriptors do not match the sandbox's mounts.
     #[error(
         "the hibernated session's files do not match this sandbox: {reason}; resume it with its original policy", reason = escaped_text(.reason)
     )]
@@ -267,6 +289,7 @@ impl ResumeError {
                 ResumeError::Image { found, found_runtime, expected, runtime }
             }
             Self::TooLarge { what, key, bytes, most } => ResumeError::TooLarge { what, key, bytes, most },
+            Self::Limit { key } => ResumeError::Limit { key },
             Self::Files { reason } => ResumeError::Files { reason },
             Self::Session(never) => match never {},
         }
