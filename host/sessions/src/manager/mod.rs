@@ -74,12 +74,17 @@ pub enum SessionsError {
         wanted: Language,
     },
     /// No given sandbox can run the session.
-    #[error("session `{id}` needs a sandbox for {language}; add one to `Sessions`")]
+    #[error(
+        "session `{id}` needs a sandbox for {language}{}; add one with `SessionsBuilder::sandbox` or `Sessions::add_sandbox`",
+        runtime.as_ref().map(|name| format!(" with the runtime `{}`", escaped(name))).unwrap_or_default()
+    )]
     NoSandbox {
         /// The session's ID.
         id: SessionId,
         /// The session's language.
         language: Language,
+        /// The name of the session's runtime; `None` if any runtime for the language would do.
+        runtime: Option<String>,
     },
     /// All live sessions are in use, and their number has reached `live_count`.
     #[error("all {most} live sessions are in use (`live_count`); wait for one of them, or raise the limit")]

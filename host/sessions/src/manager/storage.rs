@@ -102,8 +102,11 @@ impl Storage {
         if let Some(sandbox) = self.make(record.language, Some(&record.runtime))? {
             return Ok(sandbox);
         }
-        self.find(|sandbox| sandbox.language() == record.language)
-            .ok_or_else(|| SessionsError::NoSandbox { id: record.id.clone(), language: record.language })
+        self.find(|sandbox| sandbox.language() == record.language).ok_or_else(|| SessionsError::NoSandbox {
+            id: record.id.clone(),
+            language: record.language,
+            runtime: Some(record.runtime.clone()),
+        })
     }
 
     /// Returns the sandbox for a new session.
@@ -120,7 +123,11 @@ impl Storage {
         let language = language.unwrap_or(Language::Python);
         match found {
             Some(sandbox) => Ok(sandbox),
-            None => self.make(language, runtime)?.ok_or_else(|| SessionsError::NoSandbox { id: id.clone(), language }),
+            None => self.make(language, runtime)?.ok_or_else(|| SessionsError::NoSandbox {
+                id: id.clone(),
+                language,
+                runtime: runtime.map(ToOwned::to_owned),
+            }),
         }
     }
 
