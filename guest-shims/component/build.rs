@@ -18,7 +18,8 @@ fn main() -> io::Result<()> {
             all.extend(piece);
         }
     }
-    let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo sets `OUT_DIR`"))?;
+    let out = env::var_os("OUT_DIR")
+        .ok_or_else(|| io::Error::other("`OUT_DIR` is not set; run this build script with Cargo"))?;
     fs::write(Path::new(&out).join("library.zst"), zstd::bulk::compress(&all, LEVEL)?)?;
     for path in ["build.rs", "../interpreters/src/javascript", "../../vendor_js"] {
         println!("cargo::rerun-if-changed={path}");

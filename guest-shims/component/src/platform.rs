@@ -206,9 +206,12 @@ pub(crate) fn checked(tools: &[types::Tool]) -> Result<Toolbox, String> {
         return Err(format!("the host has {} tools; the maximum is {MAX_TOOLS}", tools.len()));
     }
     let schemas = tools.iter().filter_map(|tool| tool.arguments_schema.as_ref());
-    let bytes = schemas.fold(0u64, |sum, text| sum.saturating_add(weight(text.as_bytes())));
-    if bytes > MAX_SCHEMAS_WEIGHT {
-        return Err(format!("the tools' schemas are {bytes} bytes in total; the maximum is {MAX_SCHEMAS_WEIGHT}"));
+    let weight = schemas.fold(0u64, |sum, text| sum.saturating_add(weight(text.as_bytes())));
+    if weight > MAX_SCHEMAS_WEIGHT {
+        return Err(format!(
+            "the tools' schemas need up to {weight} bytes of memory when parsed; the maximum is {MAX_SCHEMAS_WEIGHT}; \
+             offer fewer tools or simpler schemas"
+        ));
     }
     let told = |error: ToolDefinitionError| error.to_string();
     let mut toolbox = Toolbox::default();

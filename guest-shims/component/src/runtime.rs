@@ -315,7 +315,7 @@ impl Residence {
 
 /// Returns the error for a guest that is in the middle of a call.
 pub(crate) fn busy() -> SandboxError {
-    SandboxError::Unavailable("another guest of this runtime is running".into())
+    SandboxError::Unavailable("a guest of this runtime is running; retry after its call has returned".into())
 }
 
 #[cfg(test)]

@@ -89,7 +89,10 @@ impl ToolsComponent {
         let schemas = tools.iter().filter_map(schema);
         let weight = schemas.fold(0u64, |sum, text| sum.saturating_add(json_weight(text.as_bytes())));
         if weight > MAX_SCHEMAS_WEIGHT {
-            return Err(wrong(format!("its schemas are {weight} bytes in total; the maximum is {MAX_SCHEMAS_WEIGHT}")));
+            return Err(wrong(format!(
+                "its schemas need up to {weight} bytes of memory when parsed; the maximum is {MAX_SCHEMAS_WEIGHT}; offer \
+                 fewer tools or simpler schemas"
+            )));
         }
         let tools = tools.into_iter().map(|tool| tool_of(&provider, tool).map_err(wrong)).collect::<Result<_, _>>()?;
         Ok(Self { provider, tools })

@@ -73,7 +73,10 @@ impl RequestMessage {
                 .decode(base64)
                 .map_err(|_| Fault::new(Code::Invalid, "the body is not valid base64".to_owned()))?,
             (Some(_), Some(_)) => {
-                return Err(Fault::new(Code::Invalid, "the request has two bodies; send one".to_owned()));
+                return Err(Fault::new(
+                    Code::Invalid,
+                    "the request has both `text` and `base64`; send one of them".to_owned(),
+                ));
             }
         };
         let bytes = body.len() as u64;

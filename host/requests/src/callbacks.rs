@@ -229,7 +229,10 @@ impl CallbackClients {
     async fn ask(&self, target: &Allowed, asked: CallbackRequest<'_>) -> Result<String, ToolError> {
         let CallbackRequest { key: id, tool, arguments, call, session, deadline, cancel, memory } = asked;
         let failed = |reason: &str| ToolError::new(format!("the callback of `{tool}` {reason}"));
-        let too_late = || ToolError::of(ToolErrorKind::Timeout, format!("the callback of `{tool}` took too long"));
+        let too_late = || {
+            let message = format!("the callback of `{tool}` did not answer in time (`limits.tool_timeout_ms`)");
+            ToolError::of(ToolErrorKind::Timeout, message)
+        };
         let no_room = |error: CallMemoryError| {
             ToolError::of(ToolErrorKind::Limit, format!("the answer of the callback of `{tool}` {error}"))
         };

@@ -34,7 +34,7 @@ pub enum ServiceError {
     /// A tool definition is invalid.
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
-    /// A session name is invalid.
+    /// A session ID is invalid.
     #[error(transparent)]
     SessionId(#[from] SessionIdError),
     /// The service does not serve the requested runtime.

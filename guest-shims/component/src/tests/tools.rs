@@ -189,7 +189,7 @@ fn invalid_tools_are_reported() {
         (vec![tool("a b", None)], "invalid name"),
         (vec![tool("a", Some("{"))], "is not JSON"),
         (vec![tool("a", Some("[]"))], "invalid schema"),
-        (vec![tool("a", Some(&format!("[{}0]", "{},".repeat(50_000))))], "schemas are"),
+        (vec![tool("a", Some(&format!("[{}0]", "{},".repeat(50_000))))], "schemas need up to"),
         (vec![Tool { description: "x".repeat(1 << 20), ..tool("a", None) }], "in total"),
     ] {
         let reason = checked(&tools).unwrap_err();

@@ -340,7 +340,11 @@ fn provider_with_invalid_tools_is_rejected() {
     assert!(load(&heavy(missing), limits()).is_ok(), "at");
     match load(&heavy(missing + 1), limits()) {
         Err(LoadError::ToolList { reason, .. }) => {
-            assert_eq!(reason, "its schemas are 33554433 bytes in total; the maximum is 33554432");
+            assert_eq!(
+                reason,
+                "its schemas need up to 33554433 bytes of memory when parsed; the maximum is 33554432; offer fewer tools \
+                 or simpler schemas"
+            );
         }
         other => panic!("{other:?}"),
     }

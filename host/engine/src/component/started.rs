@@ -353,7 +353,7 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
         return Err(wrong(format!("{what} {text_bytes} bytes in total; the maximum is {MAX_TEXT_BYTES}")));
     }
     if value_bytes > MAX_VALUE_BYTES {
-        return Err(wrong("the schemas contain too many values"));
+        return Err(wrong("the schemas contain too many values; offer fewer tools or simpler schemas"));
     }
     let mut patterns = Patterns::default();
     let mut checked = Vec::with_capacity(tools.len());

@@ -175,8 +175,9 @@ impl Drop for Started {
 }
 
 impl Started {
-    /// Runs `work` on a new thread. Returns once `work` has called its second argument, or has failed earlier. Before
-    /// the end becomes visible, `finish` is called, or dropped if the execution failed.
+    /// Runs `work` on a new thread. Returns when `work` calls its second argument or ends. If `work` fails before that
+    /// call, returns its error. `finish` receives a successful execution before `advance` can return it. After a
+    /// failure, `finish` is dropped uncalled.
     pub(crate) fn begin(
         request: Request<'_>,
         finish: impl FnOnce(&mut Execution) + Send + 'static,
@@ -195,7 +196,7 @@ impl Started {
             .map_err(|source| ExecuteError::System { what: "thread", source })?;
         match told.recv() {
             Ok(Err(error)) => Err(error),
-            // The channel closed without a message: the execution has finished.
+            // The channel closed without a message: `work` has ended.
             Ok(Ok(())) | Err(mpsc::RecvError) => Ok(Self { shared, cancel }),
         }
     }

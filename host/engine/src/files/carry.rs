@@ -262,7 +262,8 @@ impl Plan {
                 Err(FilesError::Workspace(FileError::Exists { path: path.to_owned() }))
             }
             Ok(found) => Ok(found),
-            // The state is unknown, so the commit itself will fail.
+            // The commit expects no entry at the path, so it replaces nothing. If the error persists, the commit reports
+            // it.
             Err(_) => Ok(None),
         }
     }

@@ -62,7 +62,7 @@ pub enum FilesError {
         path: PathBuf,
     },
     /// The host path is neither a file nor a directory, or has a name that is not UTF-8.
-    #[error("`{}` is neither a file nor a directory with a UTF-8 name; use another path", escaped(path))]
+    #[error("`{}` is not a file or directory, or its name is not UTF-8; use another path", escaped(path))]
     HostPath {
         /// The path from the caller.
         path: PathBuf,

@@ -389,7 +389,11 @@ fn work(
         }
         (Answerer::Caller, Some(pending)) => return Work::Checked(pending, text),
         (Answerer::Caller, None) => {
-            let message = format!("`{}` is available only in started executions", call.name);
+            let message = format!(
+                "the caller answers calls to `{}`, but this execution was not begun with `start`; use `start`, or give \
+                 the tool a handler",
+                call.name
+            );
             Err(CallFailure::new(ToolErrorKind::Failed, message))
         }
     })

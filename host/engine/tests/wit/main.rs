@@ -33,7 +33,6 @@ impl Contract {
         Self { resolve, package }
     }
 
-    /// Returns the version of the package.
     fn version(&self) -> String {
         let name = &self.resolve.packages[self.package].name;
         name.version.as_ref().expect("the package has a version").to_string()

@@ -78,7 +78,7 @@ impl Peer {
                 .outbox
                 .outgoing(request)
                 .await
-                .map_err(|_| ToolError::new("the daemon's memory for messages is full"))?;
+                .map_err(|_| ToolError::new("the daemon's memory for messages is full; try again later"))?;
             self.outbox.send(request).await.map_err(|_| ToolError::new(GONE))?;
             answer.await.map_err(|_| ToolError::new(GONE))?.map_err(ToolError::new)
         };

@@ -14,7 +14,7 @@
 //! | `connection` | dispatch of a client's messages |
 //! | `message`, `params` | messages, errors, and parameters |
 //! | `lines` | reads and writes messages in bounded memory |
-//! | `methods` | the methods |
+//! | `methods` | handlers of the protocol's methods |
 //! | `sessions`, `interpreter_pool` | a client's sessions and their queues, and the pool of started interpreters |
 //! | `client_calls` | calls from scripts to the client |
 //! | `socket`, `pipe`, `serve` | client connections |

@@ -27,7 +27,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for InPath<T> {
     }
 }
 
-/// Parses a session name from a path.
+/// Parses the session ID in a URL.
 pub(crate) fn session_id(id: String) -> Result<SessionId, Problem> {
     SessionId::new(id).map_err(|error| ServiceError::from(error).into())
 }
@@ -50,7 +50,7 @@ impl IfMatch {
         Self((text != "*").then(|| text.trim_matches('"').to_owned()))
     }
 
-    /// Combines a session name with the expected generation. Fails if the name is invalid.
+    /// Combines a session ID with the expected generation. Fails if the ID is invalid.
     pub(crate) fn target(self, id: String) -> Result<SessionTarget, Problem> {
         Ok(SessionTarget { id: session_id(id)?, expected: self.0 })
     }

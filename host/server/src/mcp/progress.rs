@@ -43,7 +43,7 @@ impl LastLine {
         }
     }
 
-    /// Returns the last non-empty line, with control characters escaped.
+    /// Returns the last non-empty line, cut to [`MAX_LINE_CHARS`], with control characters escaped.
     fn line(&self) -> Option<String> {
         let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let text = String::from_utf8_lossy(&tail);

@@ -196,7 +196,9 @@ fn caller_tool_fails_in_a_plain_execution() {
             assert_eq!(short(&execution.outcome), "raised ToolError");
             let ToolOutcome::Failed { kind, message } = &execution.tool_calls[0].outcome else { panic!() };
             assert_eq!(*kind, ToolErrorKind::Failed);
-            assert!(message.as_ref().unwrap().contains("`ask` is available only in started executions"));
+            assert!(
+                message.as_ref().unwrap().contains("calls to `ask`, but this execution was not begun with `start`")
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
 # Finds names for completion. Looks up attributes in dictionaries, without calling a property, `__getattr__` or
-# `__dir__` of the session.
+# `__dir__` that the session's code defines.
 class GloveboxNames:
     MAX_COUNT, MAX_CHARS = 2_000, 100
 

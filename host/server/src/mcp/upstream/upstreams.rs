@@ -246,7 +246,7 @@ impl Server {
         tokio::select! {
             biased;
             () = cancelled.cancelled() => Err(ToolError::new("the call was cancelled")),
-            () = tokio::time::sleep_until(deadline) => Err(ToolError::of(ToolErrorKind::Timeout, "the server took too long")),
+            () = tokio::time::sleep_until(deadline) => Err(ToolError::of(ToolErrorKind::Timeout, "the server did not answer in time (`limits.tool_timeout_ms`)")),
             answer = self.call(tool, arguments, max_bytes) => answer,
         }
     }
@@ -287,7 +287,9 @@ impl Server {
         state.restarts.retain(|at| at.elapsed() < RESTARTS_WITHIN);
         if state.restarts.len() >= MAX_RESTARTS {
             let minutes = RESTARTS_WITHIN.as_secs() / 60;
-            return Err(format!("has ended and was already restarted {MAX_RESTARTS} times within {minutes} minutes"));
+            return Err(format!(
+                "has ended and was already restarted {MAX_RESTARTS} times within {minutes} minutes; check its command, or call it again later"
+            ));
         }
         state.restarts.push(Instant::now());
         tracing::info!(target: "glovebox", server = %glovebox::escaped(&self.config.name), "starting an MCP server again");
