@@ -141,11 +141,11 @@ fn target() -> PathBuf {
 /// Returns the path of a tool that `programs/build` installs.
 fn tool(name: &str, path: &str) -> Result<PathBuf, String> {
     let path = target().join("tools").join(path);
-    if path.exists() { Ok(path) } else { Err(format!("not installed: tests/programs/build {name}")) }
+    if path.exists() { Ok(path) } else { Err(format!("not installed; run `tests/programs/build {name}`")) }
 }
 
 fn built(path: PathBuf, program: &str) -> Result<PathBuf, String> {
-    if path.exists() { Ok(path) } else { Err(format!("not built: tests/programs/build {program}")) }
+    if path.exists() { Ok(path) } else { Err(format!("not built; run `tests/programs/build {program}`")) }
 }
 
 /// Returns the path of the configuration for Wasmtime's code cache. The tool and the Python package need the cache,

@@ -15,7 +15,7 @@ pub struct Inputs {
     pub session: Vec<Measured>,
     /// Assumed: shares of the runtimes.
     pub runtimes: Runtimes,
-    /// Assumed: shares of the sizes.
+    /// Assumed: data sizes, with their shares of the sessions.
     pub sizes: Vec<Size>,
     /// Assumed: kinds of users.
     pub kind: Vec<Kind>,
