@@ -1,6 +1,10 @@
 import type { SandboxError as Failure } from './contract.ts';
 
-/** The provider rejected the request, and nothing was executed. A script's failure is an outcome, not an error. */
+/**
+ * The provider returned an error. Nothing was executed, with two exceptions: the tag `variable` means that code in the
+ * guest failed, and an error of a started execution can follow after its script has run. A script's failure is an
+ * outcome, not an error.
+ */
 export class SandboxError extends Error {
   override readonly name = 'SandboxError';
   /** The case of the contract's `sandbox-error`: `invalid-policy`, `source-too-large`, … */

@@ -9,7 +9,9 @@ from ..types import FileFailure, SandboxError, TooLarge
 
 
 class RefusedError(GloveboxError):
-    """The provider refused the request: nothing was executed."""
+    """The provider returned an error. Nothing was executed, with two exceptions: the tag `variable` means that code in
+    the guest failed, and an error of a started execution can follow after its script has run.
+    """
 
     def __init__(self, failure: SandboxError) -> None:
         super().__init__(f"{failure.tag}: {_described(failure.value)}")

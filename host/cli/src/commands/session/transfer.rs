@@ -189,12 +189,10 @@ pub(super) fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Res
     Ok(0)
 }
 
-/// Returns the session name that is derived from the name of the file.
+/// Returns the session ID that is derived from the name of the file.
 fn named_after(args: &ImportArgs) -> anyhow::Result<SessionId> {
     let stem = args.file.file_stem().filter(|_| args.file.as_os_str() != STDIN).unwrap_or_default();
     SessionId::new(stem.to_string_lossy()).map_err(|error| {
-        Hinted::new("the file's name is not a valid session name", "name the session with --as ID")
-            .because(error)
-            .into()
+        Hinted::new("the file's name is not a valid session ID", "set the ID with --as ID").because(error).into()
     })
 }
