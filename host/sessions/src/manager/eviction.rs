@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use glovebox::SessionInfo;
+
 use super::{sessions::Sessions, slots::SlotRef};
 use crate::SessionId;
 
@@ -10,6 +12,14 @@ impl Sessions {
     #[must_use]
     pub fn is_live(&self, id: &SessionId) -> bool {
         self.0.slot(id).is_live()
+    }
+
+    /// Returns the description of the session, or `None` if it is not live in this process or is being changed.
+    #[must_use]
+    pub fn live_info(&self, id: &SessionId) -> Option<SessionInfo> {
+        let slot = self.0.slot(id);
+        let state = slot.try_state()?;
+        Some(state.live.as_ref()?.session.info())
     }
 
     /// Returns the time when the least recently used idle session, other than `except`, was last used. `None` if no
