@@ -109,6 +109,9 @@ pub enum ServiceError {
         /// The name of the execution.
         execution: String,
     },
+    /// The execution was cancelled before it started.
+    #[error("the execution was cancelled before it started; nothing was executed")]
+    Cancelled,
     /// The limit on suspended executions is reached ([`Suspension::count`](crate::Suspension::count)).
     #[error("limit of {most} suspended executions reached; try again in a moment")]
     TooManySuspended {
@@ -154,6 +157,9 @@ pub enum ServiceError {
     /// The tenant's sessions are in a fleet, which does not support the operation.
     #[error("{0}")]
     NotInFleet(NotInFleet),
+    /// The place of the tenant's sessions does not support the operation.
+    #[error("{0}")]
+    Unsupported(&'static str),
     /// A thread of the service panicked. The session is in the same state as after an unwound execution.
     #[error("the execution's thread panicked; see the service's log")]
     Panicked,
@@ -171,6 +177,7 @@ const EXISTS: Code = ("exists", 409);
 const BUSY: Code = ("session-busy", 409);
 const FENCED: Code = ("session-fenced", 409);
 const BUSY_EXECUTION: Code = ("execution-busy", 409);
+const CANCELLED: Code = ("cancelled", 409);
 const ENDED: Code = ("session-ended", 410);
 const NO_CHECKPOINT: Code = ("no-checkpoint", 409);
 const NOT_RESUMABLE: Code = ("not-resumable", 409);
@@ -305,6 +312,8 @@ impl ServiceError {
             Self::AnswerTooLarge { .. } => TOO_LARGE,
             Self::NoExecution { .. } => NOT_FOUND,
             Self::ExecutionBusy { .. } => BUSY_EXECUTION,
+            Self::Cancelled => CANCELLED,
+            Self::Unsupported(_) => UNSUPPORTED,
             Self::WorkerDied => WORKER_DIED,
             Self::Relayed(error) => error.kind(),
             Self::Fleet(error) => of_fleet(error),
@@ -315,7 +324,7 @@ impl ServiceError {
 }
 
 /// All error codes. Codes that workers report are checked against this list.
-const CODES: [Code; 23] = [
+const CODES: [Code; 24] = [
     INVALID,
     POLICY,
     UNKNOWN_RUNTIME,
@@ -325,6 +334,7 @@ const CODES: [Code; 23] = [
     BUSY,
     FENCED,
     BUSY_EXECUTION,
+    CANCELLED,
     ENDED,
     NO_CHECKPOINT,
     NOT_RESUMABLE,

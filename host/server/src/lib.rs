@@ -4,9 +4,8 @@
 //!   metrics, and writes the audit log.
 //! * [`Tenant`]: a client of the service with a policy, sessions and quotas. Front ends perform every operation through
 //!   a tenant.
-//! * [`http`]: the sandbox API over HTTP and JSON.
+//! * [`http`]: the sandbox API over HTTP and JSON, on a TCP port or a Unix socket of the current user.
 //! * [`mcp`]: the Model Context Protocol.
-//! * [`daemon`]: JSON-RPC over a Unix socket of the current user, or over standard input and output.
 //! * Workers ([`Service::start_workers`]): child processes that run all executions.
 //!
 //! This crate contains no sandbox logic: it translates requests into calls to [`glovebox`], and results into answers.
@@ -14,7 +13,6 @@
 mod audit;
 mod byte_budget;
 mod config;
-pub mod daemon;
 mod error;
 mod executor;
 mod fair_semaphore;
@@ -44,8 +42,8 @@ pub use service::{Admission, Door, Service, ServiceConfig, Suspension};
 pub use telemetry::{Telemetry, TelemetryError};
 pub(crate) use tenant::NO_CALLBACKS;
 pub use tenant::{
-    Changed, Ended, Fresh, NeedsTools, NewSandbox, NoStore, OnOutput, OwnSandbox, OwnSession, Script, SessionPage,
-    SessionPlace, SessionSummary, SessionTarget, Stepped, Tenant, TenantConfig, Undelivered, Watch, Work,
+    Changed, Ended, Fresh, NeedsTools, NoStore, OnOutput, Script, SessionPage, SessionPlace, SessionSummary,
+    SessionTarget, Stepped, Tenant, TenantConfig, Undelivered, Watch, Work,
 };
 pub use workers::{
     Confinement, Measure, ParentStore, Reach, RelayedError, WorkerCommand, WorkerError, WorkerTenants, WorkersConfig,

@@ -412,8 +412,6 @@ pub enum Door {
     Http,
     /// The Model Context Protocol.
     Mcp,
-    /// JSON-RPC over a Unix socket of the current user, or over standard input and output.
-    Daemon,
     /// The E2B routes.
     E2b,
 }
@@ -425,7 +423,6 @@ impl Door {
         match self {
             Self::Http => "http",
             Self::Mcp => "mcp",
-            Self::Daemon => "daemon",
             Self::E2b => "e2b",
         }
     }

@@ -1,10 +1,9 @@
-//! `glovebox daemon`: sessions for programs of this machine, over a private Unix socket.
+//! `glovebox daemon`: the HTTP API for programs of this machine, over a private Unix socket, with sessions in memory.
 
 use std::{
-    io::{self, BufRead as _, BufReader, ErrorKind, IsTerminal as _, Read as _, Write as _, stdin},
+    io::{self, ErrorKind, Read as _, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -13,17 +12,19 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use glovebox::escaped;
 use glovebox_server::{
-    Admission, NoStore, Service, ServiceConfig, Tenant, TenantConfig,
-    daemon::{Daemon, DaemonConfig, Listener, serve, serve_stdio},
+    Admission, Service, ServiceConfig, Suspension, Tenant, TenantConfig,
+    http::{self, HttpConfig, SocketListener},
 };
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::{GlobalArgs, PolicyArgs, ProgramArgs},
+    commands::serve::{allowed_connections, cancelled},
     engine::{Host, Pooling},
     interrupt,
     script_packages::add_allowed,
+    tenants::IDLE_LOOK,
     terminal::{Hinted, note, out},
 };
 
@@ -33,23 +34,19 @@ Examples:
   glovebox daemon --timeout-ms 60000 &       limit each script to one minute
   glovebox daemon status                     show whether the daemon answers, and how many sessions it has
   glovebox daemon stop                       stop the daemon once running executions have ended
-  glovebox daemon --stdio                    serve one client over standard input and output
 
-  printf '%s\\n' '{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"initialize\", \"params\": {\"context\": [1, 2, 3]}}' \\
-    '{\"jsonrpc\": \"2.0\", \"id\": 2, \"method\": \"execute\", \"params\": {\"code\": \"print(sum(context))\"}}' | glovebox daemon --stdio
+  curl --unix-socket ~/.rlm/daemon.sock http://localhost/v1/execute -d '{\"source\": \"print(6 * 7)\"}'
 
-A client sends JSON-RPC 2.0, one message per line: initialize opens a session, execute runs code in it, getVariable reads its
-variables, cancel stops the running code, destroy closes the session. Calls to llm_query(…), rlm_query(…) and a script's tools
-become requests to the client. The packages for Python and JavaScript contain clients: Sandbox(backend=\"daemon\"),
-createSandbox({ backend: 'daemon' }).
+The socket serves the same HTTP API as `glovebox serve`, without a token: `GET /v1/openapi.json` describes every route. The
+packages for Python and JavaScript contain clients: Sandbox(backend=\"daemon\"), createSandbox({ backend: 'daemon' }).
 
-Only your own programs can connect. Sessions exist in memory only and end with the connection that opened them. The flags set
-the policy of all clients; a client may request stricter limits. docs/daemon.md describes the protocol.";
+Only your own programs can connect. Sessions exist in memory only. The flags set the policy of all clients; a client may request
+stricter limits. docs/daemon.md has the details.";
 
 /// Serve programs on this machine over a Unix socket
 ///
-/// Keeps interpreters ready for any number of programs. Speaks JSON-RPC 2.0 over a Unix socket that only you can
-/// connect to.
+/// Keeps interpreters and sessions in memory for any number of programs. Serves the HTTP API over a Unix socket that
+/// only you can connect to.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct DaemonArgs {
@@ -69,9 +66,9 @@ enum DaemonCommand {
 }
 
 impl DaemonArgs {
-    /// Returns `true` if the command serves clients over a socket.
+    /// Returns `true` if the command serves clients.
     pub(crate) fn is_server(&self) -> bool {
-        self.command.is_none() && !self.server.stdio
+        self.command.is_none()
     }
 }
 
@@ -85,76 +82,90 @@ pub(crate) fn run(global: &GlobalArgs, args: &DaemonArgs) -> anyhow::Result<i32>
 
 /// The timeout for a daemon's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The timeout for stopping a daemon, whose scripts have ten seconds to end.
-const STOPPING: Duration = Duration::from_secs(30);
+/// The timeout for stopping a daemon. A daemon closes its socket before it waits for running scripts.
+const STOPPING: Duration = Duration::from_secs(15);
 /// Maximum length of an answer in bytes.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
-/// Sends a request to the daemon. Returns `None` if no daemon listens on the socket.
-fn ask(socket: &Path, method: &str) -> anyhow::Result<Option<Value>> {
-    let stream = match UnixStream::connect(socket) {
-        Ok(stream) => stream,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
+/// Connects to a daemon. Returns `None` if no daemon listens on the socket.
+fn connect(socket: &Path) -> anyhow::Result<Option<UnixStream>> {
+    match UnixStream::connect(socket) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
         Err(error) => {
             let text = format!("cannot connect to `{}`", escaped(socket));
-            return Err(Hinted::new(text, "choose your daemon's socket with --socket").because(error).into());
+            Err(Hinted::new(text, "choose your daemon's socket with --socket").because(error).into())
         }
-    };
-    let answer = exchange(stream, method).with_context(|| format!("`{}` does not respond", escaped(socket)))?;
-    if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
-        let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
-        anyhow::bail!("the daemon rejected the request: {}", glovebox::escaped_text(message));
     }
-    Ok(Some(answer.get("result").cloned().unwrap_or_default()))
 }
 
-fn exchange(mut stream: UnixStream, method: &str) -> io::Result<Value> {
+/// Requests the description of a daemon.
+fn info(mut stream: UnixStream) -> io::Result<Value> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    writeln!(stream, "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\"}}")?;
-    let mut line = String::new();
-    BufReader::new(stream.take(MAX_ANSWER_BYTES)).read_line(&mut line)?;
-    serde_json::from_str(&line).map_err(io::Error::other)
+    stream.write_all(b"GET /v1/info HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.take(MAX_ANSWER_BYTES).read_to_string(&mut answer)?;
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.starts_with("HTTP/1.1 200 ") => Ok(serde_json::from_str(body)?),
+        _ => Err(io::Error::other("the answer is not that of a daemon of this version")),
+    }
 }
 
 fn status(socket: &Path) -> anyhow::Result<i32> {
-    let Some(pong) = ask(socket, "ping")? else {
+    let Some(stream) = connect(socket)? else {
         note(&format!("no daemon is listening at `{}`; `glovebox daemon` starts one", escaped(socket)));
         return Ok(1);
     };
-    let number = |name: &str| pong.get(name).and_then(Value::as_u64).unwrap_or_default();
-    let version = pong.get("version").and_then(Value::as_str).unwrap_or_default();
-    let up = humantime::format_duration(Duration::from_secs(number("uptime_ms") / 1_000));
+    let info = info(stream).with_context(|| format!("`{}` does not respond", escaped(socket)))?;
+    let number = |name: &str| info.get(name).and_then(Value::as_u64);
+    let version = info.get("version").and_then(Value::as_str).unwrap_or_default();
+    let up = humantime::format_duration(Duration::from_secs(number("uptime_ms").unwrap_or_default() / 1_000));
+    let sessions = match number("sessions") {
+        Some(1) => "1 session".to_owned(),
+        Some(count) => format!("{count} sessions"),
+        None => "sessions in a store".to_owned(),
+    };
     out(&format!(
-        "glovebox {} listens at {} (process {}, up {up})\n{} sessions, {} connections, {} interpreters ready\n",
+        "glovebox {} listens at {} (process {}, up {up})\n{sessions}\n",
         glovebox::escaped_text(version),
         escaped(socket),
-        number("pid"),
-        number("sessions"),
-        // Does not count the connection of this request.
-        number("connections").saturating_sub(1),
-        number("ready"),
+        number("pid").unwrap_or_default(),
     ))?;
     Ok(0)
 }
 
 fn stop(socket: &Path) -> anyhow::Result<i32> {
-    if ask(socket, "shutdown")?.is_none() {
+    let Some(stream) = connect(socket)? else {
         note(&format!("no daemon is listening at `{}`", escaped(socket)));
         return Ok(1);
-    }
+    };
+    let process = listening_process(stream).context("cannot find the daemon's process")?;
+    kill_process(process, Signal::TERM).with_context(|| format!("cannot stop process {}", process.as_raw_nonzero()))?;
     let begun = Instant::now();
     while UnixStream::connect(socket).is_ok() {
         if begun.elapsed() > STOPPING {
             anyhow::bail!(
-                "the daemon at `{}` has not stopped after {} s; check its running requests, or end its process",
+                "the daemon at `{}` has not stopped after {} s; end process {}",
                 escaped(socket),
-                STOPPING.as_secs()
+                STOPPING.as_secs(),
+                process.as_raw_nonzero(),
             );
         }
         thread::sleep(Duration::from_millis(50));
     }
     Ok(0)
+}
+
+/// Asks the system which process of the current user listens at the other end of a connection.
+fn listening_process(stream: UnixStream) -> anyhow::Result<Pid> {
+    stream.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _entered = runtime.enter();
+    let peer = tokio::net::UnixStream::from_std(stream)?.peer_cred()?;
+    anyhow::ensure!(peer.uid() == geteuid().as_raw(), "the socket belongs to another user");
+    // The number is 0 if the process is in another PID namespace.
+    peer.pid().and_then(Pid::from_raw).context("the system does not report it; end the process yourself")
 }
 
 /// The socket of a daemon.
@@ -184,9 +195,11 @@ fn default_socket() -> anyhow::Result<PathBuf> {
 
 /// The maximum time for running scripts to end at shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
-/// The limit on concurrent executions is never below this value, because many executions wait for an answer from their
-/// client.
+/// The limit on concurrent executions is never below this value, because many executions wait, for example for a
+/// program of `--tool`.
 const MIN_RUNNING: usize = 64;
+/// Maximum number of executions whose tool calls the clients answer.
+const MAX_SUSPENDED: usize = 256;
 
 /// Options of the daemon, and the policy of its scripts.
 #[derive(Args, Debug)]
@@ -194,21 +207,13 @@ struct ServerArgs {
     #[command(flatten)]
     socket: SocketArgs,
 
-    /// Serve one client over standard input and output instead of a socket
-    #[arg(long, conflicts_with = "socket")]
-    stdio: bool,
-
     /// Maximum number of open sessions
-    #[arg(long, value_name = "COUNT", default_value_t = DaemonConfig::default().sessions)]
+    #[arg(long, value_name = "COUNT", default_value_t = 256)]
     sessions: usize,
 
-    /// Maximum number of open connections
-    #[arg(long, value_name = "COUNT", default_value_t = DaemonConfig::default().connections)]
+    /// Maximum number of open connections; a connection carries one request at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 256)]
     connections: usize,
-
-    /// Number of interpreters to keep ready
-    #[arg(long, value_name = "COUNT", default_value_t = DaemonConfig::default().ready)]
-    ready: usize,
 
     /// Close sessions that were not used for this long
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = humantime::parse_duration)]
@@ -232,31 +237,26 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let host = Host::open(global, Pooling::Pooled)?;
     let mut admission = Admission::default();
     admission.running = admission.running.max(MIN_RUNNING);
-    // With `--stdio`, runtimes are prepared at first use: the client that started this process waits for its first
-    // answer, and might not use every runtime.
-    let config = ServiceConfig {
-        runtimes: args.runtimes.clone(),
-        admission,
-        prepare_later: args.stdio,
-        ..ServiceConfig::default()
-    };
+    // A client that was killed cannot answer. Its executions end at their own limits, or with their session.
+    let suspension = Suspension { count: MAX_SUSPENDED, time: args.idle };
+    let config = ServiceConfig { runtimes: args.runtimes.clone(), admission, suspension, ..ServiceConfig::default() };
     let service = host.with_progress(|engine| Service::new(engine.clone(), config)).context("cannot serve")?;
-    let mut daemon = DaemonConfig::default();
-    (daemon.sessions, daemon.connections) = (args.sessions.max(1), args.connections.max(1));
-    (daemon.idle, daemon.ready) = (args.idle, if args.stdio { 0 } else { args.ready.min(args.sessions) });
-    let mut tenant = TenantConfig::new("daemon", Arc::new(NoStore));
-    (tenant.policy, tenant.tools) = (policy, tools);
-    // No further limit is needed: each connection limits its outstanding requests.
-    tenant.executions_at_once = daemon.connections.saturating_mul(daemon.outstanding).saturating_add(daemon.ready);
+    let connections = allowed_connections(args.connections.max(1), admission.running);
+    let http = HttpConfig { connections, page: false, ..HttpConfig::default() };
+    let mut tenant = TenantConfig::in_memory("daemon");
+    (tenant.policy, tenant.tools, tenant.sessions) = (policy, tools, args.sessions.max(1));
+    tenant.suspended = MAX_SUSPENDED;
+    // No further limit is needed: each connection carries one request.
+    tenant.executions_at_once = connections.saturating_add(MAX_SUSPENDED);
     let tenant = Tenant::new(&service, tenant);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .max_blocking_threads(admission.running.saturating_add(16))
+        .max_blocking_threads(admission.running.saturating_add(64))
         .build()
         .context("cannot start threads")?;
-    let served = runtime.block_on(serve_until_stopped(args, &service, &tenant, daemon));
-    // Does not wait for a blocking read of standard input, which may still be running.
-    runtime.shutdown_background();
+    let served = runtime.block_on(serve_until_stopped(args, &service, &tenant, &http));
+    // Waits at most a second for executions that have not been cancelled yet.
+    runtime.shutdown_timeout(Duration::from_secs(1));
     served.map(|()| 0)
 }
 
@@ -264,38 +264,35 @@ async fn serve_until_stopped(
     args: &ServerArgs,
     service: &Service,
     tenant: &Tenant,
-    config: DaemonConfig,
+    http: &HttpConfig,
 ) -> anyhow::Result<()> {
     // Ctrl-C can arrive as soon as a client sees the socket, so install the handler first.
-    let (pressed, over) = (interrupt::install_for_server()?, CancellationToken::new());
-    let listener = match args.stdio {
-        true => None,
-        false => Some(Listener::bind(args.socket.path()?)?),
-    };
-    let daemon = Daemon::new(tenant, config);
-    let stops = daemon.clone();
-    let _hook = pressed.on_cancel(move || stops.stop());
+    let cancel = interrupt::install_for_server()?;
+    let listener = SocketListener::bind(args.socket.path()?)?;
+    note(&format!("listening at {}", escaped(listener.path())));
+    let routes = http::socket_router(service, tenant.clone(), http);
     let drain = async {
-        tokio::select! {
-            () = daemon.stopped() => service.drain(DRAIN).await,
-            () = over.cancelled() => {}
-        }
+        cancelled(&cancel).await;
+        service.drain(DRAIN).await;
     };
-    let served = async {
-        let _over = over.clone().drop_guard();
-        match listener {
-            Some(listener) => {
-                note(&format!("listening at {}", listener.path().display()));
-                serve(&daemon, listener).await;
-            }
-            None => {
-                if stdin().is_terminal() {
-                    note("waiting for a client's messages on standard input, one per line");
-                }
-                serve_stdio(&daemon).await;
-            }
-        }
+    let serving = async {
+        tokio::join!(http::serve_socket(listener, service, routes, http), drain);
     };
-    tokio::join!(served, drain);
+    tokio::select! {
+        () = serving => {}
+        () = end_idle_sessions(tenant, args.idle) => {}
+    }
     Ok(())
+}
+
+/// Ends idle sessions regularly. Never returns.
+async fn end_idle_sessions(tenant: &Tenant, idle: Duration) {
+    let mut look = tokio::time::interval(IDLE_LOOK.min(idle).max(Duration::from_millis(100)));
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        look.tick().await;
+        let tenant = tenant.clone();
+        // Freeing interpreters takes time.
+        let _ = tokio::task::spawn_blocking(move || tenant.end_idle_sessions(idle)).await;
+    }
 }

@@ -15,7 +15,7 @@ use glovebox::{Engine, UrlPatterns, escaped};
 use glovebox_fleet::FleetClient;
 use glovebox_server::{
     Audit, ServerConfig, Service, ServiceConfig, Telemetry, Tenant, TokenTable,
-    http::{self, Bound, Tenants, TokenHash},
+    http::{self, Bound, HttpConfig, SocketListener, Tenants, TokenHash},
     tools::{Callbacks, CallbacksConfig},
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -39,6 +39,8 @@ Examples:
   glovebox serve --config server.toml --check-config
   glovebox serve --new-token ci                    generate a token and its configuration entry
   glovebox serve --fleet restate://engine          store the sessions in a fleet (docs/fleet.md)
+  glovebox serve --socket /run/user/1000/glovebox/http.sock
+                                                   listen on a Unix socket to which only you can connect, without a token
 
   curl -H \"Authorization: Bearer $GLOVEBOX_TOKEN\" http://127.0.0.1:8700/v1/execute \\
     -d '{\"language\": \"python\", \"source\": \"print(6 * 7)\"}'
@@ -74,6 +76,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
 
+    /// Unix socket to listen on instead of an address; only you can connect, without a token
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["listen", "token_file", "no_token", "e2b"])]
+    socket: Option<PathBuf>,
+
     /// Configuration file in TOML; flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -83,7 +89,7 @@ pub(crate) struct ServeArgs {
     check_config: bool,
 
     /// Generate a token, print it and its configuration entry, and exit
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "listen"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "listen", "socket"])]
     new_token: Option<String>,
 
     /// File with the token [default: GLOVEBOX_TOKEN, the configuration's tokens, or a generated token that is printed]
@@ -158,6 +164,11 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     if config.fleet.is_none() && config.key_file.is_none() {
         config.key_file = args.store.key_file();
     }
+    if args.socket.is_some() {
+        // The client is the user, and browsers cannot reach the socket.
+        config.tokens.clear();
+        config.page.enabled = false;
+    }
     config.check().map_err(|error| Hinted::new("invalid server configuration", "see docs/server.md").because(error))?;
     let token = token(args, &config)?;
     if args.check_config {
@@ -203,7 +214,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
         if let Some(workers) = workers {
             service.start_workers(workers).await?;
         }
-        let code = serve(&service, tenants, &config, &token).await;
+        let code = serve(&service, tenants, &config, &token, args.socket.as_deref()).await;
         service.end_workers().await;
         code
     });
@@ -217,7 +228,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
 
 /// Raises the limit on open files to its maximum. Returns `wanted`, or the number of connections that the limit allows
 /// if it is lower.
-fn allowed_connections(wanted: usize, running: usize) -> usize {
+pub(super) fn allowed_connections(wanted: usize, running: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let allowed = if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
@@ -237,24 +248,69 @@ fn blocking_threads(config: &ServerConfig) -> usize {
     config.admission().running.saturating_add(64)
 }
 
-async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token: &Token) -> anyhow::Result<i32> {
-    let bound = Bound::new(config.listen).await.map_err(|error| {
-        Hinted::new(format!("cannot listen on {}", config.listen), "choose another address with --listen")
-            .because(error)
-    })?;
+/// The address or the socket of a server.
+enum Listening {
+    Address(Bound),
+    Socket(SocketListener),
+}
+
+impl Listening {
+    async fn new(config: &ServerConfig, socket: Option<&Path>) -> anyhow::Result<Self> {
+        if let Some(path) = socket {
+            return Ok(Self::Socket(SocketListener::bind(path)?));
+        }
+        let bound = Bound::new(config.listen).await.map_err(|error| {
+            Hinted::new(format!("cannot listen on {}", config.listen), "choose another address with --listen")
+                .because(error)
+        })?;
+        Ok(Self::Address(bound))
+    }
+
+    /// Tells the user how to reach the server.
+    fn announce(&self, config: &ServerConfig, token: &Token) {
+        let bound = match self {
+            Self::Address(bound) => bound,
+            Self::Socket(listener) => return note(&format!("listening at {}", escaped(listener.path()))),
+        };
+        note(&format!("listening on http://{}", bound.address));
+        if let Token::Made(text) = token {
+            note(&format!("the token for this run: {text}"));
+        }
+        if config.page.enabled {
+            note(&format!("the page: {}", page_url(bound.address, token)));
+        }
+    }
+
+    async fn serve(self, service: &Service, tenants: Tenants, http: &HttpConfig) -> anyhow::Result<()> {
+        match self {
+            Self::Address(bound) => {
+                let routes = http::router(service, tenants, http, bound.address);
+                http::serve(bound, service, routes, http).await;
+            }
+            Self::Socket(listener) => {
+                let tenant = tenants.all().next().context("no tenant for the socket")?.clone();
+                http::serve_socket(listener, service, http::socket_router(service, tenant, http), http).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn serve(
+    service: &Service,
+    tenants: Tenants,
+    config: &ServerConfig,
+    token: &Token,
+    socket: Option<&Path>,
+) -> anyhow::Result<i32> {
+    let listening = Listening::new(config, socket).await?;
     let idle = tenants
         .all()
         .map(|tenant| tenant.sessions().hibernate_idle_in_background(IDLE_LOOK))
         .collect::<Result<Vec<_>, _>>()
         .context("cannot start the threads that save idle sessions")?;
     let all: Vec<Tenant> = tenants.all().cloned().collect();
-    note(&format!("listening on http://{}", bound.address));
-    if let Token::Made(text) = token {
-        note(&format!("the token for this run: {text}"));
-    }
-    if config.page.enabled {
-        note(&format!("the page: {}", page_url(bound.address, token)));
-    }
+    listening.announce(config, token);
     let cancel = interrupt::install_for_server()?;
     let drain = async {
         cancelled(&cancel).await;
@@ -263,8 +319,8 @@ async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token
     };
     let mut http = config.http();
     http.connections = allowed_connections(http.connections, config.admission().running);
-    let routes = http::router(service, tenants, &http, bound.address);
-    tokio::join!(http::serve(bound, service, routes, &http), drain);
+    let (served, ()) = tokio::join!(listening.serve(service, tenants, &http), drain);
+    served?;
     drop(idle);
     let saved = tokio::task::spawn_blocking(move || {
         all.iter().map(|tenant| tenant.sessions().hibernate_all()).collect::<Vec<_>>()
@@ -309,6 +365,9 @@ enum Token {
 }
 
 fn token(args: &ServeArgs, config: &ServerConfig) -> anyhow::Result<Token> {
+    if args.socket.is_some() {
+        return Ok(Token::Open);
+    }
     if args.no_token {
         if !config.listen.ip().is_loopback() {
             return Err(Hinted::new(

@@ -1,9 +1,10 @@
 //! Tests `glovebox daemon`: its socket, its shutdown, and the subcommands that connect to it.
 
 use std::{
-    io::Write as _,
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
     path::Path,
-    process::{Child, Stdio},
+    process::Child,
     thread,
     time::{Duration, Instant},
 };
@@ -17,12 +18,16 @@ use super::{
 
 fn start(socket: &Path) -> Child {
     let child = prepared(&["daemon", "--socket", socket.to_str().unwrap()]).spawn().unwrap();
+    until_listening(socket);
+    child
+}
+
+fn until_listening(socket: &Path) {
     let begun = Instant::now();
-    while std::os::unix::net::UnixStream::connect(socket).is_err() {
+    while UnixStream::connect(socket).is_err() {
         assert!(begun.elapsed() < PATIENCE, "it does not listen");
         thread::sleep(Duration::from_millis(10));
     }
-    child
 }
 
 /// Returns the output of `status` or `stop`, and its exit code.
@@ -41,20 +46,16 @@ fn daemon_starts_reports_its_status_and_stops() {
     assert_eq!(said.status.code(), Some(1));
 
     let mut first = start(&default);
-    let begun = Instant::now();
-    // The connection that waited for the daemon to start may still be open.
-    let status = loop {
-        let (status, code) = ask("status", &default);
-        assert_eq!(code, Some(0));
-        if status.contains("0 sessions, 0 connections") {
-            break status;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{status}");
-    };
-    assert!(status.contains("listens at"), "{status}");
+    let (status, code) = ask("status", &default);
+    assert_eq!(code, Some(0));
+    let process = format!("(process {}, up ", first.id());
+    assert!(
+        status.contains("listens at") && status.contains(&process) && status.ends_with("\n0 sessions\n"),
+        "{status}"
+    );
     let second = output(&["daemon", "--socket", default.to_str().unwrap()]);
     assert_eq!(second.status.code(), Some(125));
-    assert!(text(&second.stderr).contains("a daemon is already listening at"), "{}", text(&second.stderr));
+    assert!(text(&second.stderr).contains("a server is already listening at"), "{}", text(&second.stderr));
     assert_eq!(ask("stop", &default), (String::new(), Some(0)));
     assert_eq!(wait(&mut first), 0);
     assert!(!default.exists());
@@ -71,22 +72,57 @@ fn daemon_starts_reports_its_status_and_stops() {
     assert!(!default.exists());
 }
 
+/// Sends a request without a token over a socket, and returns the answer's status and JSON.
+fn request(socket: &Path, method: &str, path: &str, body: &str) -> (String, Value) {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+    stream.write_all((head + body).as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
+    (head.lines().next().unwrap().to_owned(), serde_json::from_str(body).unwrap_or_default())
+}
+
 #[test]
-fn one_client_is_served_over_standard_streams() {
-    let mut child = prepared(&["daemon", "--stdio"]).stdin(Stdio::piped()).spawn().unwrap();
-    let lines = concat!(
-        r#"{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"context": [1, 2, 3]}}"#,
-        "\n",
-        r#"{"jsonrpc": "2.0", "id": 2, "method": "execute", "params": {"code": "print(sum(context))"}}"#,
-        "\n",
-    );
-    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let answers: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let [opened, executed] = answers.as_slice() else { panic!("{answers:?}") };
-    assert_eq!(opened.pointer("/result/language"), Some(&Value::from("python")));
-    assert_eq!(executed.pointer("/result/stdout"), Some(&Value::from("6\n")));
-    // Standard output contains nothing else.
-    assert_eq!(answers.len(), 2);
+fn daemon_keeps_sessions_in_memory_until_they_are_idle() {
+    let home = tempfile::tempdir().unwrap();
+    let socket = home.path().join("d.sock");
+    let args = ["daemon", "--socket", socket.to_str().unwrap(), "--idle", "3s", "--timeout-ms", "2000"];
+    let mut child = prepared(&args).env("XDG_STATE_HOME", home.path().join("state")).spawn().unwrap();
+    until_listening(&socket);
+    let opened = request(&socket, "POST", "/v1/sessions", r#"{"id": "s", "context": [1, 2, 3]}"#);
+    assert_eq!((opened.0.as_str(), &opened.1["language"]), ("HTTP/1.1 201 Created", &Value::from("python")));
+    let executed = request(&socket, "POST", "/v1/sessions/s/execute", r#"{"source": "print(sum(context))"}"#);
+    assert_eq!(executed.1["stdout"], "6\n");
+    assert!(ask("status", &socket).0.ends_with("\n1 session\n"));
+    assert_eq!(request(&socket, "GET", "/v1/info", "").1["policy"]["limits"]["timeout_ms"], 2_000);
+    // No part of the session is on the disk.
+    let names: Vec<_> = std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.iter().all(|name| name.to_str().unwrap().starts_with("d.sock")), "{names:?}");
+    let begun = Instant::now();
+    while request(&socket, "GET", "/v1/info", "").1["sessions"] != 0 {
+        assert!(begun.elapsed() < PATIENCE, "the idle session ends");
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(ask("stop", &socket).1, Some(0));
+    assert_eq!(wait(&mut child), 0);
+}
+
+#[test]
+fn server_listens_on_a_socket_without_a_token() {
+    let home = tempfile::tempdir().unwrap();
+    let (socket, store) = (home.path().join("s.sock"), home.path().join("store"));
+    let args = ["serve", "--in-process", "--socket", socket.to_str().unwrap(), "--store", store.to_str().unwrap()];
+    let mut child = prepared(&args).spawn().unwrap();
+    until_listening(&socket);
+    assert_eq!(request(&socket, "POST", "/v1/sessions", r#"{"id": "stored"}"#).0, "HTTP/1.1 201 Created");
+    assert!(ask("status", &socket).0.ends_with("\nsessions in a store\n"));
+    assert_eq!(ask("stop", &socket).1, Some(0));
+    assert_eq!(wait(&mut child), 0);
+    let mut child = prepared(&args).spawn().unwrap();
+    until_listening(&socket);
+    assert_eq!(request(&socket, "GET", "/v1/sessions/stored", "").1["id"], "stored", "sessions survive a restart");
+    interrupt(&child);
+    assert_eq!(wait(&mut child), 0);
 }

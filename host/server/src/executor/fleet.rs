@@ -43,6 +43,7 @@ impl Executor for FleetExecutor {
             SessionOperation::Checkpoint { .. }
             | SessionOperation::Checkpoints { .. }
             | SessionOperation::Undo { to: Some(_), .. } => NotInFleet::Checkpoints,
+            SessionOperation::Open { policy, .. } if !policy.is_empty() => NotInFleet::Policy,
             SessionOperation::Open { .. }
             | SessionOperation::List { .. }
             | SessionOperation::Describe { .. }
@@ -238,7 +239,7 @@ impl Fleet {
 
     async fn perform(&self, service: &Service, operation: SessionOperation) -> Result<SessionAnswer, ServiceError> {
         Ok(match operation {
-            SessionOperation::Open { id, language, runtime, context, most } => {
+            SessionOperation::Open { id, language, runtime, context, most, .. } => {
                 let language = match (language, &runtime) {
                     // Use the same default as without a fleet: the first served runtime.
                     (None, None) => service.runtimes().next().map(|info| info.language),
@@ -370,6 +371,8 @@ pub enum NotInFleet {
     Import,
     /// Evicting a session from memory.
     Hibernate,
+    /// Opening a session with a policy of its own.
+    Policy,
     /// Tools whose calls the client answers.
     Stepping,
 }
@@ -385,6 +388,7 @@ impl NotInFleet {
             Self::Export => "exporting sessions",
             Self::Import => "importing sessions",
             Self::Hibernate => "hibernating sessions",
+            Self::Policy => "sessions with a `policy`",
             Self::Stepping => "tools without a `callback`",
         }
     }
@@ -398,6 +402,7 @@ impl NotInFleet {
             Self::Fork => "open another session and execute the same scripts in it",
             Self::Export | Self::Import => "use a server with its own store (`--store`)",
             Self::Hibernate => "not needed: each state is stored before the answer is sent",
+            Self::Policy => "remove `policy`: the nodes set it",
             Self::Stepping => "set a `callback` for each tool of a session, or execute outside a session",
         }
     }

@@ -164,7 +164,7 @@ impl Executor for InProcess {
 }
 
 /// Builds the engine's request for a script.
-fn asked<'a>(script: &'a mut Script, cancel: &'a CancelToken, on_output: Option<OnOutput>) -> Request<'a> {
+pub(super) fn asked<'a>(script: &'a mut Script, cancel: &'a CancelToken, on_output: Option<OnOutput>) -> Request<'a> {
     let request = script.request().cancel(cancel);
     match on_output {
         Some(mut on_output) => request.on_output(move |stream: Stream, bytes: &[u8]| on_output(stream, bytes)),
@@ -235,7 +235,7 @@ impl Local {
         let SessionCall { operation, bytes, mut room } = call;
         let sessions = &self.sessions;
         Ok(match operation {
-            SessionOperation::Open { id, language, runtime, context, most } => {
+            SessionOperation::Open { id, language, runtime, context, most, .. } => {
                 let runtime = self.service.runtime(language, runtime.as_deref())?;
                 let mut new = NewSession::default().language(runtime.language).runtime(&runtime.name);
                 new.context = context;
@@ -245,7 +245,7 @@ impl Local {
                 self.check_generation(&target)?;
                 SessionAnswer::Session(Box::new(self.make(fork, most, |fork| sessions.fork(&target.id, fork))?)).into()
             }
-            SessionOperation::Import { id, most } => {
+            SessionOperation::Import { id, most, .. } => {
                 let made = self.make(id, most, |id| sessions.import(id, &bytes, IfExists::Fail))?;
                 SessionAnswer::Session(Box::new(made)).into()
             }
@@ -257,7 +257,7 @@ impl Local {
                 }
                 SessionAnswer::Page(sessions.list(&page)?.into()).into()
             }
-            SessionOperation::Describe { id } => SessionAnswer::Session(Box::new(self.record(&id)?.into())).into(),
+            SessionOperation::Describe { id } => SessionAnswer::Session(Box::new(self.summary(&id)?)).into(),
             SessionOperation::Checkpoint { target } => {
                 SessionAnswer::Checkpoint(self.change(&target, |session| Ok(session.checkpoint()?))?).into()
             }
@@ -292,7 +292,7 @@ impl Local {
                 SessionReply { bytes, ..SessionAnswer::Files(answer).into() }
             }
             SessionOperation::ChangeFiles { target, operation: FileOperation::ReplaceBy { session } } => {
-                let archive = self.archive(&session)?;
+                let archive = archive(&self.active(&(&session).into())?.files())?;
                 let replace = |active: &ActiveSession| Ok(replace_files(&active.files(), archive)?);
                 SessionAnswer::ChangedFiles(self.change(&target, replace)?).into()
             }
@@ -318,7 +318,7 @@ impl Local {
         }
         self.service.make_room(&self.policy.limits, &self.sessions, &id);
         make(id.clone())?;
-        self.record(&id).map(SessionSummary::from)
+        self.summary(&id)
     }
 
     fn close(&self, target: &SessionTarget) -> Result<SessionAnswer, ServiceError> {
@@ -350,13 +350,9 @@ impl Local {
         Ok(self.sessions.open(&target.id)?.activate()?)
     }
 
-    /// Archives a session's files in a temporary file.
-    fn archive(&self, id: &SessionId) -> Result<std::fs::File, ServiceError> {
-        let failed = |source| FilesError::Io { action: "put aside", source };
-        let mut archive = tempfile::tempfile().map_err(failed)?;
-        self.active(&id.into())?.files().export_tar(&mut archive)?;
-        io::Seek::rewind(&mut archive).map_err(failed)?;
-        Ok(archive)
+    /// Returns a session's description.
+    fn summary(&self, id: &SessionId) -> Result<SessionSummary, ServiceError> {
+        Ok(SessionSummary { live: self.sessions.live_info(id), ..self.record(id)?.into() })
     }
 
     /// Returns a session's stored record.
@@ -392,7 +388,7 @@ impl Local {
 }
 
 /// Performs a read-only file operation.
-fn read_files(
+pub(super) fn read_files(
     files: &SessionFiles,
     operation: FileOperation,
     room: &mut Room,
@@ -426,7 +422,11 @@ fn read_files(
 }
 
 /// Performs a file operation that changes files. `bytes` contains the contents of the files to write.
-fn change_files(files: &SessionFiles, operation: FileOperation, bytes: &[u8]) -> Result<FileAnswer, FilesError> {
+pub(super) fn change_files(
+    files: &SessionFiles,
+    operation: FileOperation,
+    bytes: &[u8],
+) -> Result<FileAnswer, FilesError> {
     Ok(match operation {
         FileOperation::Write { files: written, if_exists } => {
             let mut rest = bytes;
@@ -451,8 +451,17 @@ fn change_files(files: &SessionFiles, operation: FileOperation, bytes: &[u8]) ->
     })
 }
 
+/// Archives a session's files in a temporary file.
+pub(super) fn archive(files: &SessionFiles) -> Result<std::fs::File, FilesError> {
+    let failed = |source| FilesError::Io { action: "put aside", source };
+    let mut archive = tempfile::tempfile().map_err(failed)?;
+    files.export_tar(&mut archive)?;
+    io::Seek::rewind(&mut archive).map_err(failed)?;
+    Ok(archive)
+}
+
 /// Replaces all files with the files in an archive.
-fn replace_files(files: &SessionFiles, archive: std::fs::File) -> Result<FileAnswer, FilesError> {
+pub(super) fn replace_files(files: &SessionFiles, archive: std::fs::File) -> Result<FileAnswer, FilesError> {
     for entry in files.list("*")? {
         files.delete_all(&entry.path)?;
     }

@@ -3,11 +3,13 @@
 //! * [`InProcess`]: runs work with the engine in this process.
 //! * [`WorkerProcesses`](crate::workers::WorkerProcesses): forwards work to confined child processes, each with an
 //!   [`InProcess`].
+//! * [`InMemory`]: keeps sessions only in this process's memory, and uses an [`InProcess`] for other work.
 //! * [`FleetExecutor`]: uses a fleet's nodes for sessions, and another executor for other work.
 //!
 //! A [`Tenant`](crate::Tenant) queues, rate-limits, counts and audits work before or after an executor performs it.
 
 mod fleet;
+mod in_memory;
 mod in_process;
 mod memory;
 mod operation;
@@ -23,6 +25,7 @@ use crate::{Fresh, OnOutput, ServiceError, Work, byte_budget};
 
 pub use fleet::NotInFleet;
 pub(crate) use fleet::{Fleet, FleetExecutor};
+pub(crate) use in_memory::InMemory;
 pub(crate) use in_process::{AddNetwork, InProcess, InProcessConfig};
 pub(crate) use memory::SessionMemory;
 pub(crate) use operation::{
@@ -33,8 +36,11 @@ pub(crate) use operation::{
 #[async_trait]
 pub(crate) trait Executor: fmt::Debug + Send + Sync {
     /// Returns an error if this executor does not support an operation. Called before the operation is admitted.
-    fn refusal(&self, _operation: &SessionOperation) -> Option<ServiceError> {
-        None
+    fn refusal(&self, operation: &SessionOperation) -> Option<ServiceError> {
+        operation.has_policy().then_some(ServiceError::Unsupported(
+            "`policy` is supported only for sessions in memory, as in `glovebox daemon`; remove it: the session has the \
+             token's policy",
+        ))
     }
 
     /// Returns an error if this executor does not support a script or, for a stepwise execution, cannot suspend it at
@@ -47,6 +53,14 @@ pub(crate) trait Executor: fmt::Debug + Send + Sync {
     fn has_remote_sessions(&self) -> bool {
         false
     }
+
+    /// Returns the number of open sessions if the executor keeps sessions only in memory.
+    fn open_sessions(&self) -> Option<usize> {
+        None
+    }
+
+    /// Ends sessions that are only in memory and were not used for `idle`.
+    fn end_idle(&self, _idle: Duration) {}
 
     /// Returns the default name for a fork of a session.
     fn name_of_fork(&self, _of: &SessionId) -> SessionId {

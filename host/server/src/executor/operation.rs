@@ -5,6 +5,7 @@ use glovebox::{
 };
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{Changed, ServiceError, SessionPage, SessionSummary, SessionTarget, audit::Act, byte_budget};
 
@@ -17,6 +18,8 @@ pub(crate) enum SessionOperation {
         language: Option<Language>,
         runtime: Option<String>,
         context: Option<JsonText>,
+        /// Changes to the tenant's policy. The keys are policy keys.
+        policy: Map<String, Value>,
         most: usize,
     },
     /// Copies a session to `fork` unless `most` sessions exist.
@@ -28,6 +31,8 @@ pub(crate) enum SessionOperation {
     /// Restores a session from the bytes of the call unless `most` sessions exist.
     Import {
         id: SessionId,
+        /// Changes to the tenant's policy. The keys are policy keys.
+        policy: Map<String, Value>,
         most: usize,
     },
     List {
@@ -113,6 +118,11 @@ impl SessionOperation {
     /// Returns `true` if the operation creates a session.
     pub(crate) fn creates(&self) -> bool {
         matches!(self, Self::Open { .. } | Self::Fork { .. } | Self::Import { .. })
+    }
+
+    /// Returns `true` if the operation creates a session with another policy than the tenant's.
+    pub(crate) fn has_policy(&self) -> bool {
+        matches!(self, Self::Open { policy, .. } | Self::Import { policy, .. } if !policy.is_empty())
     }
 
     /// Returns `true` if the operation can run guest code. Such operations count toward the tenant's execution rate.

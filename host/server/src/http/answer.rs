@@ -9,8 +9,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use glovebox::{Execution, Untrusted};
-use serde::Serialize;
+use glovebox::{Execution, FileEntry, Output, Untrusted};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -218,7 +218,7 @@ impl IntoResponse for Problem {
 }
 
 /// The outcome and usage of an execution, and the returned files. The fields are those of `glovebox run --json`, except
-/// the workspace's host path.
+/// the workspace's host path, and the fields below.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExecutionAnswer {
     /// `success`, `outcome`, `exit_code`, `interrupted`, `value`, `stdout`, `stderr`, `stdout_truncated`,
@@ -228,6 +228,10 @@ pub(crate) struct ExecutionAnswer {
     #[serde(flatten)]
     #[schema(value_type = ExecutionForm)]
     execution: ExecutionFields,
+    /// Standard output in base64; `null` if it is UTF-8.
+    stdout_base64: Option<String>,
+    /// Standard error in base64; `null` if it is UTF-8.
+    stderr_base64: Option<String>,
     #[serde(skip)]
     left: LeftFiles,
     /// The session's new generation, for the `ETag`.
@@ -239,13 +243,27 @@ pub(crate) struct ExecutionAnswer {
     /// The sizes of the files whose contents are not read yet.
     #[serde(skip)]
     sizes: BTreeMap<String, u64>,
-    /// The memory reserved for the paths in `sizes` if a worker sent them.
+    /// The memory reserved for the listed entries if a worker sent them.
     #[serde(skip)]
     rooms: Vec<Room>,
     /// Contents of the files that match `return_files`, in base64, by path.
     files: BTreeMap<String, String>,
+    /// Files, directories and links that match `return_files`, sorted by path. Each has `path`, `kind`, `size_bytes` and
+    /// `modified_ns`.
+    #[serde(serialize_with = "values")]
+    #[schema(value_type = Vec<Value>)]
+    file_entries: BTreeMap<String, FileEntry>,
     /// Number of matching files that are left out because the total size would exceed 32 MiB.
     files_left_out: usize,
+}
+
+fn values<S: Serializer>(entries: &BTreeMap<String, FileEntry>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(entries.values())
+}
+
+/// Returns output that is not UTF-8 in base64.
+fn base64(output: &Output) -> Option<String> {
+    std::str::from_utf8(&output.bytes).is_err().then(|| BASE64_STANDARD.encode(&output.bytes))
 }
 
 /// An execution without the host path of its workspace.
@@ -253,7 +271,7 @@ pub(crate) struct ExecutionAnswer {
 struct ExecutionFields(Box<Execution>);
 
 impl Serialize for ExecutionFields {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
     }
 }
@@ -263,9 +281,19 @@ impl ExecutionAnswer {
         let Finished { mut execution, generation, files: left, reply_room } = finished;
         // Network clients must not see host paths.
         execution.workspace_path = None;
-        let execution = ExecutionFields(Box::new(execution));
-        let (sizes, files) = (BTreeMap::new(), BTreeMap::new());
-        Self { execution, left, generation, reply_room, sizes, rooms: Vec::new(), files, files_left_out: 0 }
+        Self {
+            stdout_base64: base64(&execution.stdout),
+            stderr_base64: base64(&execution.stderr),
+            execution: ExecutionFields(Box::new(execution)),
+            left,
+            generation,
+            reply_room,
+            sizes: BTreeMap::new(),
+            rooms: Vec::new(),
+            files: BTreeMap::new(),
+            file_entries: BTreeMap::new(),
+            files_left_out: 0,
+        }
     }
 
     fn into_finished(self) -> Finished {
@@ -273,23 +301,27 @@ impl ExecutionAnswer {
         Finished { execution: *execution, generation, files: left, reply_room }
     }
 
-    /// Lists the files that match one of `patterns`. [`read_files`](Self::read_files) reads their contents.
+    /// Lists the entries that match one of `patterns`. [`read_files`](Self::read_files) reads the files' contents.
     fn list_files(&mut self, patterns: &[String]) -> Result<(), ServiceError> {
         let mut bytes = 0_u64;
         for pattern in patterns {
             let (entries, mut room) = self.left.list(pattern)?;
             let mut stored_bytes = 0;
             for entry in entries {
-                if entry.kind != glovebox::FileKind::File || self.sizes.contains_key(&entry.path) {
+                if self.file_entries.contains_key(&entry.path) {
                     continue;
                 }
-                bytes = bytes.saturating_add(entry.size_bytes);
-                if bytes > MAX_RETURNED_BYTES {
-                    self.files_left_out += 1;
-                    continue;
+                stored_bytes += 2 * (entry.path.len() + ENTRY_BYTES);
+                if entry.kind == glovebox::FileKind::File {
+                    bytes = bytes.saturating_add(entry.size_bytes);
+                    if bytes > MAX_RETURNED_BYTES {
+                        self.files_left_out += 1;
+                    } else {
+                        stored_bytes += entry.path.len() + ENTRY_BYTES;
+                        self.sizes.insert(entry.path.clone(), entry.size_bytes);
+                    }
                 }
-                stored_bytes += entry.path.len() + ENTRY_BYTES;
-                self.sizes.insert(entry.path, entry.size_bytes);
+                self.file_entries.insert(entry.path.clone(), entry);
             }
             if let Some(room) = &mut room {
                 room.shrink(stored_bytes);

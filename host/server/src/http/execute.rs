@@ -4,7 +4,7 @@ use axum::{
     Json,
     extract::State,
     http::{HeaderMap, StatusCode},
-    response::Response,
+    response::{IntoResponse as _, Response},
 };
 use glovebox::ToolAnswer;
 use tracing::Instrument as _;
@@ -22,11 +22,12 @@ use super::{
     tools::{ContinueBody, NeedsToolsAnswer, Offered},
     wire::{ExecuteBody, ValidateAnswer},
 };
-use crate::{Door, Ended, ServiceError, Stepped, Tenant, Undelivered, Watch, Work};
+use crate::{Door, Ended, ServiceError, Stepped, Tenant, Undelivered, Watch, Work, tenant::RunningExecution};
 
 /// Runs a script in a new interpreter with new files.
 ///
 /// If `Accept` is `text/event-stream` or `application/x-ndjson`, the response streams output as the script writes it.
+/// The first piece has `type` `started` and the id of the `execution`, by which `DELETE /v1/executions/{id}` cancels it.
 /// Pieces of `type` `stdout` and `stderr` have a `text`. The last piece has `type` `result` with the answer in
 /// `result`, or `type` `error` with a `problem`.
 ///
@@ -176,15 +177,25 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
         (Form::Events | Form::Lines, None) => {
             Ok(Pieces::answer(form, &shared.bodies, tenant.name().to_owned(), move |pieces| async move {
                 let _held = held;
-                let watch = Watch { on_output: Some(pieces.on_output()), ..Watch::default() };
+                let running = tenant.announce();
+                pieces.started(&running.id).await;
+                let watch = running.watch(&pieces);
                 let framing = pieces.clone();
                 let then = move |finished| execution_piece(&framing, finished, &patterns);
                 let end = tenant.execute_then(Door::Http, work, watch, then).await;
                 // The tenant's work is done, even if the client still reads the response.
-                drop(tenant);
+                drop((running, tenant));
                 pieces.end(end).await;
             }))
         }
+    }
+}
+
+impl RunningExecution {
+    /// Streams the output of the execution, and cancels it by its ID.
+    fn watch(&self, pieces: &Pieces) -> Watch {
+        let (cancel, execution) = (Some(self.cancel.clone()), Some(self.id.clone()));
+        Watch { on_output: Some(pieces.on_output()), cancel, execution }
     }
 }
 
@@ -219,13 +230,27 @@ pub(crate) async fn go_on(
     step(shared, tenant, Asking::GoOn { execution, answers }, Form::of(&headers), held).await
 }
 
-/// Cancels an execution that is waiting for answers to tool calls.
+/// Cancels an execution: one that waits for answers to tool calls, or one with a streamed response.
+///
+/// The script first receives an exception. If another request is waiting for the execution, that request's response ends
+/// with the result, whose outcome is `cancelled`.
 #[utoipa::path(delete, path = "/v1/executions/{id}", operation_id = "cancel_execution", tag = "scripts", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 204, description = "The execution is cancelled. Its session is in the same state as after any cancelled execution."), (status = "4XX", description = "The request was refused.", body = Problem),
+    responses((status = 200, description = "Outcome of the script, which was waiting for answers. Its session is in the same state as after any cancelled execution.", body = ExecutionAnswer),
+        (status = 204, description = "The execution is cancelled, or its unread result is discarded. The response of the request that is running it contains the result."),
+        (status = 404, description = "The execution does not exist, or its result was delivered.", body = Problem),
+        (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
-pub(crate) async fn cancel(Caller(tenant): Caller, InPath(execution): InPath<String>) -> Result<StatusCode, Problem> {
-    tenant.cancel(&execution).await?;
-    Ok(StatusCode::NO_CONTENT)
+pub(crate) async fn cancel(
+    State(shared): State<Shared>,
+    Caller(tenant): Caller,
+    InPath(execution): InPath<String>,
+) -> Result<Response, Problem> {
+    let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
+    let then = move |ended| serialize_result(&bodies, &name, ended);
+    match tenant.cancel_then(&execution, then).await? {
+        Some((made, generation)) => whole(&shared, tenant.name(), made, generation).await,
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
 }
 
 /// Performs a step and responds in the format that the client accepts.
@@ -249,10 +274,18 @@ pub(super) async fn step(
     }
     let bodies = shared.bodies.clone();
     Ok(Pieces::answer(form, &bodies, tenant.name().to_owned(), move |pieces| async move {
-        let watch = Watch { on_output: Some(pieces.on_output()), ..Watch::default() };
+        let running = matches!(asking, Asking::Start { .. }).then(|| tenant.announce());
+        let watch = match &running {
+            Some(running) => {
+                pieces.started(&running.id).await;
+                running.watch(&pieces)
+            }
+            None => Watch { on_output: Some(pieces.on_output()), ..Watch::default() },
+        };
         let framing = pieces.clone();
         let then = move |ended| result_piece(&framing, ended);
         let stepped = asking.step(&tenant, watch, then).await;
+        drop(running);
         release(&tenant, stepped.as_ref().ok(), held, tools_bytes);
         pieces.end(stepped.and_then(|stepped| last(&pieces, stepped))).await;
     }))

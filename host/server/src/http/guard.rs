@@ -13,8 +13,8 @@ use super::{HttpConfig, Problem, Shared};
 
 /// Accepted names in `Host`, and origins of web pages that may send requests.
 pub(crate) struct Names {
-    /// Lower-case names without ports.
-    hosts: Vec<String>,
+    /// Lower-case names without ports. `None` accepts every `Host`.
+    hosts: Option<Vec<String>>,
     origins: Vec<String>,
 }
 
@@ -22,7 +22,17 @@ impl Names {
     pub(crate) fn new(config: &HttpConfig, bound: SocketAddr) -> Self {
         let mut hosts: Vec<String> = vec!["localhost".into(), bound.ip().to_string(), "127.0.0.1".into(), "::1".into()];
         hosts.extend(config.hosts.iter().map(|host| host_alone(host).to_ascii_lowercase()));
-        Self { hosts, origins: config.origins.iter().map(|origin| normalized(origin)).collect() }
+        Self { hosts: Some(hosts), ..Self::of_socket(config) }
+    }
+
+    /// Returns the names for a Unix socket, which browsers cannot reach: any host, and only the configured origins.
+    pub(crate) fn of_socket(config: &HttpConfig) -> Self {
+        Self { hosts: None, origins: config.origins.iter().map(|origin| normalized(origin)).collect() }
+    }
+
+    /// Returns `true` for requests over a Unix socket.
+    pub(crate) fn is_socket(&self) -> bool {
+        self.hosts.is_none()
     }
 
     /// Rejects requests whose `Host` is not a name of the server or whose `Origin` is not allowed. A web page that
@@ -30,17 +40,20 @@ impl Names {
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let host = text(header::HOST).unwrap_or_default().to_ascii_lowercase();
-        let is_one = headers.get_all(header::HOST).iter().count() == 1;
-        let is_same = uri.authority().is_none_or(|authority| authority.as_str().eq_ignore_ascii_case(&host));
-        if !is_one || !is_same || !named(&host).is_some_and(|named| self.hosts.iter().any(|known| known == named)) {
-            let detail = "unknown `Host`; add it to `[http] hosts` of `glovebox serve` or `--allow-host` of \
-                          `glovebox mcp`";
-            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail));
+        if let Some(hosts) = &self.hosts {
+            let is_one = headers.get_all(header::HOST).iter().count() == 1;
+            let is_same = uri.authority().is_none_or(|authority| authority.as_str().eq_ignore_ascii_case(&host));
+            if !is_one || !is_same || !named(&host).is_some_and(|named| hosts.iter().any(|known| known == named)) {
+                let detail = "unknown `Host`; add it to `[http] hosts` of `glovebox serve` or `--allow-host` of \
+                              `glovebox mcp`";
+                return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail));
+            }
         }
         let is_allowed = |origin: &HeaderValue| {
             let origin = normalized(origin.to_str().unwrap_or_default());
             let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
-            authority == Some(host.as_str()) || self.origins.contains(&origin)
+            // The server's own origin. A `Host` that was not checked proves nothing.
+            (self.hosts.is_some() && authority == Some(host.as_str())) || self.origins.contains(&origin)
         };
         if headers.get_all(header::ORIGIN).iter().all(is_allowed) {
             return Ok(());
@@ -170,6 +183,19 @@ mod tests {
         headers.append(header::ORIGIN, "http://localhost:8700".parse().unwrap());
         headers.append(header::ORIGIN, "https://evil.example".parse().unwrap());
         assert!(names.check(&Uri::from_static("/"), &headers).is_err(), "one of two origins is not allowed");
+        let socket =
+            Names::of_socket(&HttpConfig { origins: vec!["https://app.example.com".into()], ..HttpConfig::default() });
+        let on_socket = |headers: &[(header::HeaderName, &str)]| {
+            let pairs = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap()));
+            socket
+                .check(&Uri::from_static("/v1/info"), &HeaderMap::from_iter(pairs))
+                .err()
+                .map(|problem| problem.status)
+        };
+        assert_eq!(on_socket(&[]), None, "a socket has no name");
+        assert_eq!(on_socket(&[(header::HOST, "evil.example")]), None);
+        assert_eq!(on_socket(&[(header::HOST, "localhost"), (header::ORIGIN, "http://localhost")]), Some(403));
+        assert_eq!(on_socket(&[(header::ORIGIN, "https://app.example.com")]), None);
         let named = || HttpConfig {
             hosts: vec!["Box.example.com".into()],
             origins: vec!["https://app.example.com:443".into()],

@@ -6,13 +6,14 @@
 //! | `GET`, `POST /v1/sessions`; `PUT /v1/sessions/{id}` | lists, opens, imports sessions |
 //! | `GET`, `DELETE /v1/sessions/{id}` | describes, closes a session |
 //! | `POST /v1/sessions/{id}/execute`, `fork`, `undo`, `checkpoint`, `hibernate` | operations on a session |
-//! | `POST /v1/executions/{id}/continue`, `DELETE /v1/executions/{id}` | answers tool calls, cancels |
+//! | `POST /v1/executions/{id}/continue`, `DELETE /v1/executions/{id}` | answers tool calls, cancels an execution |
 //! | `GET /v1/sessions/{id}/checkpoints`, `state` | lists checkpoints, exports a session |
 //! | `GET`, `PUT /v1/sessions/{id}/variables/{name}` | reads, sets a global variable |
 //! | `GET /v1/sessions/{id}/files`; `GET`, `PUT`, `DELETE /v1/sessions/{id}/files/{path}` | files of a session |
 //! | `GET /v1/info`, `/v1/openapi.json`, `/metrics`, `/healthz`, `/readyz` | describes the server |
 //!
-//! [`HttpConfig`] can add the web page at `/` and the routes for E2B clients.
+//! [`HttpConfig`] can add the web page at `/` and the routes for E2B clients. [`serve()`] listens on a TCP port, and
+//! [`serve_socket`] on a Unix socket to which only the current user can connect ([`SocketListener`]).
 //!
 //! Errors are problem documents (RFC 9457), whose `type` is the error's name in the contract if it has one. The outcome
 //! of a script is never an error.
@@ -29,6 +30,8 @@ mod parameters;
 mod routes;
 mod serve;
 mod sessions;
+#[cfg(unix)]
+mod socket;
 mod tokens;
 mod tools;
 mod wire;
@@ -39,7 +42,13 @@ pub(crate) use guard::Names;
 pub(crate) use idempotency::Answered;
 pub(crate) use parameters::{InPath, session_id};
 pub(crate) use routes::Shared;
+#[cfg(unix)]
+pub use routes::socket_router;
 pub use routes::{document, router};
+#[cfg(unix)]
+pub use serve::serve_socket;
 pub use serve::{Bound, HttpConfig, serve};
+#[cfg(unix)]
+pub use socket::{SocketError, SocketListener};
 pub(crate) use tokens::Caller;
 pub use tokens::{Tenants, TokenHash};

@@ -120,6 +120,13 @@ impl Pieces {
         &self.tenant
     }
 
+    /// Sends the first chunk, by whose ID the client can cancel the execution. It is short, so it is not charged.
+    pub(super) async fn started(&self, execution: &str) {
+        let json = json!({ "type": "started", "execution": execution }).to_string();
+        // If the client has disconnected, the response is dropped, which cancels the execution.
+        let _ = self.sender.send(self.framed("started", json.as_bytes())).await;
+    }
+
     /// Reserves memory for a last chunk that already exists.
     pub(crate) fn reserve_piece(&self, piece: Vec<u8>) -> Result<Made, ServiceError> {
         Ok(Made { room: self.bodies.reserve(&self.tenant, piece.len())?, bytes: piece.into() })

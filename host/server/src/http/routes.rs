@@ -3,6 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, LazyLock},
+    time::Instant,
 };
 
 use axum::{
@@ -33,8 +34,19 @@ const STORED_FRACTION: usize = 8;
 /// Returns the routes, for [`serve`](super::serve()) or for an embedder's own HTTP server. `bound` is the address on
 /// which the server listens.
 pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Router {
-    let shared = shared(service, tenants, config, bound);
     let page = if config.page { page::routes() } else { Router::new() };
+    routes(shared(service, tenants, config, Names::new(config, bound)), config, page)
+}
+
+/// Returns the routes for a Unix socket of the current user ([`serve_socket`](super::serve_socket)), on which `tenant`
+/// sends all requests. They need no token, and accept every `Host`. There is no page.
+#[cfg(unix)]
+pub fn socket_router(service: &Service, tenant: Tenant, config: &HttpConfig) -> Router {
+    let shared = shared(service, Tenants::open(tenant), config, Names::of_socket(config));
+    routes(shared, config, Router::new())
+}
+
+fn routes(shared: Shared, config: &HttpConfig, page: Router<Shared>) -> Router {
     let e2b = if config.e2b { e2b::router() } else { Router::new() };
     let routes = Router::new()
         .merge(page)
@@ -56,7 +68,7 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
         .with_state(shared)
 }
 
-fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Shared {
+fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, accepted: Names) -> Shared {
     let names = || tenants.all().map(Tenant::name);
     let stored_bytes = config.bodies_bytes / STORED_FRACTION;
     let stored = ByteBudget::new(stored_bytes, config.body_time, names());
@@ -68,7 +80,8 @@ fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, bound: Socke
         answered: Answered::new(config.idempotency_keys, stored),
         bodies,
         tenants,
-        names: Names::new(config, bound),
+        names: accepted,
+        begun: Instant::now(),
     }))
 }
 
@@ -114,6 +127,7 @@ pub(crate) struct SharedState {
     pub(crate) bodies: BodyBudget,
     pub(crate) answered: Answered,
     pub(crate) names: Names,
+    begun: Instant,
 }
 
 impl std::ops::Deref for Shared {
@@ -178,6 +192,9 @@ pub(crate) async fn answer() -> impl IntoResponse {
 /// The version of the contract that the routes implement.
 const CONTRACT: &str = "glovebox:sandbox@0.2.0";
 
+/// The version of the API, which increases with incompatible changes. Version 1 was the daemon's JSON-RPC.
+const PROTOCOL: u32 = 2;
+
 /// Reports that the process is alive.
 #[utoipa::path(get, path = "/healthz", operation_id = "get_health", tag = "server", responses((status = 200, description = "The process is alive.", body = String)))]
 pub(crate) async fn health() -> &'static str {
@@ -212,6 +229,10 @@ pub(crate) async fn info(State(shared): State<Shared>, Caller(tenant): Caller) -
     (policy.workspace, policy.mounts) = (None, Vec::new());
     Json(InfoAnswer {
         version: env!("CARGO_PKG_VERSION"),
+        protocol: PROTOCOL,
+        pid: shared.names.is_socket().then(std::process::id),
+        uptime_ms: u64::try_from(shared.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        sessions: tenant.open_sessions(),
         contract: CONTRACT,
         runtimes: shared.service.runtimes().map(RuntimeAnswer::from).collect(),
         tools: tenant.tools().iter().map(|tool| tool.name().to_owned()).collect(),

@@ -1,6 +1,6 @@
 //! Connection handling and configuration of the HTTP server.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper::server::conn::http1;
@@ -9,12 +9,17 @@ use hyper_util::{
     server::graceful::GracefulShutdown,
     service::TowerToHyperService,
 };
+#[cfg(unix)]
+use tokio::net::UnixStream;
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
 };
 use tokio_io_timeout::TimeoutStream;
 
+#[cfg(unix)]
+use super::SocketListener;
 use crate::Service;
 
 /// The timeout for a write to a client that does not read, after which the client is disconnected.
@@ -47,47 +52,96 @@ impl Bound {
 /// Serves `routes` until the service shuts down ([`Service::drain`]). Then accepts no further connections, waits until
 /// all executions have ended, lets open connections finish within 5 s, and returns.
 pub async fn serve(bound: Bound, service: &Service, routes: Router, config: &HttpConfig) {
-    let places = Arc::new(Semaphore::new(config.connections.clamp(1, Semaphore::MAX_PERMITS)));
-    let ending = GracefulShutdown::new();
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(config.header_time)
-        .max_buf_size(config.header_bytes.max(8 << 10))
-        .half_close(false);
-    let accept = async {
-        loop {
-            // Further connections wait in the operating system's backlog.
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-            let stream = match bound.listener.accept().await {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(target: "glovebox", %error, "cannot accept a connection");
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            };
-            let connection =
-                http.serve_connection(TokioIo::new(slow(stream)), TowerToHyperService::new(routes.clone()));
-            let watched = ending.watch(connection);
-            tokio::spawn(async move {
-                let _place = place;
-                // Errors of clients that disconnect early or are too slow are not logged.
-                let _ = watched.await;
-            });
-        }
-    };
-    tokio::select! {
-        () = accept => {}
-        () = service.draining() => {}
+    Connections::new(routes, config).serve(service, bound).await;
+}
+
+/// Like [`serve`], but on a socket of the current user. `routes` are from [`socket_router`](super::socket_router).
+#[cfg(unix)]
+pub async fn serve_socket(listener: SocketListener, service: &Service, routes: Router, config: &HttpConfig) {
+    Connections::new(routes, config).serve(service, listener).await;
+}
+
+/// A listener for connections.
+trait Listen: Send + Sync {
+    type Stream: AsyncRead + AsyncWrite + Send + 'static;
+
+    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl Listen for Bound {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<TcpStream> {
+        let (stream, _) = self.listener.accept().await?;
+        let _ = stream.set_nodelay(true);
+        Ok(stream)
     }
-    drop(bound);
-    service.ended().await;
-    let _ = tokio::time::timeout(LAST_ANSWERS, ending.shutdown()).await;
+}
+
+#[cfg(unix)]
+impl Listen for SocketListener {
+    type Stream = UnixStream;
+
+    async fn next(&self) -> io::Result<UnixStream> {
+        self.accept().await
+    }
+}
+
+/// The connections of a server.
+struct Connections {
+    routes: Router,
+    http: http1::Builder,
+    places: Arc<Semaphore>,
+    ending: GracefulShutdown,
+}
+
+impl Connections {
+    fn new(routes: Router, config: &HttpConfig) -> Self {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(config.header_time)
+            .max_buf_size(config.header_bytes.max(8 << 10))
+            .half_close(false);
+        let places = Arc::new(Semaphore::new(config.connections.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { routes, http, places, ending: GracefulShutdown::new() }
+    }
+
+    /// Serves the connections of `listener` until the service shuts down. Then waits until all executions have ended,
+    /// and lets open connections finish.
+    async fn serve(self, service: &Service, listener: impl Listen) {
+        let accept = async {
+            loop {
+                // Further connections wait in the operating system's backlog.
+                let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
+                let stream = match listener.next().await {
+                    Ok(stream) => stream,
+                    Err(error) => {
+                        tracing::warn!(target: "glovebox", %error, "cannot accept a connection");
+                        tokio::time::sleep(PAUSE).await;
+                        continue;
+                    }
+                };
+                let routes = TowerToHyperService::new(self.routes.clone());
+                let watched = self.ending.watch(self.http.serve_connection(TokioIo::new(slow(stream)), routes));
+                tokio::spawn(async move {
+                    let _place = place;
+                    // Errors of clients that disconnect early or are too slow are not logged.
+                    let _ = watched.await;
+                });
+            }
+        };
+        tokio::select! {
+            () = accept => {}
+            () = service.draining() => {}
+        }
+        drop(listener);
+        service.ended().await;
+        let _ = tokio::time::timeout(LAST_ANSWERS, self.ending.shutdown()).await;
+    }
 }
 
 /// Wraps a connection so that it fails if the client reads nothing for `WRITE_TIME`.
-fn slow(stream: TcpStream) -> std::pin::Pin<Box<TimeoutStream<TcpStream>>> {
-    let _ = stream.set_nodelay(true);
+fn slow<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutStream<S>>> {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_TIME));
     Box::pin(stream)

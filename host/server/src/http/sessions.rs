@@ -3,13 +3,13 @@
 use axum::{
     Extension, Json,
     extract::{Query, State},
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use glovebox::{CheckpointId, IfExists, JsonText, ListLimits};
 use glovebox_sessions::{PageRequest, SessionId};
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Map, value::RawValue};
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
@@ -22,7 +22,11 @@ use super::{
         OpenBody, SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
     },
 };
-use crate::{Changed, ServiceError, SessionSummary, Tenant, executor::FileOperation, text::quoted};
+use crate::{
+    Changed, ServiceError, SessionSummary, Tenant,
+    executor::{FileAnswer, FileOperation},
+    text::quoted,
+};
 
 /// Responds with a session's description. `ETag` contains its generation.
 fn described(status: StatusCode, session: SessionSummary) -> Response {
@@ -58,20 +62,36 @@ pub(crate) async fn list(
 }
 
 /// Opens a session: an interpreter that persists between executions, and is saved after each.
+///
+/// With `state`, resumes an exported session.
 #[utoipa::path(post, path = "/v1/sessions", operation_id = "open_session", tag = "sessions", security(("token" = [])), request_body = OpenBody,
     responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "A session with this name exists.", body = Problem),
         (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Response, Problem> {
-    let (body, context, _held) = read
+    let (mut body, context, policy, state, held) = read
         .parse_with(|read| {
-            let (mut body, held) = read.json_or_default::<OpenBody>()?;
+            let (mut body, held) = OpenBody::read(read)?;
+            let (policy, state) = (body.policy()?, body.state()?);
             let context = body.context.take().map(json_text).transpose()?;
-            Ok((body, context, held))
+            Ok((body, context, policy, state, held))
         })
         .await?;
-    let id = body.id.map(session_id).transpose()?;
-    let session = tenant.open(id, body.language, body.runtime.as_deref(), context).await?;
-    Ok(described(StatusCode::CREATED, session))
+    let id = body.id.take().map(session_id).transpose()?;
+    if let Some(state) = state {
+        let id = id.unwrap_or_else(SessionId::random);
+        return Ok(described(StatusCode::CREATED, tenant.import(id, state, policy, held).await?));
+    }
+    let files = body.files();
+    let session = tenant.open(id, body.language, body.runtime.as_deref(), context, policy).await?;
+    if files.is_empty() {
+        return Ok(described(StatusCode::CREATED, session));
+    }
+    if let Err(error) = tenant.write_files(&session.id, files, IfExists::Replace, held).await {
+        // The client must not find a session without its files.
+        let _ = tenant.remove(&session.id).await;
+        return Err(error.into());
+    }
+    Ok(described(StatusCode::CREATED, tenant.session(&session.id).await?))
 }
 
 /// Describes a session.
@@ -107,7 +127,7 @@ pub(crate) async fn resume(
     read: ReadBody,
 ) -> Result<Response, Problem> {
     let (bytes, held) = read.into_parts();
-    Ok(described(StatusCode::CREATED, tenant.import(session_id(id)?, bytes, held).await?))
+    Ok(described(StatusCode::CREATED, tenant.import(session_id(id)?, bytes, Map::new(), held).await?))
 }
 
 /// Exports a session as bytes. They contain everything that its scripts hold in memory, including code that runs when
@@ -205,7 +225,7 @@ pub(crate) async fn get_variable(
     let value = tenant.get_variable(&session_id(id)?, name.clone()).await?;
     let value = value.ok_or_else(|| {
         let detail = format!("the session has no variable `{}`; set it first", glovebox::escaped(&name));
-        Problem::new(StatusCode::NOT_FOUND, "not-found", detail)
+        Problem::new(StatusCode::NOT_FOUND, "no-variable", detail)
     })?;
     Ok(Json(VariableAnswer { repr: value.repr, value: value.json.and_then(|json| RawValue::from_string(json).ok()) }))
 }
@@ -263,17 +283,69 @@ pub(crate) async fn list_files(
     Ok(Json(FilesAnswer::new(tenant.list_files(&id, pattern, cursor, limits).await?)))
 }
 
-/// Returns a file from a session.
+/// Returns a file from a session, or a range of its bytes.
 #[utoipa::path(get, path = "/v1/sessions/{id}/files/{path}", operation_id = "read_file", tag = "files", security(("token" = [])),
-    params(("id" = String, Path), ("path" = String, Path, description = "Path relative to the workspace, with unescaped slashes.")),
-    responses((status = 200, description = "The file's bytes.", content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    params(("id" = String, Path), ("path" = String, Path, description = "Path relative to the workspace, with unescaped slashes."),
+        ("Range" = Option<String>, Header, description = "`bytes=FIRST-LAST` or `bytes=FIRST-`. The response has at most 8 MiB of the range. Other forms are ignored.")),
+    responses((status = 200, description = "The file's bytes.", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, description = "The bytes that `Content-Range` names.", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 416, description = "The file has no bytes in this range.", body = Problem), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn read_file(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
     InPath((id, path)): InPath<(String, String)>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    if let Some(range) = ByteRange::of(&headers) {
+        return read_range(&shared, &tenant, &session_id(id)?, path, range).await;
+    }
     let made = read_with_room(&shared, &tenant, &session_id(id)?, path).await?;
     octets(&shared, tenant.name(), made).await
+}
+
+/// Maximum length of the range in a response, in bytes.
+const MAX_RANGE_BYTES: u64 = 8 << 20;
+
+/// A range of a file's bytes, from `Range`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ByteRange {
+    offset: u64,
+    length: u64,
+}
+
+impl ByteRange {
+    /// Parses `bytes=FIRST-LAST` or `bytes=FIRST-`, and shortens the range to `MAX_RANGE_BYTES`. Returns `None` for
+    /// other forms, which a server may ignore.
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        let (first, last) = headers.get(header::RANGE)?.to_str().ok()?.strip_prefix("bytes=")?.split_once('-')?;
+        let offset: u64 = first.parse().ok()?;
+        let last = if last.is_empty() { u64::MAX } else { last.parse().ok()? };
+        let length = last.checked_sub(offset)?.saturating_add(1).min(MAX_RANGE_BYTES);
+        Some(Self { offset, length })
+    }
+}
+
+async fn read_range(
+    shared: &Shared,
+    tenant: &Tenant,
+    id: &SessionId,
+    path: String,
+    ByteRange { offset, length }: ByteRange,
+) -> Result<Response, Problem> {
+    let room = shared.bodies.reserve(tenant.name(), usize::try_from(length).unwrap_or(usize::MAX))?;
+    let (answer, bytes) = tenant.files(id, FileOperation::ReadAt { path, offset, length }).await?;
+    let FileAnswer::Content { size_bytes } = answer else { return Err(ServiceError::WorkerDied.into()) };
+    let Some(last) = u64::try_from(bytes.len()).ok().and_then(|len| len.checked_sub(1)) else {
+        let detail = format!("the file has {size_bytes} bytes; request a range that starts before its end");
+        return Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", detail));
+    };
+    let range = format!("bytes {offset}-{}/{size_bytes}", offset.saturating_add(last));
+    let mut response = octets(shared, tenant.name(), Made { bytes: bytes.into(), room }).await?;
+    *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    if let Ok(range) = HeaderValue::from_str(&range) {
+        response.headers_mut().insert(header::CONTENT_RANGE, range);
+    }
+    Ok(response)
 }
 
 /// Reads a file after reserving memory for its contents.
@@ -359,4 +431,24 @@ pub(super) async fn octets(shared: &Shared, tenant: &str, Made { bytes, room }: 
     // Browsers must never interpret a guest's bytes as a page of this server.
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn range_is_shortened_and_other_forms_are_ignored() {
+        let range =
+            |text: &str| ByteRange::of(&HeaderMap::from_iter([(header::RANGE, text.parse::<HeaderValue>().unwrap())]));
+        let some = |offset, length| Some(ByteRange { offset, length });
+        assert_eq!(range("bytes=0-9"), some(0, 10));
+        assert_eq!(range("bytes=7-7"), some(7, 1));
+        assert_eq!(range("bytes=5-"), some(5, MAX_RANGE_BYTES));
+        assert_eq!(range("bytes=0-18446744073709551615"), some(0, MAX_RANGE_BYTES));
+        for other in ["bytes=-5", "bytes=9-8", "bytes=0-1,3-4", "lines=0-1", "bytes=", "bytes=a-b"] {
+            assert_eq!(range(other), None, "{other}");
+        }
+        assert_eq!(ByteRange::of(&HeaderMap::new()), None);
+    }
 }

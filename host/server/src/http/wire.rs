@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use glovebox::{CheckpointInfo, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SessionInfo, SourceKind};
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 use utoipa::ToSchema;
 
 use super::{
@@ -234,6 +234,54 @@ pub(crate) struct OpenBody {
     /// Value of the global variable `context` for scripts: any JSON. Default, also for `null`: no such variable.
     #[schema(value_type = Option<Value>)]
     pub(crate) context: Option<Box<RawValue>>,
+    /// Requested policy, as in `POST /v1/execute`. Only for servers that keep sessions in memory, such as `glovebox
+    /// daemon`. Default: the token's policy.
+    #[schema(value_type = Option<BTreeMap<String, Value>>)]
+    policy: Option<Box<RawValue>>,
+    /// Files to write to the workspace, by path.
+    #[serde(default, deserialize_with = "files")]
+    files: Option<BTreeMap<String, Bytes>>,
+    /// Bytes of `GET /v1/sessions/{id}/state`, from which the session is resumed. Not allowed with `language`,
+    /// `runtime`, `context` or `files`.
+    state: Option<Bytes>,
+}
+
+impl OpenBody {
+    /// Parses a request body, like [`ExecuteBody::read`]. An empty body is allowed.
+    pub(super) fn read(read: ReadBody) -> Result<(Self, HeldBytes), Problem> {
+        if read.bytes.is_empty() {
+            return read.json_or_default();
+        }
+        read.json_with(|body: &Self| {
+            let files = body.files.as_ref().map_or(0, BTreeMap::len) * UNIT_BYTES;
+            Ok(files + parsed_bytes("policy", body.policy.as_deref())?)
+        })
+    }
+
+    /// Returns the requested policy.
+    pub(super) fn policy(&mut self) -> Result<Map<String, Value>, Problem> {
+        self.policy.take().map(|policy| parsed("policy", &policy)).transpose().map(Option::unwrap_or_default)
+    }
+
+    /// Returns the initial files.
+    pub(super) fn files(&mut self) -> Vec<(String, Vec<u8>)> {
+        self.files.take().unwrap_or_default().into_iter().map(|(path, bytes)| (path, bytes.0)).collect()
+    }
+
+    /// Returns the state to resume. Fails if the body also sets fields that the state determines.
+    pub(super) fn state(&mut self) -> Result<Option<Vec<u8>>, Problem> {
+        let Some(state) = self.state.take() else { return Ok(None) };
+        let given = [
+            ("language", self.language.is_some()),
+            ("runtime", self.runtime.is_some()),
+            ("context", self.context.is_some()),
+            ("files", self.files.is_some()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((name, _)) => Err(Problem::invalid(format!("`{name}` is part of `state`; remove it"))),
+            None => Ok(Some(state.0)),
+        }
+    }
 }
 
 /// Parameters of a fork.
@@ -293,7 +341,7 @@ pub(crate) struct SessionAnswer {
     executions: u64,
     /// Identifies the state of the session. The `ETag` header contains it, and `If-Match` can require it.
     pub(crate) generation: String,
-    /// Size of the saved session in the store, in bytes.
+    /// Size of the saved session in the store, in bytes; 0 if the session is only in memory.
     bytes: u64,
     /// State of the session in memory; `null` if it is not in memory.
     #[schema(value_type = Option<Value>)]
@@ -382,6 +430,14 @@ pub(crate) struct VariableAnswer {
 pub(crate) struct InfoAnswer {
     /// Version of Glovebox.
     pub(crate) version: &'static str,
+    /// Version of this API.
+    pub(crate) protocol: u32,
+    /// Process of the server; `null` unless the request arrives over a Unix socket.
+    pub(crate) pid: Option<u32>,
+    /// Milliseconds since the start of the server.
+    pub(crate) uptime_ms: u64,
+    /// Number of open sessions; `null` if the server keeps sessions in a store.
+    pub(crate) sessions: Option<usize>,
     /// Version of the contract.
     pub(crate) contract: &'static str,
     /// Runtimes, with the default of each language first.

@@ -1,6 +1,7 @@
 //! Running a tenant's scripts, in new interpreters and in sessions.
 
-use glovebox::{CancelToken, Diagnostic, Execution, Request};
+use glovebox::{CancelToken, Diagnostic, Execution};
+use glovebox_requests::cancelled;
 use glovebox_sessions::SessionId;
 use tokio::sync::oneshot;
 use tracing::{Span, field::Empty, info_span};
@@ -20,6 +21,19 @@ impl CancelOnDrop {
         if goes_on {
             self.0 = CancelToken::new();
         }
+    }
+}
+
+/// Waits for admission, unless the execution is cancelled first.
+pub(super) async fn unless_cancelled<T>(
+    cancel: Option<&CancelToken>,
+    admitted: impl Future<Output = Result<T, ServiceError>>,
+) -> Result<T, ServiceError> {
+    let Some(cancel) = cancel else { return admitted.await };
+    tokio::select! {
+        biased;
+        () = cancelled(cancel) => Err(ServiceError::Cancelled),
+        admitted = admitted => admitted,
     }
 }
 
@@ -126,42 +140,12 @@ impl Tenant {
             self.check_rate()?;
             if is_remote { self.admit_session(work.session()).await } else { self.admit(work.session()).await }
         };
+        let admitted = unless_cancelled(watch.cancel.as_ref(), admitted);
         let held = admitted.await.inspect_err(|error| self.refused(door, error))?;
         let asked = self.audited_request(door, &mut work);
         let executor = std::sync::Arc::clone(executor);
         let begin = move |cancel, on_output, span, done| executor.run(Job { work, cancel, on_output, span }, done);
         self.run(asked, held, watch, begin, then).await
-    }
-
-    /// Runs a script with `execute` in this process.
-    pub(super) async fn run_here<T: Send + 'static>(
-        &self,
-        door: Door,
-        session: Option<&SessionId>,
-        mut script: Script,
-        watch: Watch,
-        execute: impl FnOnce(Request<'_>) -> Result<Execution, ServiceError> + Send + 'static,
-        then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
-    ) -> Result<T, ServiceError> {
-        let admitted = async {
-            script.offer(self.callbacks())?;
-            self.check_rate()?;
-            self.admit(session).await
-        };
-        let held = admitted.await.inspect_err(|error| self.refused(door, error))?;
-        let source = self.audit_source(&script.source);
-        let asked = AuditedRequest { door, session: session.cloned(), source };
-        let begin = move |cancel: CancelToken, on_output: Option<OnOutput>, span: Span, done: Completion| {
-            tokio::task::spawn_blocking(move || {
-                let _entered = span.entered();
-                let mut request = script.request().cancel(&cancel);
-                if let Some(on_output) = on_output {
-                    request = request.on_output(on_output);
-                }
-                done(execute(request).map(|execution| Finished::here(execution, None)));
-            });
-        };
-        self.run(asked, held, watch, begin, |finished| then(finished.execution)).await
     }
 
     /// Starts an execution with `begin` and waits for its end. Records it even if the caller drops the future.

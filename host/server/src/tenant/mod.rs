@@ -1,15 +1,14 @@
 //! Tenants: clients of the service, and the operations on their behalf.
 //!
-//! * [`executing`], [`stepping`], [`sessions`], [`connection_sandbox`]: a tenant's operations, which its
-//!   [executor](crate::executor) performs.
+//! * [`executing`], [`stepping`], [`sessions`]: a tenant's operations, which its [executor](crate::executor) performs.
 //! * [`work`]: requested work. [`summary`]: descriptions of sessions.
-//! * [`suspended`]: suspended executions. [`replies`]: the memory of workers' replies.
+//! * [`running`], [`suspended`]: running and suspended executions. [`replies`]: the memory of workers' replies.
 //! * [`quotas`], [`stores`]: the limits on a tenant.
 
-mod connection_sandbox;
 mod executing;
 mod quotas;
 mod replies;
+mod running;
 mod sessions;
 mod stepping;
 mod stores;
@@ -22,6 +21,7 @@ use std::{
     fmt,
     num::NonZeroU32,
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    time::Duration,
 };
 
 use glovebox::{Policy, SessionKey, Tool};
@@ -33,17 +33,18 @@ use tokio::sync::Semaphore;
 use crate::{
     Door, Service,
     byte_budget::ByteBudget,
-    executor::{AddNetwork, Executor, Fleet, FleetExecutor, InProcess, InProcessConfig},
+    executor::{AddNetwork, Executor, Fleet, FleetExecutor, InMemory, InProcess, InProcessConfig},
     metrics::Metrics,
     tools::Callbacks,
     workers::WorkerProcesses,
 };
 use replies::WeakReplyRooms;
+use running::RunningExecutions;
 use stores::TracedStore;
 use suspended::SuspendedExecutions;
 
-pub use connection_sandbox::{NewSandbox, OwnSandbox, OwnSession};
 pub(crate) use replies::ReplyRooms;
+pub(crate) use running::RunningExecution;
 pub use stepping::{NeedsTools, Stepped};
 pub use stores::NoStore;
 pub(crate) use stores::{BoundedStore, ByteQuota, Reservation};
@@ -69,7 +70,7 @@ struct TenantInner {
     tools: Vec<Tool>,
     callbacks: Option<Callbacks>,
     executor: Arc<dyn Executor>,
-    /// The executor in this process, also used for the sandboxes of a connection.
+    /// The executor in this process.
     here: Arc<InProcess>,
     max_sessions: usize,
     /// Locked while a session is created, so that the number of sessions cannot change between check and creation.
@@ -78,6 +79,7 @@ struct TenantInner {
     max_executions: usize,
     executions: Arc<Semaphore>,
     rate: Option<(NonZeroU32, DefaultDirectRateLimiter)>,
+    running: RunningExecutions,
     suspended: SuspendedExecutions,
     max_suspended: usize,
     suspensions: Arc<Semaphore>,
@@ -99,8 +101,10 @@ impl Tenant {
     pub fn new(service: &Service, config: TenantConfig) -> Self {
         let TenantConfig { name, policy, tools, callbacks, place, store_policy, key, sessions: max_sessions, .. } =
             config;
+        let is_in_memory = matches!(place, SessionPlace::Memory);
         let (store, fleet): (Arc<dyn SessionStore>, _) = match place {
             SessionPlace::Store(store) => (store, None),
+            SessionPlace::Memory => (Arc::new(NoStore), None),
             SessionPlace::Fleet { client, scope } => (Arc::new(NoStore), Some(Fleet::new(client, scope))),
         };
         let bounded = Arc::new(BoundedStore::new(store, config.stored_bytes));
@@ -118,11 +122,12 @@ impl Tenant {
             true => Arc::new(WorkerProcesses::new(service, &name, &policy, &tools, bounded)),
             false => Arc::clone(&here) as Arc<dyn Executor>,
         };
-        let executor = match fleet {
+        let executor: Arc<dyn Executor> = match fleet {
             Some(fleet) => {
                 let (service, callbacks) = (service.clone(), callbacks.clone());
                 Arc::new(FleetExecutor { fleet, service, callbacks, others: executor })
             }
+            None if is_in_memory => Arc::new(InMemory::new(service, &here)),
             None => executor,
         };
         let rate = config.executions_per_minute.map(|most| (most, RateLimiter::direct(Quota::per_minute(most))));
@@ -140,6 +145,7 @@ impl Tenant {
             max_executions: config.executions_at_once,
             executions: Arc::new(Semaphore::new(config.executions_at_once.clamp(1, Semaphore::MAX_PERMITS))),
             rate,
+            running: RunningExecutions::default(),
             suspended: SuspendedExecutions::default(),
             max_suspended: config.suspended,
             suspensions: Arc::new(Semaphore::new(config.suspended.min(Semaphore::MAX_PERMITS))),
@@ -215,8 +221,20 @@ impl Tenant {
         &self.inner.tools
     }
 
-    /// Returns the tenant's sessions in this process, for blocking operations such as hibernating idle sessions. Empty
-    /// if the sessions are in a fleet.
+    /// Returns the number of open sessions, or `None` if the sessions are in a store or in a fleet.
+    #[must_use]
+    pub fn open_sessions(&self) -> Option<usize> {
+        self.inner.executor.open_sessions()
+    }
+
+    /// Ends the sessions in memory ([`SessionPlace::Memory`]) that were not used for `idle`, without running their exit
+    /// handlers.
+    pub fn end_idle_sessions(&self, idle: Duration) {
+        self.inner.executor.end_idle(idle);
+    }
+
+    /// Returns the tenant's stored sessions in this process, for blocking operations such as hibernating idle sessions.
+    /// Empty if the sessions are in a fleet or only in memory.
     #[must_use]
     pub fn sessions(&self) -> &Sessions {
         self.inner.here.sessions()
@@ -230,6 +248,9 @@ pub enum SessionPlace {
     /// The sessions are in a store, and their scripts run in this process or its workers. Each tenant needs its own
     /// store.
     Store(Arc<dyn SessionStore>),
+    /// The sessions are only in this process's memory, and end with it. Their scripts run in this process, even if the
+    /// service has workers.
+    Memory,
     /// The sessions are in a fleet, whose nodes execute scripts under their own policy.
     Fleet {
         /// The client for the fleet.
@@ -280,6 +301,11 @@ impl TenantConfig {
     /// Returns the default configuration for a tenant with its sessions in a store.
     pub fn new(name: impl Into<String>, store: Arc<dyn SessionStore>) -> Self {
         Self::with(name.into(), SessionPlace::Store(store))
+    }
+
+    /// Returns the default configuration for a tenant whose sessions are only in memory.
+    pub fn in_memory(name: impl Into<String>) -> Self {
+        Self::with(name.into(), SessionPlace::Memory)
     }
 
     /// Returns the default configuration for a tenant whose sessions are in a fleet. The tenant's name is also the

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tracing::{Instrument as _, info_span};
 
 use super::Tenant;
-use crate::{SPANS, Service, ServiceError, executor::SessionOperation, service::ExecutionPermit};
+use crate::{SPANS, ServiceError, executor::SessionOperation, service::ExecutionPermit};
 
 /// Permits held by a tenant's work. The work, rather than the caller, owns them, because it continues if the client
 /// disconnects.
@@ -26,22 +26,6 @@ impl WorkPermits {
 }
 
 impl Tenant {
-    /// Runs blocking work in this process when the tenant, the session (if any) and the service admit it.
-    pub(super) async fn work<T: Send + 'static>(
-        &self,
-        id: Option<&SessionId>,
-        work: impl FnOnce(&Self) -> Result<T, ServiceError> + Send + 'static,
-    ) -> Result<T, ServiceError> {
-        let held = self.admit(id).await?;
-        let (tenant, span) = (self.clone(), tracing::Span::current());
-        Service::blocking(move || {
-            let _held = held;
-            let _span = span.entered();
-            work(&tenant)
-        })
-        .await?
-    }
-
     /// Locks session creation, so that the number of sessions cannot change between check and creation.
     async fn making(&self) -> Result<OwnedMutexGuard<()>, ServiceError> {
         let waited = self.inner.service.wait();

@@ -6,6 +6,7 @@ use glovebox::{
     CheckpointId, CheckpointInfo, FileEntry, FilePage, GuestValue, IfExists, JsonText, Language, ListLimits,
 };
 use glovebox_sessions::{PageRequest, SessionId};
+use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
 use super::{Changed, SessionPage, SessionSummary, SessionTarget, Tenant};
@@ -15,9 +16,13 @@ use crate::{
     executor::{FileAnswer, FileOperation, Room, SessionCall, SessionOperation, SessionReply, join_files},
 };
 
+/// Maximum number of bytes that are reserved for the state of a session in memory before it is known.
+const MAX_STATE_BYTES: u64 = 64 << 20;
+
 impl Tenant {
     /// Opens a session. The default `id` is random, with 128 bits. Without `language` and `runtime`, the session uses
-    /// the first served runtime.
+    /// the first served runtime. `policy` contains changes to the tenant's policy, which only sessions in memory
+    /// ([`SessionPlace::Memory`](crate::SessionPlace::Memory)) support.
     ///
     /// # Errors
     /// Fails if a session with this ID exists, or if the tenant has reached its maximum number of sessions. Also fails
@@ -28,10 +33,11 @@ impl Tenant {
         language: Option<Language>,
         runtime: Option<&str>,
         context: Option<JsonText>,
+        policy: Map<String, Value>,
     ) -> Result<SessionSummary, ServiceError> {
         let (id, runtime) = (id.unwrap_or_else(SessionId::random), runtime.map(str::to_owned));
         let most = self.inner.max_sessions;
-        self.perform(SessionOperation::Open { id, language, runtime, context, most })
+        self.perform(SessionOperation::Open { id, language, runtime, context, policy, most })
             .await?
             .session()
             .map(|session| *session)
@@ -168,8 +174,8 @@ impl Tenant {
         Ok((reply.bytes, held))
     }
 
-    /// Returns the size of the stored state in bytes, which is the expected length of [`export`](Self::export)'s
-    /// result.
+    /// Returns the expected length of [`export`](Self::export)'s result in bytes: the size of the stored state, or an
+    /// upper bound if the session is only in memory.
     ///
     /// # Errors
     /// Fails like [`export`](Self::export).
@@ -177,10 +183,13 @@ impl Tenant {
         if let Some(refusal) = self.inner.executor.refusal(&SessionOperation::Export { id: id.clone() }) {
             return Err(refusal);
         }
-        Ok(self.session(id).await?.bytes)
+        let SessionSummary { bytes, live, .. } = self.session(id).await?;
+        let is_only_live = self.open_sessions().is_some();
+        Ok(live.filter(|_| is_only_live).map_or(bytes, |live| live.held_bytes.min(MAX_STATE_BYTES)))
     }
 
-    /// Restores a session from the bytes that [`export`](Self::export) returned. Holds the memory charged for the bytes
+    /// Restores a session from the bytes that [`export`](Self::export) returned, with these changes to the tenant's
+    /// policy. Holds the memory charged for the bytes
     /// until the operation has ended, even if the caller has dropped the future.
     ///
     /// # Errors
@@ -190,9 +199,10 @@ impl Tenant {
         &self,
         id: SessionId,
         bytes: Vec<u8>,
+        policy: Map<String, Value>,
         held: impl Send + 'static,
     ) -> Result<SessionSummary, ServiceError> {
-        let operation = SessionOperation::Import { id, most: self.inner.max_sessions };
+        let operation = SessionOperation::Import { id, policy, most: self.inner.max_sessions };
         let (reply, _) = self.perform_within(SessionCall { bytes, ..operation.into() }, held).await?;
         reply.session().map(|session| *session)
     }

@@ -8,7 +8,7 @@ use tracing::Span;
 
 use super::{
     Tenant, Watch, Work,
-    executing::CancelOnDrop,
+    executing::{CancelOnDrop, unless_cancelled},
     suspended::{Ended, Output, Stepping, SuspensionState, Undelivered},
 };
 use crate::{
@@ -66,11 +66,13 @@ impl Tenant {
             self.check_rate()?;
             self.admit_stepped(work.session()).await
         };
+        let admitted = unless_cancelled(watch.cancel.as_ref(), admitted);
         let (suspended, held) = admitted.await.inspect_err(|error| self.refused(door, error))?;
         let (tenant, cancel) = (self.clone(), self.inner.service.token());
         let guard = CancelOnDrop(cancel.clone());
         let cancelled = cancel.clone();
         let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || cancelled.cancel()));
+        let id = watch.execution.unwrap_or_else(|| SessionId::random().to_string());
         let span = Span::current();
         let stepped = Service::blocking(move || {
             let output = Output::default();
@@ -95,7 +97,7 @@ impl Tenant {
                 _own: own,
                 _turn: turn,
             };
-            tenant.step(SessionId::random().to_string(), stepping, Vec::new(), place, then)
+            tenant.step(id, stepping, Vec::new(), place, then)
         })
         .await??;
         guard.disarm_if(matches!(stepped, Stepped::NeedsTools(_)));
@@ -155,14 +157,35 @@ impl Tenant {
         stepped
     }
 
-    /// Cancels a suspended execution. If it has already ended, discards its result.
+    /// Cancels an execution. If it is suspended, waits for its end and maps its result with `then`, on a blocking
+    /// thread. If it has already ended, maps its unread result. Returns `None` if another request is waiting for the
+    /// execution and receives its result, or if there is no memory for the answer to an unread result.
     ///
     /// # Errors
-    /// Fails if the execution does not exist.
-    pub async fn cancel(&self, execution: &str) -> Result<(), ServiceError> {
-        let Some(stepping) = self.inner.suspended.remove(execution)? else { return Ok(()) };
+    /// Fails if the execution does not exist, or if `then` fails.
+    pub async fn cancel_then<T: Send + 'static>(
+        &self,
+        execution: &str,
+        then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
+    ) -> Result<Option<T>, ServiceError> {
+        let state = match self.inner.suspended.cancel(execution) {
+            Err(ServiceError::NoExecution { .. }) if self.inner.running.cancel(execution) => return Ok(None),
+            state => state?,
+        };
         let tenant = self.clone();
-        Service::blocking(move || drop(tenant.end(stepping))).await
+        let end = move || {
+            let ended = match state {
+                SuspensionState::Waiting(stepping) => tenant.end(*stepping)?,
+                SuspensionState::Ended(unread) => unread.into_ended()?,
+                SuspensionState::Busy => return Ok(None),
+            };
+            match then(ended) {
+                Ok(answer) => Ok(Some(answer)),
+                Err(Undelivered::NoRoom(_)) => Ok(None),
+                Err(Undelivered::Failed(error)) => Err(error),
+            }
+        };
+        Service::blocking(end).await?
     }
 
     /// Advances the execution until it has finished or needs answers. Must be called on a blocking thread.
@@ -182,6 +205,11 @@ impl Tenant {
             Ok(Advanced::Done(finished)) => {
                 self.inner.suspended.forget(&id);
                 Ok(Stepped::Done(then(self.finish(stepping, *finished)?)?))
+            }
+            // The script is about to end, so its calls need no answers.
+            Ok(Advanced::NeedsTools { .. }) if stepping.cancel.is_cancelled() => {
+                self.inner.suspended.forget(&id);
+                Ok(Stepped::Done(then(self.end(stepping)?)?))
             }
             Ok(Advanced::NeedsTools { calls, reply_room }) => {
                 let expires_after = self.suspend(id.clone(), stepping, true);

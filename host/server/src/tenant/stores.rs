@@ -238,8 +238,8 @@ impl SessionStore for TracedStore {
     }
 }
 
-/// A store that is always empty and refuses to save, for tenants whose sessions are in a fleet or belong to a
-/// connection ([`OwnSession`](crate::OwnSession)).
+/// A store that is always empty and refuses to save, for tenants whose sessions are in a fleet or only in
+/// memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStore;
 

@@ -26,10 +26,9 @@ pub struct SessionSummary {
     pub generation: String,
     /// The number of files, directories and links in the workspace, if known.
     pub files: Option<u64>,
-    /// The size of the stored state, in bytes.
+    /// The size of the stored state, in bytes. 0 if the session is only in memory.
     pub bytes: u64,
-    /// The description of the live session in the server's or the worker's memory. Only listings set this field, and
-    /// only for sessions that are in memory.
+    /// The description of the live session, if it is in the server's or a worker's memory.
     pub live: Option<SessionInfo>,
 }
 

@@ -52,6 +52,12 @@ pub(super) struct Unread {
     held: HeldBytes,
 }
 
+impl Unread {
+    pub(super) fn into_ended(self) -> Result<Ended, ServiceError> {
+        Ok(Ended { charged: Some(self.held), ..self.result? })
+    }
+}
+
 /// An execution that was taken out of its entry. Returns to the entry on drop, unless [`keep`](Self::keep) was called.
 pub(super) struct PutBack {
     executions: SuspendedExecutions,
@@ -92,15 +98,19 @@ impl SuspendedExecutions {
         }
     }
 
-    /// Removes and cancels an execution. Returns the execution if it was waiting for answers; the caller must then end
-    /// it.
-    pub(super) fn remove(&self, id: &str) -> Result<Option<Stepping>, ServiceError> {
-        let entry = self.entries().remove(id).ok_or_else(|| not_found(id))?;
-        entry.cancel.cancel();
-        match entry.state {
-            SuspensionState::Waiting(stepping) => Ok(Some(*stepping)),
-            SuspensionState::Busy | SuspensionState::Ended(_) => Ok(None),
-        }
+    /// Cancels an execution. Removes and returns it, unless it is busy. The caller must end a returned execution that
+    /// was waiting for answers.
+    pub(super) fn cancel(&self, id: &str) -> Result<SuspensionState, ServiceError> {
+        let (cancel, state) = {
+            let mut entries = self.entries();
+            let entry = entries.get(id).ok_or_else(|| not_found(id))?;
+            let cancel = entry.cancel.clone();
+            let removed = if matches!(entry.state, SuspensionState::Busy) { None } else { entries.remove(id) };
+            (cancel, removed.map_or(SuspensionState::Busy, |entry| entry.state))
+        };
+        // Cancelling runs hooks, so the lock is not held.
+        cancel.cancel();
+        Ok(state)
     }
 
     /// Removes an execution without cancelling it.

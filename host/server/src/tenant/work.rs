@@ -144,12 +144,19 @@ pub type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 pub struct Watch {
     /// Receives each chunk of output as soon as the guest writes it.
     pub on_output: Option<OnOutput>,
-    /// Cancels the execution, which then returns the outcome `cancelled` with its output and files so far.
+    /// Cancels the execution, which then returns the outcome `cancelled` with its output and files so far. An execution
+    /// that has not started yet fails with [`ServiceError::Cancelled`].
     pub cancel: Option<CancelToken>,
+    /// The ID of the execution if it is suspended. Default: random.
+    pub execution: Option<String>,
 }
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("on_output", &self.on_output.is_some()).field("cancel", &self.cancel).finish()
+        f.debug_struct("Watch")
+            .field("on_output", &self.on_output.is_some())
+            .field("cancel", &self.cancel)
+            .field("execution", &self.execution)
+            .finish()
     }
 }

@@ -2,186 +2,131 @@
 //! limit.
 
 use std::{
-    io::Write,
-    time::{Duration, Instant},
+    io::{Read, Write},
+    time::Duration,
 };
 
-use serde_json::{Value, json};
+use glovebox::Policy;
+use serde_json::json;
 
-use super::support::{Running, config, refusal, reply, until};
+use super::support::{Answer, Running, http, request, tenant, until};
 
 #[test]
-fn message_size_is_limited() {
-    let daemon = Running::with(config(|config| config.message_bytes = 10_000));
-    let message = |bytes: usize| {
-        let frame = r#"{"jsonrpc":"2.0","id":1,"method":"validate","params":{"code":""}}"#;
-        frame.replace("\"code\":\"", &format!("\"code\":\"{}", "#".repeat(bytes - frame.len())))
+fn request_size_is_limited() {
+    let daemon = Running::with(http(|http| http.body_bytes = 10_000));
+    let body = |bytes: usize| {
+        let frame = r#"{"source":""}"#;
+        frame.replace("\"\"", &format!("\"{}\"", "#".repeat(bytes - frame.len())))
     };
-    let mut client = daemon.opened();
     for bytes in [9_999, 10_000] {
-        assert!(client.answer(&message(bytes))["result"].is_object(), "{bytes}");
+        assert_eq!(daemon.ask("POST", "/v1/validate", &[], body(bytes).as_bytes()).status, 200, "{bytes}");
     }
-    let answer = client.answer(&message(10_001));
-    assert_eq!((answer["error"]["code"].as_i64(), &answer["id"]), (Some(-32_600), &Value::Null));
-    assert!(client.receive().is_none(), "the connection closes because the next message boundary is unknown");
-    assert_eq!(daemon.opened().prints("print(1)"), "1\n");
+    let refused = daemon.ask("POST", "/v1/validate", &[], body(10_001).as_bytes());
+    assert_eq!(refused.problem(), (413, "too-large".into()));
+    daemon.open("s");
+    assert_eq!(daemon.prints("s", "print(1)"), "1\n");
 }
 
 #[test]
-fn unfinished_message_times_out() {
-    let daemon = Running::with(config(|config| config.message_time = Duration::from_secs(2)));
-    let mut client = daemon.client();
-    std::thread::sleep(Duration::from_secs(3));
-    client.ok("ping", json!({}));
-    client.stream.write_all(b"{\"jsonrpc\"").unwrap();
-    assert_eq!(client.receive().unwrap()["error"]["code"], -32_600);
-    assert!(client.receive().is_none());
-}
-
-#[test]
-fn total_message_size_is_limited() {
-    let daemon = Running::with(config(|config| {
-        (config.message_bytes, config.messages_bytes) = (1 << 20, 1 << 20);
-        config.message_time = Duration::from_secs(5);
+fn unfinished_request_times_out() {
+    let daemon = Running::with(http(|http| {
+        (http.header_time, http.body_time) = (Duration::from_secs(2), Duration::from_secs(2));
     }));
-    let mut holder = daemon.client();
-    holder.stream.write_all(&vec![b' '; 900 << 10]).unwrap();
-    std::thread::sleep(Duration::from_secs(2));
-    let mut client = daemon.client();
-    // The request waits for memory, which is released when the other client is disconnected.
-    let source = "#".repeat(600 << 10);
-    client.ok("initialize", json!({ "open": false }));
-    client.ok("validate", json!({ "code": source }));
-    assert_eq!(holder.receive().unwrap()["error"]["code"], -32_600);
-}
-
-#[test]
-fn pending_requests_are_limited() {
-    let daemon = Running::with(config(|config| config.outstanding = 3));
-    let mut client = daemon.opened();
-    // The first script waits for an answer of the client, and the others wait for the first.
-    let ids: Vec<u64> = (0..3).map(|_| client.begin("execute", json!({ "code": "llm_query('go on?')" }))).collect();
-    let (code, name, _) = client.refused("execute", json!({ "code": "1" }));
-    assert_eq!((code, name.as_str()), (-32_000, "quota-exceeded"));
-    client.ok("ping", json!({}));
-    for id in ids {
-        let asked = client.asked();
-        reply(&mut client, &asked, json!("yes"));
-        assert!(client.end(id)["result"].is_object());
-    }
-    assert_eq!(client.prints("print(1)"), "1\n", "usable after");
+    // The server closes the connection, or answers with an error.
+    let mut silent = daemon.connect();
+    silent.write_all(b"POST /v1/validate HT").unwrap();
+    let mut rest = Vec::new();
+    silent.read_to_end(&mut rest).unwrap();
+    let mut half = daemon.connect();
+    half.write_all(b"POST /v1/validate HTTP/1.1\r\ncontent-length: 20\r\n\r\n{\"source\"").unwrap();
+    assert_eq!(Answer::read(half).status, 408);
 }
 
 #[test]
 fn open_sessions_are_limited() {
-    let daemon = Running::with(config(|config| (config.connection_sessions, config.sessions) = (2, 3)));
-    let (mut one, mut two) = (daemon.opened(), daemon.opened());
-    one.ok("initialize", json!({}));
-    let (_, name, message) = one.refused("initialize", json!({}));
-    assert!(
-        name == "quota-exceeded" && message.contains("this connection has reached its limit of 2 sessions"),
-        "{message}"
-    );
-    let (_, name, message) = two.refused("initialize", json!({}));
-    assert!(
-        name == "quota-exceeded" && message.contains("this daemon has reached its limit of 3 sessions"),
-        "{message}"
-    );
-    assert_eq!(two.prints("print(1)"), "1\n", "open sessions continue");
-    one.ok("destroy", json!({}));
-    two.ok("initialize", json!({}));
-    drop(two);
-    until("a client that is gone has none", || one.call("initialize", json!({}))["result"].is_object());
-}
-
-#[test]
-fn initial_session_data_is_limited() {
-    let daemon = Running::with(config(|config| config.initial_bytes = 1 << 20));
-    let mut client = daemon.client();
-    let files = |kib: usize| json!({ "open": false, "files": { "a": "x".repeat((kib << 10) - 1) } });
-    client.ok("initialize", files(512));
-    client.ok("initialize", files(512));
-    for asked in [files(16), json!({ "context": "x".repeat(1 << 14) })] {
-        assert_eq!(client.refused("initialize", asked).1, "quota-exceeded");
+    let daemon = Running::with(tenant(|tenant| tenant.sessions = 2));
+    daemon.open("a");
+    daemon.open("b");
+    let state = daemon.get("/v1/sessions/a/state").body;
+    for refused in [
+        daemon.post("/v1/sessions", &json!({})),
+        daemon.post("/v1/sessions/a/fork", &json!({})),
+        daemon.ask("PUT", "/v1/sessions/c", &[], &state),
+    ] {
+        assert_eq!(refused.problem(), (429, "quota-exceeded".into()));
+        assert!(refused.text().contains("limit of 2 sessions reached"), "{refused:?}");
     }
-    client.ok("destroy", json!({}));
-    client.ok("initialize", json!({ "context": "x".repeat(100_000) }));
-    assert_eq!(client.prints("print(len(context))"), "100000\n");
-    let schema = |bytes: usize| json!({ "type": "object", "description": "x".repeat(bytes) });
-    let tools = |bytes: usize| json!({ "open": false, "tools": [{ "name": "a", "schema": schema(bytes) }, { "name": "b", "schema": schema(bytes) }] });
-    client.ok("initialize", tools(130_000));
-    let (code, _, message) = client.refused("initialize", tools(140_000));
-    assert!(code == -32_602 && message.contains("the maximum is 262144"), "{message}");
+    assert_eq!(daemon.prints("b", "print(1)"), "1\n", "open sessions continue");
+    assert_eq!(daemon.ask("DELETE", "/v1/sessions/a", &[], b"").status, 204);
+    daemon.open("c");
 }
 
 #[test]
-fn parsed_tools_and_policies_of_sessions_are_limited() {
-    let daemon = Running::with(config(|config| config.initial_bytes = 1 << 20));
-    let mut client = daemon.client();
-    let schema = json!({ "default": vec![[0]; 1_000] });
-    // An object costs 8 units, a list 4 and each comma 1. A unit costs 160 bytes.
-    let bytes = (8 + 4 + 1_000 * 4 + 999) * 160 + schema.to_string().len() + "ask".len();
-    let tools = |more: usize| {
-        let tool = json!({ "name": "ask", "schema": schema });
-        json!({ "open": false, "tools": [tool], "files": { "a": "x".repeat((1 << 20) - bytes - "a".len() + more) } })
-    };
-    let args = |count: usize| json!({ "open": false, "policy": { "args": vec![""; count] } });
-    assert_eq!(client.refused("initialize", tools(1)).1, "quota-exceeded");
-    client.ok("initialize", tools(0));
-    assert_eq!(client.refused("initialize", args(1)).1, "quota-exceeded");
-    client.ok("destroy", json!({}));
-    client.ok("initialize", args(6_000));
-    assert_eq!(client.refused("initialize", args(1_000)).1, "quota-exceeded");
-    client.ok("initialize", args(100));
-    let lists = |count: usize| json!({ "tools": [{ "name": "ask", "schema": { "default": vec![[0]; count] } }] });
-    let (code, _, message) = client.refused("initialize", lists(60_000));
-    assert!(code == -32_602 && message.contains("too many values"), "{message}");
+fn policies_of_sessions_are_limited() {
+    let daemon = Running::new();
+    // Parsed values count as 160 bytes each: 12.8 MB for each policy. Together they can occupy 64 MiB.
+    let open = |count: usize| daemon.post("/v1/sessions", &json!({"policy": {"args": vec![""; count]}}));
+    let refused = open(100_000);
+    assert_eq!(refused.problem(), (400, "invalid-argument".into()));
+    assert!(refused.text().contains("the maximum is 262144"), "{refused:?}");
+    let opened: Vec<String> = (0..5).map(|_| open(79_000).ok()["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(open(79_000).problem(), (429, "quota-exceeded".into()));
+    daemon.open("s");
+    assert_eq!(daemon.prints("s", "print(1)"), "1\n", "sessions without a policy fit");
+    assert_eq!(daemon.ask("DELETE", &format!("/v1/sessions/{}", opened[0]), &[], b"").status, 204);
+    open(79_000).ok();
 }
 
 #[test]
 fn open_connections_are_limited() {
-    let daemon = Running::with(config(|config| config.connections = 2));
-    let (mut one, two) = (daemon.client(), daemon.client());
-    one.ok("ping", json!({}));
-    let mut three = daemon.client();
-    assert_eq!(refusal(&three.receive().unwrap()).1, "quota-exceeded");
-    assert!(three.receive().is_none());
+    let daemon = Running::with(http(|http| http.connections = 2));
+    let (one, two) = (daemon.connect(), daemon.connect());
+    let mut three = daemon.connect();
+    three.write_all(&request("GET", "/v1/info", &[], b"")).unwrap();
+    three.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    assert!(three.read(&mut [0]).is_err(), "a further connection waits");
+    three.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    drop(one);
+    assert_eq!(Answer::read(three).status, 200);
     drop(two);
-    until("a place is free", || {
-        let mut client = daemon.client();
-        client.stream.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").is_ok()
-            && client.receive().is_some_and(|answer| answer["result"]["pong"] == true)
-    });
 }
 
 #[test]
-fn idle_sessions_and_connections_are_closed() {
-    let daemon = Running::with(config(|config| config.idle = Duration::from_secs(3)));
-    let mut client = daemon.opened();
-    client.prints("x = 1");
-    let begun = Instant::now();
-    // The timeout also closes a connection that has no sessions.
-    assert!(client.receive().is_none());
-    assert!(begun.elapsed() >= Duration::from_secs(3));
-    let mut other = daemon.client();
-    assert_eq!(other.ok("ping", json!({}))["sessions"], 0);
-    other.ok("initialize", json!({ "open": false }));
-    std::thread::sleep(Duration::from_secs(8));
-    let fresh = other.ok("execute", json!({ "code": "print(1)", "fresh": true }));
-    assert_eq!(fresh["stdout"], "1\n", "a client without an interpreter stays connected");
-    let code = "import time\nfor _ in range(6): time.sleep(1)\nprint('busy')";
-    assert_eq!(other.prints(code), "busy\n", "a running execution counts as use");
+fn suspended_executions_are_limited() {
+    let mut policy = Policy::default();
+    (policy.limits.timeout_ms, policy.limits.tool_timeout_ms) = (600_000, 600_000);
+    let daemon = Running::with(tenant(|tenant| (tenant.policy, tenant.suspended) = (policy, 2)));
+    let ask = || daemon.post("/v1/execute", &json!({"source": "tools.ask()", "tools": [{"name": "ask"}]}));
+    let first = ask();
+    assert_eq!((first.status, ask().status), (202, 202));
+    assert_eq!(ask().problem(), (429, "quota-exceeded".into()));
+    let path = format!("/v1/executions/{}", first.json()["execution"].as_str().unwrap());
+    daemon.ask("DELETE", &path, &[], b"").ok();
+    assert_eq!(ask().status, 202);
 }
 
 #[test]
-fn unresponsive_client_is_disconnected() {
-    let daemon = Running::with(config(|config| config.write_time = Duration::from_millis(300)));
-    let mut client = daemon.opened();
-    for _ in 0..20 {
-        client.begin("execute", json!({ "code": "print('x' * 1_000_000)", "stream": true }));
+fn idle_sessions_end() {
+    let daemon = Running::new();
+    for id in ["idle", "read", "busy", "waits"] {
+        daemon.open(id);
     }
-    client.begin("execute", json!({ "code": "while True: pass" }));
-    let mut other = daemon.client();
-    until("it is gone", || other.ok("ping", json!({}))["connections"] == 1);
-    until("nothing runs", || daemon.executing() == 0);
+    let idle = Duration::from_secs(2);
+    let waiting =
+        daemon.post("/v1/sessions/waits/execute", &json!({"source": "tools.ask()", "tools": [{"name": "ask"}]}));
+    assert_eq!(waiting.status, 202);
+    let source = br#"{"source": "import time\nfor _ in range(6): time.sleep(1)\nprint('busy')"}"#;
+    let busy = daemon.begin("POST", "/v1/sessions/busy/execute", &[], source);
+    until("it runs", || daemon.executing() == 1);
+    daemon.tenant.end_idle_sessions(idle);
+    assert_eq!(daemon.tenant.open_sessions(), Some(4));
+    std::thread::sleep(idle);
+    daemon.get("/v1/sessions/read").ok();
+    daemon.tenant.end_idle_sessions(idle);
+    assert_eq!(daemon.get("/v1/sessions/idle").problem(), (404, "not-found".into()));
+    assert_eq!(daemon.get("/v1/sessions/read").ok()["id"], "read", "reading counts as use");
+    assert_eq!(Answer::read(busy).ok()["stdout"], "busy\n", "a running execution counts as use");
+    let path = format!("/v1/executions/{}/continue", waiting.json()["execution"].as_str().unwrap());
+    let done = daemon.post(&path, &json!({"answers": [{"id": 0, "value": 1}]}));
+    assert_eq!(done.status, 200, "a suspended execution counts as use: {done:?}");
 }

@@ -1,29 +1,30 @@
-//! A hostile client receives typed errors, uses bounded memory, and does not disturb other clients.
+//! A hostile client receives errors, uses bounded memory, and does not disturb other clients.
 
 use std::{
     io::{Read, Write},
     os::unix::net::UnixStream,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use glovebox_tests::process::{anonymous_bytes, in_child};
 use serde_json::json;
 
-use super::support::{Running, config};
+use super::support::{LINES, Running, http, request};
 
 #[test]
 fn resources_of_hostile_clients_are_bounded() {
     if !in_child("daemon::hostile::resources_of_hostile_clients_are_bounded", Duration::from_secs(200)) {
         return;
     }
-    const ROOM: usize = 16 << 20;
-    let daemon = Running::with(config(|config| {
-        (config.message_bytes, config.messages_bytes) = (8 << 20, ROOM);
-        (config.message_time, config.write_time) = (Duration::from_secs(1), Duration::from_secs(1));
-        (config.connections, config.connection_sessions) = (32, 8);
-    }));
-    let mut honest = daemon.opened();
-    honest.prints("print('x' * 1_000_000)");
+    const ROOM: usize = 32 << 20;
+    let mut setup = http(|http| {
+        (http.body_bytes, http.bodies_bytes, http.connections) = (8 << 20, ROOM, 32);
+        (http.header_time, http.body_time) = (Duration::from_secs(1), Duration::from_secs(1));
+    });
+    setup.tenant = Some(Box::new(|tenant| tenant.sessions = 16));
+    let daemon = Running::with(setup);
+    daemon.open("honest");
+    daemon.prints("honest", "print('x' * 1_000_000)");
     let before = anonymous_bytes();
     let clients: Vec<_> = (0..24)
         .map(|number| {
@@ -45,11 +46,10 @@ fn resources_of_hostile_clients_are_bounded() {
     }
     clients.into_iter().for_each(|client| client.join().unwrap());
     let grown = most.saturating_sub(before);
-    // Twice the budgets of both directions, because a message is also parsed into values. The remaining 128 MiB are for
-    // running scripts, sessions and allocator overhead.
-    assert!(grown < 4 * ROOM as u64 + (128 << 20), "{} MiB", grown >> 20);
-    assert_eq!(honest.prints("print(2)"), "2\n");
-    assert_eq!(daemon.opened().prints("print(3)"), "3\n");
+    // Twice the budget, because a body is also parsed into values. The remaining 192 MiB are for running scripts, 16
+    // sessions and allocator overhead.
+    assert!(grown < 2 * ROOM as u64 + (192 << 20), "{} MiB", grown >> 20);
+    assert_eq!(daemon.prints("honest", "print(2)"), "2\n");
 }
 
 /// Acts as a hostile client of the given kind. It allocates little memory itself, because the measurement includes this
@@ -61,53 +61,48 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
             && (0..bytes.div_ceil(many.len())).all(|_| stream.write_all(&many).is_ok())
             && stream.write_all(after.as_bytes()).is_ok()
     };
+    let head = |path: &str, bytes: usize| {
+        format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {bytes}\r\n\r\n")
+    };
     match kind % 8 {
-        // A line without an end.
-        0 => drop(send("", b"x", 1 << 30, "")),
-        // Half a line, then silence.
+        // A header without an end.
+        0 => drop(send("GET /v1/info HTTP/1.1\r\nx: ", b"x", 1 << 30, "")),
+        // Half a body, then silence.
         1 => {
-            send("", b" ", 7 << 20, "");
+            send(&head("/v1/execute", 8 << 20), b" ", 7 << 20, "");
             std::thread::sleep(Duration::from_secs(2));
         }
         // Values that need many times the memory of their text.
         2 => {
-            let request = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":";
-            send(&format!("{request}{{\"policy\":["), b"0,", 6 << 20, "0]}}\n");
-            send(&format!("{request}{{\"tools\":["), b"0,", 6 << 20, "0]}}\n");
-            send(&format!("{request}{{\"context\":["), b"[],", 6 << 20, "0]}}\n");
-            send("[", b"0,", 6 << 20, "0]\n");
+            for name in ["policy", "tools", "context"] {
+                send(&(head("/v1/sessions", 7 << 20) + &format!("{{\"{name}\":[")), b"0,", 7 << 20, "");
+            }
         }
         // Deep nesting.
         3 => {
-            send("", b"[", 7 << 20, "\n");
-            send("{\"jsonrpc\":\"2.0\",\"id\":1,\"params\":", b"{\"a\":", 6 << 20, "\n");
+            send(&(head("/v1/sessions", 7 << 20) + "{\"context\":"), b"[", 7 << 20, "");
         }
         // A flood of requests whose answers the client never reads.
-        4 => drop(send("", b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n", 4 << 20, "")),
+        4 => drop(send("", b"GET /v1/info HTTP/1.1\r\nhost: a\r\n\r\n", 4 << 20, "")),
         // Large answers that the client never reads.
         5 => {
-            send("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\"}\n", b"x", 0, "");
-            for id in 1..40 {
-                let code = "{\"code\":\"print('x' * 2_000_000)\"}";
-                send(
-                    &format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"execute\",\"params\":{code}}}\n"),
-                    b"x",
-                    0,
-                    "",
-                );
+            let body = json!({"source": "print('x' * 2_000_000)"}).to_string();
+            for headers in [&[][..], &[LINES][..]] {
+                let text = String::from_utf8(request("POST", "/v1/execute", headers, body.as_bytes())).unwrap();
+                send(&text.replace("connection: close\r\n", ""), b"x", 0, "");
             }
             std::thread::sleep(Duration::from_secs(2));
         }
         // More sessions than the limit.
         6 => {
-            for id in 0..200 {
-                send(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\"}}\n"), b"x", 0, "");
+            for _ in 0..200 {
+                send(&(head("/v1/sessions", 2) + "{}"), b"x", 0, "");
             }
         }
         // Random bytes.
         _ => {
             let mut state = 88_172_645_463_325_252_u64 + kind as u64;
-            let noise: Vec<u8> = (0..1 << 20)
+            let noise: Vec<u8> = (0..1 << 16)
                 .map(|_| {
                     state ^= state << 13;
                     state ^= state >> 7;
@@ -115,7 +110,7 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
                     (state >> 32) as u8
                 })
                 .collect();
-            send("", &noise[..1 << 16], 1 << 20, "\n");
+            send("", &noise, 1 << 20, "\n");
         }
     }
     let mut some = [0; 1 << 12];
@@ -123,104 +118,17 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
 }
 
 #[test]
-fn session_answers_arbitrary_requests() {
-    let daemon = Running::new();
-    let mut client = daemon.opened();
-    let values = [
-        json!(null),
-        json!(true),
-        json!(-1),
-        json!(1e300),
-        json!(""),
-        json!("x"),
-        json!([]),
-        json!({}),
-        json!({ "base64": "?" }),
-        json!([[1], {}]),
-    ];
-    let names = [
-        "session",
-        "code",
-        "name",
-        "value",
-        "path",
-        "contents",
-        "pattern",
-        "checkpoint",
-        "context",
-        "stdin",
-        "kind",
-        "timeout_ms",
-        "policy",
-        "tools",
-        "files",
-        "id",
-    ];
-    let methods = [
-        "initialize",
-        "execute",
-        "validate",
-        "cancel",
-        "getVariable",
-        "setVariable",
-        "listFiles",
-        "readFile",
-        "writeFile",
-        "deleteFile",
-        "checkpoint",
-        "checkpoints",
-        "undo",
-        "hibernate",
-        "info",
-        "fork",
-        "ping",
-    ];
-    let mut state = 7_usize;
-    let mut below = |most: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % most
-    };
-    for _ in 0..600 {
-        let mut params = serde_json::Map::new();
-        for _ in 0..below(4) {
-            params.insert(names[below(names.len())].to_owned(), values[below(values.len())].clone());
-        }
-        let method = methods[below(methods.len())];
-        let answer = client.call(method, params.clone().into());
-        let code = answer["error"]["code"].as_i64();
-        assert!(
-            answer.get("result").is_some() || code.is_some_and(|code| (-32_800..=-32_000).contains(&code)),
-            "{method} {params:?}: {answer}"
-        );
-        assert_ne!(code, Some(-32_603), "{method} {params:?}: {answer}");
-        if answer["error"]["data"]["code"] == "quota-exceeded" {
-            client.ok("destroy", json!({}));
-        }
-    }
-    client.ok("initialize", json!({ "context": 1 }));
-    assert_eq!(client.prints("print(context)"), "1\n");
-}
-
-#[test]
-fn unread_answers_do_not_block_other_clients() {
-    let daemon = Running::with(config(|config| (config.messages_bytes, config.connections) = (32 << 20, 4)));
-    let mut honest = daemon.opened();
-    // The file is larger than a connection's share of the answer budget.
-    honest.prints("print(open('large', 'w').write('x' * (4 << 20)))");
-    let mut stuck = daemon.opened();
-    stuck.ok("writeFile", json!({ "path": "large", "contents": "x".repeat(1 << 20) }));
-    // The answers total 160 MiB.
-    const ANSWERS: usize = 120;
-    for _ in 0..ANSWERS {
-        stuck.begin("readFile", json!({ "path": "large" }));
-    }
+fn unread_answers_do_not_block_the_next_request() {
+    let daemon = Running::with(http(|http| (http.bodies_bytes, http.connections) = (64 << 20, 64)));
+    daemon.open("s");
+    daemon.prints("s", "print(open('large', 'w').write('x' * (1 << 20)))");
+    // The answers total 16 MiB, less than a client can hold.
+    let stuck: Vec<_> = (0..16).map(|_| daemon.begin("GET", "/v1/sessions/s/files/large", &[], b"")).collect();
     std::thread::sleep(Duration::from_secs(1));
-    let begun = Instant::now();
-    assert_eq!(honest.prints("print(1)"), "1\n");
-    assert_eq!(honest.ok("readFile", json!({ "path": "large" }))["size_bytes"], 4 << 20);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    // When the client reads again, each of its requests has an answer or an error.
-    let refused = (0..ANSWERS).filter(|_| stuck.receive().expect("an answer").get("error").is_some()).count();
-    assert!((1..ANSWERS).contains(&refused), "{refused}");
-    assert_eq!(stuck.prints("print(2)"), "2\n");
+    assert_eq!(daemon.prints("s", "print(1)"), "1\n");
+    assert_eq!(daemon.get("/v1/sessions/s/files/large").body.len(), 1 << 20);
+    for stream in stuck {
+        let answer = super::support::Answer::read(stream);
+        assert_eq!((answer.status, answer.body.len()), (200, 1 << 20), "each request has its answer");
+    }
 }

@@ -1,9 +1,9 @@
-//! Black-box tests of the daemon, each over a new socket.
+//! Black-box tests of the HTTP API on a Unix socket, as `glovebox daemon` serves it.
 
+mod access;
 mod bounds;
 mod hostile;
 mod place;
-mod protocol;
 mod running;
 mod sessions;
 mod support;

@@ -5,12 +5,12 @@ use std::{
     os::unix::{fs::PermissionsExt, net::UnixListener, process::CommandExt},
     path::Path,
     process::Command,
+    time::Duration,
 };
 
-use glovebox_server::daemon::{Listener, SocketError};
-use serde_json::json;
+use glovebox_server::http::{SocketError, SocketListener};
 
-use super::support::{Client, Running, until};
+use super::support::{Running, until};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -19,14 +19,14 @@ fn mode(path: &Path) -> u32 {
 /// Binds the daemon's listener to a path.
 fn bind(path: &Path) -> Result<(), SocketError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { Listener::bind(path).map(drop) })
+    runtime.block_on(async { SocketListener::bind(path).map(drop) })
 }
 
 #[test]
 fn only_the_same_user_may_connect() {
     let daemon = Running::new();
     assert_eq!(mode(&daemon.socket), 0o600);
-    assert_eq!(daemon.client().ok("ping", json!({}))["pong"], true);
+    assert_eq!(daemon.get("/v1/info").status, 200);
     if !rustix_is_root() {
         return;
     }
@@ -34,16 +34,12 @@ fn only_the_same_user_may_connect() {
     fs::set_permissions(daemon.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&daemon.socket, fs::Permissions::from_mode(0o666)).unwrap();
     let script = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
-        try: s.sendall(b'{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\\n')\nexcept OSError: pass\n\
-        print(s.recv(4096).decode())";
+        try:\n  s.sendall(b'GET /v1/info HTTP/1.1\\r\\n\\r\\n')\n  print(s.recv(4096).decode() or 'closed')\n\
+        except ConnectionError:\n  print('closed')";
     let output =
         Command::new("python3").args(["-c", script]).arg(&daemon.socket).uid(65_534).gid(65_534).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        said.contains("\"forbidden\"") && !said.contains("pong"),
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "closed\n", "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(daemon.get("/v1/info").status, 200, "other connections are accepted afterwards");
     fs::set_permissions(&daemon.socket, fs::Permissions::from_mode(0o600)).unwrap();
     let output =
         Command::new("python3").args(["-c", script]).arg(&daemon.socket).uid(65_534).gid(65_534).output().unwrap();
@@ -80,8 +76,8 @@ fn socket_directory_is_private() {
 fn only_a_dead_daemons_socket_is_replaced() {
     let daemon = Running::new();
     let error = bind(&daemon.socket).unwrap_err().to_string();
-    assert!(error.contains("a daemon is already listening at") && error.contains("glovebox daemon stop"), "{error}");
-    assert_eq!(daemon.client().ok("ping", json!({}))["pong"], true);
+    assert!(error.contains("a server is already listening at") && error.contains("glovebox daemon stop"), "{error}");
+    assert_eq!(daemon.get("/v1/info").status, 200);
 
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("d.sock");
@@ -105,9 +101,9 @@ fn socket_of_another_process_is_not_removed() {
     let mut daemon = Running::new();
     fs::remove_file(&daemon.socket).unwrap();
     let other = UnixListener::bind(&daemon.socket).unwrap();
-    daemon.daemon.stop();
+    daemon.stop(Duration::ZERO);
     assert!(daemon.has_stopped());
     until("it is there", || daemon.socket.exists());
-    drop(Client::connect(&daemon.socket));
+    drop(daemon.connect());
     drop(other);
 }

@@ -1,191 +1,164 @@
 //! Tests events while a script runs: tool calls to the client, cancellation, output, disconnected clients.
 
 use std::{
-    net::Shutdown,
+    io::Read,
     time::{Duration, Instant},
 };
 
+use glovebox::Policy;
 use serde_json::{Value, json};
 
-use super::support::{Running, Setup, reply, until};
+use super::support::{Answer, LINES, Running, tenant, until};
 
 /// Returns a daemon whose scripts may run for ten minutes.
 fn patient() -> Running {
-    let mut policy = glovebox::Policy::default();
-    policy.limits.timeout_ms = 600_000;
-    Running::with(Setup { policy, ..Setup::default() })
+    let mut policy = Policy::default();
+    (policy.limits.timeout_ms, policy.limits.tool_timeout_ms) = (600_000, 600_000);
+    Running::with(tenant(|tenant| tenant.policy = policy))
+}
+
+/// The definitions of the functions that query models.
+fn queries() -> Value {
+    json!([
+        {"name": "llm_query", "schema": {"properties": {"prompt": {"type": "string"}}, "required": ["prompt"]}},
+        {"name": "rlm_query", "schema": {"properties": {"task": {"type": "string"}, "ctx": {}}, "required": ["task", "ctx"]}},
+    ])
+}
+
+/// Returns the only call of a suspended execution, and the path at which to answer it.
+fn call(answer: &Answer) -> (Value, String) {
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let needs = answer.json();
+    let [call] = needs["calls"].as_array().unwrap().as_slice() else { panic!("{needs}") };
+    (call.clone(), format!("/v1/executions/{}/continue", needs["execution"].as_str().unwrap()))
+}
+
+fn reply(daemon: &Running, path: &str, call: &Value, value: Value) -> Answer {
+    daemon.post(path, &json!({"answers": [{"id": call["id"], "value": value}]}))
 }
 
 #[test]
-fn scripts_call_tools_of_the_client() {
-    let daemon = Running::new();
-    let mut client = daemon.client();
-    let session = client.ok("initialize", json!({ "context": ["the", "context"] }))["session"].clone();
-    let code = "print(llm_query('why?'))\nprint(rlm_query('sum up'))\nprint(rlm_query('other', {'a': 1}))";
-    let id = client.begin("execute", json!({ "code": code }));
-    let asked = client.asked();
-    assert_eq!(
-        (&asked["method"], &asked["params"]),
-        (&json!("llm_query"), &json!({ "session": session, "prompt": "why?" }))
-    );
-    reply(&mut client, &asked, json!("because"));
-    let asked = client.asked();
-    assert_eq!(
-        (&asked["method"], &asked["params"]["task"], &asked["params"]["ctx"]),
-        (&json!("rlm_query"), &json!("sum up"), &json!(["the", "context"]))
-    );
-    reply(&mut client, &asked, json!({ "n": [1] }));
-    let asked = client.asked();
-    assert_eq!(asked["params"]["ctx"], json!({ "a": 1 }));
-    client.send(
-        &json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": 1, "message": "no budget" } }).to_string(),
-    );
-    let result = client.end(id)["result"].take();
+fn scripts_query_models_of_the_client() {
+    let daemon = patient();
+    daemon.post("/v1/sessions", &json!({"id": "s", "context": ["the", "context"]})).ok();
+    let source = "print(llm_query('why?'))\nprint(rlm_query('sum up'))\nprint(rlm_query('other', {'a': 1}))";
+    let asked = daemon.post("/v1/sessions/s/execute", &json!({"source": source, "tools": queries()}));
+    let (first, path) = call(&asked);
+    assert_eq!((&first["name"], &first["arguments"]), (&json!("llm_query"), &json!({"prompt": "why?"})));
+    let (second, _) = call(&reply(&daemon, &path, &first, json!("because")));
+    let expected = json!({"task": "sum up", "ctx": ["the", "context"]});
+    assert_eq!((&second["name"], &second["arguments"]), (&json!("rlm_query"), &expected));
+    let (third, _) = call(&reply(&daemon, &path, &second, json!({"n": [1]})));
+    assert_eq!(third["arguments"]["ctx"], json!({"a": 1}));
+    let result = daemon.post(&path, &json!({"answers": [{"id": third["id"], "error": "no budget"}]})).ok();
     assert_eq!(result["stdout"], "because\n{'n': [1]}\n");
-    assert!(result["error"].as_str().unwrap().contains("no budget"), "{result}");
+    assert!(result["outcome"]["message"].as_str().unwrap().contains("no budget"), "{result}");
     assert_eq!(result["tool_calls"].as_array().unwrap().len(), 3);
 }
 
 #[test]
-fn client_tools_have_schemas_and_run_concurrently() {
-    let daemon = Running::new();
-    let mut client = daemon.client();
-    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
-    client.ok(
-        "initialize",
-        json!({ "queries": [], "tools": [{ "name": "double", "description": "Doubles.", "schema": schema }] }),
-    );
-    let code = "import asyncio\nasync def main():\n  return await asyncio.gather(*[tools.double.aio(n=n) for n in range(3)])\nprint(asyncio.run(main()))\ntry:\n  tools.double(n='x')\nexcept Exception as e:\n  print(type(e).__name__)\ntry:\n  llm_query('x')\nexcept Exception as e:\n  print('none')";
-    let id = client.begin("execute", json!({ "code": code }));
-    let asked: Vec<Value> = (0..3).map(|_| client.asked()).collect();
-    for request in asked.iter().rev() {
-        assert_eq!((&request["method"], &request["params"]["name"]), (&json!("tool"), &json!("double")));
-        let n = request["params"]["arguments"]["n"].as_i64().unwrap();
-        reply(&mut client, request, json!(2 * n));
-    }
-    assert_eq!(client.end(id)["result"]["stdout"], "[0, 2, 4]\nInvalidArguments\nnone\n");
-}
-
-#[test]
 fn unanswered_tool_call_times_out() {
-    let mut policy = glovebox::Policy::default();
+    let mut policy = Policy::default();
     policy.limits.tool_timeout_ms = 300;
-    let daemon = Running::with(Setup { policy, ..Setup::default() });
-    let mut client = daemon.opened();
-    let code = "try:\n  llm_query('anybody?')\nexcept Exception as e:\n  print(type(e).__name__)";
+    let daemon = Running::with(tenant(|tenant| tenant.policy = policy));
+    daemon.open("s");
+    let source = "try:\n  llm_query('anybody?')\nexcept Exception as e:\n  print(type(e).__name__)";
     let begun = Instant::now();
-    let id = client.begin("execute", json!({ "code": code }));
-    let asked = client.asked();
-    assert_eq!(client.end(id)["result"]["stdout"], "ToolTimeout\n");
+    let asked = daemon.post("/v1/sessions/s/execute", &json!({"source": source, "tools": queries()}));
+    let (_, path) = call(&asked);
+    let mut answer = asked;
+    until("it ends", || {
+        answer = daemon.post(&path, &json!({}));
+        answer.status != 202 && answer.status != 409
+    });
+    assert_eq!(answer.ok()["stdout"], "ToolTimeout\n");
     assert!(begun.elapsed() > Duration::from_millis(300));
-    let told = client.asked();
-    assert_eq!(
-        (&told["method"], &told["params"]["id"]),
-        (&json!("cancel"), &asked["id"]),
-        "the client sees that the call was cancelled"
-    );
-    reply(&mut client, &asked, json!("too late"));
-    assert_eq!(client.prints("print(1)"), "1\n", "the session stays usable");
+    assert_eq!(daemon.prints("s", "print(1)"), "1\n", "the session stays usable");
 }
 
 #[test]
-fn request_is_cancelled_by_id_and_the_session_lives_on() {
+fn execution_is_cancelled_by_its_id_and_the_session_lives_on() {
     let daemon = patient();
-    let mut client = daemon.opened();
-    client.prints("x = 1");
-    let id = client.begin("execute", json!({ "code": "print('here')\nllm_query('go on?')\nwhile True: pass" }));
-    let told = client.asked();
-    reply(&mut client, &told, json!("yes"));
-    let queued = client.begin("execute", json!({ "code": "print('never')" }));
-    until("it runs", || daemon.executing() == 1);
-    assert_eq!(client.ok("cancel", json!({ "id": queued }))["cancelled"], 1);
-    assert_eq!(client.end(queued)["error"]["code"], -32_800, "a cancelled request in the queue must not start");
-    assert_eq!(client.ok("cancel", json!({ "id": 12_345 }))["cancelled"], 0);
+    daemon.open("s");
+    daemon.prints("s", "x = 1");
+    let path = "/v1/sessions/s/execute";
+    let (mut running, execution) =
+        daemon.stream(path, &json!({"source": "print('here', flush=True)\nwhile True: pass"}));
+    assert_eq!(running.next().unwrap()["text"], "here\n");
+    let (queued, waiting) = daemon.stream(path, &json!({"source": "print('never')"}));
+    let cancel = |execution: &str| daemon.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"");
+    assert_eq!(cancel(&waiting).status, 204);
+    let problem = queued.last().unwrap()["problem"].take();
+    assert_eq!(problem["type"], "cancelled", "a cancelled request in the queue must not start: {problem}");
+    assert_eq!(cancel("12345").problem(), (404, "not-found".into()));
     let begun = Instant::now();
-    assert_eq!(client.ok("cancel", json!({ "id": id }))["cancelled"], 1);
-    let result = client.end(id)["result"].take();
-    assert_eq!((&result["outcome"]["kind"], &result["error"]), (&json!("cancelled"), &json!("cancelled")));
-    assert_eq!(result["stdout"], "here\n", "output before the cancellation is retained");
+    assert_eq!(cancel(&execution).status, 204);
+    let result = running.last().unwrap()["result"].take();
+    assert_eq!((&result["outcome"]["kind"], &result["stdout"]), (&json!("cancelled"), &json!("here\n")));
     assert!(begun.elapsed() < Duration::from_secs(60));
-    assert_eq!(client.prints("print(x)"), "1\n");
+    assert_eq!(daemon.prints("s", "print(x)"), "1\n");
 }
 
 #[test]
 fn cancellation_ends_a_wait_for_the_client() {
-    let daemon = Running::new();
-    let mut client = daemon.opened();
-    let id = client.begin("execute", json!({ "code": "llm_query('why?')" }));
-    client.asked();
-    client.send(&json!({ "jsonrpc": "2.0", "method": "cancel" }).to_string());
-    assert_eq!(client.end(id)["result"]["outcome"]["kind"], "cancelled");
-    assert_eq!(client.asked()["method"], "cancel");
+    let daemon = patient();
+    daemon.open("s");
+    let body = json!({"source": "print('asked')\nllm_query('why?')", "tools": queries()});
+    let (chunks, execution) = daemon.stream("/v1/sessions/s/execute", &body);
+    assert_eq!(chunks.last().unwrap()["type"], "needs-tools");
+    let cancelled = daemon.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").ok();
+    assert_eq!((&cancelled["outcome"]["kind"], &cancelled["stdout"]), (&json!("cancelled"), &json!("asked\n")));
+    assert_eq!(daemon.prints("s", "print(1)"), "1\n", "the session is free");
 }
 
 #[test]
 fn output_is_streamed_on_request() {
-    let daemon = Running::new();
-    let mut client = daemon.opened();
-    let code = "import sys\nprint('one', flush=True)\nprint('e', file=sys.stderr)\nllm_query('go on?')\nprint('ü')";
-    let id = client.begin("execute", json!({ "code": code, "stream": true }));
-    let (mut out, mut err) = (String::new(), String::new());
-    loop {
-        let told = client.asked();
-        if told["method"] == "llm_query" {
-            reply(&mut client, &told, json!("yes"));
-            break;
-        }
-        assert_eq!((&told["method"], &told["params"]["request"]), (&json!("output"), &json!(id)));
-        let to = if told["params"]["stream"] == "stdout" { &mut out } else { &mut err };
-        to.push_str(told["params"]["text"].as_str().unwrap());
-    }
-    assert_eq!((out.as_str(), err.as_str()), ("one\n", "e\n"), "output is streamed before the execution ends");
-    assert_eq!(client.end(id)["result"]["stdout"], "one\nü\n");
-    let id = client.begin("execute", json!({ "code": "print(1)" }));
-    client.end(id);
-    assert!(
-        client.others.iter().all(|other| other["params"]["request"] != json!(id)),
-        "output is streamed only on request"
-    );
+    let daemon = patient();
+    daemon.open("s");
+    let source = "import sys\nprint('one', flush=True)\nprint('e', file=sys.stderr)\nllm_query('go on?')\nprint('ü')";
+    let (chunks, execution) = daemon.stream("/v1/sessions/s/execute", &json!({"source": source, "tools": queries()}));
+    let pieces: Vec<Value> = chunks.collect();
+    let text = |name: &str| -> String {
+        pieces.iter().filter(|piece| piece["type"] == name).map(|piece| piece["text"].as_str().unwrap()).collect()
+    };
+    assert_eq!((text("stdout").as_str(), text("stderr").as_str()), ("one\n", "e\n"));
+    assert_eq!(pieces.last().unwrap()["type"], "needs-tools", "output is streamed before the execution ends");
+    let path = format!("/v1/executions/{execution}/continue");
+    let done = daemon.ask("POST", &path, &[LINES], br#"{"answers": [{"id": 0, "value": "yes"}]}"#).text();
+    let pieces: Vec<Value> = done.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(pieces[0], json!({"type": "stdout", "text": "ü\n"}));
+    assert_eq!(pieces.last().unwrap()["result"]["stdout"], "one\nü\n");
 }
 
 #[test]
 fn disconnecting_cancels_the_clients_executions() {
     let daemon = patient();
-    for half_first in [false, true] {
-        let mut client = daemon.opened();
-        client.begin("execute", json!({ "code": "while True: pass" }));
-        client.ok("initialize", json!({ "open": false }));
-        client.begin("execute", json!({ "code": "while True: pass", "fresh": true }));
-        client.begin("execute", json!({ "code": "print('queued')" }));
+    daemon.open("s");
+    let endless = br#"{"source": "while True: pass"}"#;
+    for headers in [&[][..], &[LINES][..]] {
+        let in_session = daemon.begin("POST", "/v1/sessions/s/execute", headers, endless);
+        let fresh = daemon.begin("POST", "/v1/execute", headers, endless);
+        let queued = daemon.begin("POST", "/v1/sessions/s/execute", headers, endless);
         until("both run", || daemon.executing() == 2);
-        if half_first {
-            client.stream.shutdown(Shutdown::Write).unwrap();
-            std::thread::sleep(Duration::from_millis(200));
-            assert_eq!(daemon.executing(), 2, "executions continue because the client may still read answers");
-        }
         let begun = Instant::now();
-        drop(client);
+        drop((in_session, fresh, queued));
         until("nothing runs", || daemon.executing() == 0);
         assert!(begun.elapsed() < Duration::from_secs(60), "the limit is ten minutes");
     }
-    let mut other = daemon.client();
-    until("nothing is held", || {
-        let pong = other.ok("ping", json!({}));
-        pong["sessions"] == 0 && pong["connections"] == 1
-    });
+    assert_eq!(daemon.prints("s", "print(1)"), "1\n", "the session outlives its clients");
 }
 
 #[test]
 fn stopping_daemon_ends_executions_first() {
     let mut daemon = Running::new();
-    let mut client = daemon.opened();
-    let id = client.begin("execute", json!({ "code": "import time; time.sleep(0.5); print(llm_query('last?'))" }));
+    daemon.open("s");
+    let source = br#"{"source": "import time; time.sleep(1); print('last')"}"#;
+    let mut running = daemon.begin("POST", "/v1/sessions/s/execute", &[], source);
     until("it runs", || daemon.executing() == 1);
-    client.ok("shutdown", json!({}));
-    let asked = client.asked();
-    reply(&mut client, &asked, json!("yes"));
-    assert_eq!(client.end(id)["result"]["stdout"], "yes\n");
-    assert!(client.receive().is_none());
+    daemon.stop(Duration::from_secs(30));
+    until("the socket is closed", || std::os::unix::net::UnixStream::connect(&daemon.socket).is_err());
+    assert_eq!(Answer::read(&mut running).ok()["stdout"], "last\n");
+    assert_eq!(running.read(&mut [0]).unwrap(), 0);
     assert!(daemon.has_stopped());
     assert!(!daemon.socket.exists());
 }

@@ -1,43 +1,47 @@
-//! A daemon with a new socket, and its clients.
+//! The HTTP API on a new socket, with sessions in memory, and a client for it.
 
-use std::{
-    io::{BufRead, BufReader, Write},
-    os::unix::net::UnixStream,
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io::Write, os::unix::net::UnixStream, path::PathBuf, time::Duration};
 
 use glovebox_server::{
-    NoStore, Service, ServiceConfig, Tenant, TenantConfig,
-    daemon::{Daemon, DaemonConfig, Listener, serve},
+    Service, ServiceConfig, Suspension, Tenant, TenantConfig,
+    http::{self, HttpConfig, SocketListener},
 };
 use glovebox_tests::engine;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+pub(super) use crate::server::support::{Answer, Chunks, until};
+
+/// A change to the tenant's configuration.
+type Change = Box<dyn FnOnce(&mut TenantConfig)>;
+
 /// The configuration of a test's daemon.
 #[derive(Default)]
 pub(super) struct Setup {
-    pub(super) config: Option<DaemonConfig>,
-    pub(super) policy: glovebox::Policy,
+    pub(super) http: HttpConfig,
+    pub(super) tenant: Option<Change>,
+}
+
+/// Returns the default configuration with a changed tenant.
+pub(super) fn tenant(change: impl FnOnce(&mut TenantConfig) + 'static) -> Setup {
+    Setup { tenant: Some(Box::new(change)), ..Setup::default() }
+}
+
+/// Returns the default configuration with changed limits on clients.
+pub(super) fn http(change: impl FnOnce(&mut HttpConfig)) -> Setup {
+    let mut http = HttpConfig::default();
+    change(&mut http);
+    Setup { http, ..Setup::default() }
 }
 
 /// A running daemon, stopped on drop.
 pub(super) struct Running {
     pub(super) socket: PathBuf,
     pub(super) service: Service,
-    pub(super) daemon: Daemon,
+    pub(super) tenant: Tenant,
     pub(super) dir: TempDir,
     runtime: Option<tokio::runtime::Runtime>,
     serving: Option<tokio::task::JoinHandle<()>>,
-}
-
-/// Returns the default configuration, changed by `change`.
-pub(super) fn config(change: impl FnOnce(&mut DaemonConfig)) -> Setup {
-    let mut config = DaemonConfig::default();
-    change(&mut config);
-    Setup { config: Some(config), ..Setup::default() }
 }
 
 impl Running {
@@ -46,31 +50,69 @@ impl Running {
     }
 
     pub(super) fn with(setup: Setup) -> Self {
+        let Setup { http, tenant: change } = setup;
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("d.sock");
-        let service = Service::new(engine().clone(), ServiceConfig::default()).unwrap();
-        let mut config = TenantConfig::new("daemon", Arc::new(NoStore));
-        config.policy = setup.policy;
+        let suspension = Suspension { time: Duration::from_secs(600), ..Suspension::default() };
+        let service = Service::new(engine().clone(), ServiceConfig { suspension, ..ServiceConfig::default() }).unwrap();
+        let mut config = TenantConfig::in_memory("daemon");
+        if let Some(change) = change {
+            change(&mut config);
+        }
         let tenant = Tenant::new(&service, config);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let (daemon, serving) = runtime.block_on(async {
-            let listener = Listener::bind(&socket).unwrap();
-            let daemon = Daemon::new(&tenant, setup.config.unwrap_or_default());
-            let served = daemon.clone();
-            (daemon, tokio::spawn(async move { serve(&served, listener).await }))
-        });
-        Self { socket, service, daemon, dir, runtime: Some(runtime), serving: Some(serving) }
+        let serving = {
+            let _entered = runtime.enter();
+            let listener = SocketListener::bind(&socket).unwrap();
+            let routes = http::socket_router(&service, tenant.clone(), &http);
+            let service = service.clone();
+            runtime.spawn(async move { http::serve_socket(listener, &service, routes, &http).await })
+        };
+        Self { socket, service, tenant, dir, runtime: Some(runtime), serving: Some(serving) }
     }
 
-    pub(super) fn client(&self) -> Client {
-        Client::connect(&self.socket)
+    pub(super) fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
     }
 
-    /// Connects a client and opens a session.
-    pub(super) fn opened(&self) -> Client {
-        let mut client = self.client();
-        client.ok("initialize", json!({}));
-        client
+    pub(super) fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], b"")
+    }
+
+    pub(super) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask("POST", path, &[], body.to_string().as_bytes())
+    }
+
+    /// Sends a request on a new connection.
+    pub(super) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        Answer::read(self.begin(method, path, headers, body))
+    }
+
+    /// Like `ask`, but does not wait for the answer.
+    pub(super) fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> UnixStream {
+        let mut stream = self.connect();
+        // A server that rejects a request early may already have closed the connection.
+        let _ = stream.write_all(&request(method, path, headers, body));
+        stream
+    }
+
+    /// Starts an execution whose output is streamed, and returns its ID.
+    pub(super) fn stream(&self, path: &str, body: &Value) -> (Chunks<UnixStream>, String) {
+        Chunks::started(self.begin("POST", path, &[LINES], body.to_string().as_bytes()))
+    }
+
+    /// Opens a Python session.
+    pub(super) fn open(&self, id: &str) {
+        self.post("/v1/sessions", &json!({"id": id, "language": "python"})).ok();
+    }
+
+    /// Executes a script in a session and returns its standard output.
+    pub(super) fn prints(&self, id: &str, source: &str) -> String {
+        let result = self.post(&format!("/v1/sessions/{id}/execute"), &json!({ "source": source })).ok();
+        assert_eq!(result["outcome"]["kind"], "completed", "{result}");
+        result["stdout"].as_str().unwrap().to_owned()
     }
 
     /// Returns the number of running executions.
@@ -80,7 +122,13 @@ impl Running {
         line.rsplit(' ').next().unwrap().parse().unwrap()
     }
 
-    /// Returns `true` if the daemon stops without a request within 30 seconds.
+    /// Starts to shut down, as the command does when it receives a signal.
+    pub(super) fn stop(&self, wait: Duration) {
+        let service = self.service.clone();
+        self.runtime.as_ref().unwrap().spawn(async move { service.drain(wait).await });
+    }
+
+    /// Returns `true` if the daemon has stopped within 30 seconds.
     pub(super) fn has_stopped(&mut self) -> bool {
         let (Some(runtime), Some(serving)) = (&self.runtime, self.serving.take()) else { return true };
         runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), serving).await.is_ok() })
@@ -89,7 +137,6 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.daemon.stop();
         if let Some(runtime) = self.runtime.take() {
             runtime.block_on(async {
                 self.service.drain(Duration::from_secs(1)).await;
@@ -102,121 +149,17 @@ impl Drop for Running {
     }
 }
 
-pub(super) struct Client {
-    pub(super) stream: UnixStream,
-    reader: BufReader<UnixStream>,
-    count: u64,
-    /// Messages that arrived while a test waited for another message.
-    pub(super) others: Vec<Value>,
-}
+/// The header that requests a streamed response.
+pub(super) const LINES: (&str, &str) = ("accept", "application/x-ndjson");
 
-impl Client {
-    pub(super) fn connect(socket: &std::path::Path) -> Self {
-        let stream = UnixStream::connect(socket).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let reader = BufReader::new(stream.try_clone().unwrap());
-        Self { stream, reader, count: 0, others: Vec::new() }
+/// Returns a request without a token and with an arbitrary `Host`.
+pub(super) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+    let mut head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: any.example\r\nconnection: close\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
     }
-
-    /// Sends a raw line.
-    pub(super) fn send(&mut self, line: &str) {
-        self.stream.write_all(format!("{line}\n").as_bytes()).unwrap();
-    }
-
-    /// Returns the next message, or `None` at the end of the stream.
-    pub(super) fn receive(&mut self) -> Option<Value> {
-        let mut line = String::new();
-        match self.reader.read_line(&mut line) {
-            Ok(0) | Err(_) => None,
-            Ok(_) => Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))),
-        }
-    }
-
-    /// Sends a line and returns the answer.
-    pub(super) fn answer(&mut self, line: &str) -> Value {
-        self.send(line);
-        self.receive().expect("an answer")
-    }
-
-    /// Sends a request and returns its ID.
-    pub(super) fn begin(&mut self, method: &str, params: Value) -> u64 {
-        self.count += 1;
-        let id = self.count;
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string());
-        id
-    }
-
-    /// Waits for the answer to a request.
-    pub(super) fn end(&mut self, id: u64) -> Value {
-        if let Some(at) = self.others.iter().position(|message| message["id"] == id && message["method"].is_null()) {
-            return self.others.remove(at);
-        }
-        loop {
-            let message =
-                self.receive().unwrap_or_else(|| panic!("no answer to request {id}; received {:?}", self.others));
-            if message["id"] == id && message["method"].is_null() {
-                return message;
-            }
-            self.others.push(message);
-        }
-    }
-
-    /// Returns the daemon's next request or notification.
-    pub(super) fn asked(&mut self) -> Value {
-        if let Some(at) = self.others.iter().position(|message| message["method"].is_string()) {
-            return self.others.remove(at);
-        }
-        loop {
-            let message = self.receive().expect("a request");
-            if message["method"].is_string() {
-                return message;
-            }
-            self.others.push(message);
-        }
-    }
-
-    pub(super) fn call(&mut self, method: &str, params: Value) -> Value {
-        let id = self.begin(method, params);
-        self.end(id)
-    }
-
-    /// Sends a request that must succeed, and returns its result.
-    pub(super) fn ok(&mut self, method: &str, params: Value) -> Value {
-        let mut answer = self.call(method, params);
-        assert!(answer["error"].is_null(), "{answer}");
-        answer["result"].take()
-    }
-
-    /// Sends a request that must fail, and returns the error's code, name and message.
-    pub(super) fn refused(&mut self, method: &str, params: Value) -> (i64, String, String) {
-        let answer = self.call(method, params);
-        assert!(answer.get("result").is_none(), "{answer}");
-        refusal(&answer)
-    }
-
-    /// Executes a script and returns its standard output.
-    pub(super) fn prints(&mut self, code: &str) -> String {
-        let result = self.ok("execute", json!({ "code": code }));
-        assert_eq!(result["error"], Value::Null, "{result}");
-        result["stdout"].as_str().unwrap().to_owned()
-    }
-}
-
-/// Answers a request of the daemon.
-pub(super) fn reply(client: &mut Client, request: &Value, result: Value) {
-    client.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }).to_string());
-}
-
-pub(super) fn refusal(answer: &Value) -> (i64, String, String) {
-    let error = &answer["error"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    (error["code"].as_i64().unwrap_or_default(), text(&error["data"]["code"]), text(&error["message"]))
-}
-
-pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    [head.as_bytes(), b"\r\n", body].concat()
 }

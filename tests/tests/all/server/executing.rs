@@ -103,13 +103,13 @@ fn output_is_streamed_as_events_or_lines() {
         pieces.iter().filter(|piece| piece["type"] == name).map(|piece| piece["text"].as_str().unwrap()).collect()
     };
     assert_eq!((text("stdout"), text("stderr")), ("éin\n".into(), "x\n".into()));
-    assert!(pieces.len() >= 4, "expected one piece per flush: {pieces:?}");
+    assert!(pieces.len() >= 5, "expected one piece per flush: {pieces:?}");
     let result = pieces.last().unwrap();
     assert_eq!((&result["type"], &result["result"]["stdout"]), (&json!("result"), &json!("éin\n")));
 
     let events = server.ask("POST", "/v1/execute", &[("accept", "text/event-stream")], body.as_bytes()).text();
     let names: Vec<&str> = events.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
-    assert_eq!((names[0], names[names.len() - 1]), ("stdout", "result"), "{events}");
+    assert_eq!((names[0], names[1], names[names.len() - 1]), ("started", "stdout", "result"), "{events}");
     assert!(
         events
             .lines()
@@ -120,7 +120,8 @@ fn output_is_streamed_as_events_or_lines() {
     // The error only occurs after the response has started, so the last line of the response reports it.
     let wrong = json!({"language": "python", "source": "1", "runtime": "nothing"}).to_string();
     let wrong = server.ask("POST", "/v1/execute", &[("accept", "application/x-ndjson")], wrong.as_bytes());
-    assert_eq!(wrong.json()["problem"]["type"], "unknown-runtime");
+    let pieces: Vec<Value> = wrong.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((pieces.len(), &pieces[1]["problem"]["type"]), (2, &json!("unknown-runtime")), "{pieces:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
 use serde_json::{Value, json};
 
 use super::support::{Answer, Server, Setup};
@@ -22,7 +23,7 @@ fn session_supports_every_operation() {
         assert_eq!(server.get("/v1/sessions/s/variables/x").ok(), json!({"repr": "40", "value": 40}));
         assert_eq!(server.ask("PUT", "/v1/sessions/s/variables/x", &[], b" [41] ").status, 204);
         assert_eq!(execute(&server, "s", "x[0]")["value"]["json"], 41);
-        assert_eq!(server.get("/v1/sessions/s/variables/nothing").problem(), (404, "not-found".into()));
+        assert_eq!(server.get("/v1/sessions/s/variables/nothing").problem(), (404, "no-variable".into()));
         // File paths may contain arbitrary characters.
         assert_eq!(server.ask("PUT", "/v1/sessions/s/files/d/%C3%A9%20a.txt", &[], b"bytes \xff").status, 204);
         assert_eq!(server.get("/v1/sessions/s/files/d/%C3%A9%20a.txt").body, b"bytes \xff");
@@ -224,4 +225,59 @@ fn executions_in_a_lost_session_are_not_counted() {
     // The rejected request did not use up its key.
     assert_eq!(ask(&server, "late").ok()["value"]["json"], 3);
     assert_eq!(ask(&server, "first").ok()["value"]["json"], 1, "an acknowledged request must not run again");
+}
+
+#[test]
+fn session_starts_with_files_or_an_exported_state() {
+    let server = Server::start(Setup::default());
+    let files = json!({"in/a.txt": "text", "b": {"base64": "AP8="}});
+    let opened = server.post("/v1/sessions", &json!({"id": "s", "language": "python", "files": files}));
+    assert_eq!((opened.status, opened.json()["id"].clone()), (201, json!("s")));
+    assert_eq!(opened.header("etag"), server.get("/v1/sessions/s").header("etag"), "the files are saved");
+    let read = "x = open('in/a.txt').read(), list(open('b', 'rb').read())\nx";
+    assert_eq!(execute(&server, "s", read)["value"]["repr"], "('text', [0, 255])");
+    assert_eq!(server.get("/v1/sessions/s").ok()["live"]["executions"], 1, "the session is in memory");
+    // A session whose files cannot be written does not exist.
+    for (files, problem) in [
+        (json!({"../a": "x"}), (400, "invalid-argument".into())),
+        (json!({"a": "x", "a/b": "x"}), (422, "file".into())),
+    ] {
+        let refused = server.post("/v1/sessions", &json!({"id": "t", "language": "python", "files": files}));
+        assert_eq!(refused.problem(), problem);
+        assert_eq!(server.get("/v1/sessions/t").problem().0, 404);
+    }
+    let state = STANDARD.encode(&server.get("/v1/sessions/s/state").body);
+    let resumed = server.post("/v1/sessions", &json!({"id": "t", "state": {"base64": state}}));
+    assert_eq!((resumed.status, resumed.json()["executions"].clone()), (201, json!(1)));
+    assert_eq!(execute(&server, "t", "x[0]")["value"]["json"], "text");
+    for more in ["language", "runtime", "context"] {
+        let body = json!({"state": {"base64": state}, more: "python"});
+        assert_eq!(server.post("/v1/sessions", &body).problem(), (400, "invalid-argument".into()), "{more}");
+    }
+    let refused = server.post("/v1/sessions", &json!({"policy": {"limits": {"timeout_ms": 300}}}));
+    assert_eq!(refused.problem(), (422, "unsupported".into()), "a stored session has the token's policy");
+}
+
+#[test]
+fn range_of_a_file_is_read() {
+    let server = Server::start(Setup::default());
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    execute(&server, "s", "open('big', 'wb').write(bytes(range(250)) * 40_000); open('empty', 'w').close()");
+    let get =
+        |path: &str, range: &str| server.ask("GET", &format!("/v1/sessions/s/files/{path}"), &[("range", range)], b"");
+    let piece = get("big", "bytes=251-253");
+    assert_eq!((piece.status, piece.body.as_slice()), (206, [1, 2, 3].as_slice()));
+    assert_eq!(piece.header("content-range"), Some("bytes 251-253/10000000"));
+    let mut whole = Vec::new();
+    while whole.len() < 10_000_000 {
+        let piece = get("big", &format!("bytes={}-", whole.len()));
+        assert!(piece.status == 206 && piece.body.len() <= 8 << 20, "{}", piece.status);
+        whole.extend_from_slice(&piece.body);
+    }
+    assert!(whole.chunks(250).all(|chunk| chunk.iter().copied().eq(0..250)) && whole.len() == 10_000_000);
+    for (path, range) in [("big", "bytes=10000000-"), ("empty", "bytes=0-")] {
+        assert_eq!(get(path, range).problem(), (416, "range".into()), "{path}");
+    }
+    assert_eq!(get("empty", "bytes=-1").status, 200, "other ranges are ignored");
+    assert_eq!(get("nothing", "bytes=0-").problem(), (422, "file".into()));
 }

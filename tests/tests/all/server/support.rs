@@ -1,7 +1,7 @@
 //! A server on its own port, and a client for it.
 
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
@@ -158,14 +158,14 @@ impl Drop for Server {
 }
 
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     head: String,
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    pub(super) fn read(mut stream: TcpStream) -> Self {
+    pub(crate) fn read(mut stream: impl Read) -> Self {
         let mut bytes = Vec::new();
         // If the server resets the connection, the answer consists of the bytes received before.
         let _ = stream.read_to_end(&mut bytes);
@@ -180,32 +180,32 @@ impl Answer {
         answer
     }
 
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers(name).first().copied()
     }
 
     /// Returns every value of a header, in order.
-    pub(super) fn headers(&self, name: &str) -> Vec<&str> {
+    pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
         let given = self.head.lines().filter_map(|line| line.split_once(": "));
         given.filter(|(given, _)| *given == name).map(|(_, value)| value).collect()
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.body.clone()).unwrap()
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     /// Asserts that the response is successful, and returns its JSON body.
-    pub(super) fn ok(&self) -> Value {
+    pub(crate) fn ok(&self) -> Value {
         assert!(matches!(self.status, 200 | 201), "{} {}", self.status, String::from_utf8_lossy(&self.body));
         self.json()
     }
 
     /// Returns the status and type of a problem document, and asserts that the document is complete.
-    pub(super) fn problem(&self) -> (u16, String) {
+    pub(crate) fn problem(&self) -> (u16, String) {
         let problem = self.json();
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
         assert_eq!(problem["status"], self.status, "{problem}");
@@ -215,6 +215,57 @@ impl Answer {
             self.header("retry-after")
         );
         (self.status, problem["type"].as_str().unwrap().to_owned())
+    }
+}
+
+/// The chunks of a streamed response, each read as soon as it arrives.
+pub(crate) struct Chunks<S> {
+    reader: BufReader<S>,
+    text: Vec<u8>,
+}
+
+impl<S: Read> Chunks<S> {
+    /// Reads the head of a successful response.
+    pub(crate) fn new(stream: S) -> Self {
+        let mut reader = BufReader::new(stream);
+        let (mut head, mut line) = (String::new(), String::new());
+        while line != "\r\n" {
+            line.clear();
+            assert!(reader.read_line(&mut line).unwrap() > 0, "no response: {head}");
+            head += &line;
+        }
+        assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("transfer-encoding: chunked"), "{head}");
+        Self { reader, text: Vec::new() }
+    }
+
+    /// Reads the first chunk of an execution, and returns the execution's ID.
+    pub(crate) fn started(stream: S) -> (Self, String) {
+        let mut chunks = Self::new(stream);
+        let first = chunks.next().unwrap();
+        assert_eq!(first["type"], "started", "{first}");
+        (chunks, first["execution"].as_str().unwrap().to_owned())
+    }
+}
+
+impl<S: Read> Iterator for Chunks<S> {
+    type Item = Value;
+
+    fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(at) = self.text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.text.drain(..=at).collect();
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            let mut size = String::new();
+            self.reader.read_line(&mut size).unwrap();
+            let size = usize::from_str_radix(size.trim(), 16).unwrap_or_else(|error| panic!("{error}: {size:?}"));
+            let mut piece = vec![0; size + 2];
+            self.reader.read_exact(&mut piece).unwrap();
+            if size == 0 {
+                return None;
+            }
+            self.text.extend_from_slice(&piece[..size]);
+        }
     }
 }
 
@@ -229,7 +280,7 @@ fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Waits until a condition holds; `what` describes it.
-pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{what}");

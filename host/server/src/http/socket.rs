@@ -12,19 +12,19 @@ use std::{
 };
 
 use glovebox::escaped;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{UnixListener, UnixStream, unix::UCred};
 
 /// Maximum length of a socket path in bytes. Linux allows 107, and macOS 103, of which [`NEW`] needs four.
 const MAX_PATH_BYTES: usize = 99;
 /// The suffix of the temporary name under which the socket is bound.
 const NEW: &str = ".new";
 
-/// An error from [`Listener::bind`].
+/// An error from [`SocketListener::bind`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// The path is in use by another daemon or program.
-    #[error("a daemon is already listening at `{}`; stop it with `glovebox daemon stop`, or choose another path with `--socket`", escaped(.0))]
+    /// The path is in use by another server or program.
+    #[error("a server is already listening at `{}`; stop it with `glovebox daemon stop`, or choose another path with `--socket`", escaped(.0))]
     InUse(PathBuf),
     /// The path exists but is not a socket.
     #[error("`{}` is not a socket; move it away, or choose another path with `--socket`", escaped(.0))]
@@ -52,22 +52,22 @@ pub enum SocketError {
 
 /// A listening socket. Dropping the listener removes the socket.
 #[derive(Debug)]
-pub struct Listener {
+pub struct SocketListener {
     listener: UnixListener,
     path: PathBuf,
     /// The device and inode number of the socket file. On drop, the listener removes only this file.
     identity: (u64, u64),
-    /// Lock on the path, held until the listener is dropped. If two daemons start simultaneously, only one acquires the
+    /// Lock on the path, held until the listener is dropped. If two servers start simultaneously, only one acquires the
     /// lock.
     _lock: File,
 }
 
-impl Listener {
+impl SocketListener {
     /// Listens at a path. Creates the directory with mode 0700 if it does not exist, and replaces a stale socket. Must
     /// be called within a Tokio runtime.
     ///
     /// # Errors
-    /// Fails if a daemon is already listening at the path, or if the directory belongs to another user or is writable
+    /// Fails if a server is already listening at the path, or if the directory belongs to another user or is writable
     /// by other users. Also fails if the path is longer than 99 bytes, if it exists but is not a socket, or if an I/O
     /// operation fails.
     pub fn bind(path: impl Into<PathBuf>) -> Result<Self, SocketError> {
@@ -85,7 +85,7 @@ impl Listener {
         let lock = lock(&beside(&path, ".lock")).map_err(io)?.ok_or_else(|| SocketError::InUse(path.clone()))?;
         match fs::symlink_metadata(&path) {
             Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotASocket(path)),
-            // The lock is free: the socket belongs to another program or to a daemon that was killed.
+            // The lock is free: the socket belongs to another program or to a server that was killed.
             Ok(_) if StdStream::connect(&path).is_ok() => return Err(SocketError::InUse(path)),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -113,12 +113,23 @@ impl Listener {
         &self.path
     }
 
+    /// Accepts a connection of the current user. Closes connections of other users.
     pub(super) async fn accept(&self) -> io::Result<UnixStream> {
-        self.listener.accept().await.map(|(stream, _)| stream)
+        loop {
+            let (stream, _) = self.listener.accept().await?;
+            if stream.peer_cred().as_ref().is_ok_and(is_this_user) {
+                return Ok(stream);
+            }
+            tracing::warn!(target: "glovebox", "refused a connection of another user");
+        }
     }
 }
 
-impl Drop for Listener {
+fn is_this_user(peer: &UCred) -> bool {
+    peer.uid() == rustix::process::geteuid().as_raw()
+}
+
+impl Drop for SocketListener {
     fn drop(&mut self) {
         let found = fs::symlink_metadata(&self.path);
         if found.is_ok_and(|found| (found.dev(), found.ino()) == self.identity) {
@@ -165,5 +176,16 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn peer_in_the_same_process_has_the_same_user() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        assert!(is_this_user(&one.peer_cred().unwrap()));
     }
 }

@@ -1,0 +1,388 @@
+//! The executor that keeps a tenant's sessions only in this process's memory.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use glovebox::{
+    AdvanceError, CancelToken, HibernateError, HibernateOptions, HibernatedInfo, ResumeOptions, Sandbox, Session,
+    SessionOptions, Started, Step, Timestamp, ToolAnswer,
+};
+use glovebox_sessions::{SessionId, SessionsError};
+use serde_json::{Map, Value};
+
+use super::{
+    Advanced, Completion, Executor, FileOperation, Finished, InProcess, Job, SessionAnswer, SessionCall,
+    SessionOperation, SessionReply, SteppedExecution, Validated,
+    in_process::{archive, asked, change_files, read_files, replace_files},
+};
+use crate::{Changed, Fresh, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost};
+
+/// Maximum total size of the policies of all sessions, as parsed values, in bytes.
+const MAX_POLICIES_BYTES: usize = 64 << 20;
+
+/// The executor that keeps sessions in memory, and runs everything else with another executor in this process.
+///
+/// Sessions are never saved. A session that has ended stays until it is closed, so that its clients learn the reason.
+pub(crate) struct InMemory(Arc<SessionsInMemory>);
+
+struct SessionsInMemory {
+    here: Arc<InProcess>,
+    /// Cancels code that sessions run outside of requests.
+    stop: CancelToken,
+    sessions: Mutex<BTreeMap<SessionId, Arc<SessionInMemory>>>,
+}
+
+/// A session of an [`InMemory`] executor.
+struct SessionInMemory {
+    id: SessionId,
+    session: Session,
+    created_at: Timestamp,
+    /// The memory that the session's policy occupies as parsed values, in bytes.
+    policy_bytes: usize,
+    usage: Mutex<Usage>,
+}
+
+struct Usage {
+    /// The number of changes so far, starting with 1.
+    generation: u64,
+    changed_at: Timestamp,
+    used_at: Instant,
+}
+
+impl fmt::Debug for InMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InMemory").finish_non_exhaustive()
+    }
+}
+
+impl InMemory {
+    pub(crate) fn new(service: &Service, here: &Arc<InProcess>) -> Self {
+        let here = Arc::clone(here);
+        Self(Arc::new(SessionsInMemory { here, stop: service.token(), sessions: Mutex::default() }))
+    }
+}
+
+#[async_trait]
+impl Executor for InMemory {
+    fn refusal(&self, operation: &SessionOperation) -> Option<ServiceError> {
+        matches!(operation, SessionOperation::Hibernate { .. }).then_some(ServiceError::Unsupported(
+            "this server keeps sessions only in memory, so it cannot hibernate them; export the session's state instead",
+        ))
+    }
+
+    fn open_sessions(&self) -> Option<usize> {
+        Some(self.0.sessions().len())
+    }
+
+    fn end_idle(&self, idle: Duration) {
+        let is_used = |session: &Arc<SessionInMemory>| {
+            // A request or a suspended execution holds another reference.
+            Arc::strong_count(session) > 1 || session.usage().used_at.elapsed() < idle
+        };
+        let mut ended = Vec::new();
+        self.0.sessions().retain(|_, session| {
+            let is_used = is_used(session);
+            if !is_used {
+                ended.push(Arc::clone(session));
+            }
+            is_used
+        });
+        // Freeing an interpreter takes time, so the lock is not held.
+        drop(ended);
+    }
+
+    fn run(self: Arc<Self>, job: Job, done: Completion) {
+        let Job { work, cancel, on_output, span } = job;
+        let (target, mut script) = match work {
+            Work::InSession(target, script) => (target, script),
+            work => return Arc::clone(&self.0.here).run(Job { work, cancel, on_output, span }, done),
+        };
+        let sessions = Arc::clone(&self.0);
+        tokio::task::spawn_blocking(move || {
+            let _entered = span.entered();
+            let run = || {
+                let session = sessions.expected(&target)?;
+                let execution = session.session.run(asked(&mut script, &cancel, on_output))?;
+                Ok(Finished::here(execution, Some(session.changed())))
+            };
+            done(run());
+        });
+    }
+
+    async fn validate(&self, fresh: Fresh) -> Result<Validated, ServiceError> {
+        self.0.here.validate(fresh).await
+    }
+
+    async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
+        let (sessions, span) = (Arc::clone(&self.0), tracing::Span::current());
+        Service::blocking(move || {
+            let _entered = span.entered();
+            sessions.perform(call)
+        })
+        .await?
+    }
+
+    fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
+        let Job { work, cancel, on_output, span } = job;
+        match work {
+            Work::InSession(target, mut script) => {
+                let session = self.0.expected(&target)?;
+                let started = session.session.start(asked(&mut script, &cancel, on_output))?;
+                Ok(Box::new(StartedInMemory { started, session }))
+            }
+            work => self.0.here.start(Job { work, cancel, on_output, span }),
+        }
+    }
+}
+
+impl SessionsInMemory {
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<SessionId, Arc<SessionInMemory>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, id: &SessionId) -> Result<Arc<SessionInMemory>, ServiceError> {
+        let found = self.sessions().get(id).cloned();
+        let session = found.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?;
+        session.usage().used_at = Instant::now();
+        Ok(session)
+    }
+
+    /// Returns a session. Fails if its generation is not the expected one.
+    fn expected(&self, SessionTarget { id, expected }: &SessionTarget) -> Result<Arc<SessionInMemory>, ServiceError> {
+        let session = self.find(id)?;
+        let has = session.generation();
+        match expected {
+            Some(expected) if *expected != has => Err(ServiceError::Generation { expected: expected.clone(), has }),
+            _ => Ok(session),
+        }
+    }
+
+    /// Performs a session operation. Must be called on a thread that is allowed to block.
+    fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
+        let SessionCall { operation, bytes, mut room } = call;
+        Ok(match operation {
+            SessionOperation::Open { id, language, runtime, context, policy, most } => {
+                let policy_bytes = self.check_new(&id, &policy, most)?;
+                let sandbox = self.sandbox(Fresh { language, runtime, policy, ..Fresh::default() })?;
+                let mut options = SessionOptions::default().id(id.as_str()).cancel(&self.stop);
+                options.context = context;
+                self.add(id, policy_bytes, sandbox.open_session(options)?).into()
+            }
+            SessionOperation::Import { id, policy, most } => {
+                let policy_bytes = self.check_new(&id, &policy, most)?;
+                let session = self.resume(&id, policy, &bytes)?;
+                self.add(id, policy_bytes, session).into()
+            }
+            SessionOperation::Fork { target, fork, most } => {
+                self.check_new(&fork, &Map::new(), most)?;
+                let original = self.expected(&target)?;
+                let options = SessionOptions::default().id(fork.as_str()).cancel(&self.stop);
+                let session = original.session.fork_with(options)?;
+                self.add(fork, original.policy_bytes, session).into()
+            }
+            SessionOperation::List { after, limit } => SessionAnswer::Page(self.list(after.as_ref(), limit)).into(),
+            SessionOperation::Describe { id } => SessionAnswer::from(&*self.find(&id)?).into(),
+            SessionOperation::Checkpoint { target } => {
+                SessionAnswer::Checkpoint(self.change(&target, |session| Ok(session.checkpoint()?))?).into()
+            }
+            SessionOperation::Checkpoints { id } => {
+                SessionAnswer::Checkpoints(self.find(&id)?.session.checkpoints()?).into()
+            }
+            SessionOperation::Undo { target, to } => {
+                let undo = |session: &Session| match to {
+                    Some(checkpoint) => Ok(session.undo_to(checkpoint).map(|()| checkpoint)?),
+                    None => Ok(session.undo()?),
+                };
+                SessionAnswer::Checkpoint(self.change(&target, undo)?).into()
+            }
+            SessionOperation::Close { target } => {
+                let session = self.expected(&target)?;
+                self.sessions().remove(&target.id);
+                // A session that has already ended is closed as well.
+                let _ = session.session.close();
+                SessionAnswer::Done.into()
+            }
+            SessionOperation::Remove { id } => {
+                let removed = self.sessions().remove(&id);
+                SessionAnswer::Removed(removed.is_some()).into()
+            }
+            SessionOperation::GetVariable { id, name } => {
+                SessionAnswer::Variable(self.find(&id)?.session.get_variable(&name)?).into()
+            }
+            SessionOperation::SetVariable { target, name, json } => {
+                let set = |session: &Session| Ok(session.set_variable_text(&name, &json)?);
+                SessionAnswer::Set(self.change(&target, set)?).into()
+            }
+            SessionOperation::Files { id, operation } => {
+                let (answer, bytes) = read_files(&self.find(&id)?.session.files(), operation, &mut room)?;
+                SessionReply { bytes, ..SessionAnswer::Files(answer).into() }
+            }
+            SessionOperation::ChangeFiles { target, operation: FileOperation::ReplaceBy { session } } => {
+                let archive = archive(&self.find(&session)?.session.files())?;
+                let replace = |session: &Session| Ok(replace_files(&session.files(), archive)?);
+                SessionAnswer::ChangedFiles(self.change(&target, replace)?).into()
+            }
+            SessionOperation::ChangeFiles { target, operation } => {
+                let change = |session: &Session| Ok(change_files(&session.files(), operation, &bytes)?);
+                SessionAnswer::ChangedFiles(self.change(&target, change)?).into()
+            }
+            SessionOperation::Export { id } => {
+                let state = self.find(&id)?.session.hibernate(&HibernateOptions::default());
+                let bytes = state.map_err(|error| unsaved(id, error))?;
+                SessionReply { bytes, ..SessionAnswer::Exported.into() }
+            }
+            // `refusal` has already rejected the other operations.
+            SessionOperation::Hibernate { .. } => return Err(ServiceError::Unsupported("hibernating is unsupported")),
+        })
+    }
+
+    /// Returns the memory that a new session's policy occupies as parsed values. Fails if the session exists, or if a
+    /// limit is exceeded. The caller must serialize the creation of sessions.
+    fn check_new(&self, id: &SessionId, policy: &Map<String, Value>, most: usize) -> Result<usize, ServiceError> {
+        let text = serde_json::to_string(policy).map_err(|error| ServiceError::Invalid(error.to_string()))?;
+        let cost = JsonCost::of(text.as_bytes()).map_err(|error| ServiceError::Invalid(error.to_string()))?;
+        let policy_bytes = if policy.is_empty() { 0 } else { text.len() + cost };
+        let sessions = self.sessions();
+        if sessions.contains_key(id) {
+            return Err(SessionsError::Exists { id: id.clone() }.into());
+        }
+        if sessions.len() >= most {
+            return Err(ServiceError::TooMany { what: "sessions", most, remedy: "close one first" });
+        }
+        let all = sessions.values().map(|session| session.policy_bytes).fold(policy_bytes, usize::saturating_add);
+        if all > MAX_POLICIES_BYTES {
+            let (what, remedy) = ("bytes for the policies of sessions", "close a session, or send a smaller policy");
+            return Err(ServiceError::TooMany { what, most: MAX_POLICIES_BYTES, remedy });
+        }
+        Ok(policy_bytes)
+    }
+
+    fn sandbox(&self, mut fresh: Fresh) -> Result<Sandbox, ServiceError> {
+        self.here.sandbox(&mut fresh)
+    }
+
+    fn resume(&self, id: &SessionId, policy: Map<String, Value>, state: &[u8]) -> Result<Session, ServiceError> {
+        let unusable = |source| SessionsError::Resume { id: id.clone(), source: Box::new(source) };
+        let HibernatedInfo { language, runtime, .. } =
+            HibernatedInfo::read(state).map_err(|error| unusable(error.widened()))?;
+        let (language, runtime) = (Some(language), Some(runtime));
+        let sandbox = self.sandbox(Fresh { language, runtime, policy, ..Fresh::default() })?;
+        let options = ResumeOptions::default().id(id.as_str()).cancel(&self.stop);
+        Ok(sandbox.resume(state, options).map_err(unusable)?)
+    }
+
+    fn add(&self, id: SessionId, policy_bytes: usize, session: Session) -> SessionAnswer {
+        let (created_at, used_at) = (Timestamp::now(), Instant::now());
+        let usage = Mutex::new(Usage { generation: 1, changed_at: created_at, used_at });
+        let session = Arc::new(SessionInMemory { id: id.clone(), session, created_at, policy_bytes, usage });
+        let answer = SessionAnswer::from(&*session);
+        self.sessions().insert(id, session);
+        answer
+    }
+
+    fn list(&self, after: Option<&SessionId>, limit: Option<usize>) -> SessionPage {
+        let limit = limit.unwrap_or(usize::MAX);
+        let mut page = SessionPage::default();
+        for (id, session) in self.sessions().iter().filter(|(id, _)| after.is_none_or(|after| *id > after)) {
+            if page.sessions.len() == limit {
+                page.next = page.sessions.last().map(|last: &SessionSummary| last.id.clone());
+                break;
+            }
+            debug_assert_eq!(*id, session.id, "sessions are keyed by their IDs");
+            page.sessions.push(session.summary());
+        }
+        page
+    }
+
+    /// Changes a session outside an execution.
+    fn change<T>(
+        &self,
+        target: &SessionTarget,
+        change: impl FnOnce(&Session) -> Result<T, ServiceError>,
+    ) -> Result<Changed<T>, ServiceError> {
+        let session = self.expected(target)?;
+        let value = change(&session.session)?;
+        Ok(Changed { value, generation: Some(session.changed()) })
+    }
+}
+
+fn unsaved(id: SessionId, error: HibernateError) -> ServiceError {
+    match error {
+        HibernateError::Session(error) => error.into(),
+        error => SessionsError::Save { id, source: Box::new(error) }.into(),
+    }
+}
+
+impl SessionInMemory {
+    fn usage(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a change and returns the new generation.
+    fn changed(&self) -> String {
+        let mut usage = self.usage();
+        usage.generation += 1;
+        (usage.changed_at, usage.used_at) = (Timestamp::now().max(self.created_at), Instant::now());
+        drop(usage);
+        self.generation()
+    }
+
+    fn generation(&self) -> String {
+        format!("{}-{}", self.created_at.unix_ms(), self.usage().generation)
+    }
+
+    fn summary(&self) -> SessionSummary {
+        let (info, sandbox) = (self.session.info(), self.session.sandbox());
+        // Not in the literal below, which would keep the lock until its end.
+        let updated_at = self.usage().changed_at;
+        SessionSummary {
+            id: self.id.clone(),
+            language: sandbox.language(),
+            runtime: sandbox.runtime_name().to_owned(),
+            version: sandbox.version().map(str::to_owned),
+            created_at: self.created_at,
+            updated_at,
+            executions: info.executions,
+            generation: self.generation(),
+            files: None,
+            bytes: 0,
+            live: Some(info),
+        }
+    }
+}
+
+impl From<&SessionInMemory> for SessionAnswer {
+    fn from(session: &SessionInMemory) -> Self {
+        Self::Session(Box::new(session.summary()))
+    }
+}
+
+/// A stepwise execution in a session. Keeps the session in use.
+struct StartedInMemory {
+    started: Started,
+    session: Arc<SessionInMemory>,
+}
+
+impl SteppedExecution for StartedInMemory {
+    fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError> {
+        let finished = match self.started.advance(answers, wait) {
+            Ok(Step::NeedsTools(calls)) => return Ok(Advanced::NeedsTools { calls, reply_room: None }),
+            Ok(Step::Running) => return Ok(Advanced::Running),
+            Err(error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. })) => return Err(error.into()),
+            Ok(Step::Done(execution)) => {
+                Ok(Finished::here(Arc::unwrap_or_clone(execution), Some(self.session.changed())))
+            }
+            Err(error) => Err(error.into()),
+        };
+        Ok(Advanced::Done(Box::new(finished)))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.started.has_ended()
+    }
+}

@@ -1,0 +1,51 @@
+//! Running executions that a client can cancel by their IDs.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use glovebox::CancelToken;
+use glovebox_sessions::SessionId;
+
+use super::Tenant;
+
+/// The cancellation tokens of a tenant's running executions, keyed by ID. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct RunningExecutions(Arc<Mutex<HashMap<String, CancelToken>>>);
+
+impl RunningExecutions {
+    fn tokens(&self) -> MutexGuard<'_, HashMap<String, CancelToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cancels an execution. Returns `false` if it is not running.
+    pub(super) fn cancel(&self, id: &str) -> bool {
+        let token = self.tokens().get(id).cloned();
+        // Cancelling runs hooks, so the lock is not held.
+        token.inspect(CancelToken::cancel).is_some()
+    }
+}
+
+/// The ID of an execution, by which the client can cancel it until this value is dropped.
+pub(crate) struct RunningExecution {
+    pub(crate) id: String,
+    pub(crate) cancel: CancelToken,
+    executions: RunningExecutions,
+}
+
+impl Drop for RunningExecution {
+    fn drop(&mut self) {
+        self.executions.tokens().remove(&self.id);
+    }
+}
+
+impl Tenant {
+    /// Creates an ID and a cancellation token for an execution that is about to start.
+    pub(crate) fn announce(&self) -> RunningExecution {
+        let (id, cancel) = (SessionId::random().to_string(), CancelToken::new());
+        let executions = self.inner.running.clone();
+        executions.tokens().insert(id.clone(), cancel.clone());
+        RunningExecution { id, cancel, executions }
+    }
+}
