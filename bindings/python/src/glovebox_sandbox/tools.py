@@ -191,5 +191,5 @@ def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> tuple[bool,
         return False, (str(error) or type(error).__name__).encode(errors="backslashreplace").decode()
     try:
         return True, json.dumps(result, allow_nan=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         return False, f"{tool.name} returned a value that JSON cannot represent: {error}"
