@@ -1,7 +1,6 @@
 """Runs scripts in an ordinary Python, with all rights of the current user: NOT a sandbox.
 
-Speaks the protocol of `glovebox daemon --stdio`, as far as a Python without a sandbox can. Needs only Python 3.8 or
-later.
+Speaks JSON-RPC 2.0 with the package over standard input and output, one message per line. Needs only Python 3.8 or later.
 """
 
 import ast
@@ -69,8 +68,6 @@ def read():
                 interrupt("cancelled")
             if id is not None:
                 send({"id": id, "result": {}})
-        elif method == "ping":
-            send({"id": id, "result": {"pong": True, "protocol": 1, "pid": os.getpid()}})
         else:
             work.put(message)
     os._exit(0)
@@ -120,7 +117,6 @@ def initialize(params):
     if params.get("files") or params.get("state"):
         raise Refused(-32602, "`files` are not supported without a sandbox, because scripts run in a host directory", "unsupported")
     names = [tool["name"] for tool in params.get("tools") or []]
-    queries = params.get("queries", ["llm_query", "rlm_query"])
     limits = (params.get("policy") or {}).get("limits") or {}
 
     def make():
@@ -129,14 +125,10 @@ def initialize(params):
             scope["context"] = params["context"]
 
         def llm_query(prompt):
-            if "llm_query" in queries:
-                return ask("llm_query", {"session": id, "prompt": prompt})
             return scope["tools"].llm_query(prompt=prompt)
 
         def rlm_query(task, ctx=None):
             ctx = scope.get("context") if ctx is None else ctx
-            if "rlm_query" in queries:
-                return ask("rlm_query", {"session": id, "task": task, "ctx": ctx})
             return scope["tools"].rlm_query(task=task, ctx=ctx)
 
         def chunk_text(text, size=1000, overlap=0):
@@ -151,7 +143,7 @@ def initialize(params):
         return scope
 
     sessions[id] = {"make": make, "scope": make(), "timeout_ms": limits.get("timeout_ms", 10000), "count": 0}
-    return {"session": id, "language": "python", "runtime": "native", "version": sys.version.split()[0], "protocol": 1}
+    return {"session": id, "language": "python", "runtime": "native", "version": sys.version.split()[0]}
 
 
 def session_of(params):
@@ -301,9 +293,6 @@ METHODS = {
 def answer(message):
     id, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     try:
-        if method == "shutdown":
-            send({"id": id, "result": {}})
-            os._exit(0)
         if method != "execute" and method not in METHODS:
             raise Refused(-32601, f"`{method}` is not supported without a sandbox", "unsupported")
         if id is not None and id in cancelled:
