@@ -1,5 +1,5 @@
-"""A JSON-RPC 2.0 connection with requests in both directions: one message per line, over a socket or a process's
-standard streams."""
+"""A JSON-RPC 2.0 connection with requests in both directions: one message per line, over a process's standard
+streams."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from .errors import UnavailableError
+from .tools import CancelToken
 
-Answer = Callable[[str, dict[str, Any], "Token"], "tuple[bool, str]"]
+Answer = Callable[[str, dict[str, Any], CancelToken], "tuple[bool, str]"]
 """Answers a request of the peer, from its method and parameters: JSON text, or a failure."""
 
 OnOutput = Callable[[str, str], None]
@@ -24,16 +25,8 @@ OnOutput = Callable[[str, str], None]
 _LOOK_S = 0.05
 """Polling interval for the cancellation of a wait."""
 
-
-class Token:
-    """Tells whether the answer is still needed."""
-
-    def __init__(self) -> None:
-        self.is_cancelled = False
-
-    def cancel(self) -> None:
-        """Marks the answer as no longer needed."""
-        self.is_cancelled = True
+_END_S = 30.0
+"""Maximum wait for the end of a request after an interrupt."""
 
 
 class RpcError(Exception):
@@ -55,7 +48,7 @@ class _Link:
         self.answer = answer
         self.lock = threading.Lock()
         self.waiting: dict[int, queue.SimpleQueue[tuple[str, Any]]] = {}
-        self.asked: dict[Any, Token] = {}
+        self.asked: dict[Any, CancelToken] = {}
         self.is_over = False
 
     def send(self, message: dict[str, Any], result: str | None = None) -> None:
@@ -110,10 +103,10 @@ class _Link:
             if token is not None:
                 token.cancel()
         elif id is not None:
-            token = self.asked[id] = Token()
+            token = self.asked[id] = CancelToken()
             threading.Thread(target=self.reply, args=(id, method, params, token), daemon=True).start()
 
-    def reply(self, id: Any, method: str, params: dict[str, Any], token: Token) -> None:
+    def reply(self, id: Any, method: str, params: dict[str, Any], token: CancelToken) -> None:
         is_ok, text = self.answer(method, params, token)
         self.asked.pop(id, None)
         if is_ok:
@@ -141,7 +134,6 @@ class Connection:
         *,
         token: Any = None,
         on_output: OnOutput | None = None,
-        timeout_s: float | None = None,
     ) -> Any:
         """Sends a request to the peer, and waits for the answer. Cancels the request if the token is cancelled, or if
         the listener raises."""
@@ -156,14 +148,14 @@ class Connection:
         try:
             link.send({"id": id, "method": method, "params": params})
             try:
-                return self._wait(id, events, token, on_output, timeout_s)
+                return self._wait(id, events, token, on_output, None)
             except (RpcError, UnavailableError):
                 raise
             except BaseException:
                 # After an interrupt, or an exception from a listener, cancels the request and waits for its end.
                 link.send({"method": "cancel", "params": {"id": id}})
                 try:
-                    self._wait(id, events, None, None, 30)
+                    self._wait(id, events, None, None, _END_S)
                 except (RpcError, UnavailableError):
                     pass
                 raise

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, NoReturn, cast
 
-from . import _daemon_backend, tools
-from ._backend import Policy
-from ._rpc import Connection
-from .errors import UnavailableError, UnsupportedError
+from . import _native_backend, tools
+from ._backend import Entry, Input, Policy
+from ._remote import Executed, encoded, cancelled, refuse
+from ._rpc import Connection, RpcError
+from .errors import GloveboxError, PolicyError, SessionError, UnavailableError, UnsupportedError
+from .tools import CancelToken
 
 REPL = Path(__file__).with_name("_unsafe_repl.py")
 """The program that runs in the other process."""
@@ -23,6 +28,9 @@ WHY = (
     'backend="native" with unsafe_native=True runs scripts in an ordinary Python: they can read and write your files, use the network and '
     "start programs"
 )
+
+_CANCELLED = -32800
+"""The error code of a request that was cancelled before it began."""
 
 _OLDEST = (3, 8)
 _VERSION_S = 10
@@ -47,9 +55,9 @@ def _version(path: str) -> tuple[int, int] | None:
     return None if found is None else (int(found[1]), int(found[2]))
 
 
-def open_backend(name: str, policy: Policy, wait: tools.Await) -> _daemon_backend.Remote:
+def open_backend(name: str, policy: Policy, wait: tools.Await) -> UnsafeSandbox:
     """Starts a Python process in a new directory. Nothing else isolates the process."""
-    _daemon_backend.refuse(policy)
+    refuse(policy)
     if name != "python":
         raise UnsupportedError(f"unsafe_native: `{name}` is not supported; only Python runs without a sandbox")
     if policy.files:
@@ -72,5 +80,181 @@ def open_backend(name: str, policy: Policy, wait: tools.Await) -> _daemon_backen
         directory.cleanup()
 
     reader, writer = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stdin)
-    connection = Connection(reader, writer, _daemon_backend.answering(policy, wait), close)  # type: ignore[arg-type]
-    return _daemon_backend.Remote(connection, name, policy)
+    connection = Connection(reader, writer, _answering(policy, wait), close)  # type: ignore[arg-type]
+    return UnsafeSandbox(connection, policy)
+
+
+def _answering(policy: Policy, wait: tools.Await) -> Any:
+    """Returns the handler of requests that scripts make."""
+
+    def answer(method: str, params: dict[str, Any], token: CancelToken) -> tuple[bool, str]:
+        called = params.get("name") if method == "tool" else None
+        tool = next((tool for tool in policy.tools if tool.name == called), None)
+        if tool is None:
+            return False, f"unknown tool `{called or method}`; call a registered tool"
+        return tools.answer(tool, wait, json.dumps(params.get("arguments") or {}), token)
+
+    return answer
+
+
+_CLASSES: dict[str, type[GloveboxError]] = {"not-initialized": SessionError, "unsupported": UnsupportedError}
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    """Converts the errors of the other process to this package's errors."""
+    try:
+        yield
+    except RpcError as error:
+        raise _CLASSES.get(error.name, PolicyError)(str(error)) from error
+
+
+def _unsupported(what: str) -> NoReturn:
+    raise UnsupportedError(f"{what}: not supported without a sandbox; remove unsafe_native")
+
+
+def _input(input: Input) -> dict[str, Any]:
+    source, name, kind, stdin, context, timeout_ms, _, _ = input
+    given = {
+        "name": name,
+        "kind": kind,
+        "stdin": None if stdin is None else encoded(stdin),
+        "context": None if context is None else json.loads(context),
+        "timeout_ms": timeout_ms,
+    }
+    return {"code": source, **{key: value for key, value in given.items() if value is not None}}
+
+
+def _execute(connection: Connection, session: str, input: Input, *, fresh: bool) -> dict[str, Any]:
+    """Executes a script. A cancellation before the start yields an execution too."""
+    listener, token = input[6], input[7]
+    params = {"session": session, **_input(input), "fresh": fresh, "stream": listener is not None}
+
+    def on_output(stream: str, text: str) -> None:
+        if listener is not None:
+            listener(stream == "stderr", text.encode())
+
+    try:
+        record: dict[str, Any] = connection.call("execute", params, token=token, on_output=on_output)
+        return record
+    except RpcError as error:
+        if error.code == _CANCELLED:
+            return cancelled()
+        raise
+
+
+class UnsafeSandbox:
+    """A Python process that runs scripts without a sandbox."""
+
+    runtime_name = "native"
+    language = "python"
+
+    def __init__(self, connection: Connection, policy: Policy) -> None:
+        self._connection = connection
+        self._asked: dict[str, Any] = {
+            "policy": {"limits": _native_backend.policy_record(policy)["limits"]},
+            "tools": [{"name": tool.name} for tool in policy.tools],
+        }
+        opened = self._open()
+        self._session: str = opened["session"]
+        self.version: str | None = opened["version"]
+
+    def _open(self, **more: Any) -> dict[str, Any]:
+        with _errors():
+            opened: dict[str, Any] = self._connection.call("initialize", {**self._asked, **more})
+            return opened
+
+    def execute(self, input: Input) -> Executed:
+        with _errors():
+            return Executed(_execute(self._connection, self._session, input, fresh=True), None)
+
+    def validate(self, input: Input) -> list[tuple[int, int, str]]:
+        with _errors():
+            diagnostics = self._connection.call("validate", {"session": self._session, **_input(input)})["diagnostics"]
+        return [(each["line"], each["column"], each["message"]) for each in diagnostics]
+
+    def session(self, id: str | None, context: str | None) -> UnsafeSession:
+        if id is not None:
+            _unsupported("id")
+        more = {} if context is None else {"context": json.loads(context)}
+        return UnsafeSession(self._connection, self._open(**more)["session"])
+
+    def resume(self, state: bytes, id: str | None) -> UnsafeSession:
+        _unsupported("resume")
+
+
+class UnsafeSession:
+    """A session without a sandbox."""
+
+    def __init__(self, connection: Connection, id: str) -> None:
+        self._connection = connection
+        self._is_closed = False
+        self.id = id
+
+    def _ask(self, method: str, **params: Any) -> Any:
+        self._check_open()
+        with _errors():
+            return self._connection.call(method, {"session": self.id, **params})
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise SessionError("the session was closed")
+
+    @property
+    def ended(self) -> str | None:
+        try:
+            self._ask("info")
+        except (SessionError, UnavailableError) as error:
+            return str(error)
+        return None
+
+    def execute(self, input: Input) -> Executed:
+        self._check_open()
+        with _errors():
+            return Executed(_execute(self._connection, self.id, input, fresh=False), self)
+
+    def get_variable(self, name: str) -> tuple[str, str | None] | None:
+        value = self._ask("getVariable", name=name)
+        if not value["found"]:
+            return None
+        return value["repr"], json.dumps(value["value"]) if "value" in value else None
+
+    def set_variable(self, name: str, text: str) -> None:
+        self._ask("setVariable", name=name, value=json.loads(text))
+
+    def list_files(self, pattern: str) -> list[Entry]:
+        _unsupported("files")
+
+    def read_file(self, path: str) -> bytes:
+        _unsupported("files")
+
+    def write_file(self, path: str, contents: bytes) -> None:
+        _unsupported("files")
+
+    def delete_file(self, path: str, recursive: bool) -> None:
+        _unsupported("files")
+
+    def fork(self, id: str | None, context: str | None) -> UnsafeSession:
+        _unsupported("fork")
+
+    def checkpoint(self) -> int:
+        _unsupported("checkpoints")
+
+    def checkpoints(self) -> str:
+        _unsupported("checkpoints")
+
+    def undo(self, checkpoint: int | None) -> int:
+        _unsupported("checkpoints")
+
+    def hibernate(self) -> bytes:
+        _unsupported("hibernate")
+
+    def info(self) -> str:
+        return json.dumps(self._ask("info"))
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        with contextlib.suppress(SessionError, UnavailableError):
+            self._ask("destroy")
+        self._is_closed = True

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from . import _native_backend, _rpc
+from . import _native_backend
 from ._backend import Backend, Policy
 from .run import Diagnostic, Run
 from .sandbox import Sandbox, Session, _input
-from .tools import Await, Token
+from .tools import Await, CancelToken, Token
 from .types import CheckpointInfo, FileEntry, SessionInfo, SourceKind
 
 P = ParamSpec("P")
@@ -131,7 +131,7 @@ class AsyncSandbox:
 
                 await self._threads.run(self._sandbox.open, wait)
                 if self._sandbox.backend in ("daemon", "unsafe-native"):
-                    self._threads.token = _rpc.Token
+                    self._threads.token = CancelToken
                 self._is_open = True
         return self._sandbox
 

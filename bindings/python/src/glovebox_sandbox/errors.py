@@ -27,8 +27,8 @@ class UnsupportedError(GloveboxError):
 
 
 class SessionError(GloveboxError):
-    """A session has ended, is busy or cannot be resumed, or a checkpoint or variable does not exist. Nothing was
-    changed."""
+    """A session has ended, is busy or cannot be resumed, its chosen id is in use, or a checkpoint or variable does not
+    exist. Nothing was changed."""
 
 
 class FilesError(GloveboxError, OSError):

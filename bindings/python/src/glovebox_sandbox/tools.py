@@ -36,6 +36,17 @@ class Token(Protocol):
     def is_cancelled(self) -> bool: ...
 
 
+class CancelToken:
+    """A token without a native counterpart: of an execution in another process, or of a tool call."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """Cancels the execution, or marks the answer as no longer needed."""
+        self.is_cancelled = True
+
+
 class Tool:
     """A function that scripts call as `tools.name(…)`.
 

@@ -1,0 +1,219 @@
+"""An HTTP client of the daemon, over the daemon's Unix socket."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import http.client
+import json
+import os
+import socket
+import struct
+import sys
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .errors import UnavailableError, UnsupportedError
+
+PROTOCOL = 2
+"""The version of the protocol that `GET /v1/info` must report."""
+
+_CONNECT_S = 0.5
+"""Timeout for a daemon's first response. A slower daemon counts as absent."""
+
+_IDLE_S = 15.0
+"""Age at which an idle connection is not used again. It is below the daemon's own limit of a minute, so that the daemon
+does not close a connection on which a request was just sent."""
+
+_PIECE_BYTES = 1 << 16
+
+_LOST = (OSError, http.client.HTTPException, ValueError)
+"""The exceptions of a connection that is lost, or to another kind of server."""
+
+_HINT = "start one with `glovebox daemon`, and set GLOVEBOX_DAEMON_SOCKET to its socket"
+
+
+class Problem(Exception):
+    """An error that the daemon reports: a problem document (RFC 9457)."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.type = str(document.get("type") or "")
+        self.status = int(document.get("status") or 0)
+        super().__init__(str(document.get("detail") or f"HTTP status {self.status}"))
+
+
+def socket_path() -> Path:
+    """Returns the path of the daemon's socket."""
+    given = os.environ.get("GLOVEBOX_DAEMON_SOCKET")
+    return Path(given) if given else Path(os.path.expanduser("~")) / ".rlm" / "daemon.sock"
+
+
+def connect() -> Client:
+    """Returns a client of the current user's daemon. Fails if no daemon answers."""
+    if not hasattr(socket, "AF_UNIX"):
+        raise UnsupportedError("daemon: Python has no Unix sockets on this platform; remove backend")
+    client = Client(socket_path())
+    try:
+        info = client.json("GET", "/v1/info", timeout_s=_CONNECT_S)
+    except Problem as problem:
+        raise UnavailableError(f"the daemon at `{client.path}` rejects requests: {problem}") from problem
+    if not isinstance(info, dict) or info.get("protocol") != PROTOCOL:
+        raise UnavailableError(
+            f"the server at `{client.path}` is not a daemon of this version; stop it and start a new one"
+        )
+    return client
+
+
+class _Link(http.client.HTTPConnection):
+    """A connection to the daemon."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost")
+        self._path = path
+        self.used_at = 0.0
+
+    def connect(self) -> None:
+        try:
+            # A socket created by another user is not trusted.
+            if self._path.stat().st_uid != os.geteuid():
+                raise UnavailableError(f"the socket `{self._path}` belongs to another user; {_HINT}")
+            link = socket.socket(socket.AF_UNIX)
+            try:
+                link.settimeout(_CONNECT_S)
+                link.connect(str(self._path))
+            except BaseException:
+                link.close()
+                raise
+        except OSError as error:
+            raise UnavailableError(f"no daemon is listening at `{self._path}` ({error}); {_HINT}") from error
+        if sys.platform == "linux":
+            size = struct.calcsize("3i")
+            _, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+            if user != os.geteuid():
+                link.close()
+                raise UnavailableError(f"another user listens at `{self._path}`; {_HINT}")
+        self.sock = link
+
+
+def _close_all(links: collections.deque[_Link]) -> None:
+    while links:
+        links.pop().close()
+
+
+class Client:
+    """A pool of connections to the daemon. Each request in progress has a connection of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._process = os.getpid()
+        self._idle: collections.deque[_Link] = collections.deque()
+        weakref.finalize(self, _close_all, self._idle)
+
+    def json(self, method: str, target: str, body: str | bytes | None = None, *, timeout_s: float | None = None) -> Any:
+        """Sends a request, and returns the JSON in the response; `None` if the response has no body."""
+        _, contents = self.request(method, target, body, timeout_s=timeout_s)
+        return json.loads(contents) if contents else None
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        body: str | bytes | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> tuple[http.client.HTTPMessage, bytes]:
+        """Sends a request, and returns the headers and the body of the response. Raises a `Problem` that the daemon
+        reports."""
+        with self._link() as link:
+            response = _send(link, method, target, body, headers or {}, timeout_s)
+            contents = response.read()
+        if response.status >= 400:
+            raise _problem(response.status, contents)
+        return response.headers, contents
+
+    def stream(self, target: str, body: str) -> Iterator[dict[str, Any]]:
+        """Sends a request, and returns the JSON objects of the streamed response as they arrive."""
+        with self._link() as link:
+            response = _send(link, "POST", target, body, {"Accept": "application/x-ndjson"}, None)
+            if response.status < 400:
+                for line in _lines(response):
+                    yield json.loads(line)
+            contents = response.read()
+        if response.status >= 400:
+            raise _problem(response.status, contents)
+
+    @contextlib.contextmanager
+    def _link(self) -> Iterator[_Link]:
+        """Returns a connection for one request. Closes it if the request fails, otherwise keeps it for later ones."""
+        link = self._take()
+        try:
+            yield link
+        except _LOST as error:
+            link.close()
+            reason = error or type(error).__name__
+            raise UnavailableError(f"the daemon does not respond ({reason}); create a new sandbox") from error
+        except BaseException:
+            link.close()
+            raise
+        link.used_at = time.monotonic()
+        self._idle.append(link)
+        # Requests use the most recent connection first, so the oldest one can be unused for long.
+        with contextlib.suppress(IndexError):
+            if link.used_at - self._idle[0].used_at >= _IDLE_S:
+                self._idle.popleft().close()
+
+    def _take(self) -> _Link:
+        if self._process != os.getpid():
+            raise UnavailableError("this process was forked after connecting; create a new sandbox in it")
+        while self._idle:
+            try:
+                link = self._idle.pop()
+            except IndexError:
+                # The last connection was taken by another thread.
+                break
+            if time.monotonic() - link.used_at < _IDLE_S:
+                return link
+            link.close()
+        return _Link(self.path)
+
+
+def _send(
+    link: _Link,
+    method: str,
+    target: str,
+    body: str | bytes | None,
+    headers: Mapping[str, str],
+    timeout_s: float | None,
+) -> http.client.HTTPResponse:
+    if link.sock is None:
+        link.connect()
+    link.sock.settimeout(timeout_s)
+    media_type = "application/json" if isinstance(body, str) else "application/octet-stream"
+    contents = body.encode() if isinstance(body, str) else body
+    # The daemon can reject a large request before it has read all of it.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        link.request(method, target, contents, {**({} if body is None else {"Content-Type": media_type}), **headers})
+    return link.getresponse()
+
+
+def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """Returns the lines of a response that is still arriving."""
+    pieces: list[bytes] = []
+    while piece := response.read1(_PIECE_BYTES):
+        *ends, rest = piece.split(b"\n")
+        for end in ends:
+            yield b"".join([*pieces, end])
+            pieces = []
+        pieces.append(rest)
+
+
+def _problem(status: int, contents: bytes) -> Problem:
+    try:
+        document = json.loads(contents)
+    except ValueError:
+        document = None
+    return Problem({**(document if isinstance(document, dict) else {}), "status": status})

@@ -1,0 +1,242 @@
+"""One execution in the daemon: its output, its tool calls and its cancellation."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ._backend import Input
+from ._daemon_client import Client, Problem
+from ._remote import cancelled
+from .errors import UnavailableError
+from .tools import Await, CancelToken, Tool, answer
+
+_LOOK_S = 0.05
+"""Polling interval for the cancellation token."""
+
+_FIRST_POLL_S = 0.05
+_POLL_S = 0.25
+"""Intervals at which the client asks if a script still waits for its tools: the first, and later ones. A limit may have
+ended the script."""
+
+_RETRY_S = 1.0
+"""Interval between attempts to resume an execution while the daemon is busy."""
+
+_END_S = 30.0
+"""Maximum wait for the end of an execution after an interrupt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """The tools of a sandbox, by name, and the function that awaits asynchronous ones."""
+
+    tools: Mapping[str, Tool]
+    wait: Await
+
+    def answer(self, name: str, arguments: Any, token: CancelToken) -> tuple[bool, str]:
+        """Answers a call: the result as JSON text, or the text of a failure."""
+        tool = self.tools.get(name)
+        if tool is None:
+            return False, f"unknown tool `{name}`; call a registered tool"
+        return answer(tool, self.wait, json.dumps(arguments), token)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The answer to a tool call."""
+
+    call: int
+    is_ok: bool
+    text: str
+
+    def json(self) -> str:
+        field = f'"value": {self.text}' if self.is_ok else f'"error": {json.dumps(self.text)}'
+        return f'{{"id": {self.call}, {field}}}'
+
+
+_Event = dict[str, Any] | _Answer | Exception
+"""A chunk of a response, a tool's answer, or the failure of a request."""
+
+
+def execute(client: Client, handlers: Handlers, target: str, body: str, input: Input) -> dict[str, Any]:
+    """Executes a script and returns its record. A cancellation before the start has a record too. Raises a `Problem`
+    that the daemon reports."""
+    token = input[7]
+    if token is not None and token.is_cancelled:
+        return cancelled()
+    execution = _Execution(client, handlers, input)
+    try:
+        return execution.run(target, body)
+    except Problem as problem:
+        if problem.type == "cancelled" or (execution.is_cancelled and problem.type == "not-found"):
+            return cancelled()
+        raise
+
+
+def _read(
+    client: Client, requests: queue.SimpleQueue[Any], events: queue.SimpleQueue[_Event], has_listener: bool
+) -> None:
+    """Sends an execution's requests one after another, and queues the chunks of the responses. Runs on a separate
+    thread, so that a slow listener does not delay the script and an interrupt loses no chunk."""
+    while (request := requests.get()) is not None:
+        try:
+            last: dict[str, Any] | None = None
+            for chunk in client.stream(*request):
+                if chunk["type"] in ("result", "needs-tools", "error"):
+                    # Queued when the connection is free, so that the next request can use it.
+                    last = chunk
+                elif has_listener or chunk["type"] == "started":
+                    events.put(chunk)
+            if last is None:
+                raise UnavailableError("the daemon ended its response early; create a new sandbox")
+            events.put(last)
+        except Exception as error:  # Raised again by the thread that waits for the execution.
+            events.put(error)
+
+
+class _Execution:
+    def __init__(self, client: Client, handlers: Handlers, input: Input) -> None:
+        self._client = client
+        self._handlers = handlers
+        self._listener, self._token = input[6], input[7]
+        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
+        self._path: str | None = None
+        self._is_running = True
+        """True while a request runs the script. Otherwise the script waits for its tools."""
+        self._has_ended = False
+        self._is_abandoned = False
+        """True if the execution must be cancelled because waiting for it was interrupted."""
+        self.is_cancelled = False
+        self._calls: dict[int, CancelToken | None] = {}
+        """The calls that the script waits for, with `None` in place of the token of an answered call."""
+        self._answers: list[_Answer] = []
+        self._sent: list[_Answer] | None = None
+        """The answers in the last request; `None` before the first one that resumes the script."""
+        self._refused: Problem | None = None
+        """The daemon's reason for not resuming the script, the last time that it was busy."""
+        self._resume_at = 0.0
+
+    def run(self, target: str, body: str) -> dict[str, Any]:
+        arguments = (self._client, self._requests, self._events, self._listener is not None)
+        threading.Thread(target=_read, args=arguments, name="glovebox-execution", daemon=True).start()
+        try:
+            self._requests.put((target, body))
+            return self._follow(None)
+        except BaseException:
+            # After an interrupt, or an exception from a listener, cancels the execution and waits for its end.
+            if not self._has_ended:
+                self._listener, self._is_abandoned = None, True
+                with contextlib.suppress(Problem, UnavailableError):
+                    self._follow(time.monotonic() + _END_S)
+            raise
+        finally:
+            self._requests.put(None)
+            for token in self._calls.values():
+                if token is not None:
+                    token.cancel()
+
+    def _follow(self, deadline: float | None) -> dict[str, Any]:
+        """Handles events until the execution has ended, and returns its record."""
+        while True:
+            event = self._next(deadline)
+            if isinstance(event, _Answer):
+                if event.call in self._calls:
+                    self._calls[event.call] = None
+                    self._answers.append(event)
+                    self._resume_at = 0.0
+            elif isinstance(event, Exception):
+                self._failed(event)
+            elif event["type"] in ("stdout", "stderr"):
+                if self._listener is not None:
+                    self._listener(event["type"] == "stderr", event["text"].encode())
+            elif event["type"] == "started":
+                self._path = f"/v1/executions/{event['execution']}"
+            elif event["type"] == "needs-tools":
+                self._suspended(event)
+            elif event["type"] == "error":
+                self._failed(Problem(event["problem"]))
+            elif event["type"] == "result":
+                self._has_ended = True
+                record: dict[str, Any] = event["result"]
+                return record
+
+    def _next(self, deadline: float | None) -> _Event:
+        """Waits for the next event. Meanwhile cancels the execution, or resumes it, if necessary."""
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._events.get_nowait()
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                raise UnavailableError("the daemon did not end the execution in time")
+            is_watched = self._token is not None or self._is_abandoned
+            if is_watched and self._path is not None and not self.is_cancelled:
+                if self._is_abandoned or self._token.is_cancelled:
+                    self._cancel(self._path)
+                    continue
+            if not self._is_running and now >= self._resume_at:
+                self._resume()
+            wait_s = _LOOK_S if is_watched else None
+            if not self._is_running:
+                wait_s = min(max(self._resume_at - now, 0), wait_s or _POLL_S)
+            with contextlib.suppress(queue.Empty):
+                return self._events.get(timeout=wait_s)
+
+    def _cancel(self, path: str) -> None:
+        self.is_cancelled = True
+        # The execution may have ended. Its result is then in the queue.
+        with contextlib.suppress(Problem):
+            result = self._client.json("DELETE", path)
+            if result is not None:
+                # The script was waiting for its tools, so no other response contains the result.
+                self._is_running = True
+                self._events.put({"type": "result", "result": result})
+
+    def _resume(self) -> None:
+        """Sends the answers to the script. Without answers, only asks if the script still waits."""
+        self._sent, self._answers = self._answers, []
+        self._is_running = True
+        answers = ", ".join(each.json() for each in self._sent)
+        self._requests.put((f"{self._path}/continue", f'{{"answers": [{answers}]}}'))
+
+    def _suspended(self, needs: dict[str, Any]) -> None:
+        """Starts to answer new calls, and cancels those that the script has abandoned."""
+        self._is_running, self._path = False, f"/v1/executions/{needs['execution']}"
+        calls = {call["id"]: call for call in needs["calls"]}
+        for id in self._calls.keys() - calls.keys():
+            token = self._calls.pop(id)
+            if token is not None:
+                token.cancel()
+        new = calls.keys() - self._calls.keys()
+        for id in new:
+            token = self._calls[id] = CancelToken()
+            threading.Thread(target=self._answer, args=(calls[id], token), name="glovebox-tool", daemon=True).start()
+        self._resume_at = 0.0 if self._answers else time.monotonic() + (_FIRST_POLL_S if new else _POLL_S)
+
+    def _answer(self, call: dict[str, Any], token: CancelToken) -> None:
+        is_ok, text = self._handlers.answer(call["name"], call["arguments"], token)
+        self._events.put(_Answer(call["id"], is_ok, text))
+
+    def _failed(self, error: Exception) -> None:
+        """Handles a failed request. Raises the error unless the execution can still be resumed."""
+        if self._sent is not None and isinstance(error, Problem):
+            if error.status == 503:
+                self._refused, self._is_running = error, False
+                self._answers, self._resume_at = self._sent + self._answers, time.monotonic() + _RETRY_S
+                return
+            if error.type in ("invalid-argument", "too-large") and any(each.is_ok for each in self._sent):
+                # The daemon rejected a result, such as one that is nested too deeply, and discarded all answers. The
+                # script receives the reason.
+                self._is_running, self._resume_at = False, 0.0
+                self._answers += [_Answer(each.call, False, str(error)) if each.is_ok else each for each in self._sent]
+                return
+            if error.type == "not-found" and self._refused is not None:
+                error = self._refused
+        self._has_ended = True
+        raise error

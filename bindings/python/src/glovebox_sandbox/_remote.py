@@ -1,0 +1,137 @@
+"""The parts that the backends in other processes share: the options that they do not support, and the records of their
+executions."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from typing import Any, Protocol
+
+from ._backend import Entry, Policy
+from .displays import is_text
+from .errors import FilesError, UnsupportedError
+
+
+def refuse(policy: Policy) -> None:
+    """Refuses the options that only the engine in this process supports."""
+    asked = {
+        "workspace": policy.workspace is not None,
+        "mounts": bool(policy.mounts),
+        "commit": policy.commit != "always",
+        "packages": policy.packages is not None,
+        "network": policy.network is not None,
+    }
+    for name, is_asked in asked.items():
+        if is_asked:
+            raise UnsupportedError(
+                f'{name}: a daemon\'s sandboxes have no access to your directories, and use the daemon\'s own packages and network; remove it, or use backend="native"'
+            )
+
+
+def encoded(contents: bytes) -> dict[str, str]:
+    """Encodes bytes for JSON."""
+    return {"base64": base64.b64encode(contents).decode()}
+
+
+def entries(listed: list[dict[str, Any]]) -> list[Entry]:
+    """Converts listed files."""
+    return [(entry["path"], entry["kind"], entry["size_bytes"], entry["modified_ns"]) for entry in listed]
+
+
+def cancelled() -> dict[str, Any]:
+    """Returns the record of a cancelled execution that has no result: of one that had not begun, for example."""
+    lists = ("files_created", "files_modified", "files_deleted", "tool_calls", "displays")
+    numbers = ("fuel_consumed", "memory_used_bytes", "duration_ms", "displays_dropped")
+    fuel = {"used": 0, "limit": 0, "utilization_percent": 0, "status": "efficient", "suggested_limit": None}
+    return {
+        "success": False,
+        "outcome": {"kind": "cancelled"},
+        "exit_code": 130,
+        "interrupted": None,
+        "value": None,
+        "stdout": "",
+        "stderr": "",
+        "stdout_truncated": False,
+        "stderr_truncated": False,
+        **{name: [] for name in lists},
+        **dict.fromkeys(numbers, 0),
+        "workspace_path": None,
+        "session_id": None,
+        "rolled_back_to": None,
+        "guidance": {"fuel": {**fuel, "likely_causes": []}, "advice": []},
+        "metadata": {},
+    }
+
+
+class SessionFiles(Protocol):
+    """The session of an execution, which has the execution's files."""
+
+    def list_files(self, pattern: str) -> list[Entry]: ...
+    def read_file(self, path: str) -> bytes: ...
+
+
+_OURS = ("error", "files", "files_left_out", "file_entries", "stdout_base64", "stderr_base64")
+"""The fields of a record that `glovebox run --json` does not print."""
+
+
+class Executed:
+    """An execution in another process."""
+
+    def __init__(self, record: dict[str, Any], session: SessionFiles | None) -> None:
+        self._record = record
+        self._session = session
+        self.ok: bool = record["success"]
+        self.stdout: str = record["stdout"]
+        self.stderr: str = record["stderr"]
+        self.fuel_consumed: int = record["fuel_consumed"]
+
+    def _output(self, name: str) -> bytes:
+        encoded = self._record.get(f"{name}_base64")
+        return base64.b64decode(encoded) if encoded is not None else str(self._record[name]).encode()
+
+    @property
+    def stdout_bytes(self) -> bytes:
+        return self._output("stdout")
+
+    @property
+    def stderr_bytes(self) -> bytes:
+        return self._output("stderr")
+
+    @property
+    def value(self) -> tuple[str, str | None] | None:
+        value = self._record["value"]
+        return value and (value["repr"], json.dumps(value["json"]) if "json" in value else None)
+
+    @property
+    def displays(self) -> list[tuple[bool, list[tuple[str, bytes]]]]:
+        return [
+            (shown["is_result"], [(name, _form(name, data)) for name, data in shown["data"].items()])
+            for shown in self._record["displays"]
+        ]
+
+    def list_files(self, pattern: str) -> list[Entry]:
+        if self._session is not None:
+            return self._session.list_files(pattern)
+        if pattern != "**":
+            raise UnsupportedError(
+                'pattern: outside a session this backend only lists all files; remove it, or use backend="native"'
+            )
+        return entries(self._record.get("file_entries", []))
+
+    def read_file(self, path: str) -> bytes:
+        if self._session is not None:
+            return self._session.read_file(path)
+        contents = self._record.get("files", {}).get(os.path.normpath(path))
+        if contents is None:
+            more = ", or it was too large to be returned" if self._record.get("files_left_out") else ""
+            raise FilesError(f"there is no file `{path}`{more}")
+        return base64.b64decode(contents)
+
+    def json(self) -> str:
+        record = {key: value for key, value in self._record.items() if key not in _OURS}
+        return json.dumps({**record, "displays": []})
+
+
+def _form(media_type: str, data: str) -> bytes:
+    return data.encode() if is_text(media_type) else base64.b64decode(data)
