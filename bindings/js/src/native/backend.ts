@@ -15,6 +15,7 @@ import type {
   ShownValue,
 } from '../backend.ts';
 import { CommitError, type FailureClass, errorOf } from '../errors.ts';
+import { jsonOf, policyRecord, snake } from '../policy.ts';
 import { Run } from '../run.ts';
 import { type Native, images } from './find.ts';
 import {
@@ -84,18 +85,13 @@ export async function openNative(native: Native, name: string, policy: Policy, h
     });
   };
   const files = policy.files.map(([path, contents]) => ({ path, contents }));
-  const options = { name, policy: jsonOf(policyRecord(policy)), files, tools: policy.tools };
+  const options = { name, policy: jsonOf(hostPolicyRecord(policy)), files, tools: policy.tools };
   const token = new native.module.NativeToken();
   sandbox = await asked<NativeSandbox>(
     (callback) => native.module.NativeSandbox.open(engine, options, token, answer, callback),
     (event, text) => event === PROGRESS && host.progress(text),
   );
   return new NativeBackend(native.module, sandbox);
-}
-
-/** Converts a name to the snake case of the engine's policy files. */
-function snake(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
 function networkRecord({ allow, allowPrivate, methods, secrets, numbers }: NetworkRecord): object {
@@ -108,36 +104,15 @@ function networkRecord({ allow, allowPrivate, methods, secrets, numbers }: Netwo
   };
 }
 
-/** Converts a policy to the format of the engine's policy files. */
-function policyRecord(policy: Policy): object {
-  const limits = Object.entries(policy.limits).map(([name, value]) => [snake(name), value]);
+/** Converts a policy, including its access to host directories and the network. */
+function hostPolicyRecord(policy: Policy): object {
   return {
-    limits: Object.fromEntries(limits),
-    session: {
-      ...(policy.checkpoints !== undefined && {
-        checkpoints: typeof policy.checkpoints === 'bigint' ? { every: policy.checkpoints } : policy.checkpoints,
-      }),
-      ...(policy.onUnwind && { on_unwind: policy.onUnwind }),
-    },
+    ...policyRecord(policy),
     commit: policy.commit,
     mounts: policy.mounts.map(([guest, { host, readOnly }]) => ({ host, guest, read_only: readOnly })),
-    env: Object.fromEntries(policy.env),
-    args: policy.args,
-    auto_persist_globals: policy.autoPersistGlobals,
-    metering: policy.metering,
     ...(policy.workspace !== undefined && { workspace: policy.workspace }),
-    ...(policy.seed !== undefined && { entropy: { seeded: policy.seed } }),
     ...(policy.network && { network: networkRecord(policy.network) }),
-    ...(policy.clockNs !== undefined && { clock: { fixed: policy.clockNs } }),
   };
-}
-
-/** Serializes a value as JSON text. Bigints become numbers without losing digits. */
-function jsonOf(value: unknown): string {
-  if (typeof value === 'bigint') return value.toString();
-  if (Array.isArray(value)) return `[${value.map(jsonOf).join()}]`;
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  return `{${Object.entries(value).map(([key, one]) => `${JSON.stringify(key)}:${jsonOf(one)}`).join()}}`;
 }
 
 class NativeBackend implements Backend {

@@ -1,0 +1,35 @@
+// Policies in the format of the engine's policy files.
+import type { Policy } from './backend.ts';
+
+/** Converts a name to the snake case of policy files. */
+export function snake(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** Converts the parts of a policy that all engines support, in this process and in the daemon. */
+export function policyRecord(policy: Policy): object {
+  const limits = Object.entries(policy.limits).map(([name, value]) => [snake(name), value]);
+  return {
+    limits: Object.fromEntries(limits),
+    session: {
+      ...(policy.checkpoints !== undefined && {
+        checkpoints: typeof policy.checkpoints === 'bigint' ? { every: policy.checkpoints } : policy.checkpoints,
+      }),
+      ...(policy.onUnwind && { on_unwind: policy.onUnwind }),
+    },
+    env: Object.fromEntries(policy.env),
+    args: policy.args,
+    auto_persist_globals: policy.autoPersistGlobals,
+    metering: policy.metering,
+    ...(policy.seed !== undefined && { entropy: { seeded: policy.seed } }),
+    ...(policy.clockNs !== undefined && { clock: { fixed: policy.clockNs } }),
+  };
+}
+
+/** Serializes a value as JSON text. Bigints become numbers without losing digits. */
+export function jsonOf(value: unknown): string {
+  if (typeof value === 'bigint') return value.toString();
+  if (Array.isArray(value)) return `[${value.map(jsonOf).join()}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  return `{${Object.entries(value).map(([key, one]) => `${JSON.stringify(key)}:${jsonOf(one)}`).join()}}`;
+}
