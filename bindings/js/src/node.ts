@@ -8,7 +8,7 @@ import { Worker } from 'node:worker_threads';
 import { type Platform, createWith } from './create.ts';
 import type { Said, StartWorker } from './component/messages.ts';
 import { openDaemon } from './daemon/connect.ts';
-import { openUnsafe } from './daemon/unsafe.ts';
+import { openUnsafe } from './unsafe/open.ts';
 import { openNative } from './native/backend.ts';
 import { findNative } from './native/find.ts';
 import type { SandboxOptions } from './options.ts';

@@ -1,5 +1,18 @@
 // Policies in the format of the engine's policy files.
 import type { Policy } from './backend.ts';
+import { errorOf } from './errors.ts';
+
+/** Rejects options that only the engine in this process supports. `reason` completes the message. */
+export function refuseHostAccess(policy: Policy, reason: string): void {
+  const asked = {
+    workspace: policy.workspace !== undefined,
+    mounts: policy.mounts.length > 0,
+    commit: policy.commit !== 'always',
+    packages: policy.packages !== undefined,
+    network: policy.network !== undefined,
+  };
+  for (const [name, isAsked] of Object.entries(asked)) if (isAsked) throw errorOf('UnsupportedError', `${name}: ${reason}`);
+}
 
 /** Converts a name to the snake case of policy files. */
 export function snake(name: string): string {

@@ -1,11 +1,14 @@
 // Tests the daemon and its selection, and the ordinary Python, which is never selected automatically.
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { type RequestListener, createServer, get } from 'node:http';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { PolicyError, SessionError, UnavailableError, UnsupportedError, createSandbox } from '../src/node.ts';
+import { promisify } from 'node:util';
+import { FilesError, PolicyError, SessionError, UnavailableError, UnsupportedError, createSandbox } from '../src/node.ts';
 import { place } from '../src/daemon/connect.ts';
 import { HAS_DAEMON, startDaemon } from './backends.ts';
 
@@ -81,7 +84,6 @@ test('cancelling, closing and unsupported options behave as in other backends', 
   await assert.rejects(createSandbox({ backend: 'daemon', workspace: directory }), UnsupportedError);
   await assert.rejects(createSandbox({ backend: 'daemon', language: 'cobol' }), PolicyError);
   await assert.rejects(createSandbox({ backend: 'daemon', limits: { timeoutMs: 10_000_000 } }), PolicyError);
-  await assert.rejects(box.session({ id: 'mine' }), UnsupportedError);
   await box.close();
   await assert.rejects(session.execute('1'), SessionError);
 });
@@ -98,6 +100,124 @@ test('llm_query and rlm_query ask the program, through the daemon', { skip }, as
   const run = await session.execute("print(llm_query('why'))\nprint(rlm_query('sum up'))\nn = 7", { stdin: 'x' });
   assert.equal(run.throwForOutcome().stdout, "WHY\n['sum up', {'title': 'here'}]\n");
   assert.deepEqual([await session.variables.get('n'), await session.variables.get('absent')], [7, undefined]);
+});
+
+/** Returns the ids of the daemon's sessions. */
+function sessionsOf(socketPath: string): Promise<string[]> {
+  return new Promise((resolve, reject) => {
+    get({ socketPath, path: '/v1/sessions' }, async (response) => {
+      const { sessions } = JSON.parse((await response.setEncoding('utf8').toArray()).join(''));
+      resolve(sessions.map(({ id }: { id: string }) => id));
+    }).on('error', reject);
+  });
+}
+
+test('a server that is not a daemon of this version and this user is not used', { skip }, async () => {
+  const answered = async (listener: RequestListener): Promise<Error> => {
+    const socket = join(directory, 'other.sock');
+    const server = createServer(listener);
+    await new Promise<void>((resolve) => server.listen(socket, resolve));
+    at(socket);
+    try {
+      return await createSandbox({ backend: 'daemon' }).then(() => assert.fail('opened'), (error: Error) => error);
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
+  };
+  const begun = performance.now();
+  assert.match((await answered(() => undefined)).message, /timeout/);
+  assert.ok(performance.now() - begun < 60_000);
+  assert.match((await answered((_, response) => void response.write('{'))).message, /aborted/);
+  assert.match((await answered((_, response) => response.end('{"protocol":1}'))).message, /not a daemon of this version/);
+  assert.match((await answered((_, response) => response.writeHead(404).end())).message, /HTTP status 404/);
+  at(somewhere);
+  const { geteuid } = process;
+  try {
+    process.geteuid = () => 4711;
+    const refused = createSandbox({ backend: 'daemon' });
+    await assert.rejects(refused, (error) => error instanceof UnavailableError && /another user/.test(error.message));
+  } finally {
+    process.geteuid = geteuid as () => number;
+  }
+});
+
+test('a cancelled execution returns the output so far', { skip }, async () => {
+  at(somewhere);
+  await using box = await createSandbox({ backend: 'daemon', tools: { wait: () => new Promise(() => undefined) } });
+  await using session = await box.session();
+  for (const wait of ['while True: pass', 'tools.wait()']) {
+    const run = await session.execute(`print('begun')\n${wait}`, { onStdout: () => box.cancel() });
+    assert.deepEqual([run.outcome.kind, run.stdout], ['cancelled', 'begun\n']);
+  }
+  assert.equal((await session.execute('6 * 7')).value, 42);
+});
+
+test('tools run concurrently, and a script goes on after the first answer', { skip }, async () => {
+  at(somewhere);
+  const [both, abandoned] = [moment(), moment()];
+  let running = 0;
+  const tools = {
+    meet: async ({ n }: { n: number }) => {
+      running += 1;
+      if (running === 2) both.comes();
+      await both.promise;
+      return n;
+    },
+    now: () => 'first',
+    never: (_: unknown, { signal }: { signal: AbortSignal }) => {
+      signal.addEventListener('abort', () => abandoned.comes());
+      return new Promise(() => undefined);
+    },
+    deep: () => JSON.parse('['.repeat(1000) + ']'.repeat(1000)),
+  };
+  await using box = await createSandbox({ language: 'javascript', backend: 'daemon', tools });
+  const met = await box.execute('console.log(await Promise.all([tools.meet({ n: 1 }), tools.meet({ n: 2 })]))');
+  assert.equal(met.throwForOutcome().stdout, '[ 1, 2 ]\n');
+  const heard: string[] = [];
+  const race = 'console.log(await Promise.race([tools.never({}), tools.now({})])); console.log(await tools.now({})); process.exit(0)';
+  const run = await box.execute(race, { onStdout: (text) => heard.push(text) });
+  assert.deepEqual([run.outcome.code, run.stdout, heard.join('')], [0, 'first\nfirst\n', 'first\nfirst\n']);
+  await abandoned.promise;
+  const deep = await box.execute('try { await tools.deep({}) } catch (error) { console.log(error.name) }; console.log(await tools.now({}))');
+  assert.equal(deep.stdout, 'ToolError\nfirst\n');
+});
+
+test('a large file is written and read in parts', { skip }, async () => {
+  at(somewhere);
+  await using box = await createSandbox({ language: 'javascript', backend: 'daemon' });
+  await using session = await box.session();
+  const contents = new Uint8Array(40 << 20).map((_, index) => index % 251);
+  await session.files.write('sub/a b?#%.bin', contents);
+  assert.equal(Buffer.compare(await session.files.read('sub/a b?#%.bin'), contents), 0);
+  assert.deepEqual((await session.files.list('sub/*')).map(({ path, sizeBytes }) => [path, sizeBytes]), [['sub/a b?#%.bin', 40 << 20]]);
+  await assert.rejects(session.files.read(''), FilesError);
+  await assert.rejects(session.files.list('['), FilesError);
+});
+
+test('sessions have the chosen id, and end with their sandbox or its process', { skip }, async () => {
+  at(somewhere);
+  const box = await createSandbox({ language: 'javascript', backend: 'daemon', files: { 'a.txt': 'a' } });
+  const session = await box.session({ id: 'chosen' });
+  const fork = await session.fork({ id: 'forked', context: { n: 7 } });
+  assert.deepEqual([session.id, fork.id, (await fork.execute('context.n')).value], ['chosen', 'forked', 7]);
+  assert.equal(await session.files.readText('a.txt'), 'a');
+  await assert.rejects(box.session({ id: 'chosen' }), SessionError);
+  const state = await session.hibernate();
+  assert.equal(await (await box.resume(state, { id: 'resumed' })).files.readText('a.txt'), 'a');
+  await using python = await createSandbox({ backend: 'daemon' });
+  await assert.rejects(python.resume(state), (error) => error instanceof SessionError && /runtime/.test(error.message));
+  assert.deepEqual(await sessionsOf(somewhere), ['chosen', 'forked', 'resumed']);
+  await box.close();
+  assert.deepEqual(await sessionsOf(somewhere), []);
+  // Neither idle connections nor open sessions keep a process alive.
+  const entry = new URL(import.meta.url.endsWith('.ts') ? '../src/node.ts' : '../src/node.js', import.meta.url).href;
+  const program = `import { createSandbox } from ${JSON.stringify(entry)};
+    const box = await createSandbox({ language: 'javascript', backend: 'daemon' });
+    console.log((await box.session({ id: 'left' })).id);`;
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', program], { timeout: 60_000 });
+  assert.equal(stdout, 'left\n');
+  assert.deepEqual(await sessionsOf(somewhere), []);
 });
 
 test('a killed daemon is an error, and auto continues without it', { skip }, async () => {
@@ -132,6 +252,7 @@ test('an unsandboxed Python needs a name and a flag, and has host access', async
   const late = await session.execute('while True: pass', { timeoutMs: 200 });
   assert.equal(late.outcome.kind, 'cancelled');
   await assert.rejects(session.fork(), UnsupportedError);
+  await assert.rejects(session.files.list(), UnsupportedError);
   const marker = join(directory, 'written');
   await box.execute(`open(${JSON.stringify(marker)}, 'w').close()`);
   assert.equal(existsSync(marker), true, 'scripts run without a sandbox');

@@ -1,303 +1,282 @@
 /// <reference types="node" />
-// A sandbox in another process: in the daemon, or in an ordinary Python that speaks the same protocol.
+// A sandbox in the daemon, over HTTP.
 import { posix } from 'node:path';
-import type { Attendant, Backend, BackendSession, Diagnostic, Entry, Executed, Host, Input, Policy, Shown, ShownValue } from '../backend.ts';
-import { isText } from '../displays.ts';
+import type { Attendant, Backend, BackendSession, Diagnostic, Entry, Executed, Host, Input, Policy, ShownValue } from '../backend.ts';
 import { type FailureClass, errorOf } from '../errors.ts';
-import { type Connection, type Answers, type Asking, RpcError } from './rpc.ts';
+import { jsonOf, policyRecord } from '../policy.ts';
+import { type LeftFiles, RecordExecuted, decoded, encoded } from '../record.ts';
+import { type Client, Problem, type Route } from './client.ts';
+import { type DaemonContext, execute } from './execution.ts';
 
-const CLASSES: Record<string, FailureClass> = {
-  'not-initialized': 'SessionError',
-  'session-ended': 'SessionError',
-  'session-busy': 'SessionError',
-  'no-checkpoint': 'SessionError',
-  'not-resumable': 'SessionError',
-  variable: 'SessionError',
-  unavailable: 'UnavailableError',
-  'quota-exceeded': 'UnavailableError',
-  'rate-exceeded': 'UnavailableError',
-  forbidden: 'UnavailableError',
-  internal: 'UnavailableError',
-  unsupported: 'UnsupportedError',
-  file: 'FilesError',
-};
-const CANCELLED = -32800;
-
-/** Rejects options that only the engine in this process supports. */
-export function refuseRemote(policy: Policy): void {
-  const asked = {
-    workspace: policy.workspace !== undefined,
-    mounts: policy.mounts.length > 0,
-    commit: policy.commit !== 'always',
-    packages: policy.packages !== undefined,
-    network: policy.network !== undefined,
+/** Opens a sandbox in the daemon. `name` is a language or the name of a runtime. */
+export async function openSandbox(client: Client, name: string, policy: Policy, host: Host): Promise<Backend> {
+  const context: DaemonContext = { client, executions: new Set(), tools: policy.tools, host };
+  const fields = {
+    runtime: fieldsOf({ [name === 'python' || name === 'javascript' ? 'language' : 'runtime']: name }),
+    policy: `"policy":${jsonOf(policyRecord(policy))}`,
+    files: fieldsOf({ files: Object.fromEntries(policy.files.map(([path, contents]) => [path, encoded(contents)])) }),
+    tools: `"tools":[${policy.tools.map((tool) => `{${fieldsOf({ name: tool.name, description: tool.description })},"schema":${tool.schema}}`).join()}]`,
   };
-  for (const [name, isAsked] of Object.entries(asked)) {
-    if (!isAsked) continue;
-    const why = 'a daemon\'s sandboxes have no access to your directories, and use the daemon\'s own packages and network';
-    throw errorOf('UnsupportedError', `${name}: ${why}; remove it, or use backend: "native"`);
-  }
+  // An empty script checks the whole sandbox, and its result names the runtime.
+  const { metadata } = await mapErrors(client.json(['POST', '/v1/execute'], objectOf('"source":""', ...Object.values(fields))));
+  return new DaemonBackend(context, fields, metadata);
 }
 
-/** Returns the handler of the requests that scripts make. */
-export function answersOf(policy: Policy, host: Host): Answers {
-  return async (method, parameters, signal) => {
-    const index = method === 'tool' ? policy.tools.findIndex(({ name }) => name === parameters.name) : -1;
-    if (index < 0) return [false, `unknown tool \`${parameters.name ?? method}\`; call a registered tool`] as const;
-    return host.answer(index, JSON.stringify(parameters.arguments ?? {}), signal);
-  };
-}
-
-/** Opens a sandbox over a connection. `name` is a language or the name of a runtime. */
-export async function openRemote(connection: Connection, name: string, policy: Policy): Promise<Backend> {
-  const bytes = (contents: Uint8Array): object => ({ base64: Buffer.from(contents).toString('base64') });
-  const limits = Object.entries(policy.limits).map(([key, value]) => [snakeName(key), Number(value)]);
-  const asked = {
-    [name === 'python' || name === 'javascript' ? 'language' : 'runtime']: name,
-    policy: {
-      limits: Object.fromEntries(limits),
-      session: {
-        ...(policy.checkpoints !== undefined && {
-          checkpoints: typeof policy.checkpoints === 'bigint' ? { every: Number(policy.checkpoints) } : policy.checkpoints,
-        }),
-        ...(policy.onUnwind && { on_unwind: policy.onUnwind }),
-      },
-      env: Object.fromEntries(policy.env),
-      args: policy.args,
-      auto_persist_globals: policy.autoPersistGlobals,
-      metering: policy.metering,
-      ...(policy.seed !== undefined && { entropy: { seeded: Number(policy.seed) } }),
-      ...(policy.clockNs !== undefined && { clock: { fixed: Number(policy.clockNs) } }),
-    },
-    files: Object.fromEntries(policy.files.map(([path, contents]) => [path, bytes(contents)])),
-    tools: policy.tools.map((tool) => ({ ...tool, schema: JSON.parse(tool.schema) })),
-    queries: [],
-  };
-  const open = (more: object): Promise<Opened> => told(connection.call('initialize', { ...asked, ...more }));
-  try {
-    return new RemoteBackend(connection, await open({ open: false }), open);
-  } catch (error) {
-    connection.close(error as Error);
-    throw error;
-  }
-}
-
-interface Opened {
-  session: string;
-  language: 'python' | 'javascript';
+/** The parts of request bodies that are the same in all requests of a sandbox, as fields of JSON objects. */
+interface Fields {
   runtime: string;
-  version: string | null;
+  policy: string;
+  files: string;
+  tools: string;
 }
 
-function snakeName(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+/** Serializes the fields of an object without its braces. Omits undefined fields. */
+function fieldsOf(fields: object): string {
+  return JSON.stringify(fields).slice(1, -1);
 }
 
-/** Converts a daemon's errors to this package's errors. */
-async function told<Result>(asked: Promise<Result>, ofFiles = false): Promise<Result> {
-  try {
-    return await asked;
-  } catch (error) {
-    if (!(error instanceof RpcError)) throw error;
-    const known = CLASSES[error.reason] ?? 'PolicyError';
-    throw errorOf(ofFiles && known === 'PolicyError' ? 'FilesError' : known, error.message, error);
-  }
+function objectOf(...fields: string[]): string {
+  return `{${fields.filter(Boolean).join()}}`;
 }
 
-function noId(id: string | undefined): void {
-  if (id !== undefined) throw errorOf('UnsupportedError', 'id: a daemon chooses its sessions\' ids; remove it, or use backend: "native"');
+function scriptFields({ source, name, kind, stdin, context, timeoutMs }: Input): string[] {
+  const script = { source, name, kind, stdin: stdin && encoded(stdin), deadline_ms: timeoutMs };
+  return [fieldsOf(script), context === undefined ? '' : `"context":${context}`];
 }
 
-function decoded(text: string): Uint8Array {
-  return new Uint8Array(Buffer.from(text, 'base64'));
+/** Converts the daemon's errors to this package's errors. `otherwise` is the class of requests that it rejects. */
+async function mapErrors<Result>(asked: Promise<Result>, otherwise?: FailureClass): Promise<Result> {
+  return asked.catch((error: unknown) => {
+    throw error instanceof Problem ? error.failure(otherwise) : error;
+  });
 }
 
-function encoded(bytes: Uint8Array): { base64: string } {
-  return { base64: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64') };
+/** Sandboxes with open sessions in a daemon. */
+const withSessions = new Set<DaemonBackend>();
+let isWatching = false;
+
+/**
+ * Closes a sandbox's sessions at the end of the process. Otherwise, the daemon would keep them until they have been idle
+ * for half an hour.
+ */
+function closeAtExit(backend: DaemonBackend): void {
+  withSessions.add(backend);
+  if (isWatching) return;
+  isWatching = true;
+  process.on('beforeExit', () => {
+    for (const each of withSessions) void each.closeSessions();
+  });
 }
 
-function paramsOf({ source, name, kind, stdin, context, timeoutMs }: Input): object {
-  return {
-    code: source,
-    ...(name !== undefined && { name }),
-    ...(kind && { kind }),
-    ...(stdin && { stdin: encoded(stdin) }),
-    ...(context !== undefined && { context: JSON.parse(context) }),
-    ...(timeoutMs !== undefined && { timeout_ms: timeoutMs }),
-  };
-}
+/** Closes the sessions whose handles were dropped. */
+const dropped = new FinalizationRegistry<() => void>((close) => close());
 
-async function execute(connection: Connection, params: object, { cancel, output }: Attendant): Promise<any> {
-  const asking: Asking = {
-    cancel,
-    onOutput: output && ((stream, text) => output(stream === 'stderr', new TextEncoder().encode(text))),
-  };
-  try {
-    return await connection.call('execute', { ...params, stream: output !== undefined }, asking);
-  } catch (error) {
-    if (error instanceof RpcError && error.code === CANCELLED) return NOT_BEGUN;
-    return told(Promise.reject(error));
-  }
-}
-
-/** The result of an execution that was cancelled before it started. */
-const NOT_BEGUN = {
-  success: false,
-  outcome: { kind: 'cancelled' },
-  interrupted: null,
-  value: null,
-  stdout: '',
-  stderr: '',
-  stdout_truncated: false,
-  stderr_truncated: false,
-  displays: [],
-  displays_dropped: 0,
-  fuel_consumed: 0,
-  memory_used_bytes: 0,
-  duration_ms: 0,
-  files_created: [],
-  files_modified: [],
-  files_deleted: [],
-  tool_calls: [],
-  workspace_path: null,
-  session_id: null,
-  rolled_back_to: null,
-  guidance: { fuel: { used: 0, limit: 0, utilization_percent: 0, status: 'efficient', suggested_limit: null, likely_causes: [] }, advice: [] },
-  metadata: {},
-};
-
-class RemoteBackend implements Backend {
-  readonly #connection: Connection;
-  readonly #session: string;
-  readonly #open: (more: object) => Promise<Opened>;
+class DaemonBackend implements Backend {
+  readonly context: DaemonContext;
+  readonly fields: Fields;
+  /** The paths of the open sessions. */
+  readonly #sessions = new Set<string>();
   readonly language: 'python' | 'javascript';
   readonly runtimeName: string;
   readonly version: string | undefined;
 
-  constructor(connection: Connection, opened: Opened, open: (more: object) => Promise<Opened>) {
-    this.#connection = connection;
-    this.#session = opened.session;
-    this.#open = open;
-    this.language = opened.language;
-    this.runtimeName = opened.runtime;
-    this.version = opened.version ?? undefined;
+  constructor(context: DaemonContext, fields: Fields, metadata: any) {
+    this.context = context;
+    this.fields = fields;
+    this.language = metadata.runtime;
+    this.runtimeName = metadata.runtime_name;
+    this.version = metadata.version ?? undefined;
   }
 
   async execute(input: Input, attendant: Attendant): Promise<Executed> {
-    const params = { session: this.#session, ...paramsOf(input), fresh: true, return_files: true };
-    return new RemoteExecuted(await execute(this.#connection, params, attendant));
+    const body = objectOf(...scriptFields(input), ...Object.values(this.fields), '"value":false', '"return_files":["**"]');
+    const record = await mapErrors(execute(this.context, '/v1/execute', body, attendant));
+    return new RecordExecuted(record, returnedFiles(record));
   }
 
   async validate(input: Input): Promise<Diagnostic[]> {
-    return (await told(this.#connection.call('validate', { session: this.#session, ...paramsOf(input) }))).diagnostics;
+    const body = objectOf(...scriptFields(input), this.fields.runtime, this.fields.policy);
+    return (await mapErrors(this.context.client.json(['POST', '/v1/validate'], body))).diagnostics;
   }
 
   async session(id: string | undefined, context: string | undefined): Promise<BackendSession> {
-    noId(id);
-    const opened = await this.#open(context === undefined ? {} : { context: JSON.parse(context) });
-    return new RemoteSession(this.#connection, opened.session);
+    const { runtime, policy, files } = this.fields;
+    return this.opened('/v1/sessions', objectOf(fieldsOf({ id }), runtime, policy, files, context === undefined ? '' : `"context":${context}`));
   }
 
   async resume(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
-    noId(id);
-    return new RemoteSession(this.#connection, (await this.#open({ state: encoded(state) })).session);
+    const session = await this.opened('/v1/sessions', objectOf(fieldsOf({ id, state: encoded(state) }), this.fields.policy));
+    if (session.runtimeName === this.runtimeName) return session;
+    await session.close();
+    const runtimes = `\`${session.runtimeName}\`, and this sandbox has \`${this.runtimeName}\``;
+    throw errorOf('SessionError', `the session was saved with the runtime ${runtimes}; create a sandbox with its runtime`);
+  }
+
+  /** Opens a session with a request, and remembers it until it is closed. */
+  async opened(path: string, body: string): Promise<DaemonSession> {
+    const { id, runtime } = await mapErrors(this.context.client.json(['POST', path], body));
+    const session = new DaemonSession(this, id, runtime);
+    const { path: opened } = session;
+    this.#sessions.add(opened);
+    closeAtExit(this);
+    dropped.register(session, () => void this.closeSession(opened).catch(() => undefined), session);
+    return session;
+  }
+
+  async closeSession(path: string): Promise<void> {
+    this.#sessions.delete(path);
+    if (this.#sessions.size === 0) withSessions.delete(this);
+    await mapErrors(this.context.client.json(['DELETE', path]));
+  }
+
+  async closeSessions(): Promise<void> {
+    await Promise.all(Array.from(this.#sessions, (path) => this.closeSession(path).catch(() => undefined)));
   }
 
   async close(): Promise<void> {
-    this.#connection.close(errorOf('SessionLostError', 'the sandbox was closed together with its sessions'));
+    withSessions.delete(this);
+    const why = errorOf('SessionLostError', 'the sandbox was closed together with its sessions');
+    // A session can only be closed when its execution has ended.
+    await this.context.client.close(why, () => [this.context.executions, this.#sessions]);
   }
 }
 
-class RemoteSession implements BackendSession {
-  readonly #connection: Connection;
+class DaemonSession implements BackendSession {
+  readonly #backend: DaemonBackend;
+  readonly #client: Client;
   readonly id: string;
+  readonly path: string;
+  readonly runtimeName: string;
+  #isClosed = false;
   ended: string | undefined;
 
-  constructor(connection: Connection, id: string) {
-    this.#connection = connection;
+  constructor(backend: DaemonBackend, id: string, runtimeName: string) {
+    this.#backend = backend;
+    this.#client = backend.context.client;
     this.id = id;
+    this.path = `/v1/sessions/${encodeURIComponent(id)}`;
+    this.runtimeName = runtimeName;
   }
 
-  async #ask(method: string, params: object = {}, ofFiles = false): Promise<any> {
+  /** Performs a request unless the session has ended. Remembers the end of the session. */
+  async #asked<Result>(ask: () => Promise<Result>, otherwise?: FailureClass): Promise<Result> {
     if (this.ended !== undefined) throw errorOf('SessionError', this.ended);
-    return told(this.#connection.call(method, { session: this.id, ...params }), ofFiles);
+    const asked = ask().catch((error: unknown) => {
+      if (error instanceof Problem && error.type === 'session-ended') this.ended ??= error.message;
+      throw error;
+    });
+    return mapErrors(asked, otherwise);
+  }
+
+  #json(route: Route, body?: string | Uint8Array, otherwise?: FailureClass): Promise<any> {
+    return this.#asked(() => this.#client.json(route, body), otherwise);
   }
 
   async execute(input: Input, attendant: Attendant): Promise<Executed> {
-    if (this.ended !== undefined) throw errorOf('SessionError', this.ended);
-    const record = await execute(this.#connection, { session: this.id, ...paramsOf(input) }, attendant);
-    return new RemoteExecuted(record, this);
+    const body = objectOf(...scriptFields(input), this.#backend.fields.tools);
+    return new RecordExecuted(await this.#asked(() => execute(this.#backend.context, `${this.path}/execute`, body, attendant)), this);
+  }
+
+  #variable(name: string): string {
+    return `${this.path}/variables/${encodeURIComponent(name)}`;
   }
 
   async getVariable(name: string): Promise<ShownValue | undefined> {
-    const shown = await this.#ask('getVariable', { name });
-    return shown.found ? { repr: shown.repr, ...('value' in shown && { json: JSON.stringify(shown.value) }) } : undefined;
+    return this.#asked(async () => {
+      try {
+        const shown = await this.#client.json(['GET', this.#variable(name)]);
+        return { repr: shown.repr, ...('value' in shown && { json: JSON.stringify(shown.value) }) };
+      } catch (error) {
+        if (error instanceof Problem && error.type === 'no-variable') return undefined;
+        throw error;
+      }
+    });
   }
 
   async setVariable(name: string, json: string): Promise<void> {
-    await this.#ask('setVariable', { name, value: JSON.parse(json) });
+    await this.#json(['PUT', this.#variable(name)], json);
   }
 
   async listFiles(pattern: string): Promise<Entry[]> {
-    return entriesOf((await this.#ask('listFiles', { pattern }, true)).files);
+    const entries: Entry[] = [];
+    for (let cursor: string | undefined; ; ) {
+      const query = new URLSearchParams({ pattern, ...(cursor !== undefined && { cursor }) });
+      const page = await this.#json(['GET', `${this.path}/files?${query}`], undefined, 'FilesError');
+      entries.push(...entriesOf(page.files));
+      if (page.next === null) return entries;
+      cursor = page.next;
+    }
   }
 
-  async readFile(path: string): Promise<Uint8Array> {
-    const pieces: Uint8Array[] = [];
-    for (let offset = 0; ; ) {
-      // A large file arrives in chunks.
-      const { contents, size_bytes: size } = await this.#ask('readFile', { path, offset }, true);
-      const piece = decoded(contents.base64);
-      pieces.push(piece);
-      offset += piece.length;
-      if (piece.length === 0 || offset >= size) return new Uint8Array(Buffer.concat(pieces));
-    }
+  #file(path: string): string {
+    return `${this.path}/files/${path.split('/').map(encodeURIComponent).join('/')}`;
+  }
+
+  readFile(path: string): Promise<Uint8Array> {
+    return this.#asked(async () => {
+      try {
+        return new Uint8Array(await this.#client.bytes(['GET', this.#file(path)]));
+      } catch (error) {
+        if (!(error instanceof Problem) || error.type !== 'too-large') throw error;
+      }
+      // A large file arrives in parts.
+      const parts: Uint8Array[] = [];
+      for (let offset = 0; ; ) {
+        const [part, sizeBytes] = await this.#client.part(this.#file(path), offset);
+        parts.push(part);
+        offset += part.length;
+        if (part.length === 0 || offset >= sizeBytes) return new Uint8Array(Buffer.concat(parts));
+      }
+    }, 'FilesError');
   }
 
   async writeFile(path: string, contents: Uint8Array): Promise<void> {
-    await this.#ask('writeFile', { path, contents: encoded(contents) }, true);
+    await this.#json(['PUT', this.#file(path)], contents, 'FilesError');
   }
 
   async deleteFile(path: string, recursive: boolean): Promise<void> {
-    await this.#ask('deleteFile', { path, recursive }, true);
+    await this.#json(['DELETE', `${this.#file(path)}?recursive=${recursive}`], undefined, 'FilesError');
   }
 
   async fork(id: string | undefined, context: string | undefined): Promise<BackendSession> {
-    noId(id);
-    const opened = await this.#ask('fork', context === undefined ? {} : { context: JSON.parse(context) });
-    return new RemoteSession(this.#connection, opened.session);
+    const fork = await this.#asked(() => this.#backend.opened(`${this.path}/fork`, objectOf(fieldsOf({ id }))));
+    if (context !== undefined) await fork.setVariable('context', context);
+    return fork;
   }
 
   async checkpoint(): Promise<bigint> {
-    return BigInt((await this.#ask('checkpoint')).checkpoint);
+    return BigInt((await this.#json(['POST', `${this.path}/checkpoint`])).checkpoint);
   }
 
   async checkpoints(): Promise<string> {
-    return JSON.stringify((await this.#ask('checkpoints')).checkpoints);
+    return JSON.stringify((await this.#json(['GET', `${this.path}/checkpoints`])).checkpoints);
   }
 
   async undo(checkpoint: bigint | undefined): Promise<bigint> {
-    return BigInt((await this.#ask('undo', checkpoint === undefined ? {} : { checkpoint: Number(checkpoint) })).checkpoint);
+    return BigInt((await this.#json(['POST', `${this.path}/undo`], jsonOf(checkpoint === undefined ? {} : { checkpoint }))).checkpoint);
   }
 
   async hibernate(): Promise<Uint8Array> {
-    return decoded((await this.#ask('hibernate')).state.base64);
+    return this.#asked(async () => new Uint8Array(await this.#client.bytes(['GET', `${this.path}/state`])));
   }
 
   async info(): Promise<string> {
-    const info = await this.#ask('info');
-    this.ended ??= info.ended ?? undefined;
-    return JSON.stringify(info);
+    const { live } = await this.#json(['GET', this.path]);
+    this.ended ??= live.ended ?? undefined;
+    return JSON.stringify(live);
   }
 
   async close(): Promise<void> {
-    if (this.ended !== undefined) return;
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.ended ??= 'the session was closed';
+    dropped.unregister(this);
     try {
-      await this.#ask('destroy');
+      await this.#backend.closeSession(this.path);
     } catch (error) {
+      // The daemon has already closed the session, or has ended.
       if (!['SessionError', 'SessionLostError', 'UnavailableError'].includes((error as Error).name)) throw error;
     }
-    this.ended = 'the session was closed';
   }
 }
 
@@ -310,77 +289,18 @@ function entriesOf(listed: any[]): Entry[] {
   }));
 }
 
-class RemoteExecuted implements Executed {
-  readonly #record: any;
-  readonly #session: RemoteSession | undefined;
-
-  constructor(record: any, session?: RemoteSession) {
-    this.#record = record;
-    this.#session = session;
-  }
-
-  get ok(): boolean {
-    return this.#record.success;
-  }
-
-  get stdout(): string {
-    return this.#record.stdout;
-  }
-
-  get stderr(): string {
-    return this.#record.stderr;
-  }
-
-  get stdoutBytes(): Uint8Array {
-    return this.#output('stdout');
-  }
-
-  get stderrBytes(): Uint8Array {
-    return this.#output('stderr');
-  }
-
-  #output(name: string): Uint8Array {
-    const base64 = this.#record[`${name}_base64`];
-    return base64 === undefined ? new TextEncoder().encode(this.#record[name]) : decoded(base64);
-  }
-
-  get fuelConsumed(): bigint {
-    return BigInt(this.#record.fuel_consumed);
-  }
-
-  get value(): ShownValue | undefined {
-    const value = this.#record.value;
-    return value ? { repr: value.repr, ...('json' in value && { json: JSON.stringify(value.json) }) } : undefined;
-  }
-
-  get displays(): readonly Shown[] {
-    return this.#record.displays.map((shown: any) => ({
-      isResult: shown.is_result,
-      forms: Object.entries<string>(shown.data).map(([type, data]) => [type, isText(type) ? new TextEncoder().encode(data) : decoded(data)]),
-    }));
-  }
-
-  json(): string {
-    const { error: _error, files: _files, stdout_base64: _stdout, stderr_base64: _stderr, ...record } = this.#record;
-    return JSON.stringify({ ...record, displays: [] });
-  }
-
-  async listFiles(pattern: string): Promise<Entry[]> {
-    if (this.#session) return this.#session.listFiles(pattern);
-    if (pattern !== '**') {
-      const instead = 'remove it, or use backend: "native"';
-      throw errorOf('UnsupportedError', `pattern: outside a session this backend only lists all files; ${instead}`);
-    }
-    return entriesOf(this.#record.files?.entries ?? []);
-  }
-
-  async readFile(path: string): Promise<Uint8Array> {
-    if (this.#session) return this.#session.readFile(path);
-    const contents = this.#record.files?.contents?.[posix.normalize(path)];
-    if (contents === undefined) {
-      const more = this.#record.files?.left_out ? ', or it was too large to be returned' : '';
+/** Returns the files that a record contains. */
+function returnedFiles(record: any): LeftFiles {
+  return {
+    async listFiles(pattern) {
+      if (pattern === '**') return entriesOf(record.file_entries ?? []);
+      throw errorOf('UnsupportedError', 'pattern: outside a session this backend only lists all files; remove it, or use backend: "native"');
+    },
+    async readFile(path) {
+      const contents = record.files?.[posix.normalize(path)];
+      if (contents !== undefined) return decoded(contents);
+      const more = record.files_left_out ? ', or it was too large to be returned' : '';
       throw errorOf('FilesError', `there is no file \`${path}\`${more}`);
-    }
-    return decoded(contents);
-  }
+    },
+  };
 }

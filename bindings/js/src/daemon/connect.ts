@@ -1,17 +1,20 @@
 /// <reference types="node" />
 // Finds the daemon of the current user.
-import { stat } from 'node:fs/promises';
-import { connect as connectSocket } from 'node:net';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Backend, Host, Policy } from '../backend.ts';
 import { errorOf } from '../errors.ts';
-import { answersOf, openRemote, refuseRemote } from './backend.ts';
-import { Connection } from './rpc.ts';
+import { refuseHostAccess } from '../policy.ts';
+import { openSandbox } from './backend.ts';
+import { Client } from './client.ts';
 
-/** Timeout for the connection to the daemon, in milliseconds. A slower daemon is treated as absent. */
+/** Timeout for the daemon's first response, in milliseconds. A slower daemon is treated as absent. */
 const CONNECT_MS = 500;
+/** The version of the routes. */
+const PROTOCOL = 2;
 const HINT = 'start one with `glovebox daemon`, and set GLOVEBOX_DAEMON_SOCKET to its socket';
+const NO_HOST_ACCESS =
+  'a daemon\'s sandboxes have no access to your directories, and use the daemon\'s own packages and network; remove it, or use backend: "native"';
 
 /** Returns the path of the daemon's socket. */
 export function place(platform: string = process.platform): string {
@@ -22,34 +25,25 @@ export function place(platform: string = process.platform): string {
 
 /** Opens a sandbox in the daemon. Fails if no daemon answers or the daemon does not support the policy. */
 export async function openDaemon(language: string, policy: Policy, host: Host): Promise<Backend> {
-  refuseRemote(policy);
+  refuseHostAccess(policy, NO_HOST_ACCESS);
   const path = place();
+  const client = new Client(path);
   try {
-    // A socket created by another user is not trusted.
-    if (process.geteuid && (await stat(path)).uid !== process.geteuid()) throw new Error('the socket belongs to another user');
-    const socket = await new Promise<ReturnType<typeof connectSocket>>((resolve, reject) => {
-      const made = connectSocket(path);
-      const late = setTimeout(() => made.destroy(new Error('the connection timed out')), CONNECT_MS);
-      made.once('error', reject);
-      made.once('connect', () => {
-        clearTimeout(late);
-        made.off('error', reject);
-        resolve(made);
-      });
-    });
-    const hold = (isHeld: boolean): void => void (isHeld ? socket.ref() : socket.unref());
-    const streams = { input: socket, output: socket, hold, close: () => void socket.destroy() };
-    const connection = new Connection(streams, answersOf(policy, host));
-    try {
-      const pong = await connection.call('ping', {}, { timeoutMs: CONNECT_MS });
-      if (pong?.protocol !== 1) throw new Error('the server is not a daemon of this version');
-    } catch (error) {
-      connection.close(error as Error);
-      throw error;
-    }
-    return await openRemote(connection, language, policy);
+    await checkProtocol(client, path);
+    return await openSandbox(client, language, policy, host);
   } catch (error) {
-    if (['PolicyError', 'UnsupportedError', 'SessionError'].includes((error as Error).name)) throw error;
-    throw errorOf('UnavailableError', `no daemon responds at \`${path}\` (${(error as Error).message}); ${HINT}`, error);
+    await client.close(error as Error, () => []);
+    throw error;
+  }
+}
+
+async function checkProtocol(client: Client, path: string): Promise<void> {
+  try {
+    const { protocol } = await client.json(['GET', '/v1/info'], undefined, CONNECT_MS);
+    if (protocol !== PROTOCOL) throw new Error('the server is not a daemon of this version');
+  } catch (error) {
+    let { message, cause } = error as Error;
+    for (; cause instanceof Error; cause = cause.cause) message = cause.message;
+    throw errorOf('UnavailableError', `no daemon responds at \`${path}\` (${message}); ${HINT}`, error);
   }
 }

@@ -1,6 +1,6 @@
 /// <reference types="node" />
-// A JSON-RPC 2.0 connection with requests in both directions: one message per line, over a socket or a process's
-// standard streams.
+// A JSON-RPC 2.0 connection to a process, over its standard streams: one message per line, with requests in both
+// directions.
 import type { Readable, Writable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import type { Cancel } from '../cancel.ts';
@@ -17,7 +17,6 @@ export type OnOutput = (stream: string, text: string) => void;
 export interface Asking {
   cancel?: Cancel;
   onOutput?: OnOutput | undefined;
-  timeoutMs?: number;
 }
 
 /** The peer rejected the request. */
@@ -71,20 +70,17 @@ export class Connection {
   }
 
   /** Sends a request to the peer. The peer also answers a cancelled request. */
-  async call(method: string, params: object, { cancel, onOutput, timeoutMs }: Asking = {}): Promise<any> {
+  async call(method: string, params: object, { cancel, onOutput }: Asking = {}): Promise<any> {
     if (this.#gone) throw this.#gone;
     const id = (this.#count += 1);
-    let timer: ReturnType<typeof setTimeout> | undefined;
     try {
       return await new Promise((resolve, reject) => {
         this.#pending.set(id, { resolve, reject, onOutput });
         this.#streams.hold(true);
-        if (timeoutMs !== undefined) timer = setTimeout(() => reject(errorOf('UnavailableError', 'the request timed out')), timeoutMs);
         this.#send({ id, method, params });
         cancel?.onCancel(() => this.#send({ method: 'cancel', params: { id } }));
       });
     } finally {
-      clearTimeout(timer);
       cancel?.onCancel(undefined);
       this.#pending.delete(id);
       this.#release();

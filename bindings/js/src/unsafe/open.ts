@@ -8,7 +8,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Backend, Host, Policy } from '../backend.ts';
 import { errorOf } from '../errors.ts';
-import { answersOf, openRemote, refuseRemote } from './backend.ts';
+import { refuseHostAccess } from '../policy.ts';
+import { answersOf, openPython } from './backend.ts';
 import { Connection } from './rpc.ts';
 
 /** Returns the command of a Python, version 3.8 or later. */
@@ -23,7 +24,7 @@ async function python(): Promise<string> {
 
 /** Starts a Python process in a new directory. Nothing else isolates the process. */
 export async function openUnsafe(language: string, policy: Policy, host: Host): Promise<Backend> {
-  refuseRemote(policy);
+  refuseHostAccess(policy, 'not supported without a sandbox; remove it, or remove unsafeNative');
   if (language !== 'python') throw errorOf('UnsupportedError', `unsafeNative: \`${language}\` is not supported; only Python runs without a sandbox`);
   if (policy.files.length > 0) {
     throw errorOf('UnsupportedError', 'files: not supported without a sandbox, because scripts run in a host directory; remove it');
@@ -43,5 +44,5 @@ export async function openUnsafe(language: string, policy: Policy, host: Host): 
     for (const one of [child, ...pipes]) isHeld ? one.ref() : one.unref();
   };
   const streams = { input: child.stdout, output: child.stdin, hold, close: () => void child.kill('SIGKILL') };
-  return openRemote(new Connection(streams, answersOf(policy, host)), language, policy);
+  return openPython(new Connection(streams, answersOf(policy, host)), policy);
 }

@@ -1,0 +1,191 @@
+// One execution in the daemon: its output, its tool calls and its cancellation.
+import type { Attendant, Host, ToolDescription } from '../backend.ts';
+import { errorOf } from '../errors.ts';
+import { NOT_BEGUN } from '../record.ts';
+import { type Client, Problem, type Route } from './client.ts';
+
+/**
+ * Milliseconds from a tool call to the first check if the script still waits for its tools. The script may have stopped
+ * waiting because of a timeout.
+ */
+const FIRST_POLL_MS = 50;
+/** Milliseconds between later checks. */
+const POLL_MS = 250;
+/** Milliseconds between attempts to resume a script while the daemon is busy. */
+const RETRY_MS = 1_000;
+
+/** The client, tools and current executions of a sandbox in the daemon. */
+export interface DaemonContext {
+  client: Client;
+  /** The paths of this client's executions in the daemon. */
+  executions: Set<string>;
+  tools: readonly ToolDescription[];
+  host: Host;
+}
+
+/** A tool call that this process answers. */
+interface Call {
+  id: number;
+  name: string;
+  arguments: unknown;
+}
+
+/** An answer to a tool call: its result as JSON text, or an error message. */
+interface Answered {
+  id: number;
+  isOk: boolean;
+  text: string;
+}
+
+/**
+ * Runs an execution in the daemon, answers its tool calls, and returns its record. Rejects with a `Problem` if the
+ * daemon reports one.
+ */
+export async function execute(context: DaemonContext, path: string, body: string, attendant: Attendant): Promise<any> {
+  const execution = new DaemonExecution(context, attendant.output);
+  attendant.cancel.onCancel(() => execution.cancel());
+  try {
+    return await execution.run(path, body);
+  } catch (error) {
+    if (error instanceof Problem && error.type === 'cancelled') return NOT_BEGUN;
+    throw error;
+  } finally {
+    attendant.cancel.onCancel(undefined);
+    execution.release();
+  }
+}
+
+class DaemonExecution {
+  readonly #context: DaemonContext;
+  readonly #output: Attendant['output'];
+  /** The script's calls; `undefined` for those that have an answer. */
+  readonly #calls = new Map<number, AbortController | undefined>();
+  readonly #answers: Answered[] = [];
+  /** The execution's path; `undefined` until the daemon has accepted the execution. */
+  #path: string | undefined;
+  #isCancelled = false;
+  #hasEnded = false;
+  /** Resolves to the record of an execution that was cancelled while it waited for its tools. */
+  #cancelled: Promise<any> | undefined;
+  /** Ends the wait for answers. */
+  #wake: () => void = () => undefined;
+
+  constructor(context: DaemonContext, output: Attendant['output']) {
+    this.#context = context;
+    this.#output = output;
+  }
+
+  async run(path: string, body: string): Promise<any> {
+    if (this.#isCancelled) return NOT_BEGUN;
+    let last = await this.#step(path, body);
+    for (let pollMs = FIRST_POLL_MS; last.type === 'needs-tools'; ) {
+      this.#update(last.calls);
+      await this.#answered(pollMs);
+      pollMs = this.#answers.length > 0 ? FIRST_POLL_MS : POLL_MS;
+      last = (await this.#cancelledRecord()) ?? (await this.#resume());
+    }
+    this.#hasEnded = true;
+    return last.result;
+  }
+
+  cancel(): void {
+    this.#isCancelled = true;
+    if (this.#path === undefined) return;
+    this.#cancelled ??= this.#context.client.json(['DELETE', this.#path]).catch(() => undefined);
+    this.#wake();
+  }
+
+  /** Aborts the calls that this process is still answering, and ends the execution if it failed in this process. */
+  release(): void {
+    for (const call of this.#calls.values()) call?.abort();
+    if (this.#path === undefined) return;
+    this.#context.executions.delete(this.#path);
+    if (!this.#hasEnded) void this.#context.client.json(['DELETE', this.#path]).catch(() => undefined);
+  }
+
+  /** Sends a request that runs the script, and returns the last chunk of its response. */
+  async #step(path: string, body: string): Promise<any> {
+    const route: Route = ['POST', path];
+    let last: any;
+    await this.#context.client.stream(route, body, (chunk) => {
+      if (chunk.type === 'stdout' || chunk.type === 'stderr') this.#output?.(chunk.type === 'stderr', new TextEncoder().encode(chunk.text));
+      else if (chunk.type === 'started') this.#started(chunk.execution);
+      else last = chunk;
+    });
+    if (last === undefined) throw errorOf('UnavailableError', 'the daemon ended its response early; create a new sandbox');
+    if (last.type === 'error') throw new Problem(last.problem);
+    return last;
+  }
+
+  #started(execution: string): void {
+    this.#path = `/v1/executions/${execution}`;
+    this.#context.executions.add(this.#path);
+    if (this.#isCancelled) this.cancel();
+  }
+
+  /** Begins to answer new calls, and aborts those that the script has abandoned. */
+  #update(calls: Call[]): void {
+    const listed = new Set(calls.map(({ id }) => id));
+    for (const [id, call] of this.#calls) {
+      if (listed.has(id)) continue;
+      this.#calls.delete(id);
+      call?.abort();
+    }
+    for (const call of calls) if (!this.#calls.has(call.id)) void this.#answer(call);
+  }
+
+  async #answer({ id, name, arguments: parameters }: Call): Promise<void> {
+    const { tools, host } = this.#context;
+    const call = new AbortController();
+    this.#calls.set(id, call);
+    const index = tools.findIndex((tool) => tool.name === name);
+    const [isOk, text] = await host.answer(index, JSON.stringify(parameters), call.signal);
+    if (call.signal.aborted) return;
+    this.#calls.set(id, undefined);
+    this.#answers.push({ id, isOk, text });
+    this.#wake();
+  }
+
+  /** Waits for an answer, a cancellation or the end of `pollMs`. */
+  async #answered(pollMs: number): Promise<void> {
+    if (this.#answers.length > 0 || (await this.#cancelled)) return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    await new Promise<void>((resolve) => {
+      this.#wake = resolve;
+      timer = setTimeout(resolve, pollMs);
+    });
+    clearTimeout(timer);
+  }
+
+  /** Returns the last chunk of an execution that was cancelled while it waited for its tools. */
+  async #cancelledRecord(): Promise<any> {
+    const result = await this.#cancelled;
+    return result && { type: 'result', result };
+  }
+
+  /** Resumes the script with the current answers, and returns the last chunk of the response. */
+  async #resume(): Promise<any> {
+    const answers = this.#answers.splice(0);
+    const texts = answers.map(({ id, isOk, text }) => `{"id":${id},${isOk ? `"value":${text}` : `"error":${JSON.stringify(text)}`}}`);
+    try {
+      return await this.#step(`${this.#path}/continue`, `{"answers":[${texts.join()}]}`);
+    } catch (error) {
+      // A cancellation ends an execution that waits for its tools.
+      const record = await this.#cancelledRecord();
+      if (record) return record;
+      if (!(error instanceof Problem)) throw error;
+      if (error.status === 503) {
+        // The script still waits for its answers.
+        this.#answers.unshift(...answers);
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      } else if (error.type === 'invalid-argument' && answers.some(({ isOk }) => isOk)) {
+        // The daemon rejected a result, such as one that is nested too deeply, and discarded all answers. The script
+        // receives the reason.
+        this.#answers.unshift(...answers.map((answer) => (answer.isOk ? { ...answer, isOk: false, text: error.message } : answer)));
+      } else {
+        throw error;
+      }
+      return this.#resume();
+    }
+  }
+}

@@ -1,0 +1,215 @@
+/// <reference types="node" />
+// A client of an ordinary Python process, which runs scripts WITHOUT a sandbox.
+import type { Attendant, Backend, BackendSession, Diagnostic, Entry, Executed, Host, Input, Policy, ShownValue } from '../backend.ts';
+import { type FailureClass, type GloveboxError, errorOf } from '../errors.ts';
+import { type LeftFiles, NOT_BEGUN, RecordExecuted, encoded } from '../record.ts';
+import { type Answers, type Asking, type Connection, RpcError } from './rpc.ts';
+
+const CLASSES: Record<string, FailureClass> = {
+  'not-initialized': 'SessionError',
+  unsupported: 'UnsupportedError',
+};
+const CANCELLED = -32800;
+
+/** Returns the handler of the requests that scripts make. */
+export function answersOf(policy: Policy, host: Host): Answers {
+  return async (method, parameters, signal) => {
+    const index = method === 'tool' ? policy.tools.findIndex(({ name }) => name === parameters.name) : -1;
+    if (index < 0) return [false, `unknown tool \`${parameters.name ?? method}\`; call a registered tool`] as const;
+    return host.answer(index, JSON.stringify(parameters.arguments ?? {}), signal);
+  };
+}
+
+/** Opens a sandbox over a connection to the Python process. */
+export async function openPython(connection: Connection, policy: Policy): Promise<Backend> {
+  const { timeoutMs } = policy.limits;
+  const asked = {
+    // The time is the only limit that applies without a sandbox.
+    policy: { limits: timeoutMs === undefined ? {} : { timeout_ms: Number(timeoutMs) } },
+    tools: policy.tools.map(({ name }) => ({ name })),
+  };
+  const open = (more: object): Promise<Opened> => mapErrors(connection.call('initialize', { ...asked, ...more }));
+  try {
+    return new PythonBackend(connection, await open({}), open);
+  } catch (error) {
+    connection.close(error as Error);
+    throw error;
+  }
+}
+
+interface Opened {
+  session: string;
+  runtime: string;
+  version: string | null;
+}
+
+/** Converts errors of the Python process to this package's errors. */
+async function mapErrors<Result>(asked: Promise<Result>): Promise<Result> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (!(error instanceof RpcError)) throw error;
+    throw errorOf(CLASSES[error.reason] ?? 'PolicyError', error.message, error);
+  }
+}
+
+function unsupported(feature: string): GloveboxError {
+  return errorOf('UnsupportedError', `${feature}: not supported without a sandbox; remove unsafeNative`);
+}
+
+function noId(id: string | undefined): void {
+  if (id !== undefined) throw unsupported('id');
+}
+
+function paramsOf({ source, name, kind, stdin, context, timeoutMs }: Input): object {
+  return {
+    code: source,
+    ...(name !== undefined && { name }),
+    ...(kind && { kind }),
+    ...(stdin && { stdin: encoded(stdin) }),
+    ...(context !== undefined && { context: JSON.parse(context) }),
+    ...(timeoutMs !== undefined && { timeout_ms: timeoutMs }),
+  };
+}
+
+async function execute(connection: Connection, params: object, { cancel, output }: Attendant): Promise<Executed> {
+  const asking: Asking = {
+    cancel,
+    onOutput: output && ((stream, text) => output(stream === 'stderr', new TextEncoder().encode(text))),
+  };
+  try {
+    return new RecordExecuted(await connection.call('execute', { ...params, stream: output !== undefined }, asking), NO_FILES);
+  } catch (error) {
+    if (error instanceof RpcError && error.code === CANCELLED) return new RecordExecuted(NOT_BEGUN, NO_FILES);
+    return mapErrors(Promise.reject(error));
+  }
+}
+
+/** Scripts run in a directory of the host, whose files the program itself can read. */
+const NO_FILES: LeftFiles = {
+  async listFiles() {
+    throw unsupported('files');
+  },
+  async readFile() {
+    throw unsupported('files');
+  },
+};
+
+class PythonBackend implements Backend {
+  readonly #connection: Connection;
+  readonly #session: string;
+  readonly #open: (more: object) => Promise<Opened>;
+  readonly language = 'python';
+  readonly runtimeName: string;
+  readonly version: string | undefined;
+
+  constructor(connection: Connection, opened: Opened, open: (more: object) => Promise<Opened>) {
+    this.#connection = connection;
+    this.#session = opened.session;
+    this.#open = open;
+    this.runtimeName = opened.runtime;
+    this.version = opened.version ?? undefined;
+  }
+
+  execute(input: Input, attendant: Attendant): Promise<Executed> {
+    return execute(this.#connection, { session: this.#session, ...paramsOf(input), fresh: true }, attendant);
+  }
+
+  async validate(input: Input): Promise<Diagnostic[]> {
+    return (await mapErrors(this.#connection.call('validate', { session: this.#session, ...paramsOf(input) }))).diagnostics;
+  }
+
+  async session(id: string | undefined, context: string | undefined): Promise<BackendSession> {
+    noId(id);
+    const opened = await this.#open(context === undefined ? {} : { context: JSON.parse(context) });
+    return new PythonSession(this.#connection, opened.session);
+  }
+
+  async resume(): Promise<BackendSession> {
+    throw unsupported('resume');
+  }
+
+  async close(): Promise<void> {
+    this.#connection.close(errorOf('SessionLostError', 'the sandbox was closed together with its sessions'));
+  }
+}
+
+class PythonSession implements BackendSession {
+  readonly #connection: Connection;
+  readonly id: string;
+  ended: string | undefined;
+
+  constructor(connection: Connection, id: string) {
+    this.#connection = connection;
+    this.id = id;
+  }
+
+  async #ask(method: string, params: object = {}): Promise<any> {
+    if (this.ended !== undefined) throw errorOf('SessionError', this.ended);
+    return mapErrors(this.#connection.call(method, { session: this.id, ...params }));
+  }
+
+  async execute(input: Input, attendant: Attendant): Promise<Executed> {
+    if (this.ended !== undefined) throw errorOf('SessionError', this.ended);
+    return execute(this.#connection, { session: this.id, ...paramsOf(input) }, attendant);
+  }
+
+  async getVariable(name: string): Promise<ShownValue | undefined> {
+    const shown = await this.#ask('getVariable', { name });
+    return shown.found ? { repr: shown.repr, ...('value' in shown && { json: JSON.stringify(shown.value) }) } : undefined;
+  }
+
+  async setVariable(name: string, json: string): Promise<void> {
+    await this.#ask('setVariable', { name, value: JSON.parse(json) });
+  }
+
+  async listFiles(): Promise<Entry[]> {
+    throw unsupported('files');
+  }
+
+  async readFile(): Promise<Uint8Array> {
+    throw unsupported('files');
+  }
+
+  async writeFile(): Promise<void> {
+    throw unsupported('files');
+  }
+
+  async deleteFile(): Promise<void> {
+    throw unsupported('files');
+  }
+
+  async fork(): Promise<BackendSession> {
+    throw unsupported('fork');
+  }
+
+  async checkpoint(): Promise<bigint> {
+    throw unsupported('checkpoint');
+  }
+
+  async checkpoints(): Promise<string> {
+    throw unsupported('checkpoints');
+  }
+
+  async undo(): Promise<bigint> {
+    throw unsupported('undo');
+  }
+
+  async hibernate(): Promise<Uint8Array> {
+    throw unsupported('hibernate');
+  }
+
+  async info(): Promise<string> {
+    return JSON.stringify(await this.#ask('info'));
+  }
+
+  async close(): Promise<void> {
+    if (this.ended !== undefined) return;
+    try {
+      await this.#ask('destroy');
+    } catch (error) {
+      if (!['SessionError', 'SessionLostError', 'UnavailableError'].includes((error as Error).name)) throw error;
+    }
+    this.ended = 'the session was closed';
+  }
+}
