@@ -86,8 +86,8 @@ export class RecordExecuted implements Executed {
   }
 }
 
-/** The result of an execution that was cancelled before it started. */
-export const NOT_BEGUN = {
+/** The result of a cancelled execution that has no result of its own, because it had not started. */
+export const WITHOUT_RESULT = {
   success: false,
   outcome: { kind: 'cancelled' },
   interrupted: null,

@@ -1,7 +1,7 @@
 // One execution in the daemon: its output, its tool calls and its cancellation.
 import type { Attendant, Host, ToolDescription } from '../backend.ts';
 import { errorOf } from '../errors.ts';
-import { NOT_BEGUN } from '../record.ts';
+import { WITHOUT_RESULT } from '../record.ts';
 import { type Client, Problem, type Route } from './client.ts';
 
 /**
@@ -47,7 +47,7 @@ export async function execute(context: DaemonContext, path: string, body: string
   try {
     return await execution.run(path, body);
   } catch (error) {
-    if (error instanceof Problem && error.type === 'cancelled') return NOT_BEGUN;
+    if (error instanceof Problem && error.type === 'cancelled') return WITHOUT_RESULT;
     throw error;
   } finally {
     attendant.cancel.onCancel(undefined);
@@ -76,7 +76,7 @@ class DaemonExecution {
   }
 
   async run(path: string, body: string): Promise<any> {
-    if (this.#isCancelled) return NOT_BEGUN;
+    if (this.#isCancelled) return WITHOUT_RESULT;
     let last = await this.#step(path, body);
     for (let pollMs = FIRST_POLL_MS; last.type === 'needs-tools'; ) {
       this.#update(last.calls);
@@ -174,6 +174,10 @@ class DaemonExecution {
       const record = await this.#cancelledRecord();
       if (record) return record;
       if (!(error instanceof Problem)) throw error;
+      if (this.#isCancelled && error.type === 'not-found') {
+        // The execution ended by itself just before the cancellation, which discarded its result.
+        return { type: 'result', result: WITHOUT_RESULT };
+      }
       if (error.status === 503) {
         // The script still waits for its answers.
         this.#answers.unshift(...answers);

@@ -2,7 +2,7 @@
 // A client of an ordinary Python process, which runs scripts WITHOUT a sandbox.
 import type { Attendant, Backend, BackendSession, Diagnostic, Entry, Executed, Host, Input, Policy, ShownValue } from '../backend.ts';
 import { type FailureClass, type GloveboxError, errorOf } from '../errors.ts';
-import { type LeftFiles, NOT_BEGUN, RecordExecuted, encoded } from '../record.ts';
+import { type LeftFiles, WITHOUT_RESULT, RecordExecuted, encoded } from '../record.ts';
 import { type Answers, type Asking, type Connection, RpcError } from './rpc.ts';
 
 const CLASSES: Record<string, FailureClass> = {
@@ -80,7 +80,7 @@ async function execute(connection: Connection, params: object, { cancel, output 
   try {
     return new RecordExecuted(await connection.call('execute', { ...params, stream: output !== undefined }, asking), NO_FILES);
   } catch (error) {
-    if (error instanceof RpcError && error.code === CANCELLED) return new RecordExecuted(NOT_BEGUN, NO_FILES);
+    if (error instanceof RpcError && error.code === CANCELLED) return new RecordExecuted(WITHOUT_RESULT, NO_FILES);
     return mapErrors(Promise.reject(error));
   }
 }
