@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
 import { FilesError, PolicyError, SessionError, UnavailableError, UnsupportedError, createSandbox } from '../src/node.ts';
+import { MAX_CONNECTIONS } from '../src/daemon/client.ts';
 import { place } from '../src/daemon/connect.ts';
 import { HAS_DAEMON, startDaemon } from './backends.ts';
 
@@ -49,7 +50,6 @@ test('auto prefers a daemon that answers', { skip }, async () => {
 test('the daemon has one socket path', () => {
   delete process.env['GLOVEBOX_DAEMON_SOCKET'];
   assert.equal(place(), join(homedir(), '.rlm', 'daemon.sock'));
-  assert.equal(place('win32'), '\\\\.\\pipe\\rlm-daemon');
   at(nowhere);
   assert.equal(place(), nowhere);
 });
@@ -151,6 +151,22 @@ test('a cancelled execution returns the output so far', { skip }, async () => {
     assert.deepEqual([run.outcome.kind, run.stdout], ['cancelled', 'begun\n']);
   }
   assert.equal((await session.execute('6 * 7')).value, 42);
+});
+
+test('executions that occupy all connections can be cancelled', { skip }, async () => {
+  at(somewhere);
+  await using box = await createSandbox({ language: 'javascript', backend: 'daemon', timeout: 100_000 });
+  const all = moment();
+  let running = 0;
+  const onStdout = (): void => {
+    running += 1;
+    if (running === MAX_CONNECTIONS) all.comes();
+  };
+  const source = 'console.log(1); await new Promise((resolve) => setTimeout(resolve, 90_000));';
+  const runs = Array.from({ length: MAX_CONNECTIONS + 10 }, () => box.execute(source, { onStdout }));
+  await all.promise;
+  box.cancel();
+  for (const { outcome } of await Promise.all(runs)) assert.equal(outcome.kind, 'cancelled');
 });
 
 test('tools run concurrently, and a script goes on after the first answer', { skip }, async () => {

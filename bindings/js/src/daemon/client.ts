@@ -11,6 +11,10 @@ import { type FailureClass, errorOf } from '../errors.ts';
  * so that the daemon never closes a connection on which a request has just been sent.
  */
 const IDLE_MS = 15_000;
+/** Maximum number of concurrent requests of a client, because the daemon limits the connections of all clients together. */
+export const MAX_CONNECTIONS = 64;
+/** Maximum number of idle connections of a client. */
+const MAX_IDLE = 8;
 /** Timeout for closing a session when its sandbox is closed, in milliseconds. The session's exit handlers run first. */
 const CLOSE_MS = 60_000;
 
@@ -57,16 +61,20 @@ interface Sent {
   body?: string | Uint8Array | undefined;
   headers?: Record<string, string>;
   timeoutMs?: number | undefined;
+  agent?: Agent;
 }
 
 /** A connection pool to the daemon. Idle connections do not keep the process alive. */
 export class Client {
   readonly #agent: OwnedSocketAgent;
+  /** For cancellations, which must not wait for the requests that they cancel. */
+  readonly #cancelling: OwnedSocketAgent;
   readonly #running = new Set<ClientRequest>();
   #closed: Error | undefined;
 
   constructor(socketPath: string) {
-    this.#agent = new OwnedSocketAgent(socketPath);
+    this.#agent = new OwnedSocketAgent(socketPath, MAX_CONNECTIONS);
+    this.#cancelling = new OwnedSocketAgent(socketPath);
   }
 
   /** Sends a request, and returns the JSON in the response; `undefined` if the response has no body. */
@@ -78,6 +86,18 @@ export class Client {
   /** Sends a request, and returns the body of the response. Rejects with a `Problem` if the daemon reports one. */
   bytes(route: Route, body?: string | Uint8Array, timeoutMs?: number): Promise<Buffer> {
     return this.#checked(async () => bytesOf(await this.#send(route, { body, timeoutMs })));
+  }
+
+  /**
+   * Cancels an execution. Returns its result if the execution was suspended. Otherwise returns `undefined`, also if there
+   * is no such execution: the response of another request contains the result.
+   */
+  async cancel(path: string): Promise<any> {
+    const cancel = async (): Promise<any> => {
+      const bytes = await bytesOf(await this.#send(['DELETE', path], { agent: this.#cancelling }));
+      return bytes.length === 0 ? undefined : JSON.parse(bytes.toString());
+    };
+    return this.#checked(cancel).catch(() => undefined);
   }
 
   /** Returns a part of a file that starts at `offset`, and the size of the whole file. */
@@ -113,10 +133,11 @@ export class Client {
     this.#closed = why;
     for (const each of this.#running) each.destroy(why);
     for (const group of paths()) {
-      // What has already ended cannot be deleted.
+      // Ignores errors, because an execution or session may have ended already.
       await Promise.all(Array.from(group, (path) => this.#send(['DELETE', path], { timeoutMs: CLOSE_MS }).then(bytesOf).catch(() => undefined)));
     }
     this.#agent.destroy();
+    this.#cancelling.destroy();
   }
 
   async #checked<Result>(ask: () => Promise<Result>): Promise<Result> {
@@ -130,10 +151,10 @@ export class Client {
     }
   }
 
-  async #send([method, path]: Route, { body, headers, timeoutMs }: Sent): Promise<IncomingMessage> {
+  async #send([method, path]: Route, { body, headers, timeoutMs, agent = this.#agent }: Sent): Promise<IncomingMessage> {
     const type = typeof body === 'string' ? 'application/json' : 'application/octet-stream';
     const options = {
-      agent: this.#agent,
+      agent,
       method,
       path,
       headers: { ...(body !== undefined && { 'content-type': type }), ...headers },
@@ -168,8 +189,8 @@ function problemOf(status: number, body: Buffer): Problem {
 class OwnedSocketAgent extends Agent {
   readonly #socketPath: string;
 
-  constructor(socketPath: string) {
-    super({ keepAlive: true, timeout: IDLE_MS });
+  constructor(socketPath: string, maxSockets = Infinity) {
+    super({ keepAlive: true, timeout: IDLE_MS, maxSockets, maxFreeSockets: MAX_IDLE });
     this.#socketPath = socketPath;
   }
 

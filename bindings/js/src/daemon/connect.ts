@@ -17,10 +17,8 @@ const NO_HOST_ACCESS =
   'a daemon\'s sandboxes have no access to your directories, and use the daemon\'s own packages and network; remove it, or use backend: "native"';
 
 /** Returns the path of the daemon's socket. */
-export function place(platform: string = process.platform): string {
-  const given = process.env['GLOVEBOX_DAEMON_SOCKET'];
-  if (given) return given;
-  return platform === 'win32' ? '\\\\.\\pipe\\rlm-daemon' : join(homedir(), '.rlm', 'daemon.sock');
+export function place(): string {
+  return process.env['GLOVEBOX_DAEMON_SOCKET'] || join(homedir(), '.rlm', 'daemon.sock');
 }
 
 /** Opens a sandbox in the daemon. Fails if no daemon answers or the daemon does not support the policy. */

@@ -1,4 +1,4 @@
-// One execution in the daemon: its output, its tool calls and its cancellation.
+// Executions in the daemon: output, tool calls and cancellation.
 import type { Attendant, Host, ToolDescription } from '../backend.ts';
 import { errorOf } from '../errors.ts';
 import { WITHOUT_RESULT } from '../record.ts';
@@ -91,7 +91,7 @@ class DaemonExecution {
   cancel(): void {
     this.#isCancelled = true;
     if (this.#path === undefined) return;
-    this.#cancelled ??= this.#context.client.json(['DELETE', this.#path]).catch(() => undefined);
+    this.#cancelled ??= this.#context.client.cancel(this.#path);
     this.#wake();
   }
 
@@ -100,7 +100,7 @@ class DaemonExecution {
     for (const call of this.#calls.values()) call?.abort();
     if (this.#path === undefined) return;
     this.#context.executions.delete(this.#path);
-    if (!this.#hasEnded) void this.#context.client.json(['DELETE', this.#path]).catch(() => undefined);
+    if (!this.#hasEnded) void this.#context.client.cancel(this.#path);
   }
 
   /** Sends a request that runs the script, and returns the last chunk of its response. */
