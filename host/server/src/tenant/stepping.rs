@@ -123,7 +123,7 @@ impl Tenant {
         if self.inner.service.is_draining() {
             return Err(ServiceError::Draining);
         }
-        let back = self.inner.suspended.take(execution)?;
+        let back = self.inner.suspended.take(execution).await?;
         // If admission fails or the future is dropped, `back` suspends the execution again.
         let place = self.inner.service.admit(self.name()).await?;
         let tenant = self.clone();
@@ -138,7 +138,7 @@ impl Tenant {
                 let read = Service::blocking(read).await.inspect_err(|_| self.inner.suspended.forget(&id));
                 return read?.map(Stepped::Done);
             }
-            Some((_, SuspensionState::Busy)) | None => return Err(ServiceError::Panicked),
+            Some((_, SuspensionState::Busy | SuspensionState::Fetching)) | None => return Err(ServiceError::Panicked),
         };
         let guard = CancelOnDrop(stepping.cancel.clone());
         let cancelled = stepping.cancel.clone();
@@ -168,8 +168,10 @@ impl Tenant {
         execution: &str,
         then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
     ) -> Result<Option<T>, ServiceError> {
-        let state = match self.inner.suspended.cancel(execution) {
-            Err(ServiceError::NoExecution { .. }) if self.inner.running.cancel(execution) => return Ok(None),
+        // First, so that a running execution is not suspended after the check below.
+        let is_running = self.inner.running.cancel(execution);
+        let state = match self.inner.suspended.cancel(execution).await {
+            Err(ServiceError::NoExecution { .. }) if is_running => return Ok(None),
             state => state?,
         };
         let tenant = self.clone();
@@ -177,7 +179,7 @@ impl Tenant {
             let ended = match state {
                 SuspensionState::Waiting(stepping) => tenant.end(*stepping)?,
                 SuspensionState::Ended(unread) => unread.into_ended()?,
-                SuspensionState::Busy => return Ok(None),
+                SuspensionState::Busy | SuspensionState::Fetching => return Ok(None),
             };
             match then(ended) {
                 Ok(answer) => Ok(Some(answer)),
@@ -206,21 +208,19 @@ impl Tenant {
                 self.inner.suspended.forget(&id);
                 Ok(Stepped::Done(then(self.finish(stepping, *finished)?)?))
             }
-            // The script is about to end, so its calls need no answers.
-            Ok(Advanced::NeedsTools { .. }) if stepping.cancel.is_cancelled() => {
-                self.inner.suspended.forget(&id);
-                Ok(Stepped::Done(then(self.end(stepping)?)?))
-            }
-            Ok(Advanced::NeedsTools { calls, reply_room }) => {
-                let expires_after = self.suspend(id.clone(), stepping, true);
-                Ok(Stepped::NeedsTools(NeedsTools { execution: id, calls, expires_after, reply_room }))
-            }
+            Ok(Advanced::NeedsTools { calls, reply_room }) => match self.suspend(id.clone(), stepping, true) {
+                Ok(expires_after) => {
+                    Ok(Stepped::NeedsTools(NeedsTools { execution: id, calls, expires_after, reply_room }))
+                }
+                // The script is about to end, so its calls need no answers.
+                Err(cancelled) => Ok(Stepped::Done(then(self.end(*cancelled)?)?)),
+            },
             // `advance` returns this only with a timeout.
             Ok(Advanced::Running) => Err(ServiceError::Panicked),
-            Err(error) if error.is_about_an_answer() => {
-                self.suspend(id, stepping, false);
-                Err(error)
-            }
+            Err(error) if error.is_about_an_answer() => match self.suspend(id, stepping, false) {
+                Ok(_) => Err(error),
+                Err(cancelled) => Ok(Stepped::Done(then(self.end(*cancelled)?)?)),
+            },
             Err(error) => {
                 self.inner.suspended.forget(&id);
                 Ok(Stepped::Done(then(self.finish(stepping, Err(error))?)?))

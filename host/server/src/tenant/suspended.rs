@@ -38,8 +38,10 @@ struct Entry {
 pub(super) enum SuspensionState {
     /// The execution waits for answers.
     Waiting(Box<Stepping>),
-    /// A request is resuming the execution or reading its result, or the watcher is fetching its result.
+    /// A request is resuming the execution or reading its result.
     Busy,
+    /// The execution ended while it was suspended. The watcher is fetching its result.
+    Fetching,
     /// The execution ended while it was suspended. The client has not yet read the result.
     Ended(Box<Unread>),
 }
@@ -88,29 +90,54 @@ impl SuspendedExecutions {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an execution in order to resume it or to read its result.
-    pub(super) fn take(&self, id: &str) -> Result<PutBack, ServiceError> {
+    /// Takes an execution in order to resume it or to read its result. Waits while the watcher fetches the result.
+    pub(super) async fn take(&self, id: &str) -> Result<PutBack, ServiceError> {
+        self.once_fetched(|| self.try_take(id)).await
+    }
+
+    fn try_take(&self, id: &str) -> Result<Option<PutBack>, ServiceError> {
         let mut entries = self.entries();
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
         match std::mem::replace(&mut entry.state, SuspensionState::Busy) {
             SuspensionState::Busy => Err(ServiceError::ExecutionBusy { execution: id.to_owned() }),
-            state => Ok(PutBack { executions: self.clone(), id: id.to_owned(), state: Some(state) }),
+            SuspensionState::Fetching => {
+                entry.state = SuspensionState::Fetching;
+                Ok(None)
+            }
+            state => Ok(Some(PutBack { executions: self.clone(), id: id.to_owned(), state: Some(state) })),
         }
     }
 
-    /// Cancels an execution. Removes and returns it, unless it is busy. The caller must end a returned execution that
-    /// was waiting for answers.
-    pub(super) fn cancel(&self, id: &str) -> Result<SuspensionState, ServiceError> {
-        let (cancel, state) = {
-            let mut entries = self.entries();
-            let entry = entries.get(id).ok_or_else(|| not_found(id))?;
-            let cancel = entry.cancel.clone();
-            let removed = if matches!(entry.state, SuspensionState::Busy) { None } else { entries.remove(id) };
-            (cancel, removed.map_or(SuspensionState::Busy, |entry| entry.state))
-        };
-        // Cancelling runs hooks, so the lock is not held.
-        cancel.cancel();
-        Ok(state)
+    /// Cancels an execution. Waits while the watcher fetches its result. Removes and returns the execution, unless it is
+    /// busy. The caller must end a returned execution that was waiting for answers.
+    pub(super) async fn cancel(&self, id: &str) -> Result<SuspensionState, ServiceError> {
+        self.once_fetched(|| self.try_cancel(id)).await
+    }
+
+    fn try_cancel(&self, id: &str) -> Result<Option<SuspensionState>, ServiceError> {
+        let found = self.entries().get(id).map(|entry| entry.cancel.clone());
+        // Cancelling runs hooks, so the lock is not held. `put` does not suspend the execution after this.
+        found.ok_or_else(|| not_found(id))?.cancel();
+        let mut entries = self.entries();
+        Ok(match entries.get(id).map(|entry| &entry.state) {
+            Some(SuspensionState::Fetching) => None,
+            Some(SuspensionState::Waiting(_) | SuspensionState::Ended(_)) => {
+                entries.remove(id).map(|entry| entry.state)
+            }
+            // If the execution has just ended, the request that resumed it has the result.
+            Some(SuspensionState::Busy) | None => Some(SuspensionState::Busy),
+        })
+    }
+
+    /// Calls `attempt`, and again when the watcher has fetched a result, until it returns a value.
+    async fn once_fetched<T>(&self, attempt: impl Fn() -> Result<Option<T>, ServiceError>) -> Result<T, ServiceError> {
+        loop {
+            if let Some(value) = attempt()? {
+                return Ok(value);
+            }
+            // The watcher holds this lock until it has stored the result.
+            drop(self.fetching.lock().await);
+        }
     }
 
     /// Removes an execution without cancelling it.
@@ -131,6 +158,7 @@ impl SuspendedExecutions {
                 SuspensionCheck::End(stepping)
             }
             SuspensionState::Waiting(stepping) if can_fetch && stepping.started.has_ended() => {
+                entry.state = SuspensionState::Fetching;
                 SuspensionCheck::HasEnded(stepping)
             }
             SuspensionState::Ended(_) if is_over => {
@@ -146,8 +174,21 @@ impl SuspendedExecutions {
 
     /// Suspends an execution. Sets the deadline to `expires` if the execution is new or `was_answered`; otherwise the
     /// previous deadline remains. Returns `true` if the execution is new.
-    pub(super) fn put(&self, id: &str, stepping: Stepping, expires: Instant, was_answered: bool) -> bool {
+    ///
+    /// Returns the execution without suspending it if it is cancelled. The caller must then end it: the client that
+    /// cancelled it expects its result in the response of the running request.
+    pub(super) fn put(
+        &self,
+        id: &str,
+        stepping: Stepping,
+        expires: Instant,
+        was_answered: bool,
+    ) -> Result<bool, Box<Stepping>> {
         let mut entries = self.entries();
+        if stepping.cancel.is_cancelled() {
+            entries.remove(id);
+            return Err(Box::new(stepping));
+        }
         let is_new = !entries.contains_key(id);
         let cancel = stepping.cancel.clone();
         let held = HeldBytes::default();
@@ -157,7 +198,7 @@ impl SuspendedExecutions {
         if was_answered {
             entry.expires = expires;
         }
-        is_new
+        Ok(is_new)
     }
 
     /// Releases the memory charged for an execution that has ended.
@@ -296,14 +337,19 @@ impl Tenant {
         }
     }
 
-    /// Suspends an execution and returns its timeout. The timeout restarts only if `was_answered`. Must be called
-    /// within a Tokio runtime.
-    pub(super) fn suspend(&self, id: String, stepping: Stepping, was_answered: bool) -> Duration {
+    /// Suspends an execution and returns its timeout. The timeout restarts only if `was_answered`. Returns the execution
+    /// instead if it is cancelled. Must be called within a Tokio runtime.
+    pub(super) fn suspend(
+        &self,
+        id: String,
+        stepping: Stepping,
+        was_answered: bool,
+    ) -> Result<Duration, Box<Stepping>> {
         let time = self.inner.service.suspension().time;
-        if self.inner.suspended.put(&id, stepping, Instant::now() + time, was_answered) {
+        if self.inner.suspended.put(&id, stepping, Instant::now() + time, was_answered)? {
             tokio::spawn(watch(self.clone(), id));
         }
-        time
+        Ok(time)
     }
 
     /// Charges a result to the budget for unread results until the client reads it. Releases the memory reserved for
@@ -375,8 +421,10 @@ mod tests {
     use super::*;
     use crate::{Door, executor::Advanced};
 
-    /// An execution that waits for an answer.
-    struct Waiting;
+    /// An execution that waits for an answer, or has ended.
+    struct Waiting {
+        has_ended: bool,
+    }
 
     impl SteppedExecution for Waiting {
         fn advance(&self, _: Vec<ToolAnswer>, _: Option<Duration>) -> Result<Advanced, ServiceError> {
@@ -384,15 +432,15 @@ mod tests {
         }
 
         fn has_ended(&self) -> bool {
-            false
+            self.has_ended
         }
     }
 
-    fn stepping() -> Stepping {
+    fn stepping(has_ended: bool) -> Stepping {
         let permits = Arc::new(Semaphore::new(3));
         let permit = || Arc::clone(&permits).try_acquire_owned().unwrap();
         Stepping {
-            started: Box::new(Waiting),
+            started: Box::new(Waiting { has_ended }),
             output: Output::default(),
             cancel: CancelToken::new(),
             asked: AuditedRequest { door: Door::Http, session: None, source: None },
@@ -407,12 +455,53 @@ mod tests {
     fn execution_that_timed_out_ends_while_another_result_is_fetched() {
         let executions = SuspendedExecutions::default();
         let now = Instant::now();
-        assert!(executions.put("early", stepping(), now, true));
-        assert!(executions.put("late", stepping(), now + Duration::from_secs(3_600), true));
+        assert!(matches!(executions.put("early", stepping(false), now, true), Ok(true)));
+        assert!(matches!(executions.put("late", stepping(false), now + Duration::from_secs(3_600), true), Ok(true)));
         let can_fetch = false;
         assert!(matches!(executions.look("early", false, can_fetch), SuspensionCheck::End(_)));
         assert!(matches!(executions.look("early", false, can_fetch), SuspensionCheck::Gone));
         assert!(matches!(executions.look("late", false, can_fetch), SuspensionCheck::Again));
         assert!(matches!(executions.look("late", true, can_fetch), SuspensionCheck::End(_)));
+    }
+
+    #[test]
+    fn cancelled_execution_is_not_suspended() {
+        let executions = SuspendedExecutions::default();
+        let expires = Instant::now() + Duration::from_secs(3_600);
+        assert!(matches!(executions.put("resumed", stepping(false), expires, true), Ok(true)));
+        assert!(matches!(executions.try_take("resumed").map(|taken| taken.and_then(PutBack::keep)), Ok(Some(_))));
+        assert!(matches!(executions.try_cancel("resumed"), Ok(Some(SuspensionState::Busy))));
+        for id in ["new", "resumed"] {
+            let cancelled = stepping(false);
+            cancelled.cancel.cancel();
+            assert!(executions.put(id, cancelled, expires, true).is_err(), "{id}");
+            assert!(matches!(executions.try_take(id), Err(ServiceError::NoExecution { .. })), "{id}");
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_wait_for_a_result_that_is_being_fetched() {
+        let executions = SuspendedExecutions::default();
+        let expires = Instant::now() + Duration::from_secs(3_600);
+        for is_cancelled in [false, true] {
+            assert!(matches!(executions.put("a", stepping(true), expires, true), Ok(true)));
+            let fetching = executions.fetching.try_lock().unwrap();
+            let SuspensionCheck::HasEnded(ended) = executions.look("a", false, true) else { panic!("it has ended") };
+            let asking = executions.clone();
+            let request = tokio::spawn(async move {
+                match is_cancelled {
+                    true => asking.cancel("a").await.ok(),
+                    false => asking.take("a").await.ok().and_then(PutBack::keep).map(|(_, state)| state),
+                }
+            });
+            tokio::task::yield_now().await;
+            assert!(!request.is_finished());
+            let suspended = Arc::clone(&ended.suspended);
+            executions
+                .ended("a", Unread { result: Err(ServiceError::Panicked), suspended, held: HeldBytes::default() });
+            drop(fetching);
+            assert!(matches!(request.await.unwrap(), Some(SuspensionState::Ended(_))));
+            executions.forget("a");
+        }
     }
 }

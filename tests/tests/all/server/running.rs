@@ -101,6 +101,24 @@ fn execution_keeps_its_id_when_it_is_suspended() {
 }
 
 #[test]
+fn cancellation_returns_the_result_of_an_execution_that_ends_meanwhile() {
+    let server = patient();
+    let policy = json!({"limits": {"tool_timeout_ms": 500}});
+    let tools = json!([{"name": "ask"}]);
+    let body = json!({"language": "python", "source": "print('here')\ntools.ask()", "tools": tools, "policy": policy});
+    // The call times out while the requests arrive.
+    for pause_ms in (450..750).step_by(30) {
+        let asked = server.post("/v1/execute", &body);
+        // On a slow machine, the call has already timed out.
+        if asked.status == 202 {
+            std::thread::sleep(Duration::from_millis(pause_ms));
+            let cancelled = cancel(&server, asked.json()["execution"].as_str().unwrap());
+            assert_eq!(cancelled.ok()["stdout"], "here\n", "{pause_ms} ms: {cancelled:?}");
+        }
+    }
+}
+
+#[test]
 fn other_tenants_cannot_cancel_an_execution() {
     let server = Server::start(Setup { other: Some("the other token"), ..Setup::default() });
     let body = json!({"language": "python", "source": "import time\nprint(1, flush=True)\ntime.sleep(1)\nprint(2)"});
