@@ -167,20 +167,22 @@ impl SessionsInMemory {
         let SessionCall { operation, bytes, mut room } = call;
         Ok(match operation {
             SessionOperation::Open { id, language, runtime, context, policy, most } => {
-                let policy_bytes = self.check_new(&id, &policy, most)?;
+                let policy_bytes = parsed_bytes(&policy)?;
+                self.check_new(&id, policy_bytes, most)?;
                 let sandbox = self.sandbox(Fresh { language, runtime, policy, ..Fresh::default() })?;
                 let mut options = SessionOptions::default().id(id.as_str()).cancel(&self.stop);
                 options.context = context;
                 self.add(id, policy_bytes, sandbox.open_session(options)?).into()
             }
             SessionOperation::Import { id, policy, most } => {
-                let policy_bytes = self.check_new(&id, &policy, most)?;
+                let policy_bytes = parsed_bytes(&policy)?;
+                self.check_new(&id, policy_bytes, most)?;
                 let session = self.resume(&id, policy, &bytes)?;
                 self.add(id, policy_bytes, session).into()
             }
             SessionOperation::Fork { target, fork, most } => {
-                self.check_new(&fork, &Map::new(), most)?;
                 let original = self.expected(&target)?;
+                self.check_new(&fork, original.policy_bytes, most)?;
                 let options = SessionOptions::default().id(fork.as_str()).cancel(&self.stop);
                 let session = original.session.fork_with(options)?;
                 self.add(fork, original.policy_bytes, session).into()
@@ -241,12 +243,9 @@ impl SessionsInMemory {
         })
     }
 
-    /// Returns the memory that a new session's policy occupies as parsed values. Fails if the session exists, or if a
-    /// limit is exceeded. The caller must serialize the creation of sessions.
-    fn check_new(&self, id: &SessionId, policy: &Map<String, Value>, most: usize) -> Result<usize, ServiceError> {
-        let text = serde_json::to_string(policy).map_err(|error| ServiceError::Invalid(error.to_string()))?;
-        let cost = JsonCost::of(text.as_bytes()).map_err(|error| ServiceError::Invalid(error.to_string()))?;
-        let policy_bytes = if policy.is_empty() { 0 } else { text.len() + cost };
+    /// Fails if a new session already exists, or if it would exceed a limit. The caller must serialize the creation of
+    /// sessions.
+    fn check_new(&self, id: &SessionId, policy_bytes: usize, most: usize) -> Result<(), ServiceError> {
         let sessions = self.sessions();
         if sessions.contains_key(id) {
             return Err(SessionsError::Exists { id: id.clone() }.into());
@@ -259,7 +258,7 @@ impl SessionsInMemory {
             let (what, remedy) = ("bytes for the policies of sessions", "close a session, or send a smaller policy");
             return Err(ServiceError::TooMany { what, most: MAX_POLICIES_BYTES, remedy });
         }
-        Ok(policy_bytes)
+        Ok(())
     }
 
     fn sandbox(&self, mut fresh: Fresh) -> Result<Sandbox, ServiceError> {
@@ -309,6 +308,16 @@ impl SessionsInMemory {
         let value = change(&session.session)?;
         Ok(Changed { value, generation: Some(session.changed()) })
     }
+}
+
+/// Returns the memory that a session's policy occupies as parsed values, in bytes.
+fn parsed_bytes(policy: &Map<String, Value>) -> Result<usize, ServiceError> {
+    if policy.is_empty() {
+        return Ok(0);
+    }
+    let text = serde_json::to_string(policy).map_err(|error| ServiceError::Invalid(error.to_string()))?;
+    let cost = JsonCost::of(text.as_bytes()).map_err(|error| ServiceError::Invalid(error.to_string()))?;
+    Ok(text.len() + cost)
 }
 
 fn unsaved(id: SessionId, error: HibernateError) -> ServiceError {

@@ -71,6 +71,8 @@ fn policies_of_sessions_are_limited() {
     assert!(refused.text().contains("the maximum is 262144"), "{refused:?}");
     let opened: Vec<String> = (0..5).map(|_| open(79_000).ok()["id"].as_str().unwrap().to_owned()).collect();
     assert_eq!(open(79_000).problem(), (429, "quota-exceeded".into()));
+    let forked = daemon.post(&format!("/v1/sessions/{}/fork", opened[0]), &json!({}));
+    assert_eq!(forked.problem(), (429, "quota-exceeded".into()), "a fork keeps the policy");
     daemon.open("s");
     assert_eq!(daemon.prints("s", "print(1)"), "1\n", "sessions without a policy fit");
     assert_eq!(daemon.ask("DELETE", &format!("/v1/sessions/{}", opened[0]), &[], b"").status, 204);
