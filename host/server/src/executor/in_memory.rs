@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use glovebox::{
-    AdvanceError, CancelToken, HibernateError, HibernateOptions, HibernatedInfo, ResumeOptions, Sandbox, Session,
+    AdvanceError, CancelToken, HibernateError, HibernateOptions, HibernatedInfo, ResumeOptions, Session,
     SessionOptions, Started, Step, Timestamp, ToolAnswer,
 };
 use glovebox_sessions::{SessionId, SessionsError};
@@ -169,7 +169,7 @@ impl SessionsInMemory {
             SessionOperation::Open { id, language, runtime, context, policy, most } => {
                 let policy_bytes = parsed_bytes(&policy)?;
                 self.check_new(&id, policy_bytes, most)?;
-                let sandbox = self.sandbox(Fresh { language, runtime, policy, ..Fresh::default() })?;
+                let sandbox = self.here.sandbox(&mut Fresh { language, runtime, policy, ..Fresh::default() })?;
                 let mut options = SessionOptions::default().id(id.as_str()).cancel(&self.stop);
                 options.context = context;
                 self.add(id, policy_bytes, sandbox.open_session(options)?).into()
@@ -261,16 +261,12 @@ impl SessionsInMemory {
         Ok(())
     }
 
-    fn sandbox(&self, mut fresh: Fresh) -> Result<Sandbox, ServiceError> {
-        self.here.sandbox(&mut fresh)
-    }
-
     fn resume(&self, id: &SessionId, policy: Map<String, Value>, state: &[u8]) -> Result<Session, ServiceError> {
         let unusable = |source| SessionsError::Resume { id: id.clone(), source: Box::new(source) };
         let HibernatedInfo { language, runtime, .. } =
             HibernatedInfo::read(state).map_err(|error| unusable(error.widened()))?;
         let (language, runtime) = (Some(language), Some(runtime));
-        let sandbox = self.sandbox(Fresh { language, runtime, policy, ..Fresh::default() })?;
+        let sandbox = self.here.sandbox(&mut Fresh { language, runtime, policy, ..Fresh::default() })?;
         let options = ResumeOptions::default().id(id.as_str()).cancel(&self.stop);
         Ok(sandbox.resume(state, options).map_err(unusable)?)
     }
@@ -287,12 +283,11 @@ impl SessionsInMemory {
     fn list(&self, after: Option<&SessionId>, limit: Option<usize>) -> SessionPage {
         let limit = limit.unwrap_or(usize::MAX);
         let mut page = SessionPage::default();
-        for (id, session) in self.sessions().iter().filter(|(id, _)| after.is_none_or(|after| *id > after)) {
+        for session in self.sessions().values().filter(|session| after.is_none_or(|after| session.id > *after)) {
             if page.sessions.len() == limit {
                 page.next = page.sessions.last().map(|last: &SessionSummary| last.id.clone());
                 break;
             }
-            debug_assert_eq!(*id, session.id, "sessions are keyed by their IDs");
             page.sessions.push(session.summary());
         }
         page
