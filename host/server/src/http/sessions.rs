@@ -10,6 +10,7 @@ use glovebox::{CheckpointId, IfExists, JsonText, ListLimits};
 use glovebox_sessions::{PageRequest, SessionId};
 use serde::Deserialize;
 use serde_json::{Map, value::RawValue};
+use tracing::Instrument as _;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
@@ -82,16 +83,23 @@ pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Respo
         return Ok(described(StatusCode::CREATED, tenant.import(id, state, policy, held).await?));
     }
     let files = body.files();
-    let session = tenant.open(id, body.language, body.runtime.as_deref(), context, policy).await?;
+    let (language, runtime) = (body.language, body.runtime);
     if files.is_empty() {
+        let session = tenant.open(id, language, runtime.as_deref(), context, policy).await?;
         return Ok(described(StatusCode::CREATED, session));
     }
-    if let Err(error) = tenant.write_files(&session.id, files, IfExists::Replace, held).await {
-        // The client must not find a session without its files.
-        let _ = tenant.remove(&session.id).await;
-        return Err(error.into());
-    }
-    Ok(described(StatusCode::CREATED, tenant.session(&session.id).await?))
+    // The client must not find a session without its files. In a separate task, they are written even if the client
+    // disconnects.
+    let opened = async move {
+        let session = tenant.open(id, language, runtime.as_deref(), context, policy).await?;
+        if let Err(error) = tenant.write_files(&session.id, files, IfExists::Replace, held).await {
+            let _ = tenant.remove(&session.id).await;
+            return Err(error);
+        }
+        tenant.session(&session.id).await
+    };
+    let session = tokio::spawn(opened.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
+    Ok(described(StatusCode::CREATED, session))
 }
 
 /// Describes a session.

@@ -1,10 +1,12 @@
 //! Tests the operations on sessions in memory.
 
+use std::time::Duration;
+
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::Policy;
 use serde_json::{Value, json};
 
-use super::support::{Running, tenant};
+use super::support::{Running, tenant, until};
 
 #[test]
 fn a_session_has_its_context_and_keeps_its_variables() {
@@ -149,6 +151,24 @@ fn session_supports_files_checkpoints_forks_and_bytes() {
     let refused = daemon.ask("POST", "/v1/sessions/s/hibernate", &[], b"");
     assert_eq!(refused.problem(), (422, "unsupported".into()), "the session is only in memory");
     assert_eq!(daemon.post("/v1/validate", &json!({"source": "x = ("})).ok()["diagnostics"][0]["line"], 1);
+}
+
+#[test]
+fn session_has_its_files_even_if_its_client_disconnects() {
+    let daemon = Running::new();
+    for pause_ms in 0..16 {
+        let body = json!({"id": format!("s{pause_ms}"), "files": {"in.txt": "given"}}).to_string();
+        let request = daemon.begin("POST", "/v1/sessions", &[], body.as_bytes());
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        drop(request);
+    }
+    // The server may have noticed the end of a connection before it opened the session.
+    std::thread::sleep(Duration::from_secs(1));
+    until("all sessions have their files", || {
+        let page = daemon.get("/v1/sessions").ok();
+        let mut ids = page["sessions"].as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap());
+        ids.all(|id| daemon.get(&format!("/v1/sessions/{id}/files/in.txt")).status == 200)
+    });
 }
 
 #[test]
