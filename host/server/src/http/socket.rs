@@ -94,9 +94,12 @@ impl SocketListener {
         // Bind under a temporary name. The rename then replaces a stale socket atomically, and the socket appears at
         // its path only after its permissions are set.
         let new = beside(&path, NEW);
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(error)),
-            _ => {}
+        match fs::symlink_metadata(&new) {
+            Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotASocket(new)),
+            // The socket of a server that was killed before the rename.
+            Ok(_) => fs::remove_file(&new).map_err(io)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(io(error)),
         }
         let listener = StdListener::bind(&new).map_err(io)?;
         fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).map_err(io)?;

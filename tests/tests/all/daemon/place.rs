@@ -94,6 +94,16 @@ fn only_a_dead_daemons_socket_is_replaced() {
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/dev/null", &path).unwrap();
     assert!(matches!(bind(&path), Err(SocketError::NotASocket(_))), "links must not be followed");
+
+    // The temporary name of the socket.
+    let (path, new) = (dir.path().join("e.sock"), dir.path().join("e.sock.new"));
+    fs::write(&new, "precious").unwrap();
+    assert!(matches!(bind(&path), Err(SocketError::NotASocket(found)) if found == new));
+    assert_eq!(fs::read_to_string(&new).unwrap(), "precious");
+    fs::remove_file(&new).unwrap();
+    drop(UnixListener::bind(&new).unwrap());
+    bind(&path).unwrap();
+    assert!(!new.exists());
 }
 
 #[test]
