@@ -165,9 +165,9 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
         config.key_file = args.store.key_file();
     }
     if args.socket.is_some() {
-        // The client is the user, and browsers cannot reach the socket.
+        // The client is the user, and neither browsers nor E2B's client can reach the socket.
         config.tokens.clear();
-        config.page.enabled = false;
+        (config.page.enabled, config.e2b.enabled) = (false, false);
     }
     config.check().map_err(|error| Hinted::new("invalid server configuration", "see docs/server.md").because(error))?;
     let token = token(args, &config)?;
