@@ -88,7 +88,7 @@ fn request(socket: &Path, method: &str, path: &str, body: &str) -> (String, Valu
 fn daemon_keeps_sessions_in_memory_until_they_are_idle() {
     let home = tempfile::tempdir().unwrap();
     let socket = home.path().join("d.sock");
-    let args = ["daemon", "--socket", socket.to_str().unwrap(), "--idle", "3s", "--timeout-ms", "2000"];
+    let args = ["daemon", "--socket", socket.to_str().unwrap(), "--idle", "10s", "--timeout-ms", "2000"];
     let mut child = prepared(&args).env("XDG_STATE_HOME", home.path().join("state")).spawn().unwrap();
     until_listening(&socket);
     let opened = request(&socket, "POST", "/v1/sessions", r#"{"id": "s", "context": [1, 2, 3]}"#);

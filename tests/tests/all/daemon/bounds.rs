@@ -3,7 +3,7 @@
 
 use std::{
     io::{Read, Write},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use glovebox::Policy;
@@ -109,25 +109,30 @@ fn suspended_executions_are_limited() {
 
 #[test]
 fn idle_sessions_end() {
-    let daemon = Running::new();
+    let mut policy = Policy::default();
+    (policy.limits.timeout_ms, policy.limits.tool_timeout_ms) = (600_000, 600_000);
+    let daemon = Running::with(tenant(|tenant| tenant.policy = policy));
     for id in ["idle", "read", "busy", "waits"] {
         daemon.open(id);
     }
-    let idle = Duration::from_secs(2);
     let waiting =
         daemon.post("/v1/sessions/waits/execute", &json!({"source": "tools.ask()", "tools": [{"name": "ask"}]}));
     assert_eq!(waiting.status, 202);
-    let source = br#"{"source": "import time\nfor _ in range(6): time.sleep(1)\nprint('busy')"}"#;
-    let busy = daemon.begin("POST", "/v1/sessions/busy/execute", &[], source);
+    let source = "import time\nwhile True: time.sleep(0.01)";
+    let (busy, execution) = daemon.stream("/v1/sessions/busy/execute", &json!({ "source": source }));
     until("it runs", || daemon.executing() == 1);
-    daemon.tenant.end_idle_sessions(idle);
+    daemon.tenant.end_idle_sessions(Duration::from_secs(600));
     assert_eq!(daemon.tenant.open_sessions(), Some(4));
-    std::thread::sleep(idle);
+    let used = Instant::now();
+    std::thread::sleep(Duration::from_secs(2));
     daemon.get("/v1/sessions/read").ok();
-    daemon.tenant.end_idle_sessions(idle);
+    // All sessions except `read` were last used before `used`.
+    daemon.tenant.end_idle_sessions(used.elapsed());
     assert_eq!(daemon.get("/v1/sessions/idle").problem(), (404, "not-found".into()));
     assert_eq!(daemon.get("/v1/sessions/read").ok()["id"], "read", "reading counts as use");
-    assert_eq!(Answer::read(busy).ok()["stdout"], "busy\n", "a running execution counts as use");
+    assert_eq!(daemon.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").status, 204);
+    assert_eq!(busy.last().unwrap()["type"], "result", "a running execution counts as use");
+    assert_eq!(daemon.get("/v1/sessions/busy").ok()["id"], "busy");
     let path = format!("/v1/executions/{}/continue", waiting.json()["execution"].as_str().unwrap());
     let done = daemon.post(&path, &json!({"answers": [{"id": 0, "value": 1}]}));
     assert_eq!(done.status, 200, "a suspended execution counts as use: {done:?}");

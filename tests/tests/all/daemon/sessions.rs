@@ -56,16 +56,16 @@ fn per_execution_inputs_apply() {
 fn session_policy_narrows_the_granted_policy() {
     let daemon = Running::new();
     let open = |id: &str, policy: Value| daemon.post("/v1/sessions", &json!({"id": id, "policy": policy}));
-    open("s", json!({"limits": {"timeout_ms": 300}, "env": {"K": "v"}})).ok();
+    open("s", json!({"limits": {"timeout_ms": 2_000}, "env": {"K": "v"}})).ok();
     let endless = |id: &str| {
         daemon.post(&format!("/v1/sessions/{id}/execute"), &json!({"source": "while True: pass"})).ok()["outcome"]
             .clone()
     };
-    assert_eq!((&endless("s")["resource"], &endless("s")["limit"]), (&json!("time"), &json!(300)));
+    assert_eq!((&endless("s")["resource"], &endless("s")["limit"]), (&json!("time"), &json!(2_000)));
     assert_eq!(daemon.prints("s", "import os; print(os.environ['K'])"), "v\n");
     // Forks and resumed sessions keep their limits, and a resumed session has the policy of the request.
     daemon.post("/v1/sessions/s/fork", &json!({"id": "fork"})).ok();
-    assert_eq!(endless("fork")["limit"], 300);
+    assert_eq!(endless("fork")["limit"], 2_000);
     let state = BASE64_STANDARD.encode(&daemon.get("/v1/sessions/s/state").body);
     let policy = json!({"limits": {"timeout_ms": 400}});
     daemon.post("/v1/sessions", &json!({"id": "resumed", "state": {"base64": state}, "policy": policy})).ok();
