@@ -105,6 +105,15 @@ impl Snapshot {
         Ok(FileEntry::new(path, &stat))
     }
 
+    /// Returns the size of a file in bytes. Follows links, like [`read`](Self::read).
+    pub fn size_bytes(&self, path: &str) -> Result<u64, FileError> {
+        let (mut vfs, root) = self.state()?;
+        let path = path::below(path)?;
+        let refused = || FileError::refused("read", &path);
+        let inode = vfs.lookup(root, path.as_bytes(), Follow::Yes).map_err(refused())?;
+        Ok(vfs.stat(inode).map_err(refused())?.size_bytes)
+    }
+
     /// Reads at most `len_bytes` of a file from the byte `offset`, or up to the end without a length. Returns fewer
     /// bytes only at the end of the file, and none beyond it.
     pub fn read(&self, path: &str, offset: u64, len_bytes: Option<u64>) -> Result<Vec<u8>, FileError> {

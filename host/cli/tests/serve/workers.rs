@@ -85,6 +85,8 @@ fn scripts_and_sessions_run_in_confined_workers() {
     // Files, variables and state have the same format as without workers.
     assert_eq!(server.ask("PUT", "/v1/sessions/s0/files/a/b.txt", "text").status, 204);
     assert_eq!(server.get("/v1/sessions/s0/files/a/b.txt").text, "text");
+    assert_eq!(in_session(&server, "s0", "import os; os.symlink('a/b.txt', 'link')").status, 200);
+    assert_eq!(server.get("/v1/sessions/s0/files/link").text, "text");
     assert_eq!(server.get("/v1/sessions/s0/variables/x").ok()["value"], 2);
     assert_eq!(server.ask("DELETE", "/v1/sessions/s0", "").status, 204);
     assert_eq!(server.get("/v1/sessions/s0").problem(), (404, "not-found".into()));

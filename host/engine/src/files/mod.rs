@@ -197,7 +197,15 @@ impl Files {
         Ok(self.0.stat(path)?)
     }
 
-    /// Reads a whole file.
+    /// Returns the size of a file in bytes. Follows links, like [`read`](Self::read).
+    ///
+    /// # Errors
+    /// Fails like [`stat`](Self::stat).
+    pub fn size_bytes(&self, path: &str) -> Result<u64, FilesError> {
+        Ok(self.0.size_bytes(path)?)
+    }
+
+    /// Reads a whole file. Follows links.
     ///
     /// # Errors
     /// [`FileError::Path`] if the path is invalid. [`FileError::Refused`] if there is no such file, or the file is

@@ -403,8 +403,7 @@ pub(super) fn read_files(
         FileOperation::Stat { path } => FileAnswer::Entry(files.stat(&path)?),
         FileOperation::Read { path, max_bytes } => {
             let snapshot = files.snapshot()?;
-            let entry = snapshot.stat(&path)?;
-            let size_bytes = if entry.kind == glovebox::FileKind::File { entry.size_bytes } else { 0 };
+            let size_bytes = snapshot.size_bytes(&path)?;
             if size_bytes > max_bytes {
                 return Ok((FileAnswer::TooLarge { size_bytes }, Vec::new()));
             }
@@ -413,7 +412,7 @@ pub(super) fn read_files(
         }
         FileOperation::ReadAt { path, offset, length } => {
             let snapshot = files.snapshot()?;
-            let size_bytes = snapshot.stat(&path)?.size_bytes;
+            let size_bytes = snapshot.size_bytes(&path)?;
             return Ok((FileAnswer::Content { size_bytes }, snapshot.read_at(&path, offset, length)?));
         }
         _ => return Err(ServiceError::Invalid("a read operation must not change files".to_owned())),

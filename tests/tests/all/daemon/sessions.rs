@@ -126,11 +126,16 @@ fn session_supports_files_checkpoints_forks_and_bytes() {
     assert_eq!(daemon.get(&format!("{files}/d/a.txt")).body, b"text");
     assert_eq!(daemon.ask("DELETE", &format!("{files}/d?recursive=true"), &[], b"").status, 204);
     assert_eq!(daemon.get(&format!("{files}/d/a.txt")).problem(), (422, "file".into()));
-    daemon.prints("s", "open('big', 'wb').write(b'x' * (33 << 20)); print()");
-    assert_eq!(daemon.get(&format!("{files}/big")).problem(), (413, "too-large".into()));
-    let piece = daemon.ask("GET", &format!("{files}/big"), &[("range", "bytes=33554432-")], b"");
-    assert_eq!((piece.status, piece.body.len()), (206, 1 << 20), "a large file is read in ranges");
-    daemon.prints("s", "import os; os.remove('big'); x = 1");
+    daemon.prints("s", "import os; open('big', 'wb').write(b'x' * (33 << 20)); os.symlink('big', 'link')");
+    for name in ["big", "link"] {
+        assert_eq!(daemon.get(&format!("{files}/{name}")).problem(), (413, "too-large".into()), "{name}");
+        let piece = daemon.ask("GET", &format!("{files}/{name}"), &[("range", "bytes=33554432-")], b"");
+        assert_eq!((piece.status, piece.body.len()), (206, 1 << 20), "a large file is read in ranges");
+        assert_eq!(piece.header("content-range"), Some("bytes 33554432-34603007/34603008"), "{name}");
+        let beyond = daemon.ask("GET", &format!("{files}/{name}"), &[("range", "bytes=34603008-")], b"");
+        assert_eq!(beyond.problem(), (416, "range".into()), "{name}");
+    }
+    daemon.prints("s", "os.remove('big'); os.remove('link'); x = 1");
     let checkpoint = daemon.ask("POST", "/v1/sessions/s/checkpoint", &[], b"").ok()["checkpoint"].clone();
     daemon.prints("s", "x = 2");
     let state = daemon.get("/v1/sessions/s/state").body;

@@ -180,15 +180,17 @@ impl WorkerProcesses {
         }
         let live = self.ready(Chosen::Number(home)).await?;
         if let SessionOperation::Files { id, operation: FileOperation::Read { path, max_bytes } } = &mut operation {
-            // Reserve memory for the contents before reading them.
-            let stat = FileOperation::Stat { path: path.clone() };
-            let stat = SessionOperation::Files { id: id.clone(), operation: stat };
-            let entry = self.ask(&live, stat, Vec::new()).await?.files()?.0.entry()?;
-            if entry.size_bytes > *max_bytes {
-                return Ok(SessionAnswer::Files(FileAnswer::TooLarge { size_bytes: entry.size_bytes }).into());
+            // Reserve memory for the contents before reading them. Reading nothing returns the size.
+            let nothing = FileOperation::ReadAt { path: path.clone(), offset: 0, length: 0 };
+            let nothing = SessionOperation::Files { id: id.clone(), operation: nothing };
+            let (FileAnswer::Content { size_bytes }, _) = self.ask(&live, nothing, Vec::new()).await?.files()? else {
+                return Err(ServiceError::WorkerDied);
+            };
+            if size_bytes > *max_bytes {
+                return Ok(SessionAnswer::Files(FileAnswer::TooLarge { size_bytes }).into());
             }
-            room.reserve(entry.size_bytes)?;
-            *max_bytes = entry.size_bytes;
+            room.reserve(size_bytes)?;
+            *max_bytes = size_bytes;
         }
         let fork = if let SessionOperation::Fork { fork, .. } = &operation { Some(fork.clone()) } else { None };
         let reply = self.ask(&live, operation, bytes).await?;
