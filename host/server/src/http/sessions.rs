@@ -85,13 +85,13 @@ pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Respo
     let files = body.files();
     let (language, runtime) = (body.language, body.runtime);
     if files.is_empty() {
-        let session = tenant.open(id, language, runtime.as_deref(), context, policy).await?;
+        let session = tenant.open(id, language, runtime.as_deref(), context, policy, held).await?;
         return Ok(described(StatusCode::CREATED, session));
     }
     // The client must not find a session without its files. In a separate task, they are written even if the client
     // disconnects.
     let opened = async move {
-        let session = tenant.open(id, language, runtime.as_deref(), context, policy).await?;
+        let session = tenant.open(id, language, runtime.as_deref(), context, policy, ()).await?;
         if let Err(error) = tenant.write_files(&session.id, files, IfExists::Replace, held).await {
             let _ = tenant.remove(&session.id).await;
             return Err(error);
@@ -248,14 +248,16 @@ pub(crate) async fn set_variable(
     expected: IfMatch,
     read: ReadBody,
 ) -> Result<Response, Problem> {
-    let json = read
+    let (json, held) = read
         .parse_with(|read| {
-            let text = String::from_utf8(read.bytes)
+            let (bytes, held) = read.into_parts();
+            let text = String::from_utf8(bytes)
                 .map_err(|_| Problem::invalid("the request body is not UTF-8; send JSON in UTF-8"))?;
-            JsonText::new(text).map_err(|error| Problem::invalid(format!("the request body: {}", quoted(error))))
+            let json = JsonText::new(text);
+            Ok((json.map_err(|error| Problem::invalid(format!("the request body: {}", quoted(error))))?, held))
         })
         .await?;
-    Ok(done(tenant.set_variable(expected.target(id)?, name, json).await?.generation))
+    Ok(done(tenant.set_variable(expected.target(id)?, name, json, held).await?.generation))
 }
 
 /// The query parameters of the file list.

@@ -63,7 +63,7 @@ impl OneAnswer {
 pub(super) async fn open(tenant: &Tenant, given: given::OpenSession) -> Result<ToolAnswer, ServiceError> {
     let id = given.session.as_deref().map(given::session_id).transpose()?;
     let answer =
-        OneAnswer::of(tenant.open(id, Some(given.language.language()), None, None, serde_json::Map::new()).await?);
+        OneAnswer::of(tenant.open(id, Some(given.language.language()), None, None, serde_json::Map::new(), ()).await?);
     ToolAnswer::new(format!("Session `{}` is open: {} ({}).", answer.session, answer.language, answer.runtime), &answer)
 }
 

@@ -22,7 +22,8 @@ const MAX_STATE_BYTES: u64 = 64 << 20;
 impl Tenant {
     /// Opens a session. The default `id` is random, with 128 bits. Without `language` and `runtime`, the session uses
     /// the first served runtime. `policy` contains changes to the tenant's policy, which only sessions in memory
-    /// ([`SessionPlace::Memory`](crate::SessionPlace::Memory)) support.
+    /// ([`SessionPlace::Memory`](crate::SessionPlace::Memory)) support. `held`, such as memory charged for the context,
+    /// is dropped when the operation has ended, even if the caller has dropped the future before.
     ///
     /// # Errors
     /// Fails if a session with this ID exists, or if the tenant has reached its maximum number of sessions. Also fails
@@ -34,13 +35,13 @@ impl Tenant {
         runtime: Option<&str>,
         context: Option<JsonText>,
         policy: Map<String, Value>,
+        held: impl Send + 'static,
     ) -> Result<SessionSummary, ServiceError> {
         let (id, runtime) = (id.unwrap_or_else(SessionId::random), runtime.map(str::to_owned));
         let most = self.inner.max_sessions;
-        self.perform(SessionOperation::Open { id, language, runtime, context, policy, most })
-            .await?
-            .session()
-            .map(|session| *session)
+        let operation = SessionOperation::Open { id, language, runtime, context, policy, most };
+        let (reply, _) = self.perform_within(operation, held).await?;
+        reply.session().map(|session| *session)
     }
 
     /// Forks a session into an independent copy.
@@ -147,17 +148,20 @@ impl Tenant {
         self.perform(SessionOperation::GetVariable { id: id.clone(), name }).await?.variable()
     }
 
-    /// Sets a global variable in a session and saves the session.
+    /// Sets a global variable in a session and saves the session. Holds the memory charged for the value until then,
+    /// even if the caller has dropped the future.
     ///
     /// # Errors
     /// Fails if the session does not exist or has another generation, or if the guest rejects the value.
-    pub async fn set_variable(
+    pub(crate) async fn set_variable(
         &self,
         target: impl Into<SessionTarget>,
         name: String,
         json: JsonText,
+        held: impl Send + 'static,
     ) -> Result<Changed<()>, ServiceError> {
-        self.perform(SessionOperation::SetVariable { target: target.into(), name, json }).await?.set()
+        let operation = SessionOperation::SetVariable { target: target.into(), name, json };
+        self.perform_within(operation, held).await?.0.set()
     }
 
     /// Serializes a session for [`import`](Self::import). Holds the memory reserved for the bytes until the operation
@@ -189,8 +193,8 @@ impl Tenant {
     }
 
     /// Restores a session from the bytes that [`export`](Self::export) returned, with these changes to the tenant's
-    /// policy. Holds the memory charged for the bytes
-    /// until the operation has ended, even if the caller has dropped the future.
+    /// policy. Holds the memory charged for the bytes until the operation has ended, even if the caller has dropped the
+    /// future.
     ///
     /// # Errors
     /// Fails if a session with this ID exists, or if the tenant has reached its maximum number of sessions. Also fails

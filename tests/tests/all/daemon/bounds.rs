@@ -108,6 +108,26 @@ fn suspended_executions_are_limited() {
 }
 
 #[test]
+fn requests_that_wait_for_a_session_are_charged() {
+    let mut setup = http(|http| http.bodies_bytes = 8 << 20);
+    let mut policy = Policy::default();
+    (policy.limits.timeout_ms, policy.limits.tool_timeout_ms) = (600_000, 600_000);
+    setup.tenant = Some(Box::new(|tenant| tenant.policy = policy));
+    let daemon = Running::with(setup);
+    daemon.open("s");
+    let asked = json!({"source": "tools.ask()", "tools": [{"name": "ask"}]});
+    assert_eq!(daemon.post("/v1/sessions/s/execute", &asked).status, 202);
+    let value = json!("x".repeat(3_000_000)).to_string();
+    let waiting = daemon.begin("PUT", "/v1/sessions/s/variables/x", &[], value.as_bytes());
+    // There are 7 MiB for requests. To parse one, the server needs memory for two copies.
+    let source = json!({"source": "#".repeat(3_000_000)}).to_string();
+    let validate = || daemon.ask("POST", "/v1/validate", &[], source.as_bytes()).status;
+    until("the waiting request is charged", || validate() == 503);
+    drop(waiting);
+    until("the memory is free", || validate() != 503);
+}
+
+#[test]
 fn idle_sessions_end() {
     let mut policy = Policy::default();
     (policy.limits.timeout_ms, policy.limits.tool_timeout_ms) = (600_000, 600_000);

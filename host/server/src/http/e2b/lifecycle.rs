@@ -168,7 +168,7 @@ impl Sandbox {
     /// Opens a context and sets its environment variables.
     pub(super) async fn open(&self, context: &str, language: Language) -> Result<SessionSummary, ServiceError> {
         let id = self.session(context)?;
-        let record = self.tenant.open(Some(id), Some(language), None, None, serde_json::Map::new()).await?;
+        let record = self.tenant.open(Some(id), Some(language), None, None, serde_json::Map::new(), ()).await?;
         if let Some(source) = contexts::set_env(language, &self.description.env) {
             self.run(context, source).await?;
         }
