@@ -9,8 +9,8 @@ use std::{
 
 use async_trait::async_trait;
 use glovebox::{
-    AdvanceError, CancelToken, HibernateError, HibernateOptions, HibernatedInfo, ResumeOptions, Session,
-    SessionOptions, Started, Step, Timestamp, ToolAnswer,
+    CancelToken, HibernateError, HibernateOptions, HibernatedInfo, ResumeOptions, Session, SessionOptions, Started,
+    Timestamp, ToolAnswer,
 };
 use glovebox_sessions::{SessionId, SessionsError};
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use super::{
     Advanced, Completion, Executor, FileOperation, Finished, InProcess, Job, SessionAnswer, SessionCall,
     SessionOperation, SessionReply, SteppedExecution, Validated,
-    in_process::{archive, asked, change_files, read_files, replace_files},
+    in_process::{advanced, archive, asked, change_files, read_files, replace_files, undo},
 };
 use crate::{Changed, Fresh, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost};
 
@@ -196,11 +196,7 @@ impl SessionsInMemory {
                 SessionAnswer::Checkpoints(self.find(&id)?.session.checkpoints()?).into()
             }
             SessionOperation::Undo { target, to } => {
-                let undo = |session: &Session| match to {
-                    Some(checkpoint) => Ok(session.undo_to(checkpoint).map(|()| checkpoint)?),
-                    None => Ok(session.undo()?),
-                };
-                SessionAnswer::Checkpoint(self.change(&target, undo)?).into()
+                SessionAnswer::Checkpoint(self.change(&target, |session| undo(session, to))?).into()
             }
             SessionOperation::Close { target } => {
                 let session = self.expected(&target)?;
@@ -374,16 +370,8 @@ struct StartedInMemory {
 
 impl SteppedExecution for StartedInMemory {
     fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError> {
-        let finished = match self.started.advance(answers, wait) {
-            Ok(Step::NeedsTools(calls)) => return Ok(Advanced::NeedsTools { calls, reply_room: None }),
-            Ok(Step::Running) => return Ok(Advanced::Running),
-            Err(error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. })) => return Err(error.into()),
-            Ok(Step::Done(execution)) => {
-                Ok(Finished::here(Arc::unwrap_or_clone(execution), Some(self.session.changed())))
-            }
-            Err(error) => Err(error.into()),
-        };
-        Ok(Advanced::Done(Box::new(finished)))
+        let step = self.started.advance(answers, wait);
+        advanced(step, |ended| Ok(Finished::here(ended?, Some(self.session.changed()))))
     }
 
     fn has_ended(&self) -> bool {

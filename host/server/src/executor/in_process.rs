@@ -9,8 +9,8 @@ use std::{
 
 use async_trait::async_trait;
 use glovebox::{
-    AdvanceError, BuildError, CancelToken, ExecuteError, Execution, FilesError, IfExists, Policy, Request, Sandbox,
-    SandboxBuilder, SessionFiles, SessionKey, Started, Step, Stream, Tool, ToolAnswer,
+    AdvanceError, BuildError, CancelToken, CheckpointId, ExecuteError, Execution, FilesError, IfExists, Policy,
+    Request, Sandbox, SandboxBuilder, Session, SessionFiles, SessionKey, Started, Step, Stream, Tool, ToolAnswer,
 };
 use glovebox_sessions::{
     ActiveSession, NewSession, PageRequest, Save, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions,
@@ -266,11 +266,7 @@ impl Local {
                 SessionAnswer::Checkpoints(checkpoints).into()
             }
             SessionOperation::Undo { target, to } => {
-                let undo = |session: &ActiveSession| match to {
-                    Some(checkpoint) => Ok(session.undo_to(checkpoint).map(|()| checkpoint)?),
-                    None => Ok(session.undo()?),
-                };
-                SessionAnswer::Checkpoint(self.change(&target, undo)?).into()
+                SessionAnswer::Checkpoint(self.change(&target, |session| undo(session, to))?).into()
             }
             SessionOperation::Hibernate { target } => {
                 self.check_generation(&target)?;
@@ -387,6 +383,14 @@ impl Local {
     }
 }
 
+/// Rolls a session back to a checkpoint, by default the last one that differs from its current state.
+pub(super) fn undo(session: &Session, to: Option<CheckpointId>) -> Result<CheckpointId, ServiceError> {
+    match to {
+        Some(checkpoint) => Ok(session.undo_to(checkpoint).map(|()| checkpoint)?),
+        None => Ok(session.undo()?),
+    }
+}
+
 /// Performs a read-only file operation.
 pub(super) fn read_files(
     files: &SessionFiles,
@@ -468,6 +472,21 @@ pub(super) fn replace_files(files: &SessionFiles, archive: std::fs::File) -> Res
     Ok(FileAnswer::Done)
 }
 
+/// Returns the state of an execution after a step. If it has ended, `finish` converts its result.
+pub(super) fn advanced(
+    step: Result<Step, AdvanceError>,
+    finish: impl FnOnce(Result<Execution, AdvanceError>) -> Result<Finished, ServiceError>,
+) -> Result<Advanced, ServiceError> {
+    let ended = match step {
+        Ok(Step::NeedsTools(calls)) => return Ok(Advanced::NeedsTools { calls, reply_room: None }),
+        Ok(Step::Running) => return Ok(Advanced::Running),
+        Err(error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. })) => return Err(error.into()),
+        Ok(Step::Done(execution)) => Ok(Arc::unwrap_or_clone(execution)),
+        Err(error) => Err(error),
+    };
+    Ok(Advanced::Done(Box::new(finish(ended))))
+}
+
 /// A stepwise execution in this process.
 struct StartedHere {
     local: Arc<Local>,
@@ -478,22 +497,15 @@ struct StartedHere {
 
 impl SteppedExecution for StartedHere {
     fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError> {
-        let finished = match self.started.advance(answers, wait) {
-            Ok(Step::NeedsTools(calls)) => return Ok(Advanced::NeedsTools { calls, reply_room: None }),
-            Ok(Step::Running) => return Ok(Advanced::Running),
-            Err(error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. })) => return Err(error.into()),
-            Ok(Step::Done(execution)) => self.save(Arc::unwrap_or_clone(execution)),
-            Err(error) => {
-                if let (Some((_, active)), AdvanceError::Execute(error)) = (&self.active, &error)
-                    && matches!(**error, ExecuteError::Commit { .. })
-                {
-                    // The script has run. Its commit error matters more than an error from saving the session.
-                    let _ = active.save();
-                }
-                Err(error.into())
+        advanced(self.started.advance(answers, wait), |ended| {
+            if let (Some((_, active)), Err(AdvanceError::Execute(error))) = (&self.active, &ended)
+                && matches!(**error, ExecuteError::Commit { .. })
+            {
+                // The script has run. Its commit error matters more than an error from saving the session.
+                let _ = active.save();
             }
-        };
-        Ok(Advanced::Done(Box::new(finished)))
+            self.save(ended?)
+        })
     }
 
     fn has_ended(&self) -> bool {
