@@ -94,9 +94,9 @@ pub enum ServiceError {
     /// A suspended execution could not be resumed.
     #[error(transparent)]
     Advance(#[from] AdvanceError),
-    /// No suspended execution has this name.
+    /// The execution does not exist, or it is not suspended and cannot be cancelled by its name.
     #[error(
-        "execution `{execution}` is not suspended: it was resumed or cancelled, or it timed out; start a new one",
+        "execution `{execution}` has ended or is not suspended: it was resumed or cancelled, or it timed out; start a new one",
         execution = escaped(.execution)
     )]
     NoExecution {
