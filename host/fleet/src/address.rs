@@ -192,6 +192,11 @@ impl FromStr for FleetUrl {
             _ => return Err(wrong("its scheme is not `restate` or `restates`")),
         };
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it has no host"))?;
+        // `Url` accepts hosts of other schemes in percent-encoding, which HTTP clients reject.
+        let is_in_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        if !host.starts_with('[') && !host.bytes().all(is_in_host) {
+            return Err(wrong("its host has a character other than a letter, a digit, `-`, `.` and `_`"));
+        }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(wrong("it has a user name or password"));
         }
@@ -240,6 +245,7 @@ mod tests {
             ("restate://127.0.0.1:18080?admin=19070", "http://127.0.0.1:18080", "http://127.0.0.1:19070"),
             ("restates://e.example/", "https://e.example:8080", "https://e.example:9070"),
             ("restate://[::1]:1?admin=2", "http://[::1]:1", "http://[::1]:2"),
+            ("restate://fleet_engine-1", "http://fleet_engine-1:8080", "http://fleet_engine-1:9070"),
         ] {
             let url: FleetUrl = text.parse().unwrap();
             assert_eq!((url.ingress(), url.admin()), (ingress.to_owned(), admin.to_owned()), "{text}");
@@ -255,6 +261,9 @@ mod tests {
             ("engine:8080", "its scheme is not"),
             ("restate://", "no host"),
             ("restate://user@engine", "a user"),
+            ("restate://a%20b", "its host has a character"),
+            ("restate://\u{e9}.example", "its host has a character"),
+            ("restate://a,b", "its host has a character"),
             ("restate://engine/x", "a path"),
             ("restate://engine?admin=x", "not a port"),
             ("restate://engine?admin=65536", "not a port"),

@@ -58,12 +58,14 @@ impl FleetClient {
     /// Creates a client of the engine at this URL, without connecting.
     ///
     /// # Errors
-    /// [`FleetError`] if no HTTP client can be created.
+    /// [`FleetError::Invalid`] if the URL is not a valid address, or another [`FleetError`] if no HTTP client can be
+    /// created.
     pub fn new(url: &FleetUrl) -> Result<Self, FleetError> {
         let http = Http::new()?;
-        let base =
-            url.ingress().parse().map_err(|_| FleetError::Answer("the URL of the ingress is malformed".into()))?;
-        let ingress = Client::new(base, http.clone()).map_err(|error| FleetError::Answer(error.to_string()))?;
+        let invalid =
+            || FleetError::Invalid(format!("`{url}` is not a valid address of a fleet; use `restate://HOST`"));
+        let base = url.ingress().parse().map_err(|_| invalid())?;
+        let ingress = Client::new(base, http.clone()).map_err(|_| invalid())?;
         Ok(Self { ingress, ingress_url: url.ingress(), http, admin: url.admin() })
     }
 
