@@ -48,6 +48,18 @@ pub enum RuntimeError {
         /// Actual length or digest.
         got: String,
     },
+    /// A downloaded program does not have its pinned length.
+    #[error("`{}` is damaged: expected {expected} bytes, got {got}; delete the file to download `{name}` again", escaped(path), name = escaped(.name))]
+    CorruptProgram {
+        /// The name of the program.
+        name: String,
+        /// The path of the file.
+        path: PathBuf,
+        /// Pinned length in bytes.
+        expected: u64,
+        /// Actual length in bytes.
+        got: u64,
+    },
     /// The manifest has no recipe with the name that the runtime specifies.
     #[error("the runtime manifest has no recipe `{recipe}` for runtime `{name}`; add it", name = escaped(.name), recipe = escaped(.recipe))]
     NoRecipe {

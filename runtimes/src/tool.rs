@@ -214,9 +214,9 @@ impl HostProgram {
         match programs.open_file(&file)? {
             None => Ok(None),
             Some((_, bytes)) if bytes == self.size_bytes => Ok(Some(path)),
-            Some((_, bytes)) => {
-                let (expected, got) = (format!("{} bytes", self.size_bytes), format!("{bytes} bytes"));
-                Err(RuntimeError::Corrupt { name: self.name.to_owned(), path, expected, got })
+            Some((_, got)) => {
+                let (name, expected) = (self.name.to_owned(), self.size_bytes);
+                Err(RuntimeError::CorruptProgram { name, path, expected, got })
             }
         }
     }

@@ -3,11 +3,14 @@
 use std::{
     fs,
     io::Write as _,
+    os::unix::fs::PermissionsExt as _,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use flate2::{Compression, write::GzEncoder};
-use glovebox_runtimes::{Digest, Fetched, Fetcher, Manifest, Progress, Quiet, RuntimeError, Runtimes, ToolEntry};
+use glovebox_runtimes::{
+    Digest, Fetched, Fetcher, HostProgram, Manifest, Progress, Quiet, RuntimeError, Runtimes, ToolEntry,
+};
 
 use crate::support::World;
 
@@ -218,4 +221,29 @@ fn a_cancelled_fetch_leaves_nothing() {
     assert!(matches!(error, RuntimeError::Cancelled(name) if name == "tool"));
     assert_eq!(progress.done_count.into_inner(), 1);
     assert_eq!(world.files("binaries"), [""; 0]);
+}
+
+#[test]
+fn damaged_program_error_names_the_file_to_delete() {
+    let world = World::new("");
+    world.cache();
+    let program = HostProgram {
+        name: "engine",
+        package: "@example/engine",
+        version: "1.0.0",
+        file: "package/engine",
+        size_bytes: 8,
+        sha256: "0000000000000000000000000000000000000000000000000000000000000000",
+    };
+    let file = world.path("cache/programs/engine-1.0.0-0000000000000000");
+    fs::create_dir(file.parent().unwrap()).unwrap();
+    fs::write(&file, "short").unwrap();
+    fs::set_permissions(file.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let said = program.fetch(&world.path("cache"), &Quiet).unwrap_err().to_string();
+    let file = file.display();
+    assert_eq!(
+        said,
+        format!("`{file}` is damaged: expected 8 bytes, got 5; delete the file to download `engine` again")
+    );
 }
