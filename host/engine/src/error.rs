@@ -296,6 +296,15 @@ pub enum ExecuteError {
         /// The name of the runtime.
         name: String,
     },
+    /// A session's saved state does not match its image, or its files cannot be restored. Indicates a defect of
+    /// Glovebox.
+    #[error("session `{id}` cannot be restored: {reason}; open another one", id = escaped(.id), reason = escaped_text(.reason))]
+    Unrestorable {
+        /// The ID of the session.
+        id: String,
+        /// The description of the mismatch.
+        reason: String,
+    },
     /// The driver could not use the prepared image: they do not match, or the guest damaged itself.
     #[error("the prepared image does not respond: {0}; remove it with `glovebox runtimes remove`")]
     Driver(String),

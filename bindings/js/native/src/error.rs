@@ -94,7 +94,8 @@ impl From<ExecuteError> for EngineFailure {
             ExecuteError::Instantiate { .. }
             | ExecuteError::System { .. }
             | ExecuteError::TypeScript { .. }
-            | ExecuteError::Driver(_) => "UnavailableError",
+            | ExecuteError::Driver(_)
+            | ExecuteError::Unrestorable { .. } => "UnavailableError",
             _ => "PolicyError",
         };
         let mut failure = Self::new(class, &error);

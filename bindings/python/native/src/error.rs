@@ -91,9 +91,11 @@ impl IntoException for ExecuteError {
             | Self::Variable { .. }
             | Self::TooManySessions { .. } => Class::Session,
             Self::Commit { .. } => Class::Files,
-            Self::Instantiate { .. } | Self::System { .. } | Self::TypeScript { .. } | Self::Driver(_) => {
-                Class::Unavailable
-            }
+            Self::Instantiate { .. }
+            | Self::System { .. }
+            | Self::TypeScript { .. }
+            | Self::Driver(_)
+            | Self::Unrestorable { .. } => Class::Unavailable,
             _ => Class::Policy,
         };
         class.exception(&with_causes(&self))

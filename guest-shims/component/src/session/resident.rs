@@ -363,7 +363,7 @@ impl From<SessionError<'_>> for SandboxError {
             }
             SessionFailure::Variable { name, reason } => refused_variable(name, Refusal::Guest(reason)),
             SessionFailure::Mismatch(what) => {
-                Self::Unavailable(format!("the saved session does not match its image: {what}"))
+                Self::Unavailable(format!("session `{id}` cannot be restored: {what}; open another one"))
             }
             SessionFailure::NoMemory(bytes) => no_memory(bytes),
         }

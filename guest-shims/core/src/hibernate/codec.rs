@@ -131,7 +131,7 @@ impl<'a> Body<'a> {
     /// Reads the globals. They must equal the image's values between executions. Other values would let an attacker
     /// choose the stack pointer.
     fn globals(&mut self, image: &ImageView<'_>) -> Result<Vec<(String, u64)>, ResumeError> {
-        let wrong = || damaged("its globals differ from the image's");
+        let wrong = || damaged("its WebAssembly globals differ from the image's");
         let [count] = self.array()?;
         if usize::from(count) != image.globals.len() {
             return Err(wrong());

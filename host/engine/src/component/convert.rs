@@ -247,7 +247,9 @@ impl From<&ExecuteError> for SandboxError {
             )),
             ExecuteError::Instantiate { .. } => unavailable("no instance is available; try again later", error),
             ExecuteError::TypeScript { .. } => unavailable("the TypeScript stripper is unavailable", error),
-            ExecuteError::System { .. } | ExecuteError::Driver(_) => unavailable("the guest could not be run", error),
+            ExecuteError::System { .. } | ExecuteError::Driver(_) | ExecuteError::Unrestorable { .. } => {
+                unavailable("the guest could not be run", error)
+            }
             // Components cannot name sessions, share workspaces or mount host directories.
             ExecuteError::SessionId { .. }
             | ExecuteError::WorkspaceBusy

@@ -116,8 +116,10 @@ impl EngineBackend {
         let mut wasi = self.sandbox.wasi(&request, &inner.workspace.files()?)?;
         let limit = inner.runtime.memory_limit(&inner.policy.limits);
         wasi.set_linear_memory_bytes(limit.counted(state.memory_bytes));
-        wasi.restore(&state.wasi.save())
-            .map_err(|error| ExecuteError::Driver(format!("the session's files cannot be restored: {error}")))?;
+        wasi.restore(&state.wasi.save()).map_err(|error| ExecuteError::Unrestorable {
+            id: self.id.to_string(),
+            reason: format!("its files: {error}"),
+        })?;
         Ok(wasi)
     }
 }
@@ -143,7 +145,7 @@ impl SessionBackend for EngineBackend {
 
     fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest, ExecuteError> {
         if state.globals != self.image.pristine()?.globals() {
-            return Err(self.failed(SessionFailure::Mismatch("its globals differ from those of an idle interpreter")));
+            return Err(self.failed(SessionFailure::Mismatch("its WebAssembly globals differ from the image's")));
         }
         let inner = &self.sandbox.0;
         let limits = &inner.policy.limits;
@@ -273,9 +275,7 @@ impl From<SessionError<'_>> for ExecuteError {
             SessionFailure::Ended(reason) => Self::SessionEnded { id, reason: reason.to_owned() },
             SessionFailure::NoCheckpoint(wanted) => Self::NoCheckpoint { id, wanted },
             SessionFailure::Variable { name, reason } => Self::Variable { name: name.to_owned(), reason },
-            SessionFailure::Mismatch(what) => {
-                Self::Driver(format!("the saved session does not match its image: {what}"))
-            }
+            SessionFailure::Mismatch(what) => Self::Unrestorable { id, reason: what.to_owned() },
             SessionFailure::NoMemory(bytes) => Self::Instantiate {
                 reason: format!("the session needs {bytes} bytes of memory; raise `limits.memory_bytes`"),
             },
