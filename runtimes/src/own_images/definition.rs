@@ -185,7 +185,11 @@ impl ImageDefinition {
         let mut paths = BTreeSet::new();
         for InputFile { path, .. } in &self.files {
             if !is_path(path) {
-                return invalid(format!("`{}` is not a path below `/app`", escaped(path)));
+                return invalid(format!(
+                    "`{}` is not a valid file path; use a path relative to `/app`, without empty, `.` or `..` parts or \
+                     control characters, of at most {MAX_PATH_BYTES} bytes (255 for each part)",
+                    escaped(path)
+                ));
             }
             if path.split('/').next() == Some(PACKAGES) {
                 return invalid(format!("`{path}` is inside the packages directory; use a wheel, or another path"));

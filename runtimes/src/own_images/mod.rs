@@ -127,7 +127,7 @@ impl OwnImage {
                 // The image may have been renamed since it was stored.
                 definition.name.clone_from(&self.definition.name);
                 if definition != self.definition {
-                    return Err(damaged(path, &io::Error::other("it changed while it was open")));
+                    return Err(OwnImageError::Changed { path: path.clone() });
                 }
                 Ok(inputs)
             }
@@ -197,8 +197,7 @@ impl OwnImages {
         let definition = read_definition(&file).map_err(|error| damaged(&path, &error))?;
         definition.check()?;
         if definition.name != name {
-            let problem = format!("it is the image `{}` under another name", definition.name);
-            return Err(damaged(&path, &io::Error::other(problem)));
+            return Err(OwnImageError::Renamed { path, name: definition.name });
         }
         Ok(Some(OwnImage { definition, inputs: Inputs::Stored(path, file) }))
     }
@@ -385,12 +384,26 @@ pub enum OwnImageError {
     #[error(transparent)]
     Wheel(#[from] OwnPackageError),
     /// The file is not an exported image, or is damaged.
-    #[error("`{path}` is not an image, or is damaged: {problem}", path = escaped(.path), problem = escaped_text(.problem))]
+    #[error("`{path}` is not an image, or is damaged: {problem}; use an undamaged copy, or build the image again", path = escaped(.path), problem = escaped_text(.problem))]
     Damaged {
         /// The path of the file.
         path: PathBuf,
         /// The text of the error from reading the file.
         problem: String,
+    },
+    /// The file of a stored image was renamed.
+    #[error("`{path}` contains the image `{name}`; rename the file to `{name}{SUFFIX}`, or delete it", path = escaped(.path), name = escaped(.name))]
+    Renamed {
+        /// The path of the file.
+        path: PathBuf,
+        /// The name of the image in the file.
+        name: String,
+    },
+    /// The file of a stored image changed while the image was in use.
+    #[error("`{path}` changed while the image was in use; try again", path = escaped(.path))]
+    Changed {
+        /// The path of the file.
+        path: PathBuf,
     },
     /// A file cannot be read or written.
     #[error("cannot {action} `{path}`", path = escaped(.path))]

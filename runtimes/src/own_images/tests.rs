@@ -128,7 +128,7 @@ fn damaged_image_file_is_rejected_and_removable() {
     assert!(problem(own.find("a")).contains("damaged"));
     std::fs::rename(&path, own.path_of("b")).unwrap();
     std::fs::write(own.path_of("b"), &whole).unwrap();
-    assert!(problem(own.find("b")).contains("it is the image `a` under another name"));
+    assert!(problem(own.find("b")).contains("contains the image `a`; rename the file to `a.tar`"));
     assert!(own.remove("b").unwrap().is_some());
 }
 
@@ -165,8 +165,8 @@ fn invalid_image_archives_are_rejected() {
     for (what, definition, entries, says) in [
         ("another format", changed("/format", 2.into()), one, "format 2"),
         ("an unknown key", changed("/files/0", serde_json::json!({"path": "f"})), one, "missing field"),
-        ("a path that leads out", changed("/files/0/path", "../f".into()), one, "`../f` is not a path below `/app`"),
-        ("an absolute path", changed("/files/0/path", "/etc/x".into()), one, "not a path below"),
+        ("a path that leads out", changed("/files/0/path", "../f".into()), one, "`../f` is not a valid file path"),
+        ("an absolute path", changed("/files/0/path", "/etc/x".into()), one, "not a valid file path"),
         (
             "a place of packages",
             changed("/files/0/path", "site-packages/x".into()),

@@ -215,7 +215,7 @@ fn failed_setup_keeps_the_previous_image() {
         (javascript("").memory_bytes((4 << 30) + 1), "the memory limit is 4294967297 bytes"),
         (javascript("").timeout(Duration::ZERO), "the time limit is 0 ms; it must be between 1 and 3600000"),
         (javascript("").timeout(Duration::from_millis(3_600_001)), "the time limit is 3600001 ms"),
-        (javascript("").file("../x", ""), "`../x` is not a path below `/app`"),
+        (javascript("").file("../x", ""), "`../x` is not a valid file path"),
         (javascript("").wheel("x-1-py3-none-any.whl", "PK"), "wheels are for Python"),
         (named("javascript", ""), "image `test-held` already exists"),
         (ImageBuilder::new("python-3.15", "javascript"), "`python-3.15` is the name of a built-in runtime"),
