@@ -31,9 +31,8 @@ const CUSTOM_RUNTIME: &str = "custom";
 
 /// The name of the session directory within the state directory.
 pub(crate) const SESSIONS: &str = "sessions";
-/// A hint for a directory that others can write to.
-pub(crate) const NOT_OURS_REMEDY: &str =
-    "remove others' write access (`chmod -R go-w DIR`), or choose another with --store";
+/// A hint for a store directory that cannot be used.
+pub(crate) const DIRECTORY_REMEDY: &str = "choose another directory with --store";
 
 /// A hint for an object store that cannot be used.
 pub(crate) const REMOTE_REMEDY: &str = "check the URL, the network, and the credentials in the environment (for `s3://`: \
@@ -50,10 +49,10 @@ pub(crate) fn open_store(at: &Path) -> anyhow::Result<Arc<dyn SessionStore>> {
         #[cfg(feature = "full")]
         Some(url) => match block_on(glovebox_sessions::ObjectStore::open(url)) {
             Ok(store) => Ok(Arc::new(store)),
-            Err(error @ StoreError::Directory(_)) => Err(failed(NOT_OURS_REMEDY, error).into()),
+            Err(error @ StoreError::Directory(_)) => Err(failed(DIRECTORY_REMEDY, error).into()),
             Err(error) => Err(failed(REMOTE_REMEDY, error).into()),
         },
-        None => Ok(Arc::new(DirectoryStore::open(at).map_err(|error| failed(NOT_OURS_REMEDY, error))?)),
+        None => Ok(Arc::new(DirectoryStore::open(at).map_err(|error| failed(DIRECTORY_REMEDY, error))?)),
     }
 }
 

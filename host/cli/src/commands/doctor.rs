@@ -16,7 +16,7 @@ use crate::{
     args::GlobalArgs,
     engine::{Host, Pooling},
     interrupt,
-    stored::{self, NOT_OURS_REMEDY, REMOTE_REMEDY, SESSIONS, entries, is_url, open_store},
+    stored::{self, DIRECTORY_REMEDY, REMOTE_REMEDY, SESSIONS, entries, is_url, open_store},
     terminal::{BAD, CARE, GOOD, bytes, out, out_json},
 };
 
@@ -221,7 +221,7 @@ fn sessions(store: Option<&Path>) -> Finding {
             )
         }
         Err(error) => {
-            let remedy = if is_url(&at) { REMOTE_REMEDY } else { NOT_OURS_REMEDY };
+            let remedy = if is_url(&at) { REMOTE_REMEDY } else { DIRECTORY_REMEDY };
             Finding::bad(Status::Wrong, name, format!("{error:#}"), remedy)
         }
     }
