@@ -187,8 +187,10 @@ impl Attempt {
             true => Err(ToolError::of(
                 ToolErrorKind::Limit,
                 format!(
-                    "the answer from `{}` exceeds the limit of {} bytes; return less or raise the limit",
-                    call.name, limits.tool_bytes
+                    "the answer from `{}` is {} bytes; the maximum `limits.tool_bytes` is {}; return less or raise the limit",
+                    call.name,
+                    answer.len(),
+                    limits.tool_bytes
                 ),
             )),
             false => Ok(answer),

@@ -315,7 +315,11 @@ pub(super) fn json(result: CallToolResult, max_bytes: usize) -> Result<String, T
     let value = result.structured_content.unwrap_or_else(|| Value::String(texts(&result.content)));
     let json = value.to_string();
     if json.len() > max_bytes {
-        let text = format!("the result is {} bytes of JSON; the maximum is {max_bytes}; return less", json.len());
+        let text = format!(
+            "the result is {} bytes of JSON; the maximum `limits.tool_bytes` is {max_bytes}; request less from the tool, \
+             or raise the limit",
+            json.len()
+        );
         return Err(ToolError::of(ToolErrorKind::Limit, text));
     }
     Ok(json)
