@@ -105,7 +105,7 @@ impl<'a> CaseFile<'a> {
                 content.strip_suffix('\n').ok_or_else(|| wrong(format!("`{name}` is empty: remove `{NO_NEWLINE}`")))?
             };
             if let Some(Block { line, .. }) = blocks.insert(name, Block { line: number, content }) {
-                return Err(wrong(format!("duplicate block `{name}`: the first is in line {line}")));
+                return Err(wrong(format!("duplicate block `{name}`: the first is on line {line}")));
             }
         }
         Ok(Self { front_matter, blocks })
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn block_names_are_unique() {
         let twice = "```python script.py\n```\n\n```python script.py\n```\n";
-        assert_eq!(error(twice), "x.md:6: duplicate block `script.py`: the first is in line 3");
+        assert_eq!(error(twice), "x.md:6: duplicate block `script.py`: the first is on line 3");
     }
 
     #[test]

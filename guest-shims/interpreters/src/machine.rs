@@ -39,7 +39,7 @@ pub enum MachineError {
     #[error("the guest has no usable `{name}`; its binary does not match its recipe", name = escaped(.0))]
     Missing(String),
     /// The guest's linear memory cannot grow.
-    #[error("the guest's memory cannot grow by {pages} pages")]
+    #[error("the guest's memory cannot grow by {pages} pages of 64 KiB")]
     CannotGrow {
         /// The number of requested pages of 64 KiB.
         pages: u32,

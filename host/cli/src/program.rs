@@ -168,7 +168,10 @@ impl Running {
             match self.child.try_wait()? {
                 Some(status) => return Ok(status),
                 None if Instant::now() >= patience => {
-                    return Err(io::Error::other(format!("the program `{}` could not be stopped", self.name)));
+                    return Err(io::Error::other(format!(
+                        "the program `{}` did not end after SIGKILL; it may run as another user",
+                        self.name
+                    )));
                 }
                 None => thread::sleep(POLL),
             }

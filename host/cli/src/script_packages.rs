@@ -88,7 +88,10 @@ pub(crate) fn add_required(label: &str, text: &str, policy: &Policy) -> anyhow::
             continue;
         };
         if Version::from_str(version).is_ok_and(|version| !versions.contains(&version)) {
-            note(&format!("`{}` requires `{name} {versions}`, but version {version} is installed", escaped(label)));
+            note(&format!(
+                "`{}` requires `{name} {versions}`, but version {version} is installed; add another with `glovebox packages add {name}==VERSION`",
+                escaped(label)
+            ));
         }
     }
     Ok(())
@@ -100,7 +103,8 @@ fn present() -> anyhow::Result<Vec<OwnPackage>> {
 }
 
 fn add_allowed_package(catalogue: &PackageList, name: &str) -> anyhow::Result<()> {
-    let package = catalogue.find(name).with_context(|| format!("`{}` cannot be added by name", escaped(name)))?;
+    let package =
+        catalogue.find(name).with_context(|| format!("`{}` is not in the catalogue of packages", escaped(name)))?;
     let added = add_with_requirements(&open_own_packages()?, catalogue, package);
     for package in added.with_context(|| format!("cannot add the package `{}`", escaped(name)))? {
         note(&format!("added the package {} {}", escaped(&package.name), escaped(&package.version)));

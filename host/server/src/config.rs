@@ -381,7 +381,9 @@ impl ServerConfig {
                 return Err(wrong("another token has this name; rename one of them"));
             }
             if !hashes.insert(token.sha256.to_ascii_lowercase()) {
-                return Err(wrong("another token has this `sha256`; create another token"));
+                return Err(wrong(
+                    "another token has this `sha256`; create a new one with `glovebox serve --new-token NAME`",
+                ));
             }
             if let Some(own) = &token.policy {
                 own.check().map_err(policy(format!("the policy of token `{}`", token.name)))?;
@@ -522,7 +524,7 @@ mod tests {
             ),
             (
                 &(token("a", HASH) + &token("b", &HASH.to_uppercase())),
-                "token `b`: another token has this `sha256`; create another token",
+                "token `b`: another token has this `sha256`; create a new one with `glovebox serve --new-token NAME`",
             ),
             (&(token("a", HASH) + "executions_per_minute = 0"), "executions_per_minute"),
             ("[tools]\ncallbacks = [\"ftp://a.example\"]", "`callbacks`: `ftp://a.example` begins with neither"),

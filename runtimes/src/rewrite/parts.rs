@@ -467,7 +467,7 @@ fn slots(sections: &Sections<'_>) -> Result<BTreeMap<u32, u32>, RewriteError> {
                 return Err(unsupported("an element segment is not an active list of functions in table 0"));
             };
             let Operator::I32Const { value } = offset_expr.get_operators_reader().read()? else {
-                return Err(unsupported("a table segment has a computed offset"));
+                return Err(unsupported("an element segment's offset is not an `i32.const`"));
             };
             for (slot, function) in (value.cast_unsigned()..).zip(functions) {
                 slots.insert(slot, function?);

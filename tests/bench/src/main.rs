@@ -79,7 +79,7 @@ fn select(engine: &Engine, names: &[String]) -> anyhow::Result<Vec<RuntimeInfo>>
     }
     let find = |name: &String| {
         let found = known.iter().find(|runtime| runtime.answers_to(name)).cloned();
-        found.with_context(|| format!("unknown runtime `{name}`; `glovebox runtimes list` lists them"))
+        found.with_context(|| format!("unknown runtime `{name}`; `glovebox runtimes list` lists the known runtimes"))
     };
     names.iter().map(find).collect()
 }

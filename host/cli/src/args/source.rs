@@ -76,7 +76,7 @@ pub(crate) struct RuntimeArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) runtime: Option<String>,
 
-    /// Path of another interpreter's WebAssembly binary
+    /// Path of an interpreter's WebAssembly binary, instead of --runtime
     #[arg(long, value_name = "FILE", conflicts_with = "runtime")]
     pub(crate) runtime_path: Option<PathBuf>,
 }

@@ -108,7 +108,9 @@ fn info(mut stream: UnixStream) -> io::Result<Value> {
     stream.take(MAX_ANSWER_BYTES).read_to_string(&mut answer)?;
     match answer.split_once("\r\n\r\n") {
         Some((head, body)) if head.starts_with("HTTP/1.1 200 ") => Ok(serde_json::from_str(body)?),
-        _ => Err(io::Error::other("the answer is not that of a daemon of this version")),
+        _ => Err(io::Error::other(
+            "unexpected response, perhaps from a daemon of another version; run `glovebox daemon stop` and start it again",
+        )),
     }
 }
 
@@ -117,7 +119,7 @@ fn status(socket: &Path) -> anyhow::Result<i32> {
         note(&format!("no daemon is listening at `{}`; `glovebox daemon` starts one", escaped(socket)));
         return Ok(1);
     };
-    let info = info(stream).with_context(|| format!("`{}` does not respond", escaped(socket)))?;
+    let info = info(stream).with_context(|| format!("cannot get the status from `{}`", escaped(socket)))?;
     let number = |name: &str| info.get(name).and_then(Value::as_u64);
     let version = info.get("version").and_then(Value::as_str).unwrap_or_default();
     let up = humantime::format_duration(Duration::from_secs(number("uptime_ms").unwrap_or_default() / 1_000));

@@ -208,7 +208,7 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "URL")]
     store: String,
 
-    /// Address to listen on for the engine; port 0 chooses a free one
+    /// Address on which the node accepts the engine's connections; port 0 chooses a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9080")]
     listen: SocketAddr,
 
@@ -362,7 +362,7 @@ async fn serve(node: Node, advertise: Option<&str>, shares: Shares, begun: impl 
     let mut serving = std::pin::pin!(node.serve(end));
     tokio::select! {
         registered = registering => {
-            let registered = registered.with_context(|| format!("cannot register the nodes at `{}`", escaped(&advertise)))?;
+            let registered = registered.with_context(|| format!("cannot register the nodes' address `{}` with the engine", escaped(&advertise)))?;
             note(&format!("registered as {} at {}", registered.deployment, escaped(&advertise)));
             begun();
         }

@@ -513,7 +513,7 @@ fn make_private(dir: &Path) -> anyhow::Result<()> {
 fn new_token(name: &str) -> anyhow::Result<i32> {
     let token = TokenHash::new_token().context("cannot get random numbers from the system")?;
     let entry = format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{}\"\n", TokenHash::of(&token));
-    // Checks the name by the rules for configuration files.
+    // Checks the name against the rules for configuration files.
     ServerConfig::from_toml(&entry)?;
     note(&format!("the token, shown only once: {token}"));
     out(&entry)?;

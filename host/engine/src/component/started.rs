@@ -364,7 +364,7 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
             let schema: Value = serde_json::from_str(text).map_err(|error| of(format!("it is not JSON: {error}")))?;
             let count = values(&schema);
             if count > MAX_VALUES {
-                return Err(of(format!("it has {count} values; the maximum is {MAX_VALUES}")));
+                return Err(of(format!("it has {count} JSON values; the maximum is {MAX_VALUES}; simplify it")));
             }
             patterns.see(&schema).map_err(of)?;
             made = made.schema(schema);

@@ -168,7 +168,7 @@ fn prepare(global: &GlobalArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A client that can be configured.
+/// An MCP client that `glovebox mcp install` can configure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Client {
     /// Claude Code: .mcp.json in this directory, for this project

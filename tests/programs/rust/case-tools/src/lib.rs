@@ -58,7 +58,7 @@ impl Tools for CaseTools {
     fn call(name: String, arguments: String) -> Result<String, CallFailure> {
         let tool = TOOLS.with_borrow(|tools| tools.iter().find(|tool| tool.name == name).cloned());
         let Some(tool) = tool else {
-            return Err(CallFailure { kind: ToolError::Unknown, message: "the case has no such tool".into() });
+            return Err(CallFailure { kind: ToolError::Unknown, message: format!("the case has no tool `{name}`") });
         };
         if tool.delay_ms > 0 {
             monotonic_clock::subscribe_duration(tool.delay_ms * 1_000_000).block();
