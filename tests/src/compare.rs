@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::{Case, StepResult};
 
-/// Returns `true` if a result, and the case's later results, depend on real time despite a fixed clock. The causes are
-/// an interruption shortly before the timeout, and concurrent tool calls.
+/// Returns `true` if a result, and the case's later results, depend on real time despite a fixed clock, because of an
+/// interruption shortly before the timeout or of concurrent tool calls.
 #[must_use]
 pub fn depends_on_time(case: &Case, result: &StepResult) -> bool {
     let StepResult::Executed { observed, .. } = result else { return false };

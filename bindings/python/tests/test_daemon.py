@@ -202,7 +202,7 @@ class Running(unittest.TestCase):
                 time.sleep(3)
             received.append(text)
 
-        # The daemon stops streaming to a client that has not read for two seconds.
+        # The daemon stops streaming when a script has waited two seconds in total for its client.
         source = "for (let i = 0; i < 1000; i++) console.log('x'.repeat(1000))"
         run = Sandbox("javascript", backend="daemon").execute(source, on_stdout=slowly)
         self.assertEqual(len("".join(received)), 1_001_000)

@@ -1,5 +1,5 @@
-//! A guest's creation, bounds-checked access to its memory, and [`Machine`], which is the driver's view of a guest in
-//! the woven module.
+//! [`GuestMachine`]: a guest in the woven module, with bounds-checked access to its memory. Implements the drivers'
+//! [`Machine`].
 
 use std::{fmt, rc::Rc};
 

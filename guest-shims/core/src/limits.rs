@@ -35,8 +35,8 @@ pub struct Limits {
     /// which it can catch to clean up, or an uncatchable error in JavaScript. A script that is still running when all
     /// fuel is used is unwound. 0 disables the exception.
     ///
-    /// A fixed clock together with seeded entropy also disables the exception. The host checks at intervals of real
-    /// time, so the exception would not always arrive at the same operator.
+    /// A fixed clock together with seeded entropy also disables the exception: hosts check the remaining fuel at
+    /// different points, so the exception would not occur at the same point in every run.
     pub fuel_reserve: u64,
     /// Maximum wall-clock time in milliseconds, including waits but not compilation or queueing. Default: 10,000. The
     /// guest is unwound at the next loop head or call, or while it waits.

@@ -186,7 +186,7 @@ pub enum Metering {
 pub struct Metadata {
     /// The script's language.
     pub runtime: Language,
-    /// The runtime's name in the manifest, or a custom binary's path.
+    /// The runtime's name in the manifest, the name of a custom image, or the path of a custom binary.
     pub runtime_name: String,
     /// The interpreter's version; `None` for a custom binary.
     pub version: Option<String>,

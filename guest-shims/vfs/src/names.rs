@@ -89,7 +89,8 @@ impl Vfs {
     ///
     /// # Errors
     /// Returns any error from [`lookup`](Self::lookup), [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
-    /// [`VfsError::NoSpace`], or [`VfsError::NameTooLong`] if the directory would be nested too deeply.
+    /// [`VfsError::NoSpace`], or [`VfsError::NameTooLong`] if the directory would be nested too deeply or its whole
+    /// path would be too long.
     pub fn create_dir(&mut self, at: InodeId, path: &[u8]) -> Result<InodeId, VfsError> {
         let place = self.resolve(at, path, PathEnd::Name)?;
         if place.found.is_some() {

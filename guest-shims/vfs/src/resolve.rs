@@ -23,7 +23,7 @@ pub enum Follow {
 pub(crate) enum PathEnd {
     /// The target, after following symlinks.
     Target,
-    /// The target, or the symlink itself unless a slash follows it.
+    /// Like `Target`, but a symlink at the end is followed only if a slash follows it.
     Node,
     /// The name, without following a symlink: for creating, removing and renaming.
     Name,

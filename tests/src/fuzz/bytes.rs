@@ -1,6 +1,6 @@
 //! Reads structured values from a fuzzer's bytes.
 
-/// The remaining input. Reads past the end return zeros.
+/// The remaining input. Numbers past its end are 0, and byte strings end with it.
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -26,8 +26,8 @@ impl<'a> Bytes<'a> {
         run
     }
 
-    /// Reads up to eight bytes as a number, biased towards interesting values: small numbers, numbers near `edge`, and
-    /// all ones.
+    /// Reads a number from one, two or nine bytes. Prefers small numbers, numbers near `edge` or `u64::MAX`, and
+    /// multiples of 256.
     pub(super) fn number(&mut self, edge: u64) -> u64 {
         let near = u64::from(self.byte());
         match near >> 5 {

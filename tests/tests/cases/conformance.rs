@@ -35,7 +35,7 @@ fn show(case: &Case, backend: &EngineBackend) -> Result<(), Failed> {
             report += &format!("with longer times:\n{again}");
         }
     }
-    // After every script, the recycled instance must equal its image.
+    // After the case, every idle instance must equal a new one.
     if let Err(difference) = backend.compare_recycled(case) {
         report += &format!("a recycled instance differs: {difference}\n");
     }

@@ -17,7 +17,7 @@ const say = (said: Said): void => port.postMessage(said);
 const sessions = new Map<number, GuestSession>();
 let count = 0;
 let backend: Promise<ComponentBackend> | undefined;
-/** A nonzero value cancels the current execution. If memory is shared, this is the caller's word. */
+/** A nonzero value cancels the current execution. This word is in the memory shared with the caller, if there is any. */
 let cancelWord: Int32Array = new Int32Array(1);
 let isShared = false;
 

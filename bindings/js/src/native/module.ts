@@ -1,4 +1,4 @@
-// The types of the native module, `bindings/js/native`. Private to the package.
+// The types and event numbers of the native module, `bindings/js/native`. Private to the package.
 import type { Input, Shown, ToolDescription } from '../backend.ts';
 
 /** Event numbers, which must equal those in `native/src/threads.rs` and `native/src/port.rs`. */

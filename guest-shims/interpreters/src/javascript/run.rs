@@ -167,8 +167,8 @@ impl Booted<'_> {
         }
     }
 
-    /// Runs a split script: the module with its imports, then the script. Returns `None` if the second part is not a
-    /// valid script.
+    /// Runs a split script: the module with its imports, then the script. Returns `None` if the script does not
+    /// compile, before anything has run.
     fn run_split(
         &mut self,
         script: &Script<'_>,

@@ -4,8 +4,8 @@
 //! needs both. The imports therefore become a module that binds the imported names as globals, and all other code
 //! becomes a script. Both keep all lines and columns: white space replaces the code of the other part.
 //!
-//! A tokenizer is sufficient. If it misreads a source, one of the parts does not compile, and the whole source runs as
-//! a module.
+//! A tokenizer is sufficient. If it misreads a source so that the script does not compile, the whole source runs as a
+//! module. If only the module with the imports does not compile, its error ends the execution.
 
 /// The global through which the module calls the function that binds its names (`modules.js`).
 const BINDER: &str = "glovebox.imports";

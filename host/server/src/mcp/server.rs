@@ -1,4 +1,4 @@
-//! The MCP server: tools and resources for a tenant. Also serves a client over standard input and output.
+//! The MCP server: the tools and resources of a tenant, and the transport over standard input and output.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 

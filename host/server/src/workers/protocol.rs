@@ -87,7 +87,7 @@ pub(super) enum ToServer {
     Store { tenant: String, operation: StoreOperation },
 }
 
-/// Index, session and remaining time of a tool call.
+/// Index, session and remaining time of a tool call or network request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct CallPart {
     pub(super) index: usize,

@@ -375,7 +375,7 @@ impl WorkerSide {
             }
             ToWorker::Abandon { execution } => {
                 let started = self.started().remove(&execution);
-                // Dropping a session may save it, which blocks.
+                // Dropping the execution cancels it, and may free an ended session. Both block.
                 let _ = Service::blocking(move || drop(started)).await;
                 reply(Ok(((), Vec::new())))
             }

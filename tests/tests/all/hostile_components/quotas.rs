@@ -91,7 +91,7 @@ fn handles_are_limited_by_their_quota() {
     for answer in over {
         assert_eq!(error(&answer), (QUOTA, "`handles` would be exceeded: the maximum is 5"));
     }
-    // The rejected operation has left the session unchanged.
+    // The session is still usable after the rejected calls.
     ok(&puppet.call("session.execute", &json!([session, { "source": "1" }])).unwrap());
     puppet.call("files.drop", &json!([ok(&files)])).unwrap();
     let started = puppet.call("session.start", &json!([session, { "source": "1" }])).unwrap();

@@ -173,7 +173,7 @@ impl Measured {
             hibernate_s: self.hibernate_ms / 1e3,
             resume_s: (self.resume_ms + (self.first_execute_ms - self.execute_ms).max(0.0)) / 1e3,
             blob_bytes: self.blob_bytes,
-            // A difference is never larger than the full state.
+            // The whole state is stored if the difference would be larger.
             delta_bytes: self.written_packed_bytes.min(self.blob_bytes),
             warm_bytes: self.warm_bytes,
         }

@@ -1,5 +1,5 @@
-//! Generates random modules in text format, with every operator that has its own price, in reachable and unreachable
-//! code.
+//! Generates random modules in text format, with every operator that has its own price except those on tables, in
+//! reachable and unreachable code.
 //!
 //! The seed determines the module. A module may loop forever, because its budget ends it.
 

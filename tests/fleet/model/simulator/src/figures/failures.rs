@@ -9,7 +9,7 @@ use crate::report::{Report, Step};
 
 const FAILS_S: f64 = 300.0;
 
-/// Simulates the failure with and without each countermeasure.
+/// Simulates the failure with different numbers of nodes, save policies, placements and limits on the wait.
 pub(super) fn failures(run: &mut Run, config: Config, inputs: &Inputs) -> Value {
     let fleet = &inputs.fleet;
     let lazily = Failure { at_s: FAILS_S, zones: fleet.zones, noticed_s: fleet.noticed_s, resume_all: None };
