@@ -13,7 +13,7 @@ pub enum Differs {
     Outcome,
     /// The outcome is as expected. But under a fixed clock and seeded entropy, the result differs from the engine's in
     /// a number, or in a text that the case does not check.
-    Figures,
+    Details,
 }
 
 /// Cases that differ for the same reason.
@@ -58,7 +58,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         cases: &["validate-deep-nesting"],
         hosts: &Host::ALL,
-        differs: Differs::Figures,
+        differs: Differs::Details,
         reason: "As above: the parser exhausts the native stack budget, and the diagnostic reports that instead of \
                  the interpreter's error.",
     },
@@ -85,9 +85,9 @@ pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         cases: &["python/tools-python-fixed-clock"],
         hosts: &Host::ALL,
-        differs: Differs::Figures,
-        reason: "As above: the reply is available immediately, so the script does not poll for it and uses less \
-                 fuel.",
+        differs: Differs::Details,
+        reason: "A tool call blocks until the tool has answered. The reply is then available immediately, so the \
+                 script does not poll for it and uses less fuel.",
     },
     Exception {
         cases: &[
@@ -125,7 +125,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         cases: &["javascript/typescript-name-decides"],
         hosts: &Host::ALL,
-        differs: Differs::Figures,
+        differs: Differs::Details,
         reason: "The provider does not look for TypeScript types. A script without types runs, and uses no fuel for \
                  the search.",
     },
@@ -165,7 +165,7 @@ const LARGE_EXCEPTIONS: &[Exception] = &[
             "data-seaborn",
         ],
         hosts: &Host::ALL,
-        differs: Differs::Figures,
+        differs: Differs::Details,
         reason: "A library in C++ throws an exception. The engine counts the 64 KiB that Wasmtime takes for \
                  exceptions as memory of the script. No host tells a component how much it takes.",
     },

@@ -25,14 +25,14 @@ pub fn page(cases: &[Case]) -> String {
                 let told = |case: &&&Case| expected(host, case).is_some_and(|exception| exception.differs == differs);
                 here.iter().filter(told).count()
             };
-            let (otherwise, figures) = (count(Differs::Outcome), count(Differs::Figures));
+            let (otherwise, details) = (count(Differs::Outcome), count(Differs::Details));
             let _ = writeln!(
                 page,
-                "| {} | {} | {} | {} | {figures} | {otherwise} |",
+                "| {} | {} | {} | {} | {details} | {otherwise} |",
                 host.title(),
                 title(language),
                 here.len(),
-                here.len() - otherwise - figures,
+                here.len() - otherwise - details,
             );
         }
     }
@@ -41,7 +41,7 @@ pub fn page(cases: &[Case]) -> String {
         let (names, hosts) = (quoted(exception.cases), titles(exception.hosts));
         let differs = match exception.differs {
             Differs::Outcome => "outcome",
-            Differs::Figures => "figures",
+            Differs::Details => "details",
         };
         let _ = writeln!(page, "| {names} | {hosts} | {differs} | {} |", exception.reason);
     }
@@ -110,7 +110,10 @@ const GENERATED: &str = "
 `BLESS=1 cargo test --workspace --test cases everywhere/page` generates this page from the exceptions in `tests/src/everywhere/exceptions.rs`. A
 test fails if a case differs without an exception, or has an exception and does not differ.
 
-| host | language | cases | same result | different figures | different outcome |
+*Different details* means that the case's expectations are met, but a number, or a text that the case does not check, differs from the
+engine's.
+
+| host | language | cases | same result | different details | different outcome |
 |---|---|---|---|---|---|
 ";
 
