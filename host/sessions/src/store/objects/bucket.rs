@@ -201,7 +201,7 @@ impl Objects {
     pub(super) fn open(url: &str) -> Result<Self, StoreError> {
         let failed = |source| StoreError::Remote { url: shown(url), action: "be set up".into(), source };
         let background = Background::get().map_err(|error| failed(error.into()))?;
-        let handle = background.handle().ok_or_else(|| failed("the store's threads have ended".into()))?;
+        let handle = background.handle().ok_or_else(|| failed("the store was closed".into()))?;
         Ok(Self { location: Arc::new(StoreLocation::of(url, handle)?), background })
     }
 
@@ -227,7 +227,7 @@ impl Objects {
             Some(Ok(Ok(done))) => return Ok(done),
             Some(Ok(Err(error))) => failed(self, action, error),
             Some(Err(_)) => failed(self, action, format!("it took longer than {} s", most.as_secs())),
-            None => failed(self, action, "the store's threads have ended"),
+            None => failed(self, action, "the store was closed"),
         })
     }
 }
@@ -298,7 +298,7 @@ impl Bucket for Objects {
                 Some(Ok(Ok(listed))) => Ok(listed),
                 Some(Ok(Err(error))) => Err(failed(self, action, error)),
                 Some(Err(error)) => Err(failed(self, action, error)),
-                None => Err(failed(self, action, "the store's threads have ended")),
+                None => Err(failed(self, action, "the store was closed")),
             };
         }
         let store = Arc::clone(&self.location.store);
