@@ -272,11 +272,16 @@
     return undefined;
   };
   const randomInt = (least, most, callback) => {
-    if (most === undefined || typeof most === 'function') [least, most, callback] = [0, least, most];
+    const onlyMost = most === undefined || typeof most === 'function';
+    if (onlyMost) [least, most, callback] = [0, least, most];
     if (!Number.isSafeInteger(least) || !Number.isSafeInteger(most) || most <= least) {
       throw coded(RangeError, 'ERR_OUT_OF_RANGE', `The value of "max" is out of range. It must be greater than the value of "min" (${least}). Received ${most}`);
     }
     const range = most - least;
+    if (range >= 2 ** 48) {
+      const received = String(range).replace(/\B(?=(\d{3})+$)/g, '_');
+      throw coded(RangeError, 'ERR_OUT_OF_RANGE', `The value of "max${onlyMost ? '' : ' - min'}" is out of range. It must be <= ${2 ** 48 - 1}. Received ${received}`);
+    }
     // Values that would favour a part of the range are drawn again.
     const fair = 2 ** 48 - (2 ** 48 % range);
     for (;;) {
