@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import http.client
 import json
@@ -27,6 +26,9 @@ _CONNECT_S = 0.5
 _IDLE_S = 15.0
 """Age at which an idle connection is not used again. It is below the daemon's own limit of a minute, so that the daemon
 does not close a connection on which a request was just sent."""
+
+_MAX_IDLE = 8
+"""Maximum number of idle connections of a client."""
 
 _PIECE_BYTES = 1 << 16
 
@@ -60,6 +62,8 @@ def connect() -> Client:
         info = client.json("GET", "/v1/info", timeout_s=_CONNECT_S)
     except Problem as problem:
         raise UnavailableError(f"the daemon at `{client.path}` rejects requests: {problem}") from problem
+    except ValueError:
+        info = None
     if not isinstance(info, dict) or info.get("protocol") != PROTOCOL:
         raise UnavailableError(
             f"the server at `{client.path}` is not a daemon of this version; stop it and start a new one"
@@ -97,8 +101,21 @@ class _Link(http.client.HTTPConnection):
                 raise UnavailableError(f"another user listens at `{self._path}`; {_HINT}")
         self.sock = link
 
+    def is_usable(self) -> bool:
+        """Checks if an idle connection is young enough, and was not closed by the daemon."""
+        if time.monotonic() - self.used_at >= _IDLE_S:
+            return False
+        self.sock.settimeout(0)
+        try:
+            self.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
 
-def _close_all(links: collections.deque[_Link]) -> None:
+
+def _close_all(links: list[_Link]) -> None:
     while links:
         links.pop().close()
 
@@ -109,7 +126,7 @@ class Client:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._process = os.getpid()
-        self._idle: collections.deque[_Link] = collections.deque()
+        self._idle: list[_Link] = []
         weakref.finalize(self, _close_all, self._idle)
 
     def json(self, method: str, target: str, body: str | bytes | None = None, *, timeout_s: float | None = None) -> Any:
@@ -159,25 +176,22 @@ class Client:
         except BaseException:
             link.close()
             raise
-        link.used_at = time.monotonic()
-        self._idle.append(link)
-        # Requests use the most recent connection first, so the oldest one can be unused for long.
-        with contextlib.suppress(IndexError):
-            if link.used_at - self._idle[0].used_at >= _IDLE_S:
-                self._idle.popleft().close()
+        if link.sock is None or len(self._idle) >= _MAX_IDLE:
+            link.close()
+        else:
+            link.used_at = time.monotonic()
+            self._idle.append(link)
 
     def _take(self) -> _Link:
         if self._process != os.getpid():
             raise UnavailableError("this process was forked after connecting; create a new sandbox in it")
-        while self._idle:
-            try:
+        # Another thread can take the last connection.
+        with contextlib.suppress(IndexError):
+            while True:
                 link = self._idle.pop()
-            except IndexError:
-                # The last connection was taken by another thread.
-                break
-            if time.monotonic() - link.used_at < _IDLE_S:
-                return link
-            link.close()
+                if link.is_usable():
+                    return link
+                link.close()
         return _Link(self.path)
 
 

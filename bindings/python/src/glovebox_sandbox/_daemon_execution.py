@@ -29,7 +29,7 @@ _RETRY_S = 1.0
 """Interval between attempts to resume an execution while the daemon is busy."""
 
 _END_S = 30.0
-"""Maximum wait for the end of an execution after an interrupt."""
+"""Maximum wait for the response to a cancellation, and for the end of an execution after an interrupt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class _Execution:
         self._path: str | None = None
         self._is_running = True
         """True while a request runs the script. Otherwise the script waits for its tools."""
-        self._has_ended = False
+        self._has_begun = self._has_ended = False
         self._is_abandoned = False
         """True if the execution must be cancelled because waiting for it was interrupted."""
         self.is_cancelled = False
@@ -125,13 +125,15 @@ class _Execution:
 
     def run(self, target: str, body: str) -> dict[str, Any]:
         arguments = (self._client, self._requests, self._events, self._listener is not None)
-        threading.Thread(target=_read, args=arguments, name="glovebox-execution", daemon=True).start()
+        reader = threading.Thread(target=_read, args=arguments, name="glovebox-execution", daemon=True)
         try:
+            reader.start()
+            self._has_begun = True
             self._requests.put((target, body))
             return self._follow(None)
         except BaseException:
             # After an interrupt, or an exception from a listener, cancels the execution and waits for its end.
-            if not self._has_ended:
+            if self._has_begun and not self._has_ended:
                 self._listener, self._is_abandoned = None, True
                 with contextlib.suppress(Problem, UnavailableError):
                     self._follow(time.monotonic() + _END_S)
@@ -178,7 +180,9 @@ class _Execution:
             is_watched = self._token is not None or self._is_abandoned
             if is_watched and self._path is not None and not self.is_cancelled:
                 if self._is_abandoned or self._token.is_cancelled:
-                    self._cancel(self._path)
+                    result = self._cancel(self._path)
+                    if result is not None:
+                        return {"type": "result", "result": result}
                     continue
             if not self._is_running and now >= self._resume_at:
                 self._resume()
@@ -188,15 +192,15 @@ class _Execution:
             with contextlib.suppress(queue.Empty):
                 return self._events.get(timeout=wait_s)
 
-    def _cancel(self, path: str) -> None:
-        self.is_cancelled = True
+    def _cancel(self, path: str) -> Any:
+        """Cancels the execution. Returns its result if the script was waiting for its tools, because no other response
+        contains it."""
+        result = None
         # The execution may have ended. Its result is then in the queue.
         with contextlib.suppress(Problem):
-            result = self._client.json("DELETE", path)
-            if result is not None:
-                # The script was waiting for its tools, so no other response contains the result.
-                self._is_running = True
-                self._events.put({"type": "result", "result": result})
+            result = self._client.json("DELETE", path, timeout_s=_END_S)
+        self.is_cancelled = True
+        return result
 
     def _resume(self) -> None:
         """Sends the answers to the script. Without answers, only asks if the script still waits."""

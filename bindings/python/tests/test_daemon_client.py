@@ -1,0 +1,148 @@
+"""The client of the daemon, with a scripted server in place of the daemon."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import socketserver
+import tempfile
+import threading
+import time
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from glovebox_sandbox import PolicyError, Sandbox, UnavailableError
+from glovebox_sandbox._remote import cancelled
+from glovebox_sandbox.run import Run
+from glovebox_sandbox.sandbox import _input
+from glovebox_sandbox.tools import CancelToken
+
+Reply = Callable[["Handler"], "tuple[int, object]"]
+"""Answers a request with a status and JSON."""
+
+RECORD = {**cancelled(), "metadata": {"runtime": "javascript", "runtime_name": "js", "version": "1"}}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def answer(self) -> None:
+        status, value = self.server.reply(self)
+        contents = value if isinstance(value, bytes) else json.dumps(value).encode() + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(contents)))
+        self.end_headers()
+        self.wfile.write(contents)
+
+    do_GET = do_POST = do_DELETE = answer
+
+    def body(self) -> dict[str, Any]:
+        """Reads the body of the request."""
+        value: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        return value
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+
+    def __init__(self, test: unittest.TestCase, reply: Reply) -> None:
+        directory = tempfile.TemporaryDirectory()
+        test.addCleanup(directory.cleanup)
+        path = Path(directory.name, "d.sock")
+        super().__init__(str(path), Handler)
+        self.reply = reply
+        self.closed = threading.Event()
+        """Set when a connection is closed."""
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        test.addCleanup(self.server_close)
+        test.addCleanup(self.shutdown)
+        os.environ["GLOVEBOX_DAEMON_SOCKET"] = str(path)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self.closed.set()
+
+
+def opening(handler: Handler) -> tuple[int, object]:
+    """Answers the requests that open a sandbox."""
+    if handler.command == "POST":
+        handler.body()
+    return 200, {"protocol": 2} if handler.path == "/v1/info" else RECORD
+
+
+class Client(unittest.TestCase):
+    def test_connection_that_the_daemon_closed_is_not_used_again(self) -> None:
+        def reply(handler: Handler) -> tuple[int, object]:
+            if handler.path != "/v1/validate":
+                return opening(handler)
+            handler.body()
+            handler.close_connection = True
+            return 200, {"diagnostics": []}
+
+        server = Server(self, reply)
+        box = Sandbox("javascript", backend="daemon")
+        for _ in range(2):
+            server.closed.clear()
+            self.assertEqual(box.validate("1"), [])
+            self.assertTrue(server.closed.wait(60))
+
+    def test_server_that_does_not_answer_with_json_is_not_a_daemon(self) -> None:
+        Server(self, lambda _: (200, b"<html>"))
+        with self.assertRaisesRegex(UnavailableError, "not a daemon of this version"):
+            Sandbox(backend="daemon")
+
+    def test_rejection_that_arrives_before_the_end_of_a_large_request_is_reported(self) -> None:
+        def reply(handler: Handler) -> tuple[int, object]:
+            if handler.command == "GET":
+                return opening(handler)
+            # The rest of the request is not read.
+            handler.close_connection = True
+            return 413, {"type": "too-large", "detail": "the request is too large"}
+
+        Server(self, reply)
+        for size in (1, 1 << 18, 8 << 20):
+            with self.subTest(size), self.assertRaisesRegex(PolicyError, "the request is too large"):
+                Sandbox(backend="daemon", files={"large": bytes(size)})
+
+    def test_execution_that_is_cancelled_while_it_is_polled_keeps_its_result(self) -> None:
+        polled, is_cancelled, token = threading.Event(), threading.Event(), CancelToken()
+        execution = "/v1/executions/e"
+
+        def reply(handler: Handler) -> tuple[int, object]:
+            if handler.path == f"{execution}/continue":
+                handler.body()
+                polled.set()
+                is_cancelled.wait(60)
+                return 404, {"type": "not-found", "detail": "cancelled"}
+            if handler.command == "DELETE":
+                is_cancelled.set()
+                # The response to the poll arrives first.
+                time.sleep(0.2)
+                return 200, {**RECORD, "stdout": "begun"}
+            if handler.command == "GET":
+                return opening(handler)
+            if not handler.body()["source"]:
+                return 200, RECORD
+            call = {"id": 0, "name": "wait", "arguments": {}}
+            return 200, {"type": "needs-tools", "execution": "e", "calls": [call]}
+
+        def wait() -> None:
+            polled.wait(60)
+            token.cancel()
+            is_cancelled.wait(60)
+
+        Server(self, reply)
+        box = Sandbox("javascript", backend="daemon", tools=[wait])
+        run = Run(box._backend.execute(_input("wait", None, None, None, None, None, None, None, token)))
+        self.assertEqual((run.outcome.kind, run.stdout), ("cancelled", "begun"))
+
+
+if __name__ == "__main__":
+    unittest.main()
