@@ -19,21 +19,25 @@ export function snake(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-/** Converts the parts of a policy that all engines support, in this process and in the daemon. */
+/**
+ * Converts the parts of a policy that all engines support, in this process and in the daemon. Omits default values: the
+ * engine has the same defaults, and a daemon applies its own policy.
+ */
 export function policyRecord(policy: Policy): object {
   const limits = Object.entries(policy.limits).map(([name, value]) => [snake(name), value]);
+  const session = {
+    ...(policy.checkpoints !== undefined && {
+      checkpoints: typeof policy.checkpoints === 'bigint' ? { every: policy.checkpoints } : policy.checkpoints,
+    }),
+    ...(policy.onUnwind && { on_unwind: policy.onUnwind }),
+  };
   return {
-    limits: Object.fromEntries(limits),
-    session: {
-      ...(policy.checkpoints !== undefined && {
-        checkpoints: typeof policy.checkpoints === 'bigint' ? { every: policy.checkpoints } : policy.checkpoints,
-      }),
-      ...(policy.onUnwind && { on_unwind: policy.onUnwind }),
-    },
-    env: Object.fromEntries(policy.env),
-    args: policy.args,
-    auto_persist_globals: policy.autoPersistGlobals,
-    metering: policy.metering,
+    ...(limits.length > 0 && { limits: Object.fromEntries(limits) }),
+    ...(Object.keys(session).length > 0 && { session }),
+    ...(policy.env.length > 0 && { env: Object.fromEntries(policy.env) }),
+    ...(policy.args.length > 0 && { args: policy.args }),
+    ...(policy.autoPersistGlobals && { auto_persist_globals: true }),
+    ...(policy.metering !== 'fuel' && { metering: policy.metering }),
     ...(policy.seed !== undefined && { entropy: { seeded: policy.seed } }),
     ...(policy.clockNs !== undefined && { clock: { fixed: policy.clockNs } }),
   };

@@ -3,14 +3,15 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { type RequestListener, createServer, get } from 'node:http';
+import { type IncomingMessage, type RequestListener, createServer, get } from 'node:http';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
-import { FilesError, PolicyError, SessionError, UnavailableError, UnsupportedError, createSandbox } from '../src/node.ts';
+import { FilesError, PolicyError, type Sandbox, type SandboxOptions, SessionError, UnavailableError, UnsupportedError, createSandbox } from '../src/node.ts';
 import { MAX_CONNECTIONS } from '../src/daemon/client.ts';
 import { place } from '../src/daemon/connect.ts';
+import { WITHOUT_RESULT } from '../src/record.ts';
 import { HAS_DAEMON, startDaemon } from './backends.ts';
 
 const skip = !HAS_DAEMON;
@@ -140,6 +141,41 @@ test('a server that is not a daemon of this version and this user is not used', 
   } finally {
     process.geteuid = geteuid as () => number;
   }
+});
+
+/**
+ * Opens a sandbox on a scripted server, and passes the sandbox to `use`. The server answers requests with a status and a
+ * JSON object, or several objects.
+ */
+async function scripted(
+  reply: (request: IncomingMessage, body: any) => [status: number, value: object] | undefined,
+  options: SandboxOptions,
+  use: (box: Sandbox) => Promise<void> = async () => undefined,
+): Promise<void> {
+  const socket = join(directory, 'scripted.sock');
+  const metadata = { runtime: 'javascript', runtime_name: 'js', version: '1' };
+  const server = createServer(async (request, response) => {
+    const text = (await request.setEncoding('utf8').toArray()).join('');
+    const [status, value] = reply(request, text && JSON.parse(text)) ?? [200, { protocol: 2, ...WITHOUT_RESULT, metadata }];
+    response.writeHead(status).end([value].flat().map((each) => `${JSON.stringify(each)}\n`).join(''));
+  });
+  await new Promise<void>((resolve) => server.listen(socket, resolve));
+  at(socket);
+  try {
+    await using box = await createSandbox({ ...options, backend: 'daemon' });
+    await use(box);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
+test('only options that differ from their defaults are sent', async () => {
+  const sent: unknown[] = [];
+  const reply = ({ method }: IncomingMessage, body: any): undefined => void (method === 'POST' && sent.push(body.policy));
+  await scripted(reply, {});
+  await scripted(reply, { timeout: 5, metering: 'none', seed: 0, args: ['a'] });
+  assert.deepEqual(sent, [undefined, { limits: { timeout_ms: 5 }, args: ['a'], metering: 'none', entropy: { seeded: 0 } }]);
 });
 
 test('a cancelled execution returns the output so far', { skip }, async () => {

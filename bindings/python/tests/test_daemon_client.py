@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from glovebox_sandbox import PolicyError, Sandbox, UnavailableError
+from glovebox_sandbox import Limits, PolicyError, Sandbox, UnavailableError
 from glovebox_sandbox._remote import cancelled
 from glovebox_sandbox.run import Run
 from glovebox_sandbox.sandbox import _input
@@ -78,6 +78,21 @@ def opening(handler: Handler) -> tuple[int, object]:
 
 
 class Client(unittest.TestCase):
+    def test_only_options_that_differ_from_their_defaults_are_sent(self) -> None:
+        sent: list[object] = []
+
+        def reply(handler: Handler) -> tuple[int, object]:
+            if handler.command == "GET":
+                return opening(handler)
+            sent.append(handler.body().get("policy"))
+            return 200, RECORD
+
+        Server(self, reply)
+        Sandbox("javascript", backend="daemon")
+        Sandbox("javascript", backend="daemon", limits=Limits(timeout_ms=5), metering="none", seed=0, args=["a"])
+        changes = {"limits": {"timeout_ms": 5}, "metering": "none", "entropy": {"seeded": 0}, "args": ["a"]}
+        self.assertEqual(sent, [None, changes])
+
     def test_connection_that_the_daemon_closed_is_not_used_again(self) -> None:
         def reply(handler: Handler) -> tuple[int, object]:
             if handler.path != "/v1/validate":

@@ -11,9 +11,11 @@ import { type DaemonContext, execute } from './execution.ts';
 /** Opens a sandbox in the daemon. `name` is a language or the name of a runtime. */
 export async function openSandbox(client: Client, name: string, policy: Policy, host: Host): Promise<Backend> {
   const context: DaemonContext = { client, executions: new Set(), tools: policy.tools, host };
+  const changes = jsonOf(policyRecord(policy));
   const fields = {
     runtime: fieldsOf({ [name === 'python' || name === 'javascript' ? 'language' : 'runtime']: name }),
-    policy: `"policy":${jsonOf(policyRecord(policy))}`,
+    // Without changes to its policy, the daemon uses a sandbox that it already has.
+    policy: changes === '{}' ? '' : `"policy":${changes}`,
     files: fieldsOf({ files: Object.fromEntries(policy.files.map(([path, contents]) => [path, encoded(contents)])) }),
     tools: `"tools":[${policy.tools.map((tool) => `{${fieldsOf({ name: tool.name, description: tool.description })},"schema":${tool.schema}}`).join()}]`,
   };

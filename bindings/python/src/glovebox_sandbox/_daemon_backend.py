@@ -39,9 +39,6 @@ _CLASSES: dict[str, type[GloveboxError]] = {
     "file": FilesError,
 }
 
-_OURS = ("commit", "mounts", "workspace")
-"""The keys of a policy that requests cannot set."""
-
 _EXIT_S = 2.0
 """Maximum time to close sessions when this process exits."""
 
@@ -89,13 +86,13 @@ class DaemonSandbox:
     def __init__(self, client: Client, name: str, policy: Policy, wait: tools.Await) -> None:
         self.client = client
         self.handlers = Handlers({tool.name: tool for tool in policy.tools}, wait)
-        record = {key: value for key, value in _native_backend.policy_record(policy).items() if key not in _OURS}
         described = [
             {"name": tool.name, "description": tool.description, "schema": tool.schema} for tool in policy.tools
         ]
         # The fields of requests, serialized only once.
         self._runtime = _fields(**{("language" if name in ("python", "javascript") else "runtime"): name})
-        self._policy = _fields(policy=record)
+        # Without changes to its policy, the daemon uses a sandbox that it already has.
+        self._policy = _fields(policy=_native_backend.policy_record(policy) or None)
         self._files = _fields(files={path: encoded(contents) for path, contents in policy.files.items()} or None)
         self.tools = _fields(tools=described or None)
         # An empty script checks all options, and its result names the runtime.

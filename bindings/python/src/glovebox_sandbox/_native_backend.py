@@ -70,7 +70,8 @@ def token() -> Any:
 
 
 def policy_record(policy: Policy) -> dict[str, Any]:
-    """Converts a policy to the format of the engine's policy files."""
+    """Converts a policy to the format of the engine's policy files. Omits default values: the engine has the same
+    defaults, and a daemon applies its own policy."""
     limits = {key: value for key, value in dataclasses.asdict(policy.limits).items() if value is not None}
     session: dict[str, Any] = {}
     if policy.checkpoints is not None:
@@ -85,19 +86,15 @@ def policy_record(policy: Policy) -> dict[str, Any]:
     record: dict[str, Any] = {
         "limits": limits,
         "session": session,
-        "commit": policy.commit,
+        "workspace": policy.workspace,
+        "commit": None if policy.commit == "always" else policy.commit,
         "mounts": mounts,
         "env": policy.env,
         "args": policy.args,
         "auto_persist_globals": policy.auto_persist_globals,
-        "metering": policy.metering,
+        "metering": None if policy.metering == "fuel" else policy.metering,
+        "entropy": None if policy.seed is None else {"seeded": policy.seed},
+        "clock": None if policy.clock_ns is None else {"fixed": policy.clock_ns},
+        "network": policy.network,
     }
-    if policy.workspace is not None:
-        record["workspace"] = policy.workspace
-    if policy.seed is not None:
-        record["entropy"] = {"seeded": policy.seed}
-    if policy.network is not None:
-        record["network"] = policy.network
-    if policy.clock_ns is not None:
-        record["clock"] = {"fixed": policy.clock_ns}
-    return record
+    return {key: value for key, value in record.items() if value not in (None, {}, [], False)}

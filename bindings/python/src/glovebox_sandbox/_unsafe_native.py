@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
-from . import _native_backend, tools
+from . import tools
 from ._backend import Entry, Input, Policy
 from ._remote import Executed, encoded, cancelled, refuse
 from ._rpc import Connection, RpcError
@@ -152,7 +152,8 @@ class UnsafeSandbox:
     def __init__(self, connection: Connection, policy: Policy) -> None:
         self._connection = connection
         self._asked: dict[str, Any] = {
-            "policy": {"limits": _native_backend.policy_record(policy)["limits"]},
+            # The time is the only limit that applies without a sandbox.
+            "policy": {"limits": {} if policy.limits.timeout_ms is None else {"timeout_ms": policy.limits.timeout_ms}},
             "tools": [{"name": tool.name} for tool in policy.tools],
         }
         opened = self._open()
