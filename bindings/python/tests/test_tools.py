@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import sys
 import unittest
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Optional, TypedDict, Union
 
 from glovebox_sandbox import Tool
+from glovebox_sandbox.tools import CancelToken, answer, await_here
 
 
 class Point(TypedDict):
@@ -127,6 +129,14 @@ class Schemas(unittest.TestCase):
         tool = Tool(Counter(), name="count")
         self.assertEqual((tool.name, tool.description), ("count", "Counts."))
         self.assertEqual(tool.schema["properties"], {"step": {"type": "integer"}})
+
+    def test_tool_that_exits_fails_its_call(self) -> None:
+        async def leave() -> None:
+            sys.exit(3)
+
+        for function in (lambda: sys.exit(3), leave):
+            tool = Tool(function, name="leave", schema={"type": "object"})
+            self.assertEqual(answer(tool, await_here, "{}", CancelToken()), (False, "the tool exited: 3"))
 
 
 if __name__ == "__main__":

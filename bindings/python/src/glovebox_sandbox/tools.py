@@ -197,6 +197,8 @@ def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> tuple[bool,
             result = wait(_contained(result), token)
         if dataclasses.is_dataclass(result) and not isinstance(result, type):
             result = dataclasses.asdict(result)
+    except SystemExit as error:
+        return False, f"the tool exited: {error}"
     except (Exception, asyncio.CancelledError) as error:  # Any exception is reported to the script.
         # JSON text cannot contain lone surrogates.
         return False, (str(error) or type(error).__name__).encode(errors="backslashreplace").decode()
