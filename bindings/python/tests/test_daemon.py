@@ -402,6 +402,8 @@ class Unsafe(unittest.TestCase):
             Sandbox(backend="unsafe-native")  # type: ignore[arg-type]
         with self.assertRaises(UnsupportedError):
             Sandbox("javascript", backend="native", unsafe_native=True)
+        with self.assertRaisesRegex(UnsupportedError, "workspace: not supported without a sandbox"):
+            Sandbox(backend="native", unsafe_native=True, workspace=".")
 
     def test_missing_python_is_detected(self) -> None:
         path = _unsafe_native.python()

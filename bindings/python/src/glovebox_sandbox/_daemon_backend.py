@@ -39,13 +39,18 @@ _CLASSES: dict[str, type[GloveboxError]] = {
     "file": FilesError,
 }
 
+_NO_HOST_ACCESS = (
+    "a daemon's sandboxes have no access to your directories, and use the daemon's own packages and network; remove "
+    'it, or use backend="native"'
+)
+
 _EXIT_S = 2.0
 """Maximum time to close sessions when this process exits."""
 
 
 def open_backend(name: str, policy: Policy, wait: tools.Await) -> DaemonSandbox:
     """Opens a sandbox at the daemon."""
-    refuse(policy)
+    refuse(policy, _NO_HOST_ACCESS)
     return DaemonSandbox(connect(), name, policy, wait)
 
 

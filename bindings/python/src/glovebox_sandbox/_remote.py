@@ -13,8 +13,8 @@ from .displays import is_text
 from .errors import FilesError, UnsupportedError
 
 
-def refuse(policy: Policy) -> None:
-    """Refuses the options that only the engine in this process supports."""
+def refuse(policy: Policy, reason: str) -> None:
+    """Refuses the options that only the engine in this process supports. `reason` completes the message."""
     asked = {
         "workspace": policy.workspace is not None,
         "mounts": bool(policy.mounts),
@@ -24,9 +24,7 @@ def refuse(policy: Policy) -> None:
     }
     for name, is_asked in asked.items():
         if is_asked:
-            raise UnsupportedError(
-                f'{name}: a daemon\'s sandboxes have no access to your directories, and use the daemon\'s own packages and network; remove it, or use backend="native"'
-            )
+            raise UnsupportedError(f"{name}: {reason}")
 
 
 def encoded(contents: bytes) -> dict[str, str]:

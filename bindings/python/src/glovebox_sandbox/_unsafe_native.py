@@ -16,7 +16,7 @@ from typing import IO, Any, NoReturn, cast
 
 from . import tools
 from ._backend import Entry, Input, Policy
-from ._remote import Executed, encoded, cancelled, refuse
+from ._remote import Executed, cancelled, encoded, refuse
 from ._rpc import Connection, RpcError
 from .errors import GloveboxError, PolicyError, SessionError, UnavailableError, UnsupportedError
 from .tools import CancelToken
@@ -57,7 +57,7 @@ def _version(path: str) -> tuple[int, int] | None:
 
 def open_backend(name: str, policy: Policy, wait: tools.Await) -> UnsafeSandbox:
     """Starts a Python process in a new directory. Nothing else isolates the process."""
-    refuse(policy)
+    refuse(policy, "not supported without a sandbox; remove it, or remove unsafe_native")
     if name != "python":
         raise UnsupportedError(f"unsafe_native: `{name}` is not supported; only Python runs without a sandbox")
     if policy.files:
