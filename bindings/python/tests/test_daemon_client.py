@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.server
 import json
 import os
@@ -10,11 +11,13 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from glovebox_sandbox import Limits, PolicyError, Sandbox, UnavailableError
+from glovebox_sandbox._daemon_client import Client
 from glovebox_sandbox._remote import cancelled
 from glovebox_sandbox.run import Run
 from glovebox_sandbox.sandbox import _input
@@ -77,7 +80,7 @@ def opening(handler: Handler) -> tuple[int, object]:
     return 200, {"protocol": 2} if handler.path == "/v1/info" else RECORD
 
 
-class Client(unittest.TestCase):
+class Scripted(unittest.TestCase):
     def test_only_options_that_differ_from_their_defaults_are_sent(self) -> None:
         sent: list[object] = []
 
@@ -157,6 +160,27 @@ class Client(unittest.TestCase):
         box = Sandbox("javascript", backend="daemon", tools=[wait])
         run = Run(box._backend.execute(_input("wait", None, None, None, None, None, None, None, token)))
         self.assertEqual((run.outcome.kind, run.stdout), ("cancelled", "begun"))
+
+    def test_session_whose_closing_was_interrupted_is_closed_when_it_is_dropped(self) -> None:
+        deleted = threading.Event()
+
+        def reply(handler: Handler) -> tuple[int, object]:
+            if handler.command == "DELETE":
+                deleted.set()
+                return 200, {}
+            if handler.path != "/v1/sessions":
+                return opening(handler)
+            handler.body()
+            return 201, {"id": "s", "runtime": "js"}
+
+        Server(self, reply)
+        session = Sandbox("javascript", backend="daemon").session()
+        interrupted = unittest.mock.patch.object(Client, "json", side_effect=KeyboardInterrupt)
+        with interrupted, self.assertRaises(KeyboardInterrupt):
+            session.close()
+        del session
+        gc.collect()
+        self.assertTrue(deleted.wait(60))
 
 
 if __name__ == "__main__":

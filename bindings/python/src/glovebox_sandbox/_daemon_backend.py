@@ -12,7 +12,6 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -43,6 +42,9 @@ _NO_HOST_ACCESS = (
     "a daemon's sandboxes have no access to your directories, and use the daemon's own packages and network; remove "
     'it, or use backend="native"'
 )
+
+_CLOSE_S = 60.0
+"""Timeout for closing a dropped session. The session's exit handlers run first."""
 
 _EXIT_S = 2.0
 """Maximum time to close sessions when this process exits."""
@@ -150,7 +152,7 @@ class DaemonSession:
         self._is_closed = False
         self.id = id
         self.runtime_name = runtime_name
-        self._dropped = _close_when_dropped(self, self._client.path, self._path)
+        self._dropped = _close_when_dropped(self, self._client, self._path)
 
     def _ask(self, method: str, target: str = "", body: str | bytes | None = None, *, of_files: bool = False) -> Any:
         self._check_open()
@@ -257,11 +259,12 @@ class DaemonSession:
     def _close(self, timeout_s: float | None) -> None:
         if self._is_closed:
             return
+        with contextlib.suppress(SessionError, UnavailableError), _errors():
+            self._client.json("DELETE", self._path, timeout_s=timeout_s)
+        # After an interrupt, the session is still open, and is closed when it is dropped.
         self._is_closed = True
         self._dropped.detach()
         _open_sessions.discard(self)
-        with contextlib.suppress(SessionError, UnavailableError), _errors():
-            self._client.json("DELETE", self._path, timeout_s=timeout_s)
 
 
 def _file(path: str) -> str:
@@ -275,30 +278,24 @@ def _file(path: str) -> str:
 
 _open_sessions: weakref.WeakSet[DaemonSession] = weakref.WeakSet()
 
-_Closing = queue.SimpleQueue[tuple[Path, str] | threading.Event]
+_Closing = queue.SimpleQueue[tuple[Client, str] | threading.Event]
 
 _closing: tuple[int, _Closing] | None = None
-"""The dropped sessions: the process that opened them, and the queue of their sockets and paths. An event in the queue
+"""The dropped sessions: the process that opened them, and the queue of their clients and paths. An event in the queue
 is set when all sessions before it are closed."""
 
 
-def _close_when_dropped(session: DaemonSession, path: Path, target: str) -> weakref.finalize[Any, DaemonSession]:
+def _close_when_dropped(session: DaemonSession, client: Client, path: str) -> weakref.finalize[Any, DaemonSession]:
     """Closes a session once it is dropped. The collector can run on any thread, so a separate one sends the request."""
     global _closing
     if _closing is None or _closing[0] != os.getpid():
-        # A forked child does not inherit its parent's threads.
+        # A forked child does not inherit its parent's threads, and does not own its parent's sessions.
         _closing = os.getpid(), queue.SimpleQueue()
         threading.Thread(target=_close_dropped, args=(_closing[1],), name="glovebox-sessions", daemon=True).start()
     _open_sessions.add(session)
-    dropped = weakref.finalize(session, _drop, *_closing, path, target)
+    dropped = weakref.finalize(session, _closing[1].put, (client, path))
     dropped.atexit = False
     return dropped
-
-
-def _drop(process: int, closing: _Closing, path: Path, target: str) -> None:
-    # A forked child does not own the sessions of its parent.
-    if process == os.getpid():
-        closing.put((path, target))
 
 
 def _close_dropped(closing: _Closing) -> None:
@@ -307,9 +304,11 @@ def _close_dropped(closing: _Closing) -> None:
         if isinstance(dropped, threading.Event):
             dropped.set()
             continue
-        path, target = dropped
+        client, path = dropped
         with contextlib.suppress(Problem, GloveboxError):
-            Client(path).json("DELETE", target)
+            client.json("DELETE", path, timeout_s=_CLOSE_S)
+        # The client must not keep its connections open while this thread waits.
+        del client, dropped
 
 
 @atexit.register
