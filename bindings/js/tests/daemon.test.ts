@@ -1,6 +1,7 @@
 // Tests the daemon and its selection, and the ordinary Python, which is never selected automatically.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { type IncomingMessage, type RequestListener, createServer, get } from 'node:http';
@@ -8,8 +9,9 @@ import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
+import { Worker } from 'node:worker_threads';
 import { FilesError, PolicyError, type Sandbox, type SandboxOptions, SessionError, UnavailableError, UnsupportedError, createSandbox } from '../src/node.ts';
-import { MAX_CONNECTIONS } from '../src/daemon/client.ts';
+import { Client, MAX_CONNECTIONS, Problem } from '../src/daemon/client.ts';
 import { place } from '../src/daemon/connect.ts';
 import { WITHOUT_RESULT } from '../src/record.ts';
 import { HAS_DAEMON, startDaemon } from './backends.ts';
@@ -176,6 +178,27 @@ test('only options that differ from their defaults are sent', async () => {
   await scripted(reply, {});
   await scripted(reply, { timeout: 5, metering: 'none', seed: 0, args: ['a'] });
   assert.deepEqual(sent, [undefined, { limits: { timeout_ms: 5 }, args: ['a'], metering: 'none', entropy: { seeded: 0 } }]);
+});
+
+test('a rejection that arrives before the end of a large request is reported', async () => {
+  const socket = join(directory, 'rejecting.sock');
+  const problem = JSON.stringify({ type: 'too-large', detail: 'the request is too large' });
+  // A thread of its own can close the connection while the client writes.
+  const source = `
+    const { parentPort, workerData: { socket, response } } = require('node:worker_threads');
+    const server = require('node:net').createServer((link) => {
+      link.on('error', () => {}).once('data', () => link.pause().write(response, () => link.destroy()));
+    });
+    server.listen(socket, () => parentPort.postMessage('listening'));`;
+  const response = `HTTP/1.1 413 Payload Too Large\r\nConnection: close\r\nContent-Length: ${problem.length}\r\n\r\n${problem}`;
+  const server = new Worker(source, { eval: true, workerData: { socket, response } });
+  await once(server, 'message');
+  const client = new Client(socket);
+  for (let count = 0; count < 100; count += 1) {
+    await assert.rejects(client.json(['POST', '/'], new Uint8Array(4 << 20)), (error) => error instanceof Problem && /too large/.test(error.message));
+  }
+  await client.close(new Error('closed'), () => []);
+  await server.terminate();
 });
 
 test('a cancelled execution returns the output so far', { skip }, async () => {

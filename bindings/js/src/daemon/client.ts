@@ -2,7 +2,7 @@
 // An HTTP client of the daemon, over its Unix socket.
 import { statSync } from 'node:fs';
 import { Agent, type ClientRequest, type ClientRequestArgs, type IncomingMessage, request } from 'node:http';
-import { connect } from 'node:net';
+import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type FailureClass, errorOf } from '../errors.ts';
 
@@ -202,6 +202,22 @@ class OwnedSocketAgent extends Agent {
       (callback as ((error: Error) => void) | undefined)?.(error as Error);
       return undefined;
     }
-    return connect(this.#socketPath);
+    return new RejectableSocket().connect(this.#socketPath);
   }
+}
+
+/** A socket that ignores the loss of data, because the daemon can reject a request before it has read all of it. */
+class RejectableSocket extends Socket {
+  override _write(...[chunk, encoding, done]: Parameters<Socket['_write']>): void {
+    super._write(chunk, encoding, (error) => done(lostOnly(error)));
+  }
+
+  override _writev(...[chunks, done]: Parameters<NonNullable<Socket['_writev']>>): void {
+    super._writev?.(chunks, (error) => done(lostOnly(error)));
+  }
+}
+
+/** Returns `null` if the peer has closed the connection. The response, or its absence, tells the reason. */
+function lostOnly(error?: NodeJS.ErrnoException | null): Error | null {
+  return error && !['EPIPE', 'ECONNRESET'].includes(error.code ?? '') ? error : null;
 }
