@@ -201,6 +201,18 @@ test('a rejection that arrives before the end of a large request is reported', a
   await server.terminate();
 });
 
+test('the reason for a lost result is reported', async () => {
+  const refusals: [number, object][] = [[503, { type: 'unavailable', detail: 'the memory is full' }], [404, { type: 'not-found', detail: 'no execution' }]];
+  const reply = ({ url }: IncomingMessage, body: any): [number, object] | undefined => {
+    if (url?.endsWith('/continue')) return refusals.shift();
+    const needs = { type: 'needs-tools', execution: 'e', calls: [{ id: 0, name: 'now', arguments: {} }] };
+    return body.source ? [200, [{ type: 'started', execution: 'e' }, needs]] : undefined;
+  };
+  await scripted(reply, { tools: { now: () => 1 } }, async (box) => {
+    await assert.rejects(box.execute('now'), (error) => error instanceof UnavailableError && /memory is full/.test(error.message));
+  });
+});
+
 test('a cancelled execution returns the output so far', { skip }, async () => {
   at(somewhere);
   await using box = await createSandbox({ backend: 'daemon', tools: { wait: () => new Promise(() => undefined) } });

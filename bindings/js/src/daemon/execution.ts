@@ -67,6 +67,8 @@ class DaemonExecution {
   #hasEnded = false;
   /** Resolves to the record of an execution that was cancelled while it waited for its tools. */
   #cancelled: Promise<any> | undefined;
+  /** The daemon's reason for not resuming the script, the last time that it was busy. */
+  #refused: Problem | undefined;
   /** Ends the wait for answers. */
   #wake: () => void = () => undefined;
 
@@ -153,6 +155,8 @@ class DaemonExecution {
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
       timer = setTimeout(resolve, pollMs);
+      // An answer may have arrived during the `await` above.
+      if (this.#answers.length > 0) resolve();
     });
     clearTimeout(timer);
   }
@@ -179,15 +183,16 @@ class DaemonExecution {
         return { type: 'result', result: WITHOUT_RESULT };
       }
       if (error.status === 503) {
-        // The script still waits for its answers.
+        // The script still waits for its answers, unless the daemon had no memory for the result.
+        this.#refused = error;
         this.#answers.unshift(...answers);
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
-      } else if (error.type === 'invalid-argument' && answers.some(({ isOk }) => isOk)) {
+      } else if (['invalid-argument', 'too-large'].includes(error.type) && answers.some(({ isOk }) => isOk)) {
         // The daemon rejected a result, such as one that is nested too deeply, and discarded all answers. The script
         // receives the reason.
         this.#answers.unshift(...answers.map((answer) => (answer.isOk ? { ...answer, isOk: false, text: error.message } : answer)));
       } else {
-        throw error;
+        throw (error.type === 'not-found' && this.#refused) || error;
       }
       return this.#resume();
     }
