@@ -90,6 +90,7 @@ export class RecordExecuted implements Executed {
 export const WITHOUT_RESULT = {
   success: false,
   outcome: { kind: 'cancelled' },
+  exit_code: 130,
   interrupted: null,
   value: null,
   stdout: '',

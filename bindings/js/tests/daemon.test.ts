@@ -213,6 +213,19 @@ test('the reason for a lost result is reported', async () => {
   });
 });
 
+test('a script that ends its session is noticed', async () => {
+  const reply = ({ url, method }: IncomingMessage): [number, object] | undefined => {
+    if (url === '/v1/sessions') return [201, { id: 's', runtime: 'js' }];
+    if (url === '/v1/sessions/s/execute') return [200, { type: 'result', result: { ...WITHOUT_RESULT, outcome: { kind: 'exited', code: 1 } } }];
+    return url === '/v1/sessions/s' && method === 'GET' ? [200, { live: { ended: 'the script exited' } }] : undefined;
+  };
+  await scripted(reply, {}, async (box) => {
+    const session = await box.session();
+    await session.execute('os._exit(1)');
+    assert.equal(session.ended, 'the script exited');
+  });
+});
+
 test('a cancelled execution returns the output so far', { skip }, async () => {
   at(somewhere);
   await using box = await createSandbox({ backend: 'daemon', tools: { wait: () => new Promise(() => undefined) } });

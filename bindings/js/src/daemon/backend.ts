@@ -176,7 +176,10 @@ class DaemonSession implements BackendSession {
 
   async execute(input: Input, attendant: Attendant): Promise<Executed> {
     const body = objectOf(...scriptFields(input), this.#backend.fields.tools);
-    return new RecordExecuted(await this.#asked(() => execute(this.#backend.context, `${this.path}/execute`, body, attendant)), this);
+    const record = await this.#asked(() => execute(this.#backend.context, `${this.path}/execute`, body, attendant));
+    // Such a script may have ended the session.
+    if (!['completed', 'raised'].includes(record.outcome.kind)) await this.info().catch(() => undefined);
+    return new RecordExecuted(record, this);
   }
 
   #variable(name: string): string {
