@@ -53,6 +53,11 @@ async function mapErrors<Result>(asked: Promise<Result>, otherwise?: FailureClas
   });
 }
 
+/** Timeout for closing the sessions at the end of the process, in milliseconds. */
+const EXIT_MS = 2_000;
+/** Timeout for closing a session whose handle was dropped, in milliseconds. The session's exit handlers run first. */
+const DROP_MS = 60_000;
+
 /** Sandboxes with open sessions in a daemon. */
 const withSessions = new Set<DaemonBackend>();
 let isWatching = false;
@@ -121,18 +126,18 @@ class DaemonBackend implements Backend {
     const { path: opened } = session;
     this.#sessions.add(opened);
     closeAtExit(this);
-    dropped.register(session, () => void this.closeSession(opened).catch(() => undefined), session);
+    dropped.register(session, () => void this.closeSession(opened, DROP_MS).catch(() => undefined), session);
     return session;
   }
 
-  async closeSession(path: string): Promise<void> {
+  async closeSession(path: string, timeoutMs?: number): Promise<void> {
     this.#sessions.delete(path);
     if (this.#sessions.size === 0) withSessions.delete(this);
-    await mapErrors(this.context.client.json(['DELETE', path]));
+    await mapErrors(this.context.client.json(['DELETE', path], undefined, timeoutMs));
   }
 
   async closeSessions(): Promise<void> {
-    await Promise.all(Array.from(this.#sessions, (path) => this.closeSession(path).catch(() => undefined)));
+    await Promise.all(Array.from(this.#sessions, (path) => this.closeSession(path, EXIT_MS).catch(() => undefined)));
   }
 
   async close(): Promise<void> {
