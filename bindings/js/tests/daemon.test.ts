@@ -213,6 +213,23 @@ test('the reason for a lost result is reported', async () => {
   });
 });
 
+test('a rejected result does not affect other results', async () => {
+  const received = new Map<number, unknown>();
+  const reply = (_: IncomingMessage, body: any): [number, object] | undefined => {
+    if (!body.source && !body.answers) return undefined;
+    const answers: { id: number; value?: unknown }[] = body.answers ?? [];
+    if (answers.some(({ value }) => value === 'bad')) return [400, { type: 'invalid-argument', detail: 'nested too deeply' }];
+    for (const { id, value } of answers) received.set(id, value ?? 'failed');
+    const calls = [0, 1].filter((id) => !received.has(id)).map((id) => ({ id, name: 'give', arguments: { id } }));
+    const last = calls.length > 0 ? { type: 'needs-tools', execution: 'e', calls } : { type: 'result', result: WITHOUT_RESULT };
+    return [200, [{ type: 'started', execution: 'e' }, last]];
+  };
+  await scripted(reply, { tools: { give: ({ id }: { id: number }) => ['bad', 'good'][id] } }, async (box) => {
+    await box.execute('give');
+    assert.deepEqual([received.get(0), received.get(1)], ['failed', 'good']);
+  });
+});
+
 test('a script that ends its session is noticed', async () => {
   const reply = ({ url, method }: IncomingMessage): [number, object] | undefined => {
     if (url === '/v1/sessions') return [201, { id: 's', runtime: 'js' }];

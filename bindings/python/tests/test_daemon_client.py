@@ -161,6 +161,33 @@ class Scripted(unittest.TestCase):
         run = Run(box._backend.execute(_input("wait", None, None, None, None, None, None, None, token)))
         self.assertEqual((run.outcome.kind, run.stdout), ("cancelled", "begun"))
 
+    def test_rejected_result_does_not_affect_other_results(self) -> None:
+        together = threading.Barrier(2, timeout=60)
+        received: dict[int, object] = {}
+
+        def reply(handler: Handler) -> tuple[int, object]:
+            if handler.command == "GET":
+                return opening(handler)
+            body = handler.body()
+            if not body.get("source") and "answers" not in body:
+                return 200, RECORD
+            answers = {each["id"]: each.get("value", "failed") for each in body.get("answers", [])}
+            if "bad" in answers.values():
+                return 400, {"type": "invalid-argument", "detail": "nested too deeply"}
+            received.update(answers)
+            calls = [{"id": id, "name": "meet", "arguments": {"id": id}} for id in (0, 1) if id not in received]
+            if not calls:
+                return 200, {"type": "result", "result": RECORD}
+            return 200, {"type": "needs-tools", "execution": "e", "calls": calls}
+
+        def meet(id: int) -> str:
+            together.wait()
+            return ("bad", "good")[id]
+
+        Server(self, reply)
+        Sandbox("javascript", backend="daemon", tools=[meet]).execute("meet")
+        self.assertEqual(received, {0: "failed", 1: "good"})
+
     def test_session_whose_closing_was_interrupted_is_closed_when_it_is_dropped(self) -> None:
         deleted = threading.Event()
 

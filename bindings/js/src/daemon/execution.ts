@@ -67,6 +67,8 @@ class DaemonExecution {
   #hasEnded = false;
   /** Resolves to the record of an execution that was cancelled while it waited for its tools. */
   #cancelled: Promise<any> | undefined;
+  /** True if each request contains at most one answer, because the daemon rejected several together. */
+  #sendsOne = false;
   /** The daemon's reason for not resuming the script, the last time that it was busy. */
   #refused: Problem | undefined;
   /** Ends the wait for answers. */
@@ -169,7 +171,7 @@ class DaemonExecution {
 
   /** Resumes the script with the current answers, and returns the last chunk of the response. */
   async #resume(): Promise<any> {
-    const answers = this.#answers.splice(0);
+    const answers = this.#answers.splice(0, this.#sendsOne ? 1 : Infinity);
     const texts = answers.map(({ id, isOk, text }) => `{"id":${id},${isOk ? `"value":${text}` : `"error":${JSON.stringify(text)}`}}`);
     try {
       return await this.#step(`${this.#path}/continue`, `{"answers":[${texts.join()}]}`);
@@ -189,8 +191,9 @@ class DaemonExecution {
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
       } else if (['invalid-argument', 'too-large'].includes(error.type) && answers.some(({ isOk }) => isOk)) {
         // The daemon rejected a result, such as one that is nested too deeply, and discarded all answers. The script
-        // receives the reason.
-        this.#answers.unshift(...answers.map((answer) => (answer.isOk ? { ...answer, isOk: false, text: error.message } : answer)));
+        // receives the reason in place of that result.
+        this.#sendsOne = true;
+        this.#answers.unshift(...answers.map((answer) => (answers.length === 1 ? { ...answer, isOk: false, text: error.message } : answer)));
       } else {
         throw (error.type === 'not-found' && this.#refused) || error;
       }

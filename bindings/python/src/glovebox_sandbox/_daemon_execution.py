@@ -119,6 +119,8 @@ class _Execution:
         self._answers: list[_Answer] = []
         self._sent: list[_Answer] | None = None
         """The answers in the last request; `None` before the first one that resumes the script."""
+        self._sends_one = False
+        """True if each request contains at most one answer, because the daemon rejected several together."""
         self._refused: Problem | None = None
         """The daemon's reason for not resuming the script, the last time that it was busy."""
         self._resume_at = 0.0
@@ -204,7 +206,8 @@ class _Execution:
 
     def _resume(self) -> None:
         """Sends the answers to the script. Without answers, only asks if the script still waits."""
-        self._sent, self._answers = self._answers, []
+        count = 1 if self._sends_one else len(self._answers)
+        self._sent, self._answers = self._answers[:count], self._answers[count:]
         self._is_running = True
         answers = ", ".join(each.json() for each in self._sent)
         self._requests.put((f"{self._path}/continue", f'{{"answers": [{answers}]}}'))
@@ -236,9 +239,10 @@ class _Execution:
                 return
             if error.type in ("invalid-argument", "too-large") and any(each.is_ok for each in self._sent):
                 # The daemon rejected a result, such as one that is nested too deeply, and discarded all answers. The
-                # script receives the reason.
+                # script receives the reason in place of that result.
                 self._is_running, self._resume_at = False, 0.0
-                self._answers += [_Answer(each.call, False, str(error)) if each.is_ok else each for each in self._sent]
+                is_one, self._sends_one = len(self._sent) == 1, True
+                self._answers[:0] = [_Answer(self._sent[0].call, False, str(error))] if is_one else self._sent
                 return
             if error.type == "not-found" and self._refused is not None:
                 error = self._refused
