@@ -202,7 +202,10 @@ test('a rejection that arrives before the end of a large request is reported', a
 });
 
 test('the reason for a lost result is reported', async () => {
-  const refusals: [number, object][] = [[503, { type: 'unavailable', detail: 'the memory is full' }], [404, { type: 'not-found', detail: 'no execution' }]];
+  const refusals: [number, object][] = [
+    [503, { type: 'unavailable', detail: 'the memory is full' }],
+    [404, { type: 'not-found', detail: 'no execution' }],
+  ];
   const reply = ({ url }: IncomingMessage, body: any): [number, object] | undefined => {
     if (url?.endsWith('/continue')) return refusals.shift();
     const needs = { type: 'needs-tools', execution: 'e', calls: [{ id: 0, name: 'now', arguments: {} }] };

@@ -182,7 +182,7 @@ class DaemonSession implements BackendSession {
   async execute(input: Input, attendant: Attendant): Promise<Executed> {
     const body = objectOf(...scriptFields(input), this.#backend.fields.tools);
     const record = await this.#asked(() => execute(this.#backend.context, `${this.path}/execute`, body, attendant));
-    // Such a script may have ended the session.
+    // A script that exited or was stopped may have ended the session.
     if (!['completed', 'raised'].includes(record.outcome.kind)) await this.info().catch(() => undefined);
     return new RecordExecuted(record, this);
   }
