@@ -85,7 +85,7 @@ fn engine_errors_escape_names() {
         Box::new(BuildError::Memory { name: name(), limit_bytes: 1, needed_bytes: 2 }),
         Box::new(RuntimeError::Load { name: name(), reason: "x".into() }),
         Box::new(RuntimeError::Boot { name: name(), reason: "x".into() }),
-        Box::new(RuntimeError::CorruptProgram { name: name(), path: path(), expected: 1, got: 2 }),
+        Box::new(BinaryError::CorruptProgram { name: name(), path: path(), expected: 1, got: 2 }),
         Box::new(ExecuteError::Unrestorable { id: name(), reason: "x".into() }),
         Box::new(ExecuteError::Name(name())),
         Box::new(ExecuteError::SessionEnded { id: name(), reason: "x".into() }),

@@ -130,7 +130,11 @@ fn bytes_left_with_handlers_are_limited() {
     let mut over = guest();
     over.call(1, "gate", &json!({ "a": "x".repeat(MIB) }));
     let (kind, message) = over.error();
-    assert_eq!((kind.as_str(), message.contains("of abandoned calls are too large together")), ("ToolLimit", true), "{message}");
+    assert_eq!(
+        (kind.as_str(), message.contains("of abandoned calls are too large together")),
+        ("ToolLimit", true),
+        "{message}"
+    );
     sandbox.hang(&mut over, MIB / 2);
     // The call with the smallest arguments may return first, which frees too little. Here and in `recover`, two calls
     // return, and at least one of them frees 3 MiB or more.
