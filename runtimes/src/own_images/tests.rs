@@ -184,7 +184,7 @@ fn invalid_image_archives_are_rejected() {
         ("endless time", changed("/timeout_ms", u64::MAX.into()), one, "must be between 1 and 3600000"),
         ("no time", changed("/timeout_ms", 0.into()), one, "must be between 1 and 3600000"),
         ("all memory", changed("/memory_bytes", (1u64 << 40).into()), one, "must be between 134217728 and 4294967296"),
-        ("a forged line", changed("/files/0/path", "a\nerror: b".into()), one, r"`a\nerror: b` is not a path"),
+        ("a forged line", changed("/files/0/path", "a\nerror: b".into()), one, r"`a\nerror: b` is not a valid file path"),
         ("no input", json.to_string(), &[], "`inputs/0` is missing or in the wrong place"),
         ("another input", json.to_string(), &[("inputs/1", Regular, b"1")], "`inputs/0` is missing"),
         ("a link", json.to_string(), &[("inputs/0", Link, b"1")], "`inputs/0` is missing"),
@@ -255,10 +255,10 @@ fn image_definition_is_limited() {
         (&[("f", &b""[..]), ("f", b"")][..], "the file `f` twice"),
         (&[("f/g/h", b""), ("f", b"")], "`f` is a file and a directory"),
         (&[("f/g", b""), ("f-", b""), ("f", b"")], "`f` is a file and a directory"),
-        (&[("f//g", b"")], "not a path"),
-        (&[("f/.", b"")], "not a path"),
-        (&[("", b"")], "not a path"),
-        (&[("f\u{1b}[1m", b"")], "not a path"),
+        (&[("f//g", b"")], "is not a valid file path"),
+        (&[("f/.", b"")], "is not a valid file path"),
+        (&[("", b"")], "is not a valid file path"),
+        (&[("f\u{1b}[1m", b"")], "is not a valid file path"),
     ] {
         assert!(problem(with(Vec::new(), files)).contains(says), "{says}");
     }

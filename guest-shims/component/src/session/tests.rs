@@ -278,7 +278,7 @@ fn resume_restores_everything_and_rejects_mismatches() {
     damaged[last] ^= 1;
     assert!(refused(&damaged, no_policy()).contains("checksum"));
     let narrow = limits(|limits| limits.workspace_inodes = Some(1));
-    assert!(refused(bytes.as_slice(), narrow).contains("files"));
+    assert!(refused(bytes.as_slice(), narrow).contains("limits.workspace-inodes"));
     // The session also needs enough memory.
     for (pages, fits) in [(4, true), (3, true), (2, false)] {
         let other = Space::new();

@@ -19,7 +19,8 @@ use serde_json::{Map, Value, json};
 use super::support::{Answer, Server, Setup, metric, until};
 
 /// The documented problem types.
-const KNOWN: [&str; 27] = [
+const KNOWN: [&str; 30] = [
+    "cancelled",
     "execution-busy",
     "exists",
     "file",
@@ -31,12 +32,14 @@ const KNOWN: [&str; 27] = [
     "no-checkpoint",
     "no-method",
     "no-route",
+    "no-variable",
     "not-found",
     "not-resumable",
     "not-running",
     "origin",
     "paused",
     "quota-exceeded",
+    "range",
     "rate-exceeded",
     "session-busy",
     "session-ended",

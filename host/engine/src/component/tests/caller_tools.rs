@@ -95,7 +95,7 @@ fn text_of_caller_tools_is_limited() {
     }
     // A short text can contain many values, so their memory size is estimated before the text is parsed.
     let objects = |count: usize| format!(r#"{{"enum": [{}]}}"#, vec!["{}"; count].join(","));
-    assert!(refusal_of(&objects(40_000)).contains("40002 values"));
+    assert!(refusal_of(&objects(40_000)).contains("40002 JSON values"));
     assert!(refusal_of(&objects(45_000)).contains("too many values"));
 }
 
@@ -108,7 +108,7 @@ fn number_of_schema_values_is_limited() {
             let schema = around.replace('@', &vec!["true"; count - others].join(","));
             let refusal = refusal_of(&schema);
             assert_eq!(refusal.is_empty(), fits, "{count}: {refusal}");
-            assert_eq!(refusal.contains("2001 values"), !fits, "{refusal}");
+            assert_eq!(refusal.contains("2001 JSON values"), !fits, "{refusal}");
         }
     }
     let tools = ["a", "b", "c"].map(|name| tool(name, format!(r#"{{"enum": [{}]}}"#, vec!["0"; 1_900].join(","))));
