@@ -184,7 +184,12 @@ fn invalid_image_archives_are_rejected() {
         ("endless time", changed("/timeout_ms", u64::MAX.into()), one, "must be between 1 and 3600000"),
         ("no time", changed("/timeout_ms", 0.into()), one, "must be between 1 and 3600000"),
         ("all memory", changed("/memory_bytes", (1u64 << 40).into()), one, "must be between 134217728 and 4294967296"),
-        ("a forged line", changed("/files/0/path", "a\nerror: b".into()), one, r"`a\nerror: b` is not a valid file path"),
+        (
+            "a forged line",
+            changed("/files/0/path", "a\nerror: b".into()),
+            one,
+            r"`a\nerror: b` is not a valid file path",
+        ),
         ("no input", json.to_string(), &[], "`inputs/0` is missing or in the wrong place"),
         ("another input", json.to_string(), &[("inputs/1", Regular, b"1")], "`inputs/0` is missing"),
         ("a link", json.to_string(), &[("inputs/0", Link, b"1")], "`inputs/0` is missing"),

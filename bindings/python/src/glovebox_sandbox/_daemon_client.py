@@ -185,7 +185,7 @@ class Client:
     def _take(self) -> _Link:
         if self._process != os.getpid():
             raise UnavailableError("this process was forked after connecting; create a new sandbox in it")
-        # Another thread can take the last connection.
+        # The pool is empty, or becomes empty because other threads use it, too.
         with contextlib.suppress(IndexError):
             while True:
                 link = self._idle.pop()
