@@ -129,9 +129,17 @@ class _Execution:
         arguments = (self._client, self._requests, self._events, self._listener is not None)
         reader = threading.Thread(target=_read, args=arguments, name="glovebox-execution", daemon=True)
         try:
+            if self._listener is None and self._token is None:
+                # Without output to stream and a token to watch, the first request needs no thread. An interrupt closes
+                # its connection, which cancels the execution.
+                first: dict[str, Any] = self._client.json("POST", target, body)
+                if first.get("type") != "needs-tools":
+                    return first
+                self._suspended(first)
             reader.start()
             self._has_begun = True
-            self._requests.put((target, body))
+            if self._is_running:
+                self._requests.put((target, body))
             return self._follow(None)
         except BaseException:
             # After an interrupt, or an exception from a listener, cancels the execution and waits for its end.
