@@ -185,7 +185,7 @@ class Scripted(unittest.TestCase):
             return ("bad", "good")[id]
 
         Server(self, reply)
-        Sandbox("javascript", backend="daemon", tools=[meet]).execute("meet")
+        Sandbox("javascript", backend="daemon", tools=[meet]).execute("meet", on_stdout=lambda text: None)
         self.assertEqual(received, {0: "failed", 1: "good"})
 
     def test_session_whose_closing_was_interrupted_is_closed_when_it_is_dropped(self) -> None:

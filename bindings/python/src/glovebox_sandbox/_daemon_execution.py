@@ -105,6 +105,8 @@ class _Execution:
         self._client = client
         self._handlers = handlers
         self._listener, self._token = input[6], input[7]
+        self._is_direct = self._listener is None and self._token is None
+        """True if this thread sends the requests: without output to stream and a token to watch, it needs no other."""
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._requests: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
         self._path: str | None = None
@@ -126,20 +128,12 @@ class _Execution:
         self._resume_at = 0.0
 
     def run(self, target: str, body: str) -> dict[str, Any]:
-        arguments = (self._client, self._requests, self._events, self._listener is not None)
-        reader = threading.Thread(target=_read, args=arguments, name="glovebox-execution", daemon=True)
         try:
-            if self._listener is None and self._token is None:
-                # Without output to stream and a token to watch, the first request needs no thread. An interrupt closes
-                # its connection, which cancels the execution.
-                first: dict[str, Any] = self._client.json("POST", target, body)
-                if first.get("type") != "needs-tools":
-                    return first
-                self._suspended(first)
-            reader.start()
+            if not self._is_direct:
+                arguments = (self._client, self._requests, self._events, self._listener is not None)
+                threading.Thread(target=_read, args=arguments, name="glovebox-execution", daemon=True).start()
             self._has_begun = True
-            if self._is_running:
-                self._requests.put((target, body))
+            self._send(target, body)
             return self._follow(None)
         except BaseException:
             # After an interrupt, or an exception from a listener, cancels the execution and waits for its end.
@@ -218,7 +212,23 @@ class _Execution:
         self._sent, self._answers = self._answers[:count], self._answers[count:]
         self._is_running = True
         answers = ", ".join(each.json() for each in self._sent)
-        self._requests.put((f"{self._path}/continue", f'{{"answers": [{answers}]}}'))
+        self._send(f"{self._path}/continue", f'{{"answers": [{answers}]}}')
+
+    def _send(self, target: str, body: str) -> None:
+        """Sends a request, whose response becomes events."""
+        if not self._is_direct:
+            self._requests.put((target, body))
+            return
+        try:
+            answer = self._client.json("POST", target, body)
+        except Exception as error:  # Raised again when it is handled.
+            self._events.put(error)
+        except BaseException:
+            # The connection is closed, which cancels the execution.
+            self._has_ended = True
+            raise
+        else:
+            self._events.put(answer if answer.get("type") == "needs-tools" else {"type": "result", "result": answer})
 
     def _suspended(self, needs: dict[str, Any]) -> None:
         """Starts to answer new calls, and cancels those that the script has abandoned."""
