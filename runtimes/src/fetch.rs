@@ -44,7 +44,7 @@ pub struct Fetcher {
     commands: Vec<Vec<OsString>>,
     pub(crate) npm_commands: Vec<Vec<OsString>>,
     pub(crate) timeout: Duration,
-    bundle: Option<Bundle>,
+    bundles: Vec<Bundle>,
 }
 
 impl Default for Fetcher {
@@ -52,7 +52,7 @@ impl Default for Fetcher {
         let known: [&[&str]; 5] =
             [&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"], &["uv", "tool", "run", "pip"]];
         let commands = known.into_iter().map(|words| words.iter().map(OsString::from).collect()).collect();
-        Self { commands, npm_commands: vec![vec!["npm".into()]], timeout: DEFAULT_TIMEOUT, bundle: None }
+        Self { commands, npm_commands: vec![vec!["npm".into()]], timeout: DEFAULT_TIMEOUT, bundles: Vec::new() }
     }
 }
 
@@ -88,48 +88,57 @@ impl Fetcher {
         self
     }
 
-    /// Searches this bundle ([`Runtimes::write_bundle`](crate::Runtimes::write_bundle)) for files before running any
-    /// command.
-    pub fn with_bundle(mut self, path: impl Into<PathBuf>) -> Self {
-        self.bundle = Some(Bundle::at(path));
+    /// Searches these bundles ([`Runtimes::write_bundle`](crate::Runtimes::write_bundle)) for files, in order, before
+    /// running any command.
+    pub fn with_bundles(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.bundles = paths.into_iter().map(Bundle::at).collect();
         self
     }
 
-    pub(crate) fn bundle(&self) -> Option<&Bundle> {
-        self.bundle.as_ref()
+    /// Returns `true` if one of the bundles contains all of these files.
+    pub(crate) fn has_bundled(&self, files: &[Pinned]) -> bool {
+        self.bundles.iter().any(|bundle| bundle.has(files))
     }
 
-    /// Copies verified files from the bundle to `into`. Returns `false` if there is no bundle or it does not contain
-    /// all files.
+    /// Copies verified files from the bundles to `into`. Returns `false` if no bundle contains one of the files.
     pub(crate) fn take_from_bundle(
         &self,
         files: &[Pinned],
         into: &TrustedDir,
         progress: &dyn Progress,
     ) -> Result<bool, FromBundle> {
-        let Some(bundle) = &self.bundle else { return Ok(false) };
         for pinned in files {
-            if pinned.size_bytes >= WORTH_SAYING_BYTES {
+            if !self.bundles.is_empty() && pinned.size_bytes >= WORTH_SAYING_BYTES {
                 progress.message(&format!("unpacking `{}`", pinned.file_name));
             }
-            match bundle.take(pinned, into, progress) {
-                Ok(()) => {}
-                Err(WheelError::NoFile(_)) => return Ok(false),
-                Err(WheelError::Cancelled) => return Err(FromBundle::Cancelled),
-                Err(WheelError::Cache(error)) => return Err(FromBundle::Cache(error)),
-                Err(error) => {
-                    tracing::warn!(bundle = %escaped(bundle.path()), file = pinned.file_name, %error, "cannot use the bundled file");
-                    return Ok(false);
+            let mut is_taken = false;
+            for bundle in &self.bundles {
+                match bundle.take(pinned, into, progress) {
+                    Ok(()) => {
+                        is_taken = true;
+                        break;
+                    }
+                    Err(WheelError::NoFile(_)) => {}
+                    Err(WheelError::Cancelled) => return Err(FromBundle::Cancelled),
+                    Err(WheelError::Cache(error)) => return Err(FromBundle::Cache(error)),
+                    Err(error) => {
+                        tracing::warn!(bundle = %escaped(bundle.path()), file = pinned.file_name, %error, "cannot use the bundled file");
+                    }
                 }
+            }
+            if !is_taken {
+                return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Downloads a runtime's files and verifies them. Stores them in `into` under their pinned names.
+    /// Takes `wanted` files of a runtime from the bundles, or downloads all files of the runtime, and verifies them.
+    /// Stores them in `into` under their pinned names.
     pub(crate) fn fetch(
         &self,
         entry: &RuntimeEntry,
+        wanted: &[Pinned],
         into: &TrustedDir,
         progress: &dyn Progress,
     ) -> Result<(), RuntimeError> {
@@ -142,8 +151,7 @@ impl Fetcher {
                 sha256: entry.sha256,
             }))
         };
-        let files = entry.files();
-        match self.take_from_bundle(&files, into, progress) {
+        match self.take_from_bundle(wanted, into, progress) {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(FromBundle::Cancelled) => return Err(RuntimeError::Cancelled(entry.name.clone())),

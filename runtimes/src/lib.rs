@@ -17,6 +17,7 @@
 //! * [`Runtimes`] downloads each binary once, and verifies its digest at every read.
 //! * [`rewrite`] adds exports to a module and replaces its initial state with a booted instance's state.
 //! * [`PreparedStore`] stores compiled results atomically, and [`Runtimes::evict`] removes old ones.
+//! * [`Runtimes::write_prepared`] writes compiled results to a zip file, from which other machines take them.
 //!
 //! The crate uses no WebAssembly engine; its callers boot and compile the modules.
 //!
@@ -39,6 +40,7 @@ mod own_images;
 mod own_packages;
 mod package_list;
 mod prepared;
+mod prepared_bundle;
 pub mod rewrite;
 mod runtimes;
 mod seal;

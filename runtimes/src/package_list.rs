@@ -171,7 +171,7 @@ impl Runtimes {
             return Ok(Fetched::AlreadyThere);
         }
         wheels.remove_leftovers()?;
-        self.fetcher().fetch_packages(&missing, &wheels, progress)?;
+        self.fetcher.fetch_packages(&missing, &wheels, progress)?;
         tracing::info!(count = missing.len(), "fetched and verified packages");
         Ok(Fetched::Now)
     }
@@ -234,8 +234,8 @@ impl Runtimes {
 pub(crate) struct Bundle(PathBuf);
 
 impl Bundle {
-    pub(crate) fn at(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self(path)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -270,8 +270,8 @@ impl ToolEntry {
 const COMPRESSION_LEVEL: i64 = 9;
 
 impl Runtimes {
-    /// Writes a bundle with the files of these runtimes and tools, and of all packages. Downloads missing files.
-    /// Returns the size in bytes. Bundles of the same files are identical.
+    /// Writes a bundle with the files of these runtimes and tools, and of all packages if `with_packages`. Downloads
+    /// missing files. Returns the size in bytes. Bundles of the same files are identical.
     ///
     /// # Errors
     /// Fails if a file cannot be downloaded or is not the pinned one; for a package, with [`RuntimeError::Package`].
@@ -280,6 +280,7 @@ impl Runtimes {
         &self,
         runtimes: &[RuntimeEntry],
         tools: &[ToolEntry],
+        with_packages: bool,
         path: &Path,
         progress: &dyn Progress,
     ) -> Result<u64, RuntimeError> {
@@ -292,11 +293,13 @@ impl Runtimes {
             self.fetch_tool(tool, progress)?;
             self.verify_tool(tool)?;
         }
-        let package = |error| RuntimeError::Package(Box::new(error));
-        self.fetch_packages(progress).map_err(package)?;
+        let packages = if with_packages { self.packages.packages() } else { &[] };
+        if with_packages {
+            self.fetch_packages(progress).map_err(|error| RuntimeError::Package(Box::new(error)))?;
+        }
         let binaries = runtimes.iter().flat_map(|runtime| [Some(runtime.binary()), runtime.library()]).flatten();
         let binaries = binaries.chain(tools.iter().map(ToolEntry::module)).map(|pinned| pinned.file_name);
-        let wheels = self.packages.packages().iter().map(|package| package.file.clone());
+        let wheels = packages.iter().map(|package| package.file.clone());
         let _done = DoneOnDrop(progress);
         progress.message("writing the bundle");
         // The bundle has a temporary name until it is complete.
@@ -320,8 +323,8 @@ impl Runtimes {
 }
 
 fn add(archive: &mut ZipWriter<&mut File>, name: &str, mut file: File) -> io::Result<()> {
-    // Wheels are already compressed.
-    let is_compressed = Path::new(name).extension().is_some_and(|extension| extension == "whl");
+    // Wheels and zip files are already compressed.
+    let is_compressed = Path::new(name).extension().is_some_and(|extension| extension == "whl" || extension == "zip");
     let method = if is_compressed { CompressionMethod::Stored } else { CompressionMethod::Deflated };
     let level = (!is_compressed).then_some(COMPRESSION_LEVEL);
     let options = SimpleFileOptions::default()

@@ -20,7 +20,7 @@ use crate::seal::{Seal, Seals};
 use crate::trusted::{TEMP_PREFIX, TrustedDir};
 use crate::{
     Artefact, ArtefactKey, CacheDir, CacheError, CacheKind, Digest, ImageRecord, KeyParts, Listed, NewArtefact,
-    Progress, Quiet,
+    Progress, Quiet, prepared_bundle::PreparedBundle,
 };
 
 /// The version of the record format. A record with a different version is ignored, and its image is prepared again.
@@ -30,7 +30,7 @@ const FORMAT: u32 = 2;
 pub(crate) const RECORD_SUFFIX: &str = ".json";
 
 /// Maximum length of a record in bytes. Typical records have a few hundred bytes.
-const MAX_RECORD_BYTES: u64 = 1 << 20;
+pub(crate) const MAX_RECORD_BYTES: u64 = 1 << 20;
 
 /// Number of attempts to lock a file that an eviction has locked. Evictions hold a lock for milliseconds.
 const CLAIM_ATTEMPTS: u32 = 500;
@@ -74,13 +74,21 @@ pub enum BuildError<E> {
 /// A record in its stored form.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stored {
+pub(crate) struct Stored {
     format: u32,
-    key: KeyParts,
-    aot_file: String,
-    aot_bytes: u64,
-    aot_sha256: Digest,
-    record: ImageRecord,
+    pub(crate) key: KeyParts,
+    pub(crate) aot_file: String,
+    pub(crate) aot_bytes: u64,
+    pub(crate) aot_sha256: Digest,
+    pub(crate) record: ImageRecord,
+}
+
+impl Stored {
+    /// Parses a record. Returns `None` for a damaged record or another format version.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let stored: Option<Self> = serde_json::from_slice(text).ok();
+        stored.filter(|stored| stored.format == FORMAT && is_code_name(&stored.aot_file))
+    }
 }
 
 /// The prepared images of one cache directory, or other code compiled ahead of time. Several threads and processes can
@@ -89,11 +97,12 @@ struct Stored {
 pub struct PreparedStore<'a> {
     cache: &'a CacheDir,
     kind: CacheKind,
+    bundles: &'a [PreparedBundle],
 }
 
 impl<'a> PreparedStore<'a> {
-    pub(crate) fn new(cache: &'a CacheDir, kind: CacheKind) -> Self {
-        Self { cache, kind }
+    pub(crate) fn new(cache: &'a CacheDir, kind: CacheKind, bundles: &'a [PreparedBundle]) -> Self {
+        Self { cache, kind, bundles }
     }
 
     /// Opens the image with this key, after checking its owner, mode and length. Returns `None` if the current user has
@@ -108,8 +117,9 @@ impl<'a> PreparedStore<'a> {
         self.dir()?.open(key)
     }
 
-    /// Opens the image with this key and marks it as used, or builds it with `build` if it does not exist. If several
-    /// processes call this method concurrently, one builds the image and the others wait for it.
+    /// Opens the image with this key and marks it as used. If it does not exist, takes it from a prepared bundle, or
+    /// else builds it with `build`. If several processes call this method concurrently, one builds the image and the
+    /// others wait for it.
     pub fn open_or_build<E>(
         &self,
         key: &ArtefactKey,
@@ -138,14 +148,28 @@ impl<'a> PreparedStore<'a> {
             return Ok(artefact);
         }
         store_dir.dir.remove_leftovers().map_err(PreparedError::from)?;
-        let new = build().map_err(BuildError::Build)?;
-        Ok(store_dir.store(key, &new)?)
+        let (new, sha256) = match self.bundles.iter().find_map(|bundle| bundle.take(self.kind, key)) {
+            Some(taken) => taken,
+            None => {
+                let new = build().map_err(BuildError::Build)?;
+                let sha256 = Digest::of(&new.aot);
+                (new, sha256)
+            }
+        };
+        Ok(store_dir.store(key, &new, sha256)?)
     }
 
     /// Stores an image, replacing any image with the same key.
     pub fn store(&self, key: &ArtefactKey, new: &NewArtefact) -> Result<Artefact, PreparedError> {
         let _lock = self.cache.lock(&key.stem(), &Quiet)?;
-        self.dir()?.store(key, new)
+        self.dir()?.store(key, new, Digest::of(&new.aot))
+    }
+
+    /// Returns the text of the record with this key, without checking it.
+    pub(crate) fn record_text(&self, key: &ArtefactKey) -> Result<Vec<u8>, CacheError> {
+        let (store_dir, name) = (StoreDir::of(self.cache, self.kind)?, record_name(key));
+        let missing = || CacheError::io("open", &store_dir.dir.path_of(&name), io::ErrorKind::NotFound.into());
+        store_dir.read_text(&name)?.ok_or_else(missing)
     }
 
     /// Hashes an image's code and compares the digest with the image's record.
@@ -275,10 +299,9 @@ impl StoreDir<'_> {
         Ok(None)
     }
 
-    /// Stores an image. The caller must hold the lock of the key.
-    fn store(&self, key: &ArtefactKey, new: &NewArtefact) -> Result<Artefact, PreparedError> {
+    /// Stores an image, whose code has the digest `aot_sha256`. The caller must hold the lock of the key.
+    fn store(&self, key: &ArtefactKey, new: &NewArtefact, aot_sha256: Digest) -> Result<Artefact, PreparedError> {
         let name = record_name(key);
-        let aot_sha256 = Digest::of(&new.aot);
         let stored = Stored {
             format: FORMAT,
             key: key.parts().clone(),
@@ -373,14 +396,19 @@ impl StoreDir<'_> {
     }
 
     fn recorded(&self, name: &str) -> Result<Option<Recorded>, CacheError> {
+        let Some(text) = self.read_text(name)? else {
+            return Ok(None);
+        };
+        Ok(Stored::parse(&text).map(|stored| Recorded { stored, sha256: Digest::of(&text) }))
+    }
+
+    fn read_text(&self, name: &str) -> Result<Option<Vec<u8>>, CacheError> {
         let Some((file, _)) = self.dir.open_file(name)? else {
             return Ok(None);
         };
         let mut text = Vec::new();
         Read::take(&file, MAX_RECORD_BYTES).read_to_end(&mut text).map_err(|e| self.failed("read", name, e))?;
-        let stored: Option<Stored> = serde_json::from_slice(&text).ok();
-        let stored = stored.filter(|stored| stored.format == FORMAT && is_code_name(&stored.aot_file));
-        Ok(stored.map(|stored| Recorded { stored, sha256: Digest::of(&text) }))
+        Ok(Some(text))
     }
 
     fn write(&self, name: &str, bytes: &[u8], read_only: bool) -> Result<(), CacheError> {
@@ -425,7 +453,7 @@ fn check_digest(path: &Path, file: &mut File, expected: Digest) -> Result<(), Pr
     Err(PreparedError::Corrupt { path: path.to_owned(), expected, got })
 }
 
-fn record_name(key: &ArtefactKey) -> String {
+pub(crate) fn record_name(key: &ArtefactKey) -> String {
     format!("{}{RECORD_SUFFIX}", key.stem())
 }
 

@@ -9,7 +9,8 @@ use std::{
 
 use crate::{
     CacheDir, CacheError, CacheKind, Digest, Fetcher, Language, Manifest, PackageList, PreparedStore, Progress, Recipe,
-    RuntimeEntry, RuntimeError, entries::Pinned, fetch::DoneOnDrop, manifest::MAX_BINARY_BYTES, trusted::TrustedDir,
+    RuntimeEntry, RuntimeError, entries::Pinned, fetch::DoneOnDrop, manifest::MAX_BINARY_BYTES,
+    prepared_bundle::PreparedBundle, trusted::TrustedDir,
 };
 
 /// The result of a download.
@@ -43,13 +44,20 @@ pub struct Runtimes {
     cache: CacheDir,
     pub(crate) fetcher: Fetcher,
     pub(crate) packages: PackageList,
+    pub(crate) prepared_bundles: Vec<PreparedBundle>,
 }
 
 impl Runtimes {
     /// Creates the collection of the manifest's runtimes, stored in `cache`, without packages. Does not read or
     /// download any files yet.
     pub fn new(manifest: Manifest, cache: CacheDir) -> Self {
-        Self { manifest, cache, fetcher: Fetcher::default(), packages: PackageList::default() }
+        Self {
+            manifest,
+            cache,
+            fetcher: Fetcher::default(),
+            packages: PackageList::default(),
+            prepared_bundles: Vec::new(),
+        }
     }
 
     /// Sets the packages.
@@ -64,8 +72,11 @@ impl Runtimes {
         self
     }
 
-    pub(crate) fn fetcher(&self) -> &Fetcher {
-        &self.fetcher
+    /// Sets the [prepared bundles](Runtimes::write_prepared), which are searched in order before anything is compiled
+    /// or booted. They contain native code that this process runs, so they must be as trustworthy as this program.
+    pub fn with_prepared(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.prepared_bundles = paths.into_iter().map(PreparedBundle::at).collect();
+        self
     }
 
     /// Returns the manifest.
@@ -100,7 +111,7 @@ impl Runtimes {
 
     /// Returns the compiled code of one kind in the cache.
     pub fn compiled(&self, kind: CacheKind) -> PreparedStore<'_> {
-        PreparedStore::new(&self.cache, kind)
+        PreparedStore::new(&self.cache, kind, &self.prepared_bundles)
     }
 
     /// Returns the path of a runtime's binary, which might not exist yet.
@@ -113,12 +124,12 @@ impl Runtimes {
     /// # Errors
     /// Fails if an existing file is not trusted or has the wrong length.
     pub fn present(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
-        self.is_present(&self.binaries()?, entry)
+        self.are_present(&self.binaries()?, entry, &entry.files())
     }
 
-    fn is_present(&self, binaries: &TrustedDir, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
-        for pinned in entry.files() {
-            if self.open(binaries, &entry.name, &pinned)?.is_none() {
+    fn are_present(&self, binaries: &TrustedDir, entry: &RuntimeEntry, files: &[Pinned]) -> Result<bool, RuntimeError> {
+        for pinned in files {
+            if self.open(binaries, &entry.name, pinned)?.is_none() {
                 return Ok(false);
             }
         }
@@ -129,7 +140,7 @@ impl Runtimes {
     /// not hash the file.
     pub fn library(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Option<File>, RuntimeError> {
         let Some(pinned) = entry.library() else { return Ok(None) };
-        self.fetch(entry, progress)?;
+        self.fetch_files(entry, std::slice::from_ref(&pinned), progress)?;
         self.open(&self.binaries()?, &entry.name, &pinned)
     }
 
@@ -137,8 +148,18 @@ impl Runtimes {
     ///
     /// If several processes call this method concurrently, one downloads the files and the others wait.
     pub fn fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
+        self.fetch_files(entry, &entry.files(), progress)
+    }
+
+    /// Fetches these files of a runtime if they are missing. A download fetches the other files as well.
+    fn fetch_files(
+        &self,
+        entry: &RuntimeEntry,
+        files: &[Pinned],
+        progress: &dyn Progress,
+    ) -> Result<Fetched, RuntimeError> {
         let binaries = self.binaries()?;
-        if self.is_present(&binaries, entry)? {
+        if self.are_present(&binaries, entry, files)? {
             return Ok(Fetched::AlreadyThere);
         }
         let _done = DoneOnDrop(progress);
@@ -148,11 +169,11 @@ impl Runtimes {
             }
             other => other?,
         };
-        if self.is_present(&binaries, entry)? {
+        if self.are_present(&binaries, entry, files)? {
             return Ok(Fetched::AlreadyThere);
         }
         binaries.remove_leftovers()?;
-        self.fetcher.fetch(entry, &binaries, progress)?;
+        self.fetcher.fetch(entry, files, &binaries, progress)?;
         tracing::info!(runtime = %entry.name, version = %entry.version, "fetched and verified");
         Ok(Fetched::Now)
     }
@@ -307,8 +328,9 @@ impl Runtimes {
     }
 
     /// Returns the preferred runtime for a language: the added runtime that is last in the manifest, or else the
-    /// manifest's default. If a bundle is configured that contains other runtimes of the language but not the default,
-    /// the last of these in the manifest replaces the default.
+    /// manifest's default. With bundles, it is the first of the following that exists: the default or else the last
+    /// runtime in the manifest whose image is in a prepared bundle, the default or else the last runtime in the
+    /// manifest whose files are in a bundle, the default.
     ///
     /// # Errors
     /// Fails if the cache cannot be read.
@@ -321,11 +343,10 @@ impl Runtimes {
             }
         }
         let default = self.manifest().default_for(language);
-        let (Some(entry), Some(bundle)) = (default, self.fetcher().bundle()) else { return Ok(default) };
-        if bundle.has(&entry.files()) {
-            return Ok(default);
-        }
-        Ok(of_language().find(|entry| bundle.has(&entry.files())).or(default))
+        let candidates = || default.into_iter().chain(of_language());
+        let prepared = candidates().find(|entry| self.prepared_bundles.iter().any(|bundle| bundle.has_image(entry)));
+        let bundled = || candidates().find(|entry| self.fetcher.has_bundled(&entry.files()));
+        Ok(prepared.or_else(bundled).or(default))
     }
 
     fn marks(&self) -> Result<TrustedDir, CacheError> {

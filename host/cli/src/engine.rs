@@ -67,7 +67,8 @@ impl Host {
         config.own_packages = own_packages_dir().ok().filter(|dir| dir.is_dir());
         config.own_images = own_images_dir().ok().filter(|dir| dir.is_dir());
         config.cache_dir.clone_from(&global.cache_dir);
-        config.bundle.clone_from(&global.bundle);
+        config.bundles.clone_from(&global.bundle);
+        config.prepared.clone_from(&global.prepared);
         config.default_runtimes.clone_from(&global.default_runtime);
         config.network = Some(Arc::new(glovebox_network::Http));
         // Applies even if this command uses no session or package: scripts must not access data of other commands.

@@ -3,11 +3,12 @@
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use glovebox_runtimes::Progress;
-use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::{
     EngineError, Limits, Metering, Network,
     guest::recycled::{self, MAX_TABLE_ELEMENTS},
+    load::aot,
 };
 
 /// The configuration of an [`Engine`](crate::Engine). Start from `default()` and change individual fields.
@@ -44,9 +45,14 @@ pub struct EngineConfig {
     /// The directory of custom images ([`ImageBuilder`](crate::ImageBuilder)). An image's name can be used as a runtime
     /// name. Default: none.
     pub own_images: Option<PathBuf>,
-    /// A zip file of pinned files, written by [`Engine::write_bundle`](crate::Engine::write_bundle). Files are looked
-    /// up here before they are requested over the network, and are verified like fetched files. Default: none.
-    pub bundle: Option<PathBuf>,
+    /// Zip files of pinned files, written by [`Engine::write_bundle`](crate::Engine::write_bundle). Files are looked up
+    /// here before they are requested over the network, and are verified like fetched files. Default: none.
+    pub bundles: Vec<PathBuf>,
+    /// Zip files of compiled code and prepared images, written by
+    /// [`Engine::write_prepared`](crate::Engine::write_prepared). What is missing in the cache is copied from here,
+    /// instead of being compiled and booted. This process runs the code, so these files must be as trustworthy as this
+    /// program. Code for other settings, another CPU or another version of Glovebox is ignored. Default: none.
+    pub prepared: Vec<PathBuf>,
     /// Names or aliases of the runtimes for scripts whose caller does not name one. Custom images are allowed. These
     /// runtimes take precedence over runtimes that were added to the cache and over the manifest's defaults. For each
     /// language, the first entry applies. Default: none.
@@ -70,7 +76,8 @@ impl Default for EngineConfig {
             packages: Packages::default(),
             own_packages: None,
             own_images: None,
-            bundle: None,
+            bundles: Vec::new(),
+            prepared: Vec::new(),
             default_runtimes: Vec::new(),
             network: None,
             progress: Arc::new(glovebox_runtimes::Quiet),
@@ -90,7 +97,8 @@ impl fmt::Debug for EngineConfig {
             .field("packages", &self.packages)
             .field("own_packages", &self.own_packages)
             .field("own_images", &self.own_images)
-            .field("bundle", &self.bundle)
+            .field("bundles", &self.bundles)
+            .field("prepared", &self.prepared)
             .field("default_runtimes", &self.default_runtimes)
             .field("network", &self.network)
             .finish_non_exhaustive()
@@ -165,7 +173,7 @@ const MAX_PARTS: u32 = 4;
 
 /// Creates a Wasmtime engine. All settings that change compiled code are included in the cache key of a prepared image.
 pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> Result<wasmtime::Engine, EngineError> {
-    let mut config = Config::new();
+    let mut config = aot::config_for_cpu();
     config
         // Metered code counts its fuel itself and calls the host after each slice of fuel.
         .epoch_interruption(metering == Metering::None)

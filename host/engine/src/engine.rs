@@ -106,11 +106,8 @@ impl Engine {
             Some(seals) => CacheDir::open_sealed(path, seals)?,
             None => CacheDir::open(path)?,
         };
-        let fetcher = match config.bundle {
-            Some(path) => Fetcher::default().with_bundle(path),
-            None => Fetcher::default(),
-        };
-        let runtimes = Runtimes::new(Manifest::builtin()?, cache).with_fetcher(fetcher);
+        let fetcher = Fetcher::default().with_bundles(config.bundles);
+        let runtimes = Runtimes::new(Manifest::builtin()?, cache).with_fetcher(fetcher).with_prepared(config.prepared);
         let (runtimes, packages) = runtime::open_packages(runtimes, config.packages, config.own_packages.as_deref())?;
         let own_images = config.own_images.as_deref().map(OwnImages::open).transpose()?.map(Arc::new);
         Ok(Self(Arc::new_cyclic(|me| EngineInner {

@@ -9,10 +9,11 @@ use std::{
 };
 
 use glovebox_runtimes::{
-    Digest, Fetched, Fetcher, Language, Manifest, PackageList, Progress, Quiet, RuntimeError, Runtimes,
+    ArtefactKey, CacheKind, Digest, Fetched, Fetcher, KeyParts, Language, Manifest, PackageList, Progress, Quiet,
+    RuntimeError, Runtimes,
 };
 
-use crate::support::{CHILD, World, child, manifest, pinned};
+use crate::support::{CHILD, World, artefact, child, manifest, parts, pinned};
 
 fn fetch(runtimes: &Runtimes) -> Result<Fetched, RuntimeError> {
     let entry = runtimes.manifest().find("fake").unwrap();
@@ -368,12 +369,12 @@ fn full() -> World {
 fn bundle(world: &World, name: &str) -> u64 {
     let runtimes = world.runtimes().with_packages(packages());
     let entry = runtimes.manifest().find("fake").unwrap().clone();
-    runtimes.write_bundle(&[entry], &[], &world.path(name), &Quiet).unwrap()
+    runtimes.write_bundle(&[entry], &[], true, &world.path(name), &Quiet).unwrap()
 }
 
 /// Returns runtimes for another world that can only use a bundle.
 fn offline(world: &World, bundle: &Path) -> Runtimes {
-    let nobody = Fetcher::with_commands(vec![vec!["/nonexistent".into()]]).with_bundle(bundle);
+    let nobody = Fetcher::with_commands(vec![vec!["/nonexistent".into()]]).with_bundles([bundle.to_owned()]);
     Runtimes::new(manifest(&pinned()), world.cache()).with_packages(packages()).with_fetcher(nobody)
 }
 
@@ -419,13 +420,21 @@ fn bundled_runtime_is_the_default() {
     let name = |runtimes: &Runtimes| runtimes.preferred(Language::Python).unwrap().unwrap().name.clone();
     assert_eq!(name(&online), "large", "without a bundle, the manifest's default applies");
     let fake = online.manifest().find("fake").unwrap().clone();
-    online.write_bundle(&[fake], &[], &from.path("one.zip"), &Quiet).unwrap();
-    online.write_bundle(&[], &[], &from.path("none.zip"), &Quiet).unwrap();
-    let with = |world: &World, bundle: &str| of(world, from.fetcher().with_bundle(from.path(bundle)));
+    online.write_bundle(&[fake], &[], true, &from.path("one.zip"), &Quiet).unwrap();
+    online.write_bundle(&[], &[], true, &from.path("none.zip"), &Quiet).unwrap();
+    let with = |world: &World, bundle: &str| of(world, from.fetcher().with_bundles([from.path(bundle)]));
     let to = World::new("");
     assert_eq!(name(&with(&to, "one.zip")), "fake");
     assert_eq!(name(&with(&to, "none.zip")), "large", "the bundle contains no runtime");
     assert_eq!(name(&with(&to, "not-there.zip")), "large", "the bundle does not exist");
+    // A prepared image takes precedence over a binary.
+    for (runtime, bundle) in [("fake", "none.zip"), ("large", "one.zip")] {
+        let key = ArtefactKey::new(KeyParts { label: format!("{runtime}-1"), ..parts() });
+        let image = from.runtimes().prepared().store(&key, &artefact(vec![1])).unwrap();
+        let path = from.path("prepared.zip");
+        from.runtimes().write_prepared(vec![(CacheKind::Images, key, image)], None, &path).unwrap();
+        assert_eq!(name(&with(&to, bundle).with_prepared([path])), runtime);
+    }
     let runtimes = with(&to, "one.zip");
     runtimes.add(runtimes.manifest().find("large").unwrap()).unwrap();
     assert_eq!(name(&runtimes), "large", "an added runtime takes precedence");
@@ -448,7 +457,7 @@ fn bundled_file_with_a_wrong_pin_is_not_used() {
     // An unusable bundle does not prevent downloads.
     world.wheel("first", "a/fake.wasm", &pinned());
     for bundle in ["bundle.whl", "missing.zip", "pip"] {
-        let fetcher = world.fetcher().with_bundle(world.path(bundle));
+        let fetcher = world.fetcher().with_bundles([world.path(bundle)]);
         let runtimes = Runtimes::new(manifest(&pinned()), world.cache()).with_fetcher(fetcher);
         assert_eq!(fetch(&runtimes).unwrap(), Fetched::Now, "{bundle}");
         runtimes.remove(runtimes.manifest().find("fake").unwrap()).unwrap();

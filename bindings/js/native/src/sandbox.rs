@@ -174,8 +174,10 @@ impl NativeSandbox {
 pub struct NativeEngineOptions {
     /// The cache directory; by default the engine chooses it.
     pub cache_dir: Option<String>,
-    /// The path of the interpreter archive in the package.
-    pub bundle: Option<String>,
+    /// The paths of the bundles in the packages.
+    pub bundles: Vec<String>,
+    /// The paths of the prepared bundles in the packages.
+    pub prepared: Vec<String>,
     /// The directory of custom images.
     pub images: Option<String>,
     /// Makes the bundled packages available to Python.
@@ -200,7 +202,8 @@ impl NativeEngine {
         start(&callback, move |_| {
             let mut config = EngineConfig::default();
             config.cache_dir = options.cache_dir.map(Into::into);
-            config.bundle = options.bundle.map(Into::into);
+            config.bundles = options.bundles.into_iter().map(Into::into).collect();
+            config.prepared = options.prepared.into_iter().map(Into::into).collect();
             config.own_images = options.images.map(Into::into);
             config.network = Some(Arc::new(glovebox_network::Http));
             config.progress = Arc::new(Progress);

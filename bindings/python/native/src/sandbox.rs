@@ -148,13 +148,14 @@ impl PyEngine {
     fn new(
         py: Python<'_>,
         cache_dir: Option<PathBuf>,
-        bundle: Option<PathBuf>,
+        bundles: Vec<PathBuf>,
+        prepared: Vec<PathBuf>,
         images: Option<PathBuf>,
         packages: bool,
     ) -> PyResult<Self> {
         let mut config = EngineConfig::default();
         config.cache_dir = cache_dir;
-        config.bundle = bundle;
+        (config.bundles, config.prepared) = (bundles, prepared);
         config.own_images = images;
         config.network = Some(Arc::new(glovebox_network::Http));
         config.progress = Arc::new(Progress);

@@ -28,16 +28,31 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "DIR", env = "GLOVEBOX_CACHE_DIR", hide_env_values = true)]
     pub(crate) cache_dir: Option<PathBuf>,
 
-    /// Bundle of downloads, made by `glovebox runtimes bundle`; it is consulted before the network
+    /// Bundle of downloads, made by `glovebox runtimes bundle`; it is consulted before the network; separate several
+    /// with colons
     #[arg(
         long,
         global = true,
         value_name = "FILE",
         env = "GLOVEBOX_BUNDLE",
         hide_env_values = true,
+        value_delimiter = ':',
         hide_short_help = true
     )]
-    pub(crate) bundle: Option<PathBuf>,
+    pub(crate) bundle: Vec<PathBuf>,
+
+    /// Bundle of compiled code and images, made by `glovebox runtimes bundle --compiled`; its code is run without
+    /// being compiled again, so it must come from a trusted source; separate several with colons
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "GLOVEBOX_PREPARED",
+        hide_env_values = true,
+        value_delimiter = ':',
+        hide_short_help = true
+    )]
+    pub(crate) prepared: Vec<PathBuf>,
 
     /// Default runtime for scripts of its language; separate several with commas [default: added runtimes, or
     /// Glovebox's own default]

@@ -117,8 +117,10 @@ fn start_with(
     let orders = WorkerConfig { config, own, root, has_parts, cache: absolute(host.engine.cache_dir())? };
     let mut args: Vec<OsString> = vec!["--cache-dir".into(), orders.cache.clone().into()];
     let mut flag = |name: &str, value: OsString| args.extend([name.into(), value]);
-    if let Some(bundle) = &global.bundle {
-        flag("--bundle", absolute(bundle)?.into());
+    for (name, paths) in [("--bundle", &global.bundle), ("--prepared", &global.prepared)] {
+        for path in paths {
+            flag(name, absolute(path)?.into());
+        }
     }
     if !global.default_runtime.is_empty() {
         flag("--default-runtime", global.default_runtime.join(",").into());
@@ -223,7 +225,7 @@ fn reach(global: &GlobalArgs, orders: &WorkerConfig) -> Reach {
     reach.read.push(cache.clone());
     // This directory contains the page map, which shows the pages that a guest has written.
     reach.read.push("/proc/self".into());
-    reach.read.extend(global.bundle.clone());
+    reach.read.extend(global.bundle.iter().chain(&global.prepared).cloned());
     reach.read.extend([own_packages_dir(), own_images_dir()].into_iter().flatten());
     // This directory contains the seals of compiled files.
     let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());

@@ -1,4 +1,4 @@
-//! Loads AOT-compiled code. Contains the only `unsafe` code of this crate.
+//! Compiles and loads AOT-compiled code. Contains the only `unsafe` code of this crate.
 //!
 //! A compiled file is native code, so loading the file means running it. This is sound for the following reasons:
 //!
@@ -15,6 +15,9 @@
 //!   comparison: device, inode, length, and the modification and change times. If the current result differs, the
 //!   digest is compared again before the file is loaded. Comparing it at every start would cost more than a whole run.
 //!
+//! Code from a prepared bundle ([`EngineConfig::prepared`](crate::EngineConfig::prepared)) is written by this process,
+//! but was compiled elsewhere. The program or its user vouches for the bundle, as for the program itself.
+//!
 //! The remaining risks are a disk that corrupts bytes, which `glovebox doctor` detects, and other code that runs as
 //! this user.
 #![expect(unsafe_code, reason = "deserialising compiled code is unsafe; the proof is above")]
@@ -27,7 +30,35 @@ use std::{
 };
 
 use wasmtime::component::Component;
-use wasmtime::{Engine, Module};
+use wasmtime::{Config, Engine, Module};
+
+/// Returns Wasmtime's default configuration. On x86-64, code is compiled for the level x86-64-v3 if the CPU has it, so
+/// that other machines can use the code. Otherwise it is compiled for this CPU.
+pub(crate) fn config_for_cpu() -> Config {
+    let mut config = Config::new();
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if has_v3() {
+        let target = if cfg!(target_env = "musl") { "x86_64-unknown-linux-musl" } else { "x86_64-unknown-linux-gnu" };
+        if config.target(target).is_ok() {
+            // SAFETY: this only enables CPU features. Wasmtime compares each of them with this CPU before it runs code.
+            unsafe { config.cranelift_flag_enable("x86-64-v3") };
+        }
+    }
+    config
+}
+
+/// Checks for the CPU features of the level x86-64-v3 that the compiler uses.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn has_v3() -> bool {
+    is_x86_feature_detected!("sse4.2")
+        && is_x86_feature_detected!("popcnt")
+        && is_x86_feature_detected!("cmpxchg16b")
+        && is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("lzcnt")
+}
 
 /// Compiles a module ahead of time.
 pub(crate) fn compile(engine: &Engine, wasm: &[u8]) -> wasmtime::Result<Vec<u8>> {

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_runtimes::{Artefact, RuntimeEntry, ToolEntry};
+use glovebox_runtimes::{Artefact, CacheKind, RuntimeEntry, ToolEntry};
 use serde::Serialize;
 
 use crate::{
@@ -27,7 +27,7 @@ pub struct RuntimeInfo {
     /// `true` if scripts in its language use this runtime by default. In order of precedence, the default is the
     /// runtime in [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes), the
     /// [added](Engine::add_runtime) runtime that [`Engine::runtimes`] lists last, or the manifest's default. If the
-    /// engine's bundle lacks the manifest's default, another runtime in the bundle replaces it.
+    /// engine's bundles lack the manifest's default, another runtime in them replaces it.
     pub default: bool,
     /// `true` if the runtime was added with [`Engine::add_runtime`].
     pub added: bool,
@@ -201,12 +201,12 @@ impl Engine {
     /// Writes the binaries of the named runtimes and tools, and the wheels of the packages, to one zip file. Missing
     /// files are fetched first. Returns the size of the zip file in bytes.
     ///
-    /// An engine with this file as its [`EngineConfig::bundle`](crate::EngineConfig::bundle) needs no network for these
+    /// An engine with this file as its [`EngineConfig::bundles`](crate::EngineConfig::bundles) needs no network for these
     /// files. Equal contents produce equal bytes.
     ///
     /// # Errors
     /// Fails if a name is unknown, if a file cannot be fetched or is damaged, or if the zip file cannot be written.
-    pub fn write_bundle(&self, names: &[&str], path: &Path) -> Result<u64, RuntimeError> {
+    pub fn write_bundle(&self, names: &[&str], with_packages: bool, path: &Path) -> Result<u64, RuntimeError> {
         let manifest = self.0.runtimes.manifest();
         let (mut runtimes, mut tools) = (Vec::new(), Vec::new());
         for name in names {
@@ -215,7 +215,28 @@ impl Engine {
                 None => runtimes.push(manifest.find(name)?.clone()),
             }
         }
-        Ok(self.0.runtimes.write_bundle(&runtimes, &tools, path, &*self.0.progress)?)
+        Ok(self.0.runtimes.write_bundle(&runtimes, &tools, with_packages, path, &*self.0.progress)?)
+    }
+
+    /// Writes a zip file of prepared images and compiled code, for [`EngineConfig::prepared`](crate::EngineConfig::prepared) on
+    /// machines with the same architecture. Prepares what is missing in the cache. Returns the file's size in bytes.
+    ///
+    /// A runtime is written with the code that every script needs; an image of the manifest, such as
+    /// `python-3.15-data`, with all code. Leaves out what the prepared bundle `without` contains.
+    ///
+    /// # Errors
+    /// Fails if a name is unknown, if a runtime cannot be prepared, or if a file cannot be read or written.
+    pub fn write_prepared(&self, names: &[&str], without: Option<&Path>, path: &Path) -> Result<u64, RuntimeError> {
+        let mut artefacts = Vec::new();
+        for name in names {
+            match self.0.runtimes.manifest().tool(name) {
+                Some(tool) => {
+                    artefacts.push((CacheKind::Images, self.0.tool_key(tool), self.0.tool_artefact(tool)?));
+                }
+                None => artefacts.extend(self.0.artefacts(&self.0.find(name)?)?),
+            }
+        }
+        Ok(self.0.runtimes.write_prepared(artefacts, without, path)?)
     }
 
     /// Returns the name of the runtime on which a script with this source starts fastest. This is the default of its

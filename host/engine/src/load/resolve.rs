@@ -278,6 +278,26 @@ impl EngineInner {
         self.image_of(&plan, &plan.key(self))
     }
 
+    /// Returns a runtime's image, and the code that each of its scripts needs, or all code of an image in the manifest.
+    /// Builds what is missing.
+    pub(crate) fn artefacts(
+        &self,
+        found: &FoundRuntime<'_>,
+    ) -> Result<Vec<(CacheKind, ArtefactKey, Artefact)>, RuntimeError> {
+        let plan = self.plan(found, true);
+        let mut artefacts = Vec::new();
+        if let Some(code) = plan.recipe.map(|recipe| plan.code(self, recipe)) {
+            let count = if plan.image.is_some() { code.keys.len() } else { 1 };
+            for (number, key) in code.keys.iter().enumerate().take(count) {
+                artefacts.push((CacheKind::Code, key.clone(), self.part_artefact(&code, number)?));
+            }
+        }
+        let key = plan.key(self);
+        let image = self.image_of(&plan, &key)?;
+        artefacts.push((CacheKind::Images, key, image));
+        Ok(artefacts)
+    }
+
     /// Compares the full digests of a runtime's code and image with the expected ones. Skips files that are missing.
     pub(crate) fn verify_prepared(&self, found: &FoundRuntime<'_>) -> Result<(), RuntimeError> {
         let plan = self.plan(found, true);

@@ -117,11 +117,12 @@ fn start(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<Start> {
     };
     let mut words = vec!["mcp".to_owned()];
     // The client does not inherit the variables of this shell.
-    for (flag, path) in [("--cache-dir", &global.cache_dir), ("--bundle", &global.bundle)] {
-        if let Some(path) = path {
-            let path = std::path::absolute(path).with_context(|| format!("cannot use `{}`", escaped(path)))?;
-            words.extend([flag.to_owned(), text(&path)?]);
-        }
+    let cache = global.cache_dir.iter().map(|path| ("--cache-dir", path));
+    let bundles = global.bundle.iter().map(|path| ("--bundle", path));
+    let prepared = global.prepared.iter().map(|path| ("--prepared", path));
+    for (flag, path) in cache.chain(bundles).chain(prepared) {
+        let path = std::path::absolute(path).with_context(|| format!("cannot use `{}`", escaped(path)))?;
+        words.extend([flag.to_owned(), text(&path)?]);
     }
     words.extend(args.flags.iter().cloned());
     Ok(Start { command: text(&program)?, args: words })

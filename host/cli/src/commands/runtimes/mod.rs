@@ -23,6 +23,8 @@ Examples:
   glovebox runtimes add python-3.12     make it the default for Python: smaller, without numpy and pandas
   glovebox runtimes path python         print the path of the binary
   glovebox runtimes bundle all.zip      write all downloads to one file, for machines without a network (--bundle)
+  glovebox runtimes bundle --compiled py.zip python
+                                        write compiled code and images, for machines that should not compile (--prepared)
   glovebox runtimes remove quickjs      remove an interpreter
   glovebox runtimes prune --older-than 7d
 
@@ -59,6 +61,11 @@ enum RuntimesCommand {
     /// Contains the named interpreters, or each language's default and the TypeScript stripper, and all Python
     /// packages. Missing files are downloaded. With `--bundle FILE`, no command downloads a file that the bundle
     /// contains.
+    ///
+    /// With --compiled, the file contains compiled code and booted images instead. `python-3.15` is written with the
+    /// code of CPython, `python-3.15-data` also with the code of all libraries. With `--prepared FILE`, no command
+    /// compiles or boots what the file contains, on machines with the same version of Glovebox and a similar CPU
+    /// (x86-64-v3 or later).
     Bundle(BundleArgs),
     /// Print the paths of binaries: the named ones, or each language's default
     Path(NameArgs),
@@ -128,6 +135,18 @@ struct BundleArgs {
 
     #[command(flatten)]
     which: NameArgs,
+
+    /// Write compiled code and images instead of downloads
+    #[arg(long = "compiled")]
+    is_prepared: bool,
+
+    /// With --compiled: leave out what this file contains
+    #[arg(long, value_name = "FILE", requires = "is_prepared")]
+    without: Option<std::path::PathBuf>,
+
+    /// Leave out the Python packages
+    #[arg(long, conflicts_with = "is_prepared")]
+    no_packages: bool,
 }
 
 pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i32> {
@@ -301,9 +320,11 @@ struct Bundled<'a> {
 fn bundle(host: &Host, args: &BundleArgs) -> anyhow::Result<i32> {
     let selected = select(host, &args.which, Unnamed::DefaultsAndTools)?;
     let names: Vec<&str> = selected.iter().map(RuntimeOrTool::name).collect();
-    let size_bytes = host
-        .with_progress(|engine| engine.write_bundle(&names, &args.file))
-        .with_context(|| format!("cannot bundle {}", names.join(", ")))?;
+    let write = |engine: &Engine| match args.is_prepared {
+        true => engine.write_prepared(&names, args.without.as_deref(), &args.file),
+        false => engine.write_bundle(&names, !args.no_packages, &args.file),
+    };
+    let size_bytes = host.with_progress(write).with_context(|| format!("cannot bundle {}", names.join(", ")))?;
     if args.which.json {
         out_json(&Bundled { path: &args.file, size_bytes, names: &names })?;
     } else {

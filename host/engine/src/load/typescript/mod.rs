@@ -362,7 +362,7 @@ impl EngineInner {
     }
 
     /// Returns the cache key of a tool's compiled code.
-    fn tool_key(&self, tool: &ToolEntry) -> ArtefactKey {
+    pub(crate) fn tool_key(&self, tool: &ToolEntry) -> ArtefactKey {
         ArtefactKey::new(KeyParts {
             label: format!("{}-{}", tool.name, tool.version),
             runtime: tool.sha256,
