@@ -140,6 +140,12 @@ impl Checked {
         &self.description
     }
 
+    /// Returns the number of regular expressions in the schema.
+    #[must_use]
+    pub fn pattern_count(&self) -> usize {
+        self.costs.patterns
+    }
+
     /// Checks a call's arguments against the schema.
     pub fn check(&self, arguments: &Value) -> Result<(), CallFailure> {
         self.costs.check(arguments)?;

@@ -31,8 +31,13 @@ const MAX_COST: u64 = 100_000_000;
 /// Rejected keywords. Their schemas depend on the evaluation path or on other documents.
 const REFUSED: [&str; 3] = ["$dynamicRef", "$recursiveRef", "discriminator"];
 
-/// The maximum cost of checking one value, indexed by the value's depth in the arguments.
-pub(super) struct Costs(Vec<u64>);
+/// The costs of a schema.
+pub(super) struct Costs {
+    /// The maximum cost of checking one value, indexed by the value's depth in the arguments.
+    by_depth: Vec<u64>,
+    /// The number of regular expressions.
+    pub(super) patterns: usize,
+}
 
 /// A schema in the graph, with references to other schemas by index.
 #[derive(Default)]
@@ -68,14 +73,14 @@ impl Costs {
             nodes.push(graph.node(next)?);
         }
         let order = in_place(&nodes)?;
-        Ok(Self(by_depth(&nodes, &order)))
+        Ok(Self { by_depth: by_depth(&nodes, &order), patterns: graph.patterns })
     }
 
     /// Rejects arguments whose check would take too long.
     pub(super) fn check(&self, arguments: &Value) -> Result<(), CallFailure> {
         let mut level = vec![arguments];
         let mut sum = 0_u64;
-        for cost in &self.0 {
+        for cost in &self.by_depth {
             sum = sum.saturating_add(cost.saturating_mul(level.len() as u64));
             if sum > MAX_COST {
                 break;
