@@ -112,6 +112,14 @@ pub enum PolicyError {
         /// The rule that the value violates.
         reason: String,
     },
+    /// The restrictions of a tool are invalid.
+    #[error("`{key}`: {reason}", key = escaped(.key), reason = escaped_text(.reason))]
+    Tool {
+        /// The key, such as `tools.weather.schema`.
+        key: String,
+        /// The rule that the value violates.
+        reason: String,
+    },
     /// A package cannot be allowed.
     #[error("`packages`: `{name}`: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Package {

@@ -21,7 +21,7 @@
 //! * [`SharedWorkspace`]: files that several sessions share.
 //! * [`Files`], [`SessionFiles`]: the workspace of an execution or a session, for the embedder.
 //! * [`Request`]: a script with its name, its standard input, a [`CancelToken`] and a listener for its output.
-//! * [`Tool`]: a host function that scripts may call.
+//! * [`Tool`]: a host function that scripts may call. [`ToolPolicy`]: a policy's restrictions of one tool.
 //! * [`Started`]: an execution that the caller steps through, to answer its tool calls or to stream its output.
 //! * [`Execution`]: the result of a script: its [`Outcome`], its output, its resource usage and its file changes.
 //!
@@ -95,7 +95,7 @@ pub use session::{
 };
 pub use tools::{
     CallMemory, CallMemoryError, HeldMemory, MemoryBudget, NETWORK_TOOL, RelayedCall, Tool, ToolCall, ToolDefinition,
-    ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolRecord, check_tools,
+    ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolPolicy, ToolRecord, check_tools,
     weight as json_weight,
 };
 

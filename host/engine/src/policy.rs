@@ -6,7 +6,7 @@ pub use glovebox_core::{Clock, Entropy, PolicyError};
 use glovebox_core::{Metering, PolicyParts};
 use serde::{Deserialize, Serialize};
 
-use crate::{Limits, NetworkPolicy, PackageList, SessionPolicy};
+use crate::{Limits, NetworkPolicy, PackageList, SessionPolicy, ToolPolicy, tools::ToolRules};
 
 /// The condition for committing a guest's changes to host directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +73,9 @@ impl FromStr for Mount {
 ///     timeout_ms = 2_000
 ///     [session]
 ///     checkpoints = { every = 10 }
+///     [tools.weather]
+///     max_calls = 3
+///     schema = { properties = { city = { enum = ["Oslo", "Bergen"] } } }
 ///     [env]
 ///     TZ = "UTC"
 ///     [[mounts]]
@@ -125,6 +128,9 @@ pub struct Policy {
     pub session: SessionPolicy,
     /// Network access for scripts. Default: none.
     pub network: NetworkPolicy,
+    /// Restrictions of single tools, by the tool's name. Default: none. A name without a tool has no effect until a tool
+    /// of that name is added, for example by [`Request::tools`](crate::Request::tools).
+    pub tools: BTreeMap<String, ToolPolicy>,
     /// The environment variables of the guest. The host's own variables are never passed on.
     pub env: BTreeMap<String, String>,
     /// Additional host directories to mount.
@@ -146,6 +152,7 @@ impl Default for Policy {
             limits: Limits::default(),
             session: SessionPolicy::default(),
             network: NetworkPolicy::default(),
+            tools: BTreeMap::new(),
             env: BTreeMap::new(),
             mounts: Vec::new(),
         }
@@ -177,7 +184,7 @@ impl Policy {
     }
 
     /// Checks constraints that the types do not express: limits, session settings, arguments, variables, packages,
-    /// guest paths and network rules.
+    /// guest paths, network rules and the restrictions of tools.
     ///
     /// # Errors
     /// Fails with the name of the key if a value is invalid.
@@ -186,6 +193,7 @@ impl Policy {
         PolicyParts { limits, session, args, env }.check()?;
         self.network.check()?;
         self.network.check_environment(env)?;
+        ToolRules::new(&self.tools)?;
         self.check_packages()?;
         self.check_mounts()
     }
@@ -276,6 +284,35 @@ mod tests {
         let workspace = std::ffi::OsString::from_vec(b"/\xff".to_vec()).into();
         let policy = Policy { workspace: Some(workspace), ..Policy::default() };
         assert!(matches!(policy.to_toml(), Err(PolicyError::Unwritable(_))));
+    }
+
+    #[test]
+    fn restrictions_of_tools_round_trip_and_are_checked() {
+        let text = "
+            [tools.a]
+            max_calls = 0
+            [tools.b]
+            schema = { properties = { x = { enum = [1, 1.5, 'y', [], {}, [{}, 2]] } } }
+            [tools.c.schema]
+            required = ['x']
+            [[tools.c.schema.allOf]]
+            not = {}
+            [[tools.c.schema.allOf]]
+            maxProperties = 18446744073709551615
+            properties = { x = false }";
+        let mut policy = Policy::from_toml(text).unwrap();
+        let added = policy.tools["c"].clone();
+        policy.tools.get_mut("b").unwrap().narrow(added);
+        assert_eq!(Policy::from_toml(&policy.to_toml().unwrap()).unwrap(), policy);
+        for (text, said) in [
+            ("[tools.a]\ncalls = 1", "calls"),
+            ("[tools.a]\nmax_calls = -1", "-1"),
+            ("[tools.a]\nschema = { title = nan }", "`tools.a.schema`: `null` is not allowed"),
+            ("[tools.a]\nschema = { minProperties = 'x' }", "`tools.a.schema`: `minProperties`"),
+        ] {
+            let error = Policy::from_toml(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -41,5 +41,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
         Policy::default().to_toml().expect("the default policy can be written as TOML").into_bytes(),
         b"workspace = 'w'\nargs = ['a']\n[env]\nA = 'b'\n[limits]\nfuel = 5\n[[mounts]]\nhost = 'h'\nguest = '/d'\n"
             .to_vec(),
+        b"[tools.t]\nmax_calls = 1\nschema = { properties = { a = { enum = [1, 'b', {}] } }, allOf = [{}, true] }\n"
+            .to_vec(),
     ]
 }

@@ -98,6 +98,7 @@ fn engine_errors_escape_names() {
         Box::new(PolicyError::Env { key: name(), reason: "x".into() }),
         Box::new(PolicyError::Mount { mount: name(), reason: "x".into() }),
         Box::new(PolicyError::Package { name: name(), reason: "x".into() }),
+        Box::new(PolicyError::Tool { key: name(), reason: "x".into() }),
         Box::new(ToolDefinitionError::Name(name())),
         Box::new(ToolDefinitionError::Duplicate(name())),
         Box::new(ToolDefinitionError::NoHandler(name())),

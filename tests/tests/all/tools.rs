@@ -318,3 +318,30 @@ try {
     assert!(stdout.starts_with("[{\"x\":[1]},{\"ms\":1},\"WHY\"]\n"), "{stdout} {stderr}");
     assert!(stdout.ends_with("\nInvalidArguments\n"), "{stdout} {stderr}");
 }
+
+#[test]
+fn policy_restricts_single_tools() {
+    let edit = |policy: &mut Policy| {
+        let table = "[tools.echo]\nmax_calls = 2\n[tools.echo.schema]\nmaxProperties = 1";
+        policy.tools = Policy::from_toml(table).unwrap().tools;
+    };
+    let source = "
+for arguments in [{'a': 1}, {'a': 1, 'b': 2}, {'a': 1}]:
+    try:
+        print(tools.echo(**arguments))
+    except tools.ToolError as error:
+        print(f'{type(error).__name__}: {error}')";
+    let said = "{'a': 1}
+InvalidArguments: the policy restricts calls to `echo` (`tools.echo.schema`): value has 2 properties; the maximum is 1
+ToolLimit: an execution can make at most 2 calls to `echo` (`tools.echo.max_calls`)
+";
+    let sandbox = python(&[echo()], edit);
+    assert_eq!(output(&sandbox, source), said);
+    let later = python(&[], edit).run(Request::new(source).tools(vec![echo()])).unwrap();
+    assert_eq!(later.stdout.text(), said, "also for a request's own tools");
+    let session = sandbox.session().unwrap();
+    let fork = session.fork().unwrap();
+    for session in [&session, &session, &fork] {
+        assert_eq!(session.execute(source).unwrap().stdout.text(), said, "each execution counts from zero");
+    }
+}

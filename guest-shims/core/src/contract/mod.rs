@@ -119,6 +119,7 @@ pub fn invalid_policy(error: &PolicyError) -> String {
         | PolicyError::Syntax(_)
         | PolicyError::Unwritable(_)
         | PolicyError::Network { .. }
+        | PolicyError::Tool { .. }
         | PolicyError::Mount { .. }
         | PolicyError::Package { .. } => error.to_string(),
     }

@@ -146,13 +146,14 @@ impl From<&str> for ToolError {
 pub enum ToolErrorKind {
     /// The handler failed or panicked, or its result was not JSON.
     Failed,
-    /// A limit was reached: `tool_calls`, `tool_bytes`, `memory_bytes`, or the host's limit on concurrent calls.
+    /// A limit was reached: `tool_calls`, `tool_bytes`, `memory_bytes`, the policy's `max_calls` of the tool, or the
+    /// host's limit on concurrent calls.
     Limit,
     /// The call exceeded `tool_timeout_ms`.
     Timeout,
     /// No tool with this name exists.
     Unknown,
-    /// The arguments do not match the tool's schema.
+    /// The arguments do not match the tool's schema or the policy's.
     InvalidArguments,
 }
 

@@ -120,7 +120,8 @@ impl ContextArgs {
 pub(crate) struct ProgramArgs {
     /// Host program that scripts call as `tools.NAME(…)`; repeatable
     ///
-    /// The program receives the arguments as a JSON object on standard input, and prints the result as JSON.
+    /// The program receives the arguments as a JSON object on standard input, and prints the result as JSON. In a policy
+    /// file, `[tools.NAME]` limits the number of calls (`max_calls`) and their arguments (`schema`).
     #[arg(long = "tool", value_name = "NAME=COMMAND")]
     tools: Vec<NamedProgram>,
 }

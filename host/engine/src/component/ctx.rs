@@ -12,7 +12,9 @@ use super::{
 };
 use crate::{
     CancelToken, Engine, Language, Metering, Policy, PolicyError, Sandbox, SandboxBuilder, Tool, ToolDefinitionError,
-    exec::platform, load::resolve::language, tools::Toolbox,
+    exec::platform,
+    load::resolve::language,
+    tools::{ToolRules, Toolbox},
 };
 
 /// Maximum number of cached sandboxes per store, for components that use several policies.
@@ -316,6 +318,9 @@ impl SandboxHostBuilder {
     /// `session.checkpoint_auto_bytes`. They can always request a fixed clock and seeded entropy. They can request the
     /// host's clock and entropy only if these are granted. They can freely choose arguments, environment,
     /// `inject_setup`, persistent globals, the times of checkpoints, and the handling of unwound sessions.
+    ///
+    /// The restrictions in [`Policy::tools`] apply to the tools of this host and to those of the component. A call that
+    /// the component itself makes counts as an execution.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
@@ -349,7 +354,7 @@ impl SandboxHostBuilder {
         if policy.metering == Metering::None {
             return Err(HostError::Unmetered);
         }
-        let toolbox = Arc::new(Toolbox::new(&tools)?);
+        let toolbox = Arc::new(Toolbox::new(&tools)?.restricted(ToolRules::new(&policy.tools)?));
         let grant = Grant(policy);
         let (default_policy, info) = (grant.granted().into(), info(&engine));
         Ok(SandboxHost(Arc::new(SandboxHostInner { engine, grant, default_policy, info, quotas, tools, toolbox })))

@@ -11,7 +11,7 @@ use crate::{
     files::workspace::Workspace,
     load::runtime::{ExecutionMode, Runtime},
     mount::{self, MountError},
-    tools::Toolbox,
+    tools::{ToolRules, Toolbox},
 };
 
 /// Configures the runtime and the policy of a [`Sandbox`].
@@ -98,7 +98,8 @@ impl SandboxBuilder {
         self
     }
 
-    /// Sets tools that have already been validated. Tools added with `tool` are ignored.
+    /// Sets tools that have already been validated, with the policy's restrictions of them. Tools added with `tool` are
+    /// ignored.
     pub(crate) fn toolbox(mut self, toolbox: &Arc<Toolbox>) -> Self {
         self.toolbox = Some(Arc::clone(toolbox));
         self
@@ -141,7 +142,7 @@ impl SandboxBuilder {
         self.policy.check()?;
         let toolbox = match self.toolbox.take() {
             Some(toolbox) => toolbox,
-            None => Arc::new(Toolbox::new(&self.tools)?),
+            None => Arc::new(Toolbox::new(&self.tools)?.restricted(ToolRules::new(&self.policy.tools)?)),
         };
         let (toolbox, environment) = self.with_network(toolbox)?;
         // Check the directories first, because fetching and preparing a runtime can take a long time.

@@ -13,12 +13,14 @@
 //! | `call_memory` | the memory for the data of one call |
 //! | `pending` | calls that the caller of a started execution answers, and memory of abandoned calls |
 //! | `relay` | tools whose scripts run in another process |
+//! | `tool_policy` | [`ToolPolicy`], the policy's restrictions of one tool; the checks of calls against them |
 
 mod call_memory;
 mod call_status;
 mod pending;
 mod relay;
 mod runner;
+mod tool_policy;
 mod toolbox;
 
 #[cfg(test)]
@@ -32,5 +34,7 @@ pub use glovebox_core::tools::{
 pub(crate) use pending::{CallerAnswer, OpenCall, PendingCalls, Progress};
 pub use relay::{RelayedCall, ToolDefinition};
 pub(crate) use runner::{DirectCall, ThreadRunner, ToolThreads};
+pub use tool_policy::ToolPolicy;
+pub(crate) use tool_policy::ToolRules;
 pub use toolbox::{NETWORK_TOOL, Tool, ToolCall, check_tools};
 pub(crate) use toolbox::{ReservedTool, TextHandler, Toolbox};

@@ -4,6 +4,7 @@
 //! [`DirectCall`] is a call that no script made, for components that execute scripts themselves.
 
 use std::{
+    collections::BTreeMap,
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Mutex, PoisonError,
@@ -23,7 +24,7 @@ use glovebox_core::{
 use serde_json::{Value, json};
 
 use super::{
-    CallMemory, ToolCall, ToolErrorKind, ToolMemory, ToolOutcome, Toolbox,
+    CallMemory, ToolCall, ToolErrorKind, ToolMemory, ToolOutcome, ToolRules, Toolbox,
     call_status::{CallStatus, WaitTracker},
     pending::{Abandoned, PendingCall, PendingCalls, Waiting},
     toolbox::{Answerer, Entry},
@@ -49,6 +50,8 @@ pub(crate) struct ThreadRunner {
     account: Arc<ToolMemory>,
     /// The number of calls so far to tools that have their own `max_calls`.
     counted: u64,
+    /// The numbers of calls so far to the tools whose calls the policy limits, by name.
+    counted_by_name: BTreeMap<String, u64>,
 }
 
 /// A call that was started on a thread and has not been answered or abandoned yet.
@@ -74,7 +77,17 @@ impl ThreadRunner {
         let completions = CompletionQueue::new(wake, Arc::clone(&account), watch);
         let waits = WaitTracker::new(pending);
         let held = Arc::clone(&account);
-        let runner = Self { toolbox, threads, completions, waits, session_id, watch, account: held, counted: 0 };
+        let runner = Self {
+            toolbox,
+            threads,
+            completions,
+            waits,
+            session_id,
+            watch,
+            account: held,
+            counted: 0,
+            counted_by_name: BTreeMap::new(),
+        };
         Calls::new(runner, account, limits, watch)
     }
 }
@@ -107,12 +120,14 @@ impl ToolRunner for ThreadRunner {
                 return Err(CallFailure::new(ToolErrorKind::Limit, message));
             }
         }
+        self.toolbox.rules().count(&name, &mut self.counted_by_name)?;
         let cancel = CancelToken::new();
         let (session_id, deadline) = (self.session_id.clone(), self.watch.instant(deadline));
         let memory = CallMemory::new(Arc::clone(&self.account), None);
         let call = ToolCall { name, index, session_id, cancel: cancel.clone(), deadline, memory };
         let (abandoned, pending) = (Arc::clone(self.toolbox.abandoned()), self.waits.pending().cloned());
-        let job = Job { call, entry: tool, arguments, text, held, max_bytes, abandoned, pending };
+        let rules = Arc::clone(self.toolbox.rules());
+        let job = Job { call, entry: tool, rules, arguments, text, held, max_bytes, abandoned, pending };
         let status = start(&self.threads, &self.completions, job)?;
         Ok(Start::Running(ThreadCall { status, cancel }))
     }
@@ -300,6 +315,8 @@ impl ToolThreads {
 pub(super) struct Job {
     pub(super) call: ToolCall,
     pub(super) entry: Arc<Entry>,
+    /// The policy's restrictions of the tools.
+    pub(super) rules: Arc<ToolRules>,
     pub(super) arguments: Value,
     /// The arguments as JSON text, with all digits and the original key order.
     pub(super) text: String,
@@ -338,9 +355,15 @@ pub(super) fn start(
 }
 
 fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, place: ThreadPermit) {
-    let Job { call, entry, arguments, text, held, max_bytes, pending, .. } = job;
+    let Job { call, entry, rules, arguments, text, held, max_bytes, pending, .. } = job;
     // Catch a panic in the handler. The panic hook has already reported it, and an error is raised in the script.
-    let worked = panic::catch_unwind(AssertUnwindSafe(|| work(&call, &entry, (arguments, text), max_bytes, pending)));
+    let worked = panic::catch_unwind(AssertUnwindSafe(|| {
+        let checked = entry.checked.check(&arguments).and_then(|()| rules.check(&call.name, &arguments));
+        match checked {
+            Ok(()) => work(&call, &entry, (arguments, text), max_bytes, pending),
+            Err(failure) => Work::Answered(Err(failure)),
+        }
+    }));
     let panicked =
         |_| Work::Answered(Err(CallFailure::new(ToolErrorKind::Failed, format!("`{}` panicked", call.name))));
     let worked = worked.unwrap_or_else(panicked);
@@ -370,6 +393,7 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, p
     }
 }
 
+/// Calls the handler with valid arguments, or leaves the call to the caller of a started execution.
 fn work(
     call: &ToolCall,
     entry: &Entry,
@@ -377,9 +401,6 @@ fn work(
     max_bytes: u64,
     pending: Option<Arc<PendingCalls>>,
 ) -> Work {
-    if let Err(failure) = entry.checked.check(&arguments) {
-        return Work::Answered(Err(failure));
-    }
     Work::Answered(match (&entry.answerer, pending) {
         (Answerer::Handler(handler), _) => {
             handler(call, arguments).map_err(CallFailure::from).and_then(|result| within(result.to_string(), max_bytes))

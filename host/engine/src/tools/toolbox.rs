@@ -12,7 +12,7 @@ use std::{
 use glovebox_core::tools::{CallFailure, Checked, Definition, MAX_ENGINE_LEVELS, Toolset};
 use serde_json::{Value, json};
 
-use super::{CallMemory, ToolDefinitionError, ToolError, ToolErrorKind, pending::Abandoned};
+use super::{CallMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolRules, pending::Abandoned};
 use crate::CancelToken;
 
 /// Maximum number of abandoned calls to one tool that still run. A tool that hangs is soon refused, while other tools
@@ -37,6 +37,8 @@ pub(crate) struct Toolbox {
     tools: Toolset<Arc<Entry>>,
     /// Performs scripts' network requests. `None` if the policy allows no addresses.
     network: Option<Arc<Entry>>,
+    /// The policy's restrictions of the tools.
+    rules: Arc<ToolRules>,
     /// A value that this toolbox and its copies keep alive.
     _keeps: Option<Arc<dyn fmt::Debug + Send + Sync>>,
     abandoned: Arc<Abandoned>,
@@ -126,6 +128,16 @@ impl Toolbox {
         let (max_bytes, max_calls, checked) = (Some(max_bytes), Some(max_calls), definition.check()?);
         let entry = Entry { answerer, checked, max_bytes, max_calls, abandoned: AtomicUsize::new(0) };
         Ok(Self { network: Some(Arc::new(entry)), ..self.clone() })
+    }
+
+    /// Replaces the restrictions of the tools. They also apply to tools that are added later.
+    pub(crate) fn restricted(self, rules: ToolRules) -> Self {
+        Self { rules: Arc::new(rules), ..self }
+    }
+
+    /// Returns the policy's restrictions of the tools.
+    pub(super) fn rules(&self) -> &Arc<ToolRules> {
+        &self.rules
     }
 
     /// Returns the tool with a reserved name, which is not listed in `tools`.

@@ -1,10 +1,10 @@
 //! Tests answers that are late, wrong or too large.
 
-use glovebox::{AdvanceError, Language, Step, ToolAnswer, ToolError, ToolErrorKind, ToolOutcome};
+use glovebox::{AdvanceError, Language, Policy, Step, ToolAnswer, ToolError, ToolErrorKind, ToolOutcome};
 use glovebox_tests::short;
 use serde_json::json;
 
-use super::{BOTH, answer, done, needs, of, start, stepped, text};
+use super::{BOTH, answer, done, needs, of, questions, start, stepped, text};
 
 fn raw(id: u64, text: &str) -> ToolAnswer {
     ToolAnswer { id, answer: Ok(text.to_owned()) }
@@ -209,4 +209,23 @@ fn records_contain_the_callers_answers() {
     let requests = needs(&started, Vec::new());
     let execution = done(&started, vec![raw(requests[0].id, "[ 1 ]")]);
     assert_eq!(serde_json::to_value(&execution.tool_calls).unwrap()[0]["result"], json!([1]));
+}
+
+#[test]
+fn caller_does_not_receive_calls_that_the_policy_refuses() {
+    let sandbox = stepped(Language::Python, &[], |policy| {
+        let table = "[tools.ask]\nmax_calls = 2\nschema = { properties = { q = { maximum = 5 } } }";
+        policy.tools = Policy::from_toml(table).unwrap().tools;
+    });
+    let source = "
+for q in [6, 5, 4]:
+    try:
+        print(tools.ask(q=q))
+    except tools.ToolError as error:
+        print(type(error).__name__)";
+    let started = start(&sandbox, source);
+    let requests = needs(&started, Vec::new());
+    assert_eq!(questions(&requests), [5]);
+    let execution = done(&started, vec![answer(&requests[0], 1)]);
+    assert_eq!(text(&execution), "InvalidArguments\n1\nToolLimit\n");
 }

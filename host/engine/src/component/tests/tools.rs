@@ -104,3 +104,21 @@ fn calls_of_components_are_counted() {
     let (kind, message) = call(&mut ctx, "echo", "{}").unwrap_err();
     assert_eq!((kind, message.as_str()), (ToolError::Limit, "`executions` would be exceeded: the maximum is 1"));
 }
+
+#[test]
+fn policy_restricts_tools_for_scripts_and_for_the_component() {
+    let mut ctx = with_tools(|policy| {
+        let table = "[tools.hang]\nmax_calls = 0\n[tools.echo]\nmax_calls = 1\nschema = { maxProperties = 1 }";
+        policy.tools = crate::Policy::from_toml(table).unwrap().tools;
+    });
+    assert_eq!(call(&mut ctx, "hang", "{}").unwrap_err().0, ToolError::Limit);
+    assert_eq!(call(&mut ctx, "echo", r#"{"a":1,"b":2}"#).unwrap_err().0, ToolError::InvalidArguments);
+    for _ in 0..2 {
+        // The component can execute any number of scripts, so each of its own calls counts as an execution.
+        assert_eq!(call(&mut ctx, "echo", "{}").unwrap(), "{}");
+    }
+    let source = "for (const name of ['hang', 'echo', 'echo'])
+    await tools[name]({}).then(() => console.log('ok'), error => console.log(error.name))";
+    let execution = ctx.run(Runtime::Javascript, request(source), no_policy()).unwrap();
+    assert_eq!(String::from_utf8(execution.stdout.bytes).unwrap(), "ToolLimit\nok\nToolLimit\n");
+}

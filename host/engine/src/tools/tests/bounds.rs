@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::json;
 
-use super::{Guest, PATIENCE, echo, gate};
+use super::{Guest, PATIENCE, echo, gate, restricted};
 use crate::tools::{Tool, ToolThreads};
 
 #[test]
@@ -32,6 +32,75 @@ fn number_of_calls_is_limited() {
     let mut none = Guest::new(&[echo()], |limits| limits.tool_calls = 0);
     none.call(1, "echo", &json!({}));
     assert_eq!(none.error().0, "ToolLimit");
+}
+
+#[test]
+fn calls_to_one_tool_are_limited_by_the_policy() {
+    let reached = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&reached);
+    let counting = Tool::new("counting", "").schema(json!({ "required": ["a"] })).handler(move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        Ok(json!(null))
+    });
+    let table = json!({ "counting": { "max_calls": 3 }, "missing": { "max_calls": 0 } });
+    let (threads, toolbox) = (ToolThreads::new(64), restricted(&[counting, echo()], table));
+    let mut guest = Guest::of("s1", &threads, &toolbox, |_| {});
+    for (id, arguments) in [(0, json!({ "a": 1 })), (1, json!({})), (2, json!({ "a": 1 }))] {
+        guest.call(id, "counting", &arguments);
+        assert_ne!(guest.failure().as_deref(), Some("ToolLimit"), "under and at, call {id}");
+    }
+    guest.call(3, "counting", &json!({ "a": 1 }));
+    let (kind, message) = guest.error();
+    assert_eq!(kind, "ToolLimit");
+    assert_eq!(message, "an execution can make at most 3 calls to `counting` (`tools.counting.max_calls`)");
+    assert_eq!(reached.load(Ordering::SeqCst), 2, "neither the invalid nor the refused call reached the tool");
+    guest.call(4, "echo", &json!({}));
+    guest.ok();
+    guest.call(5, "missing", &json!({}));
+    assert_eq!(guest.failure().as_deref(), Some("UnknownTool"), "a restriction does not create a tool");
+    assert_eq!(guest.end().len(), 6, "a call that the policy refuses is recorded");
+    let mut next = Guest::of("s1", &threads, &toolbox, |_| {});
+    next.call(0, "counting", &json!({ "a": 1 }));
+    next.ok();
+}
+
+#[test]
+fn policy_can_forbid_a_tool() {
+    let toolbox = restricted(&[], json!({ "echo": { "max_calls": 0 } }));
+    let toolbox = Arc::new(toolbox.with(&[echo()]).unwrap());
+    let mut guest = Guest::of("s1", &ToolThreads::new(64), &toolbox, |_| {});
+    guest.call(0, "echo", &json!({}));
+    assert_eq!(guest.error().0, "ToolLimit", "restrictions apply to tools that are added later");
+}
+
+#[test]
+fn arguments_must_match_the_policys_schema_too() {
+    let reached = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&reached);
+    let weather = Tool::new("weather", "")
+        .schema(json!({ "properties": { "city": { "type": "string" } }, "required": ["city"] }))
+        .handler(move |_, _| {
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok(json!(null))
+        });
+    let schema = json!({ "properties": { "city": { "maxLength": 5 }, "days": false } });
+    let toolbox = restricted(&[weather], json!({ "weather": { "schema": schema } }));
+    let mut guest = Guest::of("s1", &ToolThreads::new(64), &toolbox, |_| {});
+    for city in ["Oslo", "Turku"] {
+        guest.call(1, "weather", &json!({ "city": city }));
+        guest.ok();
+    }
+    let policy = "the policy restricts calls to `weather` (`tools.weather.schema`): ";
+    for (arguments, said) in [
+        (json!({ "city": "Bergen" }), format!("{policy}`/city`: value has 6 characters; the maximum is 5")),
+        (json!({ "city": "Oslo", "days": 1 }), format!("{policy}`/days`: no value is allowed here")),
+        (json!({ "days": 1 }), "\"city\" is a required property".to_owned()),
+        (json!({ "city": 12_345 }), "`/city`: value is not of type \"string\"".to_owned()),
+    ] {
+        guest.call(2, "weather", &arguments);
+        assert_eq!(guest.error(), ("InvalidArguments".to_owned(), said), "{arguments}");
+    }
+    assert_eq!(reached.load(Ordering::SeqCst), 2, "a refused call does not reach the tool");
 }
 
 #[test]

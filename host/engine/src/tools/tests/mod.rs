@@ -13,7 +13,7 @@ use std::{
 use glovebox_core::tools::Received;
 use serde_json::{Value, json};
 
-use super::{ThreadRunner, Tool, ToolRecord, ToolThreads, Toolbox, runner::Calls};
+use super::{ThreadRunner, Tool, ToolRecord, ToolRules, ToolThreads, Toolbox, runner::Calls};
 use crate::{CancelToken, Limits, exec::platform::Stopwatch};
 
 /// Longer than any step of these tests, but short enough to detect a hang.
@@ -114,6 +114,12 @@ impl Guest {
     fn end(self) -> Vec<ToolRecord> {
         self.calls.end()
     }
+}
+
+/// Creates a toolbox with the restrictions of a policy's table `tools`.
+fn restricted(tools: &[Tool], table: Value) -> Arc<Toolbox> {
+    let rules = ToolRules::new(&serde_json::from_value(table).unwrap()).unwrap();
+    Arc::new(Toolbox::new(tools).unwrap().restricted(rules))
 }
 
 /// Creates a tool that returns its arguments.
