@@ -7,7 +7,7 @@ use glovebox::{
 use serde_json::{Map, Value};
 
 /// Policy keys that a request may set. Keys about host directories and package downloads are excluded.
-const OPEN: [&str; 10] = [
+const OPEN: [&str; 11] = [
     "limits",
     "clock",
     "entropy",
@@ -18,10 +18,11 @@ const OPEN: [&str; 10] = [
     "session",
     "metering",
     "network",
+    "tools",
 ];
 
-/// Policy keys whose entries a request changes individually. A request replaces the values of all other keys as a
-/// whole.
+/// Policy keys whose entries a request changes individually. A request adds to `tools`, and replaces the values of all
+/// other keys as a whole.
 const TABLES: [&str; 3] = ["limits", "session", "network"];
 
 /// The reason why the policy changes in a request were rejected.
@@ -59,7 +60,13 @@ pub(crate) fn narrowed(granted: &Policy, asked: &Map<String, Value>) -> Result<P
         ChangeError::Unknown(name) => GrantError::NotOpen(name),
         ChangeError::NoTable(name) => GrantError::Form(format!("`{name}` must be an object")),
     })?;
-    let policy: Policy = serde_json::from_value(policy).map_err(form)?;
+    let mut policy: Policy = serde_json::from_value(policy).map_err(form)?;
+    if asked.contains_key("tools") {
+        let requested = std::mem::replace(&mut policy.tools, granted.tools.clone());
+        for (name, tool) in requested {
+            policy.tools.entry(name).or_default().narrow(tool);
+        }
+    }
     policy.check()?;
     if let Some(Beyond { key, asked, granted }) = parts(granted).first_beyond(&parts(&policy)) {
         return Err(GrantError::Beyond { key, asked, granted });
@@ -167,6 +174,47 @@ mod tests {
             narrowed(&Policy::default(), &policy).is_err(),
             "a request must not ask for a network that is not granted"
         );
+    }
+
+    #[test]
+    fn request_narrows_but_never_widens_tools() {
+        let granted = "[tools.a]\nmax_calls = 2\nschema = { maxProperties = 1 }\n[tools.b]\nmax_calls = 3";
+        let granted = Policy::from_toml(granted).unwrap();
+        let asked = |tools: Value| {
+            let Value::Object(policy) = json!({ "tools": tools }) else { panic!("not an object") };
+            narrowed(&granted, &policy).map(|policy| serde_json::to_value(policy.tools).unwrap())
+        };
+        let own = json!({ "a": { "max_calls": 2, "schema": { "maxProperties": 1 } }, "b": { "max_calls": 3 } });
+        for nothing in [
+            json!({}),
+            json!({ "a": {} }),
+            json!({ "a": { "max_calls": null, "schema": null } }),
+            json!({ "a": { "max_calls": 9 }, "b": { "max_calls": 3 } }),
+            json!({ "a": { "schema": { "maxProperties": 1 } } }),
+        ] {
+            assert_eq!(asked(nothing.clone()).unwrap(), own, "{nothing}");
+        }
+        assert_eq!(
+            asked(json!({ "a": { "max_calls": 1, "schema": {} }, "b": { "schema": {} }, "c": { "max_calls": 0 } }))
+                .unwrap(),
+            json!({
+                "a": { "max_calls": 1, "schema": { "allOf": [{ "maxProperties": 1 }, {}] } },
+                "b": { "max_calls": 3, "schema": {} },
+                "c": { "max_calls": 0 },
+            })
+        );
+        for (tools, said) in [
+            (json!([]), "invalid type"),
+            (json!(null), "invalid type"),
+            (json!({ "a": { "calls": 1 } }), "unknown field `calls`"),
+            (json!({ "a": { "max_calls": -1 } }), "integer `-1`"),
+            (json!({ "a": { "schema": { "$ref": "http://127.0.0.1/" } } }), "`tools.a.schema`: `$ref`"),
+            (json!({ "a": { "schema": { "$id": "http://127.0.0.1/" } } }), "`tools.a.schema`: `$id`"),
+            (json!({ "a b": {} }), "`tools.a b`"),
+        ] {
+            let error = asked(tools.clone()).unwrap_err().to_string();
+            assert!(error.contains(said), "{tools}: {error}");
+        }
     }
 
     #[test]

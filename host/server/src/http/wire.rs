@@ -91,8 +91,8 @@ pub(crate) struct ExecuteBody {
     #[serde(default, deserialize_with = "files")]
     files: Option<BTreeMap<String, Bytes>>,
     /// Requested policy, within the policy that is granted to this token. It has the keys of a policy file: `limits`,
-    /// `clock`, `entropy`, `args`, `env`, `inject_setup`, `auto_persist_globals`, `session`, `metering`, `network`. Not
-    /// allowed in a session, which has the token's policy.
+    /// `clock`, `entropy`, `args`, `env`, `inject_setup`, `auto_persist_globals`, `session`, `metering`, `network`,
+    /// `tools`. Not allowed in a session, which has the token's policy.
     #[schema(value_type = Option<BTreeMap<String, Value>>)]
     policy: Option<Box<RawValue>>,
     /// Functions that the script may call in addition to the server's, at most 64. The client itself answers calls of

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use glovebox::Policy;
 use glovebox_server::{ServiceConfig, Suspension, TenantConfig, http::HttpConfig};
 use serde_json::{Value, json};
 
@@ -398,4 +399,29 @@ fn stopping_server_ends_suspended_executions() {
     let server = Server::start(Setup { dir: Some(dir), ..Setup::default() });
     assert_eq!(server.get("/v1/sessions/s/variables/x").ok()["value"], 1);
     assert_eq!(resume(&server, &execution, &json!([])).problem().0, 404);
+}
+
+#[test]
+fn request_adds_to_the_policys_restrictions_of_a_tool() {
+    let policy = Policy::from_toml("[tools.ask.schema.properties]\nquestion = { maxLength = 5 }").unwrap();
+    let change = move |tenant: &mut TenantConfig| tenant.policy = policy;
+    let server = Server::start(Setup { tenant: Some(Box::new(change)), ..Setup::default() });
+    let source = "
+for question in ['why', 'name?', 'longer']:
+    try:
+        print(tools.ask(question))
+    except tools.ToolError as error:
+        print(type(error).__name__)";
+    let asked = |restrictions: Value| {
+        let policy = json!({"tools": {"ask": restrictions}});
+        server.post("/v1/execute", &json!({"language": "python", "source": source, "tools": tools(), "policy": policy}))
+    };
+    assert_eq!(asked(json!({"max_calls": 0})).ok()["stdout"], "ToolLimit\nToolLimit\nToolLimit\n");
+    let longer = json!({"schema": {"properties": {"question": {"minLength": 4, "maxLength": 9}}}});
+    let (execution, calls) = needs(&asked(longer));
+    assert_eq!(calls, [json!({"id": 1, "name": "ask", "arguments": {"question": "name?"}})]);
+    let done = resume(&server, &execution, &json!([{"id": 1, "value": "Ada"}])).ok();
+    assert_eq!(done["stdout"], "InvalidArguments\nAda\nInvalidArguments\n");
+    let remote = json!({"schema": {"$ref": "http://127.0.0.1:1/schema.json"}});
+    assert_eq!(asked(remote).problem(), (400, "invalid-policy".into()));
 }
