@@ -114,18 +114,20 @@ impl Check<'_> {
             }
             Rule::Least { bound, excluded, shown } => {
                 let is_less = value.as_f64().is_some_and(|number| number < *bound || *excluded && number <= *bound);
-                wrong(is_less, &|| format!("value is less than the minimum of {shown}"))
+                let limit = if *excluded { "not greater than" } else { "less than the minimum of" };
+                wrong(is_less, &|| format!("value is {limit} {shown}"))
             }
             Rule::Most { bound, excluded, shown } => {
                 let is_more = value.as_f64().is_some_and(|number| number > *bound || *excluded && number >= *bound);
-                wrong(is_more, &|| format!("value is greater than the maximum of {shown}"))
+                let limit = if *excluded { "not less than" } else { "greater than the maximum of" };
+                wrong(is_more, &|| format!("value is {limit} {shown}"))
             }
             Rule::MultipleOf(of) => wrong(!is_multiple(value, of), &|| format!("value is not a multiple of {of}")),
             Rule::Size { of, least, most } => {
                 let Some(size) = of.size(value) else { return Ok(()) };
                 let unit = of.unit();
-                wrong(size < *least, &|| format!("value has {size} {unit}; the minimum is {least}"))?;
-                wrong(size > *most, &|| format!("value has {size} {unit}; the maximum is {most}"))
+                wrong(size < *least, &|| format!("the number of {unit} is {size}; the minimum is {least}"))?;
+                wrong(size > *most, &|| format!("the number of {unit} is {size}; the maximum is {most}"))
             }
             Rule::Unique => wrong(has_equals(value), &|| "value has duplicate elements".into()),
             Rule::Required(names) => names.iter().try_for_each(|name| require(value, name)),

@@ -156,9 +156,23 @@ fn violations_name_their_location() {
     for (value, place, message) in [
         (json!({}), "", "\"c\" is a required property"),
         (json!({"c": "xy", "a/b": [1, "x"]}), "/a~1b/1", "value is not of type \"integer\""),
-        (json!({"c": "x"}), "/c", "value has 1 characters; the minimum is 2"),
+        (json!({"c": "x"}), "/c", "the number of characters is 1; the minimum is 2"),
     ] {
         assert_eq!(plain.check(&value).unwrap_err().location_and_message(), (place.to_owned(), message));
+    }
+}
+
+#[test]
+fn violated_bounds_are_named_with_their_kind() {
+    for (keyword, within, beyond, message) in [
+        ("minimum", json!(5), json!(4), "value is less than the minimum of 5"),
+        ("exclusiveMinimum", json!(6), json!(5), "value is not greater than 5"),
+        ("maximum", json!(5), json!(6), "value is greater than the maximum of 5"),
+        ("exclusiveMaximum", json!(4), json!(5), "value is not less than 5"),
+    ] {
+        let plain = compiled(&json!({ keyword: 5 })).unwrap();
+        assert!(plain.check(&within).is_ok(), "{keyword}");
+        assert_eq!(plain.check(&beyond).unwrap_err().location_and_message(), (String::new(), message));
     }
 }
 
