@@ -69,7 +69,11 @@ impl Program {
         let stderr = Stream::last(running.child.stderr.take(), STDERR_BYTES_MAX);
         loop {
             if stdout.len() > max_bytes {
-                let message = format!("`{}` answered with more than {max_bytes} bytes", call.name);
+                let message = format!(
+                    "`{}` answered with more than {max_bytes} bytes, the maximum `limits.tool_bytes`; \
+                     return less or raise the limit",
+                    call.name
+                );
                 return Err(ToolError::of(ToolErrorKind::Limit, message));
             }
             if running.has_ended().map_err(not_awaited)? {

@@ -84,7 +84,7 @@ pub enum RuntimeError {
         reason: String,
     },
     /// The operating system could not provide a stack for the guest.
-    #[error("cannot allocate a stack for the guest")]
+    #[error("cannot allocate a stack for the guest; free memory and try again")]
     Stack(#[source] io::Error),
 }
 

@@ -40,7 +40,7 @@ pub enum CompileError {
     #[error("{0}")]
     Compiler(String),
     /// The operating system could not provide a stack for the compiler.
-    #[error("cannot allocate a stack to compile the component")]
+    #[error("cannot allocate a stack to compile the component; free memory and try again")]
     Stack(#[source] std::io::Error),
 }
 
