@@ -175,7 +175,7 @@ impl SessionStore for DirectoryStore {
         let read = file.seek(SeekFrom::Start(start as u64)).and_then(|_| file.take(most).read_to_end(&mut state));
         read.map_err(|error| CacheError::io("read", &self.dir.path_of(&file_name(id)), error))?;
         if state.len() as u64 != bytes {
-            return Err(self.unreadable(id, "its length differs from its record"));
+            return Err(self.unreadable(id, "it does not have the recorded length"));
         }
         Ok(Some(StoredSession::new(stored, state)))
     }
@@ -277,7 +277,7 @@ fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRec
     }
     let start = first.len() + json.len() + 2;
     if (start as u64).checked_add(record.bytes) != Some(file_bytes) {
-        return Err("its length differs from its record".into());
+        return Err("it does not have the recorded length".into());
     }
     let version = StoredVersion::new(named.map_or(expected.as_str(), |named| named));
     Ok((StoredRecord::new(record, version), start))

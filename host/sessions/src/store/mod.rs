@@ -163,7 +163,7 @@ fn check_write(
         return Err(StoreError::NotLocked { id: record.id.clone(), locked: lock.id.clone() });
     }
     if record.bytes != state.len() as u64 {
-        return Err(damaged("its length differs from its record"));
+        return Err(damaged("it does not have the recorded length"));
     }
     check_length(&lock.id, record.bytes, most)
 }

@@ -216,7 +216,7 @@ impl SessionStore for ObjectStore {
                 Some(state) if state.len() as u64 == bytes => {
                     return Ok(Some(StoredSession::new(stored, state.into())));
                 }
-                Some(_) => return Err(self.unreadable(log, number, "the length of its state differs from its record")),
+                Some(_) => return Err(self.unreadable(log, number, "its state does not have the recorded length")),
                 // The state was replaced after the head was read, unless the head still has the same version.
                 None if looked_for.as_ref() == Some(&stored.version) => {
                     return Err(self.unreadable(log, number, "its state is missing"));
