@@ -9,7 +9,7 @@ pub fn sandbox(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     sandbox_on(engine(), language, edit)
 }
 
-/// Like [`sandbox`], but on a separate engine.
+/// Like [`sandbox`], but on `engine`.
 pub fn sandbox_on(engine: &Engine, language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     let mut policy = Policy::default();
     edit(&mut policy);

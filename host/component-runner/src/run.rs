@@ -72,7 +72,7 @@ pub(crate) struct Done<S> {
     pub(crate) fuel_consumed: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) duration: Duration,
-    /// The sandbox data of the store. `None` if the thread was left behind.
+    /// The sandbox data of the store. `None` if the run's thread did not end within the grace period.
     pub(crate) sandbox: Option<S>,
 }
 

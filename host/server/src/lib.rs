@@ -6,7 +6,7 @@
 //!   a tenant.
 //! * [`http`]: the sandbox API over HTTP and JSON, on a TCP port or a Unix socket of the current user.
 //! * [`mcp`]: the Model Context Protocol.
-//! * Workers ([`Service::start_workers`]): child processes that run all executions.
+//! * Workers ([`Service::start_workers`]): child processes that run scripts.
 //!
 //! This crate contains no sandbox logic: it translates requests into calls to [`glovebox`], and results into answers.
 

@@ -80,7 +80,8 @@ pub struct ServiceConfig {
     pub prepare_later: bool,
     /// The audit log. Default: none.
     pub audit: Option<Audit>,
-    /// `true` to run all executions in worker processes, which [`Service::start_workers`] starts. Default `false`.
+    /// `true` to run scripts in worker processes, which [`Service::start_workers`] starts. Scripts of tenants whose
+    /// sessions are only in memory still run in this process. Default `false`.
     pub workers: bool,
 }
 
@@ -202,7 +203,7 @@ impl Service {
         }
     }
 
-    /// Returns `true` if all executions run in worker processes.
+    /// Returns `true` if the service was configured with [`ServiceConfig::workers`].
     #[must_use]
     pub fn has_workers(&self) -> bool {
         self.0.has_workers
