@@ -196,8 +196,10 @@ fn page() -> String {
          problem, possible solutions and, if it is unambiguous, a corrected line. `glovebox run` prints the advice below the error. `--json`\n\
          contains the guidance as `guidance`, and so do `Execution::guidance` in Rust and `execution` in the contract. It is derived from the\n\
          outcome, the limits and the source, never from the script's output.\n\n\
-         A test runs these scripts and generates this page. Each script is followed by its outcome, then the kind of advice, the problem, the\n\
-         solutions and, for some scripts, the corrected line.\n",
+         A test runs these scripts and generates this page. Python scripts run on `python-3.12`, which has neither numpy nor pandas. Some limits are\n\
+         lower than [their defaults](limits.md): 400 million units of fuel, 2,000 bytes of standard output and, for scripts that sleep, 200 ms.\n\
+         The network is off. Each script is followed by its outcome, then the kind of advice, the problem, the solutions and, for some scripts,\n\
+         the corrected line.\n",
     );
     let mut last = "";
     for (title, language, scripts) in FAILURES {
