@@ -1,14 +1,15 @@
-//! Runs every case in `cases/` with the portable provider in other component hosts. A trial is named
-//! `everywhere/wasmtime/python/hello`.
+//! Runs the cases in `cases/` that need no packages with the portable provider in other component hosts. A trial is
+//! named `everywhere/wasmtime/python/hello`.
 //!
 //! Each host has a few processes. In each process, one instance of the case runner, composed with the provider, runs
-//! case after case. Each case runs unchanged, and with a fixed clock and seeded entropy, where the result must equal
-//! the engine's, including fuel. The only differences allowed are those in `everywhere::exceptions`, from which
-//! `docs/cases.md` is generated; `BLESS=1` regenerates it.
+//! case after case. Each trial runs its case with a fixed clock and seeded entropy, and the result must equal the
+//! engine's, including fuel. Smoke cases and cases with an exception also run unchanged; in the full matrix, all cases
+//! do. The only differences allowed are those in `everywhere::exceptions`, from which `docs/cases.md` is generated;
+//! `BLESS=1` regenerates it.
 //!
-//! On every push, all cases run in one host with the fixed clock, and the smoke cases run in the other hosts. The full
-//! matrix also runs the Python cases with the Python for data, in trials such as
-//! `everywhere/wasmtime/python-3.15/hello`.
+//! On every push, all cases run in one host, and the smoke cases run in the other hosts. The full matrix runs all cases
+//! in all hosts. It also runs the Python cases with Python 3.15, in trials such as
+//! `everywhere/wasmtime/python-3.15/hello`: all of them in one host, and the smoke cases in Node.js.
 
 use std::{
     env, fs,
