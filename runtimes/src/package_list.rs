@@ -274,8 +274,8 @@ impl Runtimes {
     /// missing files. Returns the size in bytes. Bundles of the same files are identical.
     ///
     /// # Errors
-    /// Fails if a file cannot be downloaded or is not the pinned one; for a package, with [`RuntimeError::Package`].
-    /// Returns [`RuntimeError::Bundle`] if the bundle cannot be written.
+    /// Fails if a file cannot be downloaded or does not match its pin; [`RuntimeError::Package`] if it belongs to a
+    /// package. Returns [`RuntimeError::Bundle`] if the bundle cannot be written.
     pub fn write_bundle(
         &self,
         runtimes: &[RuntimeEntry],
