@@ -45,9 +45,9 @@ export function loadParts(source: Source): Promise<Parts> {
 }
 
 async function load(source: Source): Promise<Parts> {
-  if (!WebAssembly.validate(EXCEPTIONS)) {
-    const who = 'Node.js 24, Chrome 137, Firefox 131 and Safari 18.4 support them';
-    throw errorOf('UnavailableError', `this JavaScript engine does not support WebAssembly exceptions with references; ${who}`);
+  if (!WebAssembly.validate(FEATURES)) {
+    const who = 'use Node.js 24, Chrome 137, Firefox 131 or later';
+    throw errorOf('UnavailableError', `this JavaScript engine lacks WebAssembly exceptions with references, or multiple memories; ${who}`);
   }
   const failures: string[] = [];
   for (const place of source.places) {
@@ -61,11 +61,11 @@ async function load(source: Source): Promise<Parts> {
 }
 
 /**
- * A module that only compiles if exceptions are supported:
- * `(module (func (drop (block (result exnref) (try_table (catch_all_ref 0)) unreachable))))`
+ * A module that is valid only if exceptions and multiple memories are supported:
+ * `(module (memory 0) (memory 0) (func (drop (block (result exnref) (try_table (catch_all_ref 0)) unreachable))))`
  */
-const EXCEPTIONS = Uint8Array.of(
-  ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 4, 1, 0x60, 0, 0, 3, 2, 1, 0],
+const FEATURES = Uint8Array.of(
+  ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 4, 1, 0x60, 0, 0, 3, 2, 1, 0, 5, 5, 2, 0, 0, 0, 0],
   ...[0x0a, 0x0f, 1, 0x0d, 0, 2, 0x69, 0x1f, 0x40, 1, 3, 0, 0x0b, 0, 0x0b, 0x1a, 0x0b],
 );
 
