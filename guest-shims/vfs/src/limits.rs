@@ -254,11 +254,11 @@ pub enum VfsError {
     #[error("path is not UTF-8")]
     IllegalBytes,
     /// `nospc`: the operation would exceed the quota of bytes or inodes, or the memory ceiling.
-    #[error("quota exceeded; delete files or raise `bytes` or `inodes`")]
+    #[error("no space left; delete files, or raise the limit on their size, their number, or memory")]
     NoSpace,
     /// `nomem`: a mounted directory is too large to list within `mount_entries` or memory, or too many names in such
     /// directories were looked up one by one.
-    #[error("mounted directory is too large; mount a smaller one or raise `mount_entries`")]
+    #[error("mounted directory is too large to list; mount a smaller one")]
     MountTooLarge,
     /// `fbig`: the offset exceeds the maximum file size, or the file is longer than the caller's maximum.
     #[error("file too large")]

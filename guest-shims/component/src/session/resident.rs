@@ -132,7 +132,10 @@ impl SessionMemory {
         match changed {
             None => Ok(()),
             Some((_, global)) => {
-                let text = format!("the guest could not be suspended: it changed its global `{}`", global.export);
+                let text = format!(
+                    "a session's guest could not be suspended: it changed the WebAssembly global `{}`; close that session",
+                    global.export
+                );
                 Err(SandboxError::Unavailable(text))
             }
         }

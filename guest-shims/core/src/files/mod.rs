@@ -103,7 +103,7 @@ pub enum FileError {
     /// The pattern is invalid.
     #[error("`{pattern}` is not a valid file name pattern: {reason}", pattern = escaped(.pattern))]
     Pattern {
-        /// The pattern, as the caller passed it.
+        /// The first 100 characters of the pattern.
         pattern: String,
         /// The syntax error.
         reason: String,
