@@ -76,7 +76,7 @@ impl GuestFiles {
     pub(crate) fn add_script(&mut self, guest: &str, name: &str, source: &[u8]) -> Result<(), ExecuteError> {
         let root = self.vfs.add_root(Access::ReadWrite);
         self.vfs.write_file(root, name, source).map_err(|error| ExecuteError::Instantiate {
-            reason: format!("the script does not fit into the workspace: {error}"),
+            reason: format!("the script could not be written to the guest's files: {error}"),
         })?;
         self.vfs.set_access(root, Access::ReadOnly);
         self.roots.0.push((guest.to_owned(), root));
