@@ -98,13 +98,18 @@ pub(super) struct Bill {
     budget: Budget,
 }
 
-/// An exceeded quota. The text contains the name and the limit of the quota.
+/// The way out if a quota of held resources is exceeded.
+const DROP: &str = "drop unused resources, or raise the quota in the host";
+/// The way out if a quota of total use is exceeded.
+const RAISE: &str = "raise the quota in the host";
+
+/// An exceeded quota. The text contains the name and the limit of the quota, and the way out.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct OverQuota(pub(super) String);
 
-fn exceeded(quota: &str, most: u64) -> OverQuota {
-    OverQuota(format!("`{quota}` would be exceeded: the maximum is {most}"))
+fn exceeded(quota: &str, most: u64, way_out: &str) -> OverQuota {
+    OverQuota(format!("`{quota}` would be exceeded: the maximum is {most}; {way_out}"))
 }
 
 impl Meter {
@@ -138,7 +143,7 @@ impl Meter {
     pub(super) fn execution(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Result<Bill, OverQuota> {
         let mut used = self.used();
         if used.fuel >= self.quotas.fuel {
-            return Err(exceeded("fuel", self.quotas.fuel));
+            return Err(exceeded("fuel", self.quotas.fuel, RAISE));
         }
         self.count(&mut used)?;
         Ok(self.bill(&mut used, fuel, budget))
@@ -157,7 +162,7 @@ impl Meter {
 
     fn count(&self, used: &mut Usage) -> Result<(), OverQuota> {
         if used.executions >= self.quotas.executions {
-            return Err(exceeded("executions", self.quotas.executions));
+            return Err(exceeded("executions", self.quotas.executions, RAISE));
         }
         used.executions += 1;
         Ok(())
@@ -173,7 +178,7 @@ impl Meter {
 
 fn one_more(count: &mut u32, most: u32, quota: &str) -> Result<(), OverQuota> {
     if *count >= most {
-        return Err(exceeded(quota, u64::from(most)));
+        return Err(exceeded(quota, u64::from(most), DROP));
     }
     *count += 1;
     Ok(())
@@ -182,7 +187,7 @@ fn one_more(count: &mut u32, most: u32, quota: &str) -> Result<(), OverQuota> {
 fn more_bytes(held: &mut u64, bytes: u64, most: u64) -> Result<(), OverQuota> {
     match held.checked_add(bytes) {
         Some(sum) if sum <= most => *held = sum,
-        _ => return Err(exceeded("held-bytes", most)),
+        _ => return Err(exceeded("held-bytes", most, DROP)),
     }
     Ok(())
 }

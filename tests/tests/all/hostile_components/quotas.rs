@@ -26,7 +26,13 @@ fn sessions_are_limited_by_their_quota() {
         puppet.call("session.resume", &json!(["javascript", saved, {}, {}])).unwrap(),
     ];
     for answer in over {
-        assert_eq!(error(&answer), (QUOTA, "`sessions` would be exceeded: the maximum is 3"));
+        assert_eq!(
+            error(&answer),
+            (
+                QUOTA,
+                "`sessions` would be exceeded: the maximum is 3; drop unused resources, or raise the quota in the host"
+            )
+        );
     }
     // A closed session is charged until its handle is dropped.
     ok(&puppet.call("session.close", &json!([fork])).unwrap());
@@ -89,7 +95,13 @@ fn handles_are_limited_by_their_quota() {
         try_open(&mut puppet),
     ];
     for answer in over {
-        assert_eq!(error(&answer), (QUOTA, "`handles` would be exceeded: the maximum is 5"));
+        assert_eq!(
+            error(&answer),
+            (
+                QUOTA,
+                "`handles` would be exceeded: the maximum is 5; drop unused resources, or raise the quota in the host"
+            )
+        );
     }
     // The session is still usable after the rejected calls.
     ok(&puppet.call("session.execute", &json!([session, { "source": "1" }])).unwrap());
@@ -102,7 +114,7 @@ fn handles_are_limited_by_their_quota() {
         puppet.call("blob.new", &json!([])).unwrap();
     }
     let words = trap(&mut puppet, "blob.new", &json!([]));
-    assert!(words.contains("`handles` would be exceeded: the maximum is 5"), "{words}");
+    assert!(words.contains("`handles` would be exceeded: the maximum is 5; drop unused resources"), "{words}");
     assert_others_work();
 }
 
@@ -130,7 +142,13 @@ fn held_bytes_are_limited_by_their_quota() {
     let mut append = |len: usize| puppet.call("blob.append", &json!([blob, "x".repeat(len)])).unwrap();
     ok(&append((1 << 20) - 1));
     ok(&append(1));
-    assert_eq!(error(&append(1)), (QUOTA, "`held-bytes` would be exceeded: the maximum is 1048576"));
+    assert_eq!(
+        error(&append(1)),
+        (
+            QUOTA,
+            "`held-bytes` would be exceeded: the maximum is 1048576; drop unused resources, or raise the quota in the host"
+        )
+    );
     ok(&append(0));
     assert_eq!(puppet.call("blob.size", &json!([blob])).unwrap(), json!(1 << 20));
     // No handles or executions remain.
@@ -201,7 +219,10 @@ fn executions_are_limited_by_their_quota() {
         try_open(&mut puppet),
     ];
     for answer in over {
-        assert_eq!(error(&answer), (QUOTA, "`executions` would be exceeded: the maximum is 7"));
+        assert_eq!(
+            error(&answer),
+            (QUOTA, "`executions` would be exceeded: the maximum is 7; raise the quota in the host")
+        );
     }
     // Existing resources can still be read and closed.
     ok(&puppet.call("session.files", &json!([session])).unwrap());
@@ -221,7 +242,7 @@ fn total_fuel_is_limited_by_its_quota() {
     }
     assert_eq!(
         error(&puppet.call("execute", &endless).unwrap()),
-        (QUOTA, "`fuel` would be exceeded: the maximum is 100000000")
+        (QUOTA, "`fuel` would be exceeded: the maximum is 100000000; raise the quota in the host")
     );
     assert_eq!(error(&puppet.call("session.open", &json!(["javascript", policy, {}])).unwrap()).0, QUOTA);
     assert_eq!(puppet.store.data().usage().fuel, 100_000_000);

@@ -34,7 +34,10 @@ fn started_executions_are_limited_by_their_quota() {
     start(&mut puppet, ENDLESS);
     assert_eq!(
         error(&try_start(&mut puppet, "1")),
-        ("quota-exceeded", "`started` would be exceeded: the maximum is 2")
+        (
+            "quota-exceeded",
+            "`started` would be exceeded: the maximum is 2; drop unused resources, or raise the quota in the host"
+        )
     );
     let session = open(&mut puppet);
     let in_session = puppet.call("session.start", &json!([session, { "source": "1" }])).unwrap();

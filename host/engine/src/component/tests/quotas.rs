@@ -20,8 +20,14 @@ fn open_sessions_are_limited_until_dropped() {
     let first = open(&mut ctx);
     let second = open(&mut ctx);
     let mut third = || HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), no_options());
-    assert_eq!(over_quota(third()), "`sessions` would be exceeded: the maximum is 2");
-    assert_eq!(over_quota(HostSession::fork(&mut ctx, same(&first))), "`sessions` would be exceeded: the maximum is 2");
+    assert_eq!(
+        over_quota(third()),
+        "`sessions` would be exceeded: the maximum is 2; drop unused resources, or raise the quota in the host"
+    );
+    assert_eq!(
+        over_quota(HostSession::fork(&mut ctx, same(&first))),
+        "`sessions` would be exceeded: the maximum is 2; drop unused resources, or raise the quota in the host"
+    );
     assert_eq!(ctx.usage().sessions, 2);
     HostSession::drop(&mut ctx, first).unwrap();
     let fork = HostSession::fork(&mut ctx, same(&second)).unwrap();
@@ -38,7 +44,7 @@ fn guest_entries_count_as_executions() {
     ctx.validate(Runtime::Javascript, request("1"), no_policy()).unwrap();
     let session = open(&mut ctx);
     HostSession::get_variable(&mut ctx, same(&session), "x".into()).unwrap();
-    let most = "`executions` would be exceeded: the maximum is 4";
+    let most = "`executions` would be exceeded: the maximum is 4; raise the quota in the host";
     assert_eq!(over_quota(ctx.run(Runtime::Javascript, request("1"), no_policy())), most);
     assert_eq!(over_quota(ctx.validate(Runtime::Javascript, request("1"), no_policy())), most);
     assert_eq!(over_quota(HostSession::execute(&mut ctx, same(&session), request("1"))), most);
@@ -87,9 +93,12 @@ fn total_fuel_cannot_be_overdrawn() {
     while ctx.usage().fuel < most {
         run(&mut ctx, "for (;;);").unwrap();
     }
-    assert_eq!(over_quota(run(&mut ctx, "1")), format!("`fuel` would be exceeded: the maximum is {most}"));
+    assert_eq!(
+        over_quota(run(&mut ctx, "1")),
+        format!("`fuel` would be exceeded: the maximum is {most}; raise the quota in the host")
+    );
     assert_eq!(over_quota(ctx.validate(Runtime::Javascript, request("1"), no_policy())), {
-        format!("`fuel` would be exceeded: the maximum is {most}")
+        format!("`fuel` would be exceeded: the maximum is {most}; raise the quota in the host")
     });
     assert_eq!(ctx.usage().fuel, most);
 }
@@ -175,7 +184,10 @@ fn open_handles_are_limited() {
     let trap = HostBlob::new(&mut ctx).unwrap_err();
     assert!(trap.to_string().contains("handles"), "a constructor has no error to give: {trap}");
     let opened = HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), no_options());
-    assert_eq!(over_quota(opened), "`handles` would be exceeded: the maximum is 3");
+    assert_eq!(
+        over_quota(opened),
+        "`handles` would be exceeded: the maximum is 3; drop unused resources, or raise the quota in the host"
+    );
     assert_eq!((ctx.usage().handles, ctx.usage().executions, ctx.usage().sessions), (3, 0, 0));
     for handle in handles {
         HostBlob::drop(&mut ctx, handle).unwrap();

@@ -102,7 +102,10 @@ fn calls_of_components_are_counted() {
     ctx.meter = crate::component::quotas::Meter::new(Quotas { executions: 1, ..Quotas::default() });
     call(&mut ctx, "echo", "{}").unwrap();
     let (kind, message) = call(&mut ctx, "echo", "{}").unwrap_err();
-    assert_eq!((kind, message.as_str()), (ToolError::Limit, "`executions` would be exceeded: the maximum is 1"));
+    assert_eq!(
+        (kind, message.as_str()),
+        (ToolError::Limit, "`executions` would be exceeded: the maximum is 1; raise the quota in the host")
+    );
 }
 
 #[test]
