@@ -141,6 +141,29 @@ fn files_are_written_listed_and_moved() {
 }
 
 #[test]
+fn unsupported_features_are_refused_as_such() {
+    let server = server();
+    let sandbox = Sandbox::create(&server, &json!({}));
+    let id = &sandbox.id;
+    for (method, path) in [
+        // The URLs of `download_url` and `upload_url`, for which browsers send no headers.
+        ("GET", "/files?path=a&username=user&signature=v1_x&signature_expiration=1"),
+        ("POST", "/files?path=a&username=user"),
+        ("GET", "/volumes"),
+        ("POST", "/volumes"),
+        ("DELETE", "/volumes/v"),
+        ("GET", "/volumecontent/v/dir?path=a"),
+        ("GET", "/snapshots"),
+        ("POST", "/templates/t/tags"),
+        ("GET", &format!("/sandboxes/{id}/metrics")),
+        ("POST", "/process.Process/Start"),
+    ] {
+        assert_eq!(server.ask(method, path, &[], b"").problem(), (501, "unsupported".into()), "{method} {path}");
+    }
+    assert_eq!(sandbox.ask("GET", "/health", &[], b"").status, 204);
+}
+
+#[test]
 fn requests_need_the_token_or_the_secret() {
     let server = Server::start(Setup {
         http: HttpConfig { e2b: true, ..HttpConfig::default() },
