@@ -2,6 +2,8 @@
 //! the running guest but not the loop.
 
 use std::{
+    ffi::c_int,
+    fs, io,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -43,12 +45,13 @@ struct Stoppable {
     asked: Option<Instant>,
 }
 
-/// Installs the handlers of SIGINT, SIGTERM and SIGHUP, and returns the token that SIGINT cancels. Call this once,
-/// after all blocking operations that do not check the token, such as reading a terminal.
+/// Installs the handlers of SIGINT, SIGTERM and SIGHUP, and returns the token that SIGINT cancels. A signal that the
+/// process ignores stays ignored. Call this once, after all blocking operations that do not check the token, such as
+/// reading a terminal.
 pub(crate) fn install() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();
     let cancelled = token.clone();
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot listen for Ctrl-C")?;
+    let mut signals = handled().context("cannot listen for Ctrl-C")?;
     thread::Builder::new()
         .name("ctrl-c".into())
         .spawn(move || {
@@ -80,18 +83,13 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
     Ok(token)
 }
 
-/// Like [`install`], but for a server: SIGTERM requests a shutdown like SIGINT, and the shutdown has no time limit
-/// here. A second signal ends the process. On a terminal, SIGHUP also requests a shutdown.
+/// Like [`install`], but for a server: SIGTERM and SIGHUP request a shutdown like SIGINT, and the shutdown has no time
+/// limit here. A second signal ends the process.
 #[cfg(feature = "full")]
 pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();
     let cancelled = token.clone();
-    let mut handled = vec![SIGINT, SIGTERM];
-    // `nohup` redirects standard error, and a handler would undo that it ignores SIGHUP.
-    if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-        handled.push(SIGHUP);
-    }
-    let mut signals = Signals::new(handled).context("cannot listen for Ctrl-C")?;
+    let mut signals = handled().context("cannot listen for Ctrl-C")?;
     thread::Builder::new()
         .name("ctrl-c".into())
         .spawn(move || {
@@ -109,6 +107,21 @@ pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
         })
         .context("cannot listen for Ctrl-C")?;
     Ok(token)
+}
+
+/// Installs the handlers of all signals that this process does not ignore. `nohup` starts a program with SIGHUP ignored,
+/// and a shell starts a background process of a script with SIGINT ignored.
+fn handled() -> io::Result<Signals> {
+    // Bit N of the mask stands for signal N + 1.
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let is_ignored = |signal: c_int| match mask {
+        Some(mask) => mask & (1 << (signal - 1)) != 0,
+        // Other systems than Linux do not report ignored signals, but `nohup` redirects standard error.
+        None => signal == SIGHUP && !io::IsTerminal::is_terminal(&io::stderr()),
+    };
+    Signals::new([SIGINT, SIGTERM, SIGHUP].iter().filter(|signal| !is_ignored(**signal)))
 }
 
 /// Asks the running operation to stop. Returns `true` if the press needs no further action.

@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use support::{interrupt, prepare, text, up, wait};
@@ -159,6 +160,37 @@ fn ctrl_c_skips_the_remaining_scripts() {
     interrupt(&child);
     assert_eq!(wait(&mut child), 130);
     assert_eq!(rest(out), "");
+}
+
+#[test]
+fn ignored_signal_stays_ignored() {
+    let run = |traps: &str| {
+        let command =
+            format!("{traps} exec \"$0\" run --timeout-ms 100000 -e \"print('up', flush=True); print(input())\"");
+        prepare();
+        let mut child = Command::new("sh")
+            .args(["-c", &command, env!("CARGO_BIN_EXE_glovebox")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        up(&mut out);
+        (child, out)
+    };
+    for signal in [Signal::HUP, Signal::INT] {
+        // As `nohup` and the shell's `&` do.
+        let (mut child, out) = run("trap '' HUP INT;");
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        child.stdin.take().unwrap().write_all(b"went on\n").unwrap();
+        assert_eq!((wait(&mut child), rest(out)), (0, "went on\n".to_owned()), "{signal:?}");
+    }
+    for (signal, code) in [(Signal::HUP, 129), (Signal::INT, 130)] {
+        let (mut child, _out) = run("");
+        let _open = child.stdin.take();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(wait(&mut child), code, "{signal:?}");
+    }
 }
 
 #[test]

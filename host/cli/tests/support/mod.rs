@@ -4,12 +4,16 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     process::{Child, ChildStdout, Command},
-    sync::Once,
+    sync::{Arc, Once, atomic::AtomicBool},
     thread,
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT},
+    flag,
+};
 
 /// The timeout for a child process. In an empty cache, the first process downloads and compiles interpreters.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
@@ -19,6 +23,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) fn prepare() {
     static PREPARE: Once = Once::new();
     PREPARE.call_once(|| {
+        // If the tests run in the background, they can have started with ignored signals, which the command would also
+        // ignore. It starts with the default action for signals that the tests handle.
+        for signal in [SIGHUP, SIGINT] {
+            flag::register_conditional_default(signal, Arc::new(AtomicBool::new(true))).unwrap();
+        }
         let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(["runtimes", "prepare"]).output().unwrap();
         assert!(prepared.status.success(), "cannot prepare");
     });
