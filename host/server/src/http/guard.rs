@@ -58,8 +58,12 @@ impl Names {
         if headers.get_all(header::ORIGIN).iter().all(is_allowed) {
             return Ok(());
         }
-        let detail = "this `Origin` is not allowed; add it to `[http] origins` of `glovebox serve` or `--allow-origin` \
-                      of `glovebox mcp`";
+        let detail = if self.is_socket() {
+            "this `Origin` is not allowed, because web pages must not use the socket; remove the header"
+        } else {
+            "this `Origin` is not allowed; add it to `[http] origins` of `glovebox serve` or `--allow-origin` of \
+             `glovebox mcp`"
+        };
         Err(Problem::new(StatusCode::FORBIDDEN, "origin", detail))
     }
 }
