@@ -218,6 +218,9 @@ struct ServerArgs {
     connections: usize,
 
     /// Close sessions that were not used for this long
+    ///
+    /// This also closes the sessions of clients that were killed, and cancels scripts whose client does not answer their
+    /// tool calls. A client can use several connections, so a session does not end with a connection.
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = humantime::parse_duration)]
     idle: Duration,
 
@@ -239,7 +242,8 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let host = Host::open(global, Pooling::Pooled)?;
     let mut admission = Admission::default();
     admission.running = admission.running.max(MIN_RUNNING);
-    // A client that was killed cannot answer. Its executions end at their own limits, or with their session.
+    // A client that was killed cannot answer. Its executions end at their own limits or, like its sessions, after
+    // `--idle`. The time is longer than a server's, because a program of this machine can be stopped or busy for minutes.
     let suspension = Suspension { count: MAX_SUSPENDED, time: args.idle };
     let config = ServiceConfig { runtimes: args.runtimes.clone(), admission, suspension, ..ServiceConfig::default() };
     let service = host.with_progress(|engine| Service::new(engine.clone(), config)).context("cannot serve")?;
