@@ -59,18 +59,20 @@ fn scripts_query_models_of_the_client() {
 #[test]
 fn unanswered_tool_call_times_out() {
     let mut policy = Policy::default();
-    policy.limits.tool_timeout_ms = 300;
+    (policy.limits.timeout_ms, policy.limits.tool_timeout_ms) = (600_000, 300);
     let daemon = Running::with(tenant(|tenant| tenant.policy = policy));
     daemon.open("s");
     let source = "try:\n  llm_query('anybody?')\nexcept Exception as e:\n  print(type(e).__name__)";
     let begun = Instant::now();
-    let asked = daemon.post("/v1/sessions/s/execute", &json!({"source": source, "tools": queries()}));
-    let (_, path) = call(&asked);
-    let mut answer = asked;
-    until("it ends", || {
-        answer = daemon.post(&path, &json!({}));
-        answer.status != 202 && answer.status != 409
-    });
+    let mut answer = daemon.post("/v1/sessions/s/execute", &json!({"source": source, "tools": queries()}));
+    // On a slow machine, the first answer can arrive after the timeout.
+    if answer.status == 202 {
+        let (_, path) = call(&answer);
+        until("it ends", || {
+            answer = daemon.post(&path, &json!({}));
+            answer.status != 202 && answer.status != 409
+        });
+    }
     assert_eq!(answer.ok()["stdout"], "ToolTimeout\n");
     assert!(begun.elapsed() > Duration::from_millis(300));
     assert_eq!(daemon.prints("s", "print(1)"), "1\n", "the session stays usable");
