@@ -16,9 +16,10 @@ use glovebox_sessions::{SessionId, SessionsError};
 use serde_json::{Map, Value};
 
 use super::{
-    Advanced, Completion, Executor, FileOperation, Finished, InProcess, Job, SessionAnswer, SessionCall,
-    SessionOperation, SessionReply, SteppedExecution, Validated,
-    in_process::{advanced, archive, asked, change_files, read_files, replace_files, undo},
+    Advanced, Completion, Executor, Finished, InProcess, Job, SessionAnswer, SessionCall, SessionOperation,
+    SessionReply, SteppedExecution, Validated,
+    in_process::asked,
+    live::{LiveSessions, advanced},
 };
 use crate::{Changed, Fresh, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost};
 
@@ -189,15 +190,6 @@ impl SessionsInMemory {
             }
             SessionOperation::List { after, limit } => SessionAnswer::Page(self.list(after.as_ref(), limit)).into(),
             SessionOperation::Describe { id } => SessionAnswer::from(&*self.find(&id)?).into(),
-            SessionOperation::Checkpoint { target } => {
-                SessionAnswer::Checkpoint(self.change(&target, |session| Ok(session.checkpoint()?))?).into()
-            }
-            SessionOperation::Checkpoints { id } => {
-                SessionAnswer::Checkpoints(self.find(&id)?.session.checkpoints()?).into()
-            }
-            SessionOperation::Undo { target, to } => {
-                SessionAnswer::Checkpoint(self.change(&target, |session| undo(session, to))?).into()
-            }
             SessionOperation::Close { target } => {
                 let session = self.expected(&target)?;
                 self.sessions().remove(&target.id);
@@ -209,33 +201,12 @@ impl SessionsInMemory {
                 let removed = self.sessions().remove(&id);
                 SessionAnswer::Removed(removed.is_some()).into()
             }
-            SessionOperation::GetVariable { id, name } => {
-                SessionAnswer::Variable(self.find(&id)?.session.get_variable(&name)?).into()
-            }
-            SessionOperation::SetVariable { target, name, json } => {
-                let set = |session: &Session| Ok(session.set_variable_text(&name, &json)?);
-                SessionAnswer::Set(self.change(&target, set)?).into()
-            }
-            SessionOperation::Files { id, operation } => {
-                let (answer, bytes) = read_files(&self.find(&id)?.session.files(), operation, &mut room)?;
-                SessionReply { bytes, ..SessionAnswer::Files(answer).into() }
-            }
-            SessionOperation::ChangeFiles { target, operation: FileOperation::ReplaceBy { session } } => {
-                let archive = archive(&self.find(&session)?.session.files())?;
-                let replace = |session: &Session| Ok(replace_files(&session.files(), archive)?);
-                SessionAnswer::ChangedFiles(self.change(&target, replace)?).into()
-            }
-            SessionOperation::ChangeFiles { target, operation } => {
-                let change = |session: &Session| Ok(change_files(&session.files(), operation, &bytes)?);
-                SessionAnswer::ChangedFiles(self.change(&target, change)?).into()
-            }
             SessionOperation::Export { id } => {
                 let state = self.find(&id)?.session.hibernate(&HibernateOptions::default());
                 let bytes = state.map_err(|error| unsaved(id, error))?;
                 SessionReply { bytes, ..SessionAnswer::Exported.into() }
             }
-            // `refusal` has already rejected the other operations.
-            SessionOperation::Hibernate { .. } => return Err(ServiceError::Unsupported("hibernating is unsupported")),
+            operation => self.perform_live(operation, &bytes, &mut room)?,
         })
     }
 
@@ -288,8 +259,17 @@ impl SessionsInMemory {
         }
         page
     }
+}
 
-    /// Changes a session outside an execution.
+impl LiveSessions for SessionsInMemory {
+    fn read<T>(
+        &self,
+        id: &SessionId,
+        read: impl FnOnce(&Session) -> Result<T, ServiceError>,
+    ) -> Result<T, ServiceError> {
+        read(&self.find(id)?.session)
+    }
+
     fn change<T>(
         &self,
         target: &SessionTarget,

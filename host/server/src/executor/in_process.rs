@@ -2,15 +2,15 @@
 
 use std::{
     collections::HashMap,
-    fmt, io,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use glovebox::{
-    AdvanceError, BuildError, CancelToken, CheckpointId, ExecuteError, Execution, FilesError, IfExists, Policy,
-    Request, Sandbox, SandboxBuilder, Session, SessionFiles, SessionKey, Started, Step, Stream, Tool, ToolAnswer,
+    BuildError, CancelToken, Execution, IfExists, Policy, Request, Sandbox, SandboxBuilder, Session, SessionKey,
+    Started, Stream, Tool, ToolAnswer,
 };
 use glovebox_sessions::{
     ActiveSession, NewSession, PageRequest, Save, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions,
@@ -19,8 +19,9 @@ use glovebox_sessions::{
 use serde_json::{Map, Value};
 
 use super::{
-    Advanced, Completion, Executor, FileAnswer, FileOperation, Finished, Job, SessionAnswer, SessionCall,
-    SessionOperation, SessionReply, SteppedExecution, Validated, operation::Room,
+    Advanced, Completion, Executor, Finished, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply,
+    SteppedExecution, Validated,
+    live::{LiveSessions, advanced, has_run},
 };
 use crate::{
     Changed, Fresh, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, Work, grant::narrowed,
@@ -258,16 +259,6 @@ impl Local {
                 SessionAnswer::Page(sessions.list(&page)?.into()).into()
             }
             SessionOperation::Describe { id } => SessionAnswer::Session(Box::new(self.summary(&id)?)).into(),
-            SessionOperation::Checkpoint { target } => {
-                SessionAnswer::Checkpoint(self.change(&target, |session| Ok(session.checkpoint()?))?).into()
-            }
-            SessionOperation::Checkpoints { id } => {
-                let checkpoints = self.active(&(&id).into())?.checkpoints()?;
-                SessionAnswer::Checkpoints(checkpoints).into()
-            }
-            SessionOperation::Undo { target, to } => {
-                SessionAnswer::Checkpoint(self.change(&target, |session| undo(session, to))?).into()
-            }
             SessionOperation::Hibernate { target } => {
                 self.check_generation(&target)?;
                 let value = sessions.hibernate(&target.id)?;
@@ -275,30 +266,10 @@ impl Local {
             }
             SessionOperation::Close { target } => self.close(&target)?.into(),
             SessionOperation::Remove { id } => SessionAnswer::Removed(sessions.delete(&id)?).into(),
-            SessionOperation::GetVariable { id, name } => {
-                SessionAnswer::Variable(self.active(&(&id).into())?.get_variable(&name)?).into()
-            }
-            SessionOperation::SetVariable { target, name, json } => {
-                let set = |session: &ActiveSession| Ok(session.set_variable_text(&name, &json)?);
-                SessionAnswer::Set(self.change(&target, set)?).into()
-            }
-            SessionOperation::Files { id, operation } => {
-                let active = self.active(&(&id).into())?;
-                let (answer, bytes) = read_files(&active.files(), operation, &mut room)?;
-                SessionReply { bytes, ..SessionAnswer::Files(answer).into() }
-            }
-            SessionOperation::ChangeFiles { target, operation: FileOperation::ReplaceBy { session } } => {
-                let archive = archive(&self.active(&(&session).into())?.files())?;
-                let replace = |active: &ActiveSession| Ok(replace_files(&active.files(), archive)?);
-                SessionAnswer::ChangedFiles(self.change(&target, replace)?).into()
-            }
-            SessionOperation::ChangeFiles { target, operation } => {
-                let change = |active: &ActiveSession| Ok(change_files(&active.files(), operation, &bytes)?);
-                SessionAnswer::ChangedFiles(self.change(&target, change)?).into()
-            }
             SessionOperation::Export { id } => {
                 SessionReply { bytes: sessions.export(&id)?, ..SessionAnswer::Exported.into() }
             }
+            operation => self.perform_live(operation, &bytes, &mut room)?,
         })
     }
 
@@ -326,18 +297,6 @@ impl Local {
             Err(_) => drop(self.sessions.delete(&target.id)?),
         }
         Ok(SessionAnswer::Done)
-    }
-
-    /// Changes a session outside an execution and saves it.
-    fn change<T>(
-        &self,
-        target: &SessionTarget,
-        change: impl FnOnce(&ActiveSession) -> Result<T, ServiceError>,
-    ) -> Result<Changed<T>, ServiceError> {
-        let active = self.active(target)?;
-        let value = change(&active)?;
-        active.save()?;
-        Ok(Changed { value, generation: self.generation(&target.id) })
     }
 
     /// Loads a session. Fails if its generation is not the expected one.
@@ -383,108 +342,26 @@ impl Local {
     }
 }
 
-/// Rolls a session back to a checkpoint, by default the last one that differs from its current state.
-pub(super) fn undo(session: &Session, to: Option<CheckpointId>) -> Result<CheckpointId, ServiceError> {
-    match to {
-        Some(checkpoint) => Ok(session.undo_to(checkpoint).map(|()| checkpoint)?),
-        None => Ok(session.undo()?),
+impl LiveSessions for Local {
+    fn read<T>(
+        &self,
+        id: &SessionId,
+        read: impl FnOnce(&Session) -> Result<T, ServiceError>,
+    ) -> Result<T, ServiceError> {
+        read(&self.active(&id.into())?)
     }
-}
 
-/// Performs a read-only file operation.
-pub(super) fn read_files(
-    files: &SessionFiles,
-    operation: FileOperation,
-    room: &mut Room,
-) -> Result<(FileAnswer, Vec<u8>), ServiceError> {
-    let answer = match operation {
-        FileOperation::ListPage { pattern, after, limits } => {
-            FileAnswer::Page(files.list_page(&pattern, after.as_deref(), limits)?)
-        }
-        FileOperation::ListBelow { dir, max_depth, limits } => {
-            FileAnswer::Page(files.list_below(&dir, max_depth, limits)?)
-        }
-        FileOperation::Stat { path } => FileAnswer::Entry(files.stat(&path)?),
-        FileOperation::Read { path, max_bytes } => {
-            let snapshot = files.snapshot()?;
-            let size_bytes = snapshot.size_bytes(&path)?;
-            if size_bytes > max_bytes {
-                return Ok((FileAnswer::TooLarge { size_bytes }, Vec::new()));
-            }
-            room.reserve(size_bytes)?;
-            return Ok((FileAnswer::Content { size_bytes }, snapshot.read(&path)?));
-        }
-        FileOperation::ReadAt { path, offset, length } => {
-            let snapshot = files.snapshot()?;
-            let size_bytes = snapshot.size_bytes(&path)?;
-            return Ok((FileAnswer::Content { size_bytes }, snapshot.read_at(&path, offset, length)?));
-        }
-        _ => return Err(ServiceError::Invalid("a read operation must not change files".to_owned())),
-    };
-    Ok((answer, Vec::new()))
-}
-
-/// Performs a file operation that changes files. `bytes` contains the contents of the files to write.
-pub(super) fn change_files(
-    files: &SessionFiles,
-    operation: FileOperation,
-    bytes: &[u8],
-) -> Result<FileAnswer, FilesError> {
-    Ok(match operation {
-        FileOperation::Write { files: written, if_exists } => {
-            let mut rest = bytes;
-            for (path, length) in written {
-                let content = rest.split_off(..length.min(rest.len())).unwrap_or_default();
-                files.write(&path, content, if_exists)?;
-            }
-            FileAnswer::Done
-        }
-        FileOperation::Delete { path, recursive: true } => files.delete_all(&path).map(|()| FileAnswer::Done)?,
-        FileOperation::Delete { path, .. } => files.delete(&path).map(|()| FileAnswer::Done)?,
-        FileOperation::Rename { from, to } => {
-            files.rename(&from, &to, IfExists::Replace)?;
-            FileAnswer::Entry(files.stat(&to)?)
-        }
-        FileOperation::MakeDir { path } => {
-            files.make_dir(&path)?;
-            FileAnswer::Entry(files.stat(&path)?)
-        }
-        // Read-only operations do nothing here.
-        _ => FileAnswer::Done,
-    })
-}
-
-/// Archives a session's files in a temporary file.
-pub(super) fn archive(files: &SessionFiles) -> Result<std::fs::File, FilesError> {
-    let failed = |source| FilesError::Io { action: "put aside", source };
-    let mut archive = tempfile::tempfile().map_err(failed)?;
-    files.export_tar(&mut archive)?;
-    io::Seek::rewind(&mut archive).map_err(failed)?;
-    Ok(archive)
-}
-
-/// Replaces all files with the files in an archive.
-pub(super) fn replace_files(files: &SessionFiles, archive: std::fs::File) -> Result<FileAnswer, FilesError> {
-    for entry in files.list("*")? {
-        files.delete_all(&entry.path)?;
+    /// Also saves the session.
+    fn change<T>(
+        &self,
+        target: &SessionTarget,
+        change: impl FnOnce(&Session) -> Result<T, ServiceError>,
+    ) -> Result<Changed<T>, ServiceError> {
+        let active = self.active(target)?;
+        let value = change(&active)?;
+        active.save()?;
+        Ok(Changed { value, generation: self.generation(&target.id) })
     }
-    files.import_tar(archive, IfExists::Replace)?;
-    Ok(FileAnswer::Done)
-}
-
-/// Returns the state of an execution after a step. If it has ended, `finish` converts its result.
-pub(super) fn advanced(
-    step: Result<Step, AdvanceError>,
-    finish: impl FnOnce(Result<Execution, AdvanceError>) -> Result<Finished, ServiceError>,
-) -> Result<Advanced, ServiceError> {
-    let ended = match step {
-        Ok(Step::NeedsTools(calls)) => return Ok(Advanced::NeedsTools { calls, reply_room: None }),
-        Ok(Step::Running) => return Ok(Advanced::Running),
-        Err(error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. })) => return Err(error.into()),
-        Ok(Step::Done(execution)) => Ok(Arc::unwrap_or_clone(execution)),
-        Err(error) => Err(error),
-    };
-    Ok(Advanced::Done(Box::new(finish(ended))))
 }
 
 /// A stepwise execution in this process.
@@ -498,10 +375,11 @@ struct StartedHere {
 impl SteppedExecution for StartedHere {
     fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError> {
         advanced(self.started.advance(answers, wait), |ended| {
-            if let (Some((_, active)), Err(AdvanceError::Execute(error))) = (&self.active, &ended)
-                && matches!(**error, ExecuteError::Commit { .. })
+            if let Some((_, active)) = &self.active
+                && ended.is_err()
+                && has_run(&ended)
             {
-                // The script has run. Its commit error matters more than an error from saving the session.
+                // The commit error matters more than an error from saving the session.
                 let _ = active.save();
             }
             self.save(ended?)

@@ -11,6 +11,7 @@
 mod fleet;
 mod in_memory;
 mod in_process;
+mod live;
 mod memory;
 mod operation;
 

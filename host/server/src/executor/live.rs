@@ -1,0 +1,178 @@
+//! Operations on live sessions, which both executors in this process share.
+
+use std::{fs::File, io, sync::Arc};
+
+use glovebox::{
+    AdvanceError, CheckpointId, ExecuteError, Execution, FilesError, IfExists, Session, SessionFiles, Step,
+};
+use glovebox_sessions::SessionId;
+
+use super::{Advanced, FileAnswer, FileOperation, Finished, Room, SessionAnswer, SessionOperation, SessionReply};
+use crate::{Changed, ServiceError, SessionTarget};
+
+/// Sessions that can be brought into memory.
+pub(super) trait LiveSessions {
+    /// Passes a session to `read`.
+    fn read<T>(
+        &self,
+        id: &SessionId,
+        read: impl FnOnce(&Session) -> Result<T, ServiceError>,
+    ) -> Result<T, ServiceError>;
+
+    /// Changes a session outside an execution. Fails if its generation is not the expected one.
+    fn change<T>(
+        &self,
+        target: &SessionTarget,
+        change: impl FnOnce(&Session) -> Result<T, ServiceError>,
+    ) -> Result<Changed<T>, ServiceError>;
+
+    /// Performs an operation on a live session. The executors perform the other operations themselves.
+    fn perform_live(
+        &self,
+        operation: SessionOperation,
+        bytes: &[u8],
+        room: &mut Room,
+    ) -> Result<SessionReply, ServiceError> {
+        Ok(match operation {
+            SessionOperation::Checkpoint { target } => {
+                SessionAnswer::Checkpoint(self.change(&target, |session| Ok(session.checkpoint()?))?).into()
+            }
+            SessionOperation::Checkpoints { id } => {
+                SessionAnswer::Checkpoints(self.read(&id, |session| Ok(session.checkpoints()?))?).into()
+            }
+            SessionOperation::Undo { target, to } => {
+                SessionAnswer::Checkpoint(self.change(&target, |session| undo(session, to))?).into()
+            }
+            SessionOperation::GetVariable { id, name } => {
+                SessionAnswer::Variable(self.read(&id, |session| Ok(session.get_variable(&name)?))?).into()
+            }
+            SessionOperation::SetVariable { target, name, json } => {
+                let set = |session: &Session| Ok(session.set_variable_text(&name, &json)?);
+                SessionAnswer::Set(self.change(&target, set)?).into()
+            }
+            SessionOperation::Files { id, operation } => {
+                let (answer, bytes) = self.read(&id, |session| read_files(&session.files(), operation, room))?;
+                SessionReply { bytes, ..SessionAnswer::Files(answer).into() }
+            }
+            SessionOperation::ChangeFiles { target, operation: FileOperation::ReplaceBy { session } } => {
+                let archive = self.read(&session, |session| Ok(archive(&session.files())?))?;
+                let replace = |session: &Session| Ok(replace_files(&session.files(), archive)?);
+                SessionAnswer::ChangedFiles(self.change(&target, replace)?).into()
+            }
+            SessionOperation::ChangeFiles { target, operation } => {
+                let change = |session: &Session| Ok(change_files(&session.files(), operation, bytes)?);
+                SessionAnswer::ChangedFiles(self.change(&target, change)?).into()
+            }
+            _ => return Err(ServiceError::Unsupported("the operation is unsupported on this server")),
+        })
+    }
+}
+
+/// Rolls a session back to a checkpoint, by default the last one that differs from its current state.
+fn undo(session: &Session, to: Option<CheckpointId>) -> Result<CheckpointId, ServiceError> {
+    match to {
+        Some(checkpoint) => Ok(session.undo_to(checkpoint).map(|()| checkpoint)?),
+        None => Ok(session.undo()?),
+    }
+}
+
+/// Performs a read-only file operation.
+fn read_files(
+    files: &SessionFiles,
+    operation: FileOperation,
+    room: &mut Room,
+) -> Result<(FileAnswer, Vec<u8>), ServiceError> {
+    let answer = match operation {
+        FileOperation::ListPage { pattern, after, limits } => {
+            FileAnswer::Page(files.list_page(&pattern, after.as_deref(), limits)?)
+        }
+        FileOperation::ListBelow { dir, max_depth, limits } => {
+            FileAnswer::Page(files.list_below(&dir, max_depth, limits)?)
+        }
+        FileOperation::Stat { path } => FileAnswer::Entry(files.stat(&path)?),
+        FileOperation::Read { path, max_bytes } => {
+            let snapshot = files.snapshot()?;
+            let size_bytes = snapshot.size_bytes(&path)?;
+            if size_bytes > max_bytes {
+                return Ok((FileAnswer::TooLarge { size_bytes }, Vec::new()));
+            }
+            room.reserve(size_bytes)?;
+            return Ok((FileAnswer::Content { size_bytes }, snapshot.read(&path)?));
+        }
+        FileOperation::ReadAt { path, offset, length } => {
+            let snapshot = files.snapshot()?;
+            let size_bytes = snapshot.size_bytes(&path)?;
+            return Ok((FileAnswer::Content { size_bytes }, snapshot.read_at(&path, offset, length)?));
+        }
+        _ => return Err(ServiceError::Invalid("a read operation must not change files".to_owned())),
+    };
+    Ok((answer, Vec::new()))
+}
+
+/// Performs a file operation that changes files. `bytes` contains the contents of the files to write.
+fn change_files(files: &SessionFiles, operation: FileOperation, bytes: &[u8]) -> Result<FileAnswer, FilesError> {
+    Ok(match operation {
+        FileOperation::Write { files: written, if_exists } => {
+            let mut rest = bytes;
+            for (path, length) in written {
+                let content = rest.split_off(..length.min(rest.len())).unwrap_or_default();
+                files.write(&path, content, if_exists)?;
+            }
+            FileAnswer::Done
+        }
+        FileOperation::Delete { path, recursive: true } => files.delete_all(&path).map(|()| FileAnswer::Done)?,
+        FileOperation::Delete { path, .. } => files.delete(&path).map(|()| FileAnswer::Done)?,
+        FileOperation::Rename { from, to } => {
+            files.rename(&from, &to, IfExists::Replace)?;
+            FileAnswer::Entry(files.stat(&to)?)
+        }
+        FileOperation::MakeDir { path } => {
+            files.make_dir(&path)?;
+            FileAnswer::Entry(files.stat(&path)?)
+        }
+        // Read-only operations do nothing here.
+        _ => FileAnswer::Done,
+    })
+}
+
+/// Archives a session's files in a temporary file.
+fn archive(files: &SessionFiles) -> Result<File, FilesError> {
+    let failed = |source| FilesError::Io { action: "put aside", source };
+    let mut archive = tempfile::tempfile().map_err(failed)?;
+    files.export_tar(&mut archive)?;
+    io::Seek::rewind(&mut archive).map_err(failed)?;
+    Ok(archive)
+}
+
+/// Replaces all files with the files in an archive.
+fn replace_files(files: &SessionFiles, archive: File) -> Result<FileAnswer, FilesError> {
+    for entry in files.list("*")? {
+        files.delete_all(&entry.path)?;
+    }
+    files.import_tar(archive, IfExists::Replace)?;
+    Ok(FileAnswer::Done)
+}
+
+/// Returns the state of an execution after a step. If it has ended, `finish` converts its result.
+pub(super) fn advanced(
+    step: Result<Step, AdvanceError>,
+    finish: impl FnOnce(Result<Execution, AdvanceError>) -> Result<Finished, ServiceError>,
+) -> Result<Advanced, ServiceError> {
+    let ended = match step {
+        Ok(Step::NeedsTools(calls)) => return Ok(Advanced::NeedsTools { calls, reply_room: None }),
+        Ok(Step::Running) => return Ok(Advanced::Running),
+        Err(error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. })) => return Err(error.into()),
+        Ok(Step::Done(execution)) => Ok(Arc::unwrap_or_clone(execution)),
+        Err(error) => Err(error),
+    };
+    Ok(Advanced::Done(Box::new(finish(ended))))
+}
+
+/// Returns `true` if the script has run, even if its files could not be committed to a host directory.
+pub(super) fn has_run(ended: &Result<Execution, AdvanceError>) -> bool {
+    match ended {
+        Ok(_) => true,
+        Err(AdvanceError::Execute(error)) => matches!(**error, ExecuteError::Commit { .. }),
+        Err(_) => false,
+    }
+}
