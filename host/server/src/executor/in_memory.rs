@@ -9,8 +9,8 @@ use std::{
 
 use async_trait::async_trait;
 use glovebox::{
-    CancelToken, HibernateError, HibernateOptions, HibernatedInfo, ResumeOptions, Session, SessionOptions, Started,
-    Timestamp, ToolAnswer,
+    CancelToken, ExecuteError, HibernateError, HibernateOptions, HibernatedInfo, ResumeOptions, Session,
+    SessionOptions, Started, Timestamp, ToolAnswer,
 };
 use glovebox_sessions::{SessionId, SessionsError};
 use serde_json::{Map, Value};
@@ -19,7 +19,7 @@ use super::{
     Advanced, Completion, Executor, Finished, InProcess, Job, SessionAnswer, SessionCall, SessionOperation,
     SessionReply, SteppedExecution, Validated,
     in_process::asked,
-    live::{LiveSessions, advanced},
+    live::{LiveSessions, advanced, has_run},
 };
 use crate::{Changed, Fresh, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost};
 
@@ -108,8 +108,11 @@ impl Executor for InMemory {
             let _entered = span.entered();
             let run = || {
                 let session = sessions.expected(&target)?;
-                let execution = session.session.run(asked(&mut script, &cancel, on_output))?;
-                Ok(Finished::here(execution, Some(session.changed())))
+                let executed = session.session.run(asked(&mut script, &cancel, on_output));
+                if matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. })) {
+                    session.changed();
+                }
+                Ok(Finished::here(executed?, Some(session.generation())))
             };
             done(run());
         });
@@ -351,7 +354,12 @@ struct StartedInMemory {
 impl SteppedExecution for StartedInMemory {
     fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError> {
         let step = self.started.advance(answers, wait);
-        advanced(step, |ended| Ok(Finished::here(ended?, Some(self.session.changed()))))
+        advanced(step, |ended| {
+            if has_run(&ended) {
+                self.session.changed();
+            }
+            Ok(Finished::here(ended?, Some(self.session.generation())))
+        })
     }
 
     fn has_ended(&self) -> bool {

@@ -31,6 +31,25 @@ fn a_session_has_its_context_and_keeps_its_variables() {
 }
 
 #[test]
+fn failed_commit_changes_the_generation() {
+    let host = tempfile::tempdir().unwrap();
+    let mut policy = Policy::default();
+    policy.workspace = Some(host.path().to_owned());
+    let daemon = Running::with(tenant(|tenant| tenant.policy = policy));
+    daemon.open("s");
+    let generation = || daemon.get("/v1/sessions/s").ok()["generation"].clone();
+    // Files with this prefix are reserved, so they are not committed.
+    let source = "n = globals().get('n', 0) + 1; open('.glovebox-commit-x', 'w').close()";
+    for body in [json!({"source": source}), json!({"source": source, "tools": [{"name": "ask"}]})] {
+        let before = generation();
+        let failed = daemon.post("/v1/sessions/s/execute", &body);
+        assert_eq!(failed.problem(), (503, "unavailable".into()), "{failed:?}");
+        assert_ne!(generation(), before, "{body}: the script has run");
+    }
+    assert_eq!(daemon.prints("s", "import os; os.remove('.glovebox-commit-x'); print(n)"), "2\n");
+}
+
+#[test]
 fn per_execution_inputs_apply() {
     let daemon = Running::new();
     daemon.open("s");
