@@ -102,6 +102,7 @@ fn read_files(
         FileOperation::ReadAt { path, offset, length } => {
             let snapshot = files.snapshot()?;
             let size_bytes = snapshot.size_bytes(&path)?;
+            room.reserve(length.min(size_bytes.saturating_sub(offset)))?;
             return Ok((FileAnswer::Content { size_bytes }, snapshot.read_at(&path, offset, length)?));
         }
         _ => return Err(ServiceError::Invalid("a read operation must not change files".to_owned())),

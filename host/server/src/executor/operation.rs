@@ -203,7 +203,7 @@ pub(crate) enum FileOperation {
 
 impl FileOperation {
     /// Returns the path or pattern to record in the audit log.
-    fn subject(&self) -> &str {
+    pub(crate) fn subject(&self) -> &str {
         match self {
             Self::ListPage { pattern, .. } => pattern,
             Self::ListBelow { dir: path, .. }

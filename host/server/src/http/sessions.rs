@@ -23,11 +23,7 @@ use super::{
         OpenBody, SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
     },
 };
-use crate::{
-    Changed, ServiceError, SessionSummary, Tenant,
-    executor::{FileAnswer, FileOperation},
-    text::quoted,
-};
+use crate::{Changed, ServiceError, SessionSummary, Tenant, byte_budget::Room, executor::FileOperation, text::quoted};
 
 /// Responds with a session's description. `ETag` contains its generation.
 fn described(status: StatusCode, session: SessionSummary) -> Response {
@@ -342,9 +338,8 @@ async fn read_range(
     path: String,
     ByteRange { offset, length }: ByteRange,
 ) -> Result<Response, Problem> {
-    let room = shared.bodies.reserve(tenant.name(), usize::try_from(length).unwrap_or(usize::MAX))?;
-    let (answer, bytes) = tenant.files(id, FileOperation::ReadAt { path, offset, length }).await?;
-    let FileAnswer::Content { size_bytes } = answer else { return Err(ServiceError::WorkerDied.into()) };
+    let reserve = reserve_contents(shared, tenant);
+    let (bytes, size_bytes, room) = tenant.read_range(id, path, offset, length, reserve).await?;
     let Some(last) = u64::try_from(bytes.len()).ok().and_then(|len| len.checked_sub(1)) else {
         let detail = format!("the file has {size_bytes} bytes; request a range that starts before its end");
         return Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", detail));
@@ -358,6 +353,12 @@ async fn read_range(
     Ok(response)
 }
 
+/// Returns a callback that reserves memory for the contents of a file.
+fn reserve_contents(shared: &Shared, tenant: &Tenant) -> impl FnOnce(u64) -> Result<Room, ServiceError> + use<> {
+    let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
+    move |bytes| bodies.reserve(&name, usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
 /// Reads a file after reserving memory for its contents.
 pub(super) async fn read_with_room(
     shared: &Shared,
@@ -365,8 +366,7 @@ pub(super) async fn read_with_room(
     id: &SessionId,
     path: String,
 ) -> Result<Made, FileProblem> {
-    let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
-    let reserve = move |bytes: u64| bodies.reserve(&name, usize::try_from(bytes).unwrap_or(usize::MAX));
+    let reserve = reserve_contents(shared, tenant);
     match tenant.read_file(id, path, MAX_RETURNED_BYTES, reserve).await.map_err(FileProblem::Failed)? {
         Ok((bytes, room)) => Ok(Made { bytes: bytes.into(), room }),
         Err(bytes) => {

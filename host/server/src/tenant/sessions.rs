@@ -246,22 +246,48 @@ impl Tenant {
         max_bytes: u64,
         reserve: impl FnOnce(u64) -> Result<R, ServiceError> + Send + 'static,
     ) -> Result<Result<(Vec<u8>, R), u64>, ServiceError> {
+        let operation = FileOperation::Read { path, max_bytes };
+        match self.read_reserved(id, operation, reserve).await? {
+            (FileAnswer::TooLarge { size_bytes }, ..) => Ok(Err(size_bytes)),
+            (_, bytes, Some(reserved)) => Ok(Ok((bytes, reserved))),
+            (_, _, None) => Err(ServiceError::WorkerDied),
+        }
+    }
+
+    /// Reads up to `length` bytes of a file at an offset. Before the bytes are loaded, calls `reserve` with their number.
+    /// Returns the bytes, the file size and the reservation.
+    pub(crate) async fn read_range<R: Send + 'static>(
+        &self,
+        id: &SessionId,
+        path: String,
+        offset: u64,
+        length: u64,
+        reserve: impl FnOnce(u64) -> Result<R, ServiceError> + Send + 'static,
+    ) -> Result<(Vec<u8>, u64, R), ServiceError> {
+        let operation = FileOperation::ReadAt { path, offset, length };
+        match self.read_reserved(id, operation, reserve).await? {
+            (FileAnswer::Content { size_bytes }, bytes, Some(reserved)) => Ok((bytes, size_bytes, reserved)),
+            _ => Err(ServiceError::WorkerDied),
+        }
+    }
+
+    async fn read_reserved<R: Send + 'static>(
+        &self,
+        id: &SessionId,
+        operation: FileOperation,
+        reserve: impl FnOnce(u64) -> Result<R, ServiceError> + Send + 'static,
+    ) -> Result<(FileAnswer, Vec<u8>, Option<R>), ServiceError> {
         let reserved = Arc::new(Mutex::new(None));
         let there = Arc::clone(&reserved);
         let room = Room(Some(Box::new(move |bytes| {
             *there.lock().unwrap_or_else(PoisonError::into_inner) = Some(reserve(bytes)?);
             Ok(())
         })));
-        let operation = FileOperation::Read { path, max_bytes };
         let call = SessionCall { room, ..SessionOperation::Files { id: id.clone(), operation }.into() };
         let (reply, reserved) = self.perform_within(call, reserved).await?;
         let (answer, bytes) = reply.files()?;
         let reserved = reserved.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match (answer, reserved) {
-            (FileAnswer::TooLarge { size_bytes }, _) => Ok(Err(size_bytes)),
-            (_, Some(reserved)) => Ok(Ok((bytes, reserved))),
-            (_, None) => Err(ServiceError::WorkerDied),
-        }
+        Ok((answer, bytes, reserved))
     }
 
     /// Writes files and saves the session. Holds the memory charged for the files until then, even if the caller has

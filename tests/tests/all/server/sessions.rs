@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
+use glovebox_server::http::HttpConfig;
 use serde_json::{Value, json};
 
-use super::support::{Answer, Server, Setup};
+use super::support::{Answer, Server, Setup, until};
 
 fn execute(server: &Server, id: &str, source: &str) -> Value {
     server.post(&format!("/v1/sessions/{id}/execute"), &json!({ "source": source })).ok()
@@ -256,6 +257,24 @@ fn session_starts_with_files_or_an_exported_state() {
     }
     let refused = server.post("/v1/sessions", &json!({"policy": {"limits": {"timeout_ms": 300}}}));
     assert_eq!(refused.problem(), (422, "unsupported".into()), "a stored session has the token's policy");
+}
+
+#[test]
+fn range_reserves_only_the_bytes_that_are_read() {
+    // 1.75 MiB are for requests and responses.
+    let http = HttpConfig { bodies_bytes: 2 << 20, body_time: Duration::from_secs(1), ..HttpConfig::default() };
+    let server = Server::start(Setup { http, ..Setup::default() });
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    execute(&server, "s", "open('small', 'wb').write(bytes(1_000_000)); open('big', 'wb').write(bytes(4_000_000))");
+    let get = |path: &str, range: &str| {
+        let answer = server.ask("GET", &format!("/v1/sessions/s/files/{path}"), &[("range", range)], b"");
+        (answer.status, answer.body.len())
+    };
+    assert_eq!(get("small", "bytes=0-"), (206, 1_000_000));
+    assert_eq!(get("big", "bytes=1000000-1499999"), (206, 500_000));
+    until("earlier responses are no longer charged", || get("big", "bytes=0-1835007") == (206, 1_835_008));
+    assert_eq!(get("big", "bytes=0-1835008").0, 413);
+    assert_eq!(get("big", "bytes=3999999-"), (206, 1));
 }
 
 #[test]

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     Fresh, OnOutput, Service, ServiceError, SessionPage, Work,
     executor::{
-        Advanced, Completion, Executor, FileAnswer, FileOperation, FilesThere, Finished, Job, LeftFiles, Listed,
+        Advanced, Completion, Executor, FileAnswer, FileOperation, FilesThere, Finished, Job, LeftFiles, Listed, Room,
         SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
     },
     tenant::BoundedStore,
@@ -157,18 +157,50 @@ impl WorkerProcesses {
         operation: SessionOperation,
         bytes: Vec<u8>,
     ) -> Result<SessionReply, ServiceError> {
-        // The callers reserve memory for the contents of a file and for an exported session.
-        let is_reserved = matches!(
-            operation,
-            SessionOperation::Files { operation: FileOperation::Read { .. }, .. } | SessionOperation::Export { .. }
-        );
+        // The callers reserve memory for an exported session.
+        let is_reserved = matches!(operation, SessionOperation::Export { .. });
         let budget = if is_reserved { None } else { self.reply_budget() };
         let call = ToWorker::Session { tenant: self.tenant.clone(), operation };
         session_reply(live, &call, bytes, budget).await
     }
 
+    /// Reads a file or a range of it. Calls `room` with the length of the contents before reading them.
+    async fn read_file(
+        &self,
+        live: &Live,
+        session: SessionId,
+        mut operation: FileOperation,
+        mut room: Room,
+    ) -> Result<SessionReply, ServiceError> {
+        let path = operation.subject().to_owned();
+        // Reading nothing returns the size.
+        let nothing = FileOperation::ReadAt { path, offset: 0, length: 0 };
+        let nothing = SessionOperation::Files { id: session.clone(), operation: nothing };
+        let (FileAnswer::Content { size_bytes }, _) = self.ask(live, nothing, Vec::new()).await?.files()? else {
+            return Err(ServiceError::WorkerDied);
+        };
+        match &mut operation {
+            FileOperation::Read { max_bytes, .. } if size_bytes > *max_bytes => {
+                return Ok(SessionAnswer::Files(FileAnswer::TooLarge { size_bytes }).into());
+            }
+            FileOperation::Read { max_bytes, .. } => {
+                room.reserve(size_bytes)?;
+                *max_bytes = size_bytes;
+            }
+            FileOperation::ReadAt { offset, length, .. } => {
+                *length = size_bytes.saturating_sub(*offset).min(*length);
+                room.reserve(*length)?;
+            }
+            _ => {}
+        }
+        let operation = SessionOperation::Files { id: session, operation };
+        let call = ToWorker::Session { tenant: self.tenant.clone(), operation };
+        // The contents need no further memory in the budget.
+        session_reply(live, &call, Vec::new(), None).await
+    }
+
     async fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
-        let SessionCall { mut operation, bytes, mut room } = call;
+        let SessionCall { operation, bytes, room } = call;
         let Some(id) = operation.home().cloned() else { return self.list(operation).await };
         let home = self.home(&id)?;
         if let SessionOperation::ChangeFiles { operation: FileOperation::ReplaceBy { session }, .. } = &operation
@@ -179,19 +211,12 @@ impl WorkerProcesses {
             )));
         }
         let live = self.ready(Chosen::Number(home)).await?;
-        if let SessionOperation::Files { id, operation: FileOperation::Read { path, max_bytes } } = &mut operation {
-            // Reserve memory for the contents before reading them. Reading nothing returns the size.
-            let nothing = FileOperation::ReadAt { path: path.clone(), offset: 0, length: 0 };
-            let nothing = SessionOperation::Files { id: id.clone(), operation: nothing };
-            let (FileAnswer::Content { size_bytes }, _) = self.ask(&live, nothing, Vec::new()).await?.files()? else {
-                return Err(ServiceError::WorkerDied);
-            };
-            if size_bytes > *max_bytes {
-                return Ok(SessionAnswer::Files(FileAnswer::TooLarge { size_bytes }).into());
+        let operation = match operation {
+            SessionOperation::Files { id, operation } if room.0.is_some() => {
+                return self.read_file(&live, id, operation, room).await;
             }
-            room.reserve(size_bytes)?;
-            *max_bytes = size_bytes;
-        }
+            operation => operation,
+        };
         let fork = if let SessionOperation::Fork { fork, .. } = &operation { Some(fork.clone()) } else { None };
         let reply = self.ask(&live, operation, bytes).await?;
         if let Some(fork) = fork.filter(|fork| self.home(fork).is_ok_and(|other| other != home)) {
