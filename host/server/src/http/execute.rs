@@ -236,7 +236,7 @@ pub(crate) async fn go_on(
 /// with the result, whose outcome is `cancelled`.
 #[utoipa::path(delete, path = "/v1/executions/{id}", operation_id = "cancel_execution", tag = "scripts", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, description = "Outcome of the script, which was waiting for answers. Its session is in the same state as after any cancelled execution.", body = ExecutionAnswer),
-        (status = 204, description = "The execution is cancelled, or its unread result is discarded. The response of the request that is running it contains the result."),
+        (status = 204, description = "The execution is cancelled. The response of the request that is running it contains the result."),
         (status = 404, description = "The execution does not exist, or its result was delivered.", body = Problem),
         (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]

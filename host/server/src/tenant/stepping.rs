@@ -159,10 +159,11 @@ impl Tenant {
 
     /// Cancels an execution. If it is suspended, waits for its end and maps its result with `then`, on a blocking
     /// thread. If it has already ended, maps its unread result. Returns `None` if another request is waiting for the
-    /// execution and receives its result, or if there is no memory for the answer to an unread result.
+    /// execution and receives its result.
     ///
     /// # Errors
-    /// Fails if the execution does not exist, or if `then` fails.
+    /// Fails if the execution does not exist, or if `then` fails. If `then` failed with [`Undelivered::NoRoom`], the
+    /// call can be repeated within a minute.
     pub async fn cancel_then<T: Send + 'static>(
         &self,
         execution: &str,
@@ -174,20 +175,15 @@ impl Tenant {
             Err(ServiceError::NoExecution { .. }) if is_running => return Ok(None),
             state => state?,
         };
-        let tenant = self.clone();
-        let end = move || {
-            let ended = match state {
-                SuspensionState::Waiting(stepping) => tenant.end(*stepping)?,
-                SuspensionState::Ended(unread) => unread.into_ended()?,
-                SuspensionState::Busy | SuspensionState::Fetching => return Ok(None),
-            };
-            match then(ended) {
-                Ok(answer) => Ok(Some(answer)),
-                Err(Undelivered::NoRoom(_)) => Ok(None),
-                Err(Undelivered::Failed(error)) => Err(error),
-            }
+        let (tenant, id) = (self.clone(), execution.to_owned());
+        let end = move || -> Result<Option<T>, ServiceError> {
+            Ok(match state {
+                SuspensionState::Waiting(stepping) => Some(then(tenant.end(*stepping)?)?),
+                SuspensionState::Ended(unread) => Some(tenant.inner.suspended.read(&id, *unread, then)?),
+                SuspensionState::Busy | SuspensionState::Fetching => None,
+            })
         };
-        Service::blocking(end).await?
+        Service::blocking(end).await.inspect_err(|_| self.inner.suspended.forget(execution))?
     }
 
     /// Advances the execution until it has finished or needs answers. Must be called on a blocking thread.

@@ -54,12 +54,6 @@ pub(super) struct Unread {
     held: HeldBytes,
 }
 
-impl Unread {
-    pub(super) fn into_ended(self) -> Result<Ended, ServiceError> {
-        Ok(Ended { charged: Some(self.held), ..self.result? })
-    }
-}
-
 /// An execution that was taken out of its entry. Returns to the entry on drop, unless [`keep`](Self::keep) was called.
 pub(super) struct PutBack {
     executions: SuspendedExecutions,
@@ -108,8 +102,8 @@ impl SuspendedExecutions {
         }
     }
 
-    /// Cancels an execution. Waits while the watcher fetches its result. Removes and returns the execution, unless it is
-    /// busy. The caller must end a returned execution that was waiting for answers.
+    /// Cancels an execution. Waits while the watcher fetches its result. Returns the execution, unless it is busy. The
+    /// caller must end an execution that was waiting for answers, and [read](Self::read) an unread result.
     pub(super) async fn cancel(&self, id: &str) -> Result<SuspensionState, ServiceError> {
         self.once_fetched(|| self.try_cancel(id)).await
     }
@@ -119,13 +113,22 @@ impl SuspendedExecutions {
         // Cancelling runs hooks, so the lock is not held. `put` does not suspend the execution after this.
         found.ok_or_else(|| not_found(id))?.cancel();
         let mut entries = self.entries();
-        Ok(match entries.get(id).map(|entry| &entry.state) {
-            Some(SuspensionState::Fetching) => None,
-            Some(SuspensionState::Waiting(_) | SuspensionState::Ended(_)) => {
-                entries.remove(id).map(|entry| entry.state)
+        // If the execution has just ended, the request that resumed it has the result.
+        let Some(entry) = entries.get_mut(id) else { return Ok(Some(SuspensionState::Busy)) };
+        Ok(match std::mem::replace(&mut entry.state, SuspensionState::Busy) {
+            SuspensionState::Fetching => {
+                entry.state = SuspensionState::Fetching;
+                None
             }
-            // If the execution has just ended, the request that resumed it has the result.
-            Some(SuspensionState::Busy) | None => Some(SuspensionState::Busy),
+            SuspensionState::Waiting(stepping) => {
+                entries.remove(id);
+                Some(SuspensionState::Waiting(stepping))
+            }
+            SuspensionState::Ended(unread) => {
+                entry.expires = entry.expires.min(Instant::now() + CANCELLED_TIME);
+                Some(SuspensionState::Ended(unread))
+            }
+            SuspensionState::Busy => Some(SuspensionState::Busy),
         })
     }
 
@@ -328,6 +331,9 @@ pub(super) struct Stepping {
 /// The interval between checks of a suspended execution. Also the maximum wait for the result of an execution that has
 /// ended.
 const LOOK: Duration = Duration::from_millis(200);
+/// Maximum time for which a cancelled execution's result stays unread, if there was no memory for the answer. Most
+/// clients that cancel an execution do not ask for its result again.
+const CANCELLED_TIME: Duration = Duration::from_secs(60);
 
 impl Tenant {
     /// Charges memory for a suspended execution until it ends.
@@ -501,6 +507,9 @@ mod tests {
                 .ended("a", Unread { result: Err(ServiceError::Panicked), suspended, held: HeldBytes::default() });
             drop(fetching);
             assert!(matches!(request.await.unwrap(), Some(SuspensionState::Ended(_))));
+            let latest = Instant::now() + CANCELLED_TIME;
+            let ends_soon = executions.entries().get("a").is_some_and(|entry| entry.expires <= latest);
+            assert_eq!(ends_soon, is_cancelled);
             executions.forget("a");
         }
     }

@@ -317,15 +317,17 @@ fn result_without_room_for_its_answer_stays_unread() {
     writes["source"] = json!("open('a', 'w').write('x' * 300_000)\ntools.ask('name?')");
     writes["return_files"] = json!(["a"]);
     let execution = ended(&writes);
+    let cancel = || server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"");
     for _ in 0..2 {
         assert_eq!(result(&server, &execution).problem(), (503, "unavailable".into()));
+        assert_eq!(cancel().problem(), (503, "unavailable".into()), "a cancelled result stays, too");
     }
     assert_eq!(result(&server, &large).ok()["stdout"].as_str().unwrap().len(), 1_500_001);
-    let mut answer = resume(&server, &execution, &json!([]));
+    let mut answer = cancel();
     until("the first answer is sent", || {
         let is_refused = answer.status == 503;
         if is_refused {
-            answer = resume(&server, &execution, &json!([]));
+            answer = cancel();
         }
         !is_refused
     });
