@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
@@ -13,13 +13,26 @@ pub(crate) const STEP_BYTES: usize = 1 << 10;
 /// Maximum size of all late reservations together, in bytes. With a small budget, the maximum is a quarter of the
 /// budget.
 const MAX_LATE_BYTES: usize = 16 << 20;
+/// A client process can take at most `1 / CLIENT_SHARE` of the budget.
+const CLIENT_SHARE: usize = 2;
 
 /// A memory limit in bytes. Half of the limit is divided into equal shares, one per tenant; all tenants share the other
 /// half. A tenant can always use its share, even if other tenants have exhausted the shared half. With several tenants,
 /// each can take at most half of the shared half. A tenant whose clients do not read their answers therefore cannot
 /// block the large messages of the other tenants. Without tenants, everything is shared. Clones share the limit.
+///
+/// All clients of a Unix socket belong to the same tenant. [`of_client`](Self::of_client) limits each of them.
 #[derive(Clone, Debug)]
-pub(crate) struct ByteBudget(Arc<Budget>);
+pub(crate) struct ByteBudget {
+    budget: Arc<Budget>,
+    /// Limits the steps of one client process.
+    client: Option<Arc<Semaphore>>,
+}
+
+/// The process at the other end of a Unix socket. The number is missing if the system does not report it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(not(unix), allow(dead_code, reason = "only Unix sockets report processes"))]
+pub(crate) struct ClientProcess(pub(crate) Option<i32>);
 
 #[derive(Debug)]
 struct Budget {
@@ -30,6 +43,9 @@ struct Budget {
     own_steps: usize,
     /// Maximum number of steps that one tenant can take from the shared half.
     allowed_steps: usize,
+    /// Limits the steps of client processes that hold or wait for some.
+    clients: Mutex<HashMap<ClientProcess, Weak<Semaphore>>>,
+    client_steps: usize,
     late: Arc<Semaphore>,
     late_steps: usize,
     wait: Duration,
@@ -50,11 +66,13 @@ pub(crate) struct HeldBytes {
     steps: usize,
 }
 
-/// Steps from a tenant's share, or from the shared half together with the same number from the tenant's allowance.
+/// Steps from a tenant's share, or from the shared half together with the same number from the tenant's allowance. Also
+/// the same number of the client's steps, if the client is limited.
 #[derive(Debug)]
 struct Permit {
     steps: OwnedSemaphorePermit,
     allowance: Option<OwnedSemaphorePermit>,
+    client: Option<OwnedSemaphorePermit>,
 }
 
 impl Permit {
@@ -64,6 +82,7 @@ impl Permit {
         if is_part {
             drop(self.steps.split(steps));
             drop(self.allowance.as_mut().and_then(|allowance| allowance.split(steps)));
+            drop(self.client.as_mut().and_then(|client| client.split(steps)));
         }
         is_part
     }
@@ -131,16 +150,33 @@ impl ByteBudget {
             || Share { own: Arc::new(Semaphore::new(own_steps)), allowance: Arc::new(Semaphore::new(allowed_steps)) };
         let own = tenants.iter().map(|name| ((*name).to_owned(), share())).collect();
         let late_steps = (max_steps / 4).clamp(1, MAX_LATE_BYTES / STEP_BYTES);
-        Self(Arc::new(Budget {
+        let budget = Arc::new(Budget {
             shared: Arc::new(Semaphore::new(shared_steps)),
             shared_steps,
             own,
             own_steps,
             allowed_steps,
+            clients: Mutex::default(),
+            client_steps: (max_steps / CLIENT_SHARE).max(1),
             late: Arc::new(Semaphore::new(late_steps)),
             late_steps,
             wait,
-        }))
+        });
+        Self { budget, client: None }
+    }
+
+    /// Returns this budget for the requests of a client process. All connections of the process share one limit, so that
+    /// a client that does not read its answers leaves memory for the others.
+    pub(crate) fn of_client(&self, process: ClientProcess) -> Self {
+        let mut clients = self.budget.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = clients.get(&process).and_then(Weak::upgrade);
+        let client = known.unwrap_or_else(|| {
+            let client = Arc::new(Semaphore::new(self.budget.client_steps));
+            clients.retain(|_, client| client.strong_count() > 0);
+            clients.insert(process, Arc::downgrade(&client));
+            client
+        });
+        Self { budget: Arc::clone(&self.budget), client: Some(client) }
     }
 
     /// Grows `held` to a total of `bytes`, waiting for permits if necessary. Dropping the future leaves `held`
@@ -148,7 +184,7 @@ impl ByteBudget {
     pub(crate) async fn grow(&self, tenant: Option<&str>, held: &mut HeldBytes, bytes: usize) -> Result<(), NoRoom> {
         let more = self.missing(tenant, held, bytes);
         if more > 0 {
-            let waited = tokio::time::timeout(self.0.wait, self.wait(tenant, more)).await;
+            let waited = tokio::time::timeout(self.budget.wait, self.wait(tenant, more)).await;
             held.join(HeldBytes { permits: waited.map_err(|_| NoRoom)??, steps: more });
         }
         Ok(())
@@ -183,11 +219,11 @@ impl ByteBudget {
 
     /// Returns the number of bytes that `try_room` can currently acquire for this tenant.
     pub(crate) fn free_bytes(&self, tenant: Option<&str>) -> usize {
-        let shared = self.0.shared.available_permits();
+        let shared = self.budget.shared.available_permits();
         let steps = self
             .share(tenant)
             .map_or(shared, |share| share.own.available_permits() + share.allowance.available_permits().min(shared));
-        steps * STEP_BYTES
+        self.client.as_ref().map_or(steps, |client| steps.min(client.available_permits())) * STEP_BYTES
     }
 
     /// Reserves `bytes` for a buffer that is about to be created, without waiting. If the budget is exhausted, small
@@ -197,10 +233,10 @@ impl ByteBudget {
             return Ok(Room::HeldBytes(held));
         }
         let steps = bytes.div_ceil(STEP_BYTES);
-        if steps > self.0.late_steps {
+        if steps > self.budget.late_steps {
             return Err(NoRoom);
         }
-        Arc::clone(&self.0.late).try_acquire_many_owned(count(steps)).map(Room::Late).map_err(|_| NoRoom)
+        Arc::clone(&self.budget.late).try_acquire_many_owned(count(steps)).map(Room::Late).map_err(|_| NoRoom)
     }
 
     /// Converts a reservation into permits for `bytes`, the final size of the buffer.
@@ -220,28 +256,29 @@ impl ByteBudget {
         self.settle(tenant, room, bytes).await
     }
 
-    /// Returns the number of steps to add to `held`, capped at the tenant's total. A buffer that exceeds the total is
-    /// therefore admitted only while the tenant holds nothing else.
+    /// Returns the number of steps to add to `held`, capped at the total of the tenant or client. A buffer that exceeds
+    /// the total is therefore admitted only while the tenant or client holds nothing else.
     fn missing(&self, tenant: Option<&str>, held: &HeldBytes, bytes: usize) -> usize {
         bytes.div_ceil(STEP_BYTES).min(self.max_steps(tenant)).saturating_sub(held.steps)
     }
 
-    /// Returns the maximum number of bytes that this tenant can hold.
+    /// Returns the maximum number of bytes that this tenant or client can hold.
     pub(crate) fn max_bytes(&self, tenant: Option<&str>) -> usize {
         self.max_steps(tenant) * STEP_BYTES
     }
 
     fn max_steps(&self, tenant: Option<&str>) -> usize {
-        self.share(tenant).map_or(0, |_| self.0.own_steps) + self.allowed_steps(tenant)
+        let steps = self.share(tenant).map_or(0, |_| self.budget.own_steps) + self.allowed_steps(tenant);
+        if self.client.is_some() { steps.min(self.budget.client_steps) } else { steps }
     }
 
     /// Returns the maximum number of steps that this tenant can take from the shared half.
     fn allowed_steps(&self, tenant: Option<&str>) -> usize {
-        self.share(tenant).map_or(self.0.shared_steps, |_| self.0.allowed_steps)
+        self.share(tenant).map_or(self.budget.shared_steps, |_| self.budget.allowed_steps)
     }
 
     fn share(&self, tenant: Option<&str>) -> Option<&Share> {
-        self.0.own.get(tenant?)
+        self.budget.own.get(tenant?)
     }
 
     /// Acquires steps from the tenant's share. Returns the permits and the number of steps that the shared half must
@@ -252,40 +289,58 @@ impl ByteBudget {
             Arc::clone(own).try_acquire_many_owned(count(part)).ok()
         });
         let left = steps - own.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        (own.map(|steps| Permit { steps, allowance: None }).into_iter().collect(), left)
+        (own.map(|steps| Permit { steps, allowance: None, client: None }).into_iter().collect(), left)
     }
 
     fn take(&self, tenant: Option<&str>, steps: usize) -> Option<Vec<Permit>> {
+        let take = |semaphore: &Arc<Semaphore>, steps: usize| {
+            Arc::clone(semaphore).try_acquire_many_owned(u32::try_from(steps).ok()?).ok()
+        };
+        let client = match &self.client {
+            Some(client) => Some(take(client, steps)?),
+            None => None,
+        };
         let (mut permits, left) = self.take_own(tenant, steps);
         if left > 0 {
-            let left = u32::try_from(left).ok()?;
-            let take = |semaphore: &Arc<Semaphore>| Arc::clone(semaphore).try_acquire_many_owned(left).ok();
             let allowance = match self.share(tenant) {
-                Some(share) => Some(take(&share.allowance)?),
+                Some(share) => Some(take(&share.allowance, left)?),
                 None => None,
             };
-            permits.push(Permit { steps: take(&self.0.shared)?, allowance });
+            permits.push(Permit { steps: take(&self.budget.shared, left)?, allowance, client: None });
         }
+        divide(client, &mut permits);
         Some(permits)
     }
 
     async fn wait(&self, tenant: Option<&str>, steps: usize) -> Result<Vec<Permit>, NoRoom> {
+        let take = async |semaphore: &Arc<Semaphore>, steps: usize| {
+            Arc::clone(semaphore).acquire_many_owned(count(steps)).await.map_err(|_| NoRoom)
+        };
+        // Acquire the client's steps first, then the allowance. A client that held steps of its tenant while it waited,
+        // or a tenant that waited in the queue of the shared half, would block the others.
+        let client = match &self.client {
+            Some(client) => Some(take(client, steps).await?),
+            None => None,
+        };
         let (mut permits, left) = self.take_own(tenant, steps);
         // Cap at the tenant's maximum in the shared half: a larger request would wait forever.
-        let left = count(left.min(self.allowed_steps(tenant)));
+        let left = left.min(self.allowed_steps(tenant));
         if left > 0 {
-            let take = async |semaphore: &Arc<Semaphore>| {
-                Arc::clone(semaphore).acquire_many_owned(left).await.map_err(|_| NoRoom)
-            };
-            // Acquire the allowance first. A tenant that waited in the queue of the shared half would block the other
-            // tenants.
             let allowance = match self.share(tenant) {
-                Some(share) => Some(take(&share.allowance).await?),
+                Some(share) => Some(take(&share.allowance, left).await?),
                 None => None,
             };
-            permits.push(Permit { steps: take(&self.0.shared).await?, allowance });
+            permits.push(Permit { steps: take(&self.budget.shared, left).await?, allowance, client: None });
         }
+        divide(client, &mut permits);
         Ok(permits)
+    }
+}
+
+/// Divides a client's steps among permits, so that each permit releases its part.
+fn divide(mut client: Option<OwnedSemaphorePermit>, permits: &mut [Permit]) {
+    for permit in permits {
+        permit.client = client.as_mut().and_then(|client| client.split(permit.steps.num_permits()));
     }
 }
 
@@ -348,6 +403,36 @@ mod tests {
         assert_eq!(held.steps, 8);
         held.shrink(6 * STEP_BYTES);
         assert!(budget.try_room(Some("a"), 2 * STEP_BYTES).is_ok());
+    }
+
+    #[tokio::test]
+    async fn client_process_takes_at_most_half_of_the_budget() {
+        let all = budget(16, &["a"]);
+        let tenant = Some("a");
+        let [one, same, other] = [Some(1), Some(1), None].map(|process| all.of_client(ClientProcess(process)));
+        for steps in [7, 8] {
+            drop(one.try_room(tenant, steps * STEP_BYTES).unwrap());
+        }
+        assert!(one.try_room(tenant, 8 * STEP_BYTES + 1).is_err());
+        let mut held = one.room(tenant, 8 * STEP_BYTES).await.unwrap();
+        assert!(same.try_room(tenant, 1).is_err(), "the connections of a process share its limit");
+        assert_eq!([&one, &same, &other].map(|client| client.free_bytes(tenant)), [0, 0, 8 * STEP_BYTES]);
+        let (waited, others) = tokio::join!(one.room(tenant, 4 * STEP_BYTES), async {
+            tokio::task::yield_now().await;
+            other.try_room(tenant, 8 * STEP_BYTES)
+        });
+        assert_eq!((waited.map(drop), others.is_ok()), (Err(NoRoom), true));
+        held.shrink(5 * STEP_BYTES);
+        assert_eq!(one.free_bytes(tenant), 3 * STEP_BYTES);
+        drop((held, others));
+        assert_eq!((one.free_bytes(tenant), all.free_bytes(tenant)), (8 * STEP_BYTES, 16 * STEP_BYTES));
+        let mut large = one.room(tenant, 3 * STEP_BYTES).await.unwrap();
+        one.grow(tenant, &mut large, 100 * STEP_BYTES).await.unwrap();
+        assert_eq!(large.steps, 8, "a buffer above the total is admitted if its client holds nothing else");
+        // A process that holds nothing is forgotten.
+        drop((one, same, large));
+        drop(all.of_client(ClientProcess(Some(2))));
+        assert_eq!(all.budget.clients.lock().unwrap().len(), 2, "process 2 and the unknown one");
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use std::{
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequest, Request, State},
-    http::{HeaderMap, Method, StatusCode, header},
+    http::{Extensions, HeaderMap, Method, StatusCode, header},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use super::{HttpConfig, Problem, Shared};
 use crate::{
     Service, ServiceError, Tenant,
-    byte_budget::{ByteBudget, NoRoom, Room},
+    byte_budget::{ByteBudget, ClientProcess, NoRoom, Room},
     tenant::ReplyRooms,
     text::quoted,
 };
@@ -144,6 +144,14 @@ impl BodyBudget {
         &self.bytes
     }
 
+    /// Returns the budget for a request, which is limited if the request is from a client process.
+    fn of_request(&self, extensions: &Extensions) -> Self {
+        match extensions.get::<ClientProcess>() {
+            Some(process) => Self { bytes: self.bytes.of_client(*process), ..self.clone() },
+            None => self.clone(),
+        }
+    }
+
     fn too_large(&self) -> Problem {
         let detail = format!("the request body is larger than {} bytes; send a smaller body", self.max_bytes);
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
@@ -239,7 +247,8 @@ impl FromRequest<Shared> for ReadBody {
     async fn from_request(request: Request, shared: &Shared) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let tenant = parts.extensions.get::<Tenant>().map(Tenant::name);
-        shared.bodies.read(tenant, &parts.headers, body).await
+        let bodies = parts.extensions.get::<BodyBudget>().unwrap_or(&shared.bodies);
+        bodies.read(tenant, &parts.headers, body).await
     }
 }
 
@@ -303,15 +312,17 @@ impl AsRef<[u8]> for ReadBody {
 #[derive(Clone, Copy)]
 pub(super) struct Counted;
 
-/// Middleware that charges responses to the memory budget with [`count_answer`], including error responses.
+/// Middleware that charges responses to the memory budget with [`count_answer`], including error responses. Adds the
+/// budget for the request to its extensions.
 pub(super) async fn count(State(shared): State<Shared>, mut request: Request, next: Next) -> Response {
-    let replies = ReplyRooms::default();
+    let (replies, bodies) = (ReplyRooms::default(), shared.bodies.of_request(request.extensions()));
     request.extensions_mut().insert(replies.clone());
+    request.extensions_mut().insert(bodies.clone());
     let is_head = request.method() == Method::HEAD;
     let tenant = shared.tenants.authenticate(request.headers()).ok().map(Tenant::name).map(str::to_owned);
     let response = next.run(request).await;
     let held = replies.take();
-    if is_head { response } else { count_answer(&shared.bodies, tenant.as_deref(), held, response).await }
+    if is_head { response } else { count_answer(&bodies, tenant.as_deref(), held, response).await }
 }
 
 /// Charges a response until it is written. Uses `held`, the memory of the data that the response was made from.

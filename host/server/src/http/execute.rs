@@ -2,7 +2,6 @@
 
 use axum::{
     Json,
-    extract::State,
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
 };
@@ -41,7 +40,7 @@ use crate::{Door, Ended, ServiceError, Stepped, Tenant, Undelivered, Watch, Work
         (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn fresh(
-    State(shared): State<Shared>,
+    shared: Shared,
     Caller(tenant): Caller,
     headers: HeaderMap,
     read: ReadBody,
@@ -71,7 +70,7 @@ pub(crate) async fn fresh(
         (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn in_session(
-    State(shared): State<Shared>,
+    shared: Shared,
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
     headers: HeaderMap,
@@ -215,7 +214,7 @@ pub(super) enum Asking {
         (status = "4XX", description = "The answers were refused.", body = Problem),
         (status = "5XX", description = "The server could not resume the execution.", body = Problem)))]
 pub(crate) async fn go_on(
-    State(shared): State<Shared>,
+    shared: Shared,
     Caller(tenant): Caller,
     InPath(execution): InPath<String>,
     headers: HeaderMap,
@@ -241,7 +240,7 @@ pub(crate) async fn go_on(
         (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn cancel(
-    State(shared): State<Shared>,
+    shared: Shared,
     Caller(tenant): Caller,
     InPath(execution): InPath<String>,
 ) -> Result<Response, Problem> {

@@ -1,6 +1,7 @@
 //! Routes of the HTTP server and their shared state, the routes that describe the server, and the OpenAPI document.
 
 use std::{
+    convert::Infallible,
     net::SocketAddr,
     sync::{Arc, LazyLock},
     time::Instant,
@@ -9,8 +10,8 @@ use std::{
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::State,
-    http::{StatusCode, header},
+    extract::{FromRequestParts, State},
+    http::{StatusCode, header, request::Parts},
     middleware,
     response::IntoResponse,
     routing::{delete, get, post},
@@ -75,14 +76,14 @@ fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, accepted: Na
     let bodies = BodyBudget::new(config, config.bodies_bytes - stored_bytes, names());
     tenants.all().for_each(|tenant| tenant.charge_unread_to(bodies.bytes()));
     service.set_reply_budget(bodies.bytes());
-    Shared(Arc::new(SharedState {
+    let state = SharedState {
         service: service.clone(),
         answered: Answered::new(config.idempotency_keys, stored),
-        bodies,
         tenants,
         names: accepted,
         begun: Instant::now(),
-    }))
+    };
+    Shared { state: Arc::new(state), bodies }
 }
 
 /// Returns the routes that execute scripts or access sessions.
@@ -119,12 +120,15 @@ async fn no_method() -> Problem {
 
 /// The state that all requests share. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Shared(pub(super) Arc<SharedState>);
+pub(crate) struct Shared {
+    state: Arc<SharedState>,
+    /// In a [`State`], the budget of all clients. In a handler that extracts `Shared` itself, the budget of its client.
+    pub(crate) bodies: BodyBudget,
+}
 
 pub(crate) struct SharedState {
     pub(crate) service: Service,
     pub(crate) tenants: Tenants,
-    pub(crate) bodies: BodyBudget,
     pub(crate) answered: Answered,
     pub(crate) names: Names,
     begun: Instant,
@@ -134,7 +138,16 @@ impl std::ops::Deref for Shared {
     type Target = SharedState;
 
     fn deref(&self) -> &SharedState {
-        &self.0
+        &self.state
+    }
+}
+
+impl FromRequestParts<Self> for Shared {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Self) -> Result<Self, Infallible> {
+        let bodies = parts.extensions.get::<BodyBudget>().unwrap_or(&shared.bodies).clone();
+        Ok(Self { state: Arc::clone(&shared.state), bodies })
     }
 }
 

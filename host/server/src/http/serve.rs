@@ -3,7 +3,12 @@
 use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::Router;
-use hyper::server::conn::http1;
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::http1,
+    service::{Service as HyperService, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::GracefulShutdown,
@@ -20,7 +25,7 @@ use tokio_io_timeout::TimeoutStream;
 
 #[cfg(unix)]
 use super::SocketListener;
-use crate::Service;
+use crate::{Service, byte_budget::ClientProcess};
 
 /// The timeout for a write to a client that does not read, after which the client is disconnected.
 const WRITE_TIME: Duration = Duration::from_secs(60);
@@ -66,6 +71,11 @@ trait Listen: Send + Sync {
     type Stream: AsyncRead + AsyncWrite + Send + 'static;
 
     fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// Returns the process at the other end, if this kind of connection can report it.
+    fn client(&self, _: &Self::Stream) -> Option<ClientProcess> {
+        None
+    }
 }
 
 impl Listen for Bound {
@@ -84,6 +94,10 @@ impl Listen for SocketListener {
 
     async fn next(&self) -> io::Result<UnixStream> {
         self.accept().await
+    }
+
+    fn client(&self, stream: &UnixStream) -> Option<ClientProcess> {
+        Some(ClientProcess(stream.peer_cred().ok().and_then(|peer| peer.pid())))
     }
 }
 
@@ -121,8 +135,14 @@ impl Connections {
                         continue;
                     }
                 };
-                let routes = TowerToHyperService::new(self.routes.clone());
-                let watched = self.ending.watch(self.http.serve_connection(TokioIo::new(slow(stream)), routes));
+                let (client, routes) = (listener.client(&stream), TowerToHyperService::new(self.routes.clone()));
+                let answering = service_fn(move |mut request: Request<Incoming>| {
+                    if let Some(client) = client {
+                        request.extensions_mut().insert(client);
+                    }
+                    HyperService::call(&routes, request)
+                });
+                let watched = self.ending.watch(self.http.serve_connection(TokioIo::new(slow(stream)), answering));
                 tokio::spawn(async move {
                     let _place = place;
                     // Errors of clients that disconnect early or are too slow are not logged.
@@ -158,7 +178,8 @@ pub struct HttpConfig {
     /// The memory budget for all requests, responses and replies of workers, in bytes. Default 512 MiB. A request, a
     /// response or a reply for which the budget has no room fails with status 503. A response that exceeds the tenant's
     /// part of the budget fails with status 413. Responses wait for at most `body_time`. An eighth of the budget is
-    /// reserved for responses stored for `Idempotency-Key`.
+    /// reserved for responses stored for `Idempotency-Key`. On a Unix socket, each client process uses at most half of
+    /// the rest.
     pub bodies_bytes: usize,
     /// Maximum size of a request's line and headers in bytes. Default 16 KiB; at least 8 KiB.
     pub header_bytes: usize,

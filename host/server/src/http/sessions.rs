@@ -2,7 +2,7 @@
 
 use axum::{
     Extension, Json,
-    extract::{Query, State},
+    extract::Query,
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
@@ -140,7 +140,7 @@ pub(crate) async fn resume(
     responses((status = 200, description = "The session's bytes.", content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn state(
-    State(shared): State<Shared>,
+    shared: Shared,
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
 ) -> Result<Response, Problem> {
@@ -297,7 +297,7 @@ pub(crate) async fn list_files(
         (status = 206, description = "The bytes that `Content-Range` names.", content_type = "application/octet-stream", body = Vec<u8>),
         (status = 416, description = "The file has no bytes in this range.", body = Problem), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn read_file(
-    State(shared): State<Shared>,
+    shared: Shared,
     Caller(tenant): Caller,
     InPath((id, path)): InPath<(String, String)>,
     headers: HeaderMap,

@@ -109,7 +109,7 @@ fn suspended_executions_are_limited() {
 
 #[test]
 fn requests_that_wait_for_a_session_are_charged() {
-    let mut setup = http(|http| http.bodies_bytes = 8 << 20);
+    let mut setup = http(|http| http.bodies_bytes = 16 << 20);
     let mut policy = Policy::default();
     (policy.limits.timeout_ms, policy.limits.tool_timeout_ms) = (600_000, 600_000);
     setup.tenant = Some(Box::new(|tenant| tenant.policy = policy));
@@ -119,7 +119,7 @@ fn requests_that_wait_for_a_session_are_charged() {
     assert_eq!(daemon.post("/v1/sessions/s/execute", &asked).status, 202);
     let value = json!("x".repeat(3_000_000)).to_string();
     let waiting = daemon.begin("PUT", "/v1/sessions/s/variables/x", &[], value.as_bytes());
-    // There are 7 MiB for requests. To parse one, the server needs memory for two copies.
+    // There are 7 MiB for the requests of a process. To parse one, the server needs memory for two copies.
     let source = json!({"source": "#".repeat(3_000_000)}).to_string();
     let validate = || daemon.ask("POST", "/v1/validate", &[], source.as_bytes()).status;
     until("the waiting request is charged", || validate() == 503);

@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-use glovebox_tests::process::{anonymous_bytes, in_child};
+use glovebox_tests::process::{anonymous_bytes, child_task, in_child, run_child};
 use serde_json::json;
 
-use super::support::{LINES, Running, http, request};
+use super::support::{Answer, LINES, Running, http, request, until};
 
 #[test]
 fn resources_of_hostile_clients_are_bounded() {
@@ -118,6 +118,33 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
 }
 
 #[test]
+fn process_that_reads_nothing_leaves_memory_for_others() {
+    const FILE: &str = "/v1/sessions/s/files/large";
+    if let Some(socket) = child_task() {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(&request("GET", FILE, &[], b"")).unwrap();
+        let answer = Answer::read(stream);
+        assert_eq!((answer.status, answer.body.len()), (200, 1 << 20), "{}", answer.text());
+        return;
+    }
+    let daemon = Running::with(http(|http| {
+        (http.bodies_bytes, http.body_time, http.connections) = (16 << 20, Duration::from_secs(1), 64);
+    }));
+    daemon.open("s");
+    daemon.prints("s", "print(open('large', 'w').write('x' * (1 << 20)))");
+    // There are 14 MiB for requests and responses, of which this process can use 7 MiB.
+    let stuck: Vec<_> = (0..20).map(|_| daemon.begin("GET", FILE, &[], b"")).collect();
+    until("this process has used its half", || daemon.get(FILE).status == 503);
+    let test = "daemon::hostile::process_that_reads_nothing_leaves_memory_for_others";
+    let other = run_child(test, daemon.socket.to_str().unwrap(), Duration::from_secs(120));
+    let said = String::from_utf8_lossy(&other.stdout);
+    assert!(said.contains("test result: ok. 1 passed;"), "{said}{}", String::from_utf8_lossy(&other.stderr));
+    drop(stuck);
+    until("the memory is free", || daemon.get(FILE).status == 200);
+}
+
+#[test]
 fn unread_answers_do_not_block_the_next_request() {
     let daemon = Running::with(http(|http| (http.bodies_bytes, http.connections) = (64 << 20, 64)));
     daemon.open("s");
@@ -128,7 +155,7 @@ fn unread_answers_do_not_block_the_next_request() {
     assert_eq!(daemon.prints("s", "print(1)"), "1\n");
     assert_eq!(daemon.get("/v1/sessions/s/files/large").body.len(), 1 << 20);
     for stream in stuck {
-        let answer = super::support::Answer::read(stream);
+        let answer = Answer::read(stream);
         assert_eq!((answer.status, answer.body.len()), (200, 1 << 20), "each request has its answer");
     }
 }
