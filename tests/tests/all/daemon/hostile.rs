@@ -30,11 +30,14 @@ fn resources_of_hostile_clients_are_bounded() {
         .map(|number| {
             let socket = daemon.socket.clone();
             std::thread::spawn(move || {
-                for _ in 0..3 {
+                for round in 0..3 {
                     let Ok(mut stream) = UnixStream::connect(&socket) else { continue };
                     let _ = stream.set_write_timeout(Some(Duration::from_secs(3)));
                     let _ = stream.set_read_timeout(Some(Duration::from_secs(3)));
-                    hostile(number, &mut stream);
+                    match number % 8 {
+                        2 => drop(send_costly(number / 8 + round, stream)),
+                        _ => hostile(number, &mut stream),
+                    }
                 }
             })
         })
@@ -50,6 +53,49 @@ fn resources_of_hostile_clients_are_bounded() {
     // sessions and allocator overhead.
     assert!(grown < 2 * ROOM as u64 + (192 << 20), "{} MiB", grown >> 20);
     assert_eq!(daemon.prints("honest", "print(2)"), "2\n");
+    for case in 0..COSTLY {
+        let (_, status) = costly(case);
+        until("the server has memory and time for a costly request", || {
+            send_costly(case, daemon.connect()) == Some(status)
+        });
+    }
+}
+
+/// The number of costly requests.
+const COSTLY: usize = 4;
+
+/// Returns the body of a request whose values need many times the memory of their text, and the status of the answer.
+fn costly(case: usize) -> (String, u16) {
+    let list = |value: &str, count: usize| vec![value; count].join(",");
+    match case % COSTLY {
+        // 237 kB of text and 12.6 MB of values, less than the limits of 256 KiB and 14 MiB.
+        0 => (format!(r#"{{"source": "1", "policy": {{"args": [{}]}}}}"#, list("\"\"", 79_000)), 200),
+        // 300 kB of text.
+        1 => (format!(r#"{{"source": "1", "policy": {{"args": [{}]}}}}"#, list("\"\"", 100_000)), 400),
+        // 90 kB of text and 43 MB of values, more than the limit of 40 MiB.
+        2 => (format!(r#"{{"source": "1", "tools": [{}]}}"#, list("{}", 30_000)), 400),
+        // 10,001 files; the limit is 10,000.
+        _ => {
+            let files: Vec<String> = (0..=10_000).map(|number| format!("\"{number}\":\"\"")).collect();
+            (format!(r#"{{"source": "1", "files": {{{}}}}}"#, files.join(",")), 400)
+        }
+    }
+}
+
+/// Sends a costly request and returns the status of the answer. While other clients use the server, it can lack memory
+/// or be too slow to receive the request. Returns `None` if it closes the connection without an answer.
+fn send_costly(case: usize, mut stream: UnixStream) -> Option<u16> {
+    let (body, status) = costly(case);
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
+    let _ = stream.write_all(&request("POST", "/v1/execute", &[], body.as_bytes()));
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = (!answer.is_empty()).then(|| Answer::read(&*answer))?;
+    assert!([status, 408, 503].contains(&answer.status), "case {case}: {answer:?}");
+    if answer.status == 400 {
+        assert_eq!(answer.problem().1, "invalid-argument", "case {case}");
+    }
+    Some(answer.status)
 }
 
 /// Acts as a hostile client of the given kind. It allocates little memory itself, because the measurement includes this
@@ -71,12 +117,6 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
         1 => {
             send(&head("/v1/execute", 8 << 20), b" ", 7 << 20, "");
             std::thread::sleep(Duration::from_secs(2));
-        }
-        // Values that need many times the memory of their text.
-        2 => {
-            for name in ["policy", "tools", "context"] {
-                send(&(head("/v1/sessions", 7 << 20) + &format!("{{\"{name}\":[")), b"0,", 7 << 20, "");
-            }
         }
         // Deep nesting.
         3 => {
