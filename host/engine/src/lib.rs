@@ -23,6 +23,7 @@
 //! * [`Request`]: a script with its name, its standard input, a [`CancelToken`] and a listener for its output.
 //! * [`Tool`]: a host function that scripts may call. [`ToolPolicy`]: a policy's restrictions of one tool.
 //! * [`Started`]: an execution that the caller steps through, to answer its tool calls or to stream its output.
+//!   [`PendingToolCalls`] is for callers with their own threads.
 //! * [`Execution`]: the result of a script: its [`Outcome`], its output, its resource usage and its file changes.
 //!
 //! An *outcome* describes the guest: it completed, exited, raised an exception, exhausted a limit, trapped or was
@@ -52,7 +53,7 @@ pub use exec::{
     execution::Execution,
     platform::{Timestamp, TimestampError},
     request::{IfBusy, Request, SANDBOX_NAME},
-    stepping::{AdvanceError, Started, Step, ToolAnswer, ToolRequest},
+    stepping::{AdvanceError, PendingToolCalls, Started, Step, ToolAnswer, ToolRequest},
 };
 pub use files::{
     CopyReport, FileEntry, FileError, FilePage, Files, FilesError, IfExists, ListLimits, SessionFiles, check_pattern,

@@ -2,7 +2,9 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use crate::{CancelToken, JsonText, SourceKind, Stream, Tool, exec::platform::Budget, tools::PendingCalls};
+use crate::{
+    CancelToken, JsonText, PendingToolCalls, SourceKind, Stream, Tool, exec::platform::Budget, tools::PendingCalls,
+};
 
 /// The default name of a script in tracebacks.
 pub const SANDBOX_NAME: &str = "<sandbox>";
@@ -47,7 +49,7 @@ pub struct Request<'a> {
     pub(crate) if_busy: IfBusy,
     /// Tools in addition to the sandbox's tools.
     pub(crate) tools: Vec<Tool>,
-    /// Set for a started execution, whose caller answers its tool calls.
+    /// Set if the caller answers tool calls.
     pub(crate) pending: Option<Arc<PendingCalls>>,
     /// `true` to return the value of the last expression. Sessions always return it.
     pub(crate) wants_value: bool,
@@ -207,6 +209,14 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn if_busy(mut self, if_busy: IfBusy) -> Self {
         self.if_busy = if_busy;
+        self
+    }
+
+    /// Passes calls of [`Tool::stepped`] tools to `calls` while the request runs. Default: such calls fail. Ignored by
+    /// `start`, whose [`Started`](crate::Started) returns the calls.
+    #[must_use]
+    pub fn pending_calls(mut self, calls: &PendingToolCalls) -> Self {
+        self.pending = Some(Arc::clone(&calls.0));
         self
     }
 

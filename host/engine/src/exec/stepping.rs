@@ -1,9 +1,10 @@
 //! Executions that the caller steps through. [`Started`] runs an execution on its own thread and is the caller's
-//! handle.
+//! handle. [`PendingToolCalls`] is only a handle to the calls of an execution that runs on a thread of the caller.
 
 use std::{
     cell::Cell,
     fmt,
+    future::poll_fn,
     panic::{self, AssertUnwindSafe},
     sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
     thread,
@@ -104,6 +105,57 @@ pub enum AdvanceError {
     /// the same state as after an unwound execution.
     #[error("the execution's thread panicked; see the output of the panic hook")]
     Panicked,
+}
+
+/// A handle to the tool calls of an execution, for a caller that runs the execution on one of its own threads.
+///
+/// [`Started`] creates a thread for each execution, and [`Started::advance`] blocks. An async program with a thread pool
+/// instead runs a request with [`Request::pending_calls`] on a thread of its pool, with
+/// [`Sandbox::run`](crate::Sandbox::run) or [`Session::run`](crate::Session::run). Meanwhile, a task answers the calls.
+/// The script, its limits and its fuel are the same in both cases.
+///
+/// Clones refer to the same calls. Use a new handle for each execution.
+///
+/// ```
+/// use glovebox::{AdvanceError, PendingToolCalls, ToolAnswer};
+/// use serde_json::json;
+///
+/// /// Answers all calls. Drop the future when the execution has ended.
+/// async fn answer_calls(calls: PendingToolCalls) -> Result<(), AdvanceError> {
+///     loop {
+///         let requests = calls.wait().await;
+///         calls.answer(requests.iter().map(|request| ToolAnswer::value(request.id, &json!("Ada"))).collect())?;
+///     }
+/// }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct PendingToolCalls(pub(crate) Arc<PendingCalls>);
+
+impl PendingToolCalls {
+    /// Creates a handle for one execution.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Waits until the script can continue only after an answer from the caller, or after a timeout. Returns the
+    /// unanswered calls, as in [`Step::NeedsTools`].
+    ///
+    /// The future stays pending after the end of the execution, so wait for the end as well. Dropping the future has no
+    /// effect on the execution.
+    pub async fn wait(&self) -> Vec<ToolRequest> {
+        let calls = poll_fn(|context| self.0.poll_calls(context)).await;
+        calls.into_iter().map(requested).collect()
+    }
+
+    /// Passes answers to the script. Does not block. Ignores an answer to a call that timed out or was already answered.
+    ///
+    /// # Errors
+    /// [`AdvanceError::UnknownCall`] or [`AdvanceError::NotJson`] if an answer is invalid. All answers are then
+    /// discarded, and the execution continues.
+    pub fn answer(&self, answers: Vec<ToolAnswer>) -> Result<(), AdvanceError> {
+        answer(&self.0, answers)
+    }
 }
 
 /// The stack size of an execution's thread, in bytes. Only host code uses it: guests run on separate stacks.
@@ -214,8 +266,7 @@ impl Started {
     pub fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Step, AdvanceError> {
         let end = wait.and_then(|wait| Instant::now().checked_add(wait));
         let pending = &self.shared.pending;
-        let answers = answers.into_iter().map(|answer| accepted(pending, answer)).collect::<Result<Vec<_>, _>>()?;
-        pending.answer(answers);
+        answer(pending, answers)?;
         Ok(match pending.wait(end) {
             Progress::Waits(calls) => Step::NeedsTools(calls.into_iter().map(requested).collect()),
             Progress::Runs => Step::Running,
@@ -307,6 +358,13 @@ impl Shared {
         }
         self.pending.end();
     }
+}
+
+/// Validates all answers and passes them to the execution.
+fn answer(pending: &PendingCalls, answers: Vec<ToolAnswer>) -> Result<(), AdvanceError> {
+    let answers = answers.into_iter().map(|answer| accepted(pending, answer)).collect::<Result<Vec<_>, _>>()?;
+    pending.answer(answers);
+    Ok(())
 }
 
 /// Validates an answer and looks up its call.

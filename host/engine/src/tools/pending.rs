@@ -7,8 +7,9 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
+    fmt, mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
     time::Instant,
 };
 
@@ -20,7 +21,7 @@ use super::{ToolErrorKind, call_status::CallStatus, runner::CompletionQueue};
 #[derive(Debug, Default)]
 pub(crate) struct PendingCalls {
     state: Mutex<PendingState>,
-    changed: Condvar,
+    condition: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -31,6 +32,8 @@ struct PendingState {
     /// The calls that the guest waits for. `None` while it does not wait.
     awaited: Option<Vec<usize>>,
     has_ended: bool,
+    /// The tasks to wake when the caller must act.
+    wakers: Vec<Waker>,
 }
 
 /// A call that the caller must answer.
@@ -99,8 +102,7 @@ impl PendingCalls {
         let mut state = self.state();
         state.known = state.known.max(index.saturating_add(1));
         state.calls.insert(index, call);
-        drop(state);
-        self.changed.notify_all();
+        self.changed(state);
     }
 
     /// Removes an abandoned call, if it is pending.
@@ -111,15 +113,29 @@ impl PendingCalls {
 
     /// Marks the guest as waiting for the first answer to `calls`, until the returned guard is dropped.
     pub(super) fn wait_for(self: &Arc<Self>, calls: impl Iterator<Item = usize>) -> Waiting {
-        self.state().awaited = Some(calls.collect());
-        self.changed.notify_all();
+        let awaited = Some(calls.collect());
+        let mut state = self.state();
+        state.awaited = awaited;
+        self.changed(state);
         Waiting(Arc::clone(self))
     }
 
     /// Records the end of the execution.
     pub(crate) fn end(&self) {
-        self.state().has_ended = true;
-        self.changed.notify_all();
+        let mut state = self.state();
+        state.has_ended = true;
+        self.changed(state);
+    }
+
+    /// Wakes the waiting callers if they must act.
+    fn changed(&self, mut state: MutexGuard<'_, PendingState>) {
+        if !state.has_ended && !state.needs_caller() {
+            return;
+        }
+        let wakers = mem::take(&mut state.wakers);
+        drop(state);
+        self.condition.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Returns `true` if a call with this index can be answered: the execution has made it or a later call.
@@ -146,22 +162,42 @@ impl PendingCalls {
                 return Progress::Waits(calls);
             }
             state = match end.map(|end| end.saturating_duration_since(Instant::now())) {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.condition.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(left) if left.is_zero() => return state.progress(),
-                Some(left) => self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+                Some(left) => self.condition.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
             };
         }
+    }
+
+    /// Returns the calls once the guest waits for the caller. Until then, `context` is woken when it does. Stays pending
+    /// after the end of the execution.
+    pub(crate) fn poll_calls(&self, context: &Context<'_>) -> Poll<Vec<OpenCall>> {
+        let mut state = self.state();
+        if let Some(calls) = state.open_calls() {
+            return Poll::Ready(calls);
+        }
+        if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            state.wakers.push(context.waker().clone());
+        }
+        Poll::Pending
     }
 }
 
 impl PendingState {
+    /// Returns `true` if the guest waits for calls and all of them are pending. Otherwise, an answer may be in transit,
+    /// or arguments might not have been validated yet.
+    fn needs_caller(&self) -> bool {
+        let awaited = self.awaited.as_ref().filter(|awaited| !awaited.is_empty());
+        awaited.is_some_and(|awaited| awaited.iter().all(|index| self.calls.contains_key(index)))
+    }
+
     /// Returns the calls that the guest waits for, if all of them are pending.
     fn open_calls(&self) -> Option<Vec<OpenCall>> {
-        let awaited = self.awaited.as_ref().filter(|awaited| !awaited.is_empty())?;
-        // Checked first, without copying: an answer may be in transit, or arguments might not have been validated yet.
-        if !awaited.iter().all(|index| self.calls.contains_key(index)) {
+        // Checked first, without copying.
+        if !self.needs_caller() {
             return None;
         }
+        let awaited = self.awaited.as_ref()?;
         Some(self.calls.iter().filter(|(index, _)| awaited.contains(index)).map(open_call).collect())
     }
 
@@ -273,7 +309,66 @@ fn refused(reason: &str) -> CallFailure {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        task::Wake,
+    };
+
     use super::*;
+    use crate::{
+        CancelToken,
+        exec::platform::Stopwatch,
+        tools::{Tool, ToolMemory, Toolbox},
+    };
+
+    /// Counts how often a task is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn call() -> PendingCall {
+        let toolbox = Toolbox::new(&[Tool::new("ask", "").stepped()]).unwrap();
+        let entry = Arc::clone(toolbox.tools().find("ask").unwrap());
+        let account = Arc::new(ToolMemory::default());
+        account.set_room(1_000);
+        PendingCall {
+            name: "ask".to_owned(),
+            arguments: "{}".to_owned(),
+            held: account.hold(2).unwrap(),
+            max_bytes: 100,
+            status: CallStatus::new(&entry, toolbox.abandoned(), None, 2),
+            completions: CompletionQueue::new(CancelToken::new(), account, Stopwatch(Instant::now())),
+        }
+    }
+
+    #[test]
+    fn task_is_woken_only_when_the_guest_waits_for_the_caller() {
+        let (pending, wakes) = (Arc::new(PendingCalls::default()), Arc::new(Wakes::default()));
+        let waker = Waker::from(Arc::clone(&wakes));
+        let context = Context::from_waker(&waker);
+        let woken = || wakes.0.load(Ordering::SeqCst);
+        assert!(pending.poll_calls(&context).is_pending());
+        assert!(pending.poll_calls(&context).is_pending());
+        pending.push(0, call());
+        assert_eq!(woken(), 0, "the guest does not wait");
+        let waits = pending.wait_for([0, 1].into_iter());
+        assert_eq!(woken(), 0, "one of the calls is not pending yet");
+        pending.push(1, call());
+        assert_eq!(woken(), 1, "only once, although the task was polled twice");
+        let Poll::Ready(calls) = pending.poll_calls(&context) else { panic!("the guest waits") };
+        assert_eq!(calls.iter().map(|call| call.index).collect::<Vec<_>>(), [0, 1]);
+        pending.answer(vec![CallerAnswer { index: 1, answer: Ok("1".to_owned()) }]);
+        assert!(pending.poll_calls(&context).is_pending(), "an answer is in transit");
+        drop(waits);
+        let _waits = pending.wait_for([0].into_iter());
+        assert_eq!(woken(), 2);
+        assert!(pending.poll_calls(&context).is_ready());
+    }
 
     fn origin(name: &str) -> Origin {
         Some(name.to_owned())

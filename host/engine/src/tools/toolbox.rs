@@ -303,9 +303,9 @@ impl Tool {
         self
     }
 
-    /// Makes the caller of a started execution answer the calls, instead of a handler.
-    /// [`Started::advance`](crate::Started::advance) returns the calls and takes the answers. In other executions, a
-    /// call fails immediately.
+    /// Makes the caller of the execution answer the calls, instead of a handler.
+    /// [`Started::advance`](crate::Started::advance) or [`PendingToolCalls`](crate::PendingToolCalls) returns the calls
+    /// and takes the answers. In other executions, a call fails immediately.
     pub fn stepped(mut self) -> Self {
         self.answerer = Some(Answerer::Caller);
         self

@@ -5,11 +5,13 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{Language, Request, Started, Step, Tool, ToolAnswer, ToolOutcome, ToolRequest};
+use glovebox::{
+    AdvanceError, Language, PendingToolCalls, Request, Started, Step, Tool, ToolAnswer, ToolOutcome, ToolRequest,
+};
 use glovebox_tests::{fixed, short};
 use serde_json::json;
 
-use super::{BOTH, answer, done, needs, of, questions, start, stepped, text};
+use super::{BOTH, LONG, answer, done, needs, of, questions, start, stepped, text};
 
 #[test]
 fn execution_without_calls_is_done_at_once() {
@@ -292,4 +294,32 @@ fn tools_can_be_added_later() {
     assert_eq!(text(&done(&started, vec![answer(&second[0], 2)])), "1 2\n");
     let without = done(&start(&sandbox, "tools.more()"), Vec::new());
     assert_eq!(short(&without.outcome), "raised AttributeError");
+}
+
+#[test]
+fn caller_answers_an_execution_on_its_own_thread() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    for language in BOTH {
+        let source = of(
+            language,
+            "print(tools.ask(q=1), tools.ask(q=2))",
+            "print(await tools.ask({q: 1}), await tools.ask({q: 2}))",
+        );
+        let (sandbox, calls) = (stepped(language, &[], |_| {}), PendingToolCalls::new());
+        let there = calls.clone();
+        let execution = runtime.block_on(async {
+            let script = move || sandbox.run(Request::new(source).pending_calls(&there)).unwrap();
+            let script = tokio::task::spawn_blocking(script);
+            for question in [1, 2] {
+                let requests = tokio::time::timeout(LONG, calls.wait()).await.unwrap();
+                assert_eq!(questions(&requests), [question]);
+                assert_eq!(calls.wait().await, requests, "requests without answers are repeated");
+                let unknown = calls.answer(vec![answer(&requests[0], "lost"), ToolAnswer::value(7, &json!(1))]);
+                assert!(matches!(unknown, Err(AdvanceError::UnknownCall { id: 7 })), "{unknown:?}");
+                calls.answer(vec![answer(&requests[0], format!("answer {question}"))]).unwrap();
+            }
+            tokio::time::timeout(LONG, script).await.unwrap().unwrap()
+        });
+        assert_eq!(text(&execution), "answer 1 answer 2\n");
+    }
 }
