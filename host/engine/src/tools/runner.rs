@@ -1,4 +1,4 @@
-//! Runs each tool call on its own thread.
+//! Runs each tool call on its own thread, except calls that the caller answers and whose arguments are checked quickly.
 //!
 //! `glovebox-core` applies the rules for calls, on the guest's thread. Tool threads only queue their answers.
 //! [`DirectCall`] is a call that no script made, for components that execute scripts themselves.
@@ -336,6 +336,7 @@ enum Work {
     Checked(Arc<PendingCalls>, String),
 }
 
+/// Starts a call, on a new thread unless it is quick.
 pub(super) fn start(
     threads: &Arc<ToolThreads>,
     completions: &Arc<CompletionQueue>,
@@ -345,6 +346,10 @@ pub(super) fn start(
     let place =
         threads.enter().ok_or_else(|| busy("the host is running the maximum number of tools; try again later"))?;
     let status = CallStatus::new(&job.entry, &job.abandoned, job.call.session_id.clone(), job.held.bytes());
+    if job.pending.is_some() && job.entry.is_checked_at_once(job.text.len()) {
+        run(completions, &status, job, place);
+        return Ok(status);
+    }
     let (completions, ticket) = (Arc::clone(completions), Arc::clone(&status));
     thread::Builder::new()
         .name(format!("tool {}", job.call.name))

@@ -52,6 +52,8 @@ pub(crate) struct Entry {
     pub(super) max_bytes: Option<u64>,
     /// Maximum number of calls in one execution, in addition to the limit on calls to all tools.
     pub(super) max_calls: Option<u64>,
+    /// The result of [`simple_schema_size`].
+    schema_size: Option<usize>,
     abandoned: AtomicUsize,
 }
 
@@ -108,7 +110,14 @@ impl Toolbox {
         }
         let Some(answerer) = tool.answerer.clone() else { return Err(ToolDefinitionError::NoHandler(name.clone())) };
         let checked = definition.check()?;
-        let entry = Entry { answerer, checked, max_bytes: None, max_calls: None, abandoned: AtomicUsize::new(0) };
+        let entry = Entry {
+            answerer,
+            checked,
+            max_bytes: None,
+            max_calls: None,
+            schema_size: simple_schema_size(schema, SIMPLE_LEVELS),
+            abandoned: AtomicUsize::new(0),
+        };
         self.tools.add(name, Arc::new(entry))
     }
 
@@ -126,7 +135,8 @@ impl Toolbox {
         };
         let answerer = Answerer::TextHandler(answerer);
         let (max_bytes, max_calls, checked) = (Some(max_bytes), Some(max_calls), definition.check()?);
-        let entry = Entry { answerer, checked, max_bytes, max_calls, abandoned: AtomicUsize::new(0) };
+        let (schema_size, abandoned) = (None, AtomicUsize::new(0));
+        let entry = Entry { answerer, checked, max_bytes, max_calls, schema_size, abandoned };
         Ok(Self { network: Some(Arc::new(entry)), ..self.clone() })
     }
 
@@ -169,6 +179,50 @@ impl Entry {
     pub(super) fn abandoned(&self) -> &AtomicUsize {
         &self.abandoned
     }
+
+    /// Returns `true` if the caller answers the calls and a check of arguments with this length takes at most a few
+    /// milliseconds and little stack. Such a check needs no thread, which costs more.
+    pub(super) fn is_checked_at_once(&self, arguments_bytes: usize) -> bool {
+        let steps = self.schema_size.map(|size| size.saturating_mul(arguments_bytes));
+        matches!(self.answerer, Answerer::Caller) && steps.is_some_and(|steps| steps <= MAX_STEPS_AT_ONCE)
+    }
+}
+
+/// Maximum product of a schema's size and the length of the arguments for a check on the guest's thread, which cannot be
+/// interrupted.
+const MAX_STEPS_AT_ONCE: usize = 1 << 20;
+
+/// Maximum nesting depth of a simple schema. It bounds the stack of a check on the guest's thread.
+const SIMPLE_LEVELS: u32 = 16;
+
+/// Returns the number of subschemas, names and values in a simple schema. The cost of a check is proportional to it and
+/// to the size of the arguments. Returns `None` for schemas with other keywords, such as references and regular
+/// expressions, or with more than `levels` levels.
+fn simple_schema_size(schema: &Value, levels: u32) -> Option<usize> {
+    let keywords = match schema {
+        Value::Bool(_) => return Some(1),
+        Value::Object(keywords) => keywords,
+        _ => return None,
+    };
+    let below = levels.checked_sub(1)?;
+    let mut size = 1;
+    for (keyword, value) in keywords {
+        size += match (keyword.as_str(), value) {
+            ("properties", Value::Object(schemas)) => {
+                schemas.values().map(|schema| simple_schema_size(schema, below)).sum::<Option<usize>>()?
+            }
+            ("anyOf", Value::Array(schemas)) => {
+                schemas.iter().map(|schema| simple_schema_size(schema, below)).sum::<Option<usize>>()?
+            }
+            ("items" | "additionalProperties", _) => simple_schema_size(value, below)?,
+            ("type" | "required" | "enum", _) => value.as_array().map_or(1, Vec::len),
+            ("$schema" | "title" | "description" | "default" | "examples" | "const", _) => 1,
+            ("minimum" | "exclusiveMinimum" | "maximum" | "exclusiveMaximum", _) => 1,
+            ("minLength" | "maxLength" | "minItems" | "maxItems", _) => 1,
+            _ => return None,
+        };
+    }
+    Some(size)
 }
 
 /// A handler that takes and returns parsed JSON.

@@ -252,3 +252,37 @@ fn catalogue_contains_the_full_definitions() {
     without.send(&json!({"list": true}));
     assert_eq!(without.read().unwrap(), json!({"tools": []}));
 }
+
+#[test]
+fn only_simple_calls_of_the_caller_are_checked_at_once() {
+    let is_at_once = |tool: Tool, bytes| {
+        let toolbox = Toolbox::new(&[tool]).unwrap();
+        toolbox.tools().find("ask").unwrap().is_checked_at_once(bytes)
+    };
+    let ask = |schema| Tool::new("ask", "").schema(schema).stepped();
+    let nested = |levels| (1..levels).fold(json!({}), |schema, _| json!({ "properties": { "a": schema } }));
+    // The schema has two parts: itself and its type.
+    for (bytes, expected) in [(0, true), ((1 << 19) - 1, true), (1 << 19, true), ((1 << 19) + 1, false)] {
+        assert_eq!(is_at_once(ask(json!({ "type": "object" })), bytes), expected, "{bytes}");
+    }
+    for (levels, expected) in [(1, true), (15, true), (16, true), (17, false)] {
+        assert_eq!(is_at_once(ask(nested(levels)), 100), expected, "{levels}");
+    }
+    let typed = json!({
+        "type": "object",
+        "properties": { "a": { "anyOf": [{ "type": "integer", "minimum": 1 }, { "enum": ["x", null] }] }, "b": true },
+        "required": ["a"],
+        "additionalProperties": { "type": "array", "items": { "type": "string", "maxLength": 9 } },
+    });
+    assert!(is_at_once(ask(typed), 100));
+    for costly in [
+        json!({ "properties": { "a": { "$ref": "#" } } }),
+        json!({ "properties": { "a": { "pattern": "a*" } } }),
+        json!({ "patternProperties": { "a*": {} } }),
+        json!({ "properties": { "a": { "uniqueItems": true } } }),
+        json!({ "allOf": [{}] }),
+    ] {
+        assert!(!is_at_once(ask(costly.clone()), 100), "{costly}");
+    }
+    assert!(!is_at_once(Tool::new("ask", "").handler(|_, _| Ok(json!(1))), 100), "a handler may block");
+}
