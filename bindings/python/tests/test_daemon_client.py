@@ -188,6 +188,38 @@ class Scripted(unittest.TestCase):
         Sandbox("javascript", backend="daemon", tools=[meet]).execute("meet", on_stdout=lambda text: None)
         self.assertEqual(received, {0: "failed", 1: "good"})
 
+    def test_calls_of_an_execution_reuse_idle_threads(self) -> None:
+        together = threading.Barrier(2, timeout=60)
+        answered: set[int] = set()
+        used: dict[int, threading.Thread] = {}
+
+        def reply(handler: Handler) -> tuple[int, object]:
+            if handler.command == "GET":
+                return opening(handler)
+            body = handler.body()
+            if not body.get("source") and "answers" not in body:
+                return 200, RECORD
+            answered.update(each["id"] for each in body.get("answers", []))
+            for step in ([0], [1], [2, 3]):
+                calls = [{"id": id, "name": "meet", "arguments": {"id": id}} for id in step if id not in answered]
+                if calls:
+                    return 200, {"type": "needs-tools", "execution": "e", "calls": calls}
+            return 200, RECORD
+
+        def meet(id: int) -> None:
+            used[id] = threading.current_thread()
+            if id > 1:
+                together.wait()
+
+        Server(self, reply)
+        Sandbox("javascript", backend="daemon", tools=[meet]).execute("meet")
+        self.assertIs(used[0], used[1])
+        self.assertIn(used[0], (used[2], used[3]))
+        self.assertIsNot(used[2], used[3])
+        for thread in used.values():
+            thread.join(60)
+            self.assertFalse(thread.is_alive())
+
     def test_session_whose_closing_was_interrupted_is_closed_when_it_is_dropped(self) -> None:
         deleted = threading.Event()
 

@@ -118,6 +118,10 @@ class _Execution:
         self.is_cancelled = False
         self._calls: dict[int, CancelToken | None] = {}
         """The calls that the script waits for, with `None` in place of the token of an answered call."""
+        self._jobs: queue.SimpleQueue[tuple[dict[str, Any], CancelToken] | None] = queue.SimpleQueue()
+        """Calls for the idle tool threads. Each `None` ends one thread."""
+        self._threads = self._idle_threads = 0
+        """The number of tool threads, and of those that have sent their answer."""
         self._answers: list[_Answer] = []
         self._sent: list[_Answer] | None = None
         """The answers in the last request; `None` before the first one that resumes the script."""
@@ -144,6 +148,8 @@ class _Execution:
             raise
         finally:
             self._requests.put(None)
+            for _ in range(self._threads):
+                self._jobs.put(None)
             for token in self._calls.values():
                 if token is not None:
                     token.cancel()
@@ -153,6 +159,7 @@ class _Execution:
         while True:
             event = self._next(deadline)
             if isinstance(event, _Answer):
+                self._idle_threads += 1
                 if event.call in self._calls:
                     self._calls[event.call] = None
                     self._answers.append(event)
@@ -241,12 +248,26 @@ class _Execution:
         new = calls.keys() - self._calls.keys()
         for id in new:
             token = self._calls[id] = CancelToken()
-            threading.Thread(target=self._answer, args=(calls[id], token), name="glovebox-tool", daemon=True).start()
+            self._start(calls[id], token)
         self._resume_at = 0.0 if self._answers else time.monotonic() + (_FIRST_POLL_S if new else _POLL_S)
 
+    def _start(self, call: dict[str, Any], token: CancelToken) -> None:
+        """Answers a call on an idle thread, or on a new one."""
+        if self._idle_threads > 0:
+            self._idle_threads -= 1
+            self._jobs.put((call, token))
+            return
+        threading.Thread(target=self._answer, args=(call, token), name="glovebox-tool", daemon=True).start()
+        self._threads += 1
+
     def _answer(self, call: dict[str, Any], token: CancelToken) -> None:
-        is_ok, text = self._handlers.answer(call["name"], call["arguments"], token)
-        self._events.put(_Answer(call["id"], is_ok, text))
+        """Answers a call, and then others until the execution ends. Runs on a tool thread."""
+        job: tuple[dict[str, Any], CancelToken] | None = (call, token)
+        while job is not None:
+            call, token = job
+            is_ok, text = self._handlers.answer(call["name"], call["arguments"], token)
+            self._events.put(_Answer(call["id"], is_ok, text))
+            job = self._jobs.get()
 
     def _failed(self, error: Exception) -> None:
         """Handles a failed request. Raises the error unless the execution can still be resumed."""
