@@ -113,7 +113,9 @@ pub enum ServiceError {
     #[error("the execution was cancelled before it started; nothing was executed")]
     Cancelled,
     /// The limit on suspended executions is reached ([`Suspension::count`](crate::Suspension::count)).
-    #[error("limit of {most} suspended executions and unread results reached; cancel an execution or read a result, or try again later")]
+    #[error(
+        "limit of {most} suspended executions and unread results reached; cancel an execution or read a result, or try again later"
+    )]
     TooManySuspended {
         /// The maximum number of suspended executions.
         most: usize,

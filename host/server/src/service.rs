@@ -49,7 +49,9 @@ impl Default for Admission {
     }
 }
 
-/// Limits on suspended executions, which wait for the client to answer tool calls.
+/// Limits on suspended executions, which wait for the client to answer tool calls. Each occupies a blocking thread of the
+/// Tokio runtime until it ends, so the runtime needs at least `count` blocking threads in addition to those for
+/// [`Admission::running`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspension {
     /// Maximum number of suspended executions, including those that have ended and whose results are unread. Default

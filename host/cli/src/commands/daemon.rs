@@ -257,7 +257,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let tenant = Tenant::new(&service, tenant);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .max_blocking_threads(admission.running.saturating_add(64))
+        .max_blocking_threads(admission.running.saturating_add(MAX_SUSPENDED).saturating_add(64))
         .build()
         .context("cannot start threads")?;
     let served = runtime.block_on(serve_until_stopped(args, &service, &tenant, &http));

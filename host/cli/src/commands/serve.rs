@@ -243,9 +243,10 @@ pub(super) fn allowed_connections(wanted: usize, running: usize) -> usize {
     wanted.min(left)
 }
 
-/// Returns the number of blocking threads, which suffices for all executions and for operations on the store.
-fn blocking_threads(config: &ServerConfig) -> usize {
-    config.admission().running.saturating_add(64)
+/// Returns the number of blocking threads, which suffices for all running and suspended executions and for operations on
+/// the store.
+pub(super) fn blocking_threads(config: &ServerConfig) -> usize {
+    config.admission().running.saturating_add(config.suspension().count).saturating_add(64)
 }
 
 /// The address or the socket of a server.

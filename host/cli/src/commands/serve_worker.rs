@@ -17,6 +17,7 @@ use glovebox_server::{
 use glovebox_sessions::SessionStore;
 use serde::{Deserialize, Serialize};
 
+use super::serve::blocking_threads;
 use crate::{
     allocator,
     args::{GlobalArgs, LogFormat},
@@ -199,7 +200,7 @@ pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .max_blocking_threads(config.admission().running.saturating_add(64))
+        .max_blocking_threads(blocking_threads(config))
         .build()
         .context("cannot start the worker's threads")?;
     let idle = tenants

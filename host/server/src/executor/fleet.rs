@@ -93,8 +93,8 @@ impl Executor for FleetExecutor {
         tokio::spawn(work.instrument(span)).await.map_err(|_| ServiceError::Panicked)?
     }
 
-    fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
-        self.others.start(job)
+    async fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
+        self.others.start(job).await
     }
 }
 

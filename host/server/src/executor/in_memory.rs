@@ -9,17 +9,15 @@ use std::{
 
 use async_trait::async_trait;
 use glovebox::{
-    CancelToken, ExecuteError, HibernateError, HibernateOptions, HibernatedInfo, ResumeOptions, Session,
-    SessionOptions, Started, Timestamp, ToolAnswer,
+    CancelToken, ExecuteError, HibernateError, HibernateOptions, HibernatedInfo, Request, ResumeOptions, Session,
+    SessionOptions, Timestamp,
 };
 use glovebox_sessions::{SessionId, SessionsError};
 use serde_json::{Map, Value};
 
 use super::{
-    Advanced, Completion, Executor, Finished, InProcess, Job, SessionAnswer, SessionCall, SessionOperation,
-    SessionReply, SteppedExecution, Validated,
-    in_process::asked,
-    live::{LiveSessions, advanced, has_run},
+    Completion, Executor, Finished, InProcess, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply,
+    SteppedExecution, Validated, in_process::asked, live::LiveSessions, started_here::StartedHere,
 };
 use crate::{Changed, Fresh, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost};
 
@@ -106,15 +104,8 @@ impl Executor for InMemory {
         let sessions = Arc::clone(&self.0);
         tokio::task::spawn_blocking(move || {
             let _entered = span.entered();
-            let run = || {
-                let session = sessions.expected(&target)?;
-                let executed = session.session.run(asked(&mut script, &cancel, on_output));
-                if matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. })) {
-                    session.changed();
-                }
-                Ok(Finished::here(executed?, Some(session.generation())))
-            };
-            done(run());
+            let run = |session: Arc<SessionInMemory>| session.run(asked(&mut script, &cancel, on_output));
+            done(sessions.expected(&target).and_then(run));
         });
     }
 
@@ -131,15 +122,17 @@ impl Executor for InMemory {
         .await?
     }
 
-    fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
+    async fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
         let Job { work, cancel, on_output, span } = job;
         match work {
             Work::InSession(target, mut script) => {
+                // Keeps the session in use until the script has ended.
                 let session = self.0.expected(&target)?;
-                let started = session.session.start(asked(&mut script, &cancel, on_output))?;
-                Ok(Box::new(StartedInMemory { started, session }))
+                Ok(Box::new(StartedHere::new(&cancel, move |cancel, calls| {
+                    session.run(asked(&mut script, cancel, on_output).pending_calls(calls))
+                })))
             }
-            work => self.0.here.start(Job { work, cancel, on_output, span }),
+            work => self.0.here.start(Job { work, cancel, on_output, span }).await,
         }
     }
 }
@@ -302,6 +295,15 @@ fn unsaved(id: SessionId, error: HibernateError) -> ServiceError {
 }
 
 impl SessionInMemory {
+    /// Executes a script. A failed commit changes the generation, too, because the script has run.
+    fn run(&self, request: Request<'_>) -> Result<Finished, ServiceError> {
+        let executed = self.session.run(request);
+        if matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. })) {
+            self.changed();
+        }
+        Ok(Finished::here(executed?, Some(self.generation())))
+    }
+
     fn usage(&self) -> MutexGuard<'_, Usage> {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -342,27 +344,5 @@ impl SessionInMemory {
 impl From<&SessionInMemory> for SessionAnswer {
     fn from(session: &SessionInMemory) -> Self {
         Self::Session(Box::new(session.summary()))
-    }
-}
-
-/// A stepwise execution in a session. Keeps the session in use.
-struct StartedInMemory {
-    started: Started,
-    session: Arc<SessionInMemory>,
-}
-
-impl SteppedExecution for StartedInMemory {
-    fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError> {
-        let step = self.started.advance(answers, wait);
-        advanced(step, |ended| {
-            if has_run(&ended) {
-                self.session.changed();
-            }
-            Ok(Finished::here(ended?, Some(self.session.generation())))
-        })
-    }
-
-    fn has_ended(&self) -> bool {
-        self.started.has_ended()
     }
 }

@@ -4,13 +4,12 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use async_trait::async_trait;
 use glovebox::{
-    BuildError, CancelToken, Execution, IfExists, Policy, Request, Sandbox, SandboxBuilder, Session, SessionKey,
-    Started, Stream, Tool, ToolAnswer,
+    BuildError, CancelToken, IfExists, PendingToolCalls, Policy, Request, Sandbox, SandboxBuilder, Session, SessionKey,
+    Stream, Tool,
 };
 use glovebox_sessions::{
     ActiveSession, NewSession, PageRequest, Save, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions,
@@ -19,9 +18,8 @@ use glovebox_sessions::{
 use serde_json::{Map, Value};
 
 use super::{
-    Advanced, Completion, Executor, Finished, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply,
-    SteppedExecution, Validated,
-    live::{LiveSessions, advanced, has_run},
+    Completion, Executor, Finished, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution,
+    Validated, live::LiveSessions, started_here::StartedHere,
 };
 use crate::{
     Changed, Fresh, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, Work, grant::narrowed,
@@ -123,7 +121,7 @@ impl Executor for InProcess {
         tokio::task::spawn_blocking(move || {
             let Job { mut work, cancel, on_output, span } = job;
             let _entered = span.entered();
-            done(local.run(&mut work, &cancel, on_output));
+            done(local.run(&mut work, &cancel, on_output, None));
         });
     }
 
@@ -146,21 +144,12 @@ impl Executor for InProcess {
         .await?
     }
 
-    fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
+    async fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
+        let local = Arc::clone(&self.0);
         let Job { mut work, cancel, on_output, .. } = job;
-        let (started, active) = match &mut work {
-            Work::Fresh(fresh) => {
-                let sandbox = self.0.sandbox(fresh)?;
-                let wants_value = !fresh.script.without_value;
-                let request = asked(&mut fresh.script, &cancel, on_output).value(wants_value);
-                (sandbox.start(request)?, None)
-            }
-            Work::InSession(target, script) => {
-                let active = self.0.active(target)?;
-                (active.start(asked(script, &cancel, on_output))?, Some((target.id.clone(), active)))
-            }
-        };
-        Ok(Box::new(StartedHere { local: Arc::clone(&self.0), started, active }))
+        let run =
+            move |cancel: &CancelToken, calls: &PendingToolCalls| local.run(&mut work, cancel, on_output, Some(calls));
+        Ok(Box::new(StartedHere::new(&cancel, run)))
     }
 }
 
@@ -173,23 +162,34 @@ pub(super) fn asked<'a>(script: &'a mut Script, cancel: &'a CancelToken, on_outp
     }
 }
 
+/// Passes calls of tools that the client answers to `calls`.
+fn answered<'a>(request: Request<'a>, calls: Option<&PendingToolCalls>) -> Request<'a> {
+    match calls {
+        Some(calls) => request.pending_calls(calls),
+        None => request,
+    }
+}
+
 impl Local {
+    /// Runs a script. Passes calls of tools that the client answers to `calls`.
     fn run(
         &self,
         work: &mut Work,
         cancel: &CancelToken,
         on_output: Option<OnOutput>,
+        calls: Option<&PendingToolCalls>,
     ) -> Result<Finished, ServiceError> {
         match work {
             Work::Fresh(fresh) => {
                 let sandbox = self.sandbox(fresh)?;
                 let wants_value = !fresh.script.without_value;
                 let request = asked(&mut fresh.script, cancel, on_output).value(wants_value);
-                Ok(Finished::here(sandbox.run(request)?, None))
+                Ok(Finished::here(sandbox.run(answered(request, calls))?, None))
             }
             Work::InSession(target, script) => {
                 self.prepare(target)?;
-                let execution = self.sessions.open(&target.id)?.run(asked(script, cancel, on_output))?;
+                let request = answered(asked(script, cancel, on_output), calls);
+                let execution = self.sessions.open(&target.id)?.run(request)?;
                 Ok(Finished::here(execution, self.generation(&target.id)))
             }
         }
@@ -348,7 +348,8 @@ impl LiveSessions for Local {
         id: &SessionId,
         read: impl FnOnce(&Session) -> Result<T, ServiceError>,
     ) -> Result<T, ServiceError> {
-        read(&self.active(&id.into())?)
+        let active = self.active(&id.into())?;
+        read(&active)
     }
 
     /// Also saves the session.
@@ -361,40 +362,5 @@ impl LiveSessions for Local {
         let value = change(&active)?;
         active.save()?;
         Ok(Changed { value, generation: self.generation(&target.id) })
-    }
-}
-
-/// A stepwise execution in this process.
-struct StartedHere {
-    local: Arc<Local>,
-    started: Started,
-    /// The session that executes the script. It stays in memory.
-    active: Option<(SessionId, ActiveSession)>,
-}
-
-impl SteppedExecution for StartedHere {
-    fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError> {
-        advanced(self.started.advance(answers, wait), |ended| {
-            if let Some((_, active)) = &self.active
-                && ended.is_err()
-                && has_run(&ended)
-            {
-                // The commit error matters more than an error from saving the session.
-                let _ = active.save();
-            }
-            self.save(ended?)
-        })
-    }
-
-    fn has_ended(&self) -> bool {
-        self.started.has_ended()
-    }
-}
-
-impl StartedHere {
-    fn save(&self, execution: Execution) -> Result<Finished, ServiceError> {
-        let Some((id, active)) = &self.active else { return Ok(Finished::here(execution, None)) };
-        let execution = active.save_after(Ok(execution))?;
-        Ok(Finished::here(execution, self.local.generation(id)))
     }
 }

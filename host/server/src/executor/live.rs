@@ -1,13 +1,11 @@
 //! Operations on live sessions, which both executors in this process share.
 
-use std::{fs::File, io, sync::Arc};
+use std::{fs::File, io};
 
-use glovebox::{
-    AdvanceError, CheckpointId, ExecuteError, Execution, FilesError, IfExists, Session, SessionFiles, Step,
-};
+use glovebox::{CheckpointId, FilesError, IfExists, Session, SessionFiles};
 use glovebox_sessions::SessionId;
 
-use super::{Advanced, FileAnswer, FileOperation, Finished, Room, SessionAnswer, SessionOperation, SessionReply};
+use super::{FileAnswer, FileOperation, Room, SessionAnswer, SessionOperation, SessionReply};
 use crate::{Changed, ServiceError, SessionTarget};
 
 /// Sessions that can be brought into memory.
@@ -152,28 +150,4 @@ fn replace_files(files: &SessionFiles, archive: File) -> Result<FileAnswer, File
     }
     files.import_tar(archive, IfExists::Replace)?;
     Ok(FileAnswer::Done)
-}
-
-/// Returns the state of an execution after a step. If it has ended, `finish` converts its result.
-pub(super) fn advanced(
-    step: Result<Step, AdvanceError>,
-    finish: impl FnOnce(Result<Execution, AdvanceError>) -> Result<Finished, ServiceError>,
-) -> Result<Advanced, ServiceError> {
-    let ended = match step {
-        Ok(Step::NeedsTools(calls)) => return Ok(Advanced::NeedsTools { calls, reply_room: None }),
-        Ok(Step::Running) => return Ok(Advanced::Running),
-        Err(error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. })) => return Err(error.into()),
-        Ok(Step::Done(execution)) => Ok(Arc::unwrap_or_clone(execution)),
-        Err(error) => Err(error),
-    };
-    Ok(Advanced::Done(Box::new(finish(ended))))
-}
-
-/// Returns `true` if the script has run, even if its files could not be committed to a host directory.
-pub(super) fn has_run(ended: &Result<Execution, AdvanceError>) -> bool {
-    match ended {
-        Ok(_) => true,
-        Err(AdvanceError::Execute(error)) => matches!(**error, ExecuteError::Commit { .. }),
-        Err(_) => false,
-    }
 }

@@ -14,12 +14,14 @@ mod in_process;
 mod live;
 mod memory;
 mod operation;
+mod started_here;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use glovebox::{CancelToken, Diagnostic, Execution, FileEntry, ToolAnswer, ToolRequest};
 use glovebox_sessions::SessionId;
+use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
 use crate::{Fresh, OnOutput, ServiceError, Work, byte_budget};
@@ -79,8 +81,9 @@ pub(crate) trait Executor: fmt::Debug + Send + Sync {
     /// incomplete.
     async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError>;
 
-    /// Starts a script whose tool calls the client answers. Must be called on a thread that is allowed to block.
-    fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError>;
+    /// Starts a script whose tool calls the client answers. If the script cannot be run, this or the first
+    /// [`SteppedExecution::advance`] fails.
+    async fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError>;
 }
 
 /// The diagnostics of a script, and the memory reserved for them if a worker sent them.
@@ -99,18 +102,20 @@ pub(crate) struct Job {
 }
 
 /// An execution whose tool calls the client answers. Dropping it cancels the execution.
-pub(crate) trait SteppedExecution: Send {
-    /// Passes answers to the execution. Waits until it has finished or needs further answers, but at most for `wait`.
-    /// `None` waits without limit. Must be called on a thread that is allowed to block.
+#[async_trait]
+pub(crate) trait SteppedExecution: Send + Sync {
+    /// Passes answers to the execution. Waits until it has finished or needs further answers. Returns a result only
+    /// once.
     ///
     /// # Errors
     /// Fails if an answer is invalid ([`ServiceError::is_about_an_answer`]). In that case, no answer was used, and the
     /// execution stays suspended. After any other error, such as the death of a worker, the caller must drop the
     /// execution.
-    fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError>;
+    async fn advance(&self, answers: Vec<ToolAnswer>) -> Result<Advanced, ServiceError>;
 
-    /// Returns `true` if the execution has ended.
-    fn has_ended(&self) -> bool;
+    /// Returns a token that is cancelled when an execution ends after its first step. [`advance`](Self::advance) then
+    /// returns the result without waiting for the script.
+    fn ended(&self) -> CancellationToken;
 }
 
 /// The state of an execution after a step.
@@ -123,8 +128,6 @@ pub(crate) enum Advanced {
         /// response.
         reply_room: Option<byte_budget::Room>,
     },
-    /// The wait timed out.
-    Running,
 }
 
 #[derive(Debug)]

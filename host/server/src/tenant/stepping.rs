@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use glovebox::{ToolAnswer, ToolRequest};
+use glovebox::{Execution, ToolAnswer, ToolOutcome, ToolRecord, ToolRequest};
 use glovebox_sessions::SessionId;
-use tracing::Span;
+use tracing::{Instrument as _, Span};
 
 use super::{
     Tenant, Watch, Work,
@@ -20,6 +20,8 @@ use crate::{
 
 /// Maximum time to wait for the end of a cancelled execution.
 const END_TIME: Duration = Duration::from_secs(5);
+/// Maximum length of the texts in a result that is mapped on an async thread, in bytes.
+const MAX_SHORT_BYTES: usize = 16 << 10;
 
 /// The state of an execution after a step.
 #[derive(Debug)]
@@ -45,8 +47,8 @@ pub struct NeedsTools {
 
 impl Tenant {
     /// Starts a script whose tool calls the client answers ([`Tool::stepped`](glovebox::Tool::stepped)). Returns when
-    /// the script has finished or needs answers. Maps the result of a finished script with `then`, which runs on a
-    /// blocking thread.
+    /// the script has finished or needs answers. Maps the result of a finished script with `then`, on a blocking thread
+    /// unless the result is short.
     ///
     /// # Errors
     /// Fails if the script cannot be run or `then` fails. An exception raised by the script is part of the result.
@@ -71,18 +73,20 @@ impl Tenant {
         let (tenant, cancel) = (self.clone(), self.inner.service.token());
         let guard = CancelOnDrop(cancel.clone());
         let cancelled = cancel.clone();
-        let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || cancelled.cancel()));
-        let id = watch.execution.unwrap_or_else(|| SessionId::random().to_string());
-        let span = Span::current();
-        let stepped = Service::blocking(move || {
+        let Watch { on_output, cancel: stop, execution } = watch;
+        let _hook = stop.as_ref().map(|stop| stop.on_cancel(move || cancelled.cancel()));
+        let id = execution.unwrap_or_else(|| SessionId::random().to_string());
+        // Runs in a separate task, so that the step completes and is recorded even if the client disconnects.
+        let step = async move {
             let output = Output::default();
-            output.set(watch.on_output);
+            output.set(on_output);
             let asked = tenant.audited_request(door, &mut work);
-            let job = Job { work, cancel: cancel.clone(), on_output: Some(output.listener()), span: span.clone() };
-            let started = match tenant.inner.executor.start(job) {
+            let (listener, span) = (Some(output.listener()), Span::current());
+            let job = Job { work, cancel: cancel.clone(), on_output: listener, span };
+            let started = match tenant.inner.executor.start(job).await {
                 Ok(started) => started,
                 Err(error) => {
-                    tenant.note(&span, asked, Err(&error));
+                    tenant.note(&Span::current(), asked, Err(&error));
                     return Err(error);
                 }
             };
@@ -97,9 +101,9 @@ impl Tenant {
                 _own: own,
                 _turn: turn,
             };
-            tenant.step(id, stepping, Vec::new(), place, then)
-        })
-        .await??;
+            tenant.step(id, stepping, Vec::new(), place, then).await
+        };
+        let stepped = tokio::spawn(step.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
         guard.disarm_if(matches!(stepped, Stepped::NeedsTools(_)));
         Ok(stepped)
     }
@@ -142,12 +146,13 @@ impl Tenant {
         };
         let guard = CancelOnDrop(stepping.cancel.clone());
         let cancelled = stepping.cancel.clone();
-        let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || cancelled.cancel()));
-        let stepped = Service::blocking(move || {
-            stepping.output.set(watch.on_output);
-            tenant.step(id, stepping, answers, place, then)
-        })
-        .await?;
+        let Watch { on_output, cancel: stop, .. } = watch;
+        let _hook = stop.as_ref().map(|stop| stop.on_cancel(move || cancelled.cancel()));
+        let step = async move {
+            stepping.output.set(on_output);
+            tenant.step(id, stepping, answers, place, then).await
+        };
+        let stepped = tokio::spawn(step.in_current_span()).await.map_err(|_| ServiceError::Panicked)?;
         let goes_on = match &stepped {
             Ok(Stepped::Done(_)) => false,
             Ok(Stepped::NeedsTools(_)) => true,
@@ -175,75 +180,100 @@ impl Tenant {
             Err(ServiceError::NoExecution { .. }) if is_running => return Ok(None),
             state => state?,
         };
-        let (tenant, id) = (self.clone(), execution.to_owned());
-        let end = move || -> Result<Option<T>, ServiceError> {
-            Ok(match state {
-                SuspensionState::Waiting(stepping) => Some(then(tenant.end(*stepping)?)?),
-                SuspensionState::Ended(unread) => Some(tenant.inner.suspended.read(&id, *unread, then)?),
-                SuspensionState::Busy | SuspensionState::Fetching => None,
-            })
+        let id = execution.to_owned();
+        let ended = match state {
+            SuspensionState::Waiting(stepping) => {
+                let tenant = self.clone();
+                // Runs in a separate task, so that the end is recorded even if the client disconnects.
+                let end = async move { tenant.end(*stepping).await };
+                tokio::spawn(end.in_current_span()).await.map_err(|_| ServiceError::Panicked)??
+            }
+            SuspensionState::Ended(unread) => {
+                let executions = self.inner.suspended.clone();
+                let read = Service::blocking(move || executions.read(&id, *unread, then)).await;
+                return read.inspect_err(|_| self.inner.suspended.forget(execution))?.map(Some);
+            }
+            SuspensionState::Busy | SuspensionState::Fetching => return Ok(None),
         };
-        Service::blocking(end).await.inspect_err(|_| self.inner.suspended.forget(execution))?
+        Ok(Some(Service::blocking(move || then(ended)).await??))
     }
 
-    /// Advances the execution until it has finished or needs answers. Must be called on a blocking thread.
-    fn step<T>(
+    /// Advances the execution until it has finished or needs answers. The caller must poll the future to its end.
+    async fn step<T: Send + 'static>(
         &self,
         id: String,
         stepping: Stepping,
         answers: Vec<ToolAnswer>,
         place: ExecutionPermit,
-        then: impl FnOnce(Ended) -> Result<T, Undelivered>,
+        then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
-        let result = stepping.started.advance(answers, None);
+        let result = stepping.started.advance(answers).await;
         stepping.output.set(None);
         // A suspended execution does not keep its permit to run.
         drop(place);
-        match result {
+        let ended = match result {
             Ok(Advanced::Done(finished)) => {
                 self.inner.suspended.forget(&id);
-                Ok(Stepped::Done(then(self.finish(stepping, *finished)?)?))
+                self.finish(stepping, *finished)?
             }
             Ok(Advanced::NeedsTools { calls, reply_room }) => match self.suspend(id.clone(), stepping, true) {
                 Ok(expires_after) => {
-                    Ok(Stepped::NeedsTools(NeedsTools { execution: id, calls, expires_after, reply_room }))
+                    let needs = NeedsTools { execution: id, calls, expires_after, reply_room };
+                    return Ok(Stepped::NeedsTools(needs));
                 }
                 // The script is about to end, so its calls need no answers.
-                Err(cancelled) => Ok(Stepped::Done(then(self.end(*cancelled)?)?)),
+                Err(cancelled) => self.end(*cancelled).await?,
             },
-            // `advance` returns this only with a timeout.
-            Ok(Advanced::Running) => Err(ServiceError::Panicked),
             Err(error) if error.is_about_an_answer() => match self.suspend(id, stepping, false) {
-                Ok(_) => Err(error),
-                Err(cancelled) => Ok(Stepped::Done(then(self.end(*cancelled)?)?)),
+                Ok(_) => return Err(error),
+                Err(cancelled) => self.end(*cancelled).await?,
             },
             Err(error) => {
                 self.inner.suspended.forget(&id);
-                Ok(Stepped::Done(then(self.finish(stepping, Err(error))?)?))
+                self.finish(stepping, Err(error))?
             }
-        }
+        };
+        let mapped = if is_short(&ended) { then(ended) } else { Service::blocking(move || then(ended)).await? };
+        Ok(Stepped::Done(mapped?))
     }
 }
 
+/// Returns `true` if mapping a result takes little time: it contains no long texts, and no files have to be read.
+fn is_short(ended: &Ended) -> bool {
+    let Execution { value, stdout, stderr, displays, files_created, files_modified, files_deleted, tool_calls, .. } =
+        ended.execution();
+    let value = value.as_ref().map_or(0, |value| value.repr.len() + value.json.as_ref().map_or(0, String::len));
+    let paths = [files_created, files_modified, files_deleted].into_iter().flatten().map(String::len);
+    let texts = tool_calls.iter().map(record_len).chain(paths).sum::<usize>();
+    let len = value + stdout.bytes.len() + stderr.bytes.len() + texts;
+    len <= MAX_SHORT_BYTES && displays.is_empty() && ended.return_files.is_empty()
+}
+
+fn record_len(record: &ToolRecord) -> usize {
+    let answer = match &record.outcome {
+        ToolOutcome::Returned(text) | ToolOutcome::Failed { message: text, .. } => text.as_deref(),
+        ToolOutcome::Unfinished => None,
+    };
+    record.arguments.as_deref().into_iter().chain(answer).map(str::len).sum()
+}
+
 impl Tenant {
-    /// Cancels an execution and waits for its end. Must be called on a blocking thread.
-    pub(super) fn end(&self, stepping: Stepping) -> Result<Ended, ServiceError> {
+    /// Cancels an execution and waits for its end.
+    pub(super) async fn end(&self, stepping: Stepping) -> Result<Ended, ServiceError> {
         stepping.cancel.cancel();
-        self.result(stepping, END_TIME)
+        self.result(stepping, END_TIME).await
     }
 
     /// Waits up to `wait` for an execution that has ended or is about to end, and returns its result.
-    pub(super) fn result(&self, stepping: Stepping, wait: Duration) -> Result<Ended, ServiceError> {
-        let end = std::time::Instant::now() + wait;
-        loop {
-            let left = end.saturating_duration_since(std::time::Instant::now());
-            match stepping.started.advance(Vec::new(), Some(left)) {
-                Ok(Advanced::Done(finished)) => return self.finish(stepping, *finished),
-                Err(error) => return self.finish(stepping, Err(error)),
-                Ok(_) if left.is_zero() => return Err(ServiceError::Panicked),
-                // While calls are unanswered, `advance` returns immediately.
-                Ok(_) => std::thread::sleep(Duration::from_millis(5)),
-            }
+    pub(super) async fn result(&self, stepping: Stepping, wait: Duration) -> Result<Ended, ServiceError> {
+        let ended = stepping.started.ended();
+        if tokio::time::timeout(wait, ended.cancelled()).await.is_err() {
+            return Err(ServiceError::Panicked);
+        }
+        match stepping.started.advance(Vec::new()).await {
+            Ok(Advanced::Done(finished)) => self.finish(stepping, *finished),
+            Ok(Advanced::NeedsTools { .. }) => Err(ServiceError::Panicked),
+            Err(error) => self.finish(stepping, Err(error)),
         }
     }
 

@@ -8,6 +8,7 @@ use std::{
 
 use glovebox::{CancelToken, Execution, Stream};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+use tokio_util::sync::CancellationToken;
 
 use super::{OnOutput, Tenant, executing::AuditedRequest};
 use crate::{
@@ -160,7 +161,7 @@ impl SuspendedExecutions {
                 entries.remove(id);
                 SuspensionCheck::End(stepping)
             }
-            SuspensionState::Waiting(stepping) if can_fetch && stepping.started.has_ended() => {
+            SuspensionState::Waiting(stepping) if can_fetch && stepping.started.ended().is_cancelled() => {
                 entry.state = SuspensionState::Fetching;
                 SuspensionCheck::HasEnded(stepping)
             }
@@ -173,6 +174,11 @@ impl SuspendedExecutions {
                 SuspensionCheck::Again
             }
         }
+    }
+
+    /// Returns the time at which an execution times out if it is still suspended. `None` if it no longer exists.
+    fn expires(&self, id: &str) -> Option<Instant> {
+        self.entries().get(id).map(|entry| entry.expires)
     }
 
     /// Suspends an execution. Sets the deadline to `expires` if the execution is new or `was_answered`; otherwise the
@@ -328,8 +334,8 @@ pub(super) struct Stepping {
     pub(super) _turn: Option<OwnedMutexGuard<()>>,
 }
 
-/// The interval between checks of a suspended execution. Also the maximum wait for the result of an execution that has
-/// ended.
+/// The interval between checks of an execution that a request is resuming, or whose result is unread. Also the maximum
+/// wait for the result of an execution that has ended.
 const LOOK: Duration = Duration::from_millis(200);
 /// Maximum time for which a cancelled execution's result stays unread, if there was no memory for the answer. Most
 /// clients that cancel an execution do not ask for its result again.
@@ -351,9 +357,9 @@ impl Tenant {
         stepping: Stepping,
         was_answered: bool,
     ) -> Result<Duration, Box<Stepping>> {
-        let time = self.inner.service.suspension().time;
+        let (time, ended) = (self.inner.service.suspension().time, stepping.started.ended());
         if self.inner.suspended.put(&id, stepping, Instant::now() + time, was_answered)? {
-            tokio::spawn(watch(self.clone(), id));
+            tokio::spawn(watch(self.clone(), id, ended));
         }
         Ok(time)
     }
@@ -375,15 +381,18 @@ impl Tenant {
 }
 
 /// Watches a suspended execution. Ends it on timeout or shutdown. If it ends by itself, fetches its result and releases
-/// its resources.
-async fn watch(tenant: Tenant, id: String) {
-    let executions = tenant.inner.suspended.clone();
-    loop {
+/// its resources. `has_ended` is cancelled at its end.
+async fn watch(tenant: Tenant, id: String, has_ended: CancellationToken) {
+    let (executions, service) = (&tenant.inner.suspended, &tenant.inner.service);
+    while let Some(expires) = executions.expires(&id) {
+        let (soon, is_ended) = (Instant::now() + LOOK, has_ended.is_cancelled());
+        let next = if is_ended { soon } else { expires.max(soon) };
         tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
-            () = tenant.inner.service.draining() => {}
+            () = tokio::time::sleep_until(next.into()) => {}
+            () = has_ended.cancelled(), if !is_ended => {}
+            () = service.draining() => {}
         }
-        let (tenant, draining) = (tenant.clone(), tenant.inner.service.is_draining());
+        let draining = service.is_draining();
         let fetching = executions.fetching.try_lock();
         match executions.look(&id, draining, fetching.is_ok()) {
             SuspensionCheck::Gone => return,
@@ -398,19 +407,17 @@ async fn watch(tenant: Tenant, id: String) {
                 // Executions end concurrently, because a script can delay its end. The permits for suspended executions
                 // limit their number.
                 drop(fetching);
-                let _ = Service::blocking(move || drop(tenant.end(*stepping))).await;
+                let _ = tenant.end(*stepping).await;
                 return;
             }
             SuspensionCheck::HasEnded(stepping) => {
                 let suspended = Arc::clone(&stepping.suspended);
-                let ended = id.clone();
-                let fetch = move || {
-                    let mut result = tenant.result(*stepping, LOOK);
-                    tenant.inner.suspended.release(&ended);
-                    tenant.charge(&mut result).map(|held| (result, held))
-                };
-                let fetched = Service::blocking(fetch).await;
-                match fetched.unwrap_or_else(|error| Some((Err(error), HeldBytes::default()))) {
+                let mut result = tenant.result(*stepping, LOOK).await;
+                executions.release(&id);
+                let charging = tenant.clone();
+                let charge = move || charging.charge(&mut result).map(|held| (result, held));
+                let charged = Service::blocking(charge).await;
+                match charged.unwrap_or_else(|error| Some((Err(error), HeldBytes::default()))) {
                     Some((result, held)) => executions.ended(&id, Unread { result, suspended, held }),
                     None => executions.forget(&id),
                 }
@@ -421,6 +428,7 @@ async fn watch(tenant: Tenant, id: String) {
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
     use glovebox::ToolAnswer;
     use tokio::sync::Semaphore;
 
@@ -428,25 +436,28 @@ mod tests {
     use crate::{Door, executor::Advanced};
 
     /// An execution that waits for an answer, or has ended.
-    struct Waiting {
-        has_ended: bool,
-    }
+    struct Waiting(CancellationToken);
 
+    #[async_trait]
     impl SteppedExecution for Waiting {
-        fn advance(&self, _: Vec<ToolAnswer>, _: Option<Duration>) -> Result<Advanced, ServiceError> {
-            Ok(Advanced::Running)
+        async fn advance(&self, _: Vec<ToolAnswer>) -> Result<Advanced, ServiceError> {
+            Err(ServiceError::Panicked)
         }
 
-        fn has_ended(&self) -> bool {
-            self.has_ended
+        fn ended(&self) -> CancellationToken {
+            self.0.clone()
         }
     }
 
     fn stepping(has_ended: bool) -> Stepping {
+        let ended = CancellationToken::new();
+        if has_ended {
+            ended.cancel();
+        }
         let permits = Arc::new(Semaphore::new(3));
         let permit = || Arc::clone(&permits).try_acquire_owned().unwrap();
         Stepping {
-            started: Box::new(Waiting { has_ended }),
+            started: Box::new(Waiting(ended)),
             output: Output::default(),
             cancel: CancelToken::new(),
             asked: AuditedRequest { door: Door::Http, session: None, source: None },

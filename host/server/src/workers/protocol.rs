@@ -26,14 +26,14 @@ pub(super) enum ToWorker {
     End,
     Run(RunCall),
     Validate(RunCall),
-    /// Starts a script whose tool calls the client answers. Other calls refer to it by `execution`.
+    /// Starts a script whose tool calls the client answers, and waits as [`Advance`](Self::Advance) does. Other calls
+    /// refer to it by `execution`.
     Start(RunCall),
     /// Passes answers to a started execution. The binary part contains their JSON. Waits until the execution has
-    /// finished or needs further answers, or until `wait_ms` has passed.
+    /// finished or needs further answers.
     Advance {
         execution: u64,
         answers: Vec<AnswerPart>,
-        wait_ms: Option<u64>,
     },
     /// Returns when a started execution has ended or was dropped.
     AwaitEnd {
@@ -260,7 +260,6 @@ pub(super) struct RunReply {
 pub(super) enum StepReply {
     Done(Box<Result<RunReply, RelayedError>>),
     NeedsTools(Vec<ToolRequest>),
-    Running,
 }
 
 /// The reply to [`ToWorker::ListLeft`].

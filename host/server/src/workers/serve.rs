@@ -35,8 +35,6 @@ use crate::{
 const MAX_ORDERS_BYTES: u64 = 16 << 20;
 /// The interval between reports on session memory.
 const COUNT: Duration = Duration::from_secs(1);
-/// The polling interval for the end of a stepwise execution.
-const LOOK: Duration = Duration::from_millis(100);
 /// Maximum time that shutdown waits for running executions before it cancels them.
 const END: Duration = Duration::from_secs(5);
 
@@ -227,7 +225,7 @@ struct WorkerSide {
 }
 
 struct StartedHere {
-    run: Mutex<Box<dyn SteppedExecution>>,
+    run: Box<dyn SteppedExecution>,
     cancel: CancelToken,
     wants_files: bool,
 }
@@ -255,7 +253,7 @@ impl Answering for WorkerSide {
         match serde_json::from_slice::<ToWorker>(&call.json) {
             // Scripts run without an additional task: most calls are scripts, and many are short.
             Ok(ToWorker::Run(run)) => self.run(run, &call.bytes, &cancel, reply),
-            Ok(other) => drop(tokio::spawn(async move { reply.send(self.carry_out(other, call.bytes).await) })),
+            Ok(other) => drop(tokio::spawn(async move { reply.send(self.carry_out(other, call.bytes, cancel).await) })),
             Err(error) => reply.send(failed(&ServiceError::Invalid(error.to_string()))),
         }
     }
@@ -335,7 +333,7 @@ impl WorkerSide {
         RunReply { execution: result, generation }
     }
 
-    async fn carry_out(self: Arc<Self>, asked: ToWorker, bytes: Vec<u8>) -> Message {
+    async fn carry_out(self: Arc<Self>, asked: ToWorker, bytes: Vec<u8>, cancel: CancelToken) -> Message {
         match asked {
             // `answer` handles scripts itself.
             ToWorker::Ping | ToWorker::Run(_) => reply(Ok(((), Vec::new()))),
@@ -355,14 +353,9 @@ impl WorkerSide {
                 reply(answered.map(|reply| (reply.answer, reply.bytes)))
             }
             ToWorker::AwaitEnd { execution } => {
-                loop {
-                    let Some(started) = self.started().get(&execution).cloned() else { break };
-                    // A step in progress holds the lock and reports the end itself.
-                    let has_ended = started.run.try_lock().is_ok_and(|run| run.has_ended());
-                    if has_ended {
-                        break;
-                    }
-                    tokio::time::sleep(LOOK).await;
+                let ended = self.started().get(&execution).map(|started| started.run.ended());
+                if let Some(ended) = ended {
+                    ended.cancelled().await;
                 }
                 reply(Ok(((), Vec::new())))
             }
@@ -375,7 +368,10 @@ impl WorkerSide {
             }
             ToWorker::Abandon { execution } => {
                 let started = self.started().remove(&execution);
-                // Dropping the execution cancels it, and may free an ended session. Both block.
+                if let Some(started) = &started {
+                    started.cancel.cancel();
+                }
+                // Freeing the result may take time.
                 let _ = Service::blocking(move || drop(started)).await;
                 reply(Ok(((), Vec::new())))
             }
@@ -383,15 +379,10 @@ impl WorkerSide {
                 self.left().remove(&execution);
                 reply(Ok(((), Vec::new())))
             }
-            ToWorker::Start(run) => {
-                let work = move || self.start(run, &bytes).map(|()| ((), Vec::new()));
-                reply(Service::blocking(work).await.and_then(|result| result))
-            }
-            ToWorker::Advance { execution, answers, wait_ms } => {
+            ToWorker::Start(run) => reply(self.start(run, &bytes, &cancel).await.map(|step| (step, Vec::new()))),
+            ToWorker::Advance { execution, answers } => {
                 let answers = AnswerPart::join(answers, &bytes);
-                let wait = wait_ms.map(Duration::from_millis);
-                let work = move || self.advance(execution, answers, wait).map(|step| (step, Vec::new()));
-                reply(Service::blocking(work).await.and_then(|result| result))
+                reply(self.advance(execution, answers).await.map(|step| (step, Vec::new())))
             }
             ToWorker::ListLeft { execution, pattern } => {
                 let work = move || Ok((self.files_of(execution)?.list(&pattern)?, Vec::new()));
@@ -417,27 +408,23 @@ impl WorkerSide {
         files.ok_or_else(|| ServiceError::Invalid("the execution's files no longer exist".to_owned()))
     }
 
-    fn start(&self, run: RunCall, bytes: &[u8]) -> Result<(), ServiceError> {
+    /// Starts a script and performs its first step. `stop` cancels the script during this step.
+    async fn start(&self, run: RunCall, bytes: &[u8], stop: &CancelToken) -> Result<StepReply, ServiceError> {
         let executor = self.executor(&run.tenant)?;
         let (execution, wants_files, cancel) = (run.execution, run.wants_files, self.service.token());
-        let started = executor.start(self.job(run, bytes, cancel.clone()))?;
-        let started = StartedHere { run: Mutex::new(started), cancel, wants_files };
-        self.started().insert(execution, Arc::new(started));
-        Ok(())
+        let stopped = cancel.clone();
+        let _hook = stop.on_cancel(move || stopped.cancel());
+        let run = executor.start(self.job(run, bytes, cancel.clone())).await?;
+        self.started().insert(execution, Arc::new(StartedHere { run, cancel, wants_files }));
+        self.advance(execution, Vec::new()).await
     }
 
-    fn advance(
-        &self,
-        execution: u64,
-        answers: Vec<glovebox::ToolAnswer>,
-        wait: Option<Duration>,
-    ) -> Result<StepReply, ServiceError> {
+    async fn advance(&self, execution: u64, answers: Vec<glovebox::ToolAnswer>) -> Result<StepReply, ServiceError> {
         let gone = || ServiceError::NoExecution { execution: execution.to_string() };
         let started = self.started().get(&execution).cloned().ok_or_else(gone)?;
-        let step = started.run.lock().unwrap_or_else(PoisonError::into_inner).advance(answers, wait)?;
+        let step = started.run.advance(answers).await?;
         Ok(match step {
             Advanced::NeedsTools { calls, .. } => StepReply::NeedsTools(calls),
-            Advanced::Running => StepReply::Running,
             Advanced::Done(result) => StepReply::Done(Box::new(match *result {
                 Ok(finished) => Ok(self.finished(execution, started.wants_files, finished)),
                 Err(error) => Err(RelayedError::from(&error)),

@@ -2,17 +2,14 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use async_trait::async_trait;
-use glovebox::{OnCancel, Policy, Tool, ToolAnswer, ToolDefinition};
+use glovebox::{CancelToken, OnCancel, Policy, Tool, ToolAnswer, ToolDefinition};
 use glovebox_sessions::SessionId;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Chosen, Workers,
@@ -22,7 +19,7 @@ use super::{
     slot::Live,
 };
 use crate::{
-    Fresh, OnOutput, Service, ServiceError, SessionPage, Work,
+    Fresh, OnOutput, Service, ServiceError, SessionPage, Work, byte_budget,
     executor::{
         Advanced, Completion, Executor, FileAnswer, FileOperation, FilesThere, Finished, Job, LeftFiles, Listed, Room,
         SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
@@ -264,27 +261,25 @@ impl Executor for WorkerProcesses {
         self.perform(call).await
     }
 
-    fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
+    async fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
         let Job { work, cancel, on_output, .. } = job;
-        let runtime = Handle::current();
-        let live = runtime.block_on(self.ready(self.choose(&work)?))?;
+        let chosen = self.choose(&work)?;
+        let live = self.ready(chosen).await?;
         let Passed { live, call, bytes } = self.pass(live, work, on_output)?;
-        let started = StartedThere {
-            runtime,
+        Ok(Box::new(StartedThere {
             execution: call.execution,
             wants_files: call.wants_files,
             reply_budget: self.reply_budget(),
-            has_ended: Arc::default(),
+            ended: CancellationToken::new(),
+            runtime: Handle::current(),
             _hook: cancel.on_cancel({
                 let (live, execution, runtime) = (Arc::clone(&live), call.execution, Handle::current());
                 move || live.tell(&runtime, ToWorker::Cancel { execution })
             }),
+            cancel,
+            script: Mutex::new(Some((call, bytes))),
             live,
-        };
-        let begin = ToWorker::Start(call);
-        started.runtime.block_on(started.live.peer.call::<()>(&begin, bytes))?;
-        started.watch();
-        Ok(Box::new(started))
+        }))
     }
 }
 
@@ -375,7 +370,11 @@ struct StartedThere {
     execution: u64,
     wants_files: bool,
     reply_budget: Option<ReplyBudget>,
-    has_ended: Arc<AtomicBool>,
+    cancel: CancelToken,
+    /// The script and its data, until the first step sends them.
+    script: Mutex<Option<(RunCall, Vec<u8>)>>,
+    /// Cancelled at the end of an execution that was suspended.
+    ended: CancellationToken,
     runtime: Handle,
     _hook: OnCancel,
 }
@@ -385,24 +384,43 @@ impl StartedThere {
         LeftThere::new(&self.live, self.execution, self.reply_budget.clone())
     }
 
-    /// Watches for the end of the execution, and records it in `has_ended`.
+    /// Performs the first step, which starts the script.
+    async fn begin(&self, call: RunCall, bytes: Vec<u8>) -> StepResult {
+        let start = ToWorker::Start(call);
+        let started = self.live.peer.call_within_until(&start, bytes, self.reply_budget.clone(), &self.cancel).await;
+        if let Ok((StepReply::NeedsTools(_), ..)) = &started {
+            self.watch();
+        }
+        started
+    }
+
+    /// Watches for the end of the execution, and cancels `ended` then.
     fn watch(&self) {
-        let (live, execution, has_ended) = (Arc::clone(&self.live), self.execution, Arc::clone(&self.has_ended));
+        let (live, execution, ended) = (Arc::clone(&self.live), self.execution, self.ended.clone().drop_guard());
         self.runtime.spawn(async move {
+            let _ended = ended;
             // An error means that the worker has ended, and the execution with it.
             let _ = live.peer.call::<()>(&ToWorker::AwaitEnd { execution }, Vec::new()).await;
-            has_ended.store(true, Ordering::Release);
         });
     }
 }
 
+/// The reply to a step, and the memory reserved for it.
+type StepResult = Result<(StepReply, Vec<u8>, Option<byte_budget::Room>), ServiceError>;
+
+#[async_trait]
 impl SteppedExecution for StartedThere {
-    fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError> {
-        let (answers, bytes) = AnswerPart::split(answers);
-        let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-        let ask = ToWorker::Advance { execution: self.execution, answers, wait_ms };
-        let call = self.live.peer.call_within::<StepReply>(&ask, bytes, self.reply_budget.clone());
-        let (step, _, room) = self.runtime.block_on(call).inspect_err(|error| {
+    async fn advance(&self, answers: Vec<ToolAnswer>) -> Result<Advanced, ServiceError> {
+        let script = self.script.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stepped: StepResult = match script {
+            Some((call, bytes)) => self.begin(call, bytes).await,
+            None => {
+                let (answers, bytes) = AnswerPart::split(answers);
+                let ask = ToWorker::Advance { execution: self.execution, answers };
+                self.live.peer.call_within(&ask, bytes, self.reply_budget.clone()).await
+            }
+        };
+        let (step, _, room) = stepped.inspect_err(|error| {
             // The discarded reply may have been the last one. In that case, the worker retains files that must be
             // released.
             if matches!(error, ServiceError::NoRoom) && self.wants_files {
@@ -411,7 +429,6 @@ impl SteppedExecution for StartedThere {
         })?;
         Ok(match step {
             StepReply::NeedsTools(calls) => Advanced::NeedsTools { calls, reply_room: room },
-            StepReply::Running => Advanced::Running,
             StepReply::Done(result) => {
                 let there = self.wants_files.then(|| self.left());
                 let result = result.map(|reply| Finished { reply_room: room, ..finished(reply, there) });
@@ -421,8 +438,8 @@ impl SteppedExecution for StartedThere {
         })
     }
 
-    fn has_ended(&self) -> bool {
-        self.has_ended.load(Ordering::Acquire)
+    fn ended(&self) -> CancellationToken {
+        self.ended.clone()
     }
 }
 

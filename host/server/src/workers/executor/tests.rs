@@ -1,6 +1,6 @@
-use std::process::Command;
+use std::{process::Command, time::Duration};
 
-use glovebox::{CancelToken, Language, Timestamp};
+use glovebox::{Language, Timestamp};
 use serde_json::json;
 use tokio::{net::UnixStream, task::spawn_blocking};
 
@@ -106,11 +106,13 @@ async fn replies_are_charged_until_their_values_are_dropped() {
         execution: 1,
         wants_files: false,
         reply_budget: budget,
-        has_ended: Arc::default(),
+        cancel: CancelToken::new(),
+        script: Mutex::default(),
+        ended: CancellationToken::new(),
         runtime: Handle::current(),
         _hook: CancelToken::new().on_cancel(|| {}),
     };
-    let step = spawn_blocking(move || started.advance(Vec::new(), None)).await.unwrap();
+    let step = started.advance(Vec::new()).await;
     assert!(matches!(step, Ok(Advanced::NeedsTools { .. })) && used() >= LONG, "calls of tools: {}", used());
     drop(step);
     assert_eq!(used(), 0);

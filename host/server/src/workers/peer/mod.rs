@@ -182,7 +182,18 @@ impl Peer {
     ) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
         let cancel = CancelToken::new();
         let _guard = CancelOnDrop(cancel.clone());
-        self.call_raw(request, bytes, budget, &cancel).await?.held_result()
+        self.call_within_until(request, bytes, budget, &cancel).await
+    }
+
+    /// Like [`call_within`](Self::call_within), but with a cancellation token, as for [`call_until`](Self::call_until).
+    pub(super) async fn call_within_until<T: DeserializeOwned>(
+        &self,
+        request: &impl Serialize,
+        bytes: Vec<u8>,
+        budget: Option<ReplyBudget>,
+        cancel: &CancelToken,
+    ) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
+        self.call_raw(request, bytes, budget, cancel).await?.held_result()
     }
 
     /// Like [`call_until`](Self::call_until), but returns the unparsed reply.
