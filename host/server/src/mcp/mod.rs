@@ -12,7 +12,6 @@ mod connections;
 mod files;
 mod http;
 mod outputs;
-mod progress;
 mod resources;
 mod server;
 mod sessions;

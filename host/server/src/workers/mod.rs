@@ -7,16 +7,16 @@
 //! calls, network access, and access to stores that are not directories. For writes to a directory, it requests only a
 //! reservation of the bytes.
 //!
-//! * [`executor`]: forwards a tenant's work. [`relay`], [`relayed_stores`]: perform the workers' requests.
+//! * [`executor`]: forwards a tenant's work. [`relay`]: performs the workers' requests.
 //!   [`call_charge`]: the memory of these requests.
-//! * [`pool`], [`slot`], [`launch`]: the worker processes. [`peer`], [`protocol`]: the calls between server and worker.
-//! * [`serve`]: the worker's side. [`parent_store`]: the server's stores and quotas, as the worker uses them.
+//! * [`pool`], [`slot`]: the worker processes. [`peer`], [`protocol`]: the calls between server and worker.
+//! * [`serve`]: the worker's side. [`parent_store`]: the server's stores and quotas, as the worker uses them, and
+//!   the server's side of these operations.
 //! * [`confine`]: the restrictions that a worker applies to itself before the engine starts.
 
 mod call_charge;
 mod confine;
 mod executor;
-mod launch;
 #[cfg(target_os = "linux")]
 mod linux;
 mod parent_store;
@@ -24,7 +24,6 @@ mod peer;
 mod pool;
 mod protocol;
 mod relay;
-mod relayed_stores;
 mod serve;
 mod slot;
 

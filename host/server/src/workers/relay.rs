@@ -13,9 +13,9 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::{
     call_charge::CallCharge,
+    parent_store::Locks,
     peer::{Answering, Message, Reply, ReplyBudget},
     protocol::{CallPart, FailurePart, RelayedError, StoreReply, ToServer, ToolReply},
-    relayed_stores::Locks,
     slot::Live,
 };
 use crate::{

@@ -6,7 +6,6 @@
 //! * [`slots`]: the slots of all live sessions, and handles to sessions.
 //! * [`storage`]: the store, the policy and the sandboxes; forks, exports and imports sessions.
 
-mod eviction;
 mod sessions;
 mod slot;
 mod slots;

@@ -1,12 +1,8 @@
 //! Calls between the server and a worker process, in both directions over a single socket.
 //!
-//! * [`frame`]: the messages, and their form on the socket. [`reply_budget`]: the memory for replies.
-//! * [`incoming`]: the other side's calls.
+//! [`frame`] defines the messages, their form on the socket, and the set of calls in progress.
 
 mod frame;
-mod incoming;
-mod reply_budget;
-
 #[cfg(test)]
 mod tests;
 
@@ -28,12 +24,13 @@ use tokio::{
 };
 
 use super::protocol::RelayedError;
-use crate::{ServiceError, byte_budget::Room};
-use frame::{CALL, CANCEL, Frame, Header, MAX_PART_BYTES, REPLY, read_header, read_message, skip_message};
-use incoming::Calls;
+use crate::{
+    Service, ServiceError,
+    byte_budget::{ByteBudget, Room},
+};
+use frame::{CALL, CANCEL, Calls, Frame, Header, MAX_PART_BYTES, REPLY, read_header, read_message, skip_message};
 
 pub(super) use frame::Message;
-pub(super) use reply_budget::ReplyBudget;
 
 /// Maximum length of a call's JSON in bytes, which exceeds the default maximum of a request body. Parsed JSON can
 /// occupy many times the memory of its text.
@@ -402,5 +399,34 @@ struct CancelOnDrop(CancelToken);
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
+    }
+}
+
+/// Maximum length in bytes of a reply that is read even if the budget is exhausted. The JSON part counts twice. An
+/// error would be as long.
+const SHORT_REPLY_BYTES: usize = 4 << 10;
+
+/// The memory budget for the replies to a tenant's calls, and for the calls that the server answers for the tenant.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplyBudget {
+    pub(crate) bytes: ByteBudget,
+    pub(crate) tenant: String,
+}
+
+impl ReplyBudget {
+    /// Returns the budget of a tenant, or `None` if the service has none.
+    pub(crate) fn of(service: &Service, tenant: &str) -> Option<Self> {
+        Some(Self { bytes: service.reply_budget()?.clone(), tenant: tenant.to_owned() })
+    }
+
+    /// Reserves memory for a reply and the values that are parsed from its JSON, without waiting. Reserves nothing for
+    /// a short reply.
+    fn reserve(&self, header: &Header) -> Result<Option<Room>, ServiceError> {
+        let [json, bytes] = [header.json, header.bytes].map(|part| usize::try_from(part).unwrap_or(usize::MAX));
+        let len = json.saturating_mul(2).saturating_add(bytes);
+        if len <= SHORT_REPLY_BYTES {
+            return Ok(None);
+        }
+        self.bytes.reserve(Some(&self.tenant), len).map(Some).map_err(|_| ServiceError::NoRoom)
     }
 }

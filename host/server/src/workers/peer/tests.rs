@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{reply_budget::SHORT_REPLY_BYTES, *};
+use super::*;
 use crate::byte_budget::ByteBudget;
 
 /// Replies with twice the number, and with 2 to everything else. Replies to 0 only after its cancellation.
