@@ -21,7 +21,7 @@ use wasmparser::{
 
 use super::{
     RewriteError,
-    callbacks::longer_table,
+    exports::longer_table,
     framed::{FunctionType, bodies_of, defined_functions, function_types},
     image::MEMORY_IMPORT,
     sections::{Changed, Exports, Sections, bound, entries, longer},

@@ -25,11 +25,10 @@ use wasm_encoder::{
 use wasmparser::Name;
 
 use super::{
-    RewriteError,
-    callbacks::type_count,
+    RewriteError, Splice, apply,
+    exports::type_count,
     framed::{bodies_of, defined_functions},
     sections::{Changed, Sections, entries, longer},
-    splice::{Splice, apply},
 };
 
 /// The export name of the global with the address of the namer's value.

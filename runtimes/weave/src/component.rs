@@ -9,7 +9,10 @@ use wasm_encoder::{
 use wasmparser::{Parser, Payload, Validator, WasmFeatures};
 use wit_component::ComponentEncoder;
 
-use crate::{Description, Guest, WeaveError, WeaveOptions, weave::weave_core, woven::WovenCore};
+use crate::{
+    Description, Guest, WeaveError, WeaveOptions,
+    weave::{WovenCore, weave_core},
+};
 
 /// A provider component with statistics.
 #[derive(Clone, Debug)]

@@ -58,7 +58,6 @@ mod plan;
 mod reach;
 mod values;
 mod weave;
-mod woven;
 
 pub use component::{Woven, served, weave};
 pub use guest::{

@@ -8,12 +8,11 @@ pub mod change;
 pub mod path;
 mod pattern;
 mod snapshot;
-pub mod walk;
 
 use glovebox_vfs::{FileKind, Stat, VfsError, escaped};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-pub use snapshot::{Snapshot, check_pattern, fill};
+pub use snapshot::{Snapshot, Walked, check_pattern, fill, walk};
 
 /// A file, directory or symbolic link of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

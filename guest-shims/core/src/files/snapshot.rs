@@ -1,4 +1,4 @@
-//! A read-only snapshot of a workspace.
+//! A read-only snapshot of a workspace, and recursive listings.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,6 @@ use glovebox_vfs::{Access, FileKind, Follow, InodeId, RootId, Vfs, VfsError, Vfs
 use super::{
     FileEntry, FileError, FilePage, ListLimits, path,
     pattern::{self, Pattern},
-    walk,
 };
 
 /// Maximum length of a single read into memory, in bytes.
@@ -157,7 +156,7 @@ fn page_below(
         return Ok(FilePage::default());
     }
     let (mut first, mut path_bytes, mut more) = (BTreeMap::new(), 0, 0_u64);
-    let walked = walk::each_below(vfs, top, max_depth, |walk::Walked { path, inode, .. }| {
+    let walked = walk_each(vfs, top, max_depth, |Walked { path, inode, .. }| {
         let path = if dir.is_empty() { path } else { format!("{dir}/{path}") };
         if is_listed(&path) {
             path_bytes += path.len();
@@ -188,4 +187,53 @@ pub fn fill(vfs: &mut Vfs, inode: InodeId, offset: u64, into: &mut [u8]) -> Resu
         done = done.saturating_add(read);
     }
     Ok(done)
+}
+
+/// An entry of a recursive listing.
+#[derive(Clone, Debug)]
+pub struct Walked {
+    /// The path, relative to the start of the walk.
+    pub path: String,
+    /// The entry's inode.
+    pub inode: InodeId,
+    /// The entry's type; links are not followed.
+    pub kind: FileKind,
+}
+
+/// Returns all entries below `top`, at most `max_depth` levels deep, sorted by path: a directory comes before its
+/// entries. Does not follow links. The file system's quotas bound the result.
+pub fn walk(vfs: &mut Vfs, top: InodeId, max_depth: usize) -> Result<Vec<Walked>, (String, VfsError)> {
+    let mut found = Vec::new();
+    walk_each(vfs, top, max_depth, |entry| found.push(entry))?;
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+/// Calls `visit` with each entry that [`walk`] returns, in no particular order.
+fn walk_each(
+    vfs: &mut Vfs,
+    top: InodeId,
+    max_depth: usize,
+    mut visit: impl FnMut(Walked),
+) -> Result<(), (String, VfsError)> {
+    let mut left = vec![(String::new(), top, 0_usize)];
+    while let Some((dir, inode, depth)) = left.pop() {
+        if depth >= max_depth {
+            continue;
+        }
+        let mut cookie = 0;
+        loop {
+            let part = vfs.read_dir(inode, cookie, usize::MAX).map_err(|error| (dir.clone(), error))?;
+            let Some(last) = part.last() else { break };
+            cookie = last.next_cookie;
+            for entry in part.iter().filter(|entry| !matches!(&*entry.name, "." | "..")) {
+                let path = if dir.is_empty() { entry.name.to_string() } else { format!("{dir}/{}", entry.name) };
+                if entry.kind == FileKind::Directory {
+                    left.push((path.clone(), entry.inode, depth + 1));
+                }
+                visit(Walked { path, inode: entry.inode, kind: entry.kind });
+            }
+        }
+    }
+    Ok(())
 }

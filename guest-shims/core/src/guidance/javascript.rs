@@ -1,9 +1,7 @@
 //! Common failures of JavaScript and TypeScript scripts.
 
 use super::{
-    Advice, AdviceKind, Correction, UncaughtException, fenced, is_fenced, limits,
-    names::{self, nearest},
-    quoted,
+    Advice, AdviceKind, Correction, UncaughtException, VENDORED, fenced, is_fenced, limits, modules, nearest, quoted,
 };
 use crate::Language;
 
@@ -149,17 +147,17 @@ fn file(failure: &UncaughtException<'_>) -> Option<Advice> {
 /// Advises on a `requireVendor` of a package that does not exist.
 fn vendored(name: &str) -> Advice {
     let missing = format!("There is no vendored package {}.", quoted(name));
-    if names::of(Language::JavaScript).any(|module| module == name) {
+    if modules(Language::JavaScript).any(|module| module == name) {
         let step = format!("Use `require('{name}')`: it is built into the interpreter.");
         return Advice::new(AdviceKind::Module, missing, &[&step]);
     }
     if let Some((_, instead)) = INSTEAD.iter().find(|(names, _)| names.contains(&name)) {
         return Advice::new(AdviceKind::Module, missing, &[instead]);
     }
-    let there = names::VENDORED.map(|name| format!("`{name}`")).join(", ");
+    let there = VENDORED.map(|name| format!("`{name}`")).join(", ");
     let there = format!("The vendored packages are {there}. Write any other code that you need in the script.");
     let mut advice = Advice::new(AdviceKind::Module, missing, &[&there]);
-    if let Some(near) = nearest(name, names::VENDORED) {
+    if let Some(near) = nearest(name, VENDORED) {
         advice.steps.insert(0, format!("Did you mean `requireVendor('{near}')`?"));
     }
     advice
@@ -221,10 +219,10 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
             "Put your own modules into `/app`, and load them as `./name.js`.",
         ],
     );
-    if let Some(near) = nearest(bare, names::of(Language::JavaScript)) {
+    if let Some(near) = nearest(bare, modules(Language::JavaScript)) {
         advice.steps.insert(0, format!("Did you mean `{near}`?"));
         advice.correction = failure.with_word(bare, near);
-    } else if let Some(near) = nearest(bare, names::VENDORED) {
+    } else if let Some(near) = nearest(bare, VENDORED) {
         advice.steps.insert(0, format!("Did you mean `requireVendor('{near}')`?"));
     }
     advice

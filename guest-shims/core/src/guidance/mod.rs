@@ -6,7 +6,6 @@
 
 mod javascript;
 mod limits;
-mod names;
 mod python;
 
 use serde::{Deserialize, Serialize};
@@ -22,14 +21,19 @@ pub struct Guidance {
     pub advice: Vec<Advice>,
 }
 
-/// Returns the modules that need no installation, for suggestions in place of a misspelt name.
+/// Returns the modules that need no installation, for suggestions in place of a misspelt name. Tests check that each of
+/// them exists and that the list is complete.
 pub fn modules(language: Language) -> impl Iterator<Item = &'static str> {
-    names::of(language)
+    match language {
+        Language::Python => PYTHON_MODULES,
+        Language::JavaScript => JAVASCRIPT_MODULES,
+    }
+    .split(' ')
 }
 
-/// Returns the import names of the packages at `/app/site-packages`.
+/// Returns the import names of the packages at `/app/site-packages`. A test checks that the list is complete.
 pub fn packages() -> impl Iterator<Item = &'static str> {
-    names::packages()
+    PYTHON_PACKAGES.split(' ')
 }
 
 /// Returns the modules that advice suggests in place of missing Python modules. Tests import each of them.
@@ -295,4 +299,48 @@ fn causes(facts: &Facts<'_>) -> Vec<String> {
     endless
         .map(|(number, _)| format!("the loop at line {number} has no exit condition; only its body can end it"))
         .collect()
+}
+
+/// Python's standard library, without deprecated modules and modules that are useless to scripts.
+const PYTHON_MODULES: &str = "\
+    abc argparse array ast asyncio atexit base64 bdb binascii bisect builtins bz2 cProfile calendar cmath cmd code \
+    codecs codeop collections colorsys compileall concurrent configparser contextlib contextvars copy copyreg csv \
+    dataclasses datetime dbm decimal difflib dis doctest email encodings enum errno faulthandler filecmp fileinput \
+    fnmatch fractions ftplib functools gc getopt getpass gettext glob graphlib gzip hashlib heapq hmac html http \
+    imaplib importlib inspect io ipaddress itertools json keyword linecache locale logging mailbox marshal math \
+    mimetypes modulefinder multiprocessing netrc numbers opcode operator optparse os pathlib pdb pickle pickletools pkgutil \
+    platform plistlib poplib posixpath pprint profile pstats py_compile pyclbr pydoc queue quopri random re \
+    reprlib runpy sched secrets select selectors shelve shlex shutil signal site smtplib socket socketserver \
+    sqlite3 stat statistics string stringprep struct subprocess symtable sys sysconfig tarfile tempfile textwrap \
+    threading time timeit token tokenize tomllib trace traceback tracemalloc types typing unicodedata unittest \
+    urllib uuid warnings wave weakref wsgiref xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
+
+/// The import names of the packages at `/app/site-packages`.
+const PYTHON_PACKAGES: &str = "\
+    PyPDF2 attr attrs certifi charset_normalizer cobble dateutil defusedxml et_xmlfile idna jinja2 leather mammoth markdown markupsafe \
+    openpyxl requests sandbox_utils six tabulate tomli urllib3 xlsxwriter";
+
+/// The modules for `import` and `require`, including the interpreter's own modules.
+const JAVASCRIPT_MODULES: &str = "\
+    assert assert/strict buffer console crypto events fs fs/promises module os path path/posix perf_hooks process \
+    querystring std string_decoder sys timers timers/promises tty url util util/types";
+
+/// The vendored packages for `require` and `requireVendor`.
+const VENDORED: [&str; 4] = ["csv-simple", "json-utils", "sandbox-utils", "string-utils"];
+
+/// Maximum length of a name to compare, in characters.
+const MAX_NAME_CHARS: usize = 64;
+
+/// Returns the name closest to a misspelt one. Up to a third of the letters may differ, or one letter in a short name.
+fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let length = name.chars().count();
+    if length > MAX_NAME_CHARS {
+        return None;
+    }
+    let most = (length / 3).max(1);
+    let distance = |other: &'n str| (strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase()), other);
+    let nearest = among.into_iter().map(distance).min_by_key(|(distance, _)| *distance);
+    nearest
+        .filter(|(distance, other)| *distance <= most && *distance < length && name != *other)
+        .map(|(_, other)| other)
 }

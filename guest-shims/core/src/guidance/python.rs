@@ -1,9 +1,7 @@
 //! Common failures of Python scripts.
 
 use super::{
-    Advice, AdviceKind, Correction, UncaughtException, fenced, is_fenced, limits,
-    names::{self, nearest},
-    quoted,
+    Advice, AdviceKind, Correction, UncaughtException, fenced, is_fenced, limits, modules, nearest, packages, quoted,
 };
 use crate::Language;
 
@@ -218,7 +216,7 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
             _ => Advice::new(*kind, missing, &[instead]),
         };
     }
-    if names::packages().any(|package| package == name) {
+    if packages().any(|package| package == name) {
         return Advice::new(
             AdviceKind::Module,
             format!("{missing} It is a package, and this sandbox runs without packages."),
@@ -228,7 +226,7 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
             ],
         );
     }
-    let near = nearest(top, names::of(Language::Python).chain(names::packages()));
+    let near = nearest(top, modules(Language::Python).chain(packages()));
     let mut advice = Advice::new(
         AdviceKind::Module,
         missing,

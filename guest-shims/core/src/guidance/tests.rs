@@ -522,3 +522,25 @@ fn blocked_request_advice_names_who_can_allow_it() {
     assert!(python("x", "NetworkRefused", inside).unwrap().steps[0].contains("--allow-private-net"));
     assert_eq!(python("x", "NetworkError", "requests to `nowhere"), None);
 }
+
+#[test]
+fn nearest_name_is_within_the_distance_limit() {
+    let names = ["json", "os", "random", "statistics"];
+    for (name, found) in [
+        ("jsno", Some("json")),
+        ("JSON", Some("json")),
+        ("json", None),
+        ("rnadom", Some("random")),
+        ("statistic", Some("statistics")),
+        ("o", None),
+        ("osx", Some("os")),
+        ("numpy", None),
+        ("", None),
+    ] {
+        assert_eq!(nearest(name, names), found, "{name}");
+    }
+    let long = "a".repeat(64);
+    let near = format!("{long}b");
+    assert_eq!(nearest(&long, [near.as_str()]), Some(near.as_str()));
+    assert_eq!(nearest(&near, [long.as_str()]), None, "one letter too long to be compared");
+}

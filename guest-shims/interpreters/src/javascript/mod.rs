@@ -18,7 +18,6 @@ mod guest;
 mod imports;
 mod interrupt;
 mod library;
-mod persist;
 mod report;
 mod run;
 mod split;

@@ -5,7 +5,7 @@ use std::{
     io::{self, Read, Write},
 };
 
-use glovebox_core::files::{FileError, fill, path, walk};
+use glovebox_core::files::{FileError, Walked, fill, path, walk};
 use glovebox_vfs::{FileKind, InodeId, Stat, Vfs};
 use tar::{Archive, Builder, Entries, Entry, EntryType, Header};
 
@@ -29,13 +29,13 @@ impl Read for Contents<'_> {
 }
 
 pub(in crate::files) fn export(vfs: &mut Vfs, top: InodeId, writer: impl Write) -> Result<CopyReport, FilesError> {
-    let found = walk::below(vfs, top, usize::MAX);
+    let found = walk(vfs, top, usize::MAX);
     let found = found.map_err(|(path, error)| FilesError::refused("list", &path)(error))?;
     let mut archive = Builder::new(writer);
     let mut report = CopyReport::default();
     // First name of each file that has several hard links.
     let mut first_names: BTreeMap<InodeId, String> = BTreeMap::new();
-    for walk::Walked { path, inode, kind } in found {
+    for Walked { path, inode, kind } in found {
         let stat = vfs.stat(inode).map_err(FilesError::refused("read", &path))?;
         let failed = FilesError::io("write the archive");
         match kind {

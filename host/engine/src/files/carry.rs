@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use glovebox_core::files::{path, walk};
+use glovebox_core::files::{Walked, path, walk};
 use glovebox_vfs::{
     CommitStep, FileKind, Follow, InodeId, MountSource as _, OpenOptions, SourceError, SourceStat, Vfs, VfsError,
     VfsLimits,
@@ -228,11 +228,11 @@ struct Plan {
 
 impl Plan {
     fn tree(&mut self, vfs: &mut Vfs, host: &HostDirectory, top: InodeId, from: &str) -> Result<(), FilesError> {
-        let found = walk::below(vfs, top, usize::MAX);
+        let found = walk(vfs, top, usize::MAX);
         let found = found.map_err(|(path, error)| FilesError::refused("list", &format!("{from}/{path}"))(error))?;
         let mut files = Vec::new();
         // Directories first: a commit requires this order.
-        for walk::Walked { path, inode, kind } in found {
+        for Walked { path, inode, kind } in found {
             if mount::is_reserved_path(&path) {
                 self.report.skipped_count += 1;
             } else if kind != FileKind::Directory {

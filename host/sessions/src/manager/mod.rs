@@ -1,9 +1,8 @@
 //! Sessions that outlive their process: live sessions in memory, hibernated sessions in a store.
 //!
-//! * [`eviction`]: evicts idle sessions when their memory is needed.
 //! * [`sessions`]: opens, lists and removes sessions; saves and hibernates live sessions.
 //! * [`slot`]: the state of one session, which can be resumed and hibernated.
-//! * [`slots`]: the slots of all live sessions, and handles to sessions.
+//! * [`slots`]: the slots of all live sessions, handles to sessions, and the eviction of idle sessions.
 //! * [`storage`]: the store, the policy and the sandboxes; forks, exports and imports sessions.
 
 mod sessions;

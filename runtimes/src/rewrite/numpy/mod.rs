@@ -23,11 +23,10 @@ use wasm_encoder::{CodeSection, FunctionSection, SectionId};
 use wasmparser::{BinaryReader, ElementItems, ElementKind, FunctionBody, Name, Operator, Payload};
 
 use super::{
-    RewriteError,
-    callbacks::type_count,
+    RewriteError, Splice, apply,
+    exports::type_count,
     framed::{bodies_of, defined_functions, function_types},
     sections::{Changed, Sections, longer},
-    splice::{Splice, apply},
 };
 
 /// `PyObject_GetBuffer`, which is wrapped to record the buffer for the check of its format.
