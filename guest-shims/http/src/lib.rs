@@ -6,7 +6,7 @@
 //! the client stores a session's sealed state and sends it with each request.
 //!
 //! * [`entry`] implements the component's export. All other modules compile on any target and are tested natively.
-//! * `router` checks access and selects the request's handler in `scripts`.
+//! * `router` checks access and handles requests.
 //! * `policy` reads the operator's settings from environment variables, and checks requests against the grant.
 //! * `wire` defines request bodies, `answer` the JSON form of executions, and `http` responses and errors.
 //!
@@ -15,10 +15,39 @@
 //! memory: neither scripts nor interpreters can access it.
 
 mod answer;
-pub mod bindings;
 pub mod entry;
 mod http;
 mod policy;
 mod router;
-mod scripts;
 mod wire;
+
+/// Bindings that `wit-bindgen` generates from `wit/`: WASI's HTTP and environment interfaces, and the component's
+/// export.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    unsafe_code,
+    unused_qualifications,
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "generated: the canonical ABI is raw memory, and the generator's names are WIT's"
+)]
+pub mod bindings {
+    wit_bindgen::generate!({
+        path: ["../../wit", "wit"],
+        world: "glovebox:http/adapter",
+        generate_all,
+        pub_export_macro: true,
+        default_bindings_module: "crate::bindings",
+    });
+
+    #[cfg(target_family = "wasm")]
+    use crate::entry::Adapter;
+
+    #[cfg(target_family = "wasm")]
+    export!(Adapter);
+}

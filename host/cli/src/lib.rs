@@ -3,8 +3,6 @@
 //! Each subcommand has its own file in `commands/`; shared flags are in `args/`. A command starts only what it needs:
 //! `glovebox run` creates no instance pool, starts no thread except the one that waits for Ctrl-C, and hashes no files.
 
-#[cfg(feature = "full")]
-mod allocator;
 mod args;
 mod cli;
 mod commands;
@@ -36,7 +34,7 @@ pub fn command(args: Vec<OsString>, program: PathBuf) -> i32 {
     let cli = cli::Cli::read(args.clone());
     #[cfg(feature = "full")]
     if cli.command.is_server() {
-        allocator::restart_with_threshold(&args);
+        commands::serve_worker::restart_with_threshold(&args);
     }
     let code = match commands::dispatch(&cli) {
         Ok(code) => code,

@@ -1,22 +1,30 @@
-//! The HTTP client for scripts' requests and redirects, and the process-wide TLS configuration.
+//! The HTTP client for scripts' requests and redirects, URL checks, filtered name resolution, and the process-wide TLS
+//! configuration.
+//!
+//! The client calls the resolver for each new connection and connects only to the addresses that the resolver returns.
+//! Each address is therefore checked when it is used, and no second lookup can return an unchecked address.
 
 use std::{
     error::Error,
     fmt,
+    future::Future,
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use glovebox::{AddressRules, CallMemory, HeldMemory, NetworkPolicy, PolicyError, UrlPatterns};
+use glovebox::{AddressRules, CallMemory, HeldMemory, NetworkPolicy, PolicyError, UrlPatterns, escaped};
 use reqwest::{
     Method, Response, StatusCode,
+    dns::{Addrs, Name, Resolve, Resolving},
     header::{HeaderValue, LOCATION},
     redirect,
 };
 use url::{Host, Url};
 
 use crate::{
-    address::{self, Filtered, NotPublic, Resolver, System, origin},
     message::{self, Code, Fault, Headers, MAX_RESPONSE_HEADERS, Redirect, RequestMessage, ResponseMessage},
     secrets::{Reflections, Secrets},
 };
@@ -115,7 +123,7 @@ impl Client {
     ) -> Result<(ResponseMessage, Vec<HeldMemory>), Fault> {
         let invalid = |message| Fault::new(Code::Invalid, message);
         let body = asked.take_body(self.policy.request_bytes)?;
-        let url = address::parse(&asked.url).map_err(invalid)?;
+        let url = parse(&asked.url).map_err(invalid)?;
         let method = self.method(&asked.method)?;
         let headers = message::request(asked.headers).map_err(invalid)?;
         let mut hop = Hop { url, method, headers, body, redirects: 0 };
@@ -199,7 +207,7 @@ impl Client {
         }
         let text = location.to_str().map_err(|_| fault("a redirect has an invalid URL".to_owned()))?;
         let url = from.join(text).map_err(|error| fault(format!("a redirect has an invalid URL: {error}")))?;
-        let url = address::check(url).map_err(|message| fault(format!("cannot follow a redirect: {message}")))?;
+        let url = check(url).map_err(|message| fault(format!("cannot follow a redirect: {message}")))?;
         let becomes_get = match status {
             StatusCode::SEE_OTHER => method != Method::HEAD,
             StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => method == Method::POST,
@@ -315,4 +323,105 @@ pub fn tls_config() -> Result<rustls::ClientConfig, String> {
             .map_err(|error| format!("cannot set up TLS: {error}"))
     };
     CONFIG.get_or_init(make).clone()
+}
+
+const MAX_URL_BYTES: usize = UrlPatterns::MAX_URL_BYTES;
+
+/// Parses and checks a script's URL, and removes its fragment.
+pub(crate) fn parse(text: &str) -> Result<Url, String> {
+    if text.len() > MAX_URL_BYTES {
+        return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", text.len()));
+    }
+    let url = Url::parse(text).map_err(|error| format!("the URL is invalid: {error}"))?;
+    check(url)
+}
+
+/// Checks a parsed URL, for example a redirect target, and removes its fragment.
+fn check(mut url: Url) -> Result<Url, String> {
+    if !matches!(url.scheme(), "https" | "http") {
+        return Err(format!("the URL's scheme is `{}`; use `https` or `http`", clipped(url.scheme())));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("the URL contains a user name or password; use the `Authorization` header instead".to_owned());
+    }
+    if url.as_str().len() > MAX_URL_BYTES {
+        return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", url.as_str().len()));
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// Formats scheme, host and port for error messages. The path and the query can contain secrets, so they are left out.
+fn origin(url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{}{port}", url.scheme(), clipped(url.host_str().unwrap_or_default()))
+}
+
+fn clipped(text: &str) -> String {
+    text.chars().take(255).collect()
+}
+
+/// The future returned by [`Resolver::resolve`].
+pub(crate) type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+
+/// Resolves host names. [`Filtered`] checks the results.
+pub(crate) trait Resolver: Send + Sync {
+    /// Returns all addresses of a host name.
+    fn resolve(&self, name: &str) -> Resolved;
+}
+
+/// The operating system's resolver.
+#[derive(Debug)]
+struct System;
+
+impl Resolver for System {
+    fn resolve(&self, name: &str) -> Resolved {
+        let name = name.to_owned();
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// A resolver that returns only addresses that the policy allows.
+struct Filtered {
+    resolver: Arc<dyn Resolver>,
+    rules: Arc<AddressRules>,
+}
+
+impl fmt::Debug for Filtered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filtered").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+/// The error for a host name that resolves to no allowed address.
+#[derive(Debug, thiserror::Error)]
+#[error("`{name}` has no public address, and `network.allow_private` includes none of its addresses", name = escaped(.name))]
+struct NotPublic {
+    name: String,
+}
+
+impl Resolve for Filtered {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (found, rules, name) =
+            (self.resolver.resolve(name.as_str()), Arc::clone(&self.rules), name.as_str().to_owned());
+        Box::pin(async move {
+            let found = found.await?;
+            if found.is_empty() {
+                return Err(io::Error::other("the name has no address").into());
+            }
+            // The host sends secrets to `localhost` unencrypted, so `localhost` must be this machine, whatever the
+            // resolver returns.
+            let is_meant = |address: &IpAddr| name != "localhost" || address.is_loopback();
+            let allowed = |address: &IpAddr| rules.allow(*address) && is_meant(address);
+            let allowed: Vec<SocketAddr> =
+                found.into_iter().filter(allowed).map(|address| SocketAddr::new(address, 0)).collect();
+            if allowed.is_empty() {
+                return Err(NotPublic { name }.into());
+            }
+            Ok(Box::new(allowed.into_iter()) as Addrs)
+        })
+    }
 }

@@ -20,10 +20,8 @@
 //! |---|---|
 //! | `message` | [`Http`] and [`Replay`]; the JSON form of requests and responses, and their headers |
 //! | `client` | sends a request and follows its redirects |
-//! | `address` | URL checks and filtered name resolution |
 //! | `secrets` | placeholders and the secrets that replace them in headers |
 
-mod address;
 mod client;
 mod message;
 mod secrets;

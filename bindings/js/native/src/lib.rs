@@ -7,13 +7,11 @@
 //! | module | contents |
 //! |---|---|
 //! | `threads` | work on other threads, with callbacks to JavaScript |
-//! | `port` | the callbacks of executions, which are many and short, and tools that JavaScript answers |
 //! | `sandbox` | the engine and the classes |
-//! | `execution` | the input of an execution, its cancellation token, its result, and the files that it left |
+//! | `execution` | the input of an execution, its callbacks, its cancellation token, its result, and the files that it left |
 //! | `error` | the conversion of the engine's errors to the package's |
 
 mod error;
 mod execution;
-mod port;
 mod sandbox;
 mod threads;

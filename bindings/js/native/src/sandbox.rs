@@ -11,8 +11,7 @@ use napi_derive::napi;
 
 use crate::{
     error::EngineFailure,
-    execution::{Input, NativeEntry, NativeInput, NativeToken},
-    port::{Answer, Calls, NativePort, NativeTool},
+    execution::{Answer, Calls, Input, NativeEntry, NativeInput, NativePort, NativeToken, NativeTool},
     threads::{Callback, Progress, start, start_long},
 };
 

@@ -1,7 +1,7 @@
 // The types and event numbers of the native module, `bindings/js/native`. Private to the package.
 import type { Input, Shown, ToolDescription } from '../backend.ts';
 
-/** Event numbers, which must equal those in `native/src/threads.rs` and `native/src/port.rs`. */
+/** Event numbers, which must equal those in `native/src/threads.rs` and `native/src/execution.rs`. */
 export const DONE = 0;
 export const FAILED = 1;
 export const STDOUT = 2;

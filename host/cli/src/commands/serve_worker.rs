@@ -1,9 +1,13 @@
-//! `glovebox serve-worker`: a child process of `glovebox serve` or `glovebox mcp --listen` that runs scripts.
+//! `glovebox serve-worker`: a child process of `glovebox serve` or `glovebox mcp --listen` that runs scripts. Also makes
+//! glibc's allocator return freed memory to the system in servers and their workers.
 
 use std::{
+    env,
     ffi::OsString,
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    sync::Arc,
+    process::Command,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -16,15 +20,16 @@ use glovebox_server::{
 };
 use glovebox_sessions::SessionStore;
 use serde::{Deserialize, Serialize};
+use signal_hook::{consts::SIGPIPE, flag};
 
 use super::serve::blocking_threads;
 use crate::{
-    allocator,
     args::{GlobalArgs, LogFormat},
     engine::{Host, Pooling, own_images_dir, own_packages_dir},
     own_program,
     stored::{is_url, open_store, read_key},
     tenants::{IDLE_LOOK, configure, tenant_name},
+    terminal::note,
 };
 
 /// Options of a server about its workers.
@@ -137,11 +142,11 @@ fn start_with(
         args.push("--no-packages".into());
     }
     args.push("serve-worker".into());
-    let env = VARIABLES.into_iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
+    let env = VARIABLES.into_iter().filter_map(|name| Some((name.into(), env::var_os(name)?)));
     let added = [
         // Temporary files in this directory have no names.
         ("TMPDIR".into(), orders.temporary().into()),
-        allocator::mmap_threshold(),
+        mmap_threshold(),
     ];
     let env = env.chain(added).collect();
     let command = WorkerCommand { program: own_program(), args, env };
@@ -229,8 +234,8 @@ fn reach(global: &GlobalArgs, orders: &WorkerConfig) -> Reach {
     reach.read.extend(global.bundle.iter().chain(&global.prepared).cloned());
     reach.read.extend([own_packages_dir(), own_images_dir()].into_iter().flatten());
     // This directory contains the seals of compiled files.
-    let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let data = data.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")));
+    let data = env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = data.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")));
     reach.read.extend(data.map(|data| data.join("glovebox")));
     for policy in std::iter::once(&config.policy).chain(config.tokens.iter().filter_map(|token| token.policy.as_ref()))
     {
@@ -239,4 +244,33 @@ fn reach(global: &GlobalArgs, orders: &WorkerConfig) -> Reach {
     }
     (reach.memory_bytes, reach.open_files) = config.worker_limits();
     reach
+}
+
+/// glibc returns buffers of at least this size in bytes to the system when they are freed. By default, it raises the
+/// threshold up to 32 MiB and retains memory after a burst of large requests.
+const MMAP_THRESHOLD: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "1048576");
+/// Set in a restarted process. The loader removes `MALLOC_MMAP_THRESHOLD_` from the environment of programs with file
+/// capabilities, which would otherwise restart forever.
+const RESTARTED: &str = "GLOVEBOX_RESTARTED";
+
+/// Returns the environment variable that sets the threshold. The operator's own value takes precedence.
+fn mmap_threshold() -> (OsString, OsString) {
+    let (name, value) = MMAP_THRESHOLD;
+    (name.into(), env::var_os(name).unwrap_or_else(|| value.into()))
+}
+
+/// Restarts this command with the threshold in its environment, because glibc reads the variable only when a process
+/// starts. Does nothing without glibc, if the variable is set, or after a restart. Must precede the first thread and
+/// the first open file. If the restart fails, the command continues with glibc's default.
+pub(crate) fn restart_with_threshold(args: &[OsString]) {
+    let uses_glibc = cfg!(all(target_os = "linux", target_env = "gnu"));
+    if !uses_glibc || [MMAP_THRESHOLD.0, RESTARTED].iter().any(|name| env::var_os(name).is_some()) {
+        return;
+    }
+    let Some((name, rest)) = args.split_first() else { return };
+    let mut command = Command::new(own_program());
+    let error = command.arg0(name).args(rest).envs([MMAP_THRESHOLD, (RESTARTED, "1")]).exec();
+    // A failed `exec` has reset SIGPIPE to its default action, which would end the server when a client disconnects.
+    let _ = flag::register(SIGPIPE, Arc::new(AtomicBool::new(false)));
+    note(&format!("cannot restart to set `{}`, so the server may retain freed memory: {error}", MMAP_THRESHOLD.0));
 }

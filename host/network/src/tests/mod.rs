@@ -14,13 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use glovebox::{CallMemory, CancelToken, Entropy, NetworkPolicy, SecretPolicy, ToolError, ToolMemory};
 use serde_json::{Value, json};
 
-use glovebox::{CallMemory, CancelToken, Entropy, NetworkPolicy, SecretPolicy, ToolError, ToolMemory};
-
 use crate::{
-    address::{Resolved, Resolver},
-    client::Client,
+    client::{Client, Resolved, Resolver},
     message::{self, Call},
     secrets::Secrets,
 };

@@ -3,7 +3,7 @@
 use glovebox::UrlPatterns;
 
 use super::*;
-use crate::address::parse;
+use crate::client::parse;
 
 fn allows(pattern: &str, url: &str) -> bool {
     parse(url).is_ok_and(|url| UrlPatterns::new(&[pattern.to_owned()]).unwrap().allow(&url))

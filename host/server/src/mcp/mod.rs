@@ -1,6 +1,6 @@
 //! The Model Context Protocol, through which models run code.
 //!
-//! * [`McpServer`]: tools and resources for a [`Tenant`](crate::Tenant), independent of the transport.
+//! * [`McpServer`]: tools, resources and progress notifications for a [`Tenant`](crate::Tenant), independent of the transport.
 //! * [`serve_stdio`]: serves a single client over standard input and output. [`router`] serves clients over HTTP.
 //! * [`Upstreams`]: other MCP servers, whose tools scripts can call.
 //!
@@ -13,11 +13,384 @@ mod files;
 mod http;
 mod outputs;
 mod resources;
-mod server;
 mod sessions;
 mod tools;
 mod upstream;
 
+use std::{
+    convert::Infallible,
+    fmt, io,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use glovebox::{IfExists, Language};
+use rmcp::{
+    RoleServer, ServerHandler, ServiceExt as _,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorCode,
+        ErrorData, Implementation, JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+        PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ReadResourceRequestParams,
+        ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
+    },
+    service::{Peer, RequestContext, ServerInitializeError},
+};
+use serde_json::{Map, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Door, Fresh, Script, ServiceError, Tenant, Watch, Work, executor::Finished, tenant::ReplyRooms, text::quoted,
+};
+use answer::Answering;
+use arguments::{self as given, CodeLanguage};
+use http::Account;
+use outputs::{OutputId, Outputs};
+use tools::Name;
+use upstream::BoundedLines;
+
 pub use http::router;
-pub use server::{McpServer, serve_stdio};
 pub use upstream::{Listing, UpstreamConfig, UpstreamError, Upstreams};
+
+/// Instructions for models, which clients receive when they connect.
+const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox. Use run_code to compute, to work \
+     with data and files, and to draw. Open a session with session_open if later calls build on earlier ones.";
+
+/// MCP tools and resources for a tenant's clients. Clones share the stored outputs.
+#[derive(Clone)]
+pub struct McpServer(Arc<McpInner>);
+
+struct McpInner {
+    tenant: Tenant,
+    outputs: Outputs,
+    tools: Vec<Tool>,
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServer").field("tenant", &self.0.tenant).finish_non_exhaustive()
+    }
+}
+
+/// Error message if the memory budget has no room for an answer.
+const NO_ROOM: &str = "the request was executed, but the server's memory for answers is full; read answers faster";
+
+/// Converts an error to a tool result.
+fn refused(error: &ServiceError) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(format!("{}: {}", error.code(), error.public()))])
+}
+
+impl McpServer {
+    /// Creates a server for a tenant.
+    ///
+    /// `listing` describes the host functions that scripts can call, for example the text of
+    /// [`Upstreams::listing`](super::Upstreams::listing). It becomes part of `run_code`'s description and can be empty.
+    #[must_use]
+    pub fn new(tenant: Tenant, listing: &str) -> Self {
+        let tenant = tenant.through(Door::Mcp);
+        let names = Name::ALL.iter().filter(|name| !tenant.is_in_fleet() || name.is_in_fleet());
+        let tools = names.map(|name| name.tool(&tenant, listing)).collect();
+        Self(Arc::new(McpInner { tenant, outputs: Outputs::default(), tools }))
+    }
+
+    /// Returns the tenant whose policy and sessions the server uses.
+    #[must_use]
+    pub fn tenant(&self) -> &Tenant {
+        &self.0.tenant
+    }
+
+    async fn call(
+        &self,
+        name: Name,
+        arguments: JsonObject,
+        context: &RequestContext<RoleServer>,
+        replies: &ReplyRooms,
+    ) -> Result<CallToolResult, ServiceError> {
+        let tenant = &self.0.tenant.replying(replies);
+        let said = match name {
+            Name::RunCode => return self.run_code(given::read(arguments)?, context).await,
+            Name::SessionOpen => sessions::open(tenant, given::read(arguments)?).await,
+            Name::SessionList => sessions::list(tenant, given::read(arguments)?).await,
+            Name::SessionFork => sessions::fork(tenant, given::read(arguments)?).await,
+            Name::SessionUndo => sessions::undo(tenant, given::read(arguments)?).await,
+            Name::SessionClose => sessions::close(tenant, given::read(arguments)?).await,
+            Name::FilesList => files::list(tenant, given::read(arguments)?).await,
+            Name::FilesRead => files::read(tenant, given::read(arguments)?).await,
+            Name::FilesWrite => files::write(tenant, given::read(arguments)?).await,
+        };
+        Ok(said?.into())
+    }
+
+    async fn run_code(
+        &self,
+        given: given::RunCode,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ServiceError> {
+        let max_ms = self.0.tenant.policy().limits.timeout_ms;
+        if let Some(asked) = given.timeout_ms.filter(|asked| !(1..=max_ms).contains(asked)) {
+            return Err(ServiceError::Invalid(format!("`timeout_ms` is {asked}; it must be between 1 and {max_ms}")));
+        }
+        let id = OutputId::random()?;
+        let in_session = given.session.is_some();
+        let cancelled_after_ms = given.timeout_ms.filter(|_| in_session);
+        let last = LastLine::default();
+        let watch = last.watch();
+        let server = self.clone();
+        let then = move |finished: Finished| {
+            let answering = Answering { outputs: &server.0.outputs, id, cancelled_after_ms };
+            Ok(answering.answer(&finished.execution))
+        };
+        match context.meta.get_progress_token() {
+            Some(token) => {
+                let most = Duration::from_millis(given.timeout_ms.unwrap_or(max_ms));
+                let reports = report_progress(context.peer.clone(), token, most, last);
+                tokio::select! {
+                    answer = self.execute(given, watch, then) => answer,
+                    never = reports => match never {},
+                }
+            }
+            None => self.execute(given, watch, then).await,
+        }
+    }
+
+    /// Runs a script. Maps the result with `then` on a thread that is allowed to block.
+    async fn execute(
+        &self,
+        given: given::RunCode,
+        watch: Watch,
+        then: impl FnOnce(Finished) -> Result<CallToolResult, ServiceError> + Send + 'static,
+    ) -> Result<CallToolResult, ServiceError> {
+        let given::RunCode { language, code, session, timeout_ms, files } = given;
+        let files = files.into_iter().map(|file| {
+            let bytes = given::content(&file.path, file.text, file.base64)?;
+            Ok((file.path, bytes))
+        });
+        let files = files.collect::<Result<Vec<_>, ServiceError>>()?;
+        let script = Script { source: code, name: language.file_name(), ..Script::default() };
+        let work = match session {
+            Some(session) => self.work_in(&session, language, script, timeout_ms, files).await?,
+            None => {
+                let mut policy = Map::new();
+                if let Some(timeout_ms) = timeout_ms {
+                    policy.insert("limits".to_owned(), json!({ "timeout_ms": timeout_ms }));
+                }
+                let fresh = Fresh { script, language: Some(language.language()), files, policy, ..Fresh::default() };
+                Work::Fresh(Box::new(fresh))
+            }
+        };
+        self.0.tenant.execute_then(Door::Mcp, work, watch, then).await
+    }
+
+    /// Writes files to a session and returns the work that runs a script in it.
+    async fn work_in(
+        &self,
+        session: &str,
+        language: CodeLanguage,
+        mut script: Script,
+        timeout_ms: Option<u64>,
+        files: Vec<(String, Vec<u8>)>,
+    ) -> Result<Work, ServiceError> {
+        let tenant = &self.0.tenant;
+        let id = given::session_id(session)?;
+        let its: Language = tenant.session(&id).await?.language;
+        if its != language.language() {
+            let text =
+                format!("session `{id}` runs {}, not {}; open another session", its.name(), language.language().name());
+            return Err(ServiceError::Invalid(text));
+        }
+        if !files.is_empty() {
+            tenant.write_files(&id, files, IfExists::Replace, ()).await?;
+        }
+        script.cancel_after = timeout_ms.map(Duration::from_millis);
+        Ok(Work::InSession((&id).into(), Box::new(script)))
+    }
+}
+
+impl ServerHandler for McpServer {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        let about = Implementation::new("glovebox", env!("CARGO_PKG_VERSION"))
+            .with_title("Glovebox")
+            .with_description("A sandbox for Python and JavaScript");
+        ServerConfig::new(capabilities).with_server_info(about).with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.0.tools.clone()))
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let message = format!("unknown method `{}`", glovebox::escaped(&quoted(&request.method)));
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.0.tools.iter().find(|tool| tool.name == name).cloned()
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = Name::of(&request.name).ok_or_else(|| {
+            let names: Vec<&str> = Name::ALL.iter().map(|name| name.name()).collect();
+            let text = format!(
+                "unknown tool `{}`; use one of {}",
+                glovebox::escaped(&quoted(&request.name)),
+                names.join(", ")
+            );
+            ErrorData::invalid_params(text, None)
+        })?;
+        let arguments = request.arguments.unwrap_or_default();
+        let replies = ReplyRooms::default();
+        tokio::select! {
+            // A cancelled request needs no answer. Dropping `call` cancels its work.
+            biased;
+            () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
+            result = self.call(name, arguments, &context, &replies) => {
+                let result = result.unwrap_or_else(|error| refused(&error));
+                let counted = Account::count(&context, replies.take(), &result).await;
+                let unavailable = |_| CallToolResult::error(vec![ContentBlock::text(format!("unavailable: {NO_ROOM}"))]);
+                Ok(counted.map_or_else(unavailable, |()| result).into())
+            }
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(self.0.outputs.list()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let replies = ReplyRooms::default();
+        let tenant = self.0.tenant.replying(&replies);
+        let read = resources::read(&tenant, &self.0.outputs, &request.uri).await?;
+        let counted = Account::count(&context, replies.take(), &read).await;
+        counted.map_err(|_| ErrorData::internal_error(NO_ROOM, None))?;
+        Ok(read.into())
+    }
+}
+
+/// Serves a client over standard input and output until it disconnects or `stop` is cancelled. Running work then has a
+/// short time to finish before it is cancelled. No other code may write to standard output.
+///
+/// # Errors
+/// Fails if the client's first message cannot open an MCP connection, or if the response to it cannot be sent. Later
+/// failures only end the connection.
+pub async fn serve_stdio(server: McpServer, stop: CancellationToken) -> io::Result<()> {
+    let (input, output) = rmcp::transport::stdio_pipes();
+    // The protocol library already limits the line length; this limits only the cost of values.
+    let begun = server.serve_with_ct((BoundedLines::new(input, usize::MAX), output), stop).await;
+    match begun {
+        Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
+        // The client disconnected before its first message, or `stop` was cancelled.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+        Err(error) => Err(io::Error::other(error.to_string())),
+    }
+}
+
+/// The interval between progress notifications. People hardly notice faster updates, and this rate costs clients little.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// Maximum length of the last line in a progress notification, in characters.
+const MAX_LINE_CHARS: usize = 200;
+
+/// The number of output bytes that are retained to find the last line.
+const TAIL_BYTES: usize = 4 * MAX_LINE_CHARS;
+
+/// The end of a script's output.
+#[derive(Clone, Debug, Default)]
+struct LastLine(Arc<Mutex<Vec<u8>>>);
+
+impl LastLine {
+    /// Creates a `Watch` that records the end of the output.
+    fn watch(&self) -> Watch {
+        let tail = Arc::clone(&self.0);
+        Watch {
+            on_output: Some(Box::new(move |_, bytes| {
+                let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+                let new = bytes.get(bytes.len().saturating_sub(TAIL_BYTES)..).unwrap_or_default();
+                tail.extend_from_slice(new);
+                let beyond = tail.len().saturating_sub(TAIL_BYTES);
+                tail.drain(..beyond);
+            })),
+            ..Watch::default()
+        }
+    }
+
+    /// Returns the last non-empty line, cut to [`MAX_LINE_CHARS`], with control characters escaped.
+    fn line(&self) -> Option<String> {
+        let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let text = String::from_utf8_lossy(&tail);
+        let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+        let short: String = line.chars().take(MAX_LINE_CHARS).collect();
+        Some(glovebox::escaped_text(&short).to_string())
+    }
+}
+
+/// Notifies the client of the elapsed time and the last line of output, until the future is dropped. Never returns.
+async fn report_progress(peer: Peer<RoleServer>, token: ProgressToken, most: Duration, last: LastLine) -> Infallible {
+    let begun = Instant::now();
+    let mut ticks = tokio::time::interval(EVERY);
+    // Do not send a burst of missed notifications to a slow client.
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // The first tick completes immediately.
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        let seconds = begun.elapsed().as_secs_f64();
+        let mut progress =
+            ProgressNotificationParam::new(token.clone(), seconds).with_total(most.as_secs_f64().max(seconds));
+        let line = last.line().map(|line| format!(": {line}")).unwrap_or_default();
+        progress = progress.with_message(format!("{seconds:.1} s{line}"));
+        if peer.notify_progress(progress).await.is_err() {
+            // The client has disconnected. Another task cancels the execution.
+            return std::future::pending().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use glovebox::Stream;
+
+    use super::*;
+
+    #[test]
+    fn last_line_is_escaped_and_truncated() {
+        let last = LastLine::default();
+        let mut on_output = last.watch().on_output.unwrap();
+        assert_eq!(last.line(), None);
+        on_output(Stream::Stdout, b"first\nsecond \x1b[2J\n\n");
+        assert_eq!(last.line().as_deref(), Some("second \\u{1b}[2J"));
+        on_output(Stream::Stderr, b"thi");
+        on_output(Stream::Stdout, b"rd");
+        assert_eq!(last.line().as_deref(), Some("third"));
+        on_output(Stream::Stdout, &b"y".repeat(1 << 20));
+        assert_eq!(last.line(), Some("y".repeat(MAX_LINE_CHARS)));
+        assert!(last.0.lock().unwrap().len() <= TAIL_BYTES);
+    }
+}

@@ -56,8 +56,8 @@
 use bytes::Bytes;
 
 use super::{
+    Entry, MAX_ENTRY_BYTES,
     bucket::{Bucket, Created, Listed, create, failed, refused},
-    store::{Entry, MAX_ENTRY_BYTES},
 };
 use crate::store::{RecordError, SessionId, SessionRecord, StoreError, StoredVersion};
 

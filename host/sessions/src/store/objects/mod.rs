@@ -3,7 +3,7 @@
 //! * [`location`]: parses store URLs and reads credentials from the environment.
 //! * [`bucket`]: the operations of a store, with size and time limits, on separate threads.
 //! * [`blobs`]: immutable named blobs.
-//! * [`store`]: stores and lists sessions.
+//! * [`ObjectStore`]: stores and lists sessions. Counts them by the names and lengths of their log entries.
 //! * [`log`]: orders writes and decides which of them are accepted.
 //! * [`lease`]: locks sessions, and checks that a store is suitable.
 
@@ -12,9 +12,469 @@ mod bucket;
 mod lease;
 mod location;
 mod log;
-mod store;
 #[cfg(test)]
 mod tests;
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use serde::{Deserialize, Serialize};
+
+use crate::store::{
+    Expected, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry,
+    StoredPage, StoredRecord, StoredSession, StoredVersion, check_length, check_write, record::MAX_WORKSPACE_BYTES,
+};
+use blobs::timestamp;
+use bucket::{Background, Bucket, Listed, Objects, failed};
+use lease::{Holder, Lease, StoreClock, probe};
+use log::{Head, Log, Outcome, RECORDS, Write, number_of};
+
 pub use blobs::{BlobInfo, BlobPage, BlobStore};
-pub use store::ObjectStore;
+
+/// Maximum number of attempts to write during concurrent writes.
+const WRITES: usize = 8;
+/// Maximum number of attempts to find the state of a listed entry.
+const READS: usize = 8;
+/// The age at which the entry of a removal is deleted.
+pub(super) const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// A store of sessions in an object store, which several machines can share. Supports S3 (`s3://BUCKET/PREFIX`), Google
+/// Cloud Storage (`gs://`), Azure (`az://`), a directory (`file:///DIRECTORY`) and this process's memory
+/// (`memory://NAME`). Credentials come from the environment, as for [`BlobStore`].
+///
+/// The store must create each name only once and show every acknowledged operation; [`open`](Self::open) tests this.
+/// Each session has a short log of its writes, each with a unique version. Of two writers with the same base, one is
+/// accepted and the other is [fenced](StoreError::Fenced), however long it was frozen.
+///
+/// Locks are leases of 15 s, which their holders renew. A lease expires after its holder is killed. Leases only save
+/// work; the log keeps writes consistent without them.
+///
+/// A removal is recorded for seven days. No write may stay in progress for that long.
+///
+/// ```
+/// use glovebox_sessions::{ObjectStore, PageRequest, SessionStore};
+///
+/// # fn main() -> Result<(), glovebox_sessions::StoreError> {
+/// let store = glovebox_sessions::block_on(ObjectStore::open("memory://example"))?;
+/// let page = glovebox_sessions::block_on(store.list(&PageRequest::default()))?;
+/// assert!(page.entries.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ObjectStore {
+    pub(super) bucket: Arc<dyn Bucket>,
+    pub(super) background: Background,
+    pub(super) clock: StoreClock,
+    pub(super) lease: Duration,
+}
+
+impl ObjectStore {
+    /// Maximum size of a state: 1 GiB.
+    pub const MAX_STATE_BYTES: u64 = BlobStore::MAX_BYTES;
+    /// The default time after which the lock of a killed holder expires: 15 s.
+    pub const LEASE: Duration = Duration::from_secs(15);
+
+    /// Opens the store with this URL and tests it: creates an object, checks that a second creation is refused, reads,
+    /// lists and deletes it.
+    ///
+    /// # Errors
+    /// [`StoreError::Url`] if the URL does not name a store, [`StoreError::Directory`] if the directory is unusable,
+    /// [`StoreError::Remote`] if the store cannot be reached or refuses an operation, and [`StoreError::Unfit`] if it
+    /// fails the test.
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        let objects = Objects::open(url)?;
+        let background = objects.background().clone();
+        Self::over(Arc::new(objects), background).await
+    }
+
+    pub(super) async fn over(bucket: Arc<dyn Bucket>, background: Background) -> Result<Self, StoreError> {
+        let clock = probe(&*bucket).await?;
+        Ok(Self { bucket, background, clock, lease: Self::LEASE })
+    }
+
+    /// Returns the store's URL.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.bucket.url()
+    }
+
+    /// Sets the duration of new leases, clamped to between 1 s and 1 h. A lock expires after this time if its holder
+    /// was killed. Holders renew a lease three times within this time. Default: [`LEASE`](Self::LEASE).
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease.clamp(Duration::from_secs(1), Duration::from_secs(60 * 60));
+        self
+    }
+
+    /// Acquires a session's lease. Returns `None` if another process holds it.
+    pub(super) async fn lease(&self, id: &SessionId) -> Result<Option<Lease>, StoreError> {
+        Lease::take(Arc::clone(&self.bucket), &self.background, self.clock, self.lease, id).await
+    }
+
+    pub(super) fn log<'a>(&'a self, id: &'a SessionId) -> Log<'a> {
+        Log { bucket: &*self.bucket, id }
+    }
+
+    /// Writes on top of the expected version. Returns whether a session existed, and the new version.
+    async fn write(
+        &self,
+        lock: &SessionLock,
+        expected: &Expected,
+        session: Option<(&SessionRecord, &Bytes)>,
+    ) -> Result<Written, StoreError> {
+        let none = Holder::default();
+        let holder = lock.guard::<Holder>().unwrap_or(&none);
+        let log = self.log(lock.id());
+        for _ in 0..WRITES {
+            let head = log.head().await?;
+            self.check(log, head.as_ref(), expected, holder)?;
+            let was_there = head.as_ref().is_some_and(|head| !head.is_removal());
+            if session.is_none() && !was_there {
+                // The session also existed if this holder's own removal, whose response was lost, removed it.
+                let ours = |version: &StoredVersion| head.as_ref().is_some_and(|head| head.is(version));
+                return Ok(Written { was_there: holder.wrote(expected, ours), version: None });
+            }
+            let version = StoredVersion::random();
+            holder.begins(expected, &version);
+            match log.append(head.as_ref(), Write { version: &version, session }).await? {
+                Outcome::Committed => {
+                    // The settled writes have no higher numbers than this write, so they cannot become the head.
+                    log.forget(&holder.settles(&version)).await;
+                    return Ok(Written { was_there, version: Some(version) });
+                }
+                // The new head may still be the expected one: with `Any`, or after a late write of this holder.
+                Outcome::Lost => {}
+            }
+        }
+        let action = format!("write session `{}`", lock.id());
+        Err(failed(&*self.bucket, action, "other processes change it repeatedly; try again"))
+    }
+
+    /// Fails unless the log's head is the expected version, or this holder's own write with an unknown outcome.
+    fn check(&self, log: Log<'_>, head: Option<&Head>, expected: &Expected, holder: &Holder) -> Result<(), StoreError> {
+        let found = head.filter(|head| !head.is_removal());
+        let is_expected = match (expected, found) {
+            (Expected::Any, _) | (Expected::Absent, None) => true,
+            (Expected::Version(_), Some(Head { entry: Err(reason), number, .. })) => {
+                return Err(self.unreadable(log, *number, reason.clone()));
+            }
+            (Expected::Version(version), Some(head)) => head.is(version),
+            (Expected::Absent, Some(_)) | (Expected::Version(_), None) => false,
+        };
+        let is_ours = || holder.wrote(expected, |version| head.is_some_and(|head| head.is(version)));
+        if is_expected || is_ours() { Ok(()) } else { Err(StoreError::Fenced { id: log.id.clone() }) }
+    }
+
+    fn unreadable(&self, log: Log<'_>, number: u64, reason: impl Into<RecordError>) -> StoreError {
+        reason.into().of_session(log.id, format!("{}/{}", self.url(), log.name(number)).into())
+    }
+
+    /// Returns the record of a head, or `None` for a removal.
+    fn stored(&self, log: Log<'_>, head: Head) -> Result<Option<StoredRecord>, StoreError> {
+        let entry = head.entry.map_err(|reason| self.unreadable(log, head.number, reason))?;
+        let version = entry.version();
+        Ok(entry.record.map(|record| StoredRecord::new(record, version)))
+    }
+}
+
+/// The result of a write.
+struct Written {
+    was_there: bool,
+    version: Option<StoredVersion>,
+}
+
+#[async_trait]
+impl SessionStore for ObjectStore {
+    async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+        Ok(self.lease(id).await?.map(|lease| SessionLock::new(id.clone(), Holder::new(lease))))
+    }
+
+    async fn put(
+        &self,
+        lock: &SessionLock,
+        expected: &Expected,
+        record: &SessionRecord,
+        state: &[u8],
+    ) -> Result<StoredVersion, StoreError> {
+        let id = lock.id();
+        check_write(lock, record, state, Self::MAX_STATE_BYTES, |reason| self.unreadable(self.log(id), 0, reason))?;
+        let state = Bytes::copy_from_slice(state);
+        let written = self.write(lock, expected, Some((record, &state))).await?;
+        written.version.ok_or_else(|| StoreError::Fenced { id: id.clone() })
+    }
+
+    async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        let log = self.log(id);
+        let mut looked_for = None;
+        for _ in 0..READS {
+            let Some(head) = log.head().await? else { return Ok(None) };
+            let number = head.number;
+            let Some(stored) = self.stored(log, head)? else { return Ok(None) };
+            let bytes = stored.record.bytes;
+            check_length(id, bytes, Self::MAX_STATE_BYTES)?;
+            let state = match self.bucket.get(&log.state_name(&stored.version), bytes).await {
+                Ok(state) => state,
+                Err(StoreError::BlobTooLarge { .. }) => Some(Bytes::new()).filter(|_| bytes > 0),
+                Err(error) => return Err(error),
+            };
+            match state {
+                Some(state) if state.len() as u64 == bytes => {
+                    return Ok(Some(StoredSession::new(stored, state.into())));
+                }
+                Some(_) => return Err(self.unreadable(log, number, "its state does not have the recorded length")),
+                // The state was replaced after the head was read, unless the head still has the same version.
+                None if looked_for.as_ref() == Some(&stored.version) => {
+                    return Err(self.unreadable(log, number, "its state is missing"));
+                }
+                None => looked_for = Some(stored.version),
+            }
+        }
+        let action = format!("read session `{id}`");
+        Err(failed(&*self.bucket, action, "other processes change it repeatedly; try again"))
+    }
+
+    async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
+        let log = self.log(id);
+        match log.head().await? {
+            Some(head) => self.stored(log, head),
+            None => Ok(None),
+        }
+    }
+
+    async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
+        self.list_page(page).await
+    }
+
+    async fn count(&self, most: usize) -> Result<usize, StoreError> {
+        self.count_sessions(most).await
+    }
+
+    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+        // A session that does not exist is treated as already removed, whatever the caller expected.
+        let log = self.log(lock.id());
+        let head = log.head().await?;
+        if head.as_ref().is_none_or(Head::is_removal) {
+            let none = Holder::default();
+            let holder = lock.guard::<Holder>().unwrap_or(&none);
+            return Ok(holder.wrote(expected, |version| head.as_ref().is_some_and(|head| head.is(version))));
+        }
+        Ok(self.write(lock, expected, None).await?.was_there)
+    }
+}
+
+/// Returns the listing entry of a head, or `None` for a removal.
+pub(super) fn entry_of(id: &SessionId, head: Head) -> Option<StoredEntry> {
+    let (bytes, stored_at) = (head.bytes, timestamp(head.modified_ms));
+    match head.entry {
+        Ok(entry) => {
+            let version = entry.version();
+            let record = entry.record?;
+            let stored_bytes = bytes.saturating_add(record.bytes);
+            Some(StoredEntry::new(id.clone(), stored_bytes, stored_at, Ok(StoredRecord::new(record, version))))
+        }
+        Err(damage) => Some(StoredEntry::new(id.clone(), bytes, stored_at, Err(damage.to_string()))),
+    }
+}
+
+/// The number of names per listing request.
+const NAMES: usize = 1_000;
+/// The number of entries to read concurrently.
+const READERS: usize = 16;
+/// Maximum number of removals that listing a page expires. Later listings expire further removals.
+const FORGOTTEN: usize = 16;
+/// A number that no entry uses. Its name sorts after a session's entries and before the next session's entries.
+const LAST: u64 = u64::MAX;
+
+/// The head of a log in a listing.
+struct ListedHead {
+    id: SessionId,
+    number: u64,
+    listed: Listed,
+}
+
+impl ObjectStore {
+    /// Lists the heads of at most `most` sessions after a session. Also returns whether more sessions follow.
+    async fn heads(&self, after: Option<&SessionId>, most: usize) -> Result<(Vec<ListedHead>, bool), StoreError> {
+        let mut heads: Vec<ListedHead> = Vec::new();
+        let mut after = after.map(|id| self.log(id).name(LAST));
+        loop {
+            let listed = self.bucket.list(RECORDS, after.as_deref(), NAMES).await?;
+            let is_last = listed.len() < NAMES;
+            after = listed.last().map(|listed| listed.name.clone());
+            for listed in listed {
+                let Some((id, number)) = parse(&listed.name) else { continue };
+                // Entries of a session are listed in order: the last one is the head.
+                if heads.last().is_some_and(|head| head.id == id) {
+                    heads.pop();
+                } else if heads.len() == most {
+                    return Ok((heads, true));
+                }
+                heads.push(ListedHead { id, number, listed });
+            }
+            if is_last {
+                return Ok((heads, false));
+            }
+        }
+    }
+
+    pub(super) async fn list_page(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
+        let (heads, has_more) = self.heads(page.begins_after(), page.limit()).await?;
+        let next = heads.last().filter(|_| has_more).map(|head| head.id.clone());
+        let forgets = AtomicUsize::new(FORGOTTEN);
+        let read = stream::iter(heads).map(|head| self.entry(head, &forgets)).buffered(READERS);
+        let entries: Vec<Option<StoredEntry>> = read.try_collect().await?;
+        Ok(StoredPage::new(entries.into_iter().flatten().collect(), next))
+    }
+
+    /// Returns the listing entry of a session, or `None` if the session was removed. Also
+    /// deletes the entry of an old removal.
+    async fn entry(&self, found: ListedHead, forgets: &AtomicUsize) -> Result<Option<StoredEntry>, StoreError> {
+        let log = self.log(&found.id);
+        let head = match log.read(found.number, &found.listed).await? {
+            Some(head) => Some(head),
+            // The entry was replaced after the listing.
+            None => log.head().await?,
+        };
+        let Some(head) = head else { return Ok(None) };
+        let one_fewer = |count: usize| count.checked_sub(1);
+        if head.is_removal()
+            && head.modified_ms < self.clock.ms_before_now(REMOVAL)
+            && forgets.try_update(Ordering::Relaxed, Ordering::Relaxed, one_fewer).is_ok()
+            && let Err(error) = self.expire(log).await
+        {
+            tracing::debug!(target: "glovebox", %error, "could not expire a removal; the next listing retries it");
+        }
+        Ok(entry_of(&found.id, head))
+    }
+
+    /// Expires a removal. Holds the session's lease meanwhile, so that other processes cannot create the session again.
+    async fn expire(&self, log: Log<'_>) -> Result<(), StoreError> {
+        // The lease is bound to a name, so that it is held until this function returns.
+        let Some(_lease) = self.lease(log.id).await? else { return Ok(()) };
+        log.expire(self.clock.ms_before_now(REMOVAL)).await
+    }
+
+    pub(super) async fn count_sessions(&self, most: usize) -> Result<usize, StoreError> {
+        let (mut count, mut after) = (0_usize, None);
+        while count < most {
+            let (heads, has_more) = self.heads(after.as_ref(), PageRequest::MAX_LIMIT).await?;
+            let sessions = heads.iter().filter(|head| !Entry::is_removal(head.listed.bytes));
+            count = count.saturating_add(sessions.count());
+            after = heads.into_iter().next_back().map(|head| head.id);
+            if !has_more {
+                break;
+            }
+        }
+        Ok(count.min(most))
+    }
+}
+
+/// Parses the session and the number from the name of an entry.
+fn parse(name: &str) -> Option<(SessionId, u64)> {
+    let number = number_of(name)?;
+    let (dir, _) = name.rsplit_once('/')?;
+    let id = dir.strip_prefix(RECORDS)?.strip_prefix('/')?.strip_suffix('!')?;
+    Some((SessionId::new(id).ok()?, number))
+}
+
+const FORMAT: u32 = 1;
+/// The number of hexadecimal digits in a version.
+const VERSION_DIGITS: usize = 32;
+/// Maximum number of ancestors in an entry.
+pub(super) const MAX_ANCESTORS: usize = 16;
+/// Entries with a session are padded to this length in bytes. Removals are shorter, so listings can tell them apart.
+const MIN_SESSION_BYTES: usize = 2048;
+/// Maximum size of an entry in bytes. An entry needs 3,000 bytes plus the workspace's path, which JSON can expand to
+/// six times its length.
+pub(super) const MAX_ENTRY_BYTES: u64 = 16_384 + 6 * MAX_WORKSPACE_BYTES as u64;
+
+/// An entry of a session's log: one write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Entry {
+    format: u32,
+    /// Identifies this write: 128 random bits. The name of the state object contains the same version.
+    version: String,
+    /// The versions of the writes below this one, latest first. A writer whose response was lost finds its own version
+    /// here.
+    ancestors: Vec<String>,
+    /// The written record; `None` for a removal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) record: Option<SessionRecord>,
+}
+
+impl Entry {
+    /// Returns the entry for a write on top of `base`, or for the first write.
+    pub(super) fn new(version: &StoredVersion, base: Option<&Self>, record: Option<&SessionRecord>) -> Self {
+        let earlier = base.into_iter().flat_map(|base| std::iter::once(&base.version).chain(&base.ancestors));
+        let ancestors = earlier.take(MAX_ANCESTORS).cloned().collect();
+        Self { format: FORMAT, version: version.as_str().to_owned(), ancestors, record: record.cloned() }
+    }
+
+    pub(super) fn version(&self) -> StoredVersion {
+        StoredVersion::new(self.version.as_str())
+    }
+
+    pub(super) fn is(&self, version: &StoredVersion) -> bool {
+        self.version == version.as_str()
+    }
+
+    /// Returns whether this entry is built on the write `version`, which is `distance` entries below. Returns `None` if
+    /// the recorded ancestors do not reach that far.
+    pub(super) fn descends_from(&self, version: &StoredVersion, distance: u64) -> Option<bool> {
+        if self.ancestors.iter().any(|ancestor| ancestor == version.as_str()) {
+            return Some(true);
+        }
+        (distance <= self.ancestors.len() as u64).then_some(false)
+    }
+
+    /// Encodes the entry as JSON, and pads entries with a session to [`MIN_SESSION_BYTES`].
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        // An entry contains only strings and numbers, so this cannot fail.
+        let mut bytes = serde_json::to_vec(self).unwrap_or_default();
+        if self.record.is_some() {
+            bytes.resize(bytes.len().max(MIN_SESSION_BYTES), b' ');
+        }
+        bytes
+    }
+
+    pub(super) fn read(id: &SessionId, bytes: &[u8]) -> Result<Self, RecordError> {
+        // Entries of a later version can have other fields.
+        #[derive(Deserialize)]
+        struct Versioned {
+            format: u32,
+        }
+        let invalid = |_: serde_json::Error| "its record cannot be read";
+        let Versioned { format: found } = serde_json::from_slice(bytes).map_err(invalid)?;
+        if found > FORMAT {
+            return Err(RecordError::Format { found, known: FORMAT });
+        }
+        let entry: Self = serde_json::from_slice(bytes).map_err(invalid)?;
+        if entry.format != FORMAT {
+            return Err("its record cannot be read".into());
+        }
+        let is_version =
+            |name: &String| name.len() == VERSION_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if entry.ancestors.len() > MAX_ANCESTORS || !entry.ancestors.iter().chain([&entry.version]).all(is_version) {
+            return Err("its versions are invalid".into());
+        }
+        match &entry.record {
+            Some(record) if record.id != *id => Err(format!("its record belongs to `{}`", record.id).into()),
+            _ => Ok(entry),
+        }
+    }
+
+    /// Returns `true` if an entry of this length is a removal.
+    pub(super) fn is_removal(bytes: u64) -> bool {
+        bytes < MIN_SESSION_BYTES as u64
+    }
+}

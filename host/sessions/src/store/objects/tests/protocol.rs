@@ -7,9 +7,8 @@ use crate::store::{
     Expected, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore as _, StoreError,
     StoredVersion, block_on,
     objects::{
-        ObjectStore,
+        Entry, MAX_ANCESTORS, ObjectStore,
         lease::{Holder, StoreClock},
-        store::{Entry, MAX_ANCESTORS},
     },
 };
 
