@@ -13,7 +13,6 @@ mod files;
 mod http;
 mod outputs;
 mod resources;
-mod sessions;
 mod tools;
 mod upstream;
 
@@ -108,11 +107,11 @@ impl McpServer {
         let tenant = &self.0.tenant.replying(replies);
         let said = match name {
             Name::RunCode => return self.run_code(given::read(arguments)?, context).await,
-            Name::SessionOpen => sessions::open(tenant, given::read(arguments)?).await,
-            Name::SessionList => sessions::list(tenant, given::read(arguments)?).await,
-            Name::SessionFork => sessions::fork(tenant, given::read(arguments)?).await,
-            Name::SessionUndo => sessions::undo(tenant, given::read(arguments)?).await,
-            Name::SessionClose => sessions::close(tenant, given::read(arguments)?).await,
+            Name::SessionOpen => tools::open_session(tenant, given::read(arguments)?).await,
+            Name::SessionList => tools::list_sessions(tenant, given::read(arguments)?).await,
+            Name::SessionFork => tools::fork_session(tenant, given::read(arguments)?).await,
+            Name::SessionUndo => tools::undo_session(tenant, given::read(arguments)?).await,
+            Name::SessionClose => tools::close_session(tenant, given::read(arguments)?).await,
             Name::FilesList => files::list(tenant, given::read(arguments)?).await,
             Name::FilesRead => files::read(tenant, given::read(arguments)?).await,
             Name::FilesWrite => files::write(tenant, given::read(arguments)?).await,

@@ -1,12 +1,16 @@
-//! The MCP tools: names, schemas and descriptions for models.
+//! The MCP tools: names, schemas and descriptions for models. Also implements the tools that manage sessions.
 
 use glovebox::{Language, NetworkPolicy, Policy, RuntimeInfo};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{answer, arguments, arguments as given, files, sessions};
-use crate::Tenant;
+use super::{
+    answer::{self, ToolAnswer},
+    arguments, arguments as given, files,
+};
+use crate::{ServiceError, SessionPage, SessionSummary, Tenant};
 
 /// An MCP tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +85,7 @@ impl Name {
             Self::SessionOpen => {
                 let mut input = arguments::input::<given::OpenSession>();
                 name_languages(&mut input, tenant);
-                self.describe::<sessions::OneAnswer>(
+                self.describe::<OneAnswer>(
                     "Open a session",
                     "Opens a session: an interpreter that keeps its variables, imports and files between calls to \
                      run_code, with its own working directory. It is saved after every call and outlives this server. \
@@ -91,13 +95,13 @@ impl Name {
                     additive(),
                 )
             }
-            Self::SessionList => self.describe::<sessions::ListAnswer>(
+            Self::SessionList => self.describe::<ListAnswer>(
                 "List sessions",
                 "Lists the sessions with their language and the time of their last use.".into(),
                 arguments::input::<given::Nothing>(),
                 read_only(),
             ),
-            Self::SessionFork => self.describe::<sessions::OneAnswer>(
+            Self::SessionFork => self.describe::<OneAnswer>(
                 "Copy a session",
                 "Copies a session with its variables and files. The copy and the original are independent: try something in \
                  the copy, and keep the better one."
@@ -105,7 +109,7 @@ impl Name {
                 arguments::input::<given::ForkSession>(),
                 additive(),
             ),
-            Self::SessionUndo => self.describe::<sessions::DoneAnswer>(
+            Self::SessionUndo => self.describe::<DoneAnswer>(
                 "Undo in a session",
                 format!(
                     "Restores a session's variables and files to their state before its last run_code. {}",
@@ -117,7 +121,7 @@ impl Name {
                 arguments::input::<given::OneSession>(),
                 ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(false),
             ),
-            Self::SessionClose => self.describe::<sessions::DoneAnswer>(
+            Self::SessionClose => self.describe::<DoneAnswer>(
                 "Close a session",
                 "Ends a session and deletes its variables and files.".into(),
                 arguments::input::<given::OneSession>(),
@@ -252,4 +256,105 @@ fn about(runtime: &RuntimeInfo) -> String {
              Node's modules; no DOM. TypeScript types are removed and not checked.\n"
         ),
     }
+}
+
+/// Maximum number of listed sessions. By default, a tenant can have 1,000, which are too many for a model to read.
+const MAX_LISTED: usize = 100;
+
+/// A session.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct OneAnswer {
+    /// The name of the session, for the other tools.
+    session: String,
+    /// `python` or `javascript`.
+    language: String,
+    runtime: String,
+    /// The number of scripts that the session has run.
+    executions: u64,
+    /// The time when the session was last saved, in RFC 3339.
+    updated_at: String,
+    /// The number of files and directories in its working directory, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<u64>,
+}
+
+/// The structured content of `session_list`.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ListAnswer {
+    sessions: Vec<OneAnswer>,
+    /// The number of sessions that are not listed.
+    more: u64,
+}
+
+/// The structured content of `session_undo` and `session_close`.
+#[derive(Debug, Serialize, JsonSchema)]
+struct DoneAnswer {
+    /// The name of the session.
+    session: String,
+}
+
+impl OneAnswer {
+    fn of(session: SessionSummary) -> Self {
+        Self {
+            session: session.id.to_string(),
+            language: session.language.name().to_owned(),
+            runtime: session.runtime,
+            executions: session.executions,
+            updated_at: session.updated_at.to_string(),
+            files: session.files,
+        }
+    }
+
+    fn line(&self) -> String {
+        let Self { session, language, executions, updated_at, .. } = self;
+        format!("{session}: {language}, {executions} executions, last used {updated_at}")
+    }
+}
+
+pub(super) async fn open_session(tenant: &Tenant, given: given::OpenSession) -> Result<ToolAnswer, ServiceError> {
+    let id = given.session.as_deref().map(given::session_id).transpose()?;
+    let answer =
+        OneAnswer::of(tenant.open(id, Some(given.language.language()), None, None, serde_json::Map::new(), ()).await?);
+    ToolAnswer::new(format!("Session `{}` is open: {} ({}).", answer.session, answer.language, answer.runtime), &answer)
+}
+
+pub(super) async fn list_sessions(
+    tenant: &Tenant,
+    given::Nothing {}: given::Nothing,
+) -> Result<ToolAnswer, ServiceError> {
+    let SessionPage { sessions: mut all, damaged, .. } = tenant.list().await?;
+    let count = all.len() + damaged.len();
+    // Most recently updated first.
+    all.sort_by_key(|session| std::cmp::Reverse(session.updated_at));
+    let sessions: Vec<OneAnswer> = all.into_iter().map(OneAnswer::of).take(MAX_LISTED).collect();
+    let more = count - sessions.len();
+    let mut lines: Vec<String> = sessions.iter().map(OneAnswer::line).collect();
+    match (lines.is_empty(), more) {
+        (true, 0) => lines.push("There are no sessions.".to_owned()),
+        (_, 0) => {}
+        (_, more) => lines.push(format!("and {more} more")),
+    }
+    ToolAnswer::new(lines.join("\n"), &ListAnswer { sessions, more: u64::try_from(more).unwrap_or(u64::MAX) })
+}
+
+pub(super) async fn fork_session(tenant: &Tenant, given: given::ForkSession) -> Result<ToolAnswer, ServiceError> {
+    let fork = given.fork.as_deref().map(given::session_id).transpose()?;
+    let answer = OneAnswer::of(tenant.fork(&given::session_id(&given.session)?, fork).await?);
+    ToolAnswer::new(format!("Session `{}` is a copy of `{}`.", answer.session, given.session), &answer)
+}
+
+pub(super) async fn undo_session(tenant: &Tenant, given: given::OneSession) -> Result<ToolAnswer, ServiceError> {
+    tenant.undo(&given::session_id(&given.session)?, None).await?;
+    let answer = DoneAnswer { session: given.session };
+    ToolAnswer::new(
+        format!("Session `{}` was restored to its state before its last execution.", answer.session),
+        &answer,
+    )
+}
+
+pub(super) async fn close_session(tenant: &Tenant, given: given::OneSession) -> Result<ToolAnswer, ServiceError> {
+    tenant.close(&given::session_id(&given.session)?).await?;
+    let answer = DoneAnswer { session: given.session };
+    ToolAnswer::new(format!("Session `{}` is closed.", answer.session), &answer)
 }
