@@ -5,7 +5,7 @@
 //! timers, reports), and records addresses. An execution is `JS_Eval`, the remaining jobs and timers, and `fflush`.
 //!
 //! A session also needs the value of the last statement and variables ([`variables`]), redeclared names ([`declare`]),
-//! and interrupts that leave the interpreter usable ([`interrupt`]). These require internal structures, which are
+//! and interrupts that leave the interpreter usable ([`state`]). These require internal structures, which are
 //! located at boot by their effects ([`structures`]). Preparation fails if a structure is not found.
 //!
 //! The boot scripts do not rely on anything that a script can replace, and share with the host only the addresses in
@@ -16,13 +16,13 @@ mod compile;
 mod declare;
 mod guest;
 mod imports;
-mod interrupt;
 mod library;
 mod report;
 mod run;
 mod split;
 mod state;
 mod structures;
+mod tokens;
 mod variables;
 mod wipe;
 
@@ -149,7 +149,7 @@ impl Driver for JavaScript {
     }
 
     fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
-        interrupt::pokes(anchors, interrupt)
+        state::interrupt_pokes(anchors, interrupt)
     }
 
     fn get_variable(
