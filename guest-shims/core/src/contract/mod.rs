@@ -84,7 +84,7 @@ pub fn check_json(argument: &str, text: &str) -> Result<(), InvalidArgument> {
 
 /// Rejects a path that cannot name a file of a request: absolute, with `..` or NUL, or the workspace itself.
 pub fn check_file_path(path: &str) -> Result<(), InvalidArgument> {
-    files::path::below(path).map(drop).map_err(|error| refused_file(path, &error.message()))
+    files::entry_path(path).map(drop).map_err(|error| refused_file(path, &error.message()))
 }
 
 /// Returns the error for a requested file that could not be written.

@@ -2,7 +2,7 @@
 
 use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
 
-use super::{FileError, IfExists, path};
+use super::{FileError, IfExists, entry_path};
 
 /// Applies a change to a copy of the file system, which replaces the original on success.
 pub fn whole<T, E>(vfs: &mut Vfs, change: impl FnOnce(&mut Vfs) -> Result<T, E>) -> Result<T, E> {
@@ -31,7 +31,7 @@ fn check_free(vfs: &mut Vfs, top: InodeId, path: &str, if_exists: IfExists) -> R
 
 /// Writes a file and creates missing parent directories.
 pub fn write(vfs: &mut Vfs, root: RootId, path: &str, bytes: &[u8], if_exists: IfExists) -> Result<(), FileError> {
-    let path = path::below(path)?;
+    let path = entry_path(path)?;
     let top = top(vfs, root)?;
     check_free(vfs, top, &path, if_exists)?;
     vfs.write_file(root, &path, bytes).map_err(|error| FileError::refused("write", &path)(error.reason))
@@ -39,7 +39,7 @@ pub fn write(vfs: &mut Vfs, root: RootId, path: &str, bytes: &[u8], if_exists: I
 
 /// Creates a directory and missing parents.
 pub fn make_dir(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
-    let path = path::below(path)?;
+    let path = entry_path(path)?;
     let top = top(vfs, root)?;
     check_free(vfs, top, &path, IfExists::Fail)?;
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
@@ -54,7 +54,7 @@ pub fn make_dir(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError
 
 /// Removes a file, a link or an empty directory.
 pub fn delete(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
-    let path = path::below(path)?;
+    let path = entry_path(path)?;
     let refused = || FileError::refused("delete", &path);
     let top = top(vfs, root)?;
     let found = vfs.lookup(top, path.as_bytes(), Follow::No).map_err(refused())?;
@@ -67,13 +67,13 @@ pub fn delete(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> 
 
 /// Removes a file or a link, or a directory with everything below it.
 pub fn delete_all(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
-    let path = path::below(path)?;
+    let path = entry_path(path)?;
     vfs.remove(root, &path).map_err(|error| FileError::refused("delete", &path)(error.reason))
 }
 
 /// Renames a file, directory or link.
 pub fn rename(vfs: &mut Vfs, root: RootId, from: &str, to: &str, if_exists: IfExists) -> Result<(), FileError> {
-    let (from, to) = (path::below(from)?, path::below(to)?);
+    let (from, to) = (entry_path(from)?, entry_path(to)?);
     let top = top(vfs, root)?;
     check_free(vfs, top, &to, if_exists)?;
     vfs.rename(top, from.as_bytes(), top, to.as_bytes()).map_err(FileError::refused("rename", &from))

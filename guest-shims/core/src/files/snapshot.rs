@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use glovebox_vfs::{Access, FileKind, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
 use super::{
-    FileEntry, FileError, FilePage, ListLimits, path,
+    FileEntry, FileError, FilePage, ListLimits, entry_path, inside_path, path_bytes,
     pattern::{self, Pattern},
 };
 
@@ -90,16 +90,16 @@ impl Snapshot {
     /// `dir` does not exist. Returns an empty page if `dir` is a file.
     pub fn list_below(&self, dir: &str, max_depth: usize, limits: ListLimits) -> Result<FilePage, FileError> {
         let (mut vfs, root) = self.state()?;
-        let dir = path::inside(dir)?;
-        let top = vfs.lookup(root, path::bytes(&dir), Follow::No).map_err(FileError::refused("list", &dir))?;
+        let dir = inside_path(dir)?;
+        let top = vfs.lookup(root, path_bytes(&dir), Follow::No).map_err(FileError::refused("list", &dir))?;
         page_below(&mut vfs, (&dir, top), max_depth, limits, |_| true)
     }
 
     /// Returns a path's attributes. Follows links to directories on the path, but not a link at its end.
     pub fn stat(&self, path: &str) -> Result<FileEntry, FileError> {
         let (mut vfs, root) = self.state()?;
-        let path = path::inside(path)?;
-        let inode = vfs.lookup(root, path::bytes(&path), Follow::No).map_err(FileError::refused("stat", &path))?;
+        let path = inside_path(path)?;
+        let inode = vfs.lookup(root, path_bytes(&path), Follow::No).map_err(FileError::refused("stat", &path))?;
         let stat = vfs.stat(inode).map_err(FileError::refused("stat", &path))?;
         Ok(FileEntry::new(path, &stat))
     }
@@ -107,7 +107,7 @@ impl Snapshot {
     /// Returns the size of a file in bytes. Follows links, like [`read`](Self::read).
     pub fn size_bytes(&self, path: &str) -> Result<u64, FileError> {
         let (mut vfs, root) = self.state()?;
-        let path = path::below(path)?;
+        let path = entry_path(path)?;
         let refused = || FileError::refused("read", &path);
         let inode = vfs.lookup(root, path.as_bytes(), Follow::Yes).map_err(refused())?;
         Ok(vfs.stat(inode).map_err(refused())?.size_bytes)
@@ -117,7 +117,7 @@ impl Snapshot {
     /// bytes only at the end of the file, and none beyond it.
     pub fn read(&self, path: &str, offset: u64, len_bytes: Option<u64>) -> Result<Vec<u8>, FileError> {
         let (mut vfs, root) = self.state()?;
-        let path = path::below(path)?;
+        let path = entry_path(path)?;
         let refused = || FileError::refused("read", &path);
         let inode = vfs.lookup(root, path.as_bytes(), Follow::Yes).map_err(refused())?;
         let left = vfs.stat(inode).map_err(refused())?.size_bytes.saturating_sub(offset);

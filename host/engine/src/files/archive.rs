@@ -5,7 +5,7 @@ use std::{
     io::{self, Read, Write},
 };
 
-use glovebox_core::files::{FileError, Walked, fill, path, walk};
+use glovebox_core::files::{FileError, Walked, fill, inside_path, walk};
 use glovebox_vfs::{FileKind, InodeId, Stat, Vfs};
 use tar::{Archive, Builder, Entries, Entry, EntryType, Header};
 
@@ -328,7 +328,7 @@ pub(in crate::files) fn import(
                 }
             }
             ArchivedKind::HardLink => {
-                let first = std::str::from_utf8(&told.target).ok().and_then(|target| path::inside(target).ok());
+                let first = std::str::from_utf8(&told.target).ok().and_then(|target| inside_path(target).ok());
                 let first =
                     first.ok_or_else(|| refused(told.path.as_bytes(), "its hard link points outside the archive"))?;
                 placer.hard_link(&path, &first)?;
@@ -342,7 +342,7 @@ pub(in crate::files) fn import(
 }
 
 fn name(told: &ArchivedEntry) -> Result<String, FilesError> {
-    path::inside(&told.path).map_err(|error| match error {
+    inside_path(&told.path).map_err(|error| match error {
         FileError::Path { reason, .. } => refused(told.path.as_bytes(), reason),
         other => other.into(),
     })

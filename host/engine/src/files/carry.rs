@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use glovebox_core::files::{Walked, path, walk};
+use glovebox_core::files::{Walked, entry_path, inside_path, path_bytes, walk};
 use glovebox_vfs::{
     CommitStep, FileKind, Follow, InodeId, MountSource as _, OpenOptions, SourceError, SourceStat, Vfs, VfsError,
     VfsLimits,
@@ -86,7 +86,7 @@ pub(super) fn into(
     match place(host)? {
         None => Err(host_missing(host)),
         Some(HostTarget::File(dir, name)) => {
-            let to = path::below(to)?;
+            let to = entry_path(to)?;
             let directory = HostDirectory::open_reaching(dir, Reach::Files)?;
             let stat = directory.stat(name).map_err(host_read(host))?.ok_or_else(|| host_missing(host))?;
             if stat.kind != FileKind::File {
@@ -97,7 +97,7 @@ pub(super) fn into(
             Ok(placer.report)
         }
         Some(HostTarget::Directory) => {
-            let to = path::inside(to)?;
+            let to = inside_path(to)?;
             let max_entries = usize::try_from(vfs.limits().inodes).unwrap_or(usize::MAX);
             let placer = Placer::new(vfs, top, if_exists, "write");
             copy_tree(placer, &HostDirectory::open(host)?, host, &to, max_entries)
@@ -179,9 +179,9 @@ pub(super) fn out_of(
     host: &Path,
     if_exists: IfExists,
 ) -> Result<CopyReport, FilesError> {
-    let from = path::inside(from)?;
+    let from = inside_path(from)?;
     let refused = || FilesError::refused("read", &from);
-    let source = vfs.lookup(top, path::bytes(&from), Follow::Yes).map_err(refused())?;
+    let source = vfs.lookup(top, path_bytes(&from), Follow::Yes).map_err(refused())?;
     let stat = vfs.stat(source).map_err(refused())?;
     let mut made = None;
     let mut plan = Plan { if_exists, steps: Vec::new(), report: CopyReport::default() };

@@ -9,7 +9,7 @@ use std::{
     str::Chars,
 };
 
-use super::{FileError, path};
+use super::{FileError, path_fault};
 
 /// Maximum length of a pattern in bytes; paths have the same limit.
 const MAX_PATTERN_BYTES: usize = 4_096;
@@ -30,7 +30,7 @@ impl Pattern {
         if pattern.len() > MAX_PATTERN_BYTES {
             return Err(wrong(format!("it is longer than {MAX_PATTERN_BYTES} bytes; shorten it")));
         }
-        if let Some(reason) = path::fault(pattern) {
+        if let Some(reason) = path_fault(pattern) {
             return Err(wrong(format!("it {reason}")));
         }
         let names: Vec<&str> = pattern.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
