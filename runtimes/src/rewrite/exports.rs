@@ -13,7 +13,7 @@ use wasmparser::{Name, Payload, RefType, Table, TableInit, ValType as ParsedType
 use super::{
     RewriteError,
     framed::{self, Wrapper},
-    numpy, quickjs,
+    index_of, numpy, quickjs,
     sections::{Changed, Exports, Raw, Sections, bound, entries, longer},
 };
 use crate::{Callback, ExportList, FunctionId};
@@ -115,7 +115,7 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
 
 /// Returns the functions to wrap. `found` contains the indices of the listed functions.
 fn wrappers(list: &ExportList, found: &BTreeMap<String, u32>) -> Result<BTreeMap<u32, Wrapper>, RewriteError> {
-    let index = |name: &String| found.get(name).copied().ok_or_else(|| RewriteError::NoFunction(name.clone()));
+    let index = |name: &String| index_of(found, name);
     let mut wrappers = BTreeMap::new();
     for name in &list.framed {
         let stack_pointer = list
@@ -161,7 +161,10 @@ fn export_mutable_globals(sections: &Sections<'_>, exports: &mut Exports) -> Res
 }
 
 /// Returns the indices of the functions in `wanted`, as found in the `name` section.
-fn function_indices(sections: &Sections<'_>, wanted: &BTreeSet<&str>) -> Result<BTreeMap<String, u32>, RewriteError> {
+pub(super) fn function_indices(
+    sections: &Sections<'_>,
+    wanted: &BTreeSet<&str>,
+) -> Result<BTreeMap<String, u32>, RewriteError> {
     let mut found = BTreeMap::new();
     let Some(names) = sections.names().filter(|_| !wanted.is_empty()) else {
         return Ok(found);

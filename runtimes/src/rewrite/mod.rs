@@ -117,7 +117,7 @@ impl Splice {
             match in_braces(word) {
                 Some(name) => bytes.extend_from_slice(&padded(match name.strip_prefix('@') {
                     Some(address) => address.parse().map_err(unexpected)?,
-                    None => *functions.get(name).ok_or_else(|| RewriteError::NoFunction(name.to_owned()))?,
+                    None => index_of(functions, name)?,
                 })),
                 None => bytes.push(u8::from_str_radix(word, 16).map_err(unexpected)?),
             }
@@ -134,6 +134,26 @@ fn in_braces(word: &str) -> Option<&str> {
 fn padded(number: u32) -> [u8; 5] {
     let group = |nth: u32| number.checked_shr(7 * nth).unwrap_or_default().to_le_bytes()[0];
     [group(0) | 0x80, group(1) | 0x80, group(2) | 0x80, group(3) | 0x80, group(4)]
+}
+
+/// Returns the splices of each function, by the function's index.
+fn by_function<'a>(
+    splices: &'a [Splice],
+    functions: &BTreeMap<String, u32>,
+) -> Result<BTreeMap<u32, Vec<&'a Splice>>, RewriteError> {
+    let mut spliced: BTreeMap<u32, Vec<&Splice>> = BTreeMap::new();
+    for splice in splices {
+        spliced.entry(index_of(functions, splice.function)?).or_default().push(splice);
+    }
+    Ok(spliced)
+}
+
+fn index_of(functions: &BTreeMap<String, u32>, name: &str) -> Result<u32, RewriteError> {
+    functions.get(name).copied().ok_or_else(|| RewriteError::NoFunction(name.to_owned()))
+}
+
+fn no_room() -> RewriteError {
+    RewriteError::Unsupported("it has no room for another function".to_owned())
 }
 
 /// Applies the splices of one function. Each must match exactly once.

@@ -22,12 +22,12 @@ use wasm_encoder::{
     BlockType, CodeSection, ConstExpr, Function, FunctionSection, GlobalSection, GlobalType, InstructionSink, MemArg,
     SectionId, ValType,
 };
-use wasmparser::Name;
 
 use super::{
-    RewriteError, Splice, apply,
-    exports::type_count,
+    RewriteError, Splice, apply, by_function,
+    exports::{function_indices, type_count},
     framed::{bodies_of, defined_functions},
+    index_of, no_room,
     sections::{Changed, Sections, entries, longer},
 };
 
@@ -204,16 +204,13 @@ fn locate_calls_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, Rewri
         wanted.insert(splice.function);
         wanted.extend(splice.calls().filter(|name| !is_added(name)));
     }
-    let mut functions = indices(&sections, &wanted)?;
+    let mut functions = function_indices(&sections, &wanted)?;
     let mut next = counts.functions;
     for (name, _) in ADDED {
         functions.insert((*name).to_owned(), next);
         next = next.checked_add(1).ok_or_else(no_room)?;
     }
-    let mut spliced: BTreeMap<u32, Vec<&Splice>> = BTreeMap::new();
-    for splice in splices {
-        spliced.entry(index_of(&functions, splice.function)?).or_default().push(splice);
-    }
+    let spliced = by_function(splices, &functions)?;
     let (mut types, mut bodies) = (FunctionSection::new(), CodeSection::new());
     let defined = defined_functions(&sections)?;
     let imported = counts.functions.saturating_sub(u32::try_from(defined.len()).unwrap_or(u32::MAX));
@@ -241,29 +238,6 @@ fn locate_calls_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, Rewri
         Changed::to(longer(&sections, SectionId::Global, 1, &entries(&globals)?)?),
         Changed::to(bodies),
     ]))
-}
-
-/// Returns the indices of functions, as found in the `name` section.
-fn indices(sections: &Sections<'_>, wanted: &BTreeSet<&str>) -> Result<BTreeMap<String, u32>, RewriteError> {
-    let mut found = BTreeMap::new();
-    for part in sections.names().into_iter().flatten() {
-        let Name::Function(map) = part? else { continue };
-        for naming in map {
-            let naming = naming?;
-            if wanted.contains(naming.name) && found.insert(naming.name.to_owned(), naming.index).is_some() {
-                return Err(RewriteError::AmbiguousFunction(naming.name.to_owned()));
-            }
-        }
-    }
-    Ok(found)
-}
-
-fn index_of(functions: &BTreeMap<String, u32>, name: &str) -> Result<u32, RewriteError> {
-    functions.get(name).copied().ok_or_else(|| RewriteError::NoFunction(name.to_owned()))
-}
-
-fn no_room() -> RewriteError {
-    RewriteError::Unsupported("it has no room for another function".to_owned())
 }
 
 fn at(offset: u64) -> MemArg {

@@ -1,8 +1,8 @@
 //! Generates the code for the added functions and the wrappers around existing ones.
 
-use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
+use wasm_encoder::{BlockType, Function, InstructionSink, ValType};
 
-use super::{Functions, status};
+use super::{Functions, at, begins, function, status, word};
 use crate::rewrite::RewriteError;
 
 /// The names of the added functions, in order.
@@ -112,21 +112,6 @@ pub(super) struct Context<'a> {
 /// buffer is writable. The word is at the end of the C stack, where overflow traps, and below all other data, so C code
 /// does not use it.
 pub(super) const LAST_BUFFER: u64 = 16;
-
-pub(super) fn at(offset: u64) -> MemArg {
-    MemArg { offset, align: 0, memory_index: 0 }
-}
-
-pub(super) fn function(locals: &[(u32, ValType)], build: impl FnOnce(&mut InstructionSink<'_>)) -> Function {
-    let mut function = Function::new(locals.iter().copied());
-    build(&mut function.instructions());
-    function
-}
-
-/// Returns four characters as a little-endian word.
-const fn word(text: [u8; 4]) -> i32 {
-    i32::from_le_bytes(text)
-}
 
 impl Context<'_> {
     pub(super) fn call(&self, name: &str) -> Result<u32, RewriteError> {
@@ -500,14 +485,4 @@ fn is_order() -> Function {
 
 fn type_number<'a, 'b>(code: &'a mut InstructionSink<'b>, array: u32) -> &'a mut InstructionSink<'b> {
     code.local_get(array).i32_load(at(ARRAY_TYPE)).i32_load(at(TYPE_NUMBER))
-}
-
-/// Compares four characters at an offset in a text.
-fn begins<'a, 'b>(
-    code: &'a mut InstructionSink<'b>,
-    text: u32,
-    offset: u64,
-    characters: [u8; 4],
-) -> &'a mut InstructionSink<'b> {
-    code.local_get(text).i32_load(at(offset)).i32_const(word(characters)).i32_eq()
 }

@@ -19,13 +19,14 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wasm_encoder::{CodeSection, FunctionSection, SectionId};
+use wasm_encoder::{CodeSection, Function, FunctionSection, InstructionSink, MemArg, SectionId, ValType};
 use wasmparser::{BinaryReader, ElementItems, ElementKind, FunctionBody, Name, Operator, Payload};
 
 use super::{
-    RewriteError, Splice, apply,
+    RewriteError, Splice, apply, by_function,
     exports::type_count,
     framed::{bodies_of, defined_functions, function_types},
+    index_of, no_room,
     sections::{Changed, Sections, longer},
 };
 
@@ -177,10 +178,7 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
             .ok_or_else(|| RewriteError::UnexpectedCode("array_getbuffer".to_owned()))?,
     };
 
-    let mut spliced: BTreeMap<u32, Vec<&Splice>> = BTreeMap::new();
-    for splice in splices {
-        spliced.entry(functions.get(splice.function)?).or_default().push(splice);
-    }
+    let spliced = by_function(splices, &functions.named)?;
     let function_types = function_types(&sections)?;
     let (mut types, mut bodies, mut appended) = (FunctionSection::new(), CodeSection::new(), BTreeMap::new());
     let defined = defined_functions(&sections)?;
@@ -265,10 +263,6 @@ fn table_slot(sections: &Sections<'_>, function: u32) -> Result<Option<i32>, Rew
     Ok(None)
 }
 
-fn no_room() -> RewriteError {
-    RewriteError::Unsupported("it has no room for another function".to_owned())
-}
-
 /// Cython's check of a buffer's format. Each Cython module has its own copy.
 const CHECK_FORMAT: &str = "__Pyx_BufFmt_CheckString";
 
@@ -280,7 +274,7 @@ struct Functions {
 
 impl Functions {
     fn get(&self, name: &str) -> Result<u32, RewriteError> {
-        self.named.get(name).copied().ok_or_else(|| RewriteError::NoFunction(name.to_owned()))
+        index_of(&self.named, name)
     }
 
     /// Finds the wanted functions in the `name` section.
@@ -305,4 +299,29 @@ impl Functions {
             None => Ok(functions),
         }
     }
+}
+
+fn at(offset: u64) -> MemArg {
+    MemArg { offset, align: 0, memory_index: 0 }
+}
+
+fn function(locals: &[(u32, ValType)], build: impl FnOnce(&mut InstructionSink<'_>)) -> Function {
+    let mut function = Function::new(locals.iter().copied());
+    build(&mut function.instructions());
+    function
+}
+
+/// Compares four characters at an offset in a text.
+fn begins<'a, 'b>(
+    code: &'a mut InstructionSink<'b>,
+    text: u32,
+    offset: u64,
+    characters: [u8; 4],
+) -> &'a mut InstructionSink<'b> {
+    code.local_get(text).i32_load(at(offset)).i32_const(word(characters)).i32_eq()
+}
+
+/// Returns four characters as a little-endian word.
+const fn word(text: [u8; 4]) -> i32 {
+    i32::from_le_bytes(text)
 }

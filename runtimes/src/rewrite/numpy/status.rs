@@ -11,7 +11,7 @@
 
 use wasm_encoder::{BlockType, Function, InstructionSink, ValType};
 
-use super::code::{Context, at, function};
+use super::{at, code::Context, function};
 use crate::rewrite::RewriteError;
 
 /// The number of elements at the start of a loop that are checked in the default setting. A larger number would slow
