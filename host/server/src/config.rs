@@ -10,10 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Admission, AuditTable, Suspension,
     http::{HttpConfig, TokenHash},
+    workers::{MAX_WORKERS, SESSION_BYTES, SESSION_FILES, WORKER_BYTES, WORKER_FILES, WorkersTable},
 };
-
-/// The upper bound of `workers.count`.
-const MAX_WORKERS: usize = 256;
 
 /// The contents of the server's TOML configuration file. Every top-level key has a default.
 ///
@@ -119,44 +117,6 @@ pub struct E2bTable {
 pub struct TelemetryTable {
     /// The URL of an OpenTelemetry collector that accepts OTLP over HTTP: `http://HOST:PORT`. Default: none.
     pub otlp: Option<String>,
-}
-
-/// The table form of [`WorkersConfig`](crate::WorkersConfig), with the limits on each worker process.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct WorkersTable {
-    /// `true` to run executions in the server process instead of in workers. Default `false`.
-    pub in_process: bool,
-    /// The number of worker processes, at most 256. Default 0: one per processor.
-    pub count: usize,
-    /// Maximum private memory of each worker in bytes (`RLIMIT_DATA`). Untouched mappings count, too. Default: 64 GiB,
-    /// plus `limits.memory_bytes` and 256 MiB for each session that can be live.
-    pub memory_bytes: Option<u64>,
-    /// Maximum number of open files of each worker. Default: 4,096, plus 4 for each session that can be live.
-    pub open_files: Option<u64>,
-}
-
-/// The default limit on the private memory of a worker without live sessions, in bytes.
-const WORKER_BYTES: u64 = 64 << 30;
-/// The default limit on the open files of a worker without live sessions.
-const WORKER_FILES: u64 = 4_096;
-/// The number of bytes that a live session maps for its image and its stack. The image of Python with its packages maps
-/// 122 MiB.
-const SESSION_BYTES: u64 = 256 << 20;
-/// The number of files that a live session keeps open: its lock, its image and its workspace.
-const SESSION_FILES: u64 = 4;
-
-impl WorkersTable {
-    /// Returns the number of worker processes, or 0 if executions run in the server process.
-    #[must_use]
-    pub fn processes(&self) -> usize {
-        match (self.in_process, self.count) {
-            (true, _) => 0,
-            (false, 0) => std::thread::available_parallelism().map_or(2, usize::from).min(MAX_WORKERS),
-            (false, count) => count,
-        }
-    }
 }
 
 /// The table form of [`Admission`], which documents the defaults.

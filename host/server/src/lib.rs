@@ -31,7 +31,6 @@ mod workers;
 pub use audit::{Audit, AuditError, AuditTable};
 pub use config::{
     AdmissionTable, ConfigError, E2bTable, HttpTable, PageTable, ServerConfig, TelemetryTable, TokenTable, ToolsTable,
-    WorkersTable,
 };
 pub use error::ServiceError;
 pub use executor::NotInFleet;
@@ -47,7 +46,7 @@ pub use tenant::{
 };
 pub use workers::{
     Confinement, Measure, ParentStore, Reach, RelayedError, WorkerCommand, WorkerError, WorkerTenants, WorkersConfig,
-    confine, orders, serve as serve_as_worker,
+    WorkersTable, confine, orders, serve as serve_as_worker,
 };
 
 /// The target of the tracing spans for requests, queueing, executions, store access and requests to a fleet.

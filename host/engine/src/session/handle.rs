@@ -140,26 +140,8 @@ impl fmt::Debug for Session {
     }
 }
 
-impl Sandbox {
-    /// Opens a session: an interpreter that persists between executions.
-    ///
-    /// # Errors
-    /// Fails if the runtime is not prepared, if a session limit is exceeded, or if no instance could be created.
-    pub fn session(&self) -> Result<Session, ExecuteError> {
-        self.open_session(SessionOptions::default())
-    }
-
-    /// Like [`session`](Self::session), but with options such as an ID or a context.
-    ///
-    /// # Errors
-    /// Fails like [`session`](Self::session), or if an option is invalid.
-    pub fn open_session(&self, options: SessionOptions) -> Result<Session, ExecuteError> {
-        Session::open(self, options)
-    }
-}
-
 impl Session {
-    fn open(sandbox: &Sandbox, options: SessionOptions) -> Result<Self, ExecuteError> {
+    pub(super) fn open(sandbox: &Sandbox, options: SessionOptions) -> Result<Self, ExecuteError> {
         let inner = &sandbox.0;
         let image = inner.runtime.prepared()?;
         let id = chosen_id(options.id)?;

@@ -35,7 +35,27 @@ mod line;
 mod pages;
 mod shared;
 
+use crate::{ExecuteError, Sandbox};
+
 pub use handle::Session;
 pub(crate) use pages::{Pristine, bits};
 pub(crate) use shared::check_id;
 pub use shared::{SessionOptions, SharedWorkspace};
+
+impl Sandbox {
+    /// Opens a session: an interpreter that persists between executions.
+    ///
+    /// # Errors
+    /// Fails if the runtime is not prepared, if a session limit is exceeded, or if no instance could be created.
+    pub fn session(&self) -> Result<Session, ExecuteError> {
+        self.open_session(SessionOptions::default())
+    }
+
+    /// Like [`session`](Self::session), but with options such as an ID or a context.
+    ///
+    /// # Errors
+    /// Fails like [`session`](Self::session), or if an option is invalid.
+    pub fn open_session(&self, options: SessionOptions) -> Result<Session, ExecuteError> {
+        Session::open(self, options)
+    }
+}

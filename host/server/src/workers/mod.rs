@@ -29,7 +29,7 @@ mod slot;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use confine::{Confinement, Measure, Reach, confine};
 pub(crate) use executor::WorkerProcesses;
@@ -73,5 +73,45 @@ impl WorkersConfig {
     pub fn new(count: usize, command: WorkerCommand, orders: &impl Serialize) -> Result<Self, serde_json::Error> {
         let orders = serde_json::to_string(orders)?;
         Ok(Self { count, command, orders, start_time: Duration::from_secs(60), end_time: Duration::from_secs(20) })
+    }
+}
+
+/// The upper bound of `workers.count`.
+pub(crate) const MAX_WORKERS: usize = 256;
+/// The default limit on the private memory of a worker without live sessions, in bytes.
+pub(crate) const WORKER_BYTES: u64 = 64 << 30;
+/// The default limit on the open files of a worker without live sessions.
+pub(crate) const WORKER_FILES: u64 = 4_096;
+/// The number of bytes that a live session maps for its image and its stack. The image of Python with its packages maps
+/// 122 MiB.
+pub(crate) const SESSION_BYTES: u64 = 256 << 20;
+/// The number of files that a live session keeps open: its lock, its image and its workspace.
+pub(crate) const SESSION_FILES: u64 = 4;
+
+/// The table form of [`WorkersConfig`], with the limits on each worker process.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct WorkersTable {
+    /// `true` to run executions in the server process instead of in workers. Default `false`.
+    pub in_process: bool,
+    /// The number of worker processes, at most 256. Default 0: one per processor.
+    pub count: usize,
+    /// Maximum private memory of each worker in bytes (`RLIMIT_DATA`). Untouched mappings count, too. Default: 64 GiB,
+    /// plus `limits.memory_bytes` and 256 MiB for each session that can be live.
+    pub memory_bytes: Option<u64>,
+    /// Maximum number of open files of each worker. Default: 4,096, plus 4 for each session that can be live.
+    pub open_files: Option<u64>,
+}
+
+impl WorkersTable {
+    /// Returns the number of worker processes, or 0 if executions run in the server process.
+    #[must_use]
+    pub fn processes(&self) -> usize {
+        match (self.in_process, self.count) {
+            (true, _) => 0,
+            (false, 0) => std::thread::available_parallelism().map_or(2, usize::from).min(MAX_WORKERS),
+            (false, count) => count,
+        }
     }
 }
