@@ -1,19 +1,32 @@
-//! Tenants of a server and its workers.
+//! Tenants of a server and its workers, with the location of their sessions and their callbacks.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Context as _;
-use glovebox::SessionKey;
+use glovebox::{SessionKey, UrlPatterns, escaped};
 use glovebox_fleet::FleetClient;
-use glovebox_server::{ServerConfig, TenantConfig, TokenTable};
+use glovebox_server::{
+    ServerConfig, TenantConfig, TokenTable,
+    tools::{Callbacks, CallbacksConfig},
+};
 use glovebox_sessions::SessionId;
 
-use crate::stored::open_store;
+use crate::{
+    stored::{self, is_url, open_store},
+    terminal::Hinted,
+};
 
 /// The name of the tenant whose token is not in the configuration.
 pub(crate) const ONLY: &str = "default";
 /// The interval between checks for idle sessions.
 pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
+
+/// The name of the session directory within the state directory.
+const SESSIONS: &str = "server";
 
 /// The location of all tenants' sessions.
 pub(crate) enum Root {
@@ -66,4 +79,42 @@ pub(crate) fn configure(
         tenant.sees_all_metrics = table.metrics;
     }
     tenant
+}
+
+/// Returns the configured location of all tenants' sessions.
+pub(crate) fn root(config: &ServerConfig) -> anyhow::Result<Root> {
+    if let Some(url) = &config.fleet {
+        return Ok(Root::Fleet(FleetClient::new(&url.parse()?).context("cannot connect to the fleet")?));
+    }
+    let root = match &config.store {
+        Some(dir) => dir.clone(),
+        None => stored::create_state_dir()?.join(SESSIONS),
+    };
+    if !is_url(&root) {
+        make_private(&root)?;
+    }
+    Ok(Root::Store(root))
+}
+
+fn make_private(dir: &Path) -> anyhow::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(dir).map_err(|error| {
+        Hinted::new(format!("cannot create the directory `{}`", escaped(dir)), "choose another with --store")
+            .because(error)
+            .into()
+    })
+}
+
+/// Returns the services that may answer the tools of a token's scripts. `None` if no service is allowed, or without a
+/// secret.
+pub(crate) fn callbacks(
+    config: &ServerConfig,
+    table: Option<&TokenTable>,
+    secret: Option<&str>,
+) -> anyhow::Result<Option<Callbacks>> {
+    let patterns = table.and_then(|table| table.callbacks.as_ref()).unwrap_or(&config.tools.callbacks);
+    let Some(secret) = secret.filter(|_| !patterns.is_empty()) else { return Ok(None) };
+    let config = CallbacksConfig { allowed: UrlPatterns::new(patterns)?, secret: secret.to_owned() };
+    Ok(Some(Callbacks::new(&config).context("cannot set up callbacks")?))
 }

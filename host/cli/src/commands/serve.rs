@@ -1,7 +1,7 @@
 //! `glovebox serve`: the sandbox over HTTP.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::Read,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -11,12 +11,11 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{Engine, UrlPatterns, escaped};
+use glovebox::{Engine, escaped};
 use glovebox_fleet::FleetClient;
 use glovebox_server::{
     Audit, ServerConfig, Service, ServiceConfig, Telemetry, Tenant, TokenTable,
     http::{self, Bound, HttpConfig, SocketListener, Tenants, TokenHash},
-    tools::{Callbacks, CallbacksConfig},
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -26,8 +25,8 @@ use crate::{
     engine::{Host, Pooling},
     interrupt, logging,
     script_packages::add_allowed,
-    stored::{self, is_url, read_key},
-    tenants::{IDLE_LOOK, ONLY, Root, tenant_config},
+    stored::read_key,
+    tenants::{IDLE_LOOK, ONLY, Root, callbacks, root, tenant_config},
     terminal::{Hinted, note, out},
 };
 
@@ -54,8 +53,6 @@ server's public name to `[http] hosts`: requests for other hosts are rejected.
 Scripts run in worker processes that the operating system confines, one for each processor. With --in-process, they run in the
 server's own process.";
 
-/// The name of the session directory within the state directory.
-const SESSIONS: &str = "server";
 /// Maximum length of the configuration file in bytes.
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 /// Allowed length of a token in bytes. A shorter token could be guessed.
@@ -428,21 +425,6 @@ fn read_config(path: &Path) -> anyhow::Result<ServerConfig> {
         .map_err(|error| Hinted::new(format!("invalid {what}"), "see docs/server.md").because(error).into())
 }
 
-/// Returns the location of all tenants' sessions.
-fn root(config: &ServerConfig) -> anyhow::Result<Root> {
-    if let Some(url) = &config.fleet {
-        return Ok(Root::Fleet(FleetClient::new(&url.parse()?).context("cannot connect to the fleet")?));
-    }
-    let root = match &config.store {
-        Some(dir) => dir.clone(),
-        None => stored::create_state_dir()?.join(SESSIONS),
-    };
-    if !is_url(&root) {
-        make_private(&root)?;
-    }
-    Ok(Root::Store(root))
-}
-
 /// Prints a note if a fleet does not answer. This is not an error: the fleet may start later than this server.
 pub(super) async fn probe(fleet: &FleetClient) {
     if let Err(error) = fleet.count(None).await {
@@ -483,32 +465,9 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root)
     Ok(tenants)
 }
 
-/// Returns the services that may answer the tools of a token's scripts. `None` if no service is allowed, or without a
-/// secret.
-fn callbacks(
-    config: &ServerConfig,
-    table: Option<&TokenTable>,
-    secret: Option<&str>,
-) -> anyhow::Result<Option<Callbacks>> {
-    let patterns = table.and_then(|table| table.callbacks.as_ref()).unwrap_or(&config.tools.callbacks);
-    let Some(secret) = secret.filter(|_| !patterns.is_empty()) else { return Ok(None) };
-    let config = CallbacksConfig { allowed: UrlPatterns::new(patterns)?, secret: secret.to_owned() };
-    Ok(Some(Callbacks::new(&config).context("cannot set up callbacks")?))
-}
-
 pub(super) fn read_secret(path: &Path) -> anyhow::Result<String> {
     let what = format!("callback secret `{}`", escaped(path));
     Ok(read_text(path, &what, MAX_SECRET_BYTES, "check `tools.secret_file`")?.trim_end().to_owned())
-}
-
-fn make_private(dir: &Path) -> anyhow::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(dir).map_err(|error| {
-        Hinted::new(format!("cannot create the directory `{}`", escaped(dir)), "choose another with --store")
-            .because(error)
-            .into()
-    })
 }
 
 fn new_token(name: &str) -> anyhow::Result<i32> {
