@@ -1,29 +1,28 @@
 //! Ahead-of-time compilation of components, with a cache, because a large component takes half a minute to compile.
-//! Also returns prepared modules as WebAssembly, the input for weaving providers, and reads an interpreter's standard
-//! library.
+//! Also returns prepared modules as WebAssembly, the input for weaving providers.
 
 use std::{
     collections::BTreeMap,
     env::consts,
-    fs::File,
     io::{Read as _, Seek as _},
-    os::unix::fs::FileExt as _,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::OnceLock,
 };
 
-use glovebox_core::{LibraryMount, StandardFiles};
 use glovebox_runtimes::{
-    Artefact, ArtefactKey, BuildError, CacheKind, Digest, ImageRecord, KeyParts, LibraryEntry, NewArtefact,
-    PackedSource, PackedSources, PreparedError, RuntimeEntry, SourcesEntry, UnpackedEntry, unpack,
+    Artefact, ArtefactKey, BuildError, CacheKind, Digest, ImageRecord, KeyParts, NewArtefact, PreparedError,
+    RuntimeEntry,
 };
-use glovebox_vfs::{SourceError, escaped, escaped_text};
+use glovebox_vfs::{escaped, escaped_text};
 use wasmtime::component::Component;
 
 use crate::{
     Engine, RuntimeError,
     engine::{EngineInner, compile_digest},
-    load::{aot, resolve::WASMTIME},
+    load::{
+        aot,
+        resolve::WASMTIME,
+        runtime::{all_files_beside, common_directory, directories},
+    },
 };
 
 /// The reason why a component could not be compiled or loaded.
@@ -249,132 +248,8 @@ impl EngineInner {
     }
 }
 
-/// Creates the mount of a library, at the guest path in its manifest entry.
-pub(crate) fn library_mount(entry: &LibraryEntry, file: File) -> LibraryMount {
-    let files = LibraryFile { file, entry: entry.clone(), unpacked: OnceLock::new(), sources: OnceLock::new() };
-    LibraryMount::new(&entry.guest_path, entry.size_bytes, &directories(entry), files)
-}
-
-/// Returns the directories next to the archive.
-fn directories(entry: &LibraryEntry) -> Vec<&str> {
-    let unpacked = entry.unpacked.as_ref().map(|unpacked| unpacked.directory.as_str());
-    unpacked.into_iter().chain(entry.sources.as_ref().map(|sources| sources.directory.as_str())).collect()
-}
-
-/// Returns the innermost directory that contains all these directories, or an empty path if there is no such directory.
-fn common_directory<'a>(directories: &[&'a str]) -> &'a str {
-    let Some((first, others)) = directories.split_first() else { return "" };
-    let ends = first.match_indices('/').map(|(at, _)| at).chain([first.len()]);
-    let fits = |parent: &str| {
-        let contains =
-            |other: &&str| other.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        others.iter().all(contains)
-    };
-    ends.filter_map(|end| first.get(..end)).rfind(|parent| fits(parent)).unwrap_or_default()
-}
-
-/// A library that is read in place. All guests and processes share the system's page cache, so only bytes that a guest
-/// reads are copied. Mapping the file would require another `unsafe` block and save only one copy of the bytes that an
-/// import reads.
-struct LibraryFile {
-    file: File,
-    entry: LibraryEntry,
-    /// Files of the unpacked archive, or the error. Unpacked when a guest of this process first looks up a file.
-    unpacked: OnceLock<Result<BTreeMap<String, FileBeside>, String>>,
-    /// Source files, or the error. Indexed when a guest first looks up a file.
-    sources: OnceLock<Result<BTreeMap<String, FileBeside>, String>>,
-}
-
-/// A file next to the archive. Sources are unpacked when a guest of this process first reads them.
-enum FileBeside {
-    Unpacked(Vec<u8>),
-    Packed { sources: PackedSources, file: PackedSource, content: OnceLock<Result<Vec<u8>, String>> },
-}
-
-impl FileBeside {
-    fn content(&self) -> Result<&[u8], SourceError> {
-        match self {
-            Self::Unpacked(content) => Ok(content),
-            Self::Packed { sources, file, content } => {
-                let content = content.get_or_init(|| sources.clone().read(*file).map_err(|error| error.to_string()));
-                content.as_deref().map_err(|reason| SourceError::new(reason.clone()))
-            }
-        }
-    }
-}
-
-/// Unpacks the archive inside a library. Returns its files by path relative to the library's directory.
-fn unpacked_files(entry: &UnpackedEntry, library: &File) -> std::io::Result<BTreeMap<String, FileBeside>> {
-    let files = unpack(library, &entry.archive)?;
-    let placed = |(path, bytes)| (format!("{}/{path}", entry.directory), FileBeside::Unpacked(bytes));
-    Ok(files.into_iter().map(placed).collect())
-}
-
-/// Returns the source files of a library's modules, by path relative to the library's directory.
-fn source_files(entry: &SourcesEntry) -> std::io::Result<BTreeMap<String, FileBeside>> {
-    let mut sources = PackedSources::open(&entry.archive)?;
-    let files = sources.files()?;
-    let placed = |(path, file)| {
-        let packed = FileBeside::Packed { sources: sources.clone(), file, content: OnceLock::new() };
-        (format!("{}/{path}", entry.directory), packed)
-    };
-    Ok(files.into_iter().map(placed).collect())
-}
-
-/// Returns the contents of all files next to a library's archive, by path relative to the library's directory.
-fn all_files_beside(entry: &LibraryEntry, library: &File) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
-    let unpacked = entry.unpacked.as_ref().map(|entry| unpacked_files(entry, library)).transpose()?;
-    let sources = entry.sources.as_ref().map(source_files).transpose()?;
-    let files = unpacked.into_iter().chain(sources).flatten();
-    files.map(|(path, file)| Ok((path, file.content().map_err(std::io::Error::other)?.to_vec()))).collect()
-}
-
-impl StandardFiles for LibraryFile {
-    type File = FileBeside;
-
-    fn read_archive(&self, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
-        self.file.read_at(into, offset).map_err(|error| SourceError::new(error.to_string()))
-    }
-
-    fn beside(&self, directory: &str) -> Result<&BTreeMap<String, FileBeside>, SourceError> {
-        let unpacked = self.entry.unpacked.as_ref().filter(|unpacked| unpacked.directory == directory);
-        let files = match (unpacked, &self.entry.sources) {
-            (Some(unpacked), _) => {
-                self.unpacked.get_or_init(|| unpacked_files(unpacked, &self.file).map_err(|error| error.to_string()))
-            }
-            (None, Some(sources)) => {
-                self.sources.get_or_init(|| source_files(sources).map_err(|error| error.to_string()))
-            }
-            (None, None) => return Err(SourceError::new(format!("the library has no directory `{directory}`"))),
-        };
-        files.as_ref().map_err(|reason| SourceError::new(reason.clone()))
-    }
-
-    fn len_of(&self, file: &FileBeside) -> u64 {
-        match file {
-            FileBeside::Unpacked(content) => content.len() as u64,
-            FileBeside::Packed { file, .. } => file.size_bytes,
-        }
-    }
-
-    fn read_beside(&self, file: &FileBeside, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
-        let file = file.content()?;
-        let rest = usize::try_from(offset).ok().and_then(|offset| file.get(offset..)).unwrap_or_default();
-        let count = rest.len().min(into.len());
-        if let (Some(into), Some(from)) = (into.get_mut(..count), rest.get(..count)) {
-            into.copy_from_slice(from);
-        }
-        Ok(count)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::{Cursor, Write as _};
-
-    use glovebox_vfs::MountSource;
-    use zip::{ZipWriter, write::SimpleFileOptions};
-
     use super::*;
     use crate::{CacheLimits, EngineConfig};
 
@@ -450,95 +325,5 @@ mod tests {
             assert!(matches!(error, CompileError::Compile(_)), "{error}");
         }
         assert_eq!(engine.0.runtimes.components().size_bytes().unwrap(), 0);
-    }
-
-    fn zipped(files: &[(&str, &[u8])]) -> Vec<u8> {
-        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
-        for (name, bytes) in files {
-            writer.start_file(*name, SimpleFileOptions::default()).unwrap();
-            writer.write_all(bytes).unwrap();
-        }
-        writer.finish().unwrap().into_inner()
-    }
-
-    fn mounted(content: &[u8], unpacked: Option<UnpackedEntry>) -> LibraryMount {
-        mounted_with(content, unpacked, None)
-    }
-
-    fn mounted_with(content: &[u8], unpacked: Option<UnpackedEntry>, sources: Option<SourcesEntry>) -> LibraryMount {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(content).unwrap();
-        let entry = LibraryEntry {
-            file: "any".into(),
-            guest_path: "/usr/local/lib/python.zip".into(),
-            unpacked,
-            sources,
-            sha256: Digest::of(content),
-            size_bytes: content.len() as u64,
-        };
-        library_mount(&entry, file)
-    }
-
-    fn read(source: &dyn MountSource, path: &str, offset: u64) -> Vec<u8> {
-        let mut into = [0; 4];
-        let count = source.read(path, offset, &mut into).unwrap();
-        into[..count].to_vec()
-    }
-
-    #[test]
-    fn library_is_read_in_place() {
-        let source = mounted(b"library", None).source;
-        assert_eq!(read(&*source, "python.zip", 0), b"libr");
-        assert_eq!(read(&*source, "python.zip", 4), b"ary");
-        assert_eq!(read(&*source, "python.zip", 7), b"");
-    }
-
-    #[test]
-    fn archive_files_are_readable_beside_the_archive() {
-        let data = zipped(&[("one", b"1"), ("two/three", b"333")]);
-        let entry = UnpackedEntry { archive: "a/data.zip".into(), directory: "python/a/data".into() };
-        let source = mounted(&zipped(&[("a/data.zip", &data)]), Some(entry)).source;
-        assert_eq!(read(&*source, "python/a/data/one", 0), b"1");
-        assert_eq!(read(&*source, "python/a/data/two/three", 1), b"33");
-        assert_eq!(source.stat("python/a/data/two/three").unwrap().unwrap().size_bytes, 3);
-    }
-
-    #[test]
-    fn damaged_archive_fails_on_lookup() {
-        let entry = UnpackedEntry { archive: "a/data.zip".into(), directory: "python/a/data".into() };
-        let source = mounted(&zipped(&[("a/data.zip", b"no archive")]), Some(entry)).source;
-        source.stat("python/a/data/one").unwrap_err();
-        assert_eq!(source.stat("python/other").unwrap(), None);
-        assert!(source.stat("python.zip").unwrap().is_some());
-    }
-
-    #[test]
-    fn sources_are_in_the_directory_of_the_library() {
-        let data = zipped(&[("one", b"1")]);
-        let unpacked = UnpackedEntry { archive: "a/data.zip".into(), directory: "python/a/data".into() };
-        let sources = SourcesEntry { archive: "python-3.15.0".into(), directory: "python".into() };
-        let source = mounted_with(&zipped(&[("a/data.zip", &data)]), Some(unpacked), Some(sources)).source;
-        assert_eq!(read(&*source, "python/a/data/one", 0), b"1");
-        assert_eq!(read(&*source, "python/textwrap.py", 3), b"Text");
-        let module = PackedSources::open("python-3.15.0").unwrap().files().unwrap()["json/__init__.py"];
-        let length = source.stat("python/json/__init__.py").unwrap().unwrap().size_bytes;
-        assert_eq!(length, module.size_bytes);
-        assert_eq!(read(&*source, "python/json/__init__.py", length), b"");
-        assert_eq!(source.stat("python/none.py").unwrap(), None);
-        PackedSources::open("python-3.14.0").err().unwrap();
-    }
-
-    #[test]
-    fn a_provider_gets_one_directory_for_all_files() {
-        for (directories, common) in [
-            (&[][..], ""),
-            (&["a/b"], "a/b"),
-            (&["a/b/c", "a"], "a"),
-            (&["a", "a/b/c"], "a"),
-            (&["a/bc", "a/b"], "a"),
-            (&["a/b", "c"], ""),
-        ] {
-            assert_eq!(common_directory(directories), common, "{directories:?}");
-        }
     }
 }

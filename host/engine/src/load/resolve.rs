@@ -18,10 +18,9 @@ use crate::{
     guest::{fuel, instantiate::Template, recycled::RecycledInstances},
     load::{
         aot,
-        compile::library_mount,
         parts::{BinarySource, CodeInputs},
         prepare::{self, Booted, Setup},
-        runtime::{ExecutionMode, Image, Runtime, SharedPackages, display_name, driver},
+        runtime::{ExecutionMode, Image, Runtime, SharedPackages, display_name, driver, library_mount},
     },
 };
 
