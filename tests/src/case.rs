@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io, mem,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    Expect, Request,
-    case_file::{Block, CaseError, CaseFile},
+    Expect,
+    case_file::{Block, CaseError, CaseFile, FrontMatter},
     step::{Action, CaseTool, Step, StepFile},
 };
 
@@ -133,65 +133,6 @@ pub fn is_variant_of(runtime: &str, name: &str) -> bool {
 /// Returns the language at the start of a runtime's name.
 fn runtime_language(runtime: &str) -> &str {
     runtime.split('-').next().unwrap_or(runtime)
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FrontMatter {
-    #[serde(default)]
-    #[expect(dead_code, reason = "a description for people; read so that it is a known key")]
-    about: Option<String>,
-    #[serde(default)]
-    in_session: bool,
-    #[serde(default)]
-    carry: bool,
-    /// JSON text, because TOML has no null.
-    context: Option<String>,
-    #[serde(default)]
-    tools: BTreeMap<String, CaseTool>,
-    #[serde(default)]
-    golden: bool,
-    #[serde(default)]
-    smoke: bool,
-    #[serde(default)]
-    packages: bool,
-    runtime: Option<String>,
-    #[serde(default)]
-    policy: toml::Table,
-    #[serde(default)]
-    request: Request,
-    expect: Option<toml::Table>,
-    #[serde(default)]
-    step: Vec<StepFile>,
-}
-
-impl FrontMatter {
-    /// Takes the steps: the `[[step]]` tables, or the single step of a case with `[expect]`.
-    fn take_steps(&mut self) -> Result<Vec<StepFile>, String> {
-        match (self.expect.take(), mem::take(&mut self.step)) {
-            (Some(expect), steps) if steps.is_empty() => {
-                Ok(vec![StepFile::single(mem::take(&mut self.request), expect)])
-            }
-            (None, steps) if !steps.is_empty() => Ok(steps),
-            _ => Err("expected either `[expect]` or `[[step]]` tables".into()),
-        }
-    }
-
-    fn policy(&self) -> Result<Policy, String> {
-        if let Some(key) = ["workspace", "mounts", "network"].iter().find(|key| self.policy.contains_key(**key)) {
-            return Err(format!("`policy.{key}` is not supported in a case: write a test in Rust"));
-        }
-        let text = toml::to_string(&self.policy).map_err(|error| error.to_string())?;
-        Policy::from_toml(&text).map_err(|error| error.to_string())
-    }
-
-    fn context(&self) -> Result<Option<Value>, String> {
-        match &self.context {
-            Some(_) if !self.in_session => Err("`context` needs `in_session = true`".into()),
-            Some(text) => serde_json::from_str(text).map_err(|error| format!("`context` is not JSON: {error}")),
-            None => Ok(None),
-        }
-    }
 }
 
 /// Returns the directory of the cases.

@@ -1,6 +1,15 @@
 //! The format of a case's file: TOML front matter, followed by a fenced block for each script and workspace file.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, mem, path::Path};
+
+use glovebox::Policy;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    Request,
+    step::{CaseTool, StepFile},
+};
 
 /// The line before and after the TOML.
 const DELIMITER: &str = "+++";
@@ -56,6 +65,66 @@ impl From<String> for CaseError {
 impl From<&str> for CaseError {
     fn from(message: &str) -> Self {
         message.to_owned().into()
+    }
+}
+
+/// The TOML of a case.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FrontMatter {
+    #[serde(default)]
+    #[expect(dead_code, reason = "a description for people; read so that it is a known key")]
+    about: Option<String>,
+    #[serde(default)]
+    pub(crate) in_session: bool,
+    #[serde(default)]
+    pub(crate) carry: bool,
+    /// JSON text, because TOML has no null.
+    context: Option<String>,
+    #[serde(default)]
+    pub(crate) tools: BTreeMap<String, CaseTool>,
+    #[serde(default)]
+    pub(crate) golden: bool,
+    #[serde(default)]
+    pub(crate) smoke: bool,
+    #[serde(default)]
+    pub(crate) packages: bool,
+    pub(crate) runtime: Option<String>,
+    #[serde(default)]
+    policy: toml::Table,
+    #[serde(default)]
+    request: Request,
+    expect: Option<toml::Table>,
+    #[serde(default)]
+    step: Vec<StepFile>,
+}
+
+impl FrontMatter {
+    /// Takes the steps: the `[[step]]` tables, or the single step of a case with `[expect]`.
+    pub(crate) fn take_steps(&mut self) -> Result<Vec<StepFile>, String> {
+        match (self.expect.take(), mem::take(&mut self.step)) {
+            (Some(expect), steps) if steps.is_empty() => {
+                Ok(vec![StepFile::single(mem::take(&mut self.request), expect)])
+            }
+            (None, steps) if !steps.is_empty() => Ok(steps),
+            _ => Err("expected either `[expect]` or `[[step]]` tables".into()),
+        }
+    }
+
+    pub(crate) fn policy(&self) -> Result<Policy, String> {
+        if let Some(key) = ["workspace", "mounts", "network"].iter().find(|key| self.policy.contains_key(**key)) {
+            return Err(format!("`policy.{key}` is not supported in a case: write a test in Rust"));
+        }
+        let text = toml::to_string(&self.policy).map_err(|error| error.to_string())?;
+        Policy::from_toml(&text).map_err(|error| error.to_string())
+    }
+
+    pub(crate) fn context(&self) -> Result<Option<Value>, String> {
+        match &self.context {
+            Some(_) if !self.in_session => Err("`context` needs `in_session = true`".into()),
+            Some(text) => serde_json::from_str(text).map_err(|error| format!("`context` is not JSON: {error}")),
+            None => Ok(None),
+        }
     }
 }
 

@@ -224,3 +224,68 @@ pub(super) fn was_tried(message: &str) -> bool {
         .iter()
         .any(|text| message.contains(text))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Limits,
+        guidance::{guidance, tests::facts},
+    };
+
+    #[test]
+    fn guidance_raises_no_limit_above_its_maximum() {
+        let most = i64::MAX.unsigned_abs();
+        for (fuel, suggested) in [(most / 2, Some(most - 1)), (most - 1, Some(most)), (most, None)] {
+            let limits = Limits { fuel, ..Limits::default() };
+            let outcome = Outcome::Exhausted { resource: Resource::Fuel, limit: fuel, used: fuel };
+            let found = guidance(&facts(Language::JavaScript, "", &outcome, &limits));
+            assert_eq!(found.fuel.suggested_limit, suggested);
+            let is_said =
+                found.advice.iter().any(|advice| advice.steps.iter().any(|step| step.contains("limits.fuel")));
+            assert_eq!(is_said, suggested.is_some());
+        }
+    }
+
+    #[test]
+    fn guidance_names_the_memory_limit_that_was_reached() {
+        let limits = Limits { memory_bytes: 16 << 20, session_total_bytes: 64 << 20, ..Limits::default() };
+        for (used, key, limit) in [
+            (12 << 20, "limits.session_total_bytes", 64 << 20),
+            ((16 << 20) - 1, "limits.memory_bytes", 16 << 20),
+            (17 << 20, "limits.memory_bytes", 16 << 20),
+        ] {
+            let outcome = Outcome::Exhausted { resource: Resource::Memory, limit: limits.memory_bytes, used };
+            let found = guidance(&facts(Language::Python, "", &outcome, &limits)).advice;
+            let [advice] = &*found else { panic!("{used}: {found:?}") };
+            assert!(
+                advice.summary.contains(&format!("limit of {limit} bytes (`{key}`)")),
+                "{used}: {}",
+                advice.summary
+            );
+            assert!(
+                advice.steps.iter().any(|step| step.contains(&format!("raise `{key}`"))),
+                "{used}: {:?}",
+                advice.steps
+            );
+            assert_eq!(outcome.describe().contains("session_total_bytes"), key.contains("session"), "{used}");
+        }
+    }
+
+    #[test]
+    fn guidance_reports_truncated_output() {
+        let limits = Limits { stdout_bytes: 10, stderr_bytes: 20, ..Limits::default() };
+        for (stdout, stderr, says) in
+            [(10, 20, None), (11, 20, Some("Standard output")), (10, 21, Some("Standard error"))]
+        {
+            let facts = Facts {
+                stdout_bytes: stdout,
+                stderr_bytes: stderr,
+                ..facts(Language::Python, "", &Outcome::Completed, &limits)
+            };
+            let advice = guidance(&facts).advice;
+            assert_eq!(advice.first().map(|advice| advice.kind), says.map(|_| AdviceKind::Output));
+            assert!(advice.iter().all(|advice| advice.summary.starts_with(says.unwrap())));
+        }
+    }
+}

@@ -1,8 +1,8 @@
 use glovebox_vfs::VfsLimits;
-use glovebox_wasi::{Errno, MAX_SCRYPT_BLOCKS, MAX_TEXT_BYTES, SCRYPT_DEVICE, SPACE_DEVICE, TEXT_DEVICE, prices};
+use glovebox_wasi::Errno;
 
 use crate::support::{
-    ALL_RIGHTS, APP, APPEND, CREAT, DATA, DIRECTORY, EXCL, FILE_RIGHTS, Guest, IOVS, OTHER_PATH, OUT, PATH, READ, STAT,
+    ALL_RIGHTS, APP, APPEND, CREAT, DATA, DIRECTORY, EXCL, FILE_RIGHTS, Guest, OTHER_PATH, OUT, PATH, READ, STAT,
     TRUNC, call,
 };
 
@@ -424,105 +424,4 @@ fn reopened_descriptors_count_against_the_limit() {
         assert!(opened < 1_000);
     };
     assert_eq!(failed, Errno::Mfile);
-}
-
-#[test]
-fn space_device_reports_free_bytes() {
-    let mut guest = guest();
-    let path = SPACE_DEVICE.strip_prefix('/').unwrap();
-    let fd = guest.open_at(ROOT, path, 0, READ, 0).unwrap();
-    let read = |guest: &mut Guest| {
-        let text = String::from_utf8(guest.read(fd, 100).unwrap()).unwrap();
-        text.split_whitespace().map(|number| number.parse().unwrap()).collect::<Vec<u64>>()
-    };
-    let before = read(&mut guest);
-    assert_eq!((before[0], before[2]), (1 << 20, 50));
-    guest.file("a", &[1; 5_000]);
-    let after = read(&mut guest);
-    assert!(after[1] >= before[1] + 8_192 && after[3] == before[3] + 1, "{before:?} {after:?}");
-    assert_eq!(guest.write(fd, b"x"), Err(Errno::Badf));
-}
-
-/// Returns a request to the scrypt device for a key of 16 bytes, with r = 8 and p = 1.
-fn scrypt_request(log_n: u32, password: &[u8]) -> Vec<u8> {
-    let numbers = [log_n, 8, 1, 16, u32::try_from(password.len()).unwrap()];
-    [numbers.map(u32::to_le_bytes).as_flattened(), password].concat()
-}
-
-#[test]
-fn scrypt_device_limits_and_prepays_requests() {
-    let mut guest = guest();
-    let fd = guest.open_at(ROOT, SCRYPT_DEVICE.strip_prefix('/').unwrap(), 0, ALL_RIGHTS, 0).unwrap();
-    // The guest's memory is smaller than the largest request, so the regions overlap.
-    let mut write = |len: u32| {
-        let header = [1, 8, 1, 16, len - 20].map(u32::to_le_bytes);
-        guest.put(DATA, header.as_flattened());
-        let half = (len - 20) / 2;
-        let count = guest.iovs(&[(DATA, 20), (DATA, half), (DATA, len - 20 - half)]);
-        call!(guest, fd_write(fd, IOVS, count, OUT))
-    };
-    assert_eq!(write(1 << 20), Ok(()));
-    assert_eq!(write((1 << 20) + 1), Err(Errno::TooBig));
-    assert_eq!(guest.read(fd, 100).map(|key| key.len()), Ok(16), "that of the first");
-    assert_eq!(guest.read(fd, 100), Ok(Vec::new()), "it is read once");
-    let charged = guest.host.charged;
-    guest.write(fd, &scrypt_request(10, b"password")).unwrap();
-    assert!(guest.host.charged - charged >= prices::SCRYPT_BLOCK * (8 << 10));
-    // A derivation beyond the maximum is refused without a charge.
-    let charged = guest.host.charged;
-    assert_eq!(guest.write(fd, &scrypt_request(17, b"password")), Err(Errno::TooBig));
-    assert!(guest.host.charged - charged < prices::SCRYPT_BLOCK * MAX_SCRYPT_BLOCKS);
-    assert_eq!(guest.write(fd, b"short"), Err(Errno::Inval));
-}
-
-#[test]
-fn text_device_limits_and_prepays_requests() {
-    let mut guest = guest();
-    let fd = guest.open_at(ROOT, TEXT_DEVICE.strip_prefix('/').unwrap(), 0, ALL_RIGHTS, 0).unwrap();
-    let most = u32::try_from(MAX_TEXT_BYTES).unwrap();
-    // The guest's memory is smaller than the largest request, so the regions overlap.
-    let mut write = |len: u32| {
-        guest.put(DATA, &[6, 0]);
-        let half = (len - 2) / 2;
-        let count = guest.iovs(&[(DATA, 2), (DATA, half), (DATA, len - 2 - half)]);
-        call!(guest, fd_write(fd, IOVS, count, OUT))
-    };
-    assert_eq!(write(most - 1), Ok(()));
-    assert_eq!(write(most), Ok(()));
-    assert_eq!(write(most + 1), Err(Errno::TooBig));
-    let charged = guest.host.charged;
-    guest.write(fd, &[6, 0, 0x93, 0xfa]).unwrap();
-    assert!(guest.host.charged - charged >= prices::DECODED_BYTE * 4);
-    assert_eq!(guest.read(fd, 100), Ok([&[3, 0, 0, 0, 0], "日".as_bytes()].concat()));
-    assert_eq!(guest.read(fd, 100), Ok(Vec::new()), "it is read once");
-    assert_eq!(guest.write(fd, &[7, 0]), Err(Errno::Inval));
-    assert_eq!(guest.write(fd, &[6, 1, 0xff]), Err(Errno::Ilseq));
-    assert_eq!(guest.write(fd, b""), Err(Errno::Inval));
-}
-
-#[test]
-fn replies_of_scrypt_and_text_devices_count_as_memory() {
-    let mut guest = guest();
-    let mut open = |device: &str| guest.open_at(ROOT, device.strip_prefix('/').unwrap(), 0, ALL_RIGHTS, 0).unwrap();
-    let (scrypt, text) = (open(SCRYPT_DEVICE), open(TEXT_DEVICE));
-    let (key, word) = (scrypt_request(1, b"password"), [6_u8, 0, 0x93, 0xfa]);
-    let held = guest.wasi.host_bytes();
-    guest.write(scrypt, &key).unwrap();
-    assert_eq!(guest.wasi.host_bytes(), held + 16);
-    guest.write(text, &word).unwrap();
-    assert_eq!(guest.wasi.host_bytes(), held + 24);
-    guest.wasi.begin_execution();
-    assert_eq!(guest.wasi.host_bytes(), held);
-    let limit = guest.wasi.limits().memory_bytes;
-    // With N = 2, r = 8 and p = 1, a derivation takes 24 blocks of 128 bytes and the key. A text takes at most three
-    // times the request.
-    let needed = [(scrypt, &key[..], 24 * 128 + 16), (text, &word[..], 12)];
-    for (fd, request, needed) in needed {
-        for (room, fits) in [(needed - 1, false), (needed, true), (needed + 1, true)] {
-            guest.wasi.begin_execution();
-            guest.wasi.set_linear_memory_bytes(limit - held - room);
-            let written = guest.write(fd, request).map(drop);
-            assert_eq!(written, if fits { Ok(()) } else { Err(Errno::NoMem) }, "{room}");
-        }
-    }
 }
