@@ -1,16 +1,17 @@
-//! The HTTP API on a new socket, with sessions in memory, and a client for it.
+//! The HTTP API on a new socket, with sessions in memory.
 
-use std::{io::Write, os::unix::net::UnixStream, path::PathBuf, time::Duration};
+use std::{ops::Deref, os::unix::net::UnixStream, path::PathBuf, time::Duration};
 
 use glovebox_server::{
     Service, ServiceConfig, Suspension, Tenant, TenantConfig,
     http::{self, HttpConfig, SocketListener},
 };
 use glovebox_tests::engine;
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
-pub(super) use crate::server::support::{Answer, Chunks, until};
+use crate::server::support::{self, Client};
+pub(super) use crate::server::support::{Answer, LINES, until};
 
 /// A change to the tenant's configuration.
 type Change = Box<dyn FnOnce(&mut TenantConfig)>;
@@ -36,6 +37,7 @@ pub(super) fn http(change: impl FnOnce(&mut HttpConfig)) -> Setup {
 
 /// A running daemon, stopped on drop.
 pub(super) struct Running {
+    client: Client<UnixStream>,
     pub(super) socket: PathBuf,
     pub(super) service: Service,
     pub(super) tenant: Tenant,
@@ -68,39 +70,13 @@ impl Running {
             let service = service.clone();
             runtime.spawn(async move { http::serve_socket(listener, &service, routes, &http).await })
         };
-        Self { socket, service, tenant, dir, runtime: Some(runtime), serving: Some(serving) }
-    }
-
-    pub(super) fn connect(&self) -> UnixStream {
-        let stream = UnixStream::connect(&self.socket).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        stream
-    }
-
-    pub(super) fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path, &[], b"")
-    }
-
-    pub(super) fn post(&self, path: &str, body: &Value) -> Answer {
-        self.ask("POST", path, &[], body.to_string().as_bytes())
-    }
-
-    /// Sends a request on a new connection.
-    pub(super) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        Answer::read(self.begin(method, path, headers, body))
-    }
-
-    /// Like `ask`, but does not wait for the answer.
-    pub(super) fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> UnixStream {
-        let mut stream = self.connect();
-        // A server that rejects a request early may already have closed the connection.
-        let _ = stream.write_all(&request(method, path, headers, body));
-        stream
-    }
-
-    /// Starts an execution whose output is streamed, and returns its ID.
-    pub(super) fn stream(&self, path: &str, body: &Value) -> (Chunks<UnixStream>, String) {
-        Chunks::started(self.begin("POST", path, &[LINES], body.to_string().as_bytes()))
+        let path = socket.clone();
+        let client = Client::new(vec![(ANY_HOST.0, ANY_HOST.1.to_owned())], move || {
+            let stream = UnixStream::connect(&path).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            stream
+        });
+        Self { client, socket, service, tenant, dir, runtime: Some(runtime), serving: Some(serving) }
     }
 
     /// Opens a Python session.
@@ -135,6 +111,14 @@ impl Running {
     }
 }
 
+impl Deref for Running {
+    type Target = Client<UnixStream>;
+
+    fn deref(&self) -> &Client<UnixStream> {
+        &self.client
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -149,17 +133,10 @@ impl Drop for Running {
     }
 }
 
-/// The header that requests a streamed response.
-pub(super) const LINES: (&str, &str) = ("accept", "application/x-ndjson");
+/// The `Host` of requests, which a daemon ignores.
+const ANY_HOST: (&str, &str) = ("host", "any.example");
 
 /// Returns a request without a token and with an arbitrary `Host`.
 pub(super) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let mut head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: any.example\r\nconnection: close\r\ncontent-length: {}\r\n",
-        body.len()
-    );
-    for (name, value) in headers {
-        head += &format!("{name}: {value}\r\n");
-    }
-    [head.as_bytes(), b"\r\n", body].concat()
+    support::request(method, path, &[&[ANY_HOST], headers].concat(), body)
 }

@@ -5,9 +5,7 @@ use std::{net::TcpStream, time::Duration};
 use glovebox::Policy;
 use serde_json::{Value, json};
 
-use super::support::{Answer, Chunks, Server, Setup, metric, until};
-
-const LINES: [(&str, &str); 1] = [("accept", "application/x-ndjson")];
+use super::support::{Answer, Chunks, LINES, Server, Setup, metric, until};
 
 /// Returns a server whose scripts may run for ten minutes.
 fn patient() -> Server {
@@ -15,10 +13,6 @@ fn patient() -> Server {
     (policy.limits.timeout_ms, policy.limits.tool_timeout_ms) = (600_000, 600_000);
     let change = move |tenant: &mut glovebox_server::TenantConfig| tenant.policy = policy;
     Server::start(Setup { tenant: Some(Box::new(change)), ..Setup::default() })
-}
-
-fn begin(server: &Server, path: &str, body: &Value) -> (Chunks<TcpStream>, String) {
-    Chunks::started(server.begin("POST", path, &LINES, body.to_string().as_bytes()))
 }
 
 fn cancel(server: &Server, execution: &str) -> Answer {
@@ -44,7 +38,7 @@ fn running_execution_is_cancelled_softly_by_its_id() {
         ("/v1/sessions/s/execute", json!([])),
         ("/v1/sessions/s/execute", tools),
     ] {
-        let (mut chunks, execution) = begin(&server, path, &json!({"source": source, "tools": tools}));
+        let (mut chunks, execution) = server.stream(path, &json!({"source": source, "tools": tools}));
         assert_eq!(chunks.next().unwrap()["text"], "here\n");
         assert_eq!(cancel(&server, &execution).status, 204);
         let result = result(chunks, "here\ncaught\n");
@@ -59,11 +53,11 @@ fn waiting_execution_is_cancelled_before_it_starts() {
     let server = patient();
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     let source = "print('here', flush=True)\nwhile True: pass";
-    let (mut first, execution) = begin(&server, "/v1/sessions/s/execute", &json!({ "source": source }));
+    let (mut first, execution) = server.stream("/v1/sessions/s/execute", &json!({ "source": source }));
     assert_eq!(first.next().unwrap()["text"], "here\n");
     for tools in [json!([]), json!([{"name": "ask"}])] {
         let body = json!({"source": "print('never')", "tools": tools});
-        let (mut queued, waiting) = begin(&server, "/v1/sessions/s/execute", &body);
+        let (mut queued, waiting) = server.stream("/v1/sessions/s/execute", &body);
         assert_eq!(cancel(&server, &waiting).status, 204);
         let last = queued.by_ref().last().unwrap();
         assert_eq!((&last["type"], &last["problem"]["type"]), (&json!("error"), &json!("cancelled")), "{last}");
@@ -79,13 +73,13 @@ fn execution_keeps_its_id_when_it_is_suspended() {
     let server = patient();
     let source = "print('one')\na = tools.ask()\nprint('two', flush=True)\nwhile True: pass";
     let body = json!({"language": "python", "source": source, "tools": [{"name": "ask"}]});
-    let (mut chunks, execution) = begin(&server, "/v1/execute", &body);
+    let (mut chunks, execution) = server.stream("/v1/execute", &body);
     let last = chunks.by_ref().last().unwrap();
     assert_eq!((&last["type"], &last["execution"]), (&json!("needs-tools"), &json!(execution)), "{last}");
     assert_eq!(metric(&server, "glovebox_running"), 0);
     let path = format!("/v1/executions/{execution}/continue");
     let answers = json!({"answers": [{"id": 0, "value": 1}]}).to_string();
-    let mut chunks = Chunks::new(server.begin("POST", &path, &LINES, answers.as_bytes()));
+    let mut chunks = Chunks::new(server.begin("POST", &path, &[LINES], answers.as_bytes()));
     assert_eq!(chunks.next().unwrap(), json!({"type": "stdout", "text": "two\n"}));
     assert_eq!(cancel(&server, &execution).status, 204);
     assert_eq!(result(chunks, "one\ntwo\n")["outcome"]["kind"], "cancelled");
@@ -94,7 +88,7 @@ fn execution_keeps_its_id_when_it_is_suspended() {
     // A cancelled script that reaches a tool call ends instead of waiting for the answer.
     let source = "print('here', flush=True)\ntry:\n  while True: pass\nexcept KeyboardInterrupt:\n  tools.ask()";
     let body = json!({"language": "python", "source": source, "tools": [{"name": "ask"}]});
-    let (mut chunks, execution) = begin(&server, "/v1/execute", &body);
+    let (mut chunks, execution) = server.stream("/v1/execute", &body);
     assert_eq!(chunks.next().unwrap()["text"], "here\n");
     assert_eq!(cancel(&server, &execution).status, 204);
     assert_eq!(result(chunks, "here\n")["outcome"]["kind"], "cancelled");
@@ -122,7 +116,7 @@ fn cancellation_returns_the_result_of_an_execution_that_ends_meanwhile() {
 fn other_tenants_cannot_cancel_an_execution() {
     let server = Server::start(Setup { other: Some("the other token"), ..Setup::default() });
     let body = json!({"language": "python", "source": "import time\nprint(1, flush=True)\ntime.sleep(1)\nprint(2)"});
-    let (chunks, execution) = begin(&server, "/v1/execute", &body);
+    let (chunks, execution) = server.stream("/v1/execute", &body);
     let path = format!("/v1/executions/{execution}");
     let theirs = server.ask("DELETE", &path, &[("authorization", "Bearer the other token")], b"");
     assert_eq!(theirs.problem(), (404, "not-found".into()));

@@ -1,8 +1,9 @@
-//! A server on its own port, and a client for it.
+//! A server on its own port, and a client for HTTP on any stream.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    ops::Deref,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -36,6 +37,7 @@ pub(super) struct Setup {
 
 /// A running server, shut down on drop.
 pub(super) struct Server {
+    client: Client<TcpStream>,
     pub(super) address: SocketAddr,
     pub(super) service: Service,
     pub(super) tenant: Tenant,
@@ -87,7 +89,22 @@ impl Server {
             let (service, routes) = (service.clone(), http::router(&service, tenants, &http, address));
             runtime.spawn(async move { http::serve(bound, &service, routes, &http).await })
         };
-        Self { address, service, tenant: one, dir, audit: log.0, runtime: Some(runtime), serving: Some(serving) }
+        let headers = vec![("host", address.to_string()), ("authorization", format!("Bearer {TOKEN}"))];
+        let client = Client::new(headers, move || {
+            let stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            stream
+        });
+        Self {
+            client,
+            address,
+            service,
+            tenant: one,
+            dir,
+            audit: log.0,
+            runtime: Some(runtime),
+            serving: Some(serving),
+        }
     }
 
     /// Returns the audit log's entries.
@@ -111,43 +128,13 @@ impl Server {
         let report = self.tenant.sessions().hibernate_all();
         assert!(report.errors.is_empty(), "{:?}", report.errors);
     }
+}
 
-    pub(super) fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path, &[], b"")
-    }
+impl Deref for Server {
+    type Target = Client<TcpStream>;
 
-    pub(super) fn post(&self, path: &str, body: &Value) -> Answer {
-        self.ask("POST", path, &[], body.to_string().as_bytes())
-    }
-
-    /// Sends a request with the token on a new connection.
-    pub(super) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        Answer::read(self.begin(method, path, headers, body))
-    }
-
-    /// Like `ask`, but does not wait for the answer.
-    pub(super) fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
-        let has = |name: &str| headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
-        if !has("host") {
-            head += &format!("host: {}\r\n", self.address);
-        }
-        if !has("authorization") && !has("x-api-key") {
-            head += &format!("authorization: Bearer {TOKEN}\r\n");
-        }
-        for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
-        }
-        self.send(&[head.as_bytes(), b"\r\n", body].concat())
-    }
-
-    /// Sends raw bytes on a new connection.
-    pub(super) fn send(&self, bytes: &[u8]) -> TcpStream {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        // A server that rejects a request early may already have closed the connection.
-        let _ = stream.write_all(bytes);
-        stream
+    fn deref(&self) -> &Client<TcpStream> {
+        &self.client
     }
 }
 
@@ -155,6 +142,69 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shut_down(Duration::ZERO);
     }
+}
+
+/// A client that sends each request on a new connection.
+pub(crate) struct Client<S> {
+    connect: Box<dyn Fn() -> S + Send + Sync>,
+    /// Headers of each request that does not set them itself.
+    headers: Vec<(&'static str, String)>,
+}
+
+impl<S: Read + Write> Client<S> {
+    pub(crate) fn new(headers: Vec<(&'static str, String)>, connect: impl Fn() -> S + Send + Sync + 'static) -> Self {
+        Self { connect: Box::new(connect), headers }
+    }
+
+    pub(crate) fn connect(&self) -> S {
+        (self.connect)()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], b"")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask("POST", path, &[], body.to_string().as_bytes())
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        Answer::read(self.begin(method, path, headers, body))
+    }
+
+    /// Like `ask`, but does not wait for the answer.
+    pub(crate) fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> S {
+        let has = |name: &str| headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        let is_wanted = |name: &str| !has(name) && (name != "authorization" || !has("x-api-key"));
+        let more = self.headers.iter().filter(|(name, _)| is_wanted(name)).map(|(name, value)| (*name, value.as_str()));
+        let headers: Vec<_> = more.chain(headers.iter().copied()).collect();
+        self.send(&request(method, path, &headers, body))
+    }
+
+    /// Sends raw bytes on a new connection.
+    pub(crate) fn send(&self, bytes: &[u8]) -> S {
+        let mut stream = self.connect();
+        // A server that rejects a request early may already have closed the connection.
+        let _ = stream.write_all(bytes);
+        stream
+    }
+
+    /// Starts an execution whose output is streamed, and returns its ID.
+    pub(crate) fn stream(&self, path: &str, body: &Value) -> (Chunks<S>, String) {
+        Chunks::started(self.begin("POST", path, &[LINES], body.to_string().as_bytes()))
+    }
+}
+
+/// The header that requests a streamed response.
+pub(crate) const LINES: (&str, &str) = ("accept", "application/x-ndjson");
+
+/// Returns the bytes of a request on its own connection.
+pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    [head.as_bytes(), b"\r\n", body].concat()
 }
 
 #[derive(Debug)]
