@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import signal
@@ -17,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from glovebox_sandbox import (
-    AsyncSandbox,
     Limits,
     PolicyError,
     Sandbox,
@@ -447,62 +445,6 @@ class Unsafe(unittest.TestCase):
             signal.signal(signal.SIGINT, before)
         with session:
             self.assertEqual(session.execute("while True: pass").outcome.resource, "time")
-
-
-class Asynchronous(unittest.IsolatedAsyncioTestCase):
-    async def test_event_loop_tool_answers_a_daemon(self) -> None:
-        use_daemon()
-
-        async def slow(text: str) -> str:
-            return text.upper()
-
-        async with AsyncSandbox("javascript", backend="daemon", tools=[slow]) as box:
-            self.assertEqual((await box.execute("console.log(await tools.slow({ text: 'a' }))")).stdout, "A\n")
-
-    async def test_abandoned_tool_is_cancelled(self) -> None:
-        use_daemon()
-        ended = asyncio.Event()
-
-        async def forever() -> None:
-            try:
-                await asyncio.sleep(300)
-            finally:
-                ended.set()
-
-        async def fast() -> int:
-            return 1
-
-        async with AsyncSandbox("javascript", backend="daemon", tools=[forever, fast]) as box:
-            # A slow machine needs more time to call the tool.
-            for timeout_ms in (300, 3_000, 30_000):
-                run = await box.execute("await tools.forever({})", timeout_ms=timeout_ms)
-                self.assertEqual(run.outcome.kind, "cancelled")
-                if run.tool_calls:
-                    break
-            await asyncio.wait_for(ended.wait(), 60)
-            ended.clear()
-            run = await box.execute("console.log(await Promise.race([tools.forever({}), tools.fast({})]))")
-            self.assertEqual((run.outcome.kind, run.stdout), ("completed", "1\n"))
-            await asyncio.wait_for(ended.wait(), 60)
-
-    async def test_cancelled_task_cancels_an_execution_that_waits_for_a_tool(self) -> None:
-        use_daemon()
-        called, ended = asyncio.Event(), asyncio.Event()
-
-        async def forever() -> None:
-            called.set()
-            try:
-                await asyncio.sleep(300)
-            finally:
-                ended.set()
-
-        async with AsyncSandbox("javascript", backend="daemon", tools=[forever]) as box:
-            task = asyncio.create_task(box.execute("await tools.forever({})"))
-            await asyncio.wait_for(called.wait(), 60)
-            task.cancel()
-            with self.assertRaises(asyncio.CancelledError):
-                await asyncio.wait_for(task, 60)
-            await asyncio.wait_for(ended.wait(), 60)
 
 
 if __name__ == "__main__":

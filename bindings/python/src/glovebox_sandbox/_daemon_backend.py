@@ -19,7 +19,7 @@ from . import _native_backend, tools
 from ._backend import Entry, Input, Policy
 from ._daemon_client import Client, Problem, connect
 from ._daemon_execution import Handlers, execute
-from ._remote import Executed, encoded, entries, refuse
+from ._remote import Executed, RemoteSession, encoded, entries, positions, refuse, variable
 from .errors import FilesError, GloveboxError, PolicyError, SessionError, UnavailableError, UnsupportedError
 
 _CLASSES: dict[str, type[GloveboxError]] = {
@@ -119,8 +119,7 @@ class DaemonSandbox:
     def validate(self, input: Input) -> list[tuple[int, int, str]]:
         with _errors():
             body = _object(_script(input), self._runtime, self._policy)
-            diagnostics = self.client.json("POST", "/v1/validate", body)["diagnostics"]
-        return [(each["line"], each["column"], each["message"]) for each in diagnostics]
+            return positions(self.client.json("POST", "/v1/validate", body)["diagnostics"])
 
     def session(self, id: str | None, context: str | None) -> DaemonSession:
         return self.opened("/v1/sessions", _fields(id=id), self._runtime, self._policy, self._files, _context(context))
@@ -142,14 +141,13 @@ class DaemonSandbox:
         return DaemonSession(self, answer["id"], answer["runtime"])
 
 
-class DaemonSession:
+class DaemonSession(RemoteSession):
     """A session in a daemon."""
 
     def __init__(self, sandbox: DaemonSandbox, id: str, runtime_name: str) -> None:
         self._sandbox = sandbox
         self._client = sandbox.client
         self._path = f"/v1/sessions/{quote(id, safe='')}"
-        self._is_closed = False
         self.id = id
         self.runtime_name = runtime_name
         self._dropped = _close_when_dropped(self, self._client, self._path)
@@ -159,18 +157,6 @@ class DaemonSession:
         with _errors(of_files):
             return self._client.json(method, f"{self._path}{target}", body)
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise SessionError("the session was closed")
-
-    @property
-    def ended(self) -> str | None:
-        try:
-            ended: str | None = self._live()["ended"]
-            return ended
-        except (SessionError, UnavailableError) as error:
-            return str(error)
-
     def execute(self, input: Input) -> Executed:
         self._check_open()
         body = _object(_script(input), self._sandbox.tools)
@@ -179,12 +165,11 @@ class DaemonSession:
 
     def get_variable(self, name: str) -> tuple[str, str | None] | None:
         try:
-            value = self._ask("GET", f"/variables/{quote(name, safe='')}")
+            return variable(self._ask("GET", f"/variables/{quote(name, safe='')}"))
         except GloveboxError as error:
             if isinstance(error.__cause__, Problem) and error.__cause__.type == "no-variable":
                 return None
             raise
-        return value["repr"], json.dumps(value["value"]) if "value" in value else None
 
     def set_variable(self, name: str, text: str) -> None:
         self._ask("PUT", f"/variables/{quote(name, safe='')}", text)
@@ -249,9 +234,6 @@ class DaemonSession:
     def _live(self) -> dict[str, Any]:
         live: dict[str, Any] = self._ask("GET")["live"]
         return live
-
-    def info(self) -> str:
-        return json.dumps(self._live())
 
     def close(self) -> None:
         self._close(None)

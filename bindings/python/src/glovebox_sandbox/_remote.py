@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ._backend import Entry, Policy
 from .displays import is_text
-from .errors import FilesError, UnsupportedError
+from .errors import FilesError, SessionError, UnavailableError, UnsupportedError
 
 
 def refuse(policy: Policy, reason: str) -> None:
@@ -37,6 +37,16 @@ def entries(listed: list[dict[str, Any]]) -> list[Entry]:
     return [(entry["path"], entry["kind"], entry["size_bytes"], entry["modified_ns"]) for entry in listed]
 
 
+def positions(diagnostics: list[dict[str, Any]]) -> list[tuple[int, int, str]]:
+    """Converts a parser's diagnostics."""
+    return [(each["line"], each["column"], each["message"]) for each in diagnostics]
+
+
+def variable(value: dict[str, Any]) -> tuple[str, str | None]:
+    """Converts a variable's value."""
+    return value["repr"], json.dumps(value["value"]) if "value" in value else None
+
+
 def cancelled() -> dict[str, Any]:
     """Returns the record of a cancelled execution that has no result: of one that had not begun, for example."""
     lists = ("files_created", "files_modified", "files_deleted", "tool_calls", "displays")
@@ -60,6 +70,31 @@ def cancelled() -> dict[str, Any]:
         "guidance": {"fuel": {**fuel, "likely_causes": []}, "advice": []},
         "metadata": {},
     }
+
+
+class RemoteSession:
+    """A session in another process."""
+
+    _is_closed = False
+
+    def _live(self) -> dict[str, Any]:
+        """Asks the other process for the session's description."""
+        raise NotImplementedError
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise SessionError("the session was closed")
+
+    @property
+    def ended(self) -> str | None:
+        try:
+            ended: str | None = self._live()["ended"]
+            return ended
+        except (SessionError, UnavailableError) as error:
+            return str(error)
+
+    def info(self) -> str:
+        return json.dumps(self._live())
 
 
 class SessionFiles(Protocol):

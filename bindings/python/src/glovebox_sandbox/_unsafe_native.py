@@ -16,7 +16,7 @@ from typing import IO, Any, NoReturn, cast
 
 from . import tools
 from ._backend import Entry, Input, Policy
-from ._remote import Executed, cancelled, encoded, refuse
+from ._remote import Executed, RemoteSession, cancelled, encoded, positions, refuse, variable
 from ._rpc import Connection, RpcError
 from .errors import GloveboxError, PolicyError, SessionError, UnavailableError, UnsupportedError
 from .tools import CancelToken
@@ -171,8 +171,7 @@ class UnsafeSandbox:
 
     def validate(self, input: Input) -> list[tuple[int, int, str]]:
         with _errors():
-            diagnostics = self._connection.call("validate", {"session": self._session, **_input(input)})["diagnostics"]
-        return [(each["line"], each["column"], each["message"]) for each in diagnostics]
+            return positions(self._connection.call("validate", {"session": self._session, **_input(input)})["diagnostics"])
 
     def session(self, id: str | None, context: str | None) -> UnsafeSession:
         if id is not None:
@@ -184,12 +183,11 @@ class UnsafeSandbox:
         _unsupported("resume")
 
 
-class UnsafeSession:
+class UnsafeSession(RemoteSession):
     """A session without a sandbox."""
 
     def __init__(self, connection: Connection, id: str) -> None:
         self._connection = connection
-        self._is_closed = False
         self.id = id
 
     def _ask(self, method: str, **params: Any) -> Any:
@@ -197,17 +195,9 @@ class UnsafeSession:
         with _errors():
             return self._connection.call(method, {"session": self.id, **params})
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise SessionError("the session was closed")
-
-    @property
-    def ended(self) -> str | None:
-        try:
-            self._ask("info")
-        except (SessionError, UnavailableError) as error:
-            return str(error)
-        return None
+    def _live(self) -> dict[str, Any]:
+        live: dict[str, Any] = self._ask("info")
+        return live
 
     def execute(self, input: Input) -> Executed:
         self._check_open()
@@ -216,9 +206,7 @@ class UnsafeSession:
 
     def get_variable(self, name: str) -> tuple[str, str | None] | None:
         value = self._ask("getVariable", name=name)
-        if not value["found"]:
-            return None
-        return value["repr"], json.dumps(value["value"]) if "value" in value else None
+        return variable(value) if value["found"] else None
 
     def set_variable(self, name: str, text: str) -> None:
         self._ask("setVariable", name=name, value=json.loads(text))
@@ -249,9 +237,6 @@ class UnsafeSession:
 
     def hibernate(self) -> bytes:
         _unsupported("hibernate")
-
-    def info(self) -> str:
-        return json.dumps(self._ask("info"))
 
     def close(self) -> None:
         if self._is_closed:
