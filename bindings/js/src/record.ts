@@ -16,6 +16,20 @@ export function encoded(bytes: Uint8Array): { base64: string } {
   return { base64: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64') };
 }
 
+/** Converts a variable's value. */
+export function shownValue(shown: any): ShownValue {
+  return { repr: shown.repr, ...('value' in shown && { json: JSON.stringify(shown.value) }) };
+}
+
+/** Waits until a session is closed. It may already be closed, and the other process may have ended. */
+export async function closed(closing: Promise<unknown>): Promise<void> {
+  try {
+    await closing;
+  } catch (error) {
+    if (!['SessionError', 'SessionLostError', 'UnavailableError'].includes((error as Error).name)) throw error;
+  }
+}
+
 /** Fields that `glovebox run --json` does not print. */
 const UNREPORTED = ['error', 'files', 'files_left_out', 'file_entries', 'stdout_base64', 'stderr_base64'];
 

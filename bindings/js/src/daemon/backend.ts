@@ -4,7 +4,7 @@ import { posix } from 'node:path';
 import type { Attendant, Backend, BackendSession, Diagnostic, Entry, Executed, Host, Input, Policy, ShownValue } from '../backend.ts';
 import { type FailureClass, errorOf } from '../errors.ts';
 import { jsonOf, policyRecord } from '../policy.ts';
-import { type LeftFiles, RecordExecuted, decoded, encoded } from '../record.ts';
+import { type LeftFiles, RecordExecuted, closed, decoded, encoded, shownValue } from '../record.ts';
 import { type Client, Problem, type Route } from './client.ts';
 import { type DaemonContext, execute } from './execution.ts';
 
@@ -194,8 +194,7 @@ class DaemonSession implements BackendSession {
   async getVariable(name: string): Promise<ShownValue | undefined> {
     return this.#asked(async () => {
       try {
-        const shown = await this.#client.json(['GET', this.#variable(name)]);
-        return { repr: shown.repr, ...('value' in shown && { json: JSON.stringify(shown.value) }) };
+        return shownValue(await this.#client.json(['GET', this.#variable(name)]));
       } catch (error) {
         if (error instanceof Problem && error.type === 'no-variable') return undefined;
         throw error;
@@ -281,12 +280,7 @@ class DaemonSession implements BackendSession {
     this.#isClosed = true;
     this.ended ??= 'the session was closed';
     dropped.unregister(this);
-    try {
-      await this.#backend.closeSession(this.path);
-    } catch (error) {
-      // The daemon has already closed the session, or has ended.
-      if (!['SessionError', 'SessionLostError', 'UnavailableError'].includes((error as Error).name)) throw error;
-    }
+    await closed(this.#backend.closeSession(this.path));
   }
 }
 

@@ -1,8 +1,8 @@
 /// <reference types="node" />
 // A client of an ordinary Python process, which runs scripts WITHOUT a sandbox.
-import type { Attendant, Backend, BackendSession, Diagnostic, Entry, Executed, Host, Input, Policy, ShownValue } from '../backend.ts';
+import type { Attendant, Backend, BackendSession, Diagnostic, Executed, Host, Input, Policy, ShownValue } from '../backend.ts';
 import { type FailureClass, type GloveboxError, errorOf } from '../errors.ts';
-import { type LeftFiles, WITHOUT_RESULT, RecordExecuted, encoded } from '../record.ts';
+import { type LeftFiles, WITHOUT_RESULT, RecordExecuted, closed, encoded, shownValue } from '../record.ts';
 import { type Answers, type Asking, type Connection, RpcError } from './rpc.ts';
 
 const CLASSES: Record<string, FailureClass> = {
@@ -85,21 +85,22 @@ async function execute(connection: Connection, params: object, { cancel, output 
   }
 }
 
+/** Returns a method that is not supported without a sandbox. */
+function refused(feature: string): () => Promise<never> {
+  return async () => {
+    throw unsupported(feature);
+  };
+}
+
 /** Scripts run in a directory of the host, whose files the program itself can read. */
-const NO_FILES: LeftFiles = {
-  async listFiles() {
-    throw unsupported('files');
-  },
-  async readFile() {
-    throw unsupported('files');
-  },
-};
+const NO_FILES: LeftFiles = { listFiles: refused('files'), readFile: refused('files') };
 
 class PythonBackend implements Backend {
   readonly #connection: Connection;
   readonly #session: string;
   readonly #open: (more: object) => Promise<Opened>;
   readonly language = 'python';
+  readonly resume = refused('resume');
   readonly runtimeName: string;
   readonly version: string | undefined;
 
@@ -125,10 +126,6 @@ class PythonBackend implements Backend {
     return new PythonSession(this.#connection, opened.session);
   }
 
-  async resume(): Promise<BackendSession> {
-    throw unsupported('resume');
-  }
-
   async close(): Promise<void> {
     this.#connection.close(errorOf('SessionLostError', 'the sandbox was closed together with its sessions'));
   }
@@ -137,6 +134,15 @@ class PythonBackend implements Backend {
 class PythonSession implements BackendSession {
   readonly #connection: Connection;
   readonly id: string;
+  readonly listFiles = refused('files');
+  readonly readFile = refused('files');
+  readonly writeFile = refused('files');
+  readonly deleteFile = refused('files');
+  readonly fork = refused('fork');
+  readonly checkpoint = refused('checkpoint');
+  readonly checkpoints = refused('checkpoints');
+  readonly undo = refused('undo');
+  readonly hibernate = refused('hibernate');
   ended: string | undefined;
 
   constructor(connection: Connection, id: string) {
@@ -156,47 +162,11 @@ class PythonSession implements BackendSession {
 
   async getVariable(name: string): Promise<ShownValue | undefined> {
     const shown = await this.#ask('getVariable', { name });
-    return shown.found ? { repr: shown.repr, ...('value' in shown && { json: JSON.stringify(shown.value) }) } : undefined;
+    return shown.found ? shownValue(shown) : undefined;
   }
 
   async setVariable(name: string, json: string): Promise<void> {
     await this.#ask('setVariable', { name, value: JSON.parse(json) });
-  }
-
-  async listFiles(): Promise<Entry[]> {
-    throw unsupported('files');
-  }
-
-  async readFile(): Promise<Uint8Array> {
-    throw unsupported('files');
-  }
-
-  async writeFile(): Promise<void> {
-    throw unsupported('files');
-  }
-
-  async deleteFile(): Promise<void> {
-    throw unsupported('files');
-  }
-
-  async fork(): Promise<BackendSession> {
-    throw unsupported('fork');
-  }
-
-  async checkpoint(): Promise<bigint> {
-    throw unsupported('checkpoint');
-  }
-
-  async checkpoints(): Promise<string> {
-    throw unsupported('checkpoints');
-  }
-
-  async undo(): Promise<bigint> {
-    throw unsupported('undo');
-  }
-
-  async hibernate(): Promise<Uint8Array> {
-    throw unsupported('hibernate');
   }
 
   async info(): Promise<string> {
@@ -205,11 +175,7 @@ class PythonSession implements BackendSession {
 
   async close(): Promise<void> {
     if (this.ended !== undefined) return;
-    try {
-      await this.#ask('destroy');
-    } catch (error) {
-      if (!['SessionError', 'SessionLostError', 'UnavailableError'].includes((error as Error).name)) throw error;
-    }
+    await closed(this.#ask('destroy'));
     this.ended = 'the session was closed';
   }
 }
