@@ -44,7 +44,7 @@ const WRITES: usize = 8;
 /// Maximum number of attempts to find the state of a listed entry.
 const READS: usize = 8;
 /// The age at which the entry of a removal is deleted.
-pub(super) const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// A store of sessions in an object store, which several machines can share. Supports S3 (`s3://BUCKET/PREFIX`), Google
 /// Cloud Storage (`gs://`), Azure (`az://`), a directory (`file:///DIRECTORY`) and this process's memory
@@ -71,10 +71,10 @@ pub(super) const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// ```
 #[derive(Clone, Debug)]
 pub struct ObjectStore {
-    pub(super) bucket: Arc<dyn Bucket>,
-    pub(super) background: Background,
-    pub(super) clock: StoreClock,
-    pub(super) lease: Duration,
+    bucket: Arc<dyn Bucket>,
+    background: Background,
+    clock: StoreClock,
+    lease: Duration,
 }
 
 impl ObjectStore {
@@ -96,7 +96,7 @@ impl ObjectStore {
         Self::over(Arc::new(objects), background).await
     }
 
-    pub(super) async fn over(bucket: Arc<dyn Bucket>, background: Background) -> Result<Self, StoreError> {
+    async fn over(bucket: Arc<dyn Bucket>, background: Background) -> Result<Self, StoreError> {
         let clock = probe(&*bucket).await?;
         Ok(Self { bucket, background, clock, lease: Self::LEASE })
     }
@@ -116,11 +116,11 @@ impl ObjectStore {
     }
 
     /// Acquires a session's lease. Returns `None` if another process holds it.
-    pub(super) async fn lease(&self, id: &SessionId) -> Result<Option<Lease>, StoreError> {
+    async fn lease(&self, id: &SessionId) -> Result<Option<Lease>, StoreError> {
         Lease::take(Arc::clone(&self.bucket), &self.background, self.clock, self.lease, id).await
     }
 
-    pub(super) fn log<'a>(&'a self, id: &'a SessionId) -> Log<'a> {
+    fn log<'a>(&'a self, id: &'a SessionId) -> Log<'a> {
         Log { bucket: &*self.bucket, id }
     }
 
@@ -272,7 +272,7 @@ impl SessionStore for ObjectStore {
 }
 
 /// Returns the listing entry of a head, or `None` for a removal.
-pub(super) fn entry_of(id: &SessionId, head: Head) -> Option<StoredEntry> {
+fn entry_of(id: &SessionId, head: Head) -> Option<StoredEntry> {
     let (bytes, stored_at) = (head.bytes, timestamp(head.modified_ms));
     match head.entry {
         Ok(entry) => {
@@ -326,7 +326,7 @@ impl ObjectStore {
         }
     }
 
-    pub(super) async fn list_page(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
+    async fn list_page(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
         let (heads, has_more) = self.heads(page.begins_after(), page.limit()).await?;
         let next = heads.last().filter(|_| has_more).map(|head| head.id.clone());
         let forgets = AtomicUsize::new(FORGOTTEN);
@@ -363,7 +363,7 @@ impl ObjectStore {
         log.expire(self.clock.ms_before_now(REMOVAL)).await
     }
 
-    pub(super) async fn count_sessions(&self, most: usize) -> Result<usize, StoreError> {
+    async fn count_sessions(&self, most: usize) -> Result<usize, StoreError> {
         let (mut count, mut after) = (0_usize, None);
         while count < most {
             let (heads, has_more) = self.heads(after.as_ref(), PageRequest::MAX_LIMIT).await?;
@@ -390,17 +390,17 @@ const FORMAT: u32 = 1;
 /// The number of hexadecimal digits in a version.
 const VERSION_DIGITS: usize = 32;
 /// Maximum number of ancestors in an entry.
-pub(super) const MAX_ANCESTORS: usize = 16;
+const MAX_ANCESTORS: usize = 16;
 /// Entries with a session are padded to this length in bytes. Removals are shorter, so listings can tell them apart.
 const MIN_SESSION_BYTES: usize = 2048;
 /// Maximum size of an entry in bytes. An entry needs 3,000 bytes plus the workspace's path, which JSON can expand to
 /// six times its length.
-pub(super) const MAX_ENTRY_BYTES: u64 = 16_384 + 6 * MAX_WORKSPACE_BYTES as u64;
+const MAX_ENTRY_BYTES: u64 = 16_384 + 6 * MAX_WORKSPACE_BYTES as u64;
 
 /// An entry of a session's log: one write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Entry {
+struct Entry {
     format: u32,
     /// Identifies this write: 128 random bits. The name of the state object contains the same version.
     version: String,
@@ -409,28 +409,28 @@ pub(super) struct Entry {
     ancestors: Vec<String>,
     /// The written record; `None` for a removal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) record: Option<SessionRecord>,
+    record: Option<SessionRecord>,
 }
 
 impl Entry {
     /// Returns the entry for a write on top of `base`, or for the first write.
-    pub(super) fn new(version: &StoredVersion, base: Option<&Self>, record: Option<&SessionRecord>) -> Self {
+    fn new(version: &StoredVersion, base: Option<&Self>, record: Option<&SessionRecord>) -> Self {
         let earlier = base.into_iter().flat_map(|base| std::iter::once(&base.version).chain(&base.ancestors));
         let ancestors = earlier.take(MAX_ANCESTORS).cloned().collect();
         Self { format: FORMAT, version: version.as_str().to_owned(), ancestors, record: record.cloned() }
     }
 
-    pub(super) fn version(&self) -> StoredVersion {
+    fn version(&self) -> StoredVersion {
         StoredVersion::new(self.version.as_str())
     }
 
-    pub(super) fn is(&self, version: &StoredVersion) -> bool {
+    fn is(&self, version: &StoredVersion) -> bool {
         self.version == version.as_str()
     }
 
     /// Returns whether this entry is built on the write `version`, which is `distance` entries below. Returns `None` if
     /// the recorded ancestors do not reach that far.
-    pub(super) fn descends_from(&self, version: &StoredVersion, distance: u64) -> Option<bool> {
+    fn descends_from(&self, version: &StoredVersion, distance: u64) -> Option<bool> {
         if self.ancestors.iter().any(|ancestor| ancestor == version.as_str()) {
             return Some(true);
         }
@@ -438,7 +438,7 @@ impl Entry {
     }
 
     /// Encodes the entry as JSON, and pads entries with a session to [`MIN_SESSION_BYTES`].
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    fn to_bytes(&self) -> Vec<u8> {
         // An entry contains only strings and numbers, so this cannot fail.
         let mut bytes = serde_json::to_vec(self).unwrap_or_default();
         if self.record.is_some() {
@@ -447,7 +447,7 @@ impl Entry {
         bytes
     }
 
-    pub(super) fn read(id: &SessionId, bytes: &[u8]) -> Result<Self, RecordError> {
+    fn read(id: &SessionId, bytes: &[u8]) -> Result<Self, RecordError> {
         // Entries of a later version can have other fields.
         #[derive(Deserialize)]
         struct Versioned {
@@ -474,7 +474,7 @@ impl Entry {
     }
 
     /// Returns `true` if an entry of this length is a removal.
-    pub(super) fn is_removal(bytes: u64) -> bool {
+    fn is_removal(bytes: u64) -> bool {
         bytes < MIN_SESSION_BYTES as u64
     }
 }
