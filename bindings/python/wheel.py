@@ -1,6 +1,7 @@
-"""Builds a wheel from a compiled native module, or a platform-independent wheel without one. Maturin would select
-Cargo's features again and so rebuild Wasmtime. The wheel is reproducible: its entries are sorted, and their time is
-SOURCE_DATE_EPOCH, in seconds since 1970, by default 1980, the earliest time in zip files.
+"""Builds a wheel: `glovebox-sandbox` with a compiled native module, or without one for all platforms, or a package of
+interpreters (`--part`). Maturin would select Cargo's features again and so rebuild Wasmtime. The wheel is reproducible: its
+entries are sorted, and their time is SOURCE_DATE_EPOCH, in seconds since 1970, by default 1980, the earliest time in zip
+files.
 
 Prints the wheel's path.
 """
@@ -22,11 +23,16 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 SOURCE = ROOT / "src"
 NATIVE = "glovebox_sandbox/_native.abi3.so"
-BUNDLE = "glovebox_sandbox/interpreters.zip"
+PARTS = {
+    "python": "CPython 3.15 with numpy, pandas and other libraries, compiled to WebAssembly, for glovebox-sandbox",
+    "data": "Machine code of numpy, pandas and other libraries, and an interpreter that has imported them, for glovebox-sandbox",
+}
+"""The packages of interpreters, with their summaries. `glovebox-sandbox` with a native module requires the first; the second
+is an extra."""
 
 
-def metadata(project: str, readme: str, licences: list[str]) -> tuple[str, str, str]:
-    """Returns the name, the version, and the contents of METADATA and entry_points.txt."""
+def metadata(project: str, readme: str, licences: list[str], part: str | None, is_native: bool) -> tuple[str, str, str]:
+    """Returns the name with the version, and the contents of METADATA and entry_points.txt."""
 
     def key(name: str) -> str:
         found = re.search(rf'^{name} = "(.*)"$', project, re.MULTILINE)
@@ -40,20 +46,28 @@ def metadata(project: str, readme: str, licences: list[str]) -> tuple[str, str, 
     script = re.search(r"^\[project\.scripts\]\n(.*)$", project, re.MULTILINE)
     if not extras or script is None:
         raise SystemExit("pyproject.toml has no optional dependencies or no script")
+    summary, requirements, entry = key("description"), [], script[1].replace('"', "")
+    if part:
+        readme, summary, extras, entry = f"{PARTS[part]}.\n", PARTS[part], [], ""
+    elif is_native:
+        # A prepared bundle is only valid for the version that made it.
+        requirements.append(f"{name}-python=={version}")
+        extras.append(("data", f"{name}-data=={version}"))
+    name += f"-{part}" if part else ""
     lines = [
         "Metadata-Version: 2.4",
         f"Name: {name}",
         f"Version: {version}",
-        f"Summary: {key('description')}",
+        f"Summary: {summary}",
         f"License-Expression: {key('license')}",
         *(f"License-File: {each}" for each in licences),
         f"Requires-Python: {key('requires-python')}",
+        *(f"Requires-Dist: {each}" for each in requirements),
     ]
     for extra, requirement in extras:
         lines += [f"Provides-Extra: {extra}", f"Requires-Dist: {requirement} ; extra == '{extra}'"]
     lines += ["Description-Content-Type: text/markdown", "", readme]
-    entry = script[1].replace('"', "")
-    return f"{name.replace('-', '_')}-{version}", "\n".join(lines), f"[console_scripts]\n{entry}\n"
+    return f"{name.replace('-', '_')}-{version}", "\n".join(lines), entry and f"[console_scripts]\n{entry}\n"
 
 
 def platform() -> str:
@@ -79,15 +93,24 @@ def stripped(module: Path) -> bytes:
         return path.read_bytes()
 
 
-def entries(module: bytes | None, bundle: Path) -> list[tuple[str, bytes]]:
+def entries(part: str | None, module: bytes | None, bundles: Path) -> list[tuple[str, bytes]]:
     """Returns the files in the wheel by name."""
+    package = f"glovebox_sandbox_{part}" if part else "glovebox_sandbox"
     found = []
-    for file in SOURCE.rglob("*"):
-        name = file.relative_to(SOURCE).as_posix()
-        if file.is_file() and "__pycache__" not in name and name not in (NATIVE, BUNDLE):
-            found.append((name, file.read_bytes()))
+    if part:
+        found.append((f"{package}/__init__.py", f'"""{PARTS[part]}."""\n'.encode()))
+    else:
+        for file in SOURCE.rglob("*"):
+            name = file.relative_to(SOURCE).as_posix()
+            if file.is_file() and "__pycache__" not in name and file.suffix not in (".so", ".zip"):
+                found.append((name, file.read_bytes()))
     if module:
-        found += [(NATIVE, module), (BUNDLE, bundle.read_bytes())]
+        found.append((NATIVE, module))
+    if part or module:
+        interpreters = sorted((bundles / (part or "engine")).glob("*.zip"))
+        if not interpreters:
+            raise SystemExit(f"there are no interpreters in {bundles / (part or 'engine')}; make them with: bindings/python/build")
+        found += [(f"{package}/{file.name}", file.read_bytes()) for file in interpreters]
     return sorted(found)
 
 
@@ -96,7 +119,10 @@ def main() -> None:
     parser.add_argument("directory", type=Path, metavar="DIRECTORY")
     parser.add_argument("module", type=Path, nargs="?", metavar="MODULE")
     parser.add_argument("--tag", help="the platform's tag, such as manylinux_2_28_x86_64 [default: this machine's, linux_…]")
-    parser.add_argument("--bundle", type=Path, default=SOURCE / BUNDLE, help="the interpreters [default: those of `build`]")
+    parser.add_argument("--part", choices=PARTS, help="build the package of these interpreters")
+    parser.add_argument(
+        "--bundles", type=Path, default=ROOT / "../../target/bundles/dev", help="the interpreters [default: those of `build --dev`]"
+    )
     parser.add_argument("--notices", type=Path, help="third-party licences to copy into dist-info/licenses")
     parser.add_argument("--sbom", type=Path, help="bill of materials to copy into dist-info/sboms")
     parser.add_argument("--no-strip", action="store_true", help="the module has no symbols; `strip` is not needed")
@@ -106,19 +132,23 @@ def main() -> None:
     if given.notices:
         licences.append((given.notices.name, given.notices))
     named, text, scripts = metadata(
-        (ROOT / "pyproject.toml").read_text(), (ROOT / "README.md").read_text(), [name for name, _ in licences]
-    )
-    tag = f"cp310-abi3-{given.tag or platform()}" if given.module else "py3-none-any"
+        (ROOT / "pyproject.toml").read_text(), (ROOT / "README.md").read_text(), [name for name, _ in licences], given.part,
+        given.module is not None,
+    )  # fmt: skip
+    is_pure = not given.module and given.part != "data"
+    interpreter = "cp310-abi3" if given.module else "py3-none"
+    tag = f"{interpreter}-{'any' if is_pure else given.tag or platform()}"
     info = f"{named}.dist-info"
-    about = f"Wheel-Version: 1.0\nGenerator: glovebox\nRoot-Is-Purelib: {str(not given.module).lower()}\nTag: {tag}\n"
+    about = f"Wheel-Version: 1.0\nGenerator: glovebox\nRoot-Is-Purelib: {str(is_pure).lower()}\nTag: {tag}\n"
     module = None
     if given.module:
         module = given.module.read_bytes() if given.no_strip else stripped(given.module)
-    files = entries(module, given.bundle)
+    files = entries(given.part, module, given.bundles)
     files += [(f"{info}/licenses/{name}", path.read_bytes()) for name, path in licences]
     if given.sbom:
         files.append((f"{info}/sboms/{given.sbom.name}", given.sbom.read_bytes()))
-    files += [(f"{info}/METADATA", text.encode()), (f"{info}/WHEEL", about.encode()), (f"{info}/entry_points.txt", scripts.encode())]
+    written = {"METADATA": text, "WHEEL": about, "entry_points.txt": scripts}
+    files += [(f"{info}/{name}", contents.encode()) for name, contents in written.items() if contents]
 
     given.directory.mkdir(parents=True, exist_ok=True)
     path = given.directory / f"{named}-{tag}.whl"

@@ -20,7 +20,8 @@ Makes what is released, of the commit that is checked out: files to upload, in o
 It compiles the whole workspace once, for the command and for the modules of Python and Node.js; that takes a quarter of an hour on two
 cores the first time, and seconds from then on. Releases are linked by zig against an old C library, so that they run on other machines
 than this one. Needs Linux, Rust, a C compiler, Python 3.11 or later with pip, and for npm packages npm; pip installs the rest, pinned,
-in target/tools. The interpreters come from the cache, or are downloaded as `glovebox run` does it."""
+in target/tools. The interpreters come from the cache, or are downloaded and compiled as `glovebox run` does it. pip also downloads the wheel
+with their licences."""
 EXAMPLES = """\
 
 The same commit, compiler and pins make the same bytes: paths of this machine are taken out, files in archives are sorted and have the
@@ -64,7 +65,7 @@ def make(made: Release, names: list[str]) -> list[Path]:
         print(f"== {what}", flush=True)
         started = time.monotonic()
         if step is None:
-            products.prepare(made)
+            products.prepare(made, names)
         else:
             files += step(made)
         print(f"  {time.monotonic() - started:.0f} s", flush=True)

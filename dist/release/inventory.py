@@ -19,6 +19,8 @@ from .places import ROOT, ReleaseError
 LICENCES = ROOT / "dist" / "licences"
 SHIPPED = ("glovebox-cli", "glovebox-python", "glovebox-node", "glovebox-component")
 """The crates of the programs and libraries in a release."""
+WOVEN = ("python-3.12", "javascript")
+"""The interpreters in the provider components, as in guest-shims/component/build."""
 STANDARD = "Apache-2.0"
 """Licence texts of this family have no copyright line, so one crate's text can replace a missing text of another."""
 
@@ -138,10 +140,11 @@ def bundled(bundle: Path) -> list[Part]:
     wheels = {each["file"]: each for each in listed["package"]}
     binaries = {each["sha256"][:16]: ("interpreter", each) for each in manifest["runtime"]}
     binaries |= {each["sha256"][:16]: ("tool", each) for each in manifest["tool"]}
+    libraries = {each["library"]["sha256"][:16] for each in manifest["runtime"] if "library" in each}
     found = []
     with zipfile.ZipFile(bundle) as archive:
         for name in sorted(archive.namelist()):
-            digest = name.removesuffix(".wasm")[-16:]
+            digest = name.rpartition(".")[0][-16:]
             if name in wheels:
                 entry = wheels[name]
                 with archive.open(name) as file, zipfile.ZipFile(file) as wheel:
@@ -156,7 +159,7 @@ def bundled(bundle: Path) -> list[Part]:
             elif digest in binaries:
                 kind, entry = binaries[digest]
                 found.append(binary(kind, entry))
-            else:
+            elif digest not in libraries:  # a library is a part of its interpreter
                 raise ReleaseError(f"{bundle} holds `{name}`, which neither runtimes/manifest.toml nor runtimes/packages.toml has")
     return found
 
@@ -166,7 +169,7 @@ def binary(kind: str, entry: dict[str, Any], is_inside: bool = True) -> Part:
     source = entry["sources"][0]
     origin = f"{entry.get('origin', entry['name'])}; `{source['file']}` of {source['package']} {source['version']} ({source['kind']})"
     parts = [each.strip("() ") for each in entry["licence"].split(" AND ")]
-    own = [] if entry["licence"] == STANDARD or not is_inside else [text_of(entry["name"])]
+    own = [] if entry["licence"] == STANDARD or not is_inside else [publisher_text(entry) or text_of(entry["name"])]
     return Part(
         kind, entry["name"], entry["version"], entry["licence"], f"pkg:generic/{entry['name']}@{entry['version']}",
         sha256=entry["sha256"], homepage=entry["homepage"], origin=origin, is_inside=is_inside,
@@ -174,8 +177,22 @@ def binary(kind: str, entry: dict[str, Any], is_inside: bool = True) -> Part:
     )  # fmt: skip
 
 
+def publisher_text(entry: dict[str, Any]) -> str | None:
+    """Returns the licence texts in the published wheel of an interpreter, if they are recorded."""
+    try:
+        return provenance.licence_text(entry, provenance.download_wheel)
+    except provenance.Unavailable as reason:
+        raise ReleaseError(f"the licence texts of `{entry['name']}` are missing: {reason}") from reason
+
+
+def woven() -> list[Part]:
+    """Returns the interpreters in the provider components."""
+    manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
+    return [binary("interpreter", each) for each in manifest["runtime"] if each["name"] in WOVEN]
+
+
 def with_runtime_parts(found: list[Part]) -> list[Part]:
-    """Adds the interpreters that are not in the bundle, and the parts of all interpreters. A Python package that is also
+    """Adds the interpreters that are not in the release, and the parts of all interpreters. A Python package that is also
     bundled as a wheel is listed once."""
     manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
     listed = {part.purl: part for part in found}
@@ -215,13 +232,13 @@ def npm(lock: Path, licences: Path | None = None) -> list[Part]:
     return found
 
 
-def everything(triple: str, bundle: Path) -> list[Part]:
-    """Returns all parts of a release, sorted."""
+def everything(triple: str, bundles: Iterable[Path]) -> list[Part]:
+    """Returns all parts of a release, sorted. Prepared bundles contain code and memory of the interpreters in `bundles`."""
     targets = (triple, "wasm32-unknown-unknown")
     page = npm(ROOT / "bindings" / "web" / "package-lock.json", ROOT / "host" / "server" / "assets" / "page" / "licences.txt")
     package = npm(ROOT / "bindings" / "js" / "package-lock.json")
     intl = npm(ROOT / "vendor_js" / "intl" / "source" / "package-lock.json", ROOT / "vendor_js" / "intl" / "licences.txt")
     # A tool that builds several of these packages is listed only once.
     tools = {part.purl: part for part in (*package, *page, *intl)}
-    found = [*crates(targets), *with_runtime_parts(bundled(bundle)), *tools.values()]
+    found = [*crates(targets), *with_runtime_parts([*woven(), *(each for bundle in bundles for each in bundled(bundle))]), *tools.values()]
     return sorted(found, key=lambda part: (part.kind, part.name, part.version))

@@ -41,8 +41,9 @@ class Release:
         return self.work / NOTICES
 
     @property
-    def bundle(self) -> Path:
-        return self.work / "interpreters.zip"
+    def bundles(self) -> Path:
+        """The directory of the interpreters, with a directory for each part of `bundles.PARTS`."""
+        return self.work / "bundles"
 
     @property
     def triple(self) -> str:

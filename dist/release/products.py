@@ -7,16 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from . import archives, inventory, notices, sbom, tools
+from . import archives, bundles, inventory, notices, sbom, tools
 from .compiling import run
 from .places import NOTICES, ROOT, TARGET, Release, ReleaseError
 
-RUNTIMES = ("python-3.12", "javascript", "typescript")
-"""The interpreters in the products, independent of the contents of the cache. With them, Python, JavaScript and
-TypeScript run without a network."""
 PROVIDERS = tuple(f"glovebox{language}{kind}" for language in ("", "-python", "-javascript") for kind in ("", "-closed"))
 
 COMMAND_README = """\
@@ -24,14 +21,17 @@ COMMAND_README = """\
 
 `glovebox` runs untrusted Python and JavaScript inside WebAssembly. It needs Linux on {machine} with glibc {glibc} or later.
 
-    ./glovebox --bundle interpreters.zip run -e 'print(sum(range(10)))'
-    ./glovebox --bundle interpreters.zip run --language javascript -e 'console.log([1, 2, 3].map(x => x * x))'
+    export GLOVEBOX_BUNDLE=$PWD/interpreters.zip GLOVEBOX_PREPARED=$PWD/prepared.zip
+    ./glovebox run -e 'print(sum(range(10)))'
+    ./glovebox run --language javascript -e 'console.log([1, 2, 3].map(x => x * x))'
 
-`interpreters.zip` contains CPython 3.12, QuickJS-NG and the TypeScript stripper. With `--bundle FILE`, or the variable GLOVEBOX_BUNDLE, nothing
-is downloaded. Without it `glovebox` runs Python on 3.15 with numpy and pandas, which it fetches with `pip` the first time.
+`interpreters.zip` contains CPython 3.15 with numpy, pandas and other libraries, QuickJS-NG, the TypeScript stripper and the Python packages.
+With GLOVEBOX_BUNDLE, or `--bundle FILE`, Glovebox does not download them. `prepared.zip` contains their machine code and booted images. With
+GLOVEBOX_PREPARED, or `--prepared FILE`, Glovebox does not compile. On x86-64 this needs a processor with AVX2 (x86-64-v3). On an older
+processor, Glovebox compiles each interpreter once.
 
-`./glovebox --help` has the rest. `service` has what runs it as a server: a unit of systemd, a configuration to begin with, a file to build
-a container from. LICENSE is Glovebox's licence. {notices} lists the licences of third-party code.
+`./glovebox --help` describes all commands. `service` contains files to run a server: a systemd unit, a configuration and a Containerfile.
+LICENSE is Glovebox's licence. {notices} lists the licences of third-party code.
 """
 PROVIDERS_README = """\
 # Provider components of Glovebox {version}
@@ -43,10 +43,11 @@ LICENSE is Glovebox's licence. {notices} lists the licences of third-party code.
 """
 
 
-def prepare(release: Release) -> None:
-    """Makes the shared contents of several products: the interpreters, the bill of materials and the notices."""
-    run([release.built / "glovebox", "runtimes", "bundle", release.bundle, *RUNTIMES])
-    parts = inventory.everything(release.triple, release.bundle)
+def prepare(release: Release, names: Iterable[str]) -> None:
+    """Makes the shared contents of products: the interpreters, the bill of materials and the notices."""
+    bundles.write(release.built / "glovebox", release.bundles, [each for each in bundles.PARTS if each != "command" or each in names])
+    downloads = [release.bundles / part / "interpreters.zip" for part in ("engine", "python")]
+    parts = inventory.everything(release.triple, downloads)
     release.notices.write_text(notices.notices(parts, release.version))
     bill(release).write_text(sbom.sbom(parts, release.version, release.epoch))
 
@@ -62,23 +63,28 @@ def legal(release: Release) -> dict[str, Path | bytes]:
 
 
 def make_wheel(release: Release) -> list[Path]:
-    """Makes the Python package for this platform, with the tag that auditwheel finds, and the package for all other
-    platforms."""
+    """Makes the Python packages: the engine for this platform, with the tag that auditwheel finds, the interpreters, and
+    the package for all other platforms."""
     script = ROOT / "bindings" / "python" / "wheel.py"
     module = release.built / "libglovebox_python.so"
     settings = os.environ | {"SOURCE_DATE_EPOCH": str(release.epoch)}
 
-    def wheel(directory: Path, *more: str | Path) -> Path:
-        # Cargo has already stripped release builds.
-        stripped: list[str | Path] = [] if release.is_dev else ["--no-strip"]
-        inside: list[str | Path] = [*stripped, "--bundle", release.bundle, "--notices", release.notices, "--sbom", bill(release)]
-        return Path(run([sys.executable, script, directory, module, *inside, *more], settings).strip())
+    def wheel(directory: Path, *arguments: str | Path) -> Path:
+        return Path(run([sys.executable, script, directory, *arguments], settings).strip())
 
-    for old in release.out.glob("glovebox_sandbox-*-abi3-*.whl"):
+    for old in [*release.out.glob("glovebox_sandbox-*-abi3-*.whl"), *release.out.glob("glovebox_sandbox_data-*.whl")]:
         old.unlink()
-    # The pure wheel has no engine. It runs provider components on platforms that have no wheel of their own.
-    pure = Path(run([sys.executable, script, release.out], settings).strip())
-    return [wheel(release.out, "--tag", platform_tag(wheel(release.work))), pure]
+    inside: list[str | Path] = ["--bundles", release.bundles, "--notices", release.notices, "--sbom", bill(release)]
+    # Cargo has already stripped release builds.
+    engine: list[str | Path] = [module, *inside, *([] if release.is_dev else ["--no-strip"])]
+    tag = platform_tag(wheel(release.work, *engine))
+    return [
+        wheel(release.out, *engine, "--tag", tag),
+        wheel(release.out, *inside, "--part", "python"),
+        wheel(release.out, *inside, "--part", "data", "--tag", tag),
+        # The pure wheel has no engine. It runs provider components on platforms that have no wheel of their own.
+        wheel(release.out),
+    ]
 
 
 def platform_tag(wheel: Path) -> str:
@@ -118,7 +124,8 @@ def make_command(release: Release) -> list[Path]:
     needed = glibc(program)
     readme = COMMAND_README.format(version=release.version, machine=machine, glibc=needed, notices=NOTICES)
     name = f"glovebox-{release.version}-{machine}-linux-glibc{needed}"
-    files = legal(release) | {"glovebox": program, "interpreters.zip": release.bundle, "README.md": readme.encode()}
+    files = legal(release) | {"glovebox": program, "README.md": readme.encode()}
+    files |= {each.name: each for each in (release.bundles / "command").iterdir()}
     files |= {f"service/{each.name}": each for each in (ROOT / "dist" / "service").iterdir()}
     for old in release.out.glob(f"glovebox-*-{machine}-linux-*.tar.gz"):
         old.unlink()
@@ -142,6 +149,7 @@ def make_npm(release: Release) -> list[Path]:
     script = ROOT / "bindings" / "js" / "build"
     settings = os.environ | {
         "GLOVEBOX_BUILT": str(release.built),
+        "GLOVEBOX_BUNDLES": str(release.bundles),
         "GLOVEBOX_NOTICES": str(release.notices),
         "SOURCE_DATE_EPOCH": str(release.epoch),
     }
@@ -155,7 +163,7 @@ def make_sbom(release: Release) -> list[Path]:
 
 
 PRODUCTS: dict[str, tuple[str, Callable[[Release], list[Path]]]] = {
-    "wheel": ("the Python package, with engine, interpreters and command", make_wheel),
+    "wheel": ("the Python packages: engine with command, interpreters, data libraries", make_wheel),
     "command": ("the command and its interpreters, as a .tar.gz", make_command),
     "providers": ("the provider components and the contract, as a .tar.gz", make_providers),
     "npm": ("the npm packages, as bindings/js/build makes them", make_npm),

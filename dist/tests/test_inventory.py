@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from release import inventory, notices, sbom
+from release import bundles, inventory, notices, sbom
 from release.inventory import Part
 from release.places import ROOT, TARGET, ReleaseError
 
@@ -83,6 +83,23 @@ class Bundle(unittest.TestCase):
         (found,) = inventory.bundled(self.bundle([f"javascript-{runtime['version']}-{runtime['sha256'][:16]}.wasm"]))
         self.assertEqual((found.kind, found.version, found.sha256), ("interpreter", runtime["version"], runtime["sha256"]))
         self.assertIn("Fabrice Bellard", found.texts[0])
+
+    def test_library_belongs_to_its_interpreter(self) -> None:
+        manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
+        library = next(each["library"] for each in manifest["runtime"] if "library" in each)
+        self.assertEqual(inventory.bundled(self.bundle([f"python-library-{library['sha256'][:16]}.zip"])), [])
+
+    def test_inventory_contains_the_interpreters_of_the_providers(self) -> None:
+        self.assertEqual([(each.name, each.is_inside) for each in inventory.woven()], [("python-3.12", True), ("javascript", True)])
+
+    def test_prepared_runtimes_are_in_the_inventoried_bundles(self) -> None:
+        manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
+        runtimes = {each["name"]: each["runtime"] for each in manifest["image"]}
+        words = {part: [each.split() for each in arguments] for part, arguments in bundles.PARTS.items()}
+        downloads = {word for part in ("engine", "python") for each in words[part] if "--prepared" not in each for word in each}
+        for each in (each for every in words.values() for each in every if "--prepared" in each):
+            for name in (word for word in each if word.startswith(("python", "javascript"))):
+                self.assertIn(runtimes.get(name, name), downloads)
 
     def test_interpreter_unknown_to_the_manifest_is_an_error(self) -> None:
         with self.assertRaisesRegex(ReleaseError, "holds `other.wasm`, which neither"):

@@ -101,7 +101,7 @@ def find_wheel(named: str | None, target: Path) -> Path | None:
         if not path.is_file():
             raise UsageError(f"there is no wheel `{named}`: `bindings/python/build --dev` makes one")
         return path
-    built = [*target.glob("wheels/*.whl"), *target.glob("wheels/dev/*.whl")]
+    built = [*target.glob("wheels/glovebox_sandbox-*-abi3-*.whl"), *target.glob("wheels/dev/glovebox_sandbox-*-abi3-*.whl")]
     return max(built, key=lambda path: path.stat().st_mtime, default=None)
 
 
@@ -152,7 +152,7 @@ def prepare(name: str | None, places: Places) -> Environment:
     directory.parent.mkdir(parents=True, exist_ok=True)
     run([places.python, "-m", "venv", "--without-pip", str(directory)])
     if name == "glovebox":
-        pip(places, directory, "--no-index", str(places.wheel))
+        pip(places, directory, "--no-index", "--find-links", str(places.wheel.parent), str(places.wheel))
     if packages := wanted.get("python"):
         constraints = directory / "constraints.txt"
         constraints.write_text("".join(f"{each}\n" for each in wanted.get("with", [])))

@@ -1,0 +1,38 @@
+"""The interpreters in each product: a bundle of downloads, which is read instead of the network, and a prepared bundle,
+which contains machine code and booted images.
+
+usage: python3 -m release.bundles COMMAND DIRECTORY PART…     writes the files of each part into DIRECTORY/PART, with the
+`glovebox` at COMMAND
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+PARTS: dict[str, tuple[str, ...]] = {
+    # With the native module, in a package for each platform.
+    "engine": ("interpreters.zip javascript typescript", "--prepared prepared.zip python-3.15 javascript"),
+    # The same for all platforms. Required by the engine: the code in its prepared bundle reads the library in this part.
+    "python": ("interpreters.zip python-3.15 --no-packages",),
+    # Optional. Must be written after the engine's.
+    "data": ("--prepared prepared.zip python-3.15-data --without ../engine/prepared.zip",),
+    # In the archive of the command, which is one file for all scripts.
+    "command": ("interpreters.zip python-3.15 javascript typescript", "--prepared prepared.zip python-3.15-data javascript"),
+}
+"""The arguments of `glovebox runtimes bundle` for each file of a part. Paths are relative to the part's directory."""
+
+
+def write(command: Path, directory: Path, parts: Iterable[str]) -> None:
+    """Writes the files of these parts."""
+    for part in parts:
+        into = directory / part
+        into.mkdir(parents=True, exist_ok=True)
+        for arguments in PARTS[part]:
+            subprocess.run([command.resolve(), "runtimes", "bundle", *arguments.split()], cwd=into, check=True, stdout=sys.stderr)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
