@@ -12,6 +12,7 @@ import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from glovebox_sandbox import Limits, PolicyError, Sandbox, Tool, UnavailableError, _native_backend
 from glovebox_sandbox._native import Engine
@@ -166,6 +167,43 @@ print(mine.recv(1) == bytes([signal.SIGALRM]), signal.set_wakeup_fd(-1) == other
         self.assertEqual(out, "time\nTrue True\n", err)
 
 
+class Interpreters(unittest.TestCase):
+    def test_files_of_all_installed_packages_are_found(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            packages = {"glovebox_sandbox_python": "interpreters.zip", "glovebox_sandbox_data": "prepared.zip"}
+            for name, file in packages.items():
+                Path(directory, name).mkdir()
+                Path(directory, name, "__init__.py").write_text("raise AssertionError('imported')")
+                Path(directory, name, file).touch()
+            text = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from glovebox_sandbox import _native_backend
+print([path for path in _native_backend.bundles() + _native_backend.prepared() if path.startswith(sys.argv[1])])
+"""
+            ended = subprocess.run([sys.executable, "-c", text, directory], capture_output=True, text=True, check=True)
+            expected = [str(Path(directory, name, file)) for name, file in packages.items()]
+            self.assertEqual(ended.stdout, f"{expected}\n")
+
+    def test_variables_replace_the_packages_files(self) -> None:
+        with mock.patch.dict(os.environ, {"GLOVEBOX_BUNDLE": f"/a{os.pathsep}/b", "GLOVEBOX_PREPARED": "/c"}):
+            self.assertEqual((_native_backend.bundles(), _native_backend.prepared()), (["/a", "/b"], ["/c"]))
+
+    @unittest.skipUnless(_native_backend.prepared() or os.environ.get("CI"), "needs the package's interpreters: bindings/python/build --dev")
+    def test_default_python_needs_no_compiler_and_no_network(self) -> None:
+        text = """
+from glovebox_sandbox import Sandbox
+box = Sandbox("python")
+print(box.runtime_name, box.execute("import json; print(json.dumps(6 * 7))").stdout, end="")
+"""
+        with tempfile.TemporaryDirectory() as directory:
+            empty = {"GLOVEBOX_CACHE_DIR": str(Path(directory, "cache")), "XDG_DATA_HOME": str(Path(directory, "data")), "PATH": "/nonexistent"}
+            with program(text, **empty) as process:
+                out, err = process.communicate(timeout=120)
+        self.assertEqual(out, "python-3.15 42\n", err)
+        self.assertNotIn("compiling", err)
+
+
 class Processes(unittest.TestCase):
     def test_forked_child_creates_its_own_engine(self) -> None:
         text = """
@@ -190,7 +228,7 @@ print(os.waitpid(child, 0)[1], box.execute("console.log(2)").stdout)
             out, err = process.communicate(timeout=60)
         self.assertEqual(out, "1\n0 2\n\n", err)
 
-    @unittest.skipUnless(_native_backend.bundle() or os.environ.get("CI"), "needs the package's interpreters: bindings/python/build --dev")
+    @unittest.skipUnless(_native_backend.bundles() or os.environ.get("CI"), "needs the package's interpreters: bindings/python/build --dev")
     def test_two_processes_start_concurrently_without_a_network(self) -> None:
         text = """
 from glovebox_sandbox import Sandbox
@@ -198,8 +236,9 @@ box = Sandbox("javascript")
 print(box.execute("const x: number = 42; console.log(x)", name="x.ts").stdout, end="")
 """
         with tempfile.TemporaryDirectory() as directory:
-            # The PATH contains neither pip nor npm.
+            # The PATH contains neither pip nor npm. Without a prepared bundle, one of the processes compiles.
             first = {
+                "GLOVEBOX_PREPARED": "/absent.zip",
                 "GLOVEBOX_CACHE_DIR": str(Path(directory, "cache")),
                 "XDG_DATA_HOME": str(Path(directory, "data")),
                 "PATH": "/nonexistent",
@@ -223,7 +262,8 @@ except UnavailableError as error:
     print(error)
 """
         with tempfile.TemporaryDirectory() as directory:
-            nothing = {"GLOVEBOX_CACHE_DIR": str(Path(directory, "cache")), "GLOVEBOX_BUNDLE": "/absent.zip", "PATH": "/nonexistent"}
+            absent = {"GLOVEBOX_BUNDLE": "/absent.zip", "GLOVEBOX_PREPARED": "/absent.zip"}
+            nothing = {"GLOVEBOX_CACHE_DIR": str(Path(directory, "cache")), "PATH": "/nonexistent", **absent}
             with program(text, **nothing) as process:
                 out, err = process.communicate(timeout=60)
         self.assertIn("javascript", out, err)
@@ -243,7 +283,7 @@ except UnavailableError as error:
 
     def test_failed_engine_setup_is_unavailable(self) -> None:
         with self.assertRaisesRegex(UnavailableError, "/dev/null"):
-            Engine("/dev/null/cache", None, None, True)
+            Engine("/dev/null/cache", [], [], None, True)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ def main() -> int:
         return 125
     from ._native import command
 
-    if bundle := _native_backend.bundle():
-        os.environ["GLOVEBOX_BUNDLE"] = bundle
+    for variable, files in (("GLOVEBOX_BUNDLE", _native_backend.bundles()), ("GLOVEBOX_PREPARED", _native_backend.prepared())):
+        if files:
+            os.environ[variable] = os.pathsep.join(files)
     program = os.path.abspath(sys.argv[0])
     if not os.access(program, os.X_OK):
         # `python -m glovebox_sandbox` has no executable: use the installed script.

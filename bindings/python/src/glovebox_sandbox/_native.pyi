@@ -11,7 +11,8 @@ class Engine:
     def __new__(
         cls,
         cache_dir: str | os.PathLike[str] | None,
-        bundle: str | os.PathLike[str] | None,
+        bundles: list[str],
+        prepared: list[str],
         images: str | os.PathLike[str] | None,
         packages: bool,
     ) -> Engine: ...

@@ -19,9 +19,6 @@ try:
 except ImportError:
     _native = None  # type: ignore[assignment]
 
-BUNDLE = Path(__file__).with_name("interpreters.zip")
-"""The interpreters in the package."""
-
 _engines: dict[tuple[int, bool], Any] = {}
 
 
@@ -30,9 +27,26 @@ def is_here() -> bool:
     return _native is not None
 
 
-def bundle() -> str | None:
-    """Returns the archive of interpreters that is used before the network."""
-    return os.environ.get("GLOVEBOX_BUNDLE") or (str(BUNDLE) if BUNDLE.is_file() else None)
+def _interpreters(file: str, variable: str) -> list[str]:
+    """Returns the files in an environment variable, or those of this name in the installed packages."""
+    if given := os.environ.get(variable):
+        return given.split(os.pathsep)
+    from importlib.util import find_spec
+
+    # Does not import the packages, which contain only these files.
+    found = [find_spec(name) for name in ("glovebox_sandbox_python", "glovebox_sandbox_data")]
+    modules = [__file__, *(spec.origin for spec in found if spec and spec.origin)]
+    return [str(path) for module in modules if (path := Path(module).with_name(file)).is_file()]
+
+
+def bundles() -> list[str]:
+    """Returns the bundles of downloads that are used before the network."""
+    return _interpreters("interpreters.zip", "GLOVEBOX_BUNDLE")
+
+
+def prepared() -> list[str]:
+    """Returns the prepared bundles, whose machine code and images are used instead of compiling and booting."""
+    return _interpreters("prepared.zip", "GLOVEBOX_PREPARED")
 
 
 def images() -> Path | None:
@@ -47,12 +61,13 @@ def _engine(packages: bool) -> Any:
     # A forked child does not inherit its parent's threads, so it needs a new engine.
     key = (os.getpid(), packages)
     if key not in _engines:
-        _engines[key] = _native.Engine(os.environ.get("GLOVEBOX_CACHE_DIR") or None, bundle(), images(), packages)
+        cache = os.environ.get("GLOVEBOX_CACHE_DIR") or None
+        _engines[key] = _native.Engine(cache, bundles(), prepared(), images(), packages)
     return _engines[key]
 
 
 def open_backend(name: str, policy: Policy, wait: tools.Await, progress: Callable[[str], None] | None) -> Backend:
-    """Creates a sandbox. Fetches nothing that the package contains, and prepares the interpreter the first time."""
+    """Creates a sandbox. Fetches and compiles nothing that the packages contain."""
     answered: list[Any] = [
         (tool.name, tool.description, json.dumps(tool.schema), functools.partial(tools.answer, tool, wait))
         for tool in policy.tools
