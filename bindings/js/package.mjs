@@ -1,69 +1,78 @@
-// Packs the main package and the package of this platform, and prints the tarballs' paths. Called by
-// `bindings/js/build`.
+// Packs the main package, the package of this platform and the packages of interpreters, and prints the tarballs' paths.
+// Called by `bindings/js/build`.
 //
-// usage: node package.mjs DIRECTORY MODULE --dev|--release
+// usage: node package.mjs DIRECTORY MODULE --dev|--release BUNDLES
 import { execFileSync } from 'node:child_process';
-import { cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { platformPackage } from './dist/native/find.js';
 
 /** The platforms that each release has a package for. */
 const PLATFORMS = ['linux-x64-gnu', 'linux-arm64-gnu', 'darwin-x64', 'darwin-arm64'];
 
-const [out, module, profile] = process.argv.slice(2);
+const [out, module, profile, bundles] = process.argv.slice(2);
 const root = import.meta.dirname;
 const name = platformPackage();
-const platform = name.split('/')[1];
+const [scope, platform] = name.split('/');
 const [os, cpu, libc] = platform.split('-');
 // The providers in the main package. The other providers are for programs that use the contract directly.
 const { private: _, scripts, devDependencies, providers, ...common } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+const { version, license, engines } = common;
+const legal = [[join(root, '../../LICENSE'), 'LICENSE']];
+if (process.env.GLOVEBOX_NOTICES) legal.push([process.env.GLOVEBOX_NOTICES, 'THIRD-PARTY-NOTICES.txt']);
 
 async function stage(directory, files, description) {
   await rm(directory, { recursive: true, force: true });
   await mkdir(directory, { recursive: true });
-  for (const [from, to] of files) await cp(from, join(directory, to), { recursive: true });
+  for (const [from, to] of [...files, ...legal]) await cp(from, join(directory, to), { recursive: true });
   await writeFile(join(directory, 'package.json'), `${JSON.stringify(description, null, 2)}\n`);
   const packed = execFileSync('npm', ['pack', '--silent', '--pack-destination', out], { cwd: directory, encoding: 'utf8' });
   return join(out, packed.trim());
 }
 
+/** Returns the files of the interpreters in `part`, as dist/release/bundles.py names them. */
+async function interpreters(part) {
+  return (await readdir(join(bundles, part))).map((file) => [join(bundles, part, file), file]);
+}
+
 const stripped = join(out, 'stripped');
 if (os === 'linux') execFileSync('strip', ['--strip-unneeded', '-o', stripped, module]);
 else await cp(module, stripped);
-const license = [join(root, '../../LICENSE'), 'LICENSE'];
-const notices = process.env.GLOVEBOX_NOTICES ? [[process.env.GLOVEBOX_NOTICES, 'THIRD-PARTY-NOTICES.txt']] : [];
-const platformTarball = await stage(
-  join(out, platform),
-  [[stripped, 'glovebox.node'], [join(out, 'interpreters.zip'), 'interpreters.zip'], license, ...notices],
-  {
-    name,
-    version: common.version,
-    description: `The engine of ${common.name} for ${platform}`,
-    license: common.license,
-    engines: common.engines,
-    os: [os],
-    cpu: [cpu],
-    ...(os === 'linux' && { libc: [libc === 'gnu' ? 'glibc' : libc] }),
+const onPlatform = { os: [os], cpu: [cpu], ...(os === 'linux' && { libc: [libc === 'gnu' ? 'glibc' : libc] }) };
+const [python, data] = ['glovebox-sandbox-python', `glovebox-sandbox-data-${platform}`];
+// In `node_modules`, the module in the platform's directory finds the packages of interpreters, as tests use it.
+const tarballs = [
+  await stage(join(out, platform), [[stripped, 'glovebox.node'], ...(await interpreters('engine'))], {
+    name, version, description: `The engine of ${common.name} for ${platform}`, license, engines, ...onPlatform,
     main: 'glovebox.node',
-    files: ['glovebox.node', 'interpreters.zip', 'THIRD-PARTY-NOTICES.txt'],
-  },
-);
+    dependencies: { [python]: version },
+    // The user installs this package.
+    peerDependencies: { [data]: version },
+    peerDependenciesMeta: { [data]: { optional: true } },
+  }),
+  await stage(join(out, 'node_modules', python), await interpreters('python'), {
+    name: python, version, description: `CPython 3.15 with its libraries, compiled to WebAssembly, for ${common.name}`, license,
+  }),
+];
 await rm(stripped);
+if (profile === '--release')
+  tarballs.push(
+    await stage(join(out, 'node_modules', data), await interpreters('data'), {
+      name: data, version, description: `Machine code of numpy, pandas and other libraries, for ${common.name}`, license, ...onPlatform,
+    }),
+  );
 
 const platforms = profile === '--dev' ? [platform] : PLATFORMS;
-const scope = name.split('/')[0];
-const mainTarball = await stage(
+const main = await stage(
   join(out, 'main'),
   [
     ...['dist', 'contract', 'README.md'].map((each) => [join(root, each), each]),
     ...providers.map((provider) => [join(root, 'providers', provider), `providers/${provider}`]),
-    license,
-    ...notices,
   ],
   {
     ...common,
     files: [...common.files, 'THIRD-PARTY-NOTICES.txt'],
-    optionalDependencies: Object.fromEntries(platforms.map((each) => [`${scope}/${each}`, common.version])),
+    optionalDependencies: Object.fromEntries(platforms.map((each) => [`${scope}/${each}`, version])),
   },
 );
-console.log(`${mainTarball}\n${platformTarball}`);
+console.log([main, ...tarballs].join('\n'));

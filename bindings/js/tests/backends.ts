@@ -35,7 +35,7 @@ export async function startDaemon(...flags: string[]): Promise<{ child: ChildPro
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-daemon-'));
   const socket = join(directory, 'd.sock');
   const limits = ['--fuel', '2_000_000_000_000', '--timeout-ms', '120000', '--timeout-reserve-ms', '10000'];
-  const child = spawn(command, ['daemon', '--socket', socket, ...limits, '--default-runtime', 'python-3.12', ...flags], { stdio: ['ignore', 'ignore', 'pipe'] });
+  const child = spawn(command, ['daemon', '--socket', socket, ...limits, '--default-runtime', 'python-3.15', ...flags], { stdio: ['ignore', 'ignore', 'pipe'] });
   let said = '';
   await new Promise<void>((resolve, reject) => {
     child.once('error', reject);

@@ -1,13 +1,14 @@
 // Tests the engine in this process: threads, host directories, first starts and images.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
+import { interpreters, platformPackage } from '../src/native/find.ts';
 import { CommitError, PolicyError, createSandbox } from '../src/node.ts';
 
 const directory = await mkdtemp(join(tmpdir(), 'glovebox-node-'));
@@ -99,8 +100,26 @@ test('a process exits after its last execution, and not before', async () => {
   assert.equal(await program(text), '1\n\n');
 });
 
+test('the interpreters of all installed packages are found', async () => {
+  const name = platformPackage();
+  const inside = {
+    engine: join(directory, 'project/node_modules', name),
+    python: join(directory, 'project/node_modules/glovebox-sandbox-python'),
+    data: join(directory, 'project/node_modules', name.replace('@glovebox-sandbox/', 'glovebox-sandbox-data-')),
+  };
+  const found = (file: string): string[] => interpreters(join(inside.engine, 'glovebox.node'), file, 'GLOVEBOX_NO_SUCH_VARIABLE');
+  for (const each of Object.values(inside)) await mkdir(each, { recursive: true });
+  assert.deepEqual(found('prepared.zip'), []);
+  const [own, python, prepared] = [join(inside.engine, 'interpreters.zip'), join(inside.python, 'interpreters.zip'), join(inside.data, 'prepared.zip')];
+  for (const file of [own, python, prepared]) await writeFile(file, '');
+  assert.deepEqual([found('interpreters.zip'), found('prepared.zip')], [[own, python], [prepared]]);
+  process.env['GLOVEBOX_SOME_VARIABLE'] = ['/a', '/b'].join(delimiter);
+  assert.deepEqual(interpreters('/glovebox.node', 'prepared.zip', 'GLOVEBOX_SOME_VARIABLE'), ['/a', '/b']);
+});
+
 test('two processes can start concurrently for the first time', async () => {
-  const environment = { GLOVEBOX_CACHE_DIR: join(directory, 'cache'), XDG_DATA_HOME: join(directory, 'share') };
+  // Without a prepared bundle, one of the processes compiles.
+  const environment = { GLOVEBOX_CACHE_DIR: join(directory, 'cache'), XDG_DATA_HOME: join(directory, 'share'), GLOVEBOX_PREPARED: '/absent.zip' };
   const text = `const box = await createSandbox({ language: 'javascript', backend: 'native', packages: false, progress: () => undefined });
     console.log((await box.execute('console.log(6 * 7)')).stdout);`;
   const printed = await Promise.all([program(text, environment), program(text, environment), program(text, environment)]);

@@ -54,10 +54,10 @@ function failureOf(failure: NativeFailure): Error {
 const engines = new Map<boolean, Promise<NativeEngine>>();
 
 /** Returns the engine shared by all sandboxes of the process. */
-function engineOf({ module, bundle }: Native, packages: boolean): Promise<NativeEngine> {
+function engineOf({ module, bundles, prepared }: Native, packages: boolean): Promise<NativeEngine> {
   const known = engines.get(packages);
   if (known) return known;
-  const options = { cacheDir: process.env['GLOVEBOX_CACHE_DIR'] || undefined, bundle, images: images(), packages };
+  const options = { cacheDir: process.env['GLOVEBOX_CACHE_DIR'] || undefined, bundles, prepared, images: images(), packages };
   const made = asked<NativeEngine>((callback) => module.NativeEngine.open(options, callback));
   engines.set(packages, made);
   made.catch(() => engines.delete(packages));
@@ -65,8 +65,7 @@ function engineOf({ module, bundle }: Native, packages: boolean): Promise<Native
 }
 
 /**
- * Creates a sandbox. Prepares the interpreter on first use, from the package and without downloads if the package
- * contains it.
+ * Creates a sandbox. On first use, unpacks the prepared interpreter if a package contains it. Otherwise, prepares it.
  */
 export async function openNative(native: Native, name: string, policy: Policy, host: Host): Promise<Backend> {
   const engine = await engineOf(native, policy.packages !== false);

@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
-import { dirname, isAbsolute, join } from 'node:path';
+import { delimiter, isAbsolute, join } from 'node:path';
 import type { NativeModule } from './module.ts';
 
 const require = createRequire(import.meta.url);
@@ -16,10 +16,13 @@ export function platformPackage(): string {
   return `@glovebox-sandbox/${process.platform}-${process.arch}${library}`;
 }
 
-/** The native module, and the path of the archive of interpreters in its package. */
+/** The native module, and the paths of the interpreters in its package and in those that it uses. */
 export interface Native {
   module: NativeModule;
-  bundle: string | undefined;
+  /** Bundles of downloads. */
+  bundles: string[];
+  /** Prepared bundles, which contain machine code and booted images. */
+  prepared: string[];
 }
 
 let found: Native | Error | undefined;
@@ -35,13 +38,34 @@ function look(): Native | Error {
   // A development build overrides the module in the package.
   const own = process.env['GLOVEBOX_NATIVE_MODULE'];
   try {
-    const path = own ?? require.resolve(name);
-    const bundle = process.env['GLOVEBOX_BUNDLE'] || join(dirname(path), 'interpreters.zip');
-    return { module: require(path) as NativeModule, bundle: existsSync(bundle) ? bundle : undefined };
+    const path = require.resolve(own ?? name);
+    return {
+      module: require(path) as NativeModule,
+      bundles: interpreters(path, 'interpreters.zip', 'GLOVEBOX_BUNDLE'),
+      prepared: interpreters(path, 'prepared.zip', 'GLOVEBOX_PREPARED'),
+    };
   } catch (error) {
     const why = own ? `GLOVEBOX_NATIVE_MODULE (${own}) cannot be loaded` : `the package ${name} is not installed or cannot be loaded`;
     return new Error(`${why}: ${error instanceof Error ? error.message.split('\n')[0] : error}`, { cause: error });
   }
+}
+
+/**
+ * Returns the files in an environment variable, or those of this name in the native module's package and in the packages that
+ * it can resolve.
+ */
+export function interpreters(module: string, file: string, variable: string): string[] {
+  const given = process.env[variable];
+  if (given) return given.split(delimiter);
+  const { resolve } = createRequire(module);
+  const data = platformPackage().replace('@glovebox-sandbox/', 'glovebox-sandbox-data-');
+  return ['.', 'glovebox-sandbox-python', data].flatMap((from) => {
+    try {
+      return [resolve(`${from}/${file}`)];
+    } catch {
+      return [];
+    }
+  });
 }
 
 /** Returns the directory of the images that `glovebox image build` has built, if it exists. */

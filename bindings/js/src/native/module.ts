@@ -89,7 +89,7 @@ export interface NativeModule {
   NativeToken: new () => NativeToken;
   NativeEngine: {
     open(
-      options: { cacheDir?: string | undefined; bundle?: string | undefined; images?: string | undefined; packages: boolean },
+      options: { cacheDir?: string | undefined; bundles: string[]; prepared: string[]; images?: string | undefined; packages: boolean },
       callback: Callback,
     ): void;
   };
