@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tarfile
 import textwrap
+import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,11 @@ HELLO = (
     (("--language", "javascript", "-e", "console.log([1, 2, 3].map(x => x * x))"), "[ 1, 4, 9 ]"),
 )
 """The first two commands of the README."""
+FIRST_CALL = """from glovebox_sandbox import Sandbox; print(Sandbox("python").execute("{}print(1)").stdout)"""
+WITH_ERRORS = ("sh", "-c", '"$@" 2>&1', "sh")
+"""Runs the following command with its standard error in its output."""
+MAX_FIRST_CALL_S = 5
+"""Five times the goal, because other programs may use the machine."""
 
 
 class Skipped(Exception):
@@ -52,6 +58,12 @@ class Check:
     @property
     def venv(self) -> Path:
         return self.room.base / "venv"
+
+    def install(self, venv: Path, what: str | Path) -> None:
+        """Installs a package with pip in a new virtual environment, without an index."""
+        self.room.run("python3", "-m", "venv", venv)
+        options = ("--quiet", "--disable-pip-version-check", "--no-index", "--find-links", self.files)
+        self.room.run(venv / "bin" / "pip", "install", *options, what)
 
 
 def same(what: str, found: str, expected: str) -> None:
@@ -151,17 +163,60 @@ def isolation(check: Check) -> str:
 
 
 def wheel(check: Check) -> str:
-    """Installs the wheel with pip and without an index, and checks that it contains its licences."""
+    """Installs the wheels with pip and without an index, and checks that they contain their licences."""
     file = check.one("glovebox_sandbox-*-abi3-*.whl", "wheel")
-    room = check.room
-    room.run("python3", "-m", "venv", check.venv)
-    room.run(check.venv / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", file)
+    check.install(check.venv, file)
     site = next(check.venv.glob("lib/python*/site-packages"))
-    inside = {each.name for each in site.glob("glovebox_sandbox-*.dist-info/*/*")}
+    installed = sorted(site.glob("glovebox_sandbox*.dist-info"))
     wanted = {"LICENSE", NOTICES, check.release.sbom.name}
-    if not wanted <= inside:
-        raise Failed(f"dist-info does not contain {', '.join(sorted(wanted - inside))}")
-    return f"pip installed {file.name}"
+    for each in installed:
+        if missing := wanted - {file.name for file in each.glob("*/*")}:
+            raise Failed(f"{each.name} does not contain {', '.join(sorted(missing))}")
+    return f"pip installed {file.name}, {len(installed)} packages"
+
+
+def timed_call(check: Check, venv: Path, imports: str) -> str:
+    """Runs a first script with an empty cache, and returns its duration. Nothing may be compiled."""
+    started = time.monotonic()
+    printed = check.room.run(*WITH_ERRORS, venv / "bin" / "python", "-c", FIRST_CALL.format(imports), home=venv.name)
+    return first_call_result(printed, time.monotonic() - started)
+
+
+def first_call_result(printed: str, seconds: float) -> str:
+    """Checks the output of a first call, which includes progress messages, and its duration."""
+    if "compiling" in printed:
+        raise Failed(f"the first call compiled code:\n{textwrap.indent(printed.strip(), '    ')}")
+    same("the first call", (printed.strip().splitlines() or [""])[-1], "1")
+    if seconds > MAX_FIRST_CALL_S:
+        raise Failed(f"the first call took {seconds:.1f} s, more than {MAX_FIRST_CALL_S} s")
+    return f"{seconds:.2f} s"
+
+
+def first_call(check: Check) -> str:
+    """Measures the first call after `pip install`, and the import of the package."""
+    require_wheel(check)
+    took = timed_call(check, check.venv, "")
+    python = check.venv / "bin" / "python"
+    printed = check.room.run(*WITH_ERRORS, python, "-X", "importtime", "-c", "import glovebox_sandbox")
+    return f"print(1) took {took} (goal: 1 s), `import glovebox_sandbox` {import_ms(printed, 'glovebox_sandbox'):.0f} ms (goal: 30 ms)"
+
+
+def import_ms(printed: str, module: str) -> float:
+    """Returns the cumulative time of an import from the output of `python -X importtime`, in milliseconds."""
+    for line in printed.splitlines():
+        fields = [each.strip() for each in line.split("|")]
+        if fields[-1] == module and len(fields) == 3:
+            return int(fields[1]) / 1000
+    raise Failed(f"`-X importtime` did not list `{module}`")
+
+
+def first_data_call(check: Check) -> str:
+    """Measures the first call that imports pandas, after `pip install glovebox-sandbox[data]`."""
+    check.one("glovebox_sandbox_data-*.whl", "wheel")
+    require_wheel(check)
+    venv = check.room.base / "venv-data"
+    check.install(venv, "glovebox-sandbox[data]")
+    return f"import pandas took {timed_call(check, venv, 'import pandas; ')} (goal: 2 s)"
 
 
 def quick_start(check: Check) -> str:
@@ -218,19 +273,19 @@ def command(check: Check) -> str:
     for name in ("LICENSE", NOTICES, "README.md", "service/glovebox.service", "service/server.toml", "service/Containerfile"):
         if not (directory / name).is_file():
             raise Failed(f"the archive does not contain `{name}`")
-    bundle = directory / "interpreters.zip"
-    said = hello(check.room, directory / "glovebox", "--bundle", bundle, home="command")
-    return f"{said}; {shell(check, directory, bundle)}"
+    bundles = {"GLOVEBOX_BUNDLE": str(directory / "interpreters.zip"), "GLOVEBOX_PREPARED": str(directory / "prepared.zip")}
+    said = hello(check.room, "env", *(f"{name}={path}" for name, path in bundles.items()), directory / "glovebox", home="command")
+    return f"{said}; {shell(check, directory, bundles)}"
 
 
-def shell(check: Check, directory: Path, bundle: Path) -> str:
+def shell(check: Check, directory: Path, bundles: dict[str, str]) -> str:
     """Runs each command of README's shell transcript unchanged."""
     room = check.room.with_path(directory)
     (room.work / "data").mkdir()
     (room.work / "report.py").write_text("open('report.txt', 'w').write('done')\n")
     commands = transcript(block((ROOT / "README.md").read_text(), "From the shell", "console"))
     for line, expected in commands:
-        same(f"`{line}`", room.run("sh", "-c", line, home="command", check=False, settings={"GLOVEBOX_BUNDLE": str(bundle)}), expected)
+        same(f"`{line}`", room.run("sh", "-c", line, home="command", check=False, settings=bundles), expected)
     if (room.work / "data" / "report.txt").read_text() != "done":
         raise Failed("`--workspace ./data --commit on-success` did not write `data/report.txt`")
     return f"README's {len(commands)} commands print the expected output"
@@ -249,7 +304,7 @@ def npm(check: Check) -> str:
     room = check.room
     room.run("npm", "install", "--offline", "--no-audit", "--no-fund", "--silent", "--omit=optional", *tarballs, cwd=project)
     # Without the native module, the quick start would run on the component.
-    platforms = [each for each in tarballs if "-linux-" in each.name]
+    platforms = [each for each in tarballs if each.name.startswith("glovebox-sandbox-linux-")]
     if not platforms or len(list(project.glob("node_modules/**/*.node"))) != len(platforms):
         raise Failed("no native module for Linux was installed")
     example = project / "quickstart.ts"
@@ -286,6 +341,8 @@ STEPS = {
     "provenance of the interpreters": interpreters,
     "clean environment": isolation,
     "wheel": wheel,
+    "first call in Python": first_call,
+    "first call with pandas": first_data_call,
     "quick start in Python": quick_start,
     "the wheel's command": wheel_command,
     "uvx": uvx,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from release import products, room, steps
+from release import room, steps
 
 PAGE = """\
 # Title
@@ -45,11 +45,28 @@ class Pages(unittest.TestCase):
             steps.same("it", "1", "2")
 
 
-class Products(unittest.TestCase):
-    def test_each_provider_has_a_closed_variant(self) -> None:
-        self.assertEqual(len(products.PROVIDERS), 6)
-        names = {each.removesuffix("-closed") for each in products.PROVIDERS}
-        self.assertEqual(names, {"glovebox", "glovebox-python", "glovebox-javascript"})
+class FirstCall(unittest.TestCase):
+    def test_duration_is_reported_up_to_the_limit(self) -> None:
+        printed = "glovebox: unpacking `python-3.15`\n1\n\n"
+        self.assertEqual(steps.first_call_result(printed, 0.5), "0.50 s")
+        self.assertEqual(steps.first_call_result(printed, steps.MAX_FIRST_CALL_S), "5.00 s")
+        with self.assertRaisesRegex(room.Failed, "took 5.1 s, more than 5 s"):
+            steps.first_call_result(printed, steps.MAX_FIRST_CALL_S + 0.1)
+
+    def test_compiling_is_a_failure(self) -> None:
+        with self.assertRaisesRegex(room.Failed, "compiled code"):
+            steps.first_call_result("glovebox: compiling `python-3.15`\n1\n", 0.5)
+
+    def test_other_output_is_a_failure(self) -> None:
+        for printed in ("", "2\n"):
+            with self.assertRaisesRegex(room.Failed, "the first call printed"):
+                steps.first_call_result(printed, 0.5)
+
+    def test_import_time_is_cumulative(self) -> None:
+        printed = "import time: self [us] | cumulative | imported package\nimport time:       750 |      28400 | box\n"
+        self.assertEqual(steps.import_ms(printed, "box"), 28.4)
+        with self.assertRaisesRegex(room.Failed, "did not list `other`"):
+            steps.import_ms(printed, "other")
 
 
 if __name__ == "__main__":
