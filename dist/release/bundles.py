@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PARTS: dict[str, tuple[str, ...]] = {
-    # With the native module, in a package for each platform.
+    # The package of each platform contains these files and the native module.
     "engine": ("interpreters.zip javascript typescript", "--prepared prepared.zip python-3.15 javascript"),
-    # The same for all platforms. Required by the engine: the code in its prepared bundle reads the library in this part.
+    # A package for all platforms. The engine's package requires it: prepared interpreters read the library in this bundle.
     "python": ("interpreters.zip python-3.15 --no-packages",),
-    # Optional. Must be written after the engine's.
+    # An optional package for each platform. `--without` reads the engine's file, which must exist.
     "data": ("--prepared prepared.zip python-3.15-data --without ../engine/prepared.zip",),
-    # In the archive of the command, which is one file for all scripts.
+    # The archive of the command contains everything.
     "command": ("interpreters.zip python-3.15 javascript typescript", "--prepared prepared.zip python-3.15-data javascript"),
 }
 """The arguments of `glovebox runtimes bundle` for each file of a part. Paths are relative to the part's directory."""
