@@ -14,6 +14,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+import glovebox_sandbox
 from glovebox_sandbox import Limits, PolicyError, Sandbox, Tool, UnavailableError, _native_backend
 from glovebox_sandbox._native import Engine
 
@@ -165,6 +166,26 @@ print(mine.recv(1) == bytes([signal.SIGALRM]), signal.set_wakeup_fd(-1) == other
         with program(text) as process:
             out, err = process.communicate(timeout=60)
         self.assertEqual(out, "time\nTrue True\n", err)
+
+
+class Imports(unittest.TestCase):
+    def test_modules_are_imported_when_they_are_used(self) -> None:
+        text = """
+import sys
+import glovebox_sandbox
+print([name for name in sys.modules if name.startswith("glovebox_sandbox.")])
+glovebox_sandbox.Sandbox
+print(sorted({"asyncio", "http.client", "glovebox_sandbox.sandbox"} & sys.modules.keys()))
+glovebox_sandbox.types, glovebox_sandbox.AsyncSandbox
+print("asyncio" in sys.modules, set(glovebox_sandbox.__all__) <= set(dir(glovebox_sandbox)), hasattr(glovebox_sandbox, "absent"))
+"""
+        with program(text) as process:
+            out, err = process.communicate(timeout=60)
+        self.assertEqual(out, "[]\n['glovebox_sandbox.sandbox']\nTrue True False\n", err)
+
+    def test_all_names_are_available(self) -> None:
+        for name in glovebox_sandbox.__all__:
+            self.assertTrue(hasattr(glovebox_sandbox, name), name)
 
 
 class Interpreters(unittest.TestCase):

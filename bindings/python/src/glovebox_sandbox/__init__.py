@@ -28,25 +28,55 @@ False
 (4, ['out.csv'], 4, b'first')
 """
 
-from . import types
-from ._backend import Mount
-from .aio import AsyncSandbox, AsyncSession
-from .displays import Display
-from .errors import (
-    CommitError,
-    FilesError,
-    GloveboxError,
-    PolicyError,
-    ScriptError,
-    SessionError,
-    UnavailableError,
-    UnsupportedError,
-)
-from .network import Network, Secret
-from .run import Diagnostic, Opaque, Outcome, Run, RunFiles, ToolCall
-from .sandbox import Sandbox, Session
-from .tools import Tool
-from .types import Limits
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from . import types
+    from ._backend import Mount
+    from .aio import AsyncSandbox, AsyncSession
+    from .displays import Display
+    from .errors import (
+        CommitError,
+        FilesError,
+        GloveboxError,
+        PolicyError,
+        ScriptError,
+        SessionError,
+        UnavailableError,
+        UnsupportedError,
+    )
+    from .network import Network, Secret
+    from .run import Diagnostic, Opaque, Outcome, Run, RunFiles, ToolCall
+    from .sandbox import Sandbox, Session
+    from .tools import Tool
+    from .types import Limits
+else:
+    # Importing all modules takes longer than 30 ms, so each is imported when one of its names is first used.
+    _MODULES = {
+        "_backend": "Mount",
+        "aio": "AsyncSandbox AsyncSession",
+        "displays": "Display",
+        "errors": "CommitError FilesError GloveboxError PolicyError ScriptError SessionError UnavailableError UnsupportedError",
+        "network": "Network Secret",
+        "run": "Diagnostic Opaque Outcome Run RunFiles ToolCall",
+        "sandbox": "Sandbox Session",
+        "tools": "Tool",
+        "types": "Limits",
+    }
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        if name in _MODULES:
+            return import_module(f".{name}", __name__)
+        for module, names in _MODULES.items():
+            if name in names.split():
+                value = globals()[name] = getattr(import_module(f".{module}", __name__), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return [*globals(), *__all__]
+
 
 __version__ = "0.1.0"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
-from . import _check, _daemon_backend, _native_backend
+from . import _check, _native_backend
 from ._backend import Backend, BackendSession, Commit, Input, Mount, Policy
 from .errors import GloveboxError, SessionError, UnavailableError
 from .network import Network
@@ -147,6 +147,9 @@ class Sandbox:
     ) -> None:
         kind: Kind = "component"
         opened: Backend | None = None
+        if backend in ("auto", "daemon"):
+            # Imports an HTTP client.
+            from . import _daemon_backend
         if backend == "auto":
             try:
                 kind, opened = "daemon", _daemon_backend.open_backend(name, policy, wait)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import enum
 import inspect
@@ -169,6 +168,7 @@ Await = Callable[[Coroutine[Any, Any, Any], Token], Any]
 
 def await_here(coroutine: Coroutine[Any, Any, Any], token: Token) -> Any:
     """Awaits on a separate loop until the result is available or no longer needed."""
+    import asyncio
 
     async def watched() -> Any:
         task = asyncio.ensure_future(coroutine)
@@ -191,6 +191,8 @@ async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> tuple[bool, str]:
     """Answers a call: the result as JSON text, or the text of a failure."""
+    import asyncio  # takes 10 ms, and programs without tools do not need it
+
     try:
         result = tool.function(**json.loads(arguments))
         if inspect.iscoroutine(result):
