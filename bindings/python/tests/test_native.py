@@ -202,7 +202,9 @@ sys.path.insert(0, sys.argv[1])
 from glovebox_sandbox import _native_backend
 print([path for path in _native_backend.bundles() + _native_backend.prepared() if path.startswith(sys.argv[1])])
 """
-            ended = subprocess.run([sys.executable, "-c", text, directory], capture_output=True, text=True, check=True)
+            unset = {"GLOVEBOX_BUNDLE": "", "GLOVEBOX_PREPARED": ""}
+            command = [sys.executable, "-c", text, directory]
+            ended = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **unset})
             expected = [str(Path(directory, name, file)) for name, file in packages.items()]
             self.assertEqual(ended.stdout, f"{expected}\n")
 
