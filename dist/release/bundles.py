@@ -14,13 +14,13 @@ from pathlib import Path
 
 PARTS: dict[str, tuple[str, ...]] = {
     # The package of each platform contains these files and the native module.
-    "engine": ("interpreters.zip javascript typescript", "--prepared prepared.zip python-3.15 javascript"),
+    "engine": ("interpreters.zip javascript typescript", "--compiled prepared.zip python-3.15 javascript typescript"),
     # A package for all platforms. The engine's package requires it: prepared interpreters read the library in this bundle.
     "python": ("interpreters.zip python-3.15 --no-packages",),
     # An optional package for each platform. `--without` reads the engine's file, which must exist.
-    "data": ("--prepared prepared.zip python-3.15-data --without ../engine/prepared.zip",),
+    "data": ("--compiled prepared.zip python-3.15-data --without ../engine/prepared.zip",),
     # The archive of the command contains everything.
-    "command": ("interpreters.zip python-3.15 javascript typescript", "--prepared prepared.zip python-3.15-data javascript"),
+    "command": ("interpreters.zip python-3.15 javascript typescript", "--compiled prepared.zip python-3.15-data javascript typescript"),
 }
 """The arguments of `glovebox runtimes bundle` for each file of a part. Paths are relative to the part's directory."""
 

@@ -96,8 +96,8 @@ class Bundle(unittest.TestCase):
         manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
         runtimes = {each["name"]: each["runtime"] for each in manifest["image"]}
         words = {part: [each.split() for each in arguments] for part, arguments in bundles.PARTS.items()}
-        downloads = {word for part in ("engine", "python") for each in words[part] if "--prepared" not in each for word in each}
-        for each in (each for every in words.values() for each in every if "--prepared" in each):
+        downloads = {word for part in ("engine", "python") for each in words[part] if "--compiled" not in each for word in each}
+        for each in (each for every in words.values() for each in every if "--compiled" in each):
             for name in (word for word in each if word.startswith(("python", "javascript"))):
                 self.assertIn(runtimes.get(name, name), downloads)
 

@@ -38,7 +38,7 @@ class Products(unittest.TestCase):
         both = ["interpreters.zip", "prepared.zip"]
         self.assertEqual(found, {"engine": both, "python": both[:1], "data": both[1:], "command": both})
         arguments = (self.bundles / "data" / "prepared.zip").read_text()
-        self.assertEqual(arguments, "runtimes bundle --prepared prepared.zip python-3.15-data --without ../engine/prepared.zip\n")
+        self.assertEqual(arguments, "runtimes bundle --compiled prepared.zip python-3.15-data --without ../engine/prepared.zip\n")
 
     def wheel(self, *arguments: str) -> tuple[str, set[str], str]:
         """Builds a wheel, and returns its name, the names of its files, and its metadata."""
