@@ -79,6 +79,11 @@ impl Runtimes {
         self
     }
 
+    /// Returns `true` if [`with_prepared`](Self::with_prepared) has set prepared bundles.
+    pub fn has_prepared_bundles(&self) -> bool {
+        !self.prepared_bundles.is_empty()
+    }
+
     /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest

@@ -6,7 +6,7 @@ use std::{borrow::Cow, path::Path, sync::Arc};
 use glovebox_core::LibraryMount;
 use glovebox_runtimes::{
     Artefact, ArtefactKey, Binary, BuildError, CacheKind, Digest, DriverKind, ImageOf, ImageRecord, KeyParts,
-    ManifestError, NewArtefact, OwnImage, OwnImageError, PreparedError, Recipe, RuntimeEntry, rewrite,
+    ManifestError, NewArtefact, OwnImage, OwnImageError, PreparedError, Quiet, Recipe, RuntimeEntry, rewrite,
 };
 use glovebox_vfs::MountSource;
 use glovebox_weave::Counter;
@@ -319,7 +319,15 @@ impl EngineInner {
         }
         // Open the code first and hold it. Otherwise, if the cache has no room for both, building the image would evict
         // the code.
-        let code = plan.recipe.map(|recipe| self.code(plan.code(self, recipe))).transpose()?;
+        let code = plan.recipe.map(|recipe| plan.code(self, recipe));
+        let code = std::thread::scope(|scope| {
+            if self.runtimes.has_prepared_bundles() {
+                // Unpacking takes a quarter of a second, so the image is unpacked at the same time as the code. An image
+                // that no bundle contains is built below.
+                scope.spawn(|| self.runtimes.prepared().open_or_build(&key, &Quiet, || Err::<NewArtefact, _>(())));
+            }
+            code.map(|code| self.code(code)).transpose()
+        })?;
         let artefact = self.image_of(plan, &key)?;
         let wrong = |error: wasmtime::Error| plan.wrong(&error);
         let module = aot::load(&self.wasmtime, artefact.aot).map_err(wrong)?;

@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{BuildError, Language, Sandbox};
-use glovebox_tests::{Goldens, engine, is_large, process, tested_runtimes, whole_matrix};
+use glovebox::{BuildError, Engine, Language, Sandbox};
+use glovebox_tests::{Goldens, engine, engine_config, is_large, process, tested_runtimes, whole_matrix};
 use tempfile::TempDir;
 
 use super::{another, bare_cache_of, chain};
@@ -34,6 +34,22 @@ fn prepared_files(cache: &Path) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+#[test]
+fn prepared_bundle_needs_neither_binary_nor_compiler() {
+    let dir = TempDir::new().unwrap();
+    let bundle = dir.path().join("prepared.zip");
+    engine().write_prepared(&["javascript"], None, &bundle).unwrap();
+    let mut config = engine_config();
+    (config.cache_dir, config.pool, config.prepared) = (Some(dir.path().join("cache")), None, vec![bundle]);
+    let fresh = Engine::new(config).unwrap();
+    let sandbox = Sandbox::builder(&fresh).language(Language::JavaScript).build().unwrap();
+    let execution = sandbox.execute("console.log(6 * 7)").unwrap();
+    assert_eq!(execution.stdout.text(), "42\n");
+    let sandbox = Sandbox::builder(engine()).language(Language::JavaScript).build().unwrap();
+    assert_eq!(execution.metadata.image_sha256, sandbox.execute("").unwrap().metadata.image_sha256);
+    assert!(!fresh.runtime_path("javascript").unwrap().exists(), "the binary was not fetched");
 }
 
 #[test]
