@@ -332,7 +332,7 @@ for arguments in [{'a': 1}, {'a': 1, 'b': 2}, {'a': 1}]:
     except tools.ToolError as error:
         print(f'{type(error).__name__}: {error}')";
     let said = "{'a': 1}
-InvalidArguments: the policy restricts calls to `echo` (`tools.echo.schema`): value has 2 properties; the maximum is 1
+InvalidArguments: the policy restricts calls to `echo` (`tools.echo.schema`): the number of properties is 2; the maximum is 1
 ToolLimit: an execution can make at most 2 calls to `echo` (`tools.echo.max_calls`)
 ";
     let sandbox = python(&[echo()], edit);

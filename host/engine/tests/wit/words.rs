@@ -25,9 +25,9 @@ fn policies_match_in_wit_and_rust_except_host_keys() {
     let mut policy = fields(&Policy::default());
     // `workspace` is not serialized if it is `None`.
     assert!(!policy.contains("workspace"));
-    // A component's quotas need metering. Only the host mounts and commits directories, configures network access and
-    // adds packages.
-    for of_the_host in ["commit", "metering", "mounts", "network", "packages"] {
+    // A component's quotas need metering. Only the host mounts and commits directories, configures network access, adds
+    // packages and restricts tools.
+    for of_the_host in ["commit", "metering", "mounts", "network", "packages", "tools"] {
         assert!(policy.remove(of_the_host), "{of_the_host}");
     }
     assert_eq!(contract.names("policy"), policy);

@@ -92,7 +92,7 @@ fn arguments_must_match_the_policys_schema_too() {
     }
     let policy = "the policy restricts calls to `weather` (`tools.weather.schema`): ";
     for (arguments, said) in [
-        (json!({ "city": "Bergen" }), format!("{policy}`/city`: value has 6 characters; the maximum is 5")),
+        (json!({ "city": "Bergen" }), format!("{policy}`/city`: the number of characters is 6; the maximum is 5")),
         (json!({ "city": "Oslo", "days": 1 }), format!("{policy}`/days`: no value is allowed here")),
         (json!({ "days": 1 }), "\"city\" is a required property".to_owned()),
         (json!({ "city": 12_345 }), "`/city`: value is not of type \"string\"".to_owned()),
