@@ -79,7 +79,7 @@ impl Tenant {
         // Runs in a separate task, so that the step completes and is recorded even if the client disconnects.
         let step = async move {
             let output = Output::default();
-            output.set(on_output);
+            output.set(on_output).await;
             let asked = tenant.audited_request(door, &mut work);
             let (listener, span) = (Some(output.listener()), Span::current());
             let job = Job { work, cancel: cancel.clone(), on_output: listener, span };
@@ -149,7 +149,7 @@ impl Tenant {
         let Watch { on_output, cancel: stop, .. } = watch;
         let _hook = stop.as_ref().map(|stop| stop.on_cancel(move || cancelled.cancel()));
         let step = async move {
-            stepping.output.set(on_output);
+            stepping.output.set(on_output).await;
             tenant.step(id, stepping, answers, place, then).await
         };
         let stepped = tokio::spawn(step.in_current_span()).await.map_err(|_| ServiceError::Panicked)?;
@@ -208,7 +208,7 @@ impl Tenant {
         then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         let result = stepping.started.advance(answers).await;
-        stepping.output.set(None);
+        stepping.output.set(None).await;
         // A suspended execution does not keep its permit to run.
         drop(place);
         let ended = match result {

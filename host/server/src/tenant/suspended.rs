@@ -304,17 +304,20 @@ impl From<Undelivered> for ServiceError {
 
 /// The output callback. Each step replaces it.
 #[derive(Clone, Default)]
-pub(super) struct Output(Arc<Mutex<Option<OnOutput>>>);
+pub(super) struct Output(Arc<tokio::sync::Mutex<Option<OnOutput>>>);
 
 impl Output {
-    pub(super) fn set(&self, on_output: Option<OnOutput>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = on_output;
+    /// Replaces the callback. Waits while it is called: a script that polls for its tools can print during a step's end,
+    /// and the callback waits for a slow client.
+    pub(super) async fn set(&self, on_output: Option<OnOutput>) {
+        *self.0.lock().await = on_output;
     }
 
+    /// Returns a callback that forwards output to the current one. It must be called on a thread that is allowed to block.
     pub(super) fn listener(&self) -> OnOutput {
         let output = self.clone();
         Box::new(move |stream: Stream, bytes: &[u8]| {
-            if let Some(on_output) = &mut *output.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(on_output) = &mut *output.0.blocking_lock() {
                 on_output(stream, bytes);
             }
         })
@@ -494,6 +497,29 @@ mod tests {
             assert!(executions.put(id, cancelled, expires, true).is_err(), "{id}");
             assert!(matches!(executions.try_take(id), Err(ServiceError::NoExecution { .. })), "{id}");
         }
+    }
+
+    /// The runtime of this test has one thread. If replacing the callback blocked it, the callback would never return.
+    #[tokio::test]
+    async fn replacing_a_busy_output_callback_does_not_block_the_runtime() {
+        let output = Output::default();
+        let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let (release, released) = std::sync::mpsc::channel();
+        let waits = move |_: Stream, _: &[u8]| {
+            begin.send(()).unwrap();
+            released.recv().unwrap();
+        };
+        output.set(Some(Box::new(waits))).await;
+        let mut listener = output.listener();
+        let writing = tokio::task::spawn_blocking(move || {
+            for _ in 0..2 {
+                listener(Stream::Stdout, b"x");
+            }
+        });
+        begun.recv().await.unwrap();
+        tokio::join!(output.set(None), async { release.send(()).unwrap() });
+        writing.await.unwrap();
+        assert!(begun.recv().await.is_none(), "the callback is dropped, and not called again");
     }
 
     #[tokio::test]
