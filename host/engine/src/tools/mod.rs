@@ -1,14 +1,14 @@
 //! Host functions that scripts can call.
 //!
 //! A guest writes calls to a device and reads replies from it. Several calls can run concurrently, each on its own
-//! thread, while the guest's thread only starts them and waits. Messages from the guest are untrusted JSON text: their
-//! sizes, number and structure are checked before a handler receives them. `glovebox-core` implements the checks and
-//! the records of calls.
+//! thread, while the guest's thread only starts them and waits. Exception: short arguments of calls that the caller
+//! answers are checked on the guest's thread. Messages from the guest are untrusted JSON text: their sizes, number and
+//! structure are checked before a handler receives them. `glovebox-core` implements the checks and the records of calls.
 //!
 //! | file | content |
 //! |---|---|
 //! | `toolbox` | [`Tool`], which the embedder defines; [`ToolCall`], which its handler receives; the tools of a sandbox, their compiled schemas, and the catalogue for guests |
-//! | `runner` | the calls of one execution, each on its own thread, and calls that no script made |
+//! | `runner` | the calls of one execution, and calls that no script made |
 //! | `call_status` | tracks whether an execution waits for a call's answer, and whether its guest waits for the caller |
 //! | `call_memory` | the memory for the data of one call |
 //! | `pending` | calls that the caller of a started execution answers, and memory of abandoned calls |

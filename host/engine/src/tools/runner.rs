@@ -346,7 +346,8 @@ pub(super) fn start(
     let place =
         threads.enter().ok_or_else(|| busy("the host is running the maximum number of tools; try again later"))?;
     let status = CallStatus::new(&job.entry, &job.abandoned, job.call.session_id.clone(), job.held.bytes());
-    if job.pending.is_some() && job.entry.is_checked_at_once(job.text.len()) {
+    let rule_size = job.rules.schema_size(&job.call.name);
+    if job.pending.is_some() && job.entry.is_checked_at_once(rule_size, job.text.len()) {
         run(completions, &status, job, place);
         return Ok(status);
     }

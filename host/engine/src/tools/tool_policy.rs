@@ -9,7 +9,7 @@ use glovebox_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{ToolDefinitionError, ToolErrorKind};
+use super::{ToolDefinitionError, ToolErrorKind, toolbox::simple_schema_size};
 
 /// Restrictions of one tool, in addition to the tool's own schema and to the limits on all tools. Default: none.
 ///
@@ -79,6 +79,8 @@ pub(crate) struct ToolRules(BTreeMap<String, ToolRule>);
 struct ToolRule {
     max_calls: Option<u64>,
     schema: Option<Checked>,
+    /// The result of [`simple_schema_size`], or 0 without a schema.
+    schema_size: Option<usize>,
 }
 
 impl ToolRules {
@@ -105,6 +107,7 @@ impl ToolRules {
                 let reason = format!("the value is {calls}; it must be between 0 and {}", ToolPolicy::MAX_CALLS);
                 return Err(wrong(".max_calls", reason));
             }
+            let schema_size = schema.as_ref().map_or(Some(0), simple_schema_size);
             let schema = match schema {
                 None => None,
                 Some(schema) => {
@@ -129,7 +132,7 @@ impl ToolRules {
                     Some(checked)
                 }
             };
-            rules.insert(name.clone(), ToolRule { max_calls: *max_calls, schema });
+            rules.insert(name.clone(), ToolRule { max_calls: *max_calls, schema, schema_size });
         }
         Ok(Self(rules))
     }
@@ -146,6 +149,11 @@ impl ToolRules {
         }
         *count += 1;
         Ok(())
+    }
+
+    /// Returns the size of the schema for the tool `name`, as [`simple_schema_size`] does, or 0 without a schema.
+    pub(super) fn schema_size(&self, name: &str) -> Option<usize> {
+        self.0.get(name).map_or(Some(0), |rule| rule.schema_size)
     }
 
     /// Checks the arguments of a call of the tool `name` against the policy's schema.

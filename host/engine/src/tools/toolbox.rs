@@ -115,7 +115,7 @@ impl Toolbox {
             checked,
             max_bytes: None,
             max_calls: None,
-            schema_size: simple_schema_size(schema, SIMPLE_LEVELS),
+            schema_size: simple_schema_size(schema),
             abandoned: AtomicUsize::new(0),
         };
         self.tools.add(name, Arc::new(entry))
@@ -181,14 +181,16 @@ impl Entry {
     }
 
     /// Returns `true` if the caller answers the calls and a check of arguments with this length takes at most a few
-    /// milliseconds and little stack. Such a check needs no thread, which costs more.
-    pub(super) fn is_checked_at_once(&self, arguments_bytes: usize) -> bool {
-        let steps = self.schema_size.map(|size| size.saturating_mul(arguments_bytes));
+    /// milliseconds and little stack. Such a check needs no thread, which costs more. `rule_size` is the size of the
+    /// policy's schema ([`ToolRules::schema_size`]).
+    pub(super) fn is_checked_at_once(&self, rule_size: Option<usize>, arguments_bytes: usize) -> bool {
+        let size = self.schema_size.zip(rule_size).map(|(own, rule)| own.saturating_add(rule));
+        let steps = size.map(|size| size.saturating_mul(arguments_bytes));
         matches!(self.answerer, Answerer::Caller) && steps.is_some_and(|steps| steps <= MAX_STEPS_AT_ONCE)
     }
 }
 
-/// Maximum product of a schema's size and the length of the arguments for a check on the guest's thread, which cannot be
+/// Maximum product of the schemas' size and the length of the arguments for a check on the guest's thread, which cannot be
 /// interrupted.
 const MAX_STEPS_AT_ONCE: usize = 1 << 20;
 
@@ -197,8 +199,12 @@ const SIMPLE_LEVELS: u32 = 16;
 
 /// Returns the number of subschemas, names and values in a simple schema. The cost of a check is proportional to it and
 /// to the size of the arguments. Returns `None` for schemas with other keywords, such as references and regular
-/// expressions, or with more than `levels` levels.
-fn simple_schema_size(schema: &Value, levels: u32) -> Option<usize> {
+/// expressions, or with more than [`SIMPLE_LEVELS`].
+pub(super) fn simple_schema_size(schema: &Value) -> Option<usize> {
+    size_to_level(schema, SIMPLE_LEVELS)
+}
+
+fn size_to_level(schema: &Value, levels: u32) -> Option<usize> {
     let keywords = match schema {
         Value::Bool(_) => return Some(1),
         Value::Object(keywords) => keywords,
@@ -209,12 +215,12 @@ fn simple_schema_size(schema: &Value, levels: u32) -> Option<usize> {
     for (keyword, value) in keywords {
         size += match (keyword.as_str(), value) {
             ("properties", Value::Object(schemas)) => {
-                schemas.values().map(|schema| simple_schema_size(schema, below)).sum::<Option<usize>>()?
+                schemas.values().map(|schema| size_to_level(schema, below)).sum::<Option<usize>>()?
             }
             ("anyOf", Value::Array(schemas)) => {
-                schemas.iter().map(|schema| simple_schema_size(schema, below)).sum::<Option<usize>>()?
+                schemas.iter().map(|schema| size_to_level(schema, below)).sum::<Option<usize>>()?
             }
-            ("items" | "additionalProperties", _) => simple_schema_size(value, below)?,
+            ("items" | "additionalProperties", _) => size_to_level(value, below)?,
             ("type" | "required" | "enum", _) => value.as_array().map_or(1, Vec::len),
             ("$schema" | "title" | "description" | "default" | "examples" | "const", _) => 1,
             ("minimum" | "exclusiveMinimum" | "maximum" | "exclusiveMaximum", _) => 1,

@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{Guest, PATIENCE, echo, gate};
+use super::{Guest, PATIENCE, echo, gate, restricted};
 use crate::tools::{Tool, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, Toolbox};
 
 #[test]
@@ -257,7 +257,7 @@ fn catalogue_contains_the_full_definitions() {
 fn only_simple_calls_of_the_caller_are_checked_at_once() {
     let is_at_once = |tool: Tool, bytes| {
         let toolbox = Toolbox::new(&[tool]).unwrap();
-        toolbox.tools().find("ask").unwrap().is_checked_at_once(bytes)
+        toolbox.tools().find("ask").unwrap().is_checked_at_once(Some(0), bytes)
     };
     let ask = |schema| Tool::new("ask", "").schema(schema).stepped();
     let nested = |levels| (1..levels).fold(json!({}), |schema, _| json!({ "properties": { "a": schema } }));
@@ -285,4 +285,28 @@ fn only_simple_calls_of_the_caller_are_checked_at_once() {
         assert!(!is_at_once(ask(costly.clone()), 100), "{costly}");
     }
     assert!(!is_at_once(Tool::new("ask", "").handler(|_, _| Ok(json!(1))), 100), "a handler may block");
+}
+
+#[test]
+fn policys_schema_decides_too_if_a_call_is_checked_at_once() {
+    // The tool's schema has one part.
+    let ask = Tool::new("ask", "").schema(json!({})).stepped();
+    let is_at_once = |rule: Value, bytes| {
+        let toolbox =
+            restricted(std::slice::from_ref(&ask), json!({ "ask": rule, "other": { "schema": { "not": {} } } }));
+        let rule_size = toolbox.rules().schema_size("ask");
+        toolbox.tools().find("ask").unwrap().is_checked_at_once(rule_size, bytes)
+    };
+    for (bytes, expected) in [((1 << 20) - 1, true), (1 << 20, true), ((1 << 20) + 1, false)] {
+        assert_eq!(is_at_once(json!({ "max_calls": 9 }), bytes), expected, "{bytes}");
+    }
+    // Together, the schemas have four parts.
+    let typed = json!({ "schema": { "properties": { "a": { "type": "string" } } } });
+    for (bytes, expected) in [((1 << 18) - 1, true), (1 << 18, true), ((1 << 18) + 1, false)] {
+        assert_eq!(is_at_once(typed.clone(), bytes), expected, "{bytes}");
+    }
+    for costly in [json!({ "pattern": "a*" }), json!({ "uniqueItems": true }), json!({ "not": {} })] {
+        let rule = json!({ "schema": { "properties": { "a": costly } } });
+        assert!(!is_at_once(rule.clone(), 100), "{rule}");
+    }
 }
