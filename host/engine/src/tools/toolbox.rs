@@ -190,8 +190,8 @@ impl Entry {
     }
 }
 
-/// Maximum product of the schemas' size and the length of the arguments for a check on the guest's thread, which cannot be
-/// interrupted.
+/// Maximum product of the schemas' size and the length of the arguments for a check on the guest's thread, which cannot
+/// be interrupted.
 const MAX_STEPS_AT_ONCE: usize = 1 << 20;
 
 /// Maximum nesting depth of a simple schema. It bounds the stack of a check on the guest's thread.

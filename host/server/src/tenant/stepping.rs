@@ -18,8 +18,6 @@ use crate::{
     service::ExecutionPermit,
 };
 
-/// Maximum time to wait for the end of a cancelled execution.
-const END_TIME: Duration = Duration::from_secs(5);
 /// Maximum length of the texts in a result that is mapped on an async thread, in bytes.
 const MAX_SHORT_BYTES: usize = 16 << 10;
 
@@ -261,18 +259,18 @@ impl Tenant {
     /// Cancels an execution and waits for its end.
     pub(super) async fn end(&self, stepping: Stepping) -> Result<Ended, ServiceError> {
         stepping.cancel.cancel();
-        self.result(stepping, END_TIME).await
+        self.result(stepping).await
     }
 
-    /// Waits up to `wait` for an execution that has ended or is about to end, and returns its result.
-    pub(super) async fn result(&self, stepping: Stepping, wait: Duration) -> Result<Ended, ServiceError> {
-        let ended = stepping.started.ended();
-        if tokio::time::timeout(wait, ended.cancelled()).await.is_err() {
-            return Err(ServiceError::Panicked);
-        }
+    /// Waits for the end of an execution and returns its result. A cancelled script can delay its end
+    /// (`limits.timeout_reserve_ms`). Until then, the execution keeps its permits and its session, because it still
+    /// occupies a thread.
+    pub(super) async fn result(&self, stepping: Stepping) -> Result<Ended, ServiceError> {
+        stepping.started.ended().cancelled().await;
         match stepping.started.advance(Vec::new()).await {
             Ok(Advanced::Done(finished)) => self.finish(stepping, *finished),
-            Ok(Advanced::NeedsTools { .. }) => Err(ServiceError::Panicked),
+            // Only a faulty worker reports calls after the end.
+            Ok(Advanced::NeedsTools { .. }) => self.finish(stepping, Err(ServiceError::WorkerDied)),
             Err(error) => self.finish(stepping, Err(error)),
         }
     }

@@ -307,13 +307,13 @@ impl From<Undelivered> for ServiceError {
 pub(super) struct Output(Arc<tokio::sync::Mutex<Option<OnOutput>>>);
 
 impl Output {
-    /// Replaces the callback. Waits while it is called: a script that polls for its tools can print during a step's end,
+    /// Replaces the callback. Waits while it is called: a script that polls for its tools can print while a step ends,
     /// and the callback waits for a slow client.
     pub(super) async fn set(&self, on_output: Option<OnOutput>) {
         *self.0.lock().await = on_output;
     }
 
-    /// Returns a callback that forwards output to the current one. It must be called on a thread that is allowed to block.
+    /// Returns a callback that forwards output to the current one. Must be called on a thread that is allowed to block.
     pub(super) fn listener(&self) -> OnOutput {
         let output = self.clone();
         Box::new(move |stream: Stream, bytes: &[u8]| {
@@ -337,8 +337,7 @@ pub(super) struct Stepping {
     pub(super) _turn: Option<OwnedMutexGuard<()>>,
 }
 
-/// The interval between checks of an execution that a request is resuming, or whose result is unread. Also the maximum
-/// wait for the result of an execution that has ended.
+/// The interval between checks of an execution that a request is resuming, or whose result is unread.
 const LOOK: Duration = Duration::from_millis(200);
 /// Maximum time for which a cancelled execution's result stays unread, if there was no memory for the answer. Most
 /// clients that cancel an execution do not ask for its result again.
@@ -415,7 +414,7 @@ async fn watch(tenant: Tenant, id: String, has_ended: CancellationToken) {
             }
             SuspensionCheck::HasEnded(stepping) => {
                 let suspended = Arc::clone(&stepping.suspended);
-                let mut result = tenant.result(*stepping, LOOK).await;
+                let mut result = tenant.result(*stepping).await;
                 executions.release(&id);
                 let charging = tenant.clone();
                 let charge = move || charging.charge(&mut result).map(|held| (result, held));

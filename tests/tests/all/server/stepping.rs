@@ -209,6 +209,29 @@ fn cancelled_or_unanswered_execution_frees_its_session() {
 }
 
 #[test]
+fn cancelled_execution_keeps_its_session_until_its_end() {
+    let change = |tenant: &mut TenantConfig| {
+        (tenant.policy.limits.timeout_ms, tenant.policy.limits.timeout_reserve_ms) = (600_000, 60_000);
+    };
+    let server = Server::start(Setup { tenant: Some(Box::new(change)), ..Setup::default() });
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    let source = "
+import time
+try:
+    tools.ask('x')
+except KeyboardInterrupt:
+    end = time.monotonic() + 6
+    while time.monotonic() < end:
+        time.sleep(0.01)
+    print('cleaned up')";
+    let (execution, _) = needs(&server.post("/v1/sessions/s/execute", &json!({"source": source, "tools": tools()})));
+    let cancelled = server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").ok();
+    assert_eq!(cancelled["stdout"], "cleaned up\n");
+    assert_eq!(server.post("/v1/sessions/s/execute", &json!({"source": "1 + 1"})).ok()["value"]["json"], 2);
+    assert_eq!(server.audited().iter().filter(|line| line["action"] == "execute").count(), 2);
+}
+
+#[test]
 fn suspended_execution_reports_its_limit() {
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
