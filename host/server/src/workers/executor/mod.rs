@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Chosen, Workers,
-    peer::{Message, ReplyBudget},
+    peer::{MAX_SHORT_BYTES, Message, ReplyBudget},
     protocol::{AnswerPart, EntriesReply, RunCall, RunReply, StepReply, ToWorker},
     relay::{JobHere, TenantRelay},
     slot::Live,
@@ -27,9 +27,6 @@ use crate::{
     tenant::BoundedStore,
 };
 
-/// Maximum size of an execution's JSON that is handled on an async thread, in bytes. Larger JSON is handled on a thread
-/// that is allowed to block.
-const MAX_SHORT_BYTES: usize = 64 << 10;
 /// Maximum number of attempts to find a random fork name that belongs to the original's worker.
 const NAMES: usize = 1_000;
 

@@ -36,6 +36,10 @@ pub(super) use frame::Message;
 /// occupy many times the memory of its text.
 const MAX_CALL_JSON_BYTES: u32 = 64 << 20;
 
+/// Maximum length of a reply's JSON that is handled on an async thread, in bytes. Longer JSON is handled on a thread that
+/// is allowed to block.
+pub(super) const MAX_SHORT_BYTES: usize = 64 << 10;
+
 /// Answers the calls from the other side.
 pub(super) trait Answering: Send + Sync + 'static {
     /// Starts to answer a call. Must not block. Called within a Tokio runtime. `cancel` is cancelled when the other
@@ -171,7 +175,7 @@ impl Peer {
 
     /// Like [`call`](Self::call), but reserves memory for the reply before reading it. Also returns the reservation,
     /// which must be held while the reply exists. Discards the reply if the budget has no room.
-    pub(super) async fn call_within<T: DeserializeOwned>(
+    pub(super) async fn call_within<T: DeserializeOwned + Send + 'static>(
         &self,
         request: &impl Serialize,
         bytes: Vec<u8>,
@@ -183,14 +187,18 @@ impl Peer {
     }
 
     /// Like [`call_within`](Self::call_within), but with a cancellation token, as for [`call_until`](Self::call_until).
-    pub(super) async fn call_within_until<T: DeserializeOwned>(
+    pub(super) async fn call_within_until<T: DeserializeOwned + Send + 'static>(
         &self,
         request: &impl Serialize,
         bytes: Vec<u8>,
         budget: Option<ReplyBudget>,
         cancel: &CancelToken,
     ) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
-        self.call_raw(request, bytes, budget, cancel).await?.held_result()
+        let reply = self.call_raw(request, bytes, budget, cancel).await?;
+        if reply.json.len() <= MAX_SHORT_BYTES {
+            return reply.held_result();
+        }
+        Service::blocking(move || reply.held_result()).await?
     }
 
     /// Like [`call_until`](Self::call_until), but returns the unparsed reply.

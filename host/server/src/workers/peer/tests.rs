@@ -1,4 +1,9 @@
-use std::time::Duration;
+use std::{
+    thread::{self, ThreadId},
+    time::Duration,
+};
+
+use serde::{Deserialize, Deserializer};
 
 use super::*;
 use crate::byte_budget::ByteBudget;
@@ -62,6 +67,36 @@ async fn replies_beyond_the_budget_are_discarded() {
     // A call without a budget accepts any reply.
     assert_eq!(one.call::<u64>(&3_u64, vec![7; most + 1]).await.unwrap().1.len(), most + 1);
     assert_eq!(one.in_progress(), 0);
+}
+
+/// Replies with a text of the requested length.
+struct Text;
+
+impl Answering for Text {
+    fn answer(self: Arc<Self>, call: Message, _: CancelToken, reply: Reply) {
+        let len = serde_json::from_slice(&call.json).unwrap();
+        reply.send(Message::new(&Ok::<_, RelayedError>("x".repeat(len)), Vec::new()));
+    }
+}
+
+/// The thread that parsed a text.
+struct ParsedBy(ThreadId);
+
+impl<'de> Deserialize<'de> for ParsedBy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|_| Self(thread::current().id()))
+    }
+}
+
+#[tokio::test]
+async fn long_replies_are_parsed_on_blocking_threads() {
+    let (one, two) = UnixStream::pair().unwrap();
+    let (one, _two) = (Peer::start(one, Arc::new(Text)), Peer::start(two, Arc::new(Text)));
+    let most = MAX_SHORT_BYTES - r#"{"Ok":""}"#.len();
+    for (len, is_here) in [(most - 1, true), (most, true), (most + 1, false)] {
+        let (ParsedBy(thread), ..) = one.call_within(&len, Vec::new(), None).await.unwrap();
+        assert_eq!(thread == thread::current().id(), is_here, "{len}");
+    }
 }
 
 /// Replies with 3 MiB that are charged to a budget.
