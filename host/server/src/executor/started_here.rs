@@ -11,6 +11,8 @@ use crate::{Service, ServiceError};
 
 /// Maximum length of answers that are validated on an async thread, in bytes.
 const MAX_SHORT_BYTES: usize = 64 << 10;
+/// The length that each answer counts in addition to its text, because a request can contain many short answers.
+const ANSWER_BYTES: usize = 64;
 
 /// A stepwise execution in this process. Occupies a blocking thread until the script has ended.
 pub(super) struct StartedHere {
@@ -47,13 +49,16 @@ impl StartedHere {
     }
 
     async fn answer(&self, answers: Vec<ToolAnswer>) -> Result<(), ServiceError> {
-        let len = |answer: &ToolAnswer| answer.answer.as_ref().map_or(0, String::len);
-        if answers.iter().map(len).sum::<usize>() <= MAX_SHORT_BYTES {
+        if answers.iter().map(answer_len).sum::<usize>() <= MAX_SHORT_BYTES {
             return Ok(self.calls.answer(answers)?);
         }
         let calls = self.calls.clone();
         Ok(Service::blocking(move || calls.answer(answers)).await??)
     }
+}
+
+fn answer_len(ToolAnswer { answer, .. }: &ToolAnswer) -> usize {
+    ANSWER_BYTES + answer.as_ref().map_or_else(|error| error.message().len(), String::len)
 }
 
 impl Drop for StartedHere {

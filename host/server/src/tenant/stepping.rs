@@ -238,12 +238,14 @@ impl Tenant {
 
 /// Returns `true` if mapping a result takes little time: it contains no long texts, and no files have to be read.
 fn is_short(ended: &Ended) -> bool {
-    let Execution { value, stdout, stderr, displays, files_created, files_modified, files_deleted, tool_calls, .. } =
-        ended.execution();
+    let Execution { outcome, interrupted, value, stdout, stderr, displays, .. } = ended.execution();
+    let Execution { files_created, files_modified, files_deleted, tool_calls, .. } = ended.execution();
+    let raised = outcome.raised().into_iter().chain(interrupted);
+    let raised = raised.map(|it| it.type_name.len() + it.message.len() + it.traceback.len()).sum::<usize>();
     let value = value.as_ref().map_or(0, |value| value.repr.len() + value.json.as_ref().map_or(0, String::len));
     let paths = [files_created, files_modified, files_deleted].into_iter().flatten().map(String::len);
     let texts = tool_calls.iter().map(record_len).chain(paths).sum::<usize>();
-    let len = value + stdout.bytes.len() + stderr.bytes.len() + texts;
+    let len = raised + value + stdout.bytes.len() + stderr.bytes.len() + texts;
     len <= MAX_SHORT_BYTES && displays.is_empty() && ended.return_files.is_empty()
 }
 
