@@ -205,7 +205,8 @@ impl ByteBudget {
         Ok(HeldBytes { permits: self.take(tenant, steps).ok_or(NoRoom)?, steps })
     }
 
-    /// Changes `held` to `bytes` without waiting. Releases it if the budget has too little left.
+    /// Changes `held` to `bytes` without waiting, and charges it to the client as well. Releases it if the budget has too
+    /// little left.
     pub(crate) fn try_resize(
         &self,
         tenant: Option<&str>,
@@ -213,6 +214,13 @@ impl ByteBudget {
         bytes: usize,
     ) -> Result<HeldBytes, NoRoom> {
         held.shrink(bytes);
+        if let Some(client) = &self.client {
+            // The reply of a worker is reserved without a client.
+            for permit in held.permits.iter_mut().filter(|permit| permit.client.is_none()) {
+                let steps = count(permit.steps.num_permits());
+                permit.client = Some(Arc::clone(client).try_acquire_many_owned(steps).map_err(|_| NoRoom)?);
+            }
+        }
         held.join(self.try_room(tenant, bytes.saturating_sub(held.bytes()))?);
         Ok(held)
     }
@@ -433,6 +441,22 @@ mod tests {
         drop((one, same, large));
         drop(all.of_client(ClientProcess(Some(2))));
         assert_eq!(all.budget.clients.lock().unwrap().len(), 2, "process 2 and the unknown one");
+    }
+
+    #[test]
+    fn data_of_a_response_is_charged_to_the_client() {
+        let (all, tenant) = (budget(16, &["a"]), Some("a"));
+        let client = all.of_client(ClientProcess(Some(1)));
+        for (steps, fits) in [(7, true), (8, true), (9, false)] {
+            let data = all.try_room(tenant, 10 * STEP_BYTES).unwrap();
+            let held = client.try_resize(tenant, data, steps * STEP_BYTES);
+            assert_eq!(held.is_ok(), fits, "{steps}");
+            let used = if fits { steps } else { 0 };
+            assert_eq!(client.free_bytes(tenant), (8 - used) * STEP_BYTES);
+            assert_eq!(all.free_bytes(tenant), (16 - used) * STEP_BYTES);
+            drop(held);
+            assert_eq!(client.free_bytes(tenant), 8 * STEP_BYTES);
+        }
     }
 
     #[tokio::test]

@@ -74,7 +74,6 @@ fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, accepted: Na
     let stored_bytes = config.bodies_bytes / STORED_FRACTION;
     let stored = ByteBudget::new(stored_bytes, config.body_time, names());
     let bodies = BodyBudget::new(config, config.bodies_bytes - stored_bytes, names());
-    tenants.all().for_each(|tenant| tenant.charge_unread_to(bodies.bytes()));
     service.set_reply_budget(bodies.bytes());
     let state = SharedState {
         service: service.clone(),

@@ -9,7 +9,7 @@ use axum::{
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{Problem, Shared};
+use super::{BodyBudget, Problem, Shared};
 use crate::{Tenant, tenant::ReplyRooms};
 
 /// SHA-256 of a token. The server stores only the hash. Tokens are long and random, so a slow hash is unnecessary.
@@ -126,6 +126,8 @@ impl FromRequestParts<Shared> for Caller {
         let tenant = shared.tenants.authenticate(&parts.headers)?;
         let rooms = parts.extensions.get::<ReplyRooms>();
         let tenant = rooms.map_or_else(|| tenant.clone(), |rooms| tenant.replying(rooms));
+        let bodies = parts.extensions.get::<BodyBudget>().unwrap_or(&shared.bodies);
+        let tenant = tenant.charging(bodies.bytes());
         // `ReadBody` charges the body to this tenant's share of the memory budget.
         parts.extensions.insert(tenant.clone());
         Ok(Self(tenant))

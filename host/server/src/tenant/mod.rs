@@ -20,7 +20,7 @@ use std::{
     collections::HashMap,
     fmt,
     num::NonZeroU32,
-    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
@@ -61,6 +61,9 @@ pub struct Tenant {
     /// The front end through which requests arrive, for the audit log.
     door: Door,
     replies: WeakReplyRooms,
+    /// The memory budget of the request's client, which unread results of suspended executions are charged to. `None` for
+    /// other requests.
+    unread: Option<ByteBudget>,
 }
 
 struct TenantInner {
@@ -83,8 +86,6 @@ struct TenantInner {
     suspended: SuspendedExecutions,
     max_suspended: usize,
     suspensions: Arc<Semaphore>,
-    /// The budget for unread results of suspended executions.
-    unread: OnceLock<ByteBudget>,
     metrics: Metrics,
     sees_all_metrics: bool,
 }
@@ -149,22 +150,21 @@ impl Tenant {
             suspended: SuspendedExecutions::default(),
             max_suspended: config.suspended,
             suspensions: Arc::new(Semaphore::new(config.suspended.min(Semaphore::MAX_PERMITS))),
-            unread: OnceLock::new(),
             metrics: Metrics::new(),
             sees_all_metrics: config.sees_all_metrics,
         };
-        Self { inner: Arc::new(inner), door: Door::Http, replies: WeakReplyRooms::default() }
+        Self { inner: Arc::new(inner), door: Door::Http, replies: WeakReplyRooms::default(), unread: None }
     }
 
     /// Returns this tenant for requests through another front end, which the audit log records.
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
-        Self { inner: Arc::clone(&self.inner), door, replies: self.replies.clone() }
+        Self { door, ..self.clone() }
     }
 
-    /// Charges unread results of suspended executions to `budget`. Only the first call has an effect.
-    pub(crate) fn charge_unread_to(&self, budget: &ByteBudget) {
-        let _ = self.inner.unread.set(budget.clone());
+    /// Returns this tenant for requests of a client with this memory budget, which unread results are charged to.
+    pub(crate) fn charging(&self, budget: &ByteBudget) -> Self {
+        Self { unread: Some(budget.clone()), ..self.clone() }
     }
 
     /// Returns the executor that runs in this process.

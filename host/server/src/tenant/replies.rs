@@ -32,7 +32,7 @@ impl Tenant {
     /// dropped.
     pub(crate) fn replying(&self, rooms: &ReplyRooms) -> Self {
         let replies = WeakReplyRooms(Arc::downgrade(&rooms.0));
-        Self { inner: Arc::clone(&self.inner), door: self.door, replies }
+        Self { replies, ..self.clone() }
     }
 
     /// Keeps the memory of a reply until the request's response is charged. Releases it if no request is waiting.

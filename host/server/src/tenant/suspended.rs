@@ -366,10 +366,10 @@ impl Tenant {
         Ok(time)
     }
 
-    /// Charges a result to the budget for unread results until the client reads it. Releases the memory reserved for
-    /// the worker's reply. Returns `None` if the budget is exhausted or had no room for that reply.
+    /// Charges a result to the budget of the client that started the execution, until it is read. Releases the memory
+    /// reserved for the worker's reply. Returns `None` if the budget is exhausted or had no room for that reply.
     fn charge(&self, result: &mut Result<Ended, ServiceError>) -> Option<HeldBytes> {
-        let Some(budget) = self.inner.unread.get() else { return Some(HeldBytes::default()) };
+        let Some(budget) = &self.unread else { return Some(HeldBytes::default()) };
         match result {
             Ok(ended) => {
                 let bytes = json_len(ended.execution()).ok()?;

@@ -108,6 +108,35 @@ fn suspended_executions_are_limited() {
 }
 
 #[test]
+fn unread_results_of_a_process_are_limited() {
+    let mut setup = http(|http| http.bodies_bytes = 16 << 20);
+    let mut policy = Policy::default();
+    policy.limits.tool_timeout_ms = 4_000;
+    setup.tenant = Some(Box::new(|tenant| tenant.policy = policy));
+    let daemon = Running::with(setup);
+    let body = json!({"source": "print('x' * 1_500_000)\ntools.ask()", "tools": [{"name": "ask"}]});
+    let start = || {
+        let asked = daemon.post("/v1/execute", &body);
+        assert_eq!(asked.status, 202, "{asked:?}");
+        format!("/v1/executions/{}/continue", asked.json()["execution"].as_str().unwrap())
+    };
+    let ended = || -> u64 {
+        let text = daemon.service.metrics_text();
+        let counts = text.lines().filter(|line| line.starts_with("glovebox_execution_seconds_count"));
+        counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    };
+    // There are 7 MiB for this process, enough for four results.
+    let unread: Vec<String> = (0..4).map(|_| start()).collect();
+    until("four executions have ended", || ended() == 4);
+    let dropped = start();
+    until("the last execution has ended", || ended() == 5);
+    assert_eq!(daemon.post(&dropped, &json!({})).problem(), (404, "not-found".into()));
+    for path in unread {
+        assert_eq!(daemon.post(&path, &json!({})).ok()["stdout"].as_str().unwrap().len(), 1_500_001);
+    }
+}
+
+#[test]
 fn requests_that_wait_for_a_session_are_charged() {
     let mut setup = http(|http| http.bodies_bytes = 16 << 20);
     let mut policy = Policy::default();
