@@ -133,15 +133,14 @@ impl SuspendedExecutions {
         })
     }
 
-    /// Calls `attempt`, and again when the watcher has fetched a result, until it returns a value.
+    /// Calls `attempt`, and again when the watcher has fetched the result if it returned no value.
     async fn once_fetched<T>(&self, attempt: impl Fn() -> Result<Option<T>, ServiceError>) -> Result<T, ServiceError> {
-        loop {
-            if let Some(value) = attempt()? {
-                return Ok(value);
-            }
-            // The watcher holds this lock until it has stored the result.
-            drop(self.fetching.lock().await);
+        if let Some(value) = attempt()? {
+            return Ok(value);
         }
+        // The watcher holds this lock until it has stored the result, unless it panics.
+        let _fetching = self.fetching.lock().await;
+        attempt()?.ok_or(ServiceError::Panicked)
     }
 
     /// Removes an execution without cancelling it.
@@ -548,5 +547,15 @@ mod tests {
             assert_eq!(ends_soon, is_cancelled);
             executions.forget("a");
         }
+    }
+
+    #[tokio::test]
+    async fn requests_do_not_wait_for_a_watcher_that_panicked() {
+        let executions = SuspendedExecutions::default();
+        let expires = Instant::now() + Duration::from_secs(3_600);
+        assert!(matches!(executions.put("a", stepping(true), expires, true), Ok(true)));
+        assert!(matches!(executions.look("a", false, true), SuspensionCheck::HasEnded(_)));
+        assert!(matches!(executions.take("a").await, Err(ServiceError::Panicked)));
+        assert!(matches!(executions.cancel("a").await, Err(ServiceError::Panicked)));
     }
 }
