@@ -2,6 +2,7 @@
 //! and writes bundles: zip files of pinned files, for use without a network.
 
 use std::{
+    collections::BTreeSet,
     fs::{File, Permissions},
     io::{self, Read, Write},
     os::unix::fs::PermissionsExt,
@@ -308,7 +309,12 @@ impl Runtimes {
         let mode = Permissions::from_mode(0o666);
         let mut temp = tempfile::Builder::new().permissions(mode).tempfile_in(directory).map_err(failed)?;
         let mut archive = ZipWriter::new(temp.as_file_mut());
+        // A runtime and its images have the same files.
+        let mut written = BTreeSet::new();
         for (directory, name) in binaries.map(|name| ("binaries", name)).chain(wheels.map(|name| ("packages", name))) {
+            if !written.insert(name.clone()) {
+                continue;
+            }
             let opened = self.cache().subdir(directory)?.open_file(&name)?;
             let Some((file, _)) = opened else {
                 return Err(RuntimeError::Missing { path: self.cache().path().join(directory).join(&name), name });

@@ -5,6 +5,7 @@
 //! only detects damage.
 
 use std::{
+    collections::BTreeSet,
     fs::{File, Permissions},
     io::{self, Read, Write},
     os::unix::fs::PermissionsExt as _,
@@ -78,7 +79,8 @@ fn read(
     let Stored { aot_file, aot_bytes, aot_sha256, record, .. } =
         stored.ok_or_else(|| invalid("a record is invalid"))?;
     let packed = archive.by_name(&entry_name(kind, &(aot_file + COMPRESSED)))?;
-    let mut aot = Vec::with_capacity(usize::try_from(aot_bytes).map_err(io::Error::other)?);
+    let mut aot = Vec::new();
+    aot.try_reserve_exact(usize::try_from(aot_bytes).map_err(io::Error::other)?).map_err(io::Error::other)?;
     zstd::stream::read::Decoder::new(packed)?.take(aot_bytes).read_to_end(&mut aot)?;
     let sha256 = Digest::of(&aot);
     if sha256 != aot_sha256 {
@@ -115,9 +117,13 @@ impl Runtimes {
         let temp = tempfile::Builder::new().permissions(mode).tempfile_in(directory);
         let mut temp = temp.map_err(reading(path))?;
         let mut archive = ZipWriter::new(temp.as_file_mut());
+        // A runtime and its images have the same code.
+        let mut written = BTreeSet::new();
         for (kind, key, artefact) in artefacts {
             let name = entry_name(kind, &record_name(&key));
-            if other.as_ref().is_some_and(|other| other.index_for_name(&name).is_some()) {
+            if !written.insert(name.clone())
+                || other.as_ref().is_some_and(|other| other.index_for_name(&name).is_some())
+            {
                 continue;
             }
             let stored = self.compiled(kind).record_text(&key)?;

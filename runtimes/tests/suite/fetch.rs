@@ -369,7 +369,8 @@ fn full() -> World {
 fn bundle(world: &World, name: &str) -> u64 {
     let runtimes = world.runtimes().with_packages(packages());
     let entry = runtimes.manifest().find("fake").unwrap().clone();
-    runtimes.write_bundle(&[entry], &[], true, &world.path(name), &Quiet).unwrap()
+    // An image of the manifest has the same files.
+    runtimes.write_bundle(&[entry.clone(), entry], &[], true, &world.path(name), &Quiet).unwrap()
 }
 
 /// Returns runtimes for another world that can only use a bundle.
