@@ -145,6 +145,8 @@ pub struct Artefact {
     pub aot_bytes: u64,
     /// The record stored beside the code.
     pub record: ImageRecord,
+    /// `true` if the image was added to the cache by the call that returned it.
+    pub is_new: bool,
     pub(crate) aot_sha256: Digest,
 }
 

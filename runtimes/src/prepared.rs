@@ -127,13 +127,29 @@ impl<'a> PreparedStore<'a> {
         build: impl FnOnce() -> Result<NewArtefact, E>,
     ) -> Result<Artefact, BuildError<E>> {
         let store_dir = self.dir()?;
-        if let Some(artefact) = store_dir.open(key)? {
-            // If the file system refuses the update, the image may be evicted too early.
-            let _ = store_dir.dir.touch(&record_name(key));
+        if let Some(artefact) = store_dir.open_used(key)? {
             return Ok(artefact);
         }
         let _done = DoneOnDrop(progress);
         self.build(&store_dir, key, progress, build)
+    }
+
+    /// Opens the image with this key and marks it as used. If it does not exist, takes it from a prepared bundle.
+    /// Returns `None` if no bundle contains the image, or if another process is adding it. Does not wait.
+    pub fn open_or_unpack(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
+        let store_dir = self.dir()?;
+        if let Some(artefact) = store_dir.open_used(key)? {
+            return Ok(Some(artefact));
+        }
+        let Some(_lock) = self.cache.try_lock(&key.stem())? else { return Ok(None) };
+        if let Some(artefact) = store_dir.open(key)? {
+            return Ok(Some(artefact));
+        }
+        self.bundled(key).map(|(new, sha256)| store_dir.store(key, &new, sha256)).transpose()
+    }
+
+    fn bundled(&self, key: &ArtefactKey) -> Option<(NewArtefact, Digest)> {
+        self.bundles.iter().find_map(|bundle| bundle.take(self.kind, key))
     }
 
     fn build<E>(
@@ -148,7 +164,7 @@ impl<'a> PreparedStore<'a> {
             return Ok(artefact);
         }
         store_dir.dir.remove_leftovers().map_err(PreparedError::from)?;
-        let (new, sha256) = match self.bundles.iter().find_map(|bundle| bundle.take(self.kind, key)) {
+        let (new, sha256) = match self.bundled(key) {
             Some(taken) => taken,
             None => {
                 let new = build().map_err(BuildError::Build)?;
@@ -284,6 +300,16 @@ impl<'a> StoreDir<'a> {
 }
 
 impl StoreDir<'_> {
+    /// Opens an image and marks it as used.
+    fn open_used(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
+        let opened = self.open(key)?;
+        if opened.is_some() {
+            // If the file system refuses the update, the image may be evicted too early.
+            let _ = self.dir.touch(&record_name(key));
+        }
+        Ok(opened)
+    }
+
     fn open(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         let name = record_name(key);
         // Between reading the record and opening the code, another process may replace both files. The new record then
@@ -328,7 +354,8 @@ impl StoreDir<'_> {
             }
         }
         let recorded = self.recorded(&name)?.ok_or_else(gone)?;
-        self.open_code(recorded)?.ok_or_else(|| gone().into())
+        let opened = self.open_code(recorded)?.ok_or_else(gone)?;
+        Ok(Artefact { is_new: true, ..opened })
     }
 
     fn open_code(&self, recorded: Recorded) -> Result<Option<Artefact>, PreparedError> {
@@ -349,7 +376,7 @@ impl StoreDir<'_> {
             return Ok(None);
         }
         let Stored { record, aot_sha256, .. } = stored;
-        Ok(Some(Artefact { aot, aot_path, aot_bytes: bytes, record, aot_sha256 }))
+        Ok(Some(Artefact { aot, aot_path, aot_bytes: bytes, record, is_new: false, aot_sha256 }))
     }
 
     /// Returns `true` if the code is unchanged since it was written with this record; see `seal.rs`. Renews the seal

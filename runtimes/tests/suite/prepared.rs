@@ -433,7 +433,9 @@ fn write_prepared(from: &World, without: Option<&Path>, name: &str) {
     let new = |byte| artefact(vec![byte; 100_000]);
     let image = runtimes.prepared().store(&key(), &new(1)).unwrap();
     let code = runtimes.code().store(&key(), &new(2)).unwrap();
-    let artefacts = vec![(CacheKind::Images, key(), image), (CacheKind::Code, key(), code)];
+    let again = runtimes.code().open(&key()).unwrap().unwrap();
+    let artefacts =
+        vec![(CacheKind::Images, key(), image), (CacheKind::Code, key(), code), (CacheKind::Code, key(), again)];
     runtimes.write_prepared(artefacts, without, &from.path(name)).unwrap();
 }
 
@@ -443,6 +445,7 @@ fn first_byte(bundles: &[&Path], kind: CacheKind, key: &ArtefactKey) -> u8 {
     let runtimes = world.runtimes().with_prepared(bundles.iter().map(|path| path.to_path_buf()));
     let build = || Ok::<_, RuntimeError>(artefact(vec![0; 100_000]));
     let mut opened = runtimes.compiled(kind).open_or_build(key, &Quiet, build).unwrap();
+    assert!(opened.is_new);
     let mut first = [9];
     opened.aot.read_exact(&mut first).unwrap();
     // The copy is in the cache, like any other image.
@@ -476,4 +479,27 @@ fn prepared_bundle_replaces_the_compiler() {
         fs::write(&damaged, bytes).unwrap();
         assert!(first_byte(&[&damaged], images, &key()) < 2, "{at}");
     }
+}
+
+#[test]
+fn image_is_unpacked_without_waiting_for_another_process() {
+    let from = World::new("");
+    write_prepared(&from, None, "all.zip");
+    let other = ArtefactKey::new(KeyParts { settings: "other".to_owned(), ..parts() });
+    let world = World::new("");
+    let runtimes = world.runtimes().with_prepared([from.path("all.zip")]);
+    assert!(runtimes.prepared().open_or_unpack(&other).unwrap().is_none(), "no bundle contains it");
+    for is_new in [true, false] {
+        let mut image = runtimes.prepared().open_or_unpack(&key()).unwrap().unwrap();
+        let mut first = [9];
+        image.aot.read_exact(&mut first).unwrap();
+        assert_eq!((first, image.is_new), ([1], is_new));
+    }
+    runtimes.prepared().clear().unwrap();
+    let build = || {
+        assert!(runtimes.prepared().open_or_unpack(&key()).unwrap().is_none(), "it is being built");
+        Ok::<_, RuntimeError>(artefact(vec![0]))
+    };
+    assert!(world.runtimes().prepared().open_or_build(&key(), &Quiet, build).unwrap().is_new);
+    assert!(!runtimes.prepared().open_or_unpack(&key()).unwrap().unwrap().is_new);
 }

@@ -6,7 +6,6 @@
 //! image. Equal fuel use, resuming on other machines, and replay depend on this.
 
 use std::{
-    cell::Cell,
     collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
@@ -436,18 +435,15 @@ impl EngineInner {
         key: &ArtefactKey,
         build: impl FnOnce() -> Result<NewArtefact, E>,
     ) -> Result<Artefact, BuildError<E>> {
-        let is_new = Cell::new(false);
-        let artefact = self.runtimes.compiled(kind).open_or_build(key, &*self.progress, || {
-            is_new.set(true);
-            build()
-        })?;
-        if is_new.get() {
+        let artefact = self.runtimes.compiled(kind).open_or_build(key, &*self.progress, build)?;
+        if artefact.is_new {
             self.make_room(kind, key);
         }
         Ok(artefact)
     }
 
-    fn make_room(&self, kind: CacheKind, keep: &ArtefactKey) {
+    /// Removes artefacts that exceed the cache's limits, but not those that are open or have this key.
+    pub(crate) fn make_room(&self, kind: CacheKind, keep: &ArtefactKey) {
         let shared = self.cache.shared().into_iter().find(|(kinds, _)| kinds.contains(&kind));
         let Some((kinds, max_bytes)) = shared else { return };
         let eviction = Eviction {

@@ -1,12 +1,12 @@
 //! Loads a runtime by name or path: fetches, prepares, compiles and caches it, and returns a [`Runtime`] that is ready
 //! to run.
 
-use std::{borrow::Cow, path::Path, sync::Arc};
+use std::{borrow::Cow, path::Path, sync::Arc, thread};
 
 use glovebox_core::LibraryMount;
 use glovebox_runtimes::{
     Artefact, ArtefactKey, Binary, BuildError, CacheKind, Digest, DriverKind, ImageOf, ImageRecord, KeyParts,
-    ManifestError, NewArtefact, OwnImage, OwnImageError, PreparedError, Quiet, Recipe, RuntimeEntry, rewrite,
+    ManifestError, NewArtefact, OwnImage, OwnImageError, PreparedError, Recipe, RuntimeEntry, rewrite,
 };
 use glovebox_vfs::MountSource;
 use glovebox_weave::Counter;
@@ -320,15 +320,25 @@ impl EngineInner {
         // Open the code first and hold it. Otherwise, if the cache has no room for both, building the image would evict
         // the code.
         let code = plan.recipe.map(|recipe| plan.code(self, recipe));
-        let code = std::thread::scope(|scope| {
-            if self.runtimes.has_prepared_bundles() {
-                // Unpacking takes a quarter of a second, so the image is unpacked at the same time as the code. An image
-                // that no bundle contains is built below.
-                scope.spawn(|| self.runtimes.prepared().open_or_build(&key, &Quiet, || Err::<NewArtefact, _>(())));
+        let (code, image) = thread::scope(|scope| {
+            // Unpacking takes a quarter of a second, so the image is unpacked at the same time as the code.
+            let unpack = || self.runtimes.prepared().open_or_unpack(&key);
+            let has_bundles = self.runtimes.has_prepared_bundles();
+            let unpacking = has_bundles.then(|| thread::Builder::new().spawn_scoped(scope, unpack));
+            let code = code.map(|code| self.code(code)).transpose();
+            (code, unpacking.and_then(Result::ok).and_then(|thread| thread.join().ok()))
+        });
+        let code = code?;
+        let artefact = match image {
+            Some(Ok(Some(image))) => {
+                if image.is_new {
+                    self.make_room(CacheKind::Images, &key);
+                }
+                image
             }
-            code.map(|code| self.code(code)).transpose()
-        })?;
-        let artefact = self.image_of(plan, &key)?;
+            // No bundle contains the image, another process is adding it, or unpacking failed.
+            _ => self.image_of(plan, &key)?,
+        };
         let wrong = |error: wasmtime::Error| plan.wrong(&error);
         let module = aot::load(&self.wasmtime, artefact.aot).map_err(wrong)?;
         let record = artefact.record;

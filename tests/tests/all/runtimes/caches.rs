@@ -3,9 +3,10 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use glovebox::{BuildError, Engine, Language, Sandbox};
@@ -41,6 +42,10 @@ fn prepared_bundle_needs_neither_binary_nor_compiler() {
     let dir = TempDir::new().unwrap();
     let bundle = dir.path().join("prepared.zip");
     engine().write_prepared(&["javascript"], None, &bundle).unwrap();
+    // An entry that has not been used for a long time.
+    let old = dir.path().join("cache/prepared/old.json");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(old.parent().unwrap()).unwrap();
+    fs::File::create(&old).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
     let mut config = engine_config();
     (config.cache_dir, config.pool, config.prepared) = (Some(dir.path().join("cache")), None, vec![bundle]);
     let fresh = Engine::new(config).unwrap();
@@ -50,6 +55,7 @@ fn prepared_bundle_needs_neither_binary_nor_compiler() {
     let sandbox = Sandbox::builder(engine()).language(Language::JavaScript).build().unwrap();
     assert_eq!(execution.metadata.image_sha256, sandbox.execute("").unwrap().metadata.image_sha256);
     assert!(!fresh.runtime_path("javascript").unwrap().exists(), "the binary was not fetched");
+    assert!(!old.exists(), "unpacking applies the cache's limits");
 }
 
 #[test]
