@@ -265,6 +265,11 @@ pub struct ToolEntry {
 }
 
 impl ToolEntry {
+    /// Returns the name and version, which label the tool's code in the cache.
+    pub fn label(&self) -> String {
+        format!("{}-{}", self.name, self.version)
+    }
+
     /// Returns the module's file name in the cache, which is readable and unique to the content.
     pub(crate) fn file_name(&self) -> String {
         format!("{}-{}-{}.wasm", self.name, self.version, self.sha256.short())

@@ -16,7 +16,7 @@ use glovebox_vfs::escaped;
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 use crate::{
-    Artefact, ArtefactKey, CacheKind, Digest, NewArtefact, RuntimeEntry, RuntimeError, Runtimes,
+    Artefact, ArtefactKey, CacheKind, Digest, NewArtefact, RuntimeError, Runtimes,
     prepared::{MAX_RECORD_BYTES, RECORD_SUFFIX, Stored, record_name},
 };
 
@@ -42,10 +42,10 @@ impl PreparedBundle {
         Ok(ZipArchive::new(File::open(&self.0)?)?)
     }
 
-    /// Returns `true` if the bundle contains the runtime's image, for any version and settings. Returns `false` for an
-    /// unreadable bundle.
-    pub(crate) fn has_image(&self, runtime: &RuntimeEntry) -> bool {
-        let begin = format!("{}/{}-{}-", CacheKind::Images.directory(), runtime.name, runtime.version);
+    /// Returns `true` if the bundle contains an image with this label, for any version of Glovebox and any settings.
+    /// Returns `false` for an unreadable bundle.
+    pub(crate) fn has_image(&self, label: &str) -> bool {
+        let begin = format!("{}/{label}-", CacheKind::Images.directory());
         let is_image = |name: &[u8]| {
             let rest = name.strip_prefix(begin.as_bytes());
             rest.is_some_and(|rest| {

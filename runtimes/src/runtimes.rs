@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     CacheDir, CacheError, CacheKind, Digest, Fetcher, Language, Manifest, PackageList, PreparedStore, Progress, Recipe,
-    RuntimeEntry, RuntimeError, entries::Pinned, fetch::DoneOnDrop, manifest::MAX_BINARY_BYTES,
+    RuntimeEntry, RuntimeError, ToolEntry, entries::Pinned, fetch::DoneOnDrop, manifest::MAX_BINARY_BYTES,
     prepared_bundle::PreparedBundle, trusted::TrustedDir,
 };
 
@@ -235,16 +235,29 @@ impl Runtimes {
     pub fn verify(&self, entry: &RuntimeEntry) -> Result<(), RuntimeError> {
         let binaries = self.binaries()?;
         for pinned in &entry.files() {
-            let path = binaries.path_of(&pinned.file_name);
-            let missing = || RuntimeError::Missing { name: entry.name.clone(), path: path.clone() };
-            let mut file = self.open(&binaries, &entry.name, pinned)?.ok_or_else(missing)?;
-            let (sha256, _) = Digest::of_reader(&mut Read::by_ref(&mut file).take(pinned.size_bytes.saturating_add(1)))
-                .map_err(|source| RuntimeError::Read { path: path.clone(), source })?;
-            if sha256 != pinned.sha256 {
-                return Err(self.corrupt(&entry.name, pinned, sha256));
+            if !self.verify_file(&binaries, &entry.name, pinned)? {
+                let path = binaries.path_of(&pinned.file_name);
+                return Err(RuntimeError::Missing { name: entry.name.clone(), path });
             }
         }
         Ok(())
+    }
+
+    /// Like [`verify`](Self::verify), but skips missing files.
+    pub fn verify_present(&self, entry: &RuntimeEntry) -> Result<(), RuntimeError> {
+        let binaries = self.binaries()?;
+        entry.files().iter().try_for_each(|pinned| self.verify_file(&binaries, &entry.name, pinned).map(drop))
+    }
+
+    /// Compares a file's digest with its pin. Returns `false` if the file is missing.
+    fn verify_file(&self, binaries: &TrustedDir, name: &str, pinned: &Pinned) -> Result<bool, RuntimeError> {
+        let Some(mut file) = self.open(binaries, name, pinned)? else { return Ok(false) };
+        let (sha256, _) = Digest::of_reader(&mut Read::by_ref(&mut file).take(pinned.size_bytes.saturating_add(1)))
+            .map_err(|source| RuntimeError::Read { path: binaries.path_of(&pinned.file_name), source })?;
+        if sha256 != pinned.sha256 {
+            return Err(self.corrupt(name, pinned, sha256));
+        }
+        Ok(true)
     }
 
     /// Removes a downloaded runtime's files, but not its prepared images. Returns the number of freed bytes.
@@ -349,9 +362,23 @@ impl Runtimes {
         }
         let default = self.manifest().default_for(language);
         let candidates = || default.into_iter().chain(of_language());
-        let prepared = candidates().find(|entry| self.prepared_bundles.iter().any(|bundle| bundle.has_image(entry)));
+        let prepared = candidates().find(|entry| self.has_prepared(&entry.label()));
         let bundled = || candidates().find(|entry| self.fetcher.has_bundled(&entry.files()));
         Ok(prepared.or_else(bundled).or(default))
+    }
+
+    /// Returns `true` if a prepared bundle contains the runtime's image, or a bundle its files.
+    pub fn is_bundled(&self, entry: &RuntimeEntry) -> bool {
+        self.has_prepared(&entry.label()) || self.fetcher.has_bundled(&entry.files())
+    }
+
+    /// Returns `true` if a prepared bundle contains the tool's code, or a bundle its module.
+    pub fn is_tool_bundled(&self, tool: &ToolEntry) -> bool {
+        self.has_prepared(&tool.label()) || self.fetcher.has_bundled(&[tool.module()])
+    }
+
+    fn has_prepared(&self, label: &str) -> bool {
+        self.prepared_bundles.iter().any(|bundle| bundle.has_image(label))
     }
 
     fn marks(&self) -> Result<TrustedDir, CacheError> {

@@ -434,7 +434,10 @@ fn bundled_runtime_is_the_default() {
         let image = from.runtimes().prepared().store(&key, &artefact(vec![1])).unwrap();
         let path = from.path("prepared.zip");
         from.runtimes().write_prepared(vec![(CacheKind::Images, key, image)], None, &path).unwrap();
-        assert_eq!(name(&with(&to, bundle).with_prepared([path])), runtime);
+        let runtimes = with(&to, bundle).with_prepared([path]);
+        assert_eq!(name(&runtimes), runtime);
+        let is_bundled = |name| runtimes.is_bundled(runtimes.manifest().find(name).unwrap());
+        assert_eq!((is_bundled("fake"), is_bundled("large")), (true, runtime == "large"));
     }
     let runtimes = with(&to, "one.zip");
     runtimes.add(runtimes.manifest().find("large").unwrap()).unwrap();

@@ -228,14 +228,16 @@ fn sessions(store: Option<&Path>) -> Finding {
 }
 
 /// Verifies the full digests of a runtime, which a run does not compute.
-fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, .. }: &RuntimeInfo) -> Finding {
+fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, bundled, .. }: &RuntimeInfo) -> Finding {
     let check = format!("runtime {name}");
-    if !*fetched && !*prepared {
-        return Finding::ok(check, "not fetched yet; the first run fetches it");
-    }
     match engine.verify(name) {
-        Ok(()) if *prepared => Finding::ok(check, "the hashes of binary, code and prepared image match"),
-        Ok(()) => Finding::ok(check, "the binary's hash matches; not prepared yet: the first run prepares it"),
+        Ok(()) if *prepared && *fetched => Finding::ok(check, "the hashes of binary, code and prepared image match"),
+        Ok(()) if *prepared => Finding::ok(check, "the hashes of code and prepared image match"),
+        Ok(()) if *fetched => {
+            Finding::ok(check, "the binary's hash matches; not prepared yet: the first run prepares it")
+        }
+        Ok(()) if *bundled => Finding::ok(check, "bundled; the hashes of the unpacked files match"),
+        Ok(()) => Finding::ok(check, "not fetched yet; the first run fetches it"),
         Err(error) => Finding::bad(
             Status::Wrong,
             check,
@@ -269,9 +271,12 @@ fn own_images(engine: &Engine) -> Vec<Finding> {
 }
 
 /// Like [`verified`], but for the TypeScript stripper, which is downloaded differently.
-fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, .. }: &ToolInfo) -> Finding {
+fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, bundled, .. }: &ToolInfo) -> Finding {
     let check = format!("tool {name}");
     if !*fetched && !*prepared {
+        if *bundled {
+            return Finding::ok(check, "bundled; the first TypeScript script unpacks it");
+        }
         let mut npm = Command::new("npm");
         npm.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if npm.status().is_ok_and(|status| status.success()) {

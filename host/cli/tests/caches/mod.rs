@@ -127,6 +127,27 @@ fn preparation_is_reproducible_and_removable() {
 }
 
 #[test]
+fn bundled_interpreters_are_listed_and_verified() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cache, bundle) = (dir.path().join("cache"), dir.path().join("prepared.zip"));
+    let flags = ["--cache-dir", cache.to_str().unwrap(), "--prepared", bundle.to_str().unwrap()];
+    // Naming a runtime twice writes it once.
+    json(&["runtimes", "bundle", "--compiled", flags[3], "javascript", "javascript", "--json"]);
+    let state = || {
+        let listed = text(&output(&[&["runtimes", "list", "javascript"][..], &flags].concat()).stdout);
+        let (report, code) = json(&[&["doctor", "--no-run", "--json"][..], &flags].concat());
+        assert_eq!(code, Some(0), "{report:#}");
+        let checks = report["checks"].as_array().unwrap().clone();
+        let check = checks.into_iter().find(|check| check["check"] == "runtime javascript").unwrap();
+        (listed.split_whitespace().nth(10).unwrap().to_owned(), check["detail"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(state(), ("bundled".to_owned(), "bundled; the hashes of the unpacked files match".to_owned()));
+    let run = output(&[&["run", "--language", "javascript", "-e", "console.log(1)"][..], &flags].concat());
+    assert_eq!(text(&run.stdout), "1\n", "{}", text(&run.stderr));
+    assert_eq!(state(), ("prepared".to_owned(), "the hashes of code and prepared image match".to_owned()));
+}
+
+#[test]
 fn a_damaged_binary_is_named_by_doctor_and_never_prepared() {
     let cache = cache_with_binaries();
     let dir = cache.path().to_str().unwrap();

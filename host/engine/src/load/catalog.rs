@@ -56,6 +56,8 @@ pub struct RuntimeInfo {
     pub fetched: bool,
     /// `true` if the prepared image and all its code are in the cache, for this version of Glovebox and this CPU.
     pub prepared: bool,
+    /// `true` if the engine's bundles contain the prepared image, for any version and CPU, or the binary.
+    pub bundled: bool,
 }
 
 impl RuntimeInfo {
@@ -88,6 +90,8 @@ pub struct ToolInfo {
     pub fetched: bool,
     /// `true` if the compiled code is in the cache, for this version of Glovebox and this CPU.
     pub prepared: bool,
+    /// `true` if the engine's bundles contain the compiled code, for any version and CPU, or the module.
+    pub bundled: bool,
 }
 
 /// A prepared image, or the compiled code of a tool.
@@ -160,6 +164,7 @@ impl Engine {
             // `verify` report the reason.
             fetched: self.0.runtimes.present(entry).unwrap_or(false),
             prepared: self.0.is_prepared(&entry.into()).unwrap_or(false),
+            bundled: self.0.runtimes.is_bundled(entry),
         }
     }
 
@@ -181,6 +186,7 @@ impl Engine {
             // A damaged or untrusted file is reported as missing, as for runtimes.
             fetched: self.0.runtimes.tool_present(tool).unwrap_or(false),
             prepared: self.0.is_tool_prepared(tool).unwrap_or(false),
+            bundled: self.0.runtimes.is_tool_bundled(tool),
         }
     }
 
@@ -297,9 +303,7 @@ impl Engine {
             return Ok(());
         }
         let found = self.0.find(name)?;
-        if self.0.runtimes.present(&found.entry)? {
-            self.0.runtimes.verify(&found.entry)?;
-        }
+        self.0.runtimes.verify_present(&found.entry)?;
         self.0.verify_prepared(&found)?;
         self.unmetered(name)?.0.verify_prepared(&found)?;
         Ok(())

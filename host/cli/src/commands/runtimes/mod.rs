@@ -211,16 +211,19 @@ impl RuntimeOrTool {
 
     /// Returns the columns for the output of `list`.
     fn row(&self) -> [String; 6] {
-        let (language, version, fetched, size_bytes, licence) = match self {
-            Self::Runtime(it) => (it.language.to_string(), &it.version, it.fetched, it.size_bytes, &it.licence),
-            Self::Tool(it) => ("-".to_owned(), &it.version, it.fetched, it.size_bytes, &it.licence),
+        let (language, version, size_bytes, licence) = match self {
+            Self::Runtime(it) => (it.language.to_string(), &it.version, it.size_bytes, &it.licence),
+            Self::Tool(it) => ("-".to_owned(), &it.version, it.size_bytes, &it.licence),
         };
+        let (Self::Runtime(RuntimeInfo { fetched, bundled, .. }) | Self::Tool(ToolInfo { fetched, bundled, .. })) =
+            self;
         let name = if self.is_default() { format!("{} (default)", self.name()) } else { self.name().to_owned() };
-        let state = match (fetched, self.is_prepared()) {
-            (_, true) if matches!(self, Self::Runtime(it) if it.added) => "added",
-            (_, true) => "prepared",
-            (true, false) => "fetched",
-            (false, false) => "not fetched",
+        let state = match self {
+            Self::Runtime(it) if it.prepared && it.added => "added",
+            _ if self.is_prepared() => "prepared",
+            _ if *fetched => "fetched",
+            _ if *bundled => "bundled",
+            _ => "not fetched",
         };
         [name, language, version.clone(), state.into(), bytes(size_bytes), licence.clone()]
     }

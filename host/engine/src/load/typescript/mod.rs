@@ -364,7 +364,7 @@ impl EngineInner {
     /// Returns the cache key of a tool's compiled code.
     pub(crate) fn tool_key(&self, tool: &ToolEntry) -> ArtefactKey {
         ArtefactKey::new(KeyParts {
-            label: format!("{}-{}", tool.name, tool.version),
+            label: tool.label(),
             runtime: tool.sha256,
             recipe: Digest::of(b"a tool that counts its fuel"),
             wasmtime: WASMTIME.into(),
