@@ -30,6 +30,9 @@ async function stage(directory, files, description) {
   return join(out, packed.trim());
 }
 
+/** The native module cannot read the zip files in which Yarn keeps packages. */
+const onDisk = { preferUnplugged: true };
+
 /** Returns the files of the interpreters in `part`, as dist/release/bundles.py names them. */
 async function interpreters(part) {
   return (await readdir(join(bundles, part))).map((file) => [join(bundles, part, file), file]);
@@ -52,6 +55,7 @@ const tarballs = [
   }),
   await stage(join(out, 'node_modules', python), await interpreters('python'), {
     name: python, version, description: `CPython 3.15 with its libraries, compiled to WebAssembly, for ${common.name}`, license,
+    ...onDisk,
   }),
 ];
 await rm(stripped);
@@ -59,6 +63,7 @@ if (profile === '--release')
   tarballs.push(
     await stage(join(out, 'node_modules', data), await interpreters('data'), {
       name: data, version, description: `Machine code of numpy, pandas and other libraries, for ${common.name}`, license, ...onPlatform,
+      ...onDisk,
     }),
   );
 
