@@ -59,8 +59,7 @@ const EXECUTIONS: usize = 100_000;
 /// The name of the directory in the cache directory that contains file locks.
 const LOCKS: &str = "locks";
 /// The environment variables that a worker inherits.
-const VARIABLES: [&str; 11] = [
-    "GLOVEBOX_BUNDLE",
+const VARIABLES: [&str; 10] = [
     "GLOVEBOX_CACHE_AGE",
     "GLOVEBOX_CACHE_BYTES",
     "GLOVEBOX_DEFAULT_RUNTIME",
@@ -113,6 +112,7 @@ fn start_with(
     WorkerJob { mut config, own, root, count }: WorkerJob<'_>,
     has_parts: bool,
 ) -> anyhow::Result<WorkersConfig> {
+    prepare_tools(host);
     // Workers receive neither the hashes of tokens nor the callback secret.
     config.tokens.iter_mut().for_each(|token| token.sha256.clear());
     config.tools.secret_file = None;
@@ -151,6 +151,16 @@ fn start_with(
     let env = env.chain(added).collect();
     let command = WorkerCommand { program: own_program(), args, env };
     WorkersConfig::new(count, command, &orders).context("cannot encode the configuration of workers")
+}
+
+/// Prepares the tools that are fetched or bundled, because workers cannot write to the cache. A failure only affects
+/// scripts that need the tool.
+fn prepare_tools(host: &Host) {
+    for tool in host.engine.tools().unwrap_or_default().iter().filter(|tool| tool.fetched || tool.bundled) {
+        if let Err(error) = host.with_progress(|engine| engine.prepare(&tool.name)) {
+            note(&format!("cannot prepare `{}` for workers: {:#}", tool.name, anyhow::Error::from(error)));
+        }
+    }
 }
 
 impl WorkerConfig {

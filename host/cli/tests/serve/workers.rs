@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
+    process::Command,
     thread,
 };
 
@@ -22,6 +23,21 @@ pub(crate) fn python(source: &str) -> Value {
 
 fn in_session(server: &Server, id: &str, source: &str) -> Answer {
     server.post(&format!("/v1/sessions/{id}/execute"), &json!({ "source": source }))
+}
+
+#[test]
+fn workers_use_tools_from_a_prepared_bundle() {
+    let dir = TempDir::new().unwrap();
+    let (bundle, cache) = (dir.path().join("prepared.zip"), dir.path().join("cache"));
+    let (bundle, cache) = (bundle.to_str().unwrap(), cache.to_str().unwrap());
+    support::prepare();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_glovebox"));
+    let written = command.args(["runtimes", "bundle", "--compiled", bundle, "javascript", "typescript"]).output();
+    assert!(written.unwrap().status.success());
+    let flags = ["--workers", "1", "--runtime", "javascript", "--cache-dir", cache, "--prepared", bundle];
+    let server = Server::start(&flags);
+    let script = json!({ "language": "javascript", "name": "a.ts", "source": "const x: number = 42; console.log(x)" });
+    assert_eq!(server.post("/v1/execute", &script).ok()["stdout"], "42\n");
 }
 
 #[test]
@@ -232,7 +248,7 @@ fn workers_save_sessions_and_end_with_the_server() {
 #[test]
 fn worker_count_and_manual_start_are_checked() {
     let run = |args: &[&str]| {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_glovebox")).args(args).output().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(args).output().unwrap();
         (output.status.code(), support::text(&output.stderr))
     };
     let (code, error) = run(&["serve-worker"]);
