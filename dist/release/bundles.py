@@ -25,6 +25,17 @@ PARTS: dict[str, tuple[str, ...]] = {
 """The arguments of `glovebox runtimes bundle` for each file of a part. Paths are relative to the part's directory."""
 
 
+V3 = {"sse4_2", "popcnt", "cx16", "avx2", "fma", "bmi1", "bmi2", "abm"}
+"""The features of x86-64-v3 that the engine checks (`host/engine/src/load/aot.rs`), under their names in /proc/cpuinfo."""
+
+
+def missing_features(machine: str, cpuinfo: str) -> set[str]:
+    """Returns the features that this processor lacks. Without them, the engine compiles for this processor only, and other
+    machines ignore the prepared bundles."""
+    flags = next((line.partition(":")[2].split() for line in cpuinfo.splitlines() if line.startswith("flags")), [])
+    return V3.difference(flags) if machine == "x86_64" else set()
+
+
 def write(command: Path, directory: Path, parts: Iterable[str]) -> None:
     """Writes the files of these parts."""
     for part in parts:

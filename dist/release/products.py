@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,9 @@ LICENSE is Glovebox's licence. {notices} lists the licences of third-party code.
 
 def prepare(release: Release, names: Iterable[str]) -> None:
     """Makes the shared contents of products: the interpreters, the bill of materials and the notices."""
+    missing = bundles.missing_features(platform.machine(), Path("/proc/cpuinfo").read_text())
+    if missing and not release.is_dev:
+        raise ReleaseError(f"prepared bundles need a processor with x86-64-v3, and this one lacks {', '.join(sorted(missing))}")
     bundles.write(release.built / "glovebox", release.bundles, [each for each in bundles.PARTS if each != "command" or each in names])
     downloads = [release.bundles / part / "interpreters.zip" for part in ("engine", "python")]
     parts = inventory.everything(release.triple, downloads)

@@ -40,6 +40,12 @@ class Products(unittest.TestCase):
         arguments = (self.bundles / "data" / "prepared.zip").read_text()
         self.assertEqual(arguments, "runtimes bundle --compiled prepared.zip python-3.15-data --without ../engine/prepared.zip\n")
 
+    def test_processors_without_x86_64_v3_are_recognised(self) -> None:
+        flags = "sse4_2 popcnt cx16 avx2 fma bmi1 bmi2 abm"
+        for text, missing in [(flags, set[str]()), (flags.replace("avx2", "avx"), {"avx2"}), ("", bundles.V3)]:
+            self.assertEqual(bundles.missing_features("x86_64", f"processor : 0\nflags\t\t: fpu {text}\nflags : x\n"), missing)
+        self.assertEqual(bundles.missing_features("aarch64", "Features : fp\n"), set())
+
     def wheel(self, *arguments: str) -> tuple[str, set[str], str]:
         """Builds a wheel, and returns its name, the names of its files, and its metadata."""
         script = ROOT / "bindings" / "python" / "wheel.py"
