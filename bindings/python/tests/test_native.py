@@ -186,6 +186,7 @@ print("asyncio" in sys.modules, set(glovebox_sandbox.__all__) <= set(dir(glovebo
     def test_all_names_are_available(self) -> None:
         for name in glovebox_sandbox.__all__:
             self.assertTrue(hasattr(glovebox_sandbox, name), name)
+            self.assertEqual(dir(glovebox_sandbox).count(name), 1, name)
 
 
 class Interpreters(unittest.TestCase):

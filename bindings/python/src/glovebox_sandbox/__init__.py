@@ -75,7 +75,7 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__():
-        return [*globals(), *__all__]
+        return sorted({*globals(), *__all__})
 
 
 __version__ = "0.1.0"
