@@ -53,9 +53,10 @@ class FirstCall(unittest.TestCase):
         with self.assertRaisesRegex(room.Failed, "took 5.1 s, more than 5 s"):
             steps.first_call_result(printed, steps.MAX_FIRST_CALL_S + 0.1)
 
-    def test_compiling_is_a_failure(self) -> None:
-        with self.assertRaisesRegex(room.Failed, "compiled code"):
-            steps.first_call_result("glovebox: compiling `python-3.15`\n1\n", 0.5)
+    def test_preparing_is_a_failure(self) -> None:
+        for step in ("compiling", "booting", "fetching"):
+            with self.assertRaisesRegex(room.Failed, "prepared an interpreter"):
+                steps.first_call_result(f"glovebox: {step} `python-3.15`\n1\n", 0.5)
 
     def test_other_output_is_a_failure(self) -> None:
         for printed in ("", "2\n"):
