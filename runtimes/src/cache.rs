@@ -6,7 +6,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use directories::ProjectDirs;
@@ -28,6 +28,8 @@ const LOCK_SUFFIX: &str = ".lock";
 
 /// The interval at which a waiting process retries a lock and checks for cancellation.
 const LOCK_POLL: Duration = Duration::from_millis(20);
+/// Minimum duration of a wait that is reported. Unpacking a prepared bundle takes less.
+const WORTH_SAYING: Duration = Duration::from_secs(1);
 
 /// Categories of files in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -146,7 +148,7 @@ impl CacheDir {
     pub fn lock(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock, CacheError> {
         let locks = Arc::new(self.root.subdir(LOCKS)?);
         let name = lock_name(name);
-        let mut told = false;
+        let (begun, mut told) = (Instant::now(), false);
         loop {
             if let Some(lock) = FileLock::try_take(&locks, &name)? {
                 return Ok(CacheLock(lock));
@@ -154,7 +156,7 @@ impl CacheDir {
             if progress.cancelled() {
                 return Err(CacheError::Cancelled { path: locks.path_of(&name) });
             }
-            if !told {
+            if !told && begun.elapsed() >= WORTH_SAYING {
                 progress.message("waiting for another process to fetch or prepare the same file");
                 told = true;
             }

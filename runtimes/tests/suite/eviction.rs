@@ -5,8 +5,8 @@ use std::{
     io::Read,
     os::unix::fs::{PermissionsExt, symlink},
     process::Stdio,
-    sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, SystemTime},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    time::{Duration, Instant, SystemTime},
 };
 
 use glovebox_runtimes::{
@@ -348,4 +348,28 @@ fn waiting_for_a_lock_can_be_cancelled() {
     // between its fork and its exec.
     cache.lock("x/../y", &Quiet).unwrap();
     assert_eq!(world.files("locks"), [""; 0], "locks leave no files");
+}
+
+#[test]
+fn only_long_waits_for_a_lock_are_reported() {
+    struct Waiting {
+        until: Instant,
+        messages: AtomicU32,
+    }
+    impl Progress for Waiting {
+        fn message(&self, _text: &str) {
+            self.messages.fetch_add(1, Ordering::Relaxed);
+        }
+        fn cancelled(&self) -> bool {
+            Instant::now() >= self.until
+        }
+    }
+    let world = World::new("");
+    let cache = world.cache();
+    let _held = cache.lock("x", &Quiet).unwrap();
+    for (ms, reported) in [(100, 0), (1_500, 1)] {
+        let waiting = Waiting { until: Instant::now() + Duration::from_millis(ms), messages: AtomicU32::new(0) };
+        cache.lock("x", &waiting).unwrap_err();
+        assert_eq!(waiting.messages.into_inner(), reported, "{ms}");
+    }
 }
