@@ -49,8 +49,10 @@ def metadata(project: str, readme: str, licences: list[str], part: str | None, i
     summary, requirements, entry = key("description"), [], script[1].replace('"', "")
     if part:
         readme, summary, extras, entry = f"{PARTS[part]}.\n", PARTS[part], [], ""
+    # A prepared bundle is only valid for the version that made it. An upgrade of one package alone is a conflict.
+    if part == "data":
+        requirements.append(f"{name}=={version}")
     elif is_native:
-        # A prepared bundle is only valid for the version that made it.
         requirements.append(f"{name}-python=={version}")
         extras.append(("data", f"{name}-data=={version}"))
     name += f"-{part}" if part else ""

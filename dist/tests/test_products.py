@@ -71,7 +71,8 @@ class Products(unittest.TestCase):
         self.assertEqual(inside, {"glovebox_sandbox_python/__init__.py", "glovebox_sandbox_python/interpreters.zip"})
         self.assertNotIn("glovebox_sandbox_python-0.1.0.dist-info/entry_points.txt", files)
         self.assertNotIn("Requires-Dist", metadata)
-        name, files, _ = self.wheel("--part", "data", "--tag", "linux_x86_64")
+        name, files, metadata = self.wheel("--part", "data", "--tag", "linux_x86_64")
+        self.assertIn("\nRequires-Dist: glovebox-sandbox==0.1.0\n", metadata)
         self.assertEqual(name, "glovebox_sandbox_data-0.1.0-py3-none-linux_x86_64.whl")
         self.assertIn("glovebox_sandbox_data/prepared.zip", files)
 
