@@ -304,6 +304,9 @@ except UnavailableError as error:
         self.assertEqual((json.loads(ran.stdout)["stdout"], ran.returncode), ("42\n", 0), ran.stderr)
         self.assertEqual(command("run", "-e", "raise SystemExit(3)").returncode, 3)
         self.assertEqual(command("nonsense").returncode, 2)
+        # A client's configuration does not name the files of the packages, which the command finds itself.
+        installed = command("mcp", "install", "claude-code", "--print")
+        self.assertEqual((installed.returncode, "--bundle" in installed.stdout, "--prepared" in installed.stdout), (0, False, False))
 
     def test_failed_engine_setup_is_unavailable(self) -> None:
         with self.assertRaisesRegex(UnavailableError, "/dev/null"):

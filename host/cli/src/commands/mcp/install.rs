@@ -120,12 +120,22 @@ fn start(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<Start> {
     let cache = global.cache_dir.iter().map(|path| ("--cache-dir", path));
     let bundles = global.bundle.iter().map(|path| ("--bundle", path));
     let prepared = global.prepared.iter().map(|path| ("--prepared", path));
-    for (flag, path) in cache.chain(bundles).chain(prepared) {
+    let running = env::current_exe().and_then(fs::canonicalize).unwrap_or_else(|_| program.clone());
+    let bundles = bundles.chain(prepared).filter(|(_, path)| !is_found_by(&program, &running, path));
+    for (flag, path) in cache.chain(bundles) {
         let path = std::path::absolute(path).with_context(|| format!("cannot use `{}`", escaped(path)))?;
         words.extend([flag.to_owned(), text(&path)?]);
     }
     words.extend(args.flags.iter().cloned());
     Ok(Start { command: text(&program)?, args: words })
+}
+
+/// Returns `true` if `program` finds a bundle itself. The script of a Python package uses the files of its environment,
+/// and `running` is the Python interpreter. Paths of these files change with Python's version.
+fn is_found_by(program: &Path, running: &Path, bundle: &Path) -> bool {
+    let bundle = fs::canonicalize(bundle).unwrap_or_else(|_| bundle.to_owned());
+    let environment = program.parent().and_then(Path::parent);
+    program != running && environment.is_some_and(|environment| bundle.starts_with(environment))
 }
 
 fn edited(args: &InstallArgs, before: &str, start: &Start) -> Result<String, EditError> {
@@ -448,6 +458,17 @@ mod tests {
             let Err(EditError::Syntax(why)) = edited_json(text) else { panic!("{text} was edited") };
             assert!(why.contains(&format!("line {line}")), "{text}: {why}");
         }
+    }
+
+    #[test]
+    fn only_scripts_find_the_bundles_of_their_environment() {
+        let is_found = |running: &str, bundle: &str| {
+            is_found_by(Path::new("/none/bin/glovebox"), Path::new(running), Path::new(bundle))
+        };
+        let (python, inside) = ("/usr/bin/python3.11", "/none/lib/python3.11/site-packages/x/prepared.zip");
+        assert!(is_found(python, inside));
+        assert!(!is_found("/none/bin/glovebox", inside), "the command of the archive searches nowhere");
+        assert!(!is_found(python, "/other/prepared.zip"));
     }
 
     const ADDED: &str = "[mcp_servers.glovebox]\ncommand = \"/bin/glovebox\"\nargs = [\"mcp\"]\n";
