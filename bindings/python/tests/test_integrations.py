@@ -18,6 +18,7 @@ FRAMEWORKS = {
     "openai_agents": ("agents", "openai-agents"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai-slim"),
     "smolagents": ("smolagents", "smolagents"),
+    "strands": ("strands", "strands-agents"),
 }
 
 

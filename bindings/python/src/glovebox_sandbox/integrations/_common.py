@@ -105,6 +105,14 @@ def not_installed(framework: str, error: ImportError) -> ImportError:
     return ImportError(f"{__package__}: {error}; install it with: pip install --upgrade {framework}", name=error.name)
 
 
+def threads_of(sandbox: _Opening) -> _Threads:
+    """Creates the threads that run a sandbox's scripts."""
+    threads = _Threads()
+    if not is_here() or sandbox._described[1] == "component":
+        threads.limit()
+    return threads
+
+
 class Interpreter:
     """A sandbox with one session, in which scripts find the host's `functions` as globals.
 
@@ -258,9 +266,7 @@ class Interpreter:
         """Like `run`, for asynchronous code: `async` functions run on this loop, and a cancelled task ends its script.
         """
         if self._threads is None:
-            self._threads = _Threads()
-            if not is_here() or self._sandbox._described[1] == "component":
-                self._threads.limit()
+            self._threads = threads_of(self._sandbox)
         loop = asyncio.get_running_loop()
         return await self._threads.run_cancellable(lambda token: self.run(code, variables, loop=loop, token=token))
 
