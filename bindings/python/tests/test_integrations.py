@@ -11,6 +11,7 @@ from unittest import mock
 from glovebox_sandbox.integrations._common import shorten
 
 FRAMEWORKS = {
+    "deepagents": ("deepagents", "deepagents"),
     "dspy": ("dspy", "dspy"),
     "google_adk": ("google.adk", "google-adk"),
     "langchain": ("langchain_core", "langchain-core"),

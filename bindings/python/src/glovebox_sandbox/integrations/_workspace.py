@@ -53,7 +53,8 @@ def operation(name, path, to):
         if name == "list":
             return [entry(os.path.join(path, each)) for each in sorted(os.listdir(path))]
         if name == "walk":
-            found = [os.path.join(top, each) for top, _, names in os.walk(path) for each in names]
+            found = [] if entry(os.stat(path) and path)[1] == "directory" else [path]
+            found += [os.path.join(top, each) for top, _, names in os.walk(path) for each in names]
             return [entry(each) for each in sorted(found)]
         if name == "make":
             os.makedirs(path, exist_ok=True)
@@ -198,9 +199,7 @@ class Workspace:
             if name not in ("read", "write"):
                 return value
             inside = posixpath.relpath(_within(value), ROOT)
-            if contents is None:
-                return session.files.read(inside)
-            session.files.write(inside, contents)
+            return session.files.read(inside) if contents is None else session.files.write(inside, contents)
 
     def read(self, path: str) -> bytes:
         """Returns a file's contents. Like all operations on files, raises `OSError`."""
@@ -222,6 +221,13 @@ class Workspace:
     def walk(self, path: str = ROOT) -> list[Entry]:
         """Lists the files in a directory and in the directories below."""
         return [Entry(*each) for each in self._operate("walk", path)]
+
+    def read_all(self, path: str = ROOT) -> dict[str, bytes]:
+        """Returns the contents of the files in a directory and in the directories below."""
+        entries = self.walk(path)
+        with self._lock, Sandbox(**self._options) as box, box.session() as session:
+            files = session.files
+            return {each.path: files.read(posixpath.relpath(each.path, ROOT)) for each in entries if each.kind == "file"}
 
     def make_directory(self, path: str) -> None:
         """Creates a directory and the directories above it."""

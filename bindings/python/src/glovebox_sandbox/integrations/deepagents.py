@@ -1,0 +1,199 @@
+"""The backend of a deep agent: files and commands in a sandbox."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from datetime import datetime, timezone
+from typing import Any
+
+from ..errors import GloveboxError
+from ..types import Limits
+from ._common import not_installed
+from ._workspace import DESCRIPTION, ROOT, Entry, Result, Workspace
+
+try:
+    from deepagents.backends.protocol import (
+        DeleteResult,
+        EditResult,
+        ExecuteResponse,
+        FileData,
+        FileDownloadResponse,
+        FileInfo,
+        FileUploadResponse,
+        GlobResult,
+        GrepResult,
+        LsResult,
+        ReadResult,
+        SandboxBackendProtocol,
+        WriteResult,
+    )
+    from deepagents.backends.sandbox import MAX_BINARY_BYTES
+    from deepagents.backends.utils import (
+        compile_grep_include_glob,
+        grep_matches_from_files,
+        perform_string_replacement,
+        slice_read_response,
+    )
+except ImportError as error:
+    raise not_installed("deepagents", error) from error
+
+INSTRUCTIONS = DESCRIPTION
+"""Tells the model which commands work. deepagents describes `execute` as a shell, so pass this text as (part of) the
+`system_prompt`."""
+
+_FAILURES = (OSError, ValueError, GloveboxError)
+
+
+class GloveboxBackend(SandboxBackendProtocol):
+    """Runs the Python commands of a deep agent, and stores its files: `CompositeBackend(default=GloveboxBackend(),
+    routes={}, artifacts_root="/app")`.
+
+    Each command is a new interpreter; files stay. Commands can only run Python, because there is no shell.
+    """
+
+    def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
+        """`limits` and the other options are those of `Sandbox`, except `files`. Without `workspace`, the files are in a
+        temporary directory. By default a command has 60 seconds.
+        """
+        self._workspace = Workspace(limits=limits, **options)
+        self._id = uuid.uuid4().hex
+
+    @property
+    def id(self) -> str:
+        """The backend's id."""
+        return self._id
+
+    def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
+        """Runs a command that starts Python. Any other command has the exit code 127."""
+        return _response(self._workspace.run(command, timeout=timeout or None))
+
+    async def aexecute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
+        """Like `execute`. A cancelled task ends its command."""
+        return _response(await self._workspace.run_async("run", command, timeout=timeout or None))
+
+    def ls(self, path: str) -> LsResult:
+        """Lists a directory."""
+        try:
+            return LsResult(entries=[_info(each) for each in self._workspace.entries(path)])
+        except _FAILURES as error:
+            return LsResult(error=_error(path, error))
+
+    def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
+        """Returns lines of a text file, or a binary file of at most 500 KiB."""
+        try:
+            contents = self._workspace.read(file_path)
+        except _FAILURES as error:
+            return ReadResult(error=_error(file_path, error))
+        data = _data(contents)
+        if data["encoding"] == "utf-8":
+            return slice_read_response(data, offset, limit)
+        if len(contents) > MAX_BINARY_BYTES:
+            return ReadResult(
+                error=f"File '{file_path}': Binary file exceeds maximum preview size of {MAX_BINARY_BYTES} bytes"
+            )
+        return ReadResult(file_data=data)
+
+    def write(self, file_path: str, content: str) -> WriteResult:
+        """Writes or replaces a file, and creates the directories above it."""
+        try:
+            self._workspace.write(file_path, content.encode())
+        except _FAILURES as error:
+            return WriteResult(error=_error(file_path, error))
+        return WriteResult(path=file_path)
+
+    def edit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> EditResult:
+        """Replaces text in a file."""
+        try:
+            content = self._workspace.read(file_path).decode()
+            if old_string not in content:
+                # `read` shows lines that end with `\\r\\n` as if they ended with `\\n`.
+                windows = old_string.replace("\n", "\r\n")
+                if windows in content:
+                    old_string, new_string = windows, new_string.replace("\n", "\r\n")
+            replaced = perform_string_replacement(content, old_string, new_string, replace_all)
+            if isinstance(replaced, str):
+                return EditResult(error=replaced)
+            self._workspace.write(file_path, replaced[0].encode())
+        except _FAILURES as error:
+            return EditResult(error=_error(file_path, error))
+        return EditResult(path=file_path, occurrences=replaced[1])
+
+    def delete(self, file_path: str) -> DeleteResult:
+        """Removes a file, or a directory with its contents."""
+        try:
+            self._workspace.remove(file_path)
+        except _FAILURES as error:
+            return DeleteResult(error=_error(file_path, error))
+        return DeleteResult(path=file_path)
+
+    def grep(
+        self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None
+    ) -> GrepResult:
+        """Finds the lines that contain a text."""
+        path = path or ROOT
+        try:
+            files = {name: _data(contents) for name, contents in self._workspace.read_all(path).items()}
+        except _FAILURES as error:
+            return GrepResult(error=_error(path, error))
+        return grep_matches_from_files(files, pattern, path.rstrip("/"), glob, max_count=max_count)
+
+    def glob(self, pattern: str, path: str | None = None) -> GlobResult:
+        """Finds files by their names, the most recently changed first."""
+        path = path or ROOT
+        try:
+            matches = compile_grep_include_glob(pattern)
+            found = [each for each in self._workspace.walk(path) if matches(each.path[len(path.rstrip("/")) + 1 :])]
+        except _FAILURES as error:
+            return GlobResult(error=_error(path, error))
+        return GlobResult(matches=[_info(each) for each in sorted(found, key=lambda each: -each.modified)])
+
+    def upload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
+        """Writes files."""
+        return [FileUploadResponse(path, self._transfer(path, contents)[1]) for path, contents in files]
+
+    def download_files(self, paths: list[str]) -> list[FileDownloadResponse]:
+        """Reads files."""
+        return [FileDownloadResponse(path, *self._transfer(path, None)) for path in paths]
+
+    def _transfer(self, path: str, contents: bytes | None) -> tuple[bytes | None, str | None]:
+        if not path.startswith("/"):
+            return None, "invalid_path"
+        try:
+            if contents is None:
+                return self._workspace.read(path), None
+            self._workspace.write(path, contents)
+        except FileNotFoundError:
+            return None, "file_not_found"
+        except IsADirectoryError:
+            return None, "is_directory"
+        except PermissionError:
+            return None, "permission_denied"
+        except _FAILURES as error:
+            return None, str(error)
+        return None, None
+
+    def close(self) -> None:
+        """Removes the temporary directory."""
+        self._workspace.close()
+
+
+def _response(result: Result) -> ExecuteResponse:
+    output = (result.stdout + result.stderr).decode(errors="replace")
+    return ExecuteResponse(output=output, exit_code=result.exit_code, truncated=result.truncated)
+
+
+def _info(entry: Entry) -> FileInfo:
+    modified = datetime.fromtimestamp(entry.modified, timezone.utc).isoformat()
+    return FileInfo(path=entry.path, is_dir=entry.kind == "directory", size=entry.size or 0, modified_at=modified)
+
+
+def _data(contents: bytes) -> FileData:
+    try:
+        return FileData(content=contents.decode(), encoding="utf-8")
+    except UnicodeDecodeError:
+        return FileData(content=base64.b64encode(contents).decode(), encoding="base64")
+
+
+def _error(path: str, error: Exception) -> str:
+    return f"File '{path}' not found" if isinstance(error, FileNotFoundError) else f"Error: {error}"
