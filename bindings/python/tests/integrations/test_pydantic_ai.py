@@ -1,15 +1,26 @@
-"""The tool in a real agent of Pydantic AI with a function as the model."""
+"""The tool and the workspace in a real agent of Pydantic AI with a function as the model."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import unittest
 from typing import Any
 
 from glovebox_sandbox import Limits
-from glovebox_sandbox.integrations.pydantic_ai import run_code_tool
-from pydantic_ai import Agent, ModelResponse, TextPart, ToolCallPart
+from glovebox_sandbox.integrations.pydantic_ai import GloveboxWorkspace, run_code_tool
+from pydantic_ai import Agent, ModelResponse, RunContext, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.workspaces import (
+    FileEntry,
+    SupportsCommands,
+    SupportsFilesystem,
+    SupportsRealpath,
+    Workspace,
+    WorkspaceBackend,
+    WorkspaceOutputLimitError,
+    WorkspaceTimeoutError,
+)
 
 LIMITS = Limits(fuel=2_000_000_000)
 
@@ -67,6 +78,89 @@ class Tools(unittest.IsolatedAsyncioTestCase):
         tool = run_code_tool(limits=LIMITS, keep=False)
         results = await asyncio.gather(*(tool.function(f"x = {n}\nx * 2") for n in range(8)))
         self.assertEqual(results, [str(n * 2) for n in range(8)])
+
+
+class Workspaces(unittest.IsolatedAsyncioTestCase):
+    def setUp(self) -> None:
+        self.backend = GloveboxWorkspace(limits=LIMITS)
+        self.addCleanup(self.backend.close)
+        self.workspace = Workspace(self.backend)
+
+    async def test_agent_uses_the_workspace(self) -> None:
+        async def run(ctx: RunContext[None], command: str) -> str:
+            result = await ctx.workspace.run(command, shell=True)
+            return f"{result.exit_code} {result.stdout}{result.stderr}"
+
+        run.__annotations__["ctx"] = RunContext[None]
+        left = ["python3 -c \"open('a', 'w').write('one')\"", "python3 - <<EOF\nprint(open('a').read())\nEOF", "ls"]
+        told: list[Any] = []
+
+        def model(messages: list[Any], info: Any) -> ModelResponse:
+            told.extend(part.content for part in messages[-1].parts if part.part_kind == "tool-return")
+            return ModelResponse(parts=[ToolCallPart("run", {"command": left.pop(0)}) if left else TextPart("done")])
+
+        await Agent(FunctionModel(model), tools=[run]).run("go", workspace=self.backend)
+        self.assertEqual(told[:2], ["0 ", "0 one\n"])
+        self.assertTrue(told[2].startswith("127 sh: ls: not found\nThe sandbox has no shell"), told[2])
+
+    async def test_has_the_protocols_and_a_ref(self) -> None:
+        for protocol in (WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):
+            self.assertIsInstance(self.backend, protocol)
+        self.assertEqual(self.backend.ref, self.backend.ref)
+        self.assertNotEqual(self.backend.ref, GloveboxWorkspace().ref)
+        self.assertEqual(await self.workspace.working_dir(), "/app")
+
+    async def test_commands_have_arguments_and_environment(self) -> None:
+        code = "import os, sys\nprint(sys.argv[1:], os.environ['A'], repr(sys.stdin.read()))\nsys.exit(3)"
+        result = await self.workspace.run(["python3", "-c", code, "a b", "| $c"], env={"A": "1"})
+        self.assertEqual((result.exit_code, result.stdout, result.stderr), (3, "['a b', '| $c'] 1 ''\n", ""))
+        result = await self.workspace.run(["sh", "-c", "python3 -c 'print(1)'"])
+        self.assertEqual((result.exit_code, result.stdout), (0, "1\n"))
+        for command, shell in (("python3", False), (["python3"], True)):
+            with self.assertRaises(TypeError):
+                await self.backend.run(command, shell=shell)
+
+    async def test_incomplete_commands_raise(self) -> None:
+        with self.assertRaises(WorkspaceTimeoutError) as timeout:
+            await self.workspace.run(["python3", "-c", "print(1, flush=True)\nimport time\ntime.sleep(30)"], timeout=0.5)
+        self.assertEqual(timeout.exception.stdout, "1\n")
+        with self.assertRaises(WorkspaceOutputLimitError) as limit:
+            await self.workspace.run(["python3", "-c", "print('x' * 3_000_000)"])
+        self.assertEqual((limit.exception.limit, len(limit.exception.stdout)), (2_000_000, 2_000_000))
+
+    async def test_files(self) -> None:
+        await self.workspace.write_bytes("d/a", b"\xff")
+        await self.workspace.make_dir("d/e/f")
+        self.assertEqual(await self.workspace.read_bytes("/app/d/a"), b"\xff")
+        self.assertEqual(await self.workspace.stat("d"), FileEntry(name="d", path="/app/d", is_dir=True, size=None))
+        self.assertEqual(
+            await self.workspace.list_dir("d"),
+            [FileEntry(name="a", path="/app/d/a", is_dir=False, size=1), FileEntry(name="e", path="/app/d/e", is_dir=True, size=None)],
+        )
+        os.symlink("d/a", os.path.join(self.backend._workspace.directory, "link"))
+        self.assertEqual(await self.workspace.realpath("link"), "/app/d/a")
+        await self.workspace.write_bytes("link", b"new")
+        self.assertEqual(await self.workspace.read_bytes("d/a"), b"new")
+        await self.workspace.remove("d")
+        self.assertFalse(await self.workspace.exists("d"))
+        self.assertFalse(await self.workspace.exists("/etc"))
+        for path in (".", "/app", "/"):
+            with self.assertRaises(ValueError):
+                await self.workspace.remove(path)
+
+    async def test_file_errors_have_types(self) -> None:
+        await self.workspace.write_bytes("d/a", b"")
+        for error, operation in (
+            (FileNotFoundError, self.workspace.read_bytes("none")),
+            (IsADirectoryError, self.workspace.read_bytes("d")),
+            (IsADirectoryError, self.workspace.write_bytes("d", b"")),
+            (NotADirectoryError, self.workspace.write_bytes("d/a/b", b"")),
+            (NotADirectoryError, self.workspace.list_dir("d/a")),
+            (FileExistsError, self.workspace.make_dir("d/a")),
+            (PermissionError, self.workspace.read_bytes("/etc/passwd")),
+        ):
+            with self.assertRaises(error):
+                await operation
 
 
 if __name__ == "__main__":

@@ -65,8 +65,8 @@ def operation(name, path, to):
                 os.unlink(path)
         if name == "move":
             os.replace(path, to)
-        if name == "write":
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+        if name == "write" and not os.path.exists(os.path.dirname(path)):
+            os.makedirs(os.path.dirname(path))
         if name in ("read", "write"):
             open(path, "rb" if name == "read" else "ab").close()
         return os.path.realpath(path)

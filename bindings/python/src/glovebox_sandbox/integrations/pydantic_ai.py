@@ -1,16 +1,34 @@
-"""A tool of Pydantic AI that runs code."""
+"""A tool of Pydantic AI that runs code, and a workspace with files and Python commands."""
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..types import Limits
 from ._common import CodeTool, adapter, not_installed
+from ._workspace import DESCRIPTION, ROOT, Entry, Workspace
 
 try:
     from pydantic_ai import Tool
     from pydantic_ai.exceptions import ToolFailed
+    from pydantic_ai.workspaces import (
+        CommandResult,
+        FileEntry,
+        SupportsCommands,
+        SupportsFilesystem,
+        SupportsRealpath,
+        WorkspaceBackend,
+        WorkspaceOutputLimitError,
+        WorkspaceRef,
+        WorkspaceTimeoutError,
+    )
 except ImportError as error:
     raise not_installed("pydantic-ai-slim", error) from error
+
+INSTRUCTIONS = DESCRIPTION
+"""Tells the model which commands a `GloveboxWorkspace` runs. Pass this text as (part of) the agent's `instructions`."""
 
 
 @adapter
@@ -27,3 +45,95 @@ def run_code_tool(code_tool: CodeTool) -> Tool[Any]:
         return text
 
     return Tool(run_code, takes_ctx=False, name=code_tool.name, description=code_tool.description)
+
+
+class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):
+    """A workspace for an agent's tools: `agent.run(…, workspace=GloveboxWorkspace())`.
+
+    Each command is a new interpreter; files stay. Commands can only run Python, because there is no shell.
+    """
+
+    def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
+        """`limits` and the other options are those of `Sandbox`, except `files`. Without `workspace`, the files are in a
+        temporary directory. By default a command has 60 seconds.
+        """
+        self._workspace = Workspace(limits=limits, **options)
+        self._ref = WorkspaceRef(provider="glovebox", id=uuid.uuid4().hex)
+
+    @property
+    def ref(self) -> WorkspaceRef:
+        """The identity of this object. Nothing else can attach to the workspace."""
+        return self._ref
+
+    async def working_dir(self) -> str:
+        """The working directory of commands, `/app`."""
+        return ROOT
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        shell: bool = False,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> CommandResult:
+        """Runs a command that starts Python. Any other command has the exit code 127."""
+        if isinstance(command, str) != shell:
+            raise TypeError("a string requires shell=True, and a list of arguments shell=False")
+        result = await self._workspace.run_async("run", command, env=env, timeout=timeout)
+        stdout, stderr = result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
+        if result.is_timeout:
+            raise WorkspaceTimeoutError("the command took too long", stdout=stdout, stderr=stderr)
+        if result.truncated:
+            limit = max(len(result.stdout), len(result.stderr))
+            raise WorkspaceOutputLimitError("the output is too long", limit=limit, stdout=stdout, stderr=stderr)
+        return CommandResult(exit_code=result.exit_code, stdout=stdout, stderr=stderr)
+
+    async def read_bytes(self, path: str) -> bytes:
+        """Returns a file's contents."""
+        contents: bytes = await self._workspace.run_async("read", path)
+        return contents
+
+    async def write_bytes(self, path: str, data: bytes) -> None:
+        """Writes or replaces a file, and creates the directories above it."""
+        await self._workspace.run_async("write", path, data)
+
+    async def stat(self, path: str) -> FileEntry:
+        """Describes a file or directory."""
+        return _entry(await self._workspace.run_async("stat", path))
+
+    async def list_dir(self, path: str) -> Sequence[FileEntry]:
+        """Lists a directory."""
+        return [_entry(each) for each in await self._workspace.run_async("entries", path)]
+
+    async def make_dir(self, path: str) -> None:
+        """Creates a directory and the directories above it."""
+        await self._workspace.run_async("make_directory", path)
+
+    async def remove(self, path: str) -> None:
+        """Removes a file, a link, or a directory with its contents."""
+        if f"{ROOT}/".startswith(f"{path.rstrip('/')}/"):
+            raise ValueError(f"{path!r} contains the working directory")
+        await self._workspace.run_async("remove", path)
+
+    async def exists(self, path: str) -> bool:
+        """Returns `True` for a file or directory."""
+        try:
+            await self.stat(path)
+        except OSError:
+            return False
+        return True
+
+    async def realpath(self, path: str) -> str:
+        """Follows the links in a path."""
+        real: str = await self._workspace.run_async("real_path", path)
+        return real
+
+    def close(self) -> None:
+        """Removes the temporary directory."""
+        self._workspace.close()
+
+
+def _entry(entry: Entry) -> FileEntry:
+    name = entry.path.rpartition("/")[2]
+    return FileEntry(name=name, path=entry.path, is_dir=entry.kind == "directory", size=entry.size)
