@@ -17,6 +17,7 @@ FRAMEWORKS = {
     "langchain": ("langchain_core", "langchain-core"),
     "llama_index": ("llama_index", "llama-index-core"),
     "openai_agents": ("agents", "openai-agents"),
+    "openai_sandbox": ("agents", "openai-agents"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai-slim"),
     "smolagents": ("smolagents", "smolagents"),
     "strands": ("strands", "strands-agents"),

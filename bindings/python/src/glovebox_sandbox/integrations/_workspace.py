@@ -214,6 +214,13 @@ class Workspace:
         """Describes a file or directory."""
         return Entry(*self._operate("stat", path))
 
+    def has_directory(self, path: str) -> bool:
+        """Returns `True` for a directory."""
+        try:
+            return self.stat(path).kind == "directory"
+        except OSError:
+            return False
+
     def entries(self, path: str = ROOT) -> list[Entry]:
         """Lists a directory."""
         return [Entry(*each) for each in self._operate("list", path)]
