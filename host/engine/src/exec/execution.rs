@@ -32,7 +32,9 @@ pub struct Execution {
     /// contains the cause: `Exhausted` or `Cancelled`.
     pub interrupted: Option<RaisedOutcome>,
     /// The value of the script's last expression, in a session or if [`Request::value`](crate::Request::value) requests
-    /// it. `None` if the last statement is not an expression, or if its value is `None` or `undefined`.
+    /// it. In JavaScript, this is the script's completion value, which a block or a loop can also have. `None` if a
+    /// Python script does not end with an expression, for a JavaScript module, and if the value is `None` or
+    /// `undefined`.
     pub value: Option<GuestValue>,
     /// Standard output of the script, up to `limits.stdout_bytes`.
     pub stdout: Output,
