@@ -103,8 +103,8 @@ pub(super) async fn list(RequestedSandbox(sandbox): RequestedSandbox) -> Result<
     Ok(Json(contexts.into_values().flatten().collect()))
 }
 
-/// Removes a context. The sandbox retains its files. The default context is replaced with a new one if no other context
-/// can have the files.
+/// Removes a context. If it has the sandbox's files, another context receives them first. If it has the files and is
+/// the default context and the only one, it is replaced with a new one.
 pub(super) async fn remove(
     RequestedSandbox(sandbox): RequestedSandbox,
     name: Result<InPath<String>, Problem>,
@@ -129,7 +129,7 @@ pub(super) async fn remove(
 }
 
 /// Returns a context other than `name`, preferably a default context. Opens the default context if there is no other
-/// context. Returns `None` if `name` is the default context.
+/// context. Returns `None` if `name` is the default context and there is no other context.
 async fn other_context(sandbox: &Sandbox, name: &str) -> Result<Option<String>, ServiceError> {
     let SessionPage { sessions, .. } = sandbox.tenant.list().await?;
     let contexts = sessions.iter().filter_map(|session| Sandboxes::of_session(&session.id));
