@@ -208,10 +208,10 @@ export class ComponentBackend {
     this.#terms = { runtime: runtime.name, policy: {} };
   }
 
-  /** The runtime and policy of one execution. */
+  /** Returns the runtime and the policy for an execution, a check or a session. */
   #now(): { runtime: string; policy: ContractPolicy } {
     const { limits, clockNs, seed, args, env, autoPersistGlobals, checkpoints, onUnwind } = this.#policy;
-    // A provider has no entropy source, so each execution receives a random seed.
+    // A provider has no entropy source, so the seed is random if the policy sets none.
     const random = (): bigint => crypto.getRandomValues(new BigUint64Array(1))[0] ?? 0n;
     const every = typeof checkpoints === 'bigint' ? ({ tag: 'every', val: Number(checkpoints) } as const) : checkpoints && ({ tag: checkpoints } as const);
     const narrow = Object.entries(limits).map(([name, value]) => [name, NARROW.has(name) ? Number(value) : value]);

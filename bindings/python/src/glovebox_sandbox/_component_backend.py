@@ -146,7 +146,7 @@ class _Sandbox:
     def _terms(self) -> dict[str, Any]:
         given = self._policy
         clock = None if given.clock_ns is None else types.ClockFixed(given.clock_ns)
-        # A provider has no entropy source, so each execution receives a random seed.
+        # A provider has no entropy source, so the seed is random if the policy sets none.
         entropy = types.EntropySeeded(secrets.randbits(64) if given.seed is None else given.seed)
         checkpoints: types.Checkpoints | None = None
         match given.checkpoints:
