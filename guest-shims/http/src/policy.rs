@@ -18,7 +18,7 @@ use crate::{http::Problem, router::Token};
 /// The names of tables in a policy. Tables are merged entry by entry.
 const TABLES: [&str; 2] = ["limits", "session"];
 
-/// Overrides the limits that a policy of the contract sets.
+/// Overwrites limits with the values that are set in a policy of the contract.
 macro_rules! limits_from_wit {
     ($given:expr, $limits:expr, $($name:ident),*) => {{
         let wit::Limits { $($name),* } = $given;
