@@ -138,7 +138,7 @@ impl Deed {
     }
 }
 
-/// How a script ends.
+/// The end of a script.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
     /// The script runs to its last line.

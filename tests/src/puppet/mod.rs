@@ -23,7 +23,7 @@ use module::{ARGUMENTS, Import, Model, RESULT};
 /// Enough fuel for every call that terminates.
 const FUEL: u64 = 1_000_000_000;
 
-/// How the puppet allocates memory for the host.
+/// The puppet's behaviour when the host allocates memory in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misbehaviour {
     /// Allocates correctly.

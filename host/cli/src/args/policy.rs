@@ -196,7 +196,7 @@ enum CommitArg {
     Never,
 }
 
-/// How executions are metered.
+/// The metering of executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum MeteringArg {
     /// Count fuel

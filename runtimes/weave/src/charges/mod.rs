@@ -64,7 +64,7 @@ pub(crate) struct OperatorCharge {
     pub(crate) lands: bool,
 }
 
-/// How the counter is checked at an operator.
+/// The check of the fuel counter at an operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Look {
     #[default]

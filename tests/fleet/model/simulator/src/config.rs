@@ -50,7 +50,7 @@ pub struct Store {
     pub bytes_per_s: f64,
 }
 
-/// How to choose the node for an execution.
+/// The rule that chooses the node for an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {

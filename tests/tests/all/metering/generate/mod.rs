@@ -41,7 +41,7 @@ impl Ty {
     }
 }
 
-/// How the generator computes the lengths of `memory.copy` and similar operators.
+/// The sources of the lengths that the generator passes to `memory.copy` and similar operators.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lengths {
     /// Constants directly before the operator, and computed values.
