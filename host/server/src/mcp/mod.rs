@@ -1,6 +1,6 @@
 //! The Model Context Protocol, through which models run code.
 //!
-//! * [`McpServer`]: tools, resources and progress notifications for a [`Tenant`](crate::Tenant), independent of the transport.
+//! * [`McpServer`]: tools, resources and progress notifications for a [`Tenant`], independent of the transport.
 //! * [`serve_stdio`]: serves a single client over standard input and output. [`router`] serves clients over HTTP.
 //! * [`Upstreams`]: other MCP servers, whose tools scripts can call.
 //!
@@ -82,7 +82,7 @@ impl McpServer {
     /// Creates a server for a tenant.
     ///
     /// `listing` describes the host functions that scripts can call, for example the text of
-    /// [`Upstreams::listing`](super::Upstreams::listing). It becomes part of `run_code`'s description and can be empty.
+    /// [`Upstreams::listing`]. It becomes part of `run_code`'s description and can be empty.
     #[must_use]
     pub fn new(tenant: Tenant, listing: &str) -> Self {
         let tenant = tenant.through(Door::Mcp);
