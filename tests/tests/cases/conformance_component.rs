@@ -1,5 +1,5 @@
-//! Runs every case in `cases/` inside a component, through `glovebox:sandbox`, on every runtime in the manifest. A push
-//! only runs the smoke cases.
+//! Runs every case in `cases/` inside a component, through `glovebox:sandbox`, on the small runtimes in the manifest. A
+//! push only runs the smoke cases.
 //!
 //! A trial runs its case three times: unchanged, with every execution stepped through, and with a fixed clock and
 //! seeded entropy. In the third run, the component must produce exactly the engine's results, including fuel. The
@@ -7,8 +7,8 @@
 //!
 //! `CASES_PROGRAM` names a composition with another provider. If it is set, only the first two runs are made, which
 //! suit any provider. `CASES_RUNTIMES` sets the names of its runtimes, as `python=NAME,javascript=NAME`; the default is
-//! the names in the manifest. `CASES_SAME_AS_ENGINE=1` adds the third run, for a provider that forwards all calls to
-//! this engine.
+//! the names in the manifest. `CASES_SAME_AS_ENGINE=1` replaces the first run with the third, for a provider that
+//! forwards all calls to this engine.
 
 use std::env;
 
@@ -42,7 +42,7 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
 fn runtimes() -> Vec<(Language, String)> {
     let Ok(named) = env::var("CASES_RUNTIMES") else {
         let known = engine().runtimes().expect("the manifest is read");
-        // Components cannot use the large runtimes.
+        // Components can use a large runtime only if it is the default or was added (`glovebox runtimes add`).
         return known
             .into_iter()
             .filter(|runtime| !is_large(runtime))
