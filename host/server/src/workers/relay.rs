@@ -33,7 +33,7 @@ const MAX_TOOLS: usize = 1_024;
 const STACK_BYTES: usize = 2 << 20;
 /// Maximum number of open networks per tenant. Exceeds the default number of a tenant's simultaneous executions.
 const MAX_NETWORKS: usize = 256;
-/// Maximum total size of the changes for which a tenant's networks are open, in bytes.
+/// Maximum memory of the parsed policy changes of a tenant's open networks, in bytes.
 const MAX_NETWORK_BYTES: usize = 4 << 20;
 /// The [`network_changes`] of a request that does not change the network.
 const UNCHANGED: &str = "[null,null,null]";
