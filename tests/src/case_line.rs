@@ -25,7 +25,7 @@ pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
     let mut policy = serde_json::to_value(&case.policy).expect("a policy is JSON");
     let told = policy.as_object_mut().expect("a policy is an object");
     // The contract does not include settings that belong to the host.
-    for key in ["workspace", "mounts", "commit", "metering", "network", "packages"] {
+    for key in ["workspace", "mounts", "commit", "metering", "network", "packages", "tools"] {
         told.remove(key);
     }
     if options.any_clock_and_entropy {
