@@ -138,10 +138,11 @@ def prepare(name: str | None, places: Places) -> Environment:
     if found is None or found[1] < at_least:
         raise Unavailable(f"needs Python {at_least[0]}.{at_least[1]} or later, and {places.python} is not: name another with --python")
     stamp = [places.python, json.dumps(wanted)]
-    if name == "glovebox":
-        if places.wheel is None:
-            raise Unavailable("its wheel is missing: make it with `bindings/python/build --dev`, or name one with --wheel")
-        stamp.append(hashlib.sha256(places.wheel.read_bytes()).hexdigest())
+    wheel = places.wheel if name == "glovebox" else None
+    if wheel is not None:
+        stamp.append(hashlib.sha256(wheel.read_bytes()).hexdigest())
+    elif name == "glovebox":
+        raise Unavailable("its wheel is missing: make it with `bindings/python/build --dev`, or name one with --wheel")
     stamped = directory / "pins"
     environment = Environment(directory)
     if stamped.is_file() and stamped.read_text() == "\n".join(stamp):
@@ -151,8 +152,8 @@ def prepare(name: str | None, places: Places) -> Environment:
     shutil.rmtree(directory, ignore_errors=True)
     directory.parent.mkdir(parents=True, exist_ok=True)
     run([places.python, "-m", "venv", "--without-pip", str(directory)])
-    if name == "glovebox":
-        pip(places, directory, "--no-index", "--find-links", str(places.wheel.parent), str(places.wheel))
+    if wheel is not None:
+        pip(places, directory, "--no-index", "--find-links", str(wheel.parent), str(wheel))
     if packages := wanted.get("python"):
         constraints = directory / "constraints.txt"
         constraints.write_text("".join(f"{each}\n" for each in wanted.get("with", [])))

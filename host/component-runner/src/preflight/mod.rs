@@ -59,7 +59,7 @@ const MAX_TABLE_ELEMENTS: u64 = 4_000_000;
 pub(crate) enum Refusal {
     #[error("it contains more than {} modules and components", MAX_PARTS)]
     Parts,
-    #[error("a section can nest more than {} types", MAX_TYPES)]
+    #[error("it may contain more than {MAX_TYPES} nested component and instance types in one section")]
     Types,
     #[error("it instantiates more than {MAX_INSTANCES} modules and components")]
     Instances,

@@ -52,10 +52,12 @@ pub(super) trait LiveSessions {
                 let (answer, bytes) = self.read(&id, |session| read_files(&session.files(), operation, room))?;
                 SessionReply { bytes, ..SessionAnswer::Files(answer).into() }
             }
-            SessionOperation::ChangeFiles { target, operation: FileOperation::ReplaceBy { session } } => {
+            SessionOperation::ChangeFiles { target, operation: FileOperation::TakeFrom { session } } => {
                 let archive = self.read(&session, |session| Ok(archive(&session.files())?))?;
                 let replace = |session: &Session| Ok(replace_files(&session.files(), archive)?);
-                SessionAnswer::ChangedFiles(self.change(&target, replace)?).into()
+                let changed = self.change(&target, replace)?;
+                self.change(&(&session).into(), |session| Ok(delete_files(&session.files())?))?;
+                SessionAnswer::ChangedFiles(changed).into()
             }
             SessionOperation::ChangeFiles { target, operation } => {
                 let change = |session: &Session| Ok(change_files(&session.files(), operation, bytes)?);
@@ -145,9 +147,11 @@ fn archive(files: &SessionFiles) -> Result<File, FilesError> {
 
 /// Replaces all files with the files in an archive.
 fn replace_files(files: &SessionFiles, archive: File) -> Result<FileAnswer, FilesError> {
-    for entry in files.list("*")? {
-        files.delete_all(&entry.path)?;
-    }
+    delete_files(files)?;
     files.import_tar(archive, IfExists::Replace)?;
     Ok(FileAnswer::Done)
+}
+
+fn delete_files(files: &SessionFiles) -> Result<(), FilesError> {
+    files.list("*")?.iter().try_for_each(|entry| files.delete_all(&entry.path))
 }

@@ -195,8 +195,8 @@ pub(crate) enum FileOperation {
     MakeDir {
         path: String,
     },
-    /// Replaces all files with the files of another session.
-    ReplaceBy {
+    /// Replaces all files with the files of another session, which has no files afterwards.
+    TakeFrom {
         session: SessionId,
     },
 }
@@ -214,7 +214,7 @@ impl FileOperation {
             | Self::Rename { from: path, .. }
             | Self::MakeDir { path } => path,
             Self::Write { files, .. } => files.first().map_or("", |(path, _)| path),
-            Self::ReplaceBy { .. } => "**",
+            Self::TakeFrom { .. } => "**",
         }
     }
 }

@@ -250,6 +250,23 @@ fn stored_sandbox_belongs_to_its_owner() {
 }
 
 #[test]
+fn files_of_a_stored_sandbox_follow_the_executions() {
+    let http = || HttpConfig { e2b: true, ..HttpConfig::default() };
+    let server = server();
+    let sandbox = Sandbox::create(&server, &json!({}));
+    let (id, read) = (sandbox.id.clone(), json!({"code": "open('f').read() + open('g').read()"}));
+    sandbox.lines(&json!({"code": "n = open('f', 'w').write('python, ')"}));
+    sandbox.lines(&json!({"code": "require('fs').writeFileSync('g', 'javascript')", "language": "javascript"}));
+    let dir = server.stop(std::time::Duration::from_secs(10));
+    let server = Server::start(Setup { http: http(), dir: Some(dir), ..Setup::default() });
+    let connected = server.ask("POST", &format!("/v2/sandboxes/{id}/connect"), &[], b"").ok();
+    let secret = connected["envdAccessToken"].as_str().unwrap().to_owned();
+    let sandbox = Sandbox { server: &server, id, secret };
+    assert_eq!(sandbox.ask("GET", "/files?path=g", &[], b"").body, b"javascript");
+    assert_eq!(sandbox.text(&read), "python, javascript");
+}
+
+#[test]
 fn sandboxes_per_tenant_are_limited() {
     let server = server_for_two(3);
     let count = || server.get("/v2/sandboxes").ok().as_array().unwrap().len();

@@ -213,7 +213,8 @@ impl E2bError {
 
     /// Creates the error for a sandbox that is not running, with the same status as E2B's proxy.
     pub(super) fn not_running(id: &str) -> Self {
-        let detail = format!("the sandbox `{}` is not running", glovebox::escaped(id));
+        let detail =
+            format!("the sandbox `{}` is not running; connect to it, or create another one", glovebox::escaped(id));
         Self::new(StatusCode::BAD_GATEWAY, "not-running", detail)
     }
 

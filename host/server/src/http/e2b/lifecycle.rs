@@ -38,6 +38,7 @@ impl Sandboxes {
         let sandbox = self.add(Self::new_name(), tenant, description, time)?;
         match sandbox.open(context_name(language), language).await {
             Ok(_) => {
+                sandbox.set_last(Some(context_name(language)));
                 sandbox.set_up();
                 self.watch(&sandbox);
                 Ok(sandbox)
@@ -67,10 +68,12 @@ impl Sandboxes {
         if stored(tenant, id).await?.is_empty() {
             return Ok(None);
         }
+        let last = context_with_files(tenant, id).await?;
         if self.is_full(tenant) {
             self.forget_empty(tenant).await?;
         }
         let sandbox = self.add(id.to_owned(), tenant, Description::default(), time)?;
+        sandbox.set_last(last.as_deref());
         sandbox.set_up();
         self.watch(&sandbox);
         Ok(Some((sandbox, true)))
@@ -164,6 +167,16 @@ pub(super) async fn stored(tenant: &Tenant, id: &str) -> Result<Vec<SessionId>, 
     Ok(all.filter(|session| Sandboxes::of_session(session).is_some_and(|(of, _)| of == id)).collect())
 }
 
+/// Returns the context of a stored sandbox that has files, or `None` if no context has files. If the server ended while
+/// it moved the files, two contexts have them; the one saved last is complete.
+async fn context_with_files(tenant: &Tenant, id: &str) -> Result<Option<String>, ServiceError> {
+    let SessionPage { sessions, .. } = tenant.list().await?;
+    let with_files = sessions.iter().filter(|session| session.files.is_some_and(|files| files > 0));
+    let contexts = with_files.filter_map(|session| Some((session.updated_at, Sandboxes::of_session(&session.id)?)));
+    let last = contexts.filter(|(_, (of, _))| *of == id).max_by_key(|(updated_at, _)| *updated_at);
+    Ok(last.map(|(_, (_, context))| context.to_owned()))
+}
+
 impl Sandbox {
     /// Opens a context and sets its environment variables.
     pub(super) async fn open(&self, context: &str, language: Language) -> Result<SessionSummary, ServiceError> {
@@ -195,13 +208,13 @@ impl Sandbox {
         }
     }
 
-    /// Replaces the files of a context with the sandbox's files, which are in the most recently used context. The
-    /// caller must hold the sandbox's turn.
+    /// Moves the sandbox's files to a context. Only one context has files at a time, so that the server finds it after a
+    /// restart. The caller must hold the sandbox's turn.
     pub(super) async fn bring_files(&self, context: &str) -> Result<(), ServiceError> {
         let last = self.last();
         if let Some(last) = last.filter(|last| last != context) {
             let (from, to) = (self.session(&last)?, self.session(context)?);
-            match self.tenant.change_files(&to, FileOperation::ReplaceBy { session: from }).await {
+            match self.tenant.change_files(&to, FileOperation::TakeFrom { session: from }).await {
                 Ok(_) => {}
                 // The context was removed together with its files.
                 Err(error) if error.is_missing_session() => {}

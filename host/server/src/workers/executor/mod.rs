@@ -197,7 +197,7 @@ impl WorkerProcesses {
         let SessionCall { operation, bytes, room } = call;
         let Some(id) = operation.home().cloned() else { return self.list(operation).await };
         let home = self.home(&id)?;
-        if let SessionOperation::ChangeFiles { operation: FileOperation::ReplaceBy { session }, .. } = &operation
+        if let SessionOperation::ChangeFiles { operation: FileOperation::TakeFrom { session }, .. } = &operation
             && self.home(session)? != home
         {
             return Err(ServiceError::Invalid(format!(
