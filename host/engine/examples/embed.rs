@@ -2,7 +2,7 @@
 //!
 //! `cargo run --workspace --example embed target/programs/calculator.wasm '6 * 7'`
 
-#![allow(clippy::print_stdout, reason = "an example tells what it did")]
+#![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::{
     error::Error,

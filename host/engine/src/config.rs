@@ -49,9 +49,10 @@ pub struct EngineConfig {
     /// here before they are requested over the network, and are verified like fetched files. Default: none.
     pub bundles: Vec<PathBuf>,
     /// Zip files of compiled code and prepared images, written by
-    /// [`Engine::write_prepared`](crate::Engine::write_prepared). What is missing in the cache is copied from here,
-    /// instead of being compiled and booted. This process runs the code, so these files must be as trustworthy as this
-    /// program. Code for other settings, another CPU or another version of Glovebox is ignored. Default: none.
+    /// [`Engine::write_prepared`](crate::Engine::write_prepared). Code and images that are missing from the cache are
+    /// copied from these files instead of being compiled and booted. This process runs the code, so these files must be
+    /// as trustworthy as this program. Code for other settings, another CPU or another version of Glovebox is ignored.
+    /// Default: none.
     pub prepared: Vec<PathBuf>,
     /// Names or aliases of the runtimes for scripts whose caller does not name one. Custom images are allowed. These
     /// runtimes take precedence over runtimes that were added to the cache and over the manifest's defaults. For each

@@ -233,12 +233,14 @@ pub enum ExecuteError {
         key: &'static str,
     },
     /// A fork cannot use a shared workspace, because the fork has its own copy of the original session's files.
-    #[error("a fork has its own copy of the session's files, so it cannot use a shared workspace")]
+    #[error(
+        "a fork has its own copy of the session's files, so it cannot use a shared workspace; remove the option `workspace`"
+    )]
     ForkWorkspace,
     /// The session ID is invalid.
     #[error("`{id}` is not a valid session id; use 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`", id = escaped(.id))]
     SessionId {
-        /// Start of the requested ID.
+        /// The requested ID, truncated.
         id: String,
     },
     /// The session does not have the requested checkpoint.
@@ -291,7 +293,7 @@ pub enum ExecuteError {
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
     /// The runtime is not prepared. Sessions, validation and a request's `context` require a prepared interpreter.
-    #[error("`{name}` is not prepared: sessions and validation are unavailable; use a runtime from `glovebox runtimes list`", name = escaped(.name))]
+    #[error("`{name}` is not prepared: sessions, validation and `context` are unavailable; use a runtime from `glovebox runtimes list`", name = escaped(.name))]
     NotPrepared {
         /// The name of the runtime.
         name: String,
@@ -305,8 +307,9 @@ pub enum ExecuteError {
         /// The description of the mismatch.
         reason: String,
     },
-    /// The driver could not use the prepared image: they do not match, or the guest damaged itself.
-    #[error("the prepared image does not respond: {0}; remove it with `glovebox runtimes remove`")]
+    /// Glovebox could not call into the guest, outside the script: the prepared image does not match its driver, the
+    /// guest damaged its own memory, or its files could not be set up.
+    #[error("the guest cannot be used: {0}; try again, or rebuild the prepared image after `glovebox runtimes remove`")]
     Driver(String),
 }
 

@@ -111,7 +111,7 @@ pub struct Policy {
     /// Fuel metering. Default: on. Unmetered code runs faster. It is compiled separately, for the first sandbox that
     /// uses it. Without metering, `limits.fuel` has no effect, and only `limits.timeout_ms` stops an endless loop.
     pub metering: Metering,
-    /// Arguments of the script, after its name.
+    /// Arguments of the script, after its name. Default: none.
     pub args: Vec<String>,
     /// `true` to add `/app/site-packages` to `sys.path`, so that Python scripts find packages there. Default: `true`. A
     /// session keeps the setting that it was created with.
@@ -122,18 +122,18 @@ pub struct Policy {
     /// `glovebox run` adds the packages that its scripts require. Servers and the REPL add all of these packages when
     /// they start. This crate only checks the names: its custom packages come from `EngineConfig::own_packages`.
     pub packages: Vec<String>,
-    /// Limits on each execution.
+    /// Limits on each execution. Default: [`Limits::default`].
     pub limits: Limits,
-    /// Checkpoints and rollback of sessions.
+    /// Checkpoints and rollback of sessions. Default: [`SessionPolicy::default`].
     pub session: SessionPolicy,
     /// Network access for scripts. Default: none.
     pub network: NetworkPolicy,
     /// Restrictions of single tools, by the tool's name. Default: none. A name without a tool has no effect until a tool
     /// of that name is added, for example by [`Request::tools`](crate::Request::tools).
     pub tools: BTreeMap<String, ToolPolicy>,
-    /// The environment variables of the guest. The host's own variables are never passed on.
+    /// The environment variables of the guest. The host's own variables are never passed on. Default: none.
     pub env: BTreeMap<String, String>,
-    /// Additional host directories to mount.
+    /// Additional host directories to mount. Default: none.
     pub mounts: Vec<Mount>,
 }
 
@@ -250,7 +250,10 @@ impl Policy {
                 return Err(wrong(mount, "`/app` is the workspace; use `workspace` (`--workspace`) for it"));
             }
             if self.mounts.iter().take(index).any(|other| clashes(&other.guest)) {
-                return Err(wrong(mount, "it overlaps another mount"));
+                return Err(wrong(
+                    mount,
+                    "its guest path is equal to, above or below that of another mount; choose another guest path",
+                ));
             }
         }
         Ok(())

@@ -208,9 +208,9 @@ fn failed_setup_keeps_the_previous_image() {
         (javascript("await new Promise(() => 0)").timeout(Duration::from_secs(60)), "never settles"),
         (
             javascript("const all = []; for (;;) all.push(new Uint8Array(1 << 20))").memory_bytes(128 << 20),
-            "its memory limit is 134217728 bytes",
+            "the memory limit is 134217728 bytes",
         ),
-        (javascript("globalThis.f = std.open('f', 'w')"), "it left 1 files open"),
+        (javascript("globalThis.f = std.open('f', 'w')"), "files are still open at the end (1)"),
         (javascript("").memory_bytes((128 << 20) - 1), "the memory limit is 134217727 bytes"),
         (javascript("").memory_bytes((4 << 30) + 1), "the memory limit is 4294967297 bytes"),
         (javascript("").timeout(Duration::ZERO), "the time limit is 0 ms; it must be between 1 and 3600000"),
@@ -248,9 +248,9 @@ fn python_setup_is_limited() {
     let python = |code: &str| ImageBuilder::new("test-limits", PORTABLE_PYTHON).setup(code);
     for (builder, says) in [
         (python("1 / 0"), "ZeroDivisionError"),
-        (python("x = bytearray(1 << 28)").memory_bytes(200 << 20), "its memory limit is 209715200 bytes"),
+        (python("x = bytearray(1 << 28)").memory_bytes(200 << 20), "the memory limit is 209715200 bytes"),
         (python("while True: pass").timeout(Duration::from_millis(300)), "it did not end within 300 ms"),
-        (python("f = open('left', 'w')"), "it left 1 files open"),
+        (python("f = open('left', 'w')"), "files are still open at the end (1)"),
     ] {
         let said = refused(&images, builder);
         assert!(said.contains(says), "{says}: {said}");

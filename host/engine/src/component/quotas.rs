@@ -98,18 +98,18 @@ pub(super) struct Bill {
     budget: Budget,
 }
 
-/// The way out if a quota of held resources is exceeded.
+/// The advice in the error for an exceeded quota of held resources.
 const DROP: &str = "drop unused resources, or raise the quota in the host";
-/// The way out if a quota of total use is exceeded.
+/// The advice in the error for an exceeded quota of total use.
 const RAISE: &str = "raise the quota in the host";
 
-/// An exceeded quota. The text contains the name and the limit of the quota, and the way out.
+/// An exceeded quota. The text contains the name and the limit of the quota, and advice.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct OverQuota(pub(super) String);
 
-fn exceeded(quota: &str, most: u64, way_out: &str) -> OverQuota {
-    OverQuota(format!("`{quota}` would be exceeded: the maximum is {most}; {way_out}"))
+fn exceeded(quota: &str, most: u64, advice: &str) -> OverQuota {
+    OverQuota(format!("`{quota}` would be exceeded: the maximum is {most}; {advice}"))
 }
 
 impl Meter {

@@ -251,5 +251,5 @@ impl Write for Bytes {
 
 /// An exceeded quota as an I/O error.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}; drop unused resources")]
+#[error("{0}")]
 pub(super) struct NoRoom(pub(super) OverQuota);

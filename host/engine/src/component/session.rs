@@ -330,7 +330,7 @@ impl Drop for Running {
     }
 }
 
-/// Error: a started execution in the session has not ended.
+/// The error of a call into a session while the component steps through an execution in it.
 #[derive(Debug)]
 pub(super) struct NotIdle(pub(super) String);
 

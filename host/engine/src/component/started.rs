@@ -297,7 +297,7 @@ fn result_bytes(execution: &Execution) -> u64 {
 // include the next one twice, so the cost doubles with each schema. `unevaluatedItems` and similar keywords evaluate
 // schemas again.
 
-/// Maximum number of tools.
+/// Maximum number of tools of one component. The host holds a compiled schema for each tool.
 const MAX_TOOLS: usize = 1_024;
 
 /// Maximum total size of all names, descriptions and schemas as text, in bytes.
@@ -392,7 +392,7 @@ impl Patterns {
         for (keyword, value) in keywords {
             match keyword.as_str() {
                 refused if REFUSED.contains(&refused) => {
-                    return Err(format!("`{refused}` is not supported in a component's schema; remove or inline it"));
+                    return Err(format!("`{refused}` is not supported in the schema of a component's tool; remove it"));
                 }
                 "additionalItems"
                 | "additionalProperties"
@@ -433,7 +433,7 @@ impl Patterns {
     fn more(&mut self, more: usize) -> Result<(), String> {
         self.0 = self.0.saturating_add(more);
         if self.0 > MAX_PATTERNS {
-            return Err(format!("the tools have more than {MAX_PATTERNS} regular expressions"));
+            return Err(format!("all tools together have more than {MAX_PATTERNS} regular expressions; remove some"));
         }
         Ok(())
     }

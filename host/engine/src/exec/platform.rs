@@ -211,10 +211,10 @@ impl Stopwatch {
     }
 }
 
-/// Fills `into` from the operating system.
+/// Fills `into` with random bytes from the operating system.
 ///
-/// This works on every supported system once it has booted. If it fails, the process aborts: scripts derive keys and
-/// tokens from these numbers, and predictable numbers would be worse than none.
+/// Every supported system provides random bytes once it has booted. If the call fails, the process aborts: scripts
+/// derive keys and tokens from these bytes, and predictable bytes would be worse than none.
 pub(crate) fn fill_random(into: &mut [u8]) {
     if let Err(error) = getrandom::fill(into) {
         tracing::error!(%error, "the operating system could not provide random numbers");

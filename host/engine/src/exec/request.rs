@@ -21,7 +21,8 @@ pub enum IfBusy {
     /// Waits for the request's turn, in arrival order, for at most `limits.timeout_ms`.
     #[default]
     Wait,
-    /// Fails with [`ExecuteError::SessionBusy`](crate::ExecuteError::SessionBusy).
+    /// Fails with [`ExecuteError::SessionBusy`](crate::ExecuteError::SessionBusy), or with
+    /// [`ExecuteError::WorkspaceBusy`](crate::ExecuteError::WorkspaceBusy) if only the shared workspace is busy.
     Refuse,
 }
 

@@ -282,7 +282,7 @@ impl<'a> PreparedRequest<'a> {
         events::start(runtime.language, self.session_id.as_deref(), limits);
         let script = self.script(last);
         let rejected = self.rejected(guest);
-        // Printed in the interpreter's format for syntax errors.
+        // The interpreter never runs a rejected script, so print the error in its format for syntax errors.
         let printed = rejected.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {
             let text = format!("{}\n", raised.traceback);
             let (most, total_bytes) = (usize::try_from(limits.stderr_bytes).unwrap_or(usize::MAX), text.len() as u64);

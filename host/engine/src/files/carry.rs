@@ -192,7 +192,7 @@ pub(super) fn out_of(
                 return Err(FilesError::Workspace(FileError::Exists { path: host.display().to_string() }));
             }
             None => {
-                fs::create_dir(host).map_err(FilesError::io("make the directory on the host"))?;
+                fs::create_dir(host).map_err(FilesError::io("create the directory on the host"))?;
                 made = Some(host.to_owned());
             }
         }

@@ -159,7 +159,7 @@ impl Workspace {
             let access = if mounted.read_only { Access::ReadOnly } else { Access::ReadWrite };
             let source = Arc::clone(&mounted.directory) as Arc<dyn MountSource>;
             let root = vfs.add_mount(source, access).map_err(|error| ExecuteError::Instantiate {
-                reason: format!("mount `{}` at `{}`: {error}", escaped(&mounted.host), mounted.guest),
+                reason: format!("`{}` cannot be mounted at `{}`: {error}", escaped(&mounted.host), mounted.guest),
             })?;
             roots.push((mounted.guest.clone(), root));
         }

@@ -187,10 +187,11 @@ impl<T> Reuse<T> {
     }
 }
 
-/// Maximum native stack of a guest, in bytes; a guest that exceeds it traps. QuickJS limits its own stack to 320 KiB
-/// and needs up to 40 times as much native stack to reach its `RangeError`. Measured: 12 of 150 hostile scripts fail
-/// with 4 MiB, none with 8 MiB. CPython's own limits apply earlier, at 1 MiB. Its unchecked recursions use at most as
-/// much C stack as native stack, so they cannot overrun the 24 MiB of C stack.
+/// Maximum native stack of a guest, in bytes. A guest that exceeds it traps. Interpreters must reach their own limits
+/// earlier, so that scripts receive an exception. QuickJS limits its own stack to 320 KiB and needs at most 25 times as
+/// much native stack: 12 of 150 hostile scripts trap with 4 MiB, none with 8 MiB. CPython 3.15 limits its own stack to
+/// 512 KiB; with 768 KiB, `json.loads` would overflow 16 MiB. Recursions that CPython 3.12 does not count use at most
+/// as much of its 24 MiB C stack as of this stack, so they trap before they overrun the C stack.
 pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 
 /// The additional stack for host functions when the guest has used its maximum, in bytes.

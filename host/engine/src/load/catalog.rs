@@ -140,6 +140,9 @@ fn prepared(prepare: impl FnOnce() -> Result<Artefact, RuntimeError>) -> Result<
 
 impl Engine {
     /// Returns the runtimes in the manifest.
+    ///
+    /// # Errors
+    /// Never fails in this version.
     pub fn runtimes(&self) -> Result<Vec<RuntimeInfo>, RuntimeError> {
         Ok(self.0.runtimes.manifest().runtimes().iter().map(|entry| self.info(entry)).collect())
     }
@@ -170,6 +173,9 @@ impl Engine {
 
     /// Returns the tools in the manifest. [`fetch`](Self::fetch), [`prepare`](Self::prepare), [`verify`](Self::verify)
     /// and [`remove`](Self::remove) accept tool names too.
+    ///
+    /// # Errors
+    /// Never fails in this version.
     pub fn tools(&self) -> Result<Vec<ToolInfo>, RuntimeError> {
         Ok(self.0.runtimes.manifest().tools().iter().map(|tool| self.tool_info(tool)).collect())
     }
@@ -225,10 +231,11 @@ impl Engine {
     }
 
     /// Writes a zip file of prepared images and compiled code, for [`EngineConfig::prepared`](crate::EngineConfig::prepared) on
-    /// machines with the same architecture. Prepares what is missing in the cache. Returns the file's size in bytes.
+    /// machines with the same architecture. Prepares runtimes and tools that are missing from the cache. Returns the
+    /// file's size in bytes.
     ///
-    /// A runtime is written with the code that every script needs; an image of the manifest, such as
-    /// `python-3.15-data`, with all code. Leaves out what the prepared bundle `without` contains.
+    /// For a runtime, the file contains the code that every script needs. For an image with a setup, such as
+    /// `python-3.15-data`, it contains all code. Entries of the prepared bundle `without` are omitted.
     ///
     /// # Errors
     /// Fails if a name is unknown, if a runtime cannot be prepared, or if a file cannot be read or written.
@@ -287,8 +294,8 @@ impl Engine {
         self.with_metering(Metering::None).map_err(wrong)
     }
 
-    /// Compares the full digests of a runtime's or tool's binary and compiled code with the expected ones. Missing
-    /// files are skipped.
+    /// Compares the full digests of a runtime's or tool's binary and compiled code with the pinned or recorded ones.
+    /// Missing files are skipped.
     ///
     /// # Errors
     /// Fails if the name is unknown, if a file cannot be read, or if a digest differs.

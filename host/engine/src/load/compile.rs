@@ -116,7 +116,7 @@ pub struct ComponentCache {
 }
 
 impl Engine {
-    /// Compares the full digests of all compiled components in the cache with the expected ones. Loading a component
+    /// Compares the full digests of all compiled components in the cache with the recorded ones. Loading a component
     /// repeats this comparison only if the file has changed since the last one, because hashing takes too long.
     ///
     /// # Errors

@@ -22,7 +22,8 @@ use crate::{
     },
 };
 
-const _: () = assert!(MAX_IMAGE_MEMORY_BYTES == Limits::MAX_MEMORY_BYTES, "an image may use all that a guest can have");
+const _: () =
+    assert!(MAX_IMAGE_MEMORY_BYTES == Limits::MAX_MEMORY_BYTES, "the memory maximums of images and guests differ");
 
 /// Builds a custom image: an interpreter in which a setup script has run. Every execution in the image starts with the
 /// heap of the setup (imported modules, loaded tables, fitted models), at no extra cost.
@@ -145,7 +146,11 @@ impl ImageBuilder {
         let mut steps = base.image.as_ref().map(|image| image.steps.clone()).unwrap_or_default();
         let mut inputs = own.map(|own| own.inputs()).transpose()?.unwrap_or_default();
         if !self.inputs.wheels.is_empty() && language(base.language) != Language::Python {
-            return Err(invalid(format!("wheels are for Python, but `{}` runs {}", self.from, base.language)).into());
+            return Err(invalid(format!(
+                "wheels are for Python, but `{}` runs {}; remove the wheels or use a Python runtime",
+                self.from, base.language
+            ))
+            .into());
         }
         steps.push(self.step);
         inputs.wheels.extend(self.inputs.wheels);
@@ -212,7 +217,7 @@ pub struct ImageInfo {
     pub timeout_ms: u64,
     /// The path of the file that defines the image.
     pub path: PathBuf,
-    /// The size of this file in bytes.
+    /// The size of the file that defines the image, in bytes.
     pub size_bytes: u64,
     /// `true` if the image is in the cache, for this version of Glovebox and this CPU. Otherwise it is built at its
     /// next use.
@@ -283,7 +288,7 @@ impl Engine {
     /// Fails if there is no image with this name, or if a file cannot be removed.
     pub fn remove_image(&self, name: &str) -> Result<u64, RuntimeError> {
         let own = self.0.own_images()?;
-        // If the file is damaged, the prepared images of the custom image cannot be identified.
+        // If the file is damaged, the prepared images of the custom image cannot be identified and stay in the cache.
         let image = own.find(name).ok().flatten();
         let entry = image.and_then(|image| image.entry(self.0.runtimes.manifest()).ok());
         let freed = own.remove(name)?.ok_or_else(|| OwnImageError::Missing(name.to_owned()))?;

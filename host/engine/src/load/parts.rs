@@ -166,7 +166,7 @@ fn wrong(inputs: &CodeInputs, error: &dyn Display) -> RuntimeError {
 }
 
 /// Returns the progress message for compiling code, with an estimate of the time if that is at least
-/// [`SECONDS_WORTH_SAYING`].
+/// [`MIN_SHOWN_SECONDS`].
 fn compiling(inputs: &CodeInputs, number: usize, code_bytes: usize) -> String {
     let name = &inputs.name;
     let what = match inputs.recipe.parts.get(number).filter(|_| number > 0) {
@@ -174,15 +174,16 @@ fn compiling(inputs: &CodeInputs, number: usize, code_bytes: usize) -> String {
         None => format!("`{name}`"),
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    match code_bytes / BYTES_COMPILED_A_SECOND / threads {
-        0..SECONDS_WORTH_SAYING => format!("compiling {what}"),
+    match code_bytes / COMPILED_BYTES_PER_SECOND / threads {
+        0..MIN_SHOWN_SECONDS => format!("compiling {what}"),
         seconds => format!("compiling {what} (once, about {seconds} s on {threads} threads)"),
     }
 }
 
 /// The throughput of one compiler thread on an ordinary machine, in bytes per second.
-const BYTES_COMPILED_A_SECOND: usize = 600_000;
-const SECONDS_WORTH_SAYING: usize = 10;
+const COMPILED_BYTES_PER_SECOND: usize = 600_000;
+/// The shortest estimate to show, in seconds. Shorter compilations need no explanation.
+const MIN_SHOWN_SECONDS: usize = 10;
 
 /// The instantiated parts of a guest's code.
 #[derive(Clone, Default)]

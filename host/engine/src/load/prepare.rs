@@ -121,7 +121,7 @@ impl<'a> Setup<'a> {
 fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) -> String {
     if machine.store.data().host.limiter.refused_bytes().is_some() {
         reason.truncate(reason.trim_end().len());
-        reason.push_str(&format!("\nits memory limit is {memory_bytes} bytes; raise the limit (`--memory-bytes`)"));
+        reason.push_str(&format!("\nthe memory limit is {memory_bytes} bytes; raise the limit (`--memory-bytes`)"));
     }
     reason
 }
@@ -190,7 +190,7 @@ pub(crate) fn boot(
 
     let open = machine.wasi().open_files();
     if open > 0 {
-        let reason = format!("it left {open} files open; close them in the setup");
+        let reason = format!("files are still open at the end ({open}); close them in the setup");
         return Err(if has_setup { failed(reason) } else { booting(reason) });
     }
 
@@ -260,7 +260,7 @@ fn compile_packages(
         .map_err(|error| error.to_string())?;
     driver.compile_packages(&mut machine).map_err(|error| explain(&error, &mut machine))?;
     let wasi = machine.wasi();
-    let root = wasi.mount_root(WORKSPACE).ok_or("the compiler's workspace is gone")?;
+    let root = wasi.mount_root(WORKSPACE).ok_or("the compiler's workspace is missing")?;
     let written = wasi.vfs_mut().read_file(root, COMPILED_FILE, Limits::MAX_MEMORY_BYTES);
     let written = written.map_err(|error| format!("the packages were not compiled: {error}"))?;
     driver.compiled_packages(&written).map_err(|error| error.to_string())

@@ -195,7 +195,8 @@ impl EngineInner {
         self.preferred(language(entry.language)).is_ok_and(|name| name == entry.name)
     }
 
-    /// Returns `true` if components can request the runtime by name.
+    /// Returns `true` if components can request the runtime by name. A runtime with a separate library takes minutes to
+    /// prepare, so it is offered only if it is the default or was added.
     pub(crate) fn is_offered(&self, entry: &RuntimeEntry) -> bool {
         entry.library.is_none() || self.is_preferred(entry) || self.runtimes.is_added(entry).unwrap_or(false)
     }
@@ -277,8 +278,8 @@ impl EngineInner {
         self.image_of(&plan, &plan.key(self))
     }
 
-    /// Returns a runtime's image, and the code that each of its scripts needs, or all code of an image in the manifest.
-    /// Builds what is missing.
+    /// Returns a runtime's image and its compiled code, for a prepared bundle. For an image with a setup, the code
+    /// includes all parts, otherwise only the first part, which every script needs. Builds missing artefacts.
     pub(crate) fn artefacts(
         &self,
         found: &FoundRuntime<'_>,
@@ -297,7 +298,7 @@ impl EngineInner {
         Ok(artefacts)
     }
 
-    /// Compares the full digests of a runtime's code and image with the expected ones. Skips files that are missing.
+    /// Compares the full digests of a runtime's code and image with the recorded ones. Skips missing files.
     pub(crate) fn verify_prepared(&self, found: &FoundRuntime<'_>) -> Result<(), RuntimeError> {
         let plan = self.plan(found, true);
         for key in plan.recipe.iter().flat_map(|recipe| plan.code(self, recipe).keys) {
@@ -386,7 +387,7 @@ impl EngineInner {
         let Some(own) = plan.own.as_ref().filter(|own| !own.definition().wheels.is_empty()) else { return Ok(None) };
         let without = || OwnImageError::Invalid {
             name: plan.name.clone(),
-            problem: "it has packages, but this engine runs without packages (`--no-packages`)".to_owned(),
+            problem: "it has packages, but this engine runs without packages; remove `--no-packages`".to_owned(),
         };
         Ok(Some(self.packages.as_ref().ok_or_else(without)?.source_of(own)))
     }

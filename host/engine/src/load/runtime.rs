@@ -33,8 +33,8 @@ pub(crate) struct Runtime {
     pub(crate) drive: ExecutionMode,
     /// Standard library, if it is a separate file.
     pub(crate) library: Option<LibraryMount>,
-    /// Packages at `/app/site-packages` for a custom image with wheels. `None` for the packages that all runtimes of
-    /// the engine share.
+    /// Packages at `/app/site-packages` for a custom image with wheels. `None` if the runtime uses the packages that
+    /// all runtimes of the engine share.
     pub(crate) packages: Option<Arc<dyn MountSource>>,
     /// Recycled instances. `None` without an instance pool, or if instances cannot be restored to an image.
     pub(crate) recycled: Option<RecycledInstances>,

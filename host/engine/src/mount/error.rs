@@ -68,7 +68,7 @@ pub enum MountError {
         ours: PathBuf,
     },
     /// The operating system denies access.
-    #[error("no permission to {action} in `{path}`; change its mode or owner, or use another directory", path = escaped(.path))]
+    #[error("no {action} permission for directory `{path}`; change its mode or owner, or use another directory", path = escaped(.path))]
     Denied {
         /// The denied action: `read` or `write`.
         action: &'static str,
@@ -203,7 +203,7 @@ pub enum MountError {
         source: glovebox_vfs::VfsError,
     },
     /// The plan contains a step that this version does not support. The commit wrote nothing.
-    #[error("cannot execute `{step}`; nothing was written; update the engine", step = escaped(.step))]
+    #[error("this version does not support the commit step `{step}`; nothing was written; update Glovebox", step = escaped(.step))]
     UnknownStep {
         /// The debug output of the step.
         step: String,

@@ -158,7 +158,7 @@ impl Folder {
         let child = self.dir.open_dir_nofollow(single(name)?).map(Self::new)?;
         let (device, inode) = child.device_and_inode()?;
         if guard::is_guarded(DirectoryId { device, inode }) {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "one of Glovebox's own directories"));
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "this is one of Glovebox's own directories"));
         }
         Ok(child)
     }

@@ -143,11 +143,7 @@ impl Journal {
             return Err("is damaged or has another version");
         }
         let journal: Self = serde_json::from_slice(body).map_err(|_| "does not contain a list of changes")?;
-        if journal.steps.iter().all(JournalStep::is_sound) {
-            Ok(journal)
-        } else {
-            Err("names paths outside the directory")
-        }
+        if journal.steps.iter().all(JournalStep::is_sound) { Ok(journal) } else { Err("contains invalid steps") }
     }
 
     /// Writes the journal atomically and waits until it is on the disk.

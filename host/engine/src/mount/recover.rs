@@ -128,7 +128,7 @@ pub(super) struct Lock {
 impl Lock {
     pub(super) fn take(folder: &Folder, path: &Path, wait: Duration) -> Result<Self, MountError> {
         let name = || path.display().to_string();
-        let file = folder.readable().map_err(MountError::io("open to lock", name()))?;
+        let file = folder.readable().map_err(MountError::io("open", name()))?;
         let begun = Instant::now();
         loop {
             match file.try_lock() {

@@ -147,7 +147,7 @@ impl<'a> Site<'a> {
         for (index, step) in steps.iter_mut().enumerate() {
             let JournalStep::Replace { path, old, .. } = step else { continue };
             let (parent, name) = self.parent(path)?;
-            let failed = || MountError::io("keep", path.as_str());
+            let failed = || MountError::io("save the old contents of", path.as_str());
             let linked = keep(parent, name, staging, &old_slot(index), old.kind).map_err(failed())?;
             let now = parent.find(name).map_err(failed())?.known();
             let expected = if linked { old.moved() } else { *old };

@@ -50,7 +50,7 @@ pub struct NetworkPolicy {
     pub timeout_ms: u64,
     /// Maximum number of redirects that the host follows for one request. Default: 5, which is also the upper bound.
     pub redirects: u32,
-    /// Secrets, by the name of the environment variable that contains the placeholder.
+    /// Secrets, by the name of the environment variable that contains the placeholder. Default: none.
     pub secrets: BTreeMap<String, SecretPolicy>,
 }
 

@@ -74,7 +74,7 @@ impl SandboxBuilder {
         self
     }
 
-    /// Sets the policy of the executions.
+    /// Sets the policy of the executions. Default: [`Policy::default`].
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self

@@ -95,14 +95,14 @@ impl CallStatus {
 
 /// The number of consecutive polls without a reply after which the guest is considered to be waiting. A loop that does
 /// other work in between makes only a few polls in a row.
-const LOOKS_THAT_ARE_A_WAIT: u32 = 100;
+const POLLS_BEFORE_WAITING: u32 = 100;
 
 /// Reports to [`PendingCalls`] when the guest waits. `pending` is `None` if no caller steps through the execution.
 #[derive(Debug, Default)]
 pub(super) struct WaitTracker {
     pending: Option<Arc<PendingCalls>>,
     /// The number of polls without a reply since the guest last did anything else.
-    looks_in_vain: u32,
+    empty_polls: u32,
     /// A guard that marks the guest as waiting, created after enough consecutive polls.
     looking: Option<Waiting>,
 }
@@ -122,8 +122,8 @@ impl WaitTracker {
     pub(super) fn begin_wait(&mut self, is_look: bool, calls: impl Iterator<Item = usize>) -> Option<Waiting> {
         let pending = self.pending.as_ref()?;
         if is_look {
-            self.looks_in_vain = self.looks_in_vain.saturating_add(1);
-            if self.looks_in_vain != LOOKS_THAT_ARE_A_WAIT {
+            self.empty_polls = self.empty_polls.saturating_add(1);
+            if self.empty_polls != POLLS_BEFORE_WAITING {
                 return None;
             }
         }
@@ -139,7 +139,7 @@ impl WaitTracker {
 
     /// Records that the guest did something other than polling for replies.
     pub(super) fn stop_looking(&mut self) {
-        self.looks_in_vain = 0;
+        self.empty_polls = 0;
         self.looking = None;
     }
 }

@@ -169,8 +169,8 @@ impl PendingCalls {
         }
     }
 
-    /// Returns the calls once the guest waits for the caller. Until then, `context` is woken when it does. Stays pending
-    /// after the end of the execution.
+    /// Returns the calls once the guest waits for the caller. Until then, returns `Pending` and registers the waker of
+    /// `context`, which is woken when the guest starts to wait. Returns `Pending` after the end of the execution.
     pub(crate) fn poll_calls(&self, context: &Context<'_>) -> Poll<Vec<OpenCall>> {
         let mut state = self.state();
         if let Some(calls) = state.open_calls() {

@@ -336,7 +336,7 @@ enum Work {
     Checked(Arc<PendingCalls>, String),
 }
 
-/// Starts a call, on a new thread unless it is quick.
+/// Starts a call, on a new thread unless only its arguments must be checked and the check is quick.
 pub(super) fn start(
     threads: &Arc<ToolThreads>,
     completions: &Arc<CompletionQueue>,

@@ -34,7 +34,7 @@ pub struct ToolPolicy {
     /// calls fail with [`ToolErrorKind::Limit`]. Default: only `limits.tool_calls` applies, to all tools together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_calls: Option<u64>,
-    /// A JSON Schema that the arguments must match, as the tool's own schema. Other arguments fail with
+    /// A JSON Schema that the arguments must match in addition to the tool's own schema. Other arguments fail with
     /// [`ToolErrorKind::InvalidArguments`]. Default: only the tool's own schema applies.
     ///
     /// The rules of [`Tool::schema`](crate::Tool::schema) apply. References (`$ref`), `$id` and `null` are not allowed:
@@ -50,7 +50,8 @@ impl ToolPolicy {
     pub const MAX_TOOLS: usize = 256;
     /// Maximum size of all schemas of a policy as JSON text, in bytes.
     pub const MAX_SCHEMA_BYTES: usize = 128 << 10;
-    /// Maximum number of nested objects and arrays in a schema. TOML can express this depth.
+    /// Maximum number of nested objects and arrays in a schema. The TOML parser rejects more than 80 levels, so a
+    /// policy file can contain every allowed schema.
     pub const MAX_SCHEMA_DEPTH: usize = 64;
     /// Maximum number of regular expressions in all schemas of a policy. It bounds the time and memory for compiling
     /// them.
@@ -102,7 +103,9 @@ impl ToolRules {
                 is_foreign: true,
                 max_levels: MAX_ENGINE_LEVELS,
             };
-            definition.check_name().map_err(|_| wrong("", "scripts cannot call a tool of this name".into()))?;
+            definition.check_name().map_err(|_| {
+                wrong("", "scripts cannot call a tool of this name; use an identifier that is not reserved".into())
+            })?;
             if let Some(calls) = max_calls.filter(|calls| *calls > ToolPolicy::MAX_CALLS) {
                 let reason = format!("the value is {calls}; it must be between 0 and {}", ToolPolicy::MAX_CALLS);
                 return Err(wrong(".max_calls", reason));
@@ -126,7 +129,8 @@ impl ToolRules {
                     patterns = patterns.saturating_add(checked.pattern_count());
                     if patterns > ToolPolicy::MAX_PATTERNS {
                         let most = ToolPolicy::MAX_PATTERNS;
-                        let reason = format!("the schemas of all tools have more than {most} regular expressions");
+                        let reason =
+                            format!("the schemas of all tools have more than {most} regular expressions; remove some");
                         return Err(wrong(".schema", reason));
                     }
                     Some(checked)
@@ -171,7 +175,9 @@ impl ToolRules {
 /// part of a larger schema.
 fn check_parts(schema: &Value, left: usize) -> Result<(), String> {
     if schema.is_null() {
-        return Err("`null` is not allowed; write `type = \"null\"`, and finite numbers".into());
+        return Err(
+            "`null` is not allowed; write `type = \"null\"` for the value `null`, and use only finite numbers".into()
+        );
     }
     let Some(left) = left.checked_sub(usize::from(schema.is_object() || schema.is_array())) else {
         return Err(format!("it is nested more than {} levels deep", ToolPolicy::MAX_SCHEMA_DEPTH));
@@ -280,7 +286,12 @@ mod tests {
         }
         for name in ["", "a-b", "class", "network.fetch"] {
             let error = rules([(name.to_owned(), ToolPolicy::default())]).unwrap_err();
-            assert_eq!(error, format!("`tools.{name}`: scripts cannot call a tool of this name"));
+            assert_eq!(
+                error,
+                format!(
+                    "`tools.{name}`: scripts cannot call a tool of this name; use an identifier that is not reserved"
+                )
+            );
         }
         assert!(one(json!({ "properties": { "$ref": { "type": "string" } } })).is_ok(), "a property's name");
     }

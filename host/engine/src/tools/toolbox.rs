@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::{CallMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolRules, pending::Abandoned};
 use crate::CancelToken;
 
-/// Maximum number of abandoned calls to one tool that still run. A tool that hangs is soon refused, while other tools
-/// continue to work.
+/// Maximum number of abandoned calls to one tool that still run. Further calls to a tool that hangs are refused, so
+/// that other tools continue to work.
 const MAX_ABANDONED: usize = 64;
 
 /// The name of the tool for scripts' network requests, in calls and in records. Other tools cannot have this name.
@@ -190,16 +190,16 @@ impl Entry {
     }
 }
 
-/// Maximum product of the schemas' size and the length of the arguments for a check on the guest's thread, which cannot
-/// be interrupted.
+/// Maximum product of the schemas' size and the length of the arguments for a check on the guest's thread. Such a check
+/// cannot be interrupted, and takes a few milliseconds at most.
 const MAX_STEPS_AT_ONCE: usize = 1 << 20;
 
 /// Maximum nesting depth of a simple schema. It bounds the stack of a check on the guest's thread.
 const SIMPLE_LEVELS: u32 = 16;
 
-/// Returns the number of subschemas, names and values in a simple schema. The cost of a check is proportional to it and
-/// to the size of the arguments. Returns `None` for schemas with other keywords, such as references and regular
-/// expressions, or with more than [`SIMPLE_LEVELS`].
+/// Returns the number of subschemas, names and values in a simple schema. The cost of a check is proportional to this
+/// number and to the size of the arguments. Returns `None` for schemas with other keywords, such as references and
+/// regular expressions, and for schemas that are nested more than [`SIMPLE_LEVELS`] deep.
 pub(super) fn simple_schema_size(schema: &Value) -> Option<usize> {
     size_to_level(schema, SIMPLE_LEVELS)
 }

@@ -232,7 +232,7 @@ impl Stripper {
                         ScriptError::whole("the script is nested too deeply for its types to be removed"),
                     ),
                     (EarlyEnd::Trapped(TrapKind::Unreachable), None) => Stripped::Wrong(ScriptError::whole(
-                        "the types cannot be removed: the TypeScript parser gave up",
+                        "the types cannot be removed: the TypeScript parser crashed",
                     )),
                     // Instantiation failed, or the module trapped in an unexpected way.
                     (EarlyEnd::Trapped(_), None) => return Err(words),
