@@ -193,7 +193,7 @@ impl CancelToken {
     /// let cancel = glovebox::CancelToken::new();
     /// assert!(!cancel.wait_timeout(Duration::from_millis(1)));
     /// cancel.cancel();
-    /// assert!(cancel.wait_timeout(Duration::from_secs(3600)), "at once");
+    /// assert!(cancel.wait_timeout(Duration::from_secs(3600)), "returns immediately");
     /// ```
     #[must_use]
     pub fn wait_timeout(&self, duration: Duration) -> bool {
@@ -247,7 +247,10 @@ mod tests {
         assert!(below.is_cancelled() && !right.is_cancelled() && !root.is_cancelled());
         root.cancel();
         assert!(right.is_cancelled());
-        assert!(root.child().is_cancelled() && below.child().is_cancelled(), "born cancelled");
+        assert!(
+            root.child().is_cancelled() && below.child().is_cancelled(),
+            "a child of a cancelled token is cancelled"
+        );
     }
 
     #[test]
@@ -261,7 +264,7 @@ mod tests {
         drop(root);
         assert!(state.upgrade().is_some());
         drop(child);
-        assert!(state.upgrade().is_none(), "neither keeps the other for ever");
+        assert!(state.upgrade().is_none(), "parent and child do not form a reference cycle");
     }
 
     #[test]
@@ -292,7 +295,7 @@ mod tests {
         let count = |calls: &Arc<AtomicUsize>| {
             let (token, calls) = (token.clone(), Arc::clone(calls));
             token.clone().on_cancel(move || {
-                assert!(token.is_cancelled(), "it may ask");
+                assert!(token.is_cancelled(), "a hook can query the token");
                 calls.fetch_add(1, Ordering::SeqCst);
             })
         };

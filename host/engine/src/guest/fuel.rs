@@ -265,7 +265,7 @@ mod tests {
         set(&mut store, UNBILLED_FUEL).unwrap();
         assert_eq!(run(&mut store, &instance, i32::MAX), Some(Stop::Cancelled));
         assert_eq!(store.data().checks.len(), 5);
-        assert_eq!(left(&mut store), *store.data().checks.last().unwrap(), "the fuel is known");
+        assert_eq!(left(&mut store), *store.data().checks.last().unwrap(), "the remaining fuel is exact");
     }
 
     #[test]

@@ -431,7 +431,7 @@ mod tests {
         let mut limiter = GuestLimiter::new(MemoryLimiter::default());
         assert!(!limiter.table_growing(0, MAX_TABLE_ELEMENTS + 1, None).unwrap(), "over");
         assert!(limiter.table_growing(0, MAX_TABLE_ELEMENTS, None).unwrap(), "at");
-        assert!(!limiter.table_growing(0, 1, None).unwrap(), "a second table shares the bound");
+        assert!(!limiter.table_growing(0, 1, None).unwrap(), "all tables share one limit");
     }
 
     #[test]
@@ -451,6 +451,6 @@ mod tests {
         let exit = wasmtime::Error::new(Unwound(Stop::Exit(3)));
         assert!(matches!(classify(exit), EarlyEnd::Stopped(Stop::Exit(3))));
         let host = wasmtime::Error::msg("all fuel consumed by WebAssembly");
-        assert!(matches!(classify(host), EarlyEnd::Trapped(TrapKind::Other)), "text is never looked at");
+        assert!(matches!(classify(host), EarlyEnd::Trapped(TrapKind::Other)), "the message is not parsed");
     }
 }

@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(count(), 1);
         compile(&engine(dir.path(), 1), &wasmtime, &component(3)).unwrap();
         assert_eq!(count(), 1);
-        assert!(large.0.runtimes.prepared().list().unwrap().is_empty(), "images are elsewhere");
+        assert!(large.0.runtimes.prepared().list().unwrap().is_empty(), "components are not stored with images");
     }
 
     #[test]

@@ -152,7 +152,7 @@ mod tests {
     fn until(what: impl Fn() -> bool) {
         let end = Instant::now() + LONG;
         while !what() {
-            assert!(Instant::now() < end, "it never came");
+            assert!(Instant::now() < end, "timed out waiting for the condition");
             thread::yield_now();
         }
     }
@@ -171,7 +171,7 @@ mod tests {
                 });
                 until(|| line.waiting_count() == number + 1);
             }
-            assert!(line.try_enter().is_none(), "nobody overtakes them");
+            assert!(line.try_enter().is_none(), "waiting threads cannot be overtaken");
             drop(first);
         });
         assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>());

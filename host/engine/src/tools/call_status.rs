@@ -163,7 +163,7 @@ mod tests {
         assert!(status.hand_over());
         status.abandon();
         assert_eq!(counted(), 0);
-        assert!(!status.answer(), "nobody waits");
+        assert!(!status.answer(), "the execution no longer waits");
         assert_eq!(counted(), 0);
     }
 
@@ -176,7 +176,7 @@ mod tests {
             assert_eq!(counted(), 1);
             assert!(!ends[0](&status));
             assert!(!ends[1](&status));
-            assert_eq!(counted(), 0, "once, whoever comes first");
+            assert_eq!(counted(), 0, "the call is released once, in either order");
         }
     }
 
@@ -187,6 +187,6 @@ mod tests {
         assert!(!status.hand_over());
         status.abandon();
         assert_eq!(counted(), 0);
-        assert!(!status.answer(), "once");
+        assert!(!status.answer(), "a second answer is ignored");
     }
 }

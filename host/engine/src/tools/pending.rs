@@ -391,9 +391,9 @@ mod tests {
         assert!(
             refusal(abandoned.admit(&own, 1, 0)).contains("16 of this session's abandoned calls are still running")
         );
-        assert!(refusal(abandoned.admit(&own, 1, 9)).contains("16 of"), "waiting does not help it");
+        assert!(refusal(abandoned.admit(&own, 1, 9)).contains("16 of"), "a running call does not delay the refusal");
         for other in [origin("b"), None] {
-            assert_eq!(abandoned.admit(&other, 1, 0), Ok(Admission::Now), "others are not shut out");
+            assert_eq!(abandoned.admit(&other, 1, 0), Ok(Admission::Now), "other origins are not affected");
         }
         abandoned.remove(&own, 1);
         assert_eq!(abandoned.admit(&own, 1, 0), Ok(Admission::Now), "usable after");
@@ -413,7 +413,7 @@ mod tests {
             );
         }
         assert!(refusal(abandoned.admit(&own, 11 << 20, 0)).contains("of this call and of abandoned calls"));
-        assert_eq!(abandoned.admit(&origin("b"), 11 << 20, 0), Ok(Admission::Now), "others are not shut out");
+        assert_eq!(abandoned.admit(&origin("b"), 11 << 20, 0), Ok(Admission::Now), "other origins are not affected");
         abandoned.remove(&own, 6 << 20);
         assert_eq!(abandoned.admit(&own, 11 << 20, 0), Ok(Admission::Now), "usable after");
     }
@@ -431,7 +431,11 @@ mod tests {
     fn abandoned_bytes_of_all_origins_are_shared_fairly() {
         let (abandoned, own) = (Abandoned::default(), origin("z"));
         abandoned.add(&origin("a"), 1 << 40);
-        assert_eq!(abandoned.admit(&own, 100 << 20, 0), Ok(Admission::Now), "one has its share");
+        assert_eq!(
+            abandoned.admit(&own, 100 << 20, 0),
+            Ok(Admission::Now),
+            "one origin cannot use the share of another"
+        );
         for name in ["b", "c"] {
             abandoned.add(&origin(name), 16 << 20);
         }

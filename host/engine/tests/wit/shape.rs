@@ -79,7 +79,7 @@ fn every_wit_item_is_documented() {
         "features.tools",
     ];
     for name in seen {
-        assert!(docs.iter().any(|(other, _)| other == name), "`{name}` is looked at");
+        assert!(docs.iter().any(|(other, _)| other == name), "`{name}` is not checked");
     }
 }
 
@@ -101,7 +101,11 @@ fn every_result_documents_its_errors() {
     for (name, function) in contract.functions() {
         let docs = function.docs.contents.as_deref().unwrap_or_default();
         let listed = docs.split_once("Errors:").map(|(_, listed)| listed);
-        assert_eq!(listed.is_some(), contract.can_fail(function), "`{name}` says how it fails if it can fail");
+        assert_eq!(
+            listed.is_some(),
+            contract.can_fail(function),
+            "`{name}` must document its errors if, and only if, it can fail"
+        );
         if let Some(listed) = listed {
             count += 1;
             let refers = listed.contains("like `") || listed.contains("those of `");

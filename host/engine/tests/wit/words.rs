@@ -120,7 +120,7 @@ impl Contract {
     /// Returns the names of a type's fields, cases or flags.
     pub(crate) fn names(&self, name: &str) -> Names {
         let (_, definition) =
-            self.types().find(|(other, _)| *other == name).unwrap_or_else(|| panic!("`{name}` is in wit/"));
+            self.types().find(|(other, _)| *other == name).unwrap_or_else(|| panic!("wit/ does not define `{name}`"));
         names_of(&definition.kind)
     }
 }
@@ -143,12 +143,12 @@ pub(crate) fn listed(names: &[&str]) -> Names {
 /// Returns the field names of a serialized Rust value, with hyphens as in WIT.
 pub(crate) fn fields(value: &impl Serialize) -> Names {
     let json = serde_json::to_value(value).unwrap();
-    json.as_object().expect("it has fields").keys().map(|name| name.replace('_', "-")).collect()
+    json.as_object().expect("the value has no fields").keys().map(|name| name.replace('_', "-")).collect()
 }
 
 /// Returns all cases of a Rust enum, from serde's error message for an unknown case.
 pub(crate) fn cases<T: DeserializeOwned>() -> Names {
-    let error = serde_json::from_str::<T>("\"no such case\"").err().expect("no enum has this case").to_string();
+    let error = serde_json::from_str::<T>("\"no such case\"").err().expect("an enum has this case").to_string();
     let (_, list) = error.split_once("expected ").unwrap_or_else(|| panic!("{error}"));
     let names: Names = list.split('`').skip(1).step_by(2).map(str::to_owned).collect();
     assert!(names.len() > 1, "{error}");

@@ -112,7 +112,7 @@ fn number_of_schema_values_is_limited() {
         }
     }
     let tools = ["a", "b", "c"].map(|name| tool(name, format!(r#"{{"enum": [{}]}}"#, vec!["0"; 1_900].join(","))));
-    assert_eq!(refusal(&tools), None, "each has its own");
+    assert_eq!(refusal(&tools), None, "the limit applies to each schema separately");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn caller_tools_count_as_held_bytes() {
     assert_eq!(ctx.usage().held_bytes, plain);
     let fork = HostSession::fork(&mut ctx, same(&session)).unwrap();
     HostSession::drop(&mut ctx, session).unwrap();
-    assert_eq!(ctx.usage().held_bytes, plain, "its fork has them");
+    assert_eq!(ctx.usage().held_bytes, plain, "the fork keeps the tools");
     HostSession::drop(&mut ctx, fork).unwrap();
     assert_eq!(ctx.usage().held_bytes, 0);
 }
@@ -192,7 +192,7 @@ fn schemas_are_compiled_only_within_the_quotas() {
     for begin in [open as fn(&mut SandboxCtx) -> Result<(), SandboxFailure>, start] {
         let mut ctx = with_quotas(|quotas| quotas.executions = 1);
         assert!(matches!(error_of(begin(&mut ctx)), SandboxError::InvalidArgument(_)));
-        assert!(over_quota(begin(&mut ctx)).contains("`executions`"), "before the schema is looked at");
+        assert!(over_quota(begin(&mut ctx)).contains("`executions`"), "the quota is checked before the schema");
         assert!(over_quota(begin(&mut with_quotas(|quotas| quotas.handles = 0))).contains("`handles`"));
         assert_eq!((ctx.usage().started, ctx.usage().handles, ctx.usage().held_bytes), (0, 0, 0));
     }

@@ -96,7 +96,7 @@ fn invalid_policy_values_name_the_valid_ones() {
     };
     assert_eq!(refused(env(&[("A", "1"), ("A", "2")])), "`env`: `A` is set twice");
     assert!(refused(env(&[("A=B", "1")])).starts_with("`env`: `A=B`: "));
-    assert!(refused(env(&[(&"x".repeat(200_000), "1")])).len() < 5_000, "what was given is not repeated at any length");
+    assert!(refused(env(&[(&"x".repeat(200_000), "1")])).len() < 5_000, "a long name is truncated in the message");
     let args = |arg: &str| Policy { args: Some(vec![arg.into()]), ..no_policy() };
     assert!(refused(args("a\0")).contains("`args[0]`"));
     let most = crate::Policy::MAX_ARGS_AND_ENV_BYTES;
@@ -166,7 +166,7 @@ fn info_lists_the_available_runtimes() {
     let mut ctx = ctx();
     let info = ctx.provider();
     let names: Vec<_> = info.runtimes.iter().map(|runtime| runtime.name.as_str()).collect();
-    assert_eq!(names, ["python-3.12", "javascript", "javascript-0.11"], "the defaults first");
+    assert_eq!(names, ["python-3.12", "javascript", "javascript-0.11"], "the default runtimes come first");
     let mut run = |name: &str| ctx.run(Runtime::Named(name.into()), request("1"), no_policy());
     assert_eq!(run("javascript").unwrap().metadata.runtime, types::Language::Javascript);
     // `python-3.15` takes minutes to fetch and compile, and was not added.
@@ -226,7 +226,7 @@ fn a_dropped_context_frees_its_sessions() {
     HostSession::fork(&mut ctx, session).unwrap();
     let mut other = host.ctx();
     let third = HostSession::open(&mut other, Runtime::Javascript, no_policy(), no_options());
-    let SandboxError::TooManySessions(text) = error_of(third) else { panic!("there are two") };
+    let SandboxError::TooManySessions(text) = error_of(third) else { panic!("the third session was not rejected") };
     assert_eq!(text, "`limits.session-count` is exhausted: 3 needed, 2 allowed; close a session first");
     drop(ctx);
     open(&mut other);
@@ -264,7 +264,7 @@ fn endless_variable_read_stops_with_the_context() {
         token.cancel();
         running.join().unwrap()
     });
-    let SandboxError::Variable(text) = error_of(got) else { panic!("it is a variable's error") };
+    let SandboxError::Variable(text) = error_of(got) else { panic!("the error is not `Variable`") };
     assert!(text.contains("cancelled"), "{text}");
 }
 

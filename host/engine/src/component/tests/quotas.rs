@@ -81,7 +81,7 @@ fn total_fuel_cannot_be_overdrawn() {
     let run = |ctx: &mut SandboxCtx, source: &str| ctx.run(Runtime::Javascript, request(source), policy.clone());
     let first = run(&mut ctx, "for (let i = 0; i < 1000; i++);").unwrap();
     assert_eq!(first.outcome, Outcome::Completed);
-    assert_eq!(ctx.usage().fuel, first.fuel_consumed, "what it did not use is given back");
+    assert_eq!(ctx.usage().fuel, first.fuel_consumed, "unused fuel is returned to the quota");
     let second = run(&mut ctx, "for (;;);").unwrap();
     assert!(matches!(second.outcome, Outcome::Exhausted(types::Exhausted { limit: 30_000_000, .. })));
     let used = first.fuel_consumed + 30_000_000;
@@ -89,7 +89,7 @@ fn total_fuel_cannot_be_overdrawn() {
     let left = most - ctx.usage().fuel;
     let third = run(&mut ctx, "for (;;);").unwrap();
     let Outcome::Exhausted(types::Exhausted { limit, .. }) = third.outcome else { panic!("{:?}", third.outcome) };
-    assert_eq!(limit, left, "it gets what is left");
+    assert_eq!(limit, left, "the execution gets the remaining fuel");
     while ctx.usage().fuel < most {
         run(&mut ctx, "for (;;);").unwrap();
     }
@@ -120,12 +120,12 @@ fn every_session_operation_is_charged() {
     assert_eq!(ctx.usage().fuel - before, execution.fuel_consumed);
     grew(&ctx);
     let state = HostSession::hibernate(&mut ctx, same(&session)).unwrap();
-    assert!(!grew(&ctx), "looking costs nothing");
+    assert!(!grew(&ctx), "saving a session uses no fuel");
     let options = SessionOptions { context: Some("1".into()), ..no_options() };
     HostSession::resume(&mut ctx, Runtime::Python, state, no_policy(), options).unwrap();
     assert!(grew(&ctx));
     HostSession::close(&mut ctx, session).unwrap();
-    assert!(grew(&ctx), "exit handlers");
+    assert!(grew(&ctx), "exit handlers use fuel");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn held_bytes_limit_is_exact() {
     assert!(
         over_quota(HostBlob::append(&mut ctx, same(&first), vec![3])).starts_with("`held-bytes` would be exceeded")
     );
-    assert_eq!(HostBlob::size(&mut ctx, same(&first)).unwrap(), 3_000_000, "nothing was added");
+    assert_eq!(HostBlob::size(&mut ctx, same(&first)).unwrap(), 3_000_000, "a rejected append adds nothing");
     let second = blob(&mut ctx);
     assert!(
         over_quota(HostBlob::append(&mut ctx, same(&second), vec![3])).starts_with("`held-bytes` would be exceeded")
@@ -173,7 +173,7 @@ fn snapshots_and_hibernated_sessions_count_as_held_bytes() {
     // Random data cannot be compressed.
     said_in(&mut ctx, &session, "globalThis.a = Array.from({length: 1 << 20}, () => Math.random()); 0");
     assert!(over_quota(HostSession::hibernate(&mut ctx, same(&session))).starts_with("`held-bytes` would be exceeded"));
-    assert_eq!(ctx.usage().held_bytes, 0, "what was written so far is not held");
+    assert_eq!(ctx.usage().held_bytes, 0, "a failed hibernation holds no bytes");
     said_in(&mut ctx, &session, "a.length");
 }
 
@@ -182,7 +182,7 @@ fn open_handles_are_limited() {
     let mut ctx = with_quotas(|quotas| quotas.handles = 3);
     let handles: Vec<_> = (0..3).map(|_| blob(&mut ctx)).collect();
     let trap = HostBlob::new(&mut ctx).unwrap_err();
-    assert!(trap.to_string().contains("handles"), "a constructor has no error to give: {trap}");
+    assert!(trap.to_string().contains("handles"), "the constructor traps: {trap}");
     let opened = HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), no_options());
     assert_eq!(
         over_quota(opened),
@@ -204,7 +204,7 @@ fn arguments_and_environment_count_as_held_bytes() {
     let held = ctx.usage().held_bytes;
     assert!(held >= 10 * 24, "{held}");
     HostSession::drop(&mut ctx, few).unwrap();
-    assert_eq!(ctx.usage().held_bytes, held, "a sandbox of few is cached for the next call");
+    assert_eq!(ctx.usage().held_bytes, held, "a sandbox with few arguments stays cached");
     let many = HostSession::open(&mut ctx, Runtime::Javascript, with_args(100_000), no_options()).unwrap();
     assert!(ctx.usage().held_bytes >= 3 * 100_000 * 24, "{:?}", ctx.usage());
     let fork = HostSession::fork(&mut ctx, same(&many)).unwrap();
@@ -227,12 +227,15 @@ fn sandboxes_are_cached_for_recent_policies() {
     let first = made(&mut ctx, 1_000_000);
     for of in 1_000_001..1_000_008 {
         made(&mut ctx, of);
-        assert!(std::sync::Arc::ptr_eq(&first.0, &made(&mut ctx, 1_000_000).0), "it was asked for in between");
+        assert!(std::sync::Arc::ptr_eq(&first.0, &made(&mut ctx, 1_000_000).0), "a recently used sandbox stays cached");
     }
     for of in 2_000_000..2_000_008 {
         made(&mut ctx, of);
     }
-    assert!(!std::sync::Arc::ptr_eq(&first.0, &made(&mut ctx, 1_000_000).0), "eight others came after it");
+    assert!(
+        !std::sync::Arc::ptr_eq(&first.0, &made(&mut ctx, 1_000_000).0),
+        "the least recently used sandbox is evicted"
+    );
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn script_reads_request_files_without_owning_them() {
     assert_eq!(String::from_utf8_lossy(&execution.stdout.bytes), "1 2\n");
     assert_eq!((execution.files_created, execution.files_modified), (vec!["new".to_owned()], vec![]));
     assert_eq!(ctx.usage().held_bytes, 0);
-    assert_eq!(said(&mut ctx, "print(std.loadFile('a/b'))"), "null\n", "another execution has other files");
+    assert_eq!(said(&mut ctx, "print(std.loadFile('a/b'))"), "null\n", "files of another execution are not visible");
 }
 
 #[test]
@@ -140,10 +140,12 @@ fn script_endings_map_to_outcomes() {
     let mut ctx = ctx();
     let mut run = |source: &str| ctx.run(Runtime::Javascript, request(source), no_policy()).unwrap();
     assert_eq!(run("std.exit(3)").outcome, Outcome::Exited(3));
-    let Outcome::Raised(raised) = run("throw new RangeError('too far')").outcome else { panic!("it throws") };
+    let Outcome::Raised(raised) = run("throw new RangeError('too far')").outcome else {
+        panic!("the outcome is not `Raised`")
+    };
     assert_eq!((raised.type_name.as_str(), raised.message.as_str(), raised.line), ("RangeError", "too far", Some(1)));
     let Outcome::Exhausted(Exhausted { resource, .. }) = run("new ArrayBuffer(1 << 30)").outcome else {
-        panic!("it wants too much");
+        panic!("the outcome is not `Exhausted`");
     };
     assert_eq!(resource, ResourceKind::Memory);
     let truncated = run("std.out.puts('x'.repeat(5_000_000))");
@@ -191,7 +193,7 @@ fn validation_returns_diagnostics_without_running() {
 fn host_details_are_hidden_from_components() {
     let secret = "/home/secret/cache";
     let error = BuildError::NotPersisting { name: secret.into() };
-    let SandboxError::Unavailable(text) = SandboxError::from(error) else { panic!("it is unavailable") };
+    let SandboxError::Unavailable(text) = SandboxError::from(error) else { panic!("the error is not `Unavailable`") };
     assert!(!text.contains("secret"), "{text}");
 }
 

@@ -82,7 +82,7 @@ fn invalid_arguments_are_named() {
         other => panic!("{other:?}"),
     };
     for name in ["", "a b", "1x", "a.b", "a\0", "a\n", &"x".repeat(4_097)] {
-        assert_eq!(json(&mut ctx, &session, name), None, "there is none of that name: {name:?}");
+        assert_eq!(json(&mut ctx, &session, name), None, "no variable has this name: {name:?}");
         let set = error_of(HostSession::set_variable(&mut ctx, same(&session), name.into(), "1".into()));
         assert!(argument(set).starts_with("`name`: "), "{name:?}");
     }
@@ -137,7 +137,7 @@ fn invalid_session_bytes_are_not_resumed() {
     let large = HostSession::hibernate(&mut ctx, session).unwrap();
     let small = limited(|limits| limits.memory_bytes = Some(20 << 20));
     let resumed = HostSession::resume(&mut ctx, Runtime::Javascript, same(&large), small, no_options());
-    let SandboxError::NotResumable(text) = error_of(resumed) else { panic!("it does not fit") };
+    let SandboxError::NotResumable(text) = error_of(resumed) else { panic!("the session was resumed") };
     assert!(text.contains("`limits.memory-bytes` is 20971520"), "{text}");
     let other = HostSession::resume(&mut ctx, Runtime::Python, large, no_policy(), no_options());
     assert!(matches!(error_of(other), SandboxError::NotResumable(_)));
@@ -275,8 +275,10 @@ fn file_errors_give_the_reason() {
     delete(&mut ctx, "dir", true).unwrap();
     assert_eq!(kind(delete(&mut ctx, "dir", true)), FileError::NotFound);
     let long = "x".repeat(1 << 20);
-    let SandboxError::File(failure) = error_of(write(&mut ctx, &session, &long, b"")) else { panic!("it is too long") };
-    assert!(failure.path.len() <= 4_096 && failure.message.len() <= 4_096, "no more is repeated");
+    let SandboxError::File(failure) = error_of(write(&mut ctx, &session, &long, b"")) else {
+        panic!("the error is not `File`")
+    };
+    assert!(failure.path.len() <= 4_096 && failure.message.len() <= 4_096, "long texts are truncated in the error");
     let big = vec![0; (64 << 20) + 1];
     assert_eq!(kind(write(&mut ctx, &session, "big", &big)), FileError::NoSpace);
     let files = HostSession::files(&mut ctx, session).unwrap();

@@ -103,7 +103,7 @@ fn started_executions_are_limited() {
     let second = start(&mut ctx, ASKS);
     let text = over_quota(try_start(&mut ctx, ASKS));
     assert!(text.contains("`started`"), "over: {text}");
-    assert_eq!(ctx.usage().executions, 2, "what is refused is no execution");
+    assert_eq!(ctx.usage().executions, 2, "a rejected call does not count as an execution");
     needs(&mut ctx, &first, vec![]);
     done(&mut ctx, &first, vec![answer(0, "1")]);
     // An execution that has ended is no longer counted, even though its handle still exists.
@@ -151,7 +151,7 @@ fn started_execution_bytes_are_counted_and_released() {
     let limits = crate::Limits::default();
     assert!(
         while_it_runs.held_bytes > limits.stdout_bytes + limits.stderr_bytes + limits.display_bytes,
-        "its tools as well"
+        "the tools are charged too"
     );
     assert!(while_it_runs.fuel >= limits.fuel);
     needs(&mut ctx, &started, vec![]);
@@ -180,7 +180,7 @@ fn started_executions_cannot_overdraw_fuel() {
     let mut ctx = with_quotas(|quotas| quotas.fuel = 500_000_000);
     let started = start(&mut ctx, "for (;;) {}");
     let text = over_quota(try_start(&mut ctx, ""));
-    assert!(text.contains("`fuel`"), "the first may use all: {text}");
+    assert!(text.contains("`fuel`"), "the first execution has reserved all fuel: {text}");
     assert!(matches!(done(&mut ctx, &started, vec![]).outcome, Outcome::Exhausted(_)));
     // The execution may have ended at its soft limit, with unused fuel.
     assert!(ctx.usage().fuel <= 500_000_000);
@@ -267,7 +267,11 @@ fn a_session_whose_execution_was_dropped_can_be_used() {
     for source in ["x = 2; await tools.ask({q: 1})", "x = 2; for (;;) {}"] {
         let started = HostSession::start(&mut ctx, same(&session), request(source)).unwrap();
         release(&mut ctx, started);
-        assert_eq!(said_in(&mut ctx, &session, "console.log(x)"), "1\n", "it waits for the unwinding");
+        assert_eq!(
+            said_in(&mut ctx, &session, "console.log(x)"),
+            "1\n",
+            "the call waits until the execution is unwound"
+        );
     }
     assert_eq!(ctx.usage().started, 0);
 }
@@ -278,7 +282,7 @@ fn a_started_execution_outlives_its_sessions_handle() {
     let session = HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), asking()).unwrap();
     let started = HostSession::start(&mut ctx, same(&session), request("await tools.ask({q: 1}) + 1")).unwrap();
     HostSession::drop(&mut ctx, session).unwrap();
-    assert_eq!(ctx.usage().sessions, 1, "it is still there");
+    assert_eq!(ctx.usage().sessions, 1, "the session exists until its execution ends");
     needs(&mut ctx, &started, vec![]);
     assert_eq!(done(&mut ctx, &started, vec![answer(0, "1")]).value.unwrap().repr, "2");
     assert_eq!(ctx.usage().sessions, 0);
@@ -305,7 +309,7 @@ fn a_component_answers_its_own_tools() {
     assert_eq!(output(&execution), "[ 'a', 'b' ]\n");
     assert_eq!(execution.session_id, None);
     assert_eq!(execution.tool_calls.len(), 2);
-    assert_eq!(done(&mut ctx, &started, vec![]), execution, "again");
+    assert_eq!(done(&mut ctx, &started, vec![]), execution, "the same result is returned again");
 }
 
 #[test]
@@ -400,7 +404,7 @@ fn started_execution_can_be_cancelled() {
     HostStarted::cancel(&mut ctx, same(&started)).unwrap();
     assert_eq!(done(&mut ctx, &started, vec![]).outcome, Outcome::Cancelled);
     HostStarted::cancel(&mut ctx, same(&started)).unwrap();
-    assert_eq!(said(&mut ctx, "console.log(2)"), "2\n", "nothing else is");
+    assert_eq!(said(&mut ctx, "console.log(2)"), "2\n", "other executions are not cancelled");
 }
 
 #[test]
@@ -414,7 +418,7 @@ fn component_token_cancels_a_started_execution() {
         match step(&mut ctx, &started, vec![]).unwrap() {
             Step::Done(execution) => break assert_eq!(execution.outcome, Outcome::Cancelled),
             Step::NeedsTools(_) => {}
-            Step::Running => panic!("it goes on"),
+            Step::Running => panic!("the execution still runs after the cancellation"),
         }
     }
 }

@@ -93,7 +93,7 @@ fn tools_receive_the_callers_identity() {
     let asked = "console.log(await tools.who())";
     let execution = ctx.run(Runtime::Javascript, request(asked), no_policy()).unwrap();
     assert_eq!(String::from_utf8(execution.stdout.bytes).unwrap(), format!("{id}\n"));
-    assert_eq!(execution.session_id, None, "it is none of a session");
+    assert_eq!(execution.session_id, None, "the execution has no session");
 }
 
 #[test]

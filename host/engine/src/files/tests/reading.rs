@@ -208,7 +208,11 @@ fn page_fills_its_limit_and_counts_the_rest() {
     assert_eq!(page(Some("g"), 2, 100), expected("", 0));
     assert_eq!(page(None, 9, 5), expected("a b b.f", 4));
     assert_eq!(page(None, 9, 4), expected("a b", 5));
-    assert_eq!(page(Some("b/d"), 9, 0), expected("b/d/e", 1), "one entry, however long its path");
+    assert_eq!(
+        page(Some("b/d"), 9, 0),
+        expected("b/d/e", 1),
+        "a page has at least one entry, even if its path is too long"
+    );
     let below = |dir, depth| {
         let limits = ListLimits { entries: 2, path_bytes: 100 };
         let page = files.list_below(dir, depth, limits).unwrap();

@@ -399,7 +399,7 @@ mod tests {
             let handle = values.add(Value::Null).unwrap();
             values.take(handle).unwrap();
         }
-        assert_eq!(values.add(Value::Null), Err(Misuse::Values), "dropping gives nothing back");
+        assert_eq!(values.add(Value::Null), Err(Misuse::Values), "dropped values still count");
         for (source, fits) in [(0, TEXT_BYTES), (10, TEXT_BYTES + 80)] {
             let mut values = Values::new(source);
             assert_eq!(values.pass(fits - 1), Ok(()), "under");

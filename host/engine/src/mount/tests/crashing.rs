@@ -375,7 +375,7 @@ fn kill_repeatedly(dir: &tempfile::TempDir, time: Duration, within_us: u64) -> u
                 }
             }
         });
-        let first = receive.recv().expect("the child died by itself");
+        let first = receive.recv().expect("the child process ended before its first commit");
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;

@@ -28,7 +28,7 @@ fn number_of_calls_is_limited() {
     assert!(message.contains("tool_calls") && message.contains('3'), "{message}");
     guest.send(&json!({"list": true}));
     assert_eq!(guest.read().unwrap()["tools"][0]["name"], "echo", "usable after");
-    assert_eq!(guest.end().len(), 3, "what was refused is not written down");
+    assert_eq!(guest.end().len(), 3, "refused calls are not recorded");
     let mut none = Guest::new(&[echo()], |limits| limits.tool_calls = 0);
     none.call(1, "echo", &json!({}));
     assert_eq!(none.error().0, "ToolLimit");
@@ -141,7 +141,7 @@ fn unread_results_occupy_their_slot() {
         assert!(Instant::now() < end);
     }
     guest.calls.collect();
-    assert!(begun.recv_timeout(Duration::from_millis(50)).is_err(), "the third waits until one is read");
+    assert!(begun.recv_timeout(Duration::from_millis(50)).is_err(), "the third call waits until a result is read");
     for _ in 0..4 {
         guest.ok();
     }
@@ -198,7 +198,7 @@ fn bytes_held_for_calls_count_as_guest_memory() {
     assert!((3000..5000).contains(&with_arguments), "{with_arguments}");
     open.send(()).unwrap();
     guest.ok();
-    assert_eq!(guest.calls.account().held_bytes(), 0, "given back when it is read");
+    assert_eq!(guest.calls.account().held_bytes(), 0, "the memory is released when the result is read");
 
     // The arguments `{}` are charged about 2 KiB, the result 1,000 bytes plus overhead.
     for (room, fits) in [(1255, false), (1256, true), (1257, true)] {

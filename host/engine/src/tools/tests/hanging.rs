@@ -61,7 +61,7 @@ impl Hanging {
                 // This call received the permit before it timed out: send another permit.
                 None => self.open.send(()).unwrap(),
             }
-            assert!(Instant::now() < end, "it stays refused");
+            assert!(Instant::now() < end, "calls are still refused");
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -153,7 +153,7 @@ fn calls_with_large_arguments_run_sequentially() {
     for _ in 0..2 {
         sandbox.begun.recv_timeout(PATIENCE).unwrap();
     }
-    assert!(sandbox.begun.recv_timeout(Duration::from_millis(50)).is_err(), "the third waits");
+    assert!(sandbox.begun.recv_timeout(Duration::from_millis(50)).is_err(), "the third call waits");
     for _ in 0..3 {
         sandbox.open.send(()).unwrap();
         assert_eq!(guest.ok(), large);

@@ -82,7 +82,7 @@ fn unread_catalogue_holds_no_memory() {
     assert_eq!(guest.calls.account().held_bytes(), 0);
     assert!(guest.read().unwrap()["tools"].is_array());
     guest.calls.account().set_room(1_000_000);
-    assert!(guest.read().unwrap()["error"].is_object(), "there is no room for it");
+    assert!(guest.read().unwrap()["error"].is_object(), "the catalogue exceeds the memory limit");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn pending_id_cannot_be_reused() {
     for id in [1, 2] {
         guest.call(id, "gate", &json!({"forged": true}));
         let reply = guest.peek().unwrap();
-        assert_eq!(reply["id"], json!(null), "running and waiting: {reply}");
+        assert_eq!(reply["id"], json!(null), "IDs of running and queued calls are taken: {reply}");
     }
     open.send(()).unwrap();
     open.send(()).unwrap();

@@ -12,7 +12,7 @@ fn a_call_is_answered_under_its_own_id() {
     let mut guest = Guest::new(&[echo()], |_| {});
     guest.call(7, "echo", &json!({"a": [1, null, "é"]}));
     assert_eq!(guest.read().unwrap(), json!({"id": 7, "ok": {"a": [1, null, "é"]}}));
-    assert_eq!(guest.read(), None, "nothing more is due");
+    assert_eq!(guest.read(), None, "no further reply is due");
     let records = guest.end();
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].name, "echo");
@@ -99,7 +99,7 @@ fn guest_timeout_applies_to_one_read() {
     guest.send(&json!({"wait": 5}));
     guest.send(&json!({"wait": null}));
     assert_eq!(guest.calls.patience(), None);
-    assert_eq!(guest.read(), None, "it is not answered itself");
+    assert_eq!(guest.read(), None, "a `wait` message has no reply");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn timed_out_call_is_abandoned_and_cancelled() {
     assert_eq!(kind, "ToolTimeout");
     assert!(message.contains("tool_timeout_ms"), "{message}");
     assert!(told.recv_timeout(PATIENCE).unwrap());
-    assert_eq!(guest.read(), None, "what it answers afterwards is not heard");
+    assert_eq!(guest.read(), None, "a late answer is discarded");
 }
 
 #[test]
@@ -141,16 +141,16 @@ fn handlers_are_cancelled_when_the_execution_ends() {
     guest.call(1, "slow", &json!({}));
     let records = guest.end();
     assert_eq!(records[0].outcome, ToolOutcome::Unfinished);
-    assert!(told.recv_timeout(PATIENCE).unwrap(), "at its end");
+    assert!(told.recv_timeout(PATIENCE).unwrap(), "cancelled at the end of the execution");
     let mut guest = Guest::new(std::slice::from_ref(&slow), |_| {});
     guest.call(1, "slow", &json!({}));
     drop(guest);
-    assert!(told.recv_timeout(PATIENCE).unwrap(), "when it is dropped");
+    assert!(told.recv_timeout(PATIENCE).unwrap(), "cancelled when the execution is dropped");
     let mut guest = Guest::new(&[slow], |_| {});
     guest.call(1, "slow", &json!({}));
     guest.calls.cancel();
-    assert!(told.recv_timeout(PATIENCE).unwrap(), "when it is cancelled");
-    assert_eq!(guest.ok(), json!(1), "whoever still waits gets what there is");
+    assert!(told.recv_timeout(PATIENCE).unwrap(), "cancelled with the execution");
+    assert_eq!(guest.ok(), json!(1), "a guest that still waits receives the result");
 }
 
 fn named(name: &str) -> Result<Toolbox, ToolDefinitionError> {
