@@ -82,8 +82,8 @@ impl Platform for EnginePlatform {
     }
 
     fn moment(&self, watch: &Stopwatch) -> Moment {
-        let has_given_up = || self.progress.as_ref().is_some_and(|progress| progress.cancelled());
-        Moment { elapsed: watch.elapsed(), is_cancelled: self.cancel.is_cancelled() || has_given_up() }
+        let is_preparation_cancelled = || self.progress.as_ref().is_some_and(|progress| progress.cancelled());
+        Moment { elapsed: watch.elapsed(), is_cancelled: self.cancel.is_cancelled() || is_preparation_cancelled() }
     }
 
     fn fill_random(&mut self, into: &mut [u8]) {

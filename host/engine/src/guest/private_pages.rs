@@ -96,7 +96,7 @@ fn faults() -> Option<u64> {
     /// Returns `true` if the kernel may replace small pages with huge ones on its own, which causes no page fault in
     /// any thread. That is the case if the setting for huge pages is `always` instead of `madvise`. Unreadable settings
     /// are treated as disabled.
-    fn has_huge_pages_unasked() -> bool {
+    fn has_automatic_huge_pages() -> bool {
         let directory = Path::new("/sys/kernel/mm/transparent_hugepage");
         let sizes = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path().join("enabled"));
         let mut settings = sizes.chain([directory.join("enabled")]);
@@ -106,7 +106,7 @@ fn faults() -> Option<u64> {
     // Systems that emulate Linux might not count page faults.
     static ARE_COUNTED: OnceLock<bool> = OnceLock::new();
     let are_counted = ARE_COUNTED.get_or_init(|| {
-        if has_huge_pages_unasked() {
+        if has_automatic_huge_pages() {
             return false;
         }
         let before = count();

@@ -160,7 +160,7 @@ impl Session {
         })??;
         let backend = EngineBackend::new(sandbox, image, Arc::clone(&id), roots, workspace.clone(), scope);
         let state = SessionState::new(backend, guest, inner.policy.entropy.key(), place);
-        let session = Self::around(sandbox, id, workspace, state);
+        let session = Self::with_state(sandbox, id, workspace, state);
         if let Some(context) = &options.context {
             session.set_variable_text(CONTEXT, context)?;
         }
@@ -187,10 +187,10 @@ impl Session {
             scope,
         );
         let state = inner.engine.0.on_stack(|| SessionState::resume(backend, saved, numbers, place))??;
-        Ok(Self::around(sandbox, id, None, state))
+        Ok(Self::with_state(sandbox, id, None, state))
     }
 
-    fn around(
+    fn with_state(
         sandbox: &Sandbox,
         id: Arc<str>,
         workspace: Option<SharedWorkspace>,

@@ -38,7 +38,7 @@ impl CallStatus {
     }
 
     /// Returns `true` if the caller of a started execution answers this call.
-    pub(super) fn is_the_callers(&self) -> bool {
+    pub(super) fn is_answered_by_caller(&self) -> bool {
         matches!(self.entry.answerer, Answerer::Caller)
     }
 

@@ -165,7 +165,7 @@ impl ToolRunner for ThreadRunner {
 
     /// Reports to the caller of a started execution that the guest waits for these calls, if the caller answers them.
     fn begin_wait(&mut self, is_look: bool, running: &[RunningCall<ThreadCall>]) -> Option<Waiting> {
-        let calls = running.iter().filter(|call| call.running.status.is_the_callers());
+        let calls = running.iter().filter(|call| call.running.status.is_answered_by_caller());
         self.waits.begin_wait(is_look, calls.map(|call| call.index))
     }
 

@@ -220,7 +220,7 @@ impl Stripper {
         let used = fuel.saturating_sub(fuel::left(&mut store));
         let glue = store.data();
         let stripped = match result {
-            Ok(value) => understood(&value, source),
+            Ok(value) => interpret_result(&value, source),
             Err(error) => {
                 let words = format!("{error:#}");
                 match (classify(error), glue.limiter.memory.refused_bytes()) {
@@ -293,7 +293,7 @@ fn transform(
 }
 
 /// Interprets the value that the stripper returned or threw.
-fn understood(value: &Value, source: &str) -> Stripped {
+fn interpret_result(value: &Value, source: &str) -> Stripped {
     match value.property("code") {
         // An error also has a `code`, such as `InvalidSyntax`, but always has a `message` too.
         Value::Text(code) if value.property("message") == Value::Undefined => {

@@ -89,15 +89,15 @@ impl Value {
 /// An invalid call of one of the stripper's imports, which stops the stripper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Misuse {
-    #[error("an invalid or dropped handle")]
+    #[error("the TypeScript stripper used an invalid or dropped handle")]
     Handle,
-    #[error("too many values")]
+    #[error("the TypeScript stripper created more than {MAX_VALUES} values")]
     Values,
-    #[error("too much text")]
+    #[error("the TypeScript stripper passed more text than a call can need")]
     Text,
-    #[error("text that is not UTF-8, or outside the memory")]
+    #[error("the TypeScript stripper passed text that is not UTF-8 or is outside its memory")]
     Memory,
-    #[error("a property without a name, or of a value other than an object")]
+    #[error("the TypeScript stripper used a property without a name, or of a value that is not an object")]
     Property,
 }
 
