@@ -25,7 +25,8 @@ pub struct AuditTable {
     pub source: bool,
 }
 
-/// Maximum length of a recorded variable, file or session name, in characters.
+/// Maximum length of a recorded variable, file or session name, in characters. Clients choose these names, so longer
+/// names are cut.
 const MAX_OF_CHARS: usize = 256;
 /// The recorded outcome of an operation that succeeded.
 const DONE: &str = "done";
@@ -40,9 +41,9 @@ pub struct AuditError {
 }
 
 /// The audit log: one JSON line for each execution and each other operation on a session, written before the answer is
-/// sent. Listings and descriptions of sessions are not recorded. A line names the tenant, the front end and the
-/// outcome. The line of an execution also has the SHA-256 of the source and the fuel, and with `with_source` the source
-/// itself.
+/// sent. Listing or describing sessions and listing checkpoints are not recorded. A line names the tenant, the front end
+/// and the outcome. The line of an execution also has the SHA-256 of the source and the fuel, and with `with_source` the
+/// source itself.
 pub struct Audit {
     out: Mutex<Box<dyn Write + Send>>,
     with_source: bool,

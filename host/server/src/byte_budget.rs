@@ -8,10 +8,11 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The size of a step in bytes. The semaphores below count steps.
+/// The size of a step in bytes. The semaphores below count steps instead of bytes, because a semaphore grants at most
+/// `u32::MAX` permits at once.
 pub(crate) const STEP_BYTES: usize = 1 << 10;
-/// Maximum size of all late reservations together, in bytes. With a small budget, the maximum is a quarter of the
-/// budget.
+/// Maximum total size of all late reservations ([`Room::Late`]) in bytes. They are not part of the budget. With a small
+/// budget, the maximum is a quarter of the budget.
 const MAX_LATE_BYTES: usize = 16 << 20;
 /// A client process can take at most `1 / CLIENT_SHARE` of the budget.
 const CLIENT_SHARE: usize = 2;
@@ -29,7 +30,7 @@ pub(crate) struct ByteBudget {
     client: Option<Arc<Semaphore>>,
 }
 
-/// The process at the other end of a Unix socket. The number is missing if the system does not report it.
+/// The ID of the process at the other end of a Unix socket. `None` if the system does not report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(not(unix), allow(dead_code, reason = "only Unix sockets report processes"))]
 pub(crate) struct ClientProcess(pub(crate) Option<i32>);
@@ -205,8 +206,8 @@ impl ByteBudget {
         Ok(HeldBytes { permits: self.take(tenant, steps).ok_or(NoRoom)?, steps })
     }
 
-    /// Changes `held` to `bytes` without waiting, and charges it to the client as well. Releases it if the budget has too
-    /// little left.
+    /// Changes `held` to `bytes` without waiting, and charges all of it to the client as well. If the budget has too little
+    /// left, fails and releases `held`.
     pub(crate) fn try_resize(
         &self,
         tenant: Option<&str>,

@@ -56,10 +56,10 @@ pub enum ServiceError {
         /// The time to wait before a retry.
         retry_after: Duration,
     },
-    /// The execution waited longer than [`Admission::wait`](crate::Admission::wait) and was not started.
+    /// The request waited longer than [`Admission::wait`](crate::Admission::wait) and was not started.
     #[error("the request could not start within {} ms; try again later", waited.as_millis())]
     NoTurn {
-        /// The time that the execution has waited.
+        /// The time that the request has waited.
         waited: Duration,
     },
     /// The tenant exceeded its number of executions per minute.
@@ -94,19 +94,19 @@ pub enum ServiceError {
     /// A suspended execution could not be resumed.
     #[error(transparent)]
     Advance(#[from] AdvanceError),
-    /// The execution does not exist, or it is not suspended and cannot be cancelled by its name.
+    /// The execution does not exist, or it is not suspended and cannot be cancelled by its ID.
     #[error(
         "execution `{execution}` has ended or is not suspended: it was resumed or cancelled, or it timed out; start a new one",
         execution = escaped(.execution)
     )]
     NoExecution {
-        /// The requested name.
+        /// The requested ID.
         execution: String,
     },
     /// The execution is already being resumed by another request.
     #[error("another request is already resuming execution `{execution}`; try again when it returns", execution = escaped(.execution))]
     ExecutionBusy {
-        /// The name of the execution.
+        /// The ID of the execution.
         execution: String,
     },
     /// The execution was cancelled before it started.

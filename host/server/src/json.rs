@@ -10,7 +10,7 @@ use serde::{
 use utoipa::ToSchema;
 
 const MAX_DEPTH: usize = 100;
-/// Maximum cost of the values in one JSON text.
+/// Maximum cost of the values in one JSON text, for which parsing occupies at most 40 MiB ([`UNIT_BYTES`]).
 const MAX_COST: usize = 256 << 10;
 /// The cost of a list and its first element. An empty list costs the same. Each comma costs 1, for the next element.
 const LIST_COST: usize = 4;

@@ -89,7 +89,7 @@ pub struct ServiceConfig {
 
 /// Returns `true` if `name` selects this runtime, according to
 /// [`SandboxBuilder::named`](glovebox::SandboxBuilder::named).
-fn means(name: &str, info: &RuntimeInfo) -> bool {
+fn selects(name: &str, info: &RuntimeInfo) -> bool {
     match Language::ALL.iter().find(|language| language.name() == name) {
         Some(language) => info.language == *language && info.default,
         None => info.answers_to(name),
@@ -145,7 +145,7 @@ impl Service {
         let mut runtimes: Vec<RuntimeInfo> = Vec::new();
         for name in named {
             let found = match config.prepare_later {
-                true => known.iter().find(|info| means(&name, info)).cloned(),
+                true => known.iter().find(|info| selects(&name, info)).cloned(),
                 false => {
                     let sandbox = Sandbox::builder(&engine).named(&name).policy(Policy::default()).build()?;
                     sandbox.load_all_code().map_err(BuildError::from)?;
@@ -362,7 +362,7 @@ impl Service {
         ExecutionPermit { service: self.clone(), _permit: permit }
     }
 
-    /// Runs blocking work on a thread that is allowed to block.
+    /// Runs `work` on a thread that is allowed to block. Fails with [`ServiceError::Panicked`] if `work` panics.
     pub(crate) async fn blocking<T: Send + 'static>(
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ServiceError> {

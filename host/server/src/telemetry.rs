@@ -32,13 +32,13 @@ use crate::SPANS;
 /// Maximum number of spans queued for the collector. Further spans are dropped, so an unreachable collector costs
 /// bounded memory.
 const MAX_WAITING: usize = 4_096;
-/// Maximum number of spans in one export.
+/// Maximum number of spans in one export, the default of OpenTelemetry.
 const MAX_AT_ONCE: usize = 512;
 /// The timeout of an export.
 const SEND_TIME: Duration = Duration::from_secs(5);
 /// The timeout of the last export at shutdown.
 const END_TIME: Duration = Duration::from_secs(3);
-/// Maximum length of a collector's answer, in bytes.
+/// Maximum length of a collector's answer, in bytes. Valid answers contain only counts and a short message.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 const PATH: &str = "/v1/traces";
 

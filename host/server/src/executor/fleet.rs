@@ -205,7 +205,7 @@ impl Fleet {
     async fn open(&self, id: &SessionId, open: OpenRequest, most: usize) -> Result<SessionSummary, ServiceError> {
         let count = self.client.count(Some(&self.scope)).await?;
         if usize::try_from(count).unwrap_or(usize::MAX) >= most {
-            return Err(ServiceError::TooMany { what: "sessions", most, remedy: "end one first" });
+            return Err(ServiceError::TooMany { what: "sessions", most, remedy: "close one first" });
         }
         Ok(self.client.open(&self.name(id), open).await.map_err(about(id))?.into())
     }

@@ -323,7 +323,8 @@ impl SessionInMemory {
 
     fn summary(&self) -> SessionSummary {
         let (info, sandbox) = (self.session.info(), self.session.sandbox());
-        // Not in the literal below, which would keep the lock until its end.
+        // Read before the literal below: within the literal, the lock would be held until its end, and `generation`
+        // would deadlock.
         let updated_at = self.usage().changed_at;
         SessionSummary {
             id: self.id.clone(),

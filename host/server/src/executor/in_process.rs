@@ -281,7 +281,7 @@ impl Local {
         make: impl FnOnce(SessionId) -> Result<SessionGuard, SessionsError>,
     ) -> Result<SessionSummary, ServiceError> {
         if self.sessions.count(most)? >= most {
-            return Err(ServiceError::TooMany { what: "sessions", most, remedy: "end one first" });
+            return Err(ServiceError::TooMany { what: "sessions", most, remedy: "close one first" });
         }
         self.service.make_room(&self.policy.limits, &self.sessions, &id);
         make(id.clone())?;

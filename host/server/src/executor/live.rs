@@ -138,7 +138,7 @@ fn change_files(files: &SessionFiles, operation: FileOperation, bytes: &[u8]) ->
 
 /// Archives a session's files in a temporary file.
 fn archive(files: &SessionFiles) -> Result<File, FilesError> {
-    let failed = |source| FilesError::Io { action: "put aside", source };
+    let failed = |source| FilesError::Io { action: "store the session's files temporarily", source };
     let mut archive = tempfile::tempfile().map_err(failed)?;
     files.export_tar(&mut archive)?;
     io::Seek::rewind(&mut archive).map_err(failed)?;

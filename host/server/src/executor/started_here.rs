@@ -101,7 +101,7 @@ mod tests {
 
     #[tokio::test]
     async fn panic_is_an_error() {
-        let started = StartedHere::new(&CancelToken::new(), |_, _| panic!("as the test wants it"));
+        let started = StartedHere::new(&CancelToken::new(), |_, _| panic!("intended by the test"));
         let Ok(Advanced::Done(result)) = started.advance(Vec::new()).await else { panic!("it has ended") };
         assert!(matches!(*result, Err(ServiceError::Panicked)));
     }

@@ -355,7 +355,7 @@ impl ExecutionAnswer {
 /// Outcome and usage of an execution.
 // A test compares this schema with real responses.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes")]
+#[expect(dead_code, reason = "only its schema is used")]
 pub(crate) struct ExecutionForm {
     /// `true` if the script succeeded.
     success: bool,

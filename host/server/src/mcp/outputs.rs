@@ -122,7 +122,7 @@ const PICTURES: [(&str, &[u8]); 4] = [
 const TEXTS: [&str; 4] = ["text/markdown", "text/plain", "application/json", "text/latex"];
 
 /// Returns `true` if the text is Python's default `repr` of an object, such as `<T object at 0x…>`.
-fn says_nothing(text: &str) -> bool {
+fn is_default_repr(text: &str) -> bool {
     text.starts_with('<') && text.ends_with('>') && text.contains(" object at 0x")
 }
 
@@ -178,7 +178,7 @@ impl Answering<'_> {
             let form = display.forms.iter().find(|form| form.media_type == *wanted)?;
             Some((form, form.text()?))
         });
-        let best = best.filter(|(_, text)| !says_nothing(text));
+        let best = best.filter(|(_, text)| !is_default_repr(text));
         let mut is_told = false;
         if let Some((form, text)) = best {
             is_told = true;
@@ -192,7 +192,7 @@ impl Answering<'_> {
                 continue;
             }
             match form.text() {
-                Some(text) if !is_told && (display.forms.len() == 1 || !says_nothing(text)) => {
+                Some(text) if !is_told && (display.forms.len() == 1 || !is_default_repr(text)) => {
                     is_told = true;
                     content.push(self.short(number, form, text));
                 }

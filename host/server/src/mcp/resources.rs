@@ -18,7 +18,7 @@ const SCHEME: &str = "glovebox://";
 
 /// The characters that are percent-encoded: all except `/` and the unreserved characters of a URI (RFC 3986, section
 /// 2.3).
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// The parsed URI of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl fmt::Display for Address {
         match self {
             Self::Output(uri) => f.write_str(uri),
             Self::File { session, path } => {
-                write!(f, "{SCHEME}session/{session}/files/{}", utf8_percent_encode(path, PLAIN))
+                write!(f, "{SCHEME}session/{session}/files/{}", utf8_percent_encode(path, ENCODED))
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::{
 pub(super) struct CancelOnDrop(pub(super) CancelToken);
 
 impl CancelOnDrop {
-    /// Disables the cancellation if `goes_on`, then drops the guard.
+    /// Drops the guard. Does not cancel the execution if `goes_on`, that is, if it is suspended.
     pub(super) fn disarm_if(mut self, goes_on: bool) {
         if goes_on {
             self.0 = CancelToken::new();

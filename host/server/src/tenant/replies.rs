@@ -14,7 +14,8 @@ pub(crate) struct ReplyRooms(Arc<Mutex<Vec<Room>>>);
 pub(super) struct WeakReplyRooms(Weak<Mutex<Vec<Room>>>);
 
 impl ReplyRooms {
-    /// Takes the memory, which the response needs from now on. Releases reservations beyond the budget.
+    /// Takes the memory, to charge it to the response. Releases late reservations ([`Room::Late`]), which are not part
+    /// of the budget.
     pub(crate) fn take(&self) -> HeldBytes {
         let rooms = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let mut held = HeldBytes::default();

@@ -22,7 +22,7 @@ impl RunningExecutions {
     /// Cancels an execution. Returns `false` if it is not running.
     pub(super) fn cancel(&self, id: &str) -> bool {
         let token = self.tokens().get(id).cloned();
-        // Cancelling runs hooks, so the lock is not held.
+        // Cancelling runs hooks, which may take time or need the lock, so the lock is not held.
         token.inspect(CancelToken::cancel).is_some()
     }
 }

@@ -16,11 +16,12 @@ use crate::{
     executor::{FileAnswer, FileOperation, Room, SessionCall, SessionOperation, SessionReply, join_files},
 };
 
-/// Maximum number of bytes that are reserved for the state of a session in memory before it is known.
+/// Maximum number of bytes to reserve for the exported state of a session that is only in memory. The length of the
+/// state is unknown before the export, and is usually much less than the memory of the session.
 const MAX_STATE_BYTES: u64 = 64 << 20;
 
 impl Tenant {
-    /// Opens a session. The default `id` is random, with 128 bits. Without `language` and `runtime`, the session uses
+    /// Opens a session. The default `id` has 128 random bits. Without `language` and `runtime`, the session uses
     /// the first served runtime. `policy` contains changes to the tenant's policy, which only sessions in memory
     /// ([`SessionPlace::Memory`](crate::SessionPlace::Memory)) support. `held`, such as memory charged for the context,
     /// is dropped when the operation has ended, even if the caller has dropped the future before.
@@ -178,8 +179,8 @@ impl Tenant {
         Ok((reply.bytes, held))
     }
 
-    /// Returns the expected length of [`export`](Self::export)'s result in bytes: the size of the stored state, or an
-    /// upper bound if the session is only in memory.
+    /// Returns the number of bytes to reserve for [`export`](Self::export)'s result: the size of the stored state, or an
+    /// estimate of at most `MAX_STATE_BYTES` if the session is only in memory.
     ///
     /// # Errors
     /// Fails like [`export`](Self::export).

@@ -18,7 +18,8 @@ use crate::{
     service::ExecutionPermit,
 };
 
-/// Maximum length of the texts in a result that is mapped on an async thread, in bytes.
+/// Maximum length of the texts in a result that is mapped on an async thread, in bytes. Mapping a longer result would
+/// delay other requests.
 const MAX_SHORT_BYTES: usize = 16 << 10;
 
 /// The state of an execution after a step.

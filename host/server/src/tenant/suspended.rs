@@ -111,7 +111,8 @@ impl SuspendedExecutions {
 
     fn try_cancel(&self, id: &str) -> Result<Option<SuspensionState>, ServiceError> {
         let found = self.entries().get(id).map(|entry| entry.cancel.clone());
-        // Cancelling runs hooks, so the lock is not held. `put` does not suspend the execution after this.
+        // Cancelling runs hooks, which may take time or need the lock, so the lock is not held. `put` does not suspend
+        // the execution after this.
         found.ok_or_else(|| not_found(id))?.cancel();
         let mut entries = self.entries();
         // If the execution has just ended, the request that resumed it has the result.
@@ -148,10 +149,10 @@ impl SuspendedExecutions {
         self.entries().remove(id);
     }
 
-    /// Checks if an execution has timed out or has ended while it was suspended, and removes it if it has timed out.
+    /// Checks whether an execution has timed out or has ended while it was suspended, and removes it if it has timed out.
     /// Reports an ended execution only if `can_fetch`, because the caller must then fetch its result. During shutdown,
     /// every suspended execution counts as timed out.
-    pub(super) fn look(&self, id: &str, is_draining: bool, can_fetch: bool) -> SuspensionCheck {
+    pub(super) fn check(&self, id: &str, is_draining: bool, can_fetch: bool) -> SuspensionCheck {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(id) else { return SuspensionCheck::Gone };
         let is_over = is_draining || Instant::now() >= entry.expires;
@@ -282,7 +283,7 @@ impl Ended {
 pub enum Undelivered {
     /// The callback failed.
     Failed(ServiceError),
-    /// There is no memory for the answer to an unread result. The client can ask for the result again.
+    /// There is no memory for the answer to an unread result. The client can request the result again.
     NoRoom(Box<Ended>),
 }
 
@@ -337,9 +338,9 @@ pub(super) struct Stepping {
 }
 
 /// The interval between checks of an execution that a request is resuming, or whose result is unread.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum time for which a cancelled execution's result stays unread, if there was no memory for the answer. Most
-/// clients that cancel an execution do not ask for its result again.
+/// clients that cancel an execution do not request its result again.
 const CANCELLED_TIME: Duration = Duration::from_secs(60);
 
 impl Tenant {
@@ -386,7 +387,7 @@ impl Tenant {
 async fn watch(tenant: Tenant, id: String, has_ended: CancellationToken) {
     let (executions, service) = (&tenant.inner.suspended, &tenant.inner.service);
     while let Some(expires) = executions.expires(&id) {
-        let (soon, is_ended) = (Instant::now() + LOOK, has_ended.is_cancelled());
+        let (soon, is_ended) = (Instant::now() + CHECK_INTERVAL, has_ended.is_cancelled());
         let next = if is_ended { soon } else { expires.max(soon) };
         tokio::select! {
             () = tokio::time::sleep_until(next.into()) => {}
@@ -395,13 +396,13 @@ async fn watch(tenant: Tenant, id: String, has_ended: CancellationToken) {
         }
         let draining = service.is_draining();
         let fetching = executions.fetching.try_lock();
-        match executions.look(&id, draining, fetching.is_ok()) {
+        match executions.check(&id, draining, fetching.is_ok()) {
             SuspensionCheck::Gone => return,
             SuspensionCheck::Again => {
                 drop(fetching);
-                // During shutdown, `draining` above returns at once.
+                // During shutdown, `draining` above returns at once, so sleep here instead.
                 if draining {
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(CHECK_INTERVAL).await;
                 }
             }
             SuspensionCheck::End(stepping) => {
@@ -476,10 +477,10 @@ mod tests {
         assert!(matches!(executions.put("early", stepping(false), now, true), Ok(true)));
         assert!(matches!(executions.put("late", stepping(false), now + Duration::from_secs(3_600), true), Ok(true)));
         let can_fetch = false;
-        assert!(matches!(executions.look("early", false, can_fetch), SuspensionCheck::End(_)));
-        assert!(matches!(executions.look("early", false, can_fetch), SuspensionCheck::Gone));
-        assert!(matches!(executions.look("late", false, can_fetch), SuspensionCheck::Again));
-        assert!(matches!(executions.look("late", true, can_fetch), SuspensionCheck::End(_)));
+        assert!(matches!(executions.check("early", false, can_fetch), SuspensionCheck::End(_)));
+        assert!(matches!(executions.check("early", false, can_fetch), SuspensionCheck::Gone));
+        assert!(matches!(executions.check("late", false, can_fetch), SuspensionCheck::Again));
+        assert!(matches!(executions.check("late", true, can_fetch), SuspensionCheck::End(_)));
     }
 
     #[test]
@@ -527,7 +528,7 @@ mod tests {
         for is_cancelled in [false, true] {
             assert!(matches!(executions.put("a", stepping(true), expires, true), Ok(true)));
             let fetching = executions.fetching.try_lock().unwrap();
-            let SuspensionCheck::HasEnded(ended) = executions.look("a", false, true) else { panic!("it has ended") };
+            let SuspensionCheck::HasEnded(ended) = executions.check("a", false, true) else { panic!("it has ended") };
             let asking = executions.clone();
             let request = tokio::spawn(async move {
                 match is_cancelled {
@@ -554,7 +555,7 @@ mod tests {
         let executions = SuspendedExecutions::default();
         let expires = Instant::now() + Duration::from_secs(3_600);
         assert!(matches!(executions.put("a", stepping(true), expires, true), Ok(true)));
-        assert!(matches!(executions.look("a", false, true), SuspensionCheck::HasEnded(_)));
+        assert!(matches!(executions.check("a", false, true), SuspensionCheck::HasEnded(_)));
         assert!(matches!(executions.take("a").await, Err(ServiceError::Panicked)));
         assert!(matches!(executions.cancel("a").await, Err(ServiceError::Panicked)));
     }

@@ -9,7 +9,7 @@ use crate::byte_budget::{HeldBytes, NoRoom};
 
 /// The number of copies of a call's arguments in memory: the text, the parsed request, and the body that is sent.
 const COPIES_OF_ARGUMENTS: usize = 3;
-/// The memory of a call's thread, connection and headers, in bytes.
+/// The estimated memory of a call's thread, connection and headers, in bytes.
 const CALL_BYTES: usize = 128 << 10;
 
 /// Memory charged for a tool call or a network request. Includes the call itself, the data that its handler reads, and

@@ -17,7 +17,7 @@ const MAX_SIGNATURE_BYTES: usize = 400;
 /// Maximum length of a description in characters.
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
-/// Maximum nesting depth of types.
+/// Maximum nesting depth of types. Deeper types are shown as `any` or `dict`.
 const MAX_DEPTH: usize = 3;
 
 /// Maximum number of arguments, object members or alternatives.
@@ -120,7 +120,7 @@ fn arguments(input: &Value) -> String {
     parts.join(", ")
 }
 
-/// Returns a plain identifier unchanged, and any other name as a JSON string.
+/// Returns a plain identifier unchanged, and the first 64 characters of any other name as a JSON string.
 fn quoted(name: &str) -> String {
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && name.len() <= 64;
     if is_plain {

@@ -47,7 +47,7 @@ const MAX_PAGES: usize = 64;
 const STDERR_BYTES: usize = 1_000;
 
 /// Maximum time to wait for a failed server's last output on standard error.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const STDERR_TIME: Duration = Duration::from_millis(200);
 
 /// A running server process and the connection to it.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Process {
     }
 
     /// Returns the end of an error message: the exceeded limit, if any, and the last output on standard error.
-    pub(super) async fn last_words(&self) -> String {
+    pub(super) async fn failure_details(&self) -> String {
         let too_long =
             self.is_exceeded.load(Ordering::SeqCst).then_some(": a message was too long or had too many values");
         format!("{}{}", too_long.unwrap_or_default(), self.stderr.quoted().await)
@@ -144,13 +144,13 @@ impl Process {
                 Ok(Ok(page)) => page,
                 Ok(Err(error)) => {
                     let error = glovebox::escaped_text(&error.to_string()).to_string();
-                    return Err(format!("failed to list its tools: {error}{}", self.last_words().await));
+                    return Err(format!("failed to list its tools: {error}{}", self.failure_details().await));
                 }
                 Err(_) => {
                     return Err(format!(
                         "did not list its tools within {} s{}",
                         START.as_secs(),
-                        self.last_words().await
+                        self.failure_details().await
                     ));
                 }
             };
@@ -186,9 +186,9 @@ pub(super) async fn call(
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
     let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
     let handle = sent.map_err(|_| CallError::Ended)?;
-    let mut told = TellOnDrop { peer: peer.clone(), id: Some(handle.id.clone()) };
+    let mut cancellation = CancellationOnDrop { peer: peer.clone(), id: Some(handle.id.clone()) };
     let answer = handle.await_response().await;
-    told.id = None;
+    cancellation.id = None;
     match answer {
         Ok(ServerResult::CallToolResult(result)) => Ok(result),
         Ok(ServerResult::InputRequiredResult(_)) => {
@@ -202,12 +202,12 @@ pub(super) async fn call(
 }
 
 /// Sends a cancellation to a server on drop.
-struct TellOnDrop {
+struct CancellationOnDrop {
     peer: Peer<RoleClient>,
     id: Option<rmcp::model::RequestId>,
 }
 
-impl Drop for TellOnDrop {
+impl Drop for CancellationOnDrop {
     fn drop(&mut self) {
         if let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) {
             let peer = self.peer.clone();
@@ -261,10 +261,10 @@ impl Stderr {
         Self { tail, ended }
     }
 
-    /// Quotes the end of standard error for an error message. Waits up to `LAST_WORDS`, because a failed server can
+    /// Quotes the end of standard error for an error message. Waits up to `STDERR_TIME`, because a failed server can
     /// still be writing the reason.
     async fn quoted(&self) -> String {
-        let _ = tokio::time::timeout(LAST_WORDS, self.ended.cancelled()).await;
+        let _ = tokio::time::timeout(STDERR_TIME, self.ended.cancelled()).await;
         let bytes = self.tail.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match String::from_utf8_lossy(&bytes).trim() {
             "" => String::new(),

@@ -260,7 +260,7 @@ impl Server {
             Err(CallError::Ended) => {
                 let state = self.state.lock().await;
                 let said = match &state.process {
-                    Some(process) => process.last_words().await,
+                    Some(process) => process.failure_details().await,
                     None => String::new(),
                 };
                 Err(self.failed(&format!("has ended{said}")))

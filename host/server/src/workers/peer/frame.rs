@@ -147,7 +147,7 @@ async fn read_part(read: &mut (impl AsyncRead + Unpin), length: u32) -> io::Resu
 /// Maximum number of bytes in the other side's calls in progress. Further calls are read only after others have been
 /// answered.
 const MAX_CALL_BYTES: usize = 4 << 30;
-/// The unit in which the bytes of calls are counted.
+/// The unit in which the bytes of calls are counted, because a semaphore grants at most `u32::MAX` permits at once.
 const UNIT_BYTES: usize = 1 << 10;
 /// Maximum number of the other side's calls in progress.
 const MAX_CALLS: usize = 16_384;

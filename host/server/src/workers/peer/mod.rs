@@ -410,8 +410,8 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Maximum length in bytes of a reply that is read even if the budget is exhausted. The JSON part counts twice. An
-/// error would be as long.
+/// Maximum length in bytes of a reply that is read even if the budget is exhausted, because an error would be as long.
+/// The JSON part counts twice.
 const SHORT_REPLY_BYTES: usize = 4 << 10;
 
 /// The memory budget for the replies to a tenant's calls, and for the calls that the server answers for the tenant.
