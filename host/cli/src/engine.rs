@@ -235,8 +235,8 @@ fn bytes_style() -> ProgressStyle {
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// Starts a thread that writes a step's line once the step has lasted long enough. The end of a step is known only from
-/// the beginning of the next step.
+/// Starts a thread that writes a step's line once the step has lasted `WORTH_A_LINE`. A step ends when the next step
+/// begins, or when the sender is dropped.
 fn lines() -> Sender<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || write_lines(&receiver));

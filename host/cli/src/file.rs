@@ -108,9 +108,9 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let link = dir.path().join("link");
         std::os::unix::fs::symlink("nowhere", &link).unwrap();
-        assert!(matches!(create(&link, b"second"), Err(NotCreated::Exists)), "a link counts");
+        assert!(matches!(create(&link, b"second"), Err(NotCreated::Exists)), "a link counts as an existing file");
         assert!(matches!(create(&dir.path().join("missing/s.gbx"), b"x"), Err(NotCreated::Failed(_))));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "something was left behind");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "the temporary file must be removed");
     }
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
         replace(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something was left behind");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "the temporary file must be removed");
     }
 
     #[cfg(feature = "full")]
@@ -144,7 +144,7 @@ mod tests {
         let path = dir.path().join("taken");
         fs::create_dir_all(path.join("full")).unwrap();
         assert!(replace(&path, b"new").is_err());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something was left behind");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "the temporary file must be removed");
         assert!(replace(&dir.path().join("missing/s.gbx"), b"new").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C: the first press asks the running operation to stop, the second ends the process. In the REPL, a press stops
+//! Ctrl-C: the first press cancels the running operation, and the second ends the process. In the REPL, a press stops
 //! the running guest but not the loop.
 
 use std::{
@@ -35,14 +35,15 @@ static STOPPABLE: Mutex<Option<Stoppable>> = Mutex::new(None);
 /// stays valid if a process ends at any point.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The time for an operation to stop before another press ends the process. The engine needs a tenth of this time.
+/// The time for an operation to stop before another press ends the process. The engine unwinds a guest in a tenth of
+/// this time.
 const STOPPING: Duration = Duration::from_secs(2);
 
 /// An operation that one press stops.
 #[derive(Debug)]
 struct Stoppable {
     token: CancelToken,
-    asked: Option<Instant>,
+    cancelled_at: Option<Instant>,
 }
 
 /// Installs the handlers of SIGINT, SIGTERM and SIGHUP, and returns the token that SIGINT cancels. A signal that the
@@ -124,13 +125,13 @@ fn handled() -> io::Result<Signals> {
     Signals::new([SIGINT, SIGTERM, SIGHUP].iter().filter(|signal| !is_ignored(**signal)))
 }
 
-/// Asks the running operation to stop. Returns `true` if the press needs no further action.
+/// Cancels the running operation. Returns `true` if the press needs no further action.
 fn stops() -> bool {
     match &mut *STOPPABLE.lock().unwrap_or_else(PoisonError::into_inner) {
         None => false,
-        Some(Stoppable { token, asked }) => {
+        Some(Stoppable { token, cancelled_at }) => {
             token.cancel();
-            asked.get_or_insert_with(Instant::now).elapsed() < STOPPING
+            cancelled_at.get_or_insert_with(Instant::now).elapsed() < STOPPING
         }
     }
 }
@@ -147,7 +148,7 @@ pub(crate) fn guarded<R>(guest: impl FnOnce() -> R) -> R {
 pub(crate) fn stoppable<R>(guest: impl FnOnce(&CancelToken) -> R) -> R {
     let set = |stoppable| *STOPPABLE.lock().unwrap_or_else(PoisonError::into_inner) = stoppable;
     let token = CancelToken::new();
-    set(Some(Stoppable { token: token.clone(), asked: None }));
+    set(Some(Stoppable { token: token.clone(), cancelled_at: None }));
     let result = guarded(|| guest(&token));
     set(None);
     result

@@ -23,7 +23,7 @@ pub(crate) const STDIN: &str = "-";
 pub(crate) struct Source {
     /// The path as typed, or a placeholder for code that is not from a file. Messages escape the label.
     pub(crate) label: String,
-    /// The file name for tracebacks. The guest does not need to know the host's directories.
+    /// The file name for tracebacks, without directories, so that the guest does not see host paths.
     name: Option<String>,
     text: String,
     kind: SourceKind,

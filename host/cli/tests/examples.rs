@@ -71,9 +71,13 @@ fn check(task: &Path, is_blessing: bool) -> String {
     }
     let held = fs::read_to_string(task.join(OUTPUT)).unwrap_or_default();
     if found != held {
-        return format!("{}: it prints\n{found}{said}--- and {OUTPUT} is\n{held}\n", task.display());
+        return format!("{}: the command prints\n{found}{said}--- but {OUTPUT} contains\n{held}\n", task.display());
     }
-    if output != held { format!("{}: {PAGE} does not show what {OUTPUT} is\n", task.display()) } else { String::new() }
+    if output != held {
+        format!("{}: {PAGE} does not show the text of {OUTPUT}\n", task.display())
+    } else {
+        String::new()
+    }
 }
 
 #[test]

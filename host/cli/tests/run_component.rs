@@ -82,7 +82,7 @@ fn scripts_call_the_tools_of_a_component() {
     let dir = agent("assert tools.echo(n=1)=={'n':1} and len(dir(tools))>=7");
     let (agent, tools) = (path(&dir, "agent.wasm"), path(&dir, "tools.wat"));
     assert_eq!(output(&["--tools", &tools, &agent]).status.code(), Some(0));
-    assert_eq!(output(&[&agent]).status.code(), Some(1), "without them it fails");
+    assert_eq!(output(&[&agent]).status.code(), Some(1), "the script needs the tools");
     let twice = output(&["--tools", &tools, "--tools", &tools, &agent]);
     assert_eq!(twice.status.code(), Some(125));
     assert!(text(&twice.stderr).contains("`echo`"), "{}", text(&twice.stderr));
@@ -110,7 +110,11 @@ fn application_gets_its_arguments_input_and_environment() {
             host(&[&["--invoke", call][..], flags, &[probe], after].concat()).env("SECRET", "1").output().unwrap();
         text(&ran.stdout).trim_end().to_owned() + &text(&ran.stderr)
     };
-    assert_eq!(invoke("arguments()", &[], &["--fuel", "x", "--", "-h"]), "5", "all that comes after it");
+    assert_eq!(
+        invoke("arguments()", &[], &["--fuel", "x", "--", "-h"]),
+        "5",
+        "every word after the file is an argument"
+    );
     assert_eq!(invoke("variables()", &[], &[]), "0");
     assert_eq!(invoke("variables()", &["--env", "SECRET", "--env", "A=1"], &[]), "2");
     assert_eq!(invoke("read-input(9)", &[], &[]), "-1");
@@ -199,7 +203,7 @@ fn compiler_exits_with_its_killed_parent() {
         };
         let until = Instant::now() + Duration::from_secs(60);
         while is_running() {
-            assert!(Instant::now() < until, "{signal}: the compiler lives on");
+            assert!(Instant::now() < until, "{signal}: the compiler is still running");
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -274,8 +278,12 @@ fn compilation_memory_is_limited() {
     let said = text(&ran.stderr);
     assert_eq!(ran.status.code(), Some(125), "{said}");
     assert!(said.contains("limited to 268435456 bytes of memory, exited early"), "{said}");
-    assert_eq!(compiled("", &["--compile-memory-bytes", "256MiB"]).status.code(), Some(0), "a small one needs less");
-    assert_eq!(compiled("", &["--compile-memory-bytes", "1KiB"]).status.code(), Some(125), "and more than that");
+    assert_eq!(
+        compiled("", &["--compile-memory-bytes", "256MiB"]).status.code(),
+        Some(0),
+        "256 MiB suffice for a small component"
+    );
+    assert_eq!(compiled("", &["--compile-memory-bytes", "1KiB"]).status.code(), Some(125), "1 KiB does not suffice");
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn transcripts_match_the_command() {
         .collect();
     transcripts.sort();
     prepare();
-    assert!(transcripts.len() >= 5, "the transcripts are gone");
+    assert!(transcripts.len() >= 5, "transcripts are missing");
     let differences: String = transcripts.iter().map(|transcript| check(transcript)).collect();
     assert!(differences.is_empty(), "{differences}");
 }

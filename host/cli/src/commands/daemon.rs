@@ -159,7 +159,7 @@ fn stop(socket: &Path) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Asks the system which process of the current user listens at the other end of a connection.
+/// Returns the process at the other end of a connection. Fails if the process belongs to another user.
 fn listening_process(stream: UnixStream) -> anyhow::Result<Pid> {
     stream.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -167,7 +167,7 @@ fn listening_process(stream: UnixStream) -> anyhow::Result<Pid> {
     let peer = tokio::net::UnixStream::from_std(stream)?.peer_cred()?;
     anyhow::ensure!(peer.uid() == geteuid().as_raw(), "the socket belongs to another user");
     // The number is 0 if the process is in another PID namespace.
-    peer.pid().and_then(Pid::from_raw).context("the system does not report it; end the process yourself")
+    peer.pid().and_then(Pid::from_raw).context("the system does not report the process; end it yourself")
 }
 
 /// The socket of a daemon.
@@ -195,7 +195,7 @@ fn default_socket() -> anyhow::Result<PathBuf> {
     Ok(home.join(".rlm").join("daemon.sock"))
 }
 
-/// The maximum time for running scripts to end at shutdown.
+/// The maximum time for running scripts to end at shutdown, before they are cancelled.
 const DRAIN: Duration = Duration::from_secs(10);
 /// The limit on concurrent executions is never below this value, because many executions wait, for example for a
 /// program of `--tool`.

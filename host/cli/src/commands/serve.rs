@@ -101,7 +101,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     no_page: bool,
 
-    /// Also serve clients of E2B; docs/e2b.md tells how they find the server
+    /// Also serve clients of E2B; docs/e2b.md describes their settings
     #[arg(long)]
     e2b: bool,
 
@@ -162,7 +162,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
         config.key_file = args.store.key_file();
     }
     if args.socket.is_some() {
-        // The client is the user, and neither browsers nor E2B's client can reach the socket.
+        // Only the current user can connect, without a token. Neither browsers nor E2B clients can reach the socket.
         config.tokens.clear();
         (config.page.enabled, config.e2b.enabled) = (false, false);
     }
@@ -264,7 +264,7 @@ impl Listening {
         Ok(Self::Address(bound))
     }
 
-    /// Tells the user how to reach the server.
+    /// Prints the address of the server, a generated token and the URL of the page.
     fn announce(&self, config: &ServerConfig, token: &Token) {
         let bound = match self {
             Self::Address(bound) => bound,

@@ -54,7 +54,7 @@ impl WorkersArgs {
     }
 }
 
-/// Limit on concurrent executions in a worker. The server never forwards as many.
+/// Limit on concurrent executions in a worker. It is never reached, because the server limits executions itself.
 const EXECUTIONS: usize = 100_000;
 /// The name of the directory in the cache directory that contains file locks.
 const LOCKS: &str = "locks";

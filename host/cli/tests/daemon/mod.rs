@@ -25,7 +25,7 @@ fn start(socket: &Path) -> Child {
 fn until_listening(socket: &Path) {
     let begun = Instant::now();
     while UnixStream::connect(socket).is_err() {
-        assert!(begun.elapsed() < PATIENCE, "it does not listen");
+        assert!(begun.elapsed() < PATIENCE, "the daemon does not listen");
         thread::sleep(Duration::from_millis(10));
     }
 }

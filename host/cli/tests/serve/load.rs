@@ -70,7 +70,7 @@ fn ten_thousand_connections_take_bounded_memory() {
     assert!(last.read(&mut [0; 64]).unwrap() > 0);
     let begun = Instant::now();
     execute(&server);
-    assert!(begun.elapsed() < Duration::from_secs(10), "others are served meanwhile");
+    assert!(begun.elapsed() < Duration::from_secs(10), "open connections must not delay other requests");
     let each = anonymous_bytes(server.child.id()).saturating_sub(before) / count;
     println!("{count} connections: {each} bytes each");
     assert!(each < CONNECTION_BYTES, "{each} bytes for each of {count}");
@@ -126,7 +126,7 @@ fn a_thousand_sessions_take_bounded_memory() {
     open(0);
     let before = memory();
     (1..count).for_each(open);
-    until("all are in memory", || server.metric("glovebox_live_sessions") == i64::from(live));
+    until("all sessions are in memory", || server.metric("glovebox_live_sessions") == i64::from(live));
     let each = memory().saturating_sub(before) / (count - 1);
     println!("{count} sessions: {each} bytes each");
     assert!(each < SESSION_BYTES, "{each} bytes for each of {count}");
@@ -181,7 +181,7 @@ fn slow_and_disconnected_clients_block_nobody() {
     let begun = Instant::now();
     execute(&server);
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-    until("nothing runs", || server.metric("glovebox_running") == 0);
+    until("no execution is running", || server.metric("glovebox_running") == 0);
     drop((slow, half));
     execute(&server);
 }

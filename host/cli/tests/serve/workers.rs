@@ -66,7 +66,10 @@ fn scripts_and_sessions_run_in_confined_workers() {
         assert_eq!(limit("Max open files"), (4_096 + 4 * sessions).to_string());
         assert_eq!(limit("Max data size"), bytes.to_string());
         let environment = fs::read(format!("/proc/{worker}/environ")).unwrap();
-        assert!(!String::from_utf8_lossy(&environment).contains("a token of the tests"), "it knows no token");
+        assert!(
+            !String::from_utf8_lossy(&environment).contains("a token of the tests"),
+            "the worker's environment must not contain a token"
+        );
     }
     assert_eq!(server.post("/v1/execute", &python("print(6 * 7)")).ok()["stdout"], "42\n");
     assert_eq!(server.post("/v1/execute", &python("1 / 0")).ok()["outcome"]["kind"], "raised");
@@ -96,7 +99,7 @@ fn scripts_and_sessions_run_in_confined_workers() {
     let list = server.get("/v1/sessions").ok();
     let listed = list["sessions"].as_array().unwrap();
     assert_eq!(listed.len(), ids.len());
-    assert!(listed.iter().all(|session| !session["live"].is_null()), "each worker knows its own: {list}");
+    assert!(listed.iter().all(|session| !session["live"].is_null()), "each worker reports its live sessions: {list}");
     until("the workers have reported", || usize::try_from(server.metric("glovebox_live_sessions")) == Ok(ids.len()));
     // Files, variables and state have the same format as without workers.
     assert_eq!(server.ask("PUT", "/v1/sessions/s0/files/a/b.txt", "text").status, 204);
@@ -133,7 +136,7 @@ fn killed_worker_loses_only_running_executions() {
             &json!({ "source": "x = 99; import time; time.sleep(8)" }).to_string(),
         ),
     ];
-    until("they run", || server.metric("glovebox_running") == 4);
+    until("all executions are running", || server.metric("glovebox_running") == 4);
     let before = server.workers();
     before.iter().for_each(|worker| kill(*worker));
     let [whole, again, stream, session] = running.map(Answer::read);
@@ -143,14 +146,14 @@ fn killed_worker_loses_only_running_executions() {
     }
     assert!(stream.text.contains("worker-died"), "{stream:?}");
     // Other requests at the moment of the kill can fail, too.
-    until("others have taken their places", || {
+    until("replacement workers are ready", || {
         server.metric("glovebox_worker_restarts_total") == 2 && server.metric("glovebox_workers") == 2
     });
     // The request may have run, so it is not repeated.
     let again = Answer::read(server.begin("POST", "/v1/execute", &keyed, &slow));
     assert_eq!(again.problem(), (409, "idempotency-key".into()));
     for id in &ids {
-        assert_eq!(in_session(&server, id, "x").ok()["value"]["json"], 1, "{id} is as it was answered");
+        assert_eq!(in_session(&server, id, "x").ok()["value"]["json"], 1, "{id} must keep its last acknowledged state");
     }
     assert_eq!(server.post("/v1/execute", &python("print(1)")).ok()["stdout"], "1\n");
     let after = server.workers();
@@ -173,21 +176,21 @@ fn workers_forward_output_and_cancellation() {
         assert!(count > 0, "{}", String::from_utf8_lossy(&read));
         read.extend_from_slice(&some[..count]);
     }
-    assert_eq!(server.metric("glovebox_running"), 1, "it came while the script ran");
+    assert_eq!(server.metric("glovebox_running"), 1, "output must arrive while the script is running");
     drop(stream);
-    until("it is cancelled", || server.metric("glovebox_running") == 0);
+    until("the execution is cancelled", || server.metric("glovebox_running") == 0);
     // The server has accepted the request, but a worker might not have received it. An execution that ends in between
     // has not run and is not counted.
     let worker = server.workers()[0];
     let before = processor_ticks(worker);
     let whole = server.begin("POST", "/v1/execute", &[], &python("while True: pass").to_string());
-    until("it runs", || processor_ticks(worker) > before + 5);
+    until("the execution is running", || processor_ticks(worker) > before + 5);
     drop(whole);
-    until("it is cancelled", || server.metric("glovebox_running") == 0);
+    until("the execution is cancelled", || server.metric("glovebox_running") == 0);
     let outcome =
         |kind: &str| format!(r#"glovebox_execution_seconds_count{{door="http",language="python",outcome="{kind}"}}"#);
     // An execution is counted after its worker has reported it, perhaps a moment later.
-    until("both are counted", || server.metric(&outcome("cancelled")) == 2);
+    until("both executions are counted", || server.metric(&outcome("cancelled")) == 2);
     // A long response arrives completely.
     let long = server.post("/v1/execute", &python("print('x' * 500_000)")).ok();
     assert_eq!(long["stdout"].as_str().unwrap().len(), 500_001);
@@ -221,9 +224,9 @@ fn queue_and_quotas_stay_in_the_server() {
     let config = "[admission]\nrunning = 1\nwaiting = 1\nwait_ms = 60_000\n\n[policy.limits]\ntimeout_ms = 60_000\n";
     let server = Server::start_on(tempfile::tempdir().unwrap(), config, &["--workers", "2"]);
     let first = server.begin("POST", "/v1/execute", &[], &python("import time; time.sleep(8)").to_string());
-    until("one runs", || server.metric("glovebox_running") == 1);
+    until("one execution is running", || server.metric("glovebox_running") == 1);
     let second = server.begin("POST", "/v1/execute", &[], &python("print(1)").to_string());
-    until("one waits", || server.metric("glovebox_waiting") == 1);
+    until("one execution is waiting", || server.metric("glovebox_waiting") == 1);
     assert_eq!(server.post("/v1/execute", &python("1")).problem(), (503, "unavailable".into()));
     assert_eq!((Answer::read(first).status, Answer::read(second).status), (200, 200));
 }
@@ -235,14 +238,14 @@ fn workers_save_sessions_and_end_with_the_server() {
     assert_eq!(in_session(&server, "s", "x = 5").status, 200);
     let workers = server.workers();
     let dir = server.kill();
-    until("they have ended", || workers.iter().all(|worker| parent(*worker).is_none()));
-    // Workers also end promptly with a server that is asked to stop.
+    until("the workers have ended", || workers.iter().all(|worker| parent(*worker).is_none()));
+    // Workers also end promptly when the server is stopped.
     let mut server = Server::start_on(dir, "", &["--workers", "3"]);
     assert_eq!(in_session(&server, "s", "x").ok()["value"]["json"], 5);
     let workers = server.workers();
     support::interrupt(&server.child);
     assert_eq!(support::wait(&mut server.child), 0);
-    until("they have ended, too", || workers.iter().all(|worker| parent(*worker).is_none()));
+    until("the workers have ended", || workers.iter().all(|worker| parent(*worker).is_none()));
 }
 
 #[test]
@@ -299,11 +302,11 @@ fn audit_log_has_operations_of_a_killed_worker() {
     let worker = server.workers()[0];
     let before = processor_ticks(worker);
     let closing = server.begin("DELETE", "/v1/sessions/s", &[], "");
-    until("its exit handler runs", || processor_ticks(worker) > before + 20);
+    until("the exit handler is running", || processor_ticks(worker) > before + 20);
     kill(worker);
     assert_eq!(Answer::read(closing).problem(), (500, "worker-died".into()));
     // The line is written after the response is sent.
-    until("it is said", || {
+    until("the audit log contains the failure", || {
         let last = fs::read_to_string(&log).unwrap().lines().last().map(serde_json::from_str::<Value>);
         let last = last.unwrap().unwrap_or_default();
         ["action", "session", "outcome"].map(|key| last[key].as_str()) == ["close", "s", "worker-died"].map(Some)
@@ -425,7 +428,7 @@ fn sessions_of_workers_are_in_an_object_store() {
         assert_eq!(in_session(&server, id, "x = 1").status, 200);
     }
     server.workers().into_iter().for_each(kill);
-    until("others have taken their places", || {
+    until("replacement workers are ready", || {
         server.metric("glovebox_worker_restarts_total") == 2 && server.metric("glovebox_workers") == 2
     });
     for id in ["a", "b", "c"] {

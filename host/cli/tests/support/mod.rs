@@ -53,7 +53,7 @@ pub(crate) fn wait(child: &mut Child) -> i32 {
         }
         if begin.elapsed() > PATIENCE {
             child.kill().unwrap();
-            panic!("it hangs");
+            panic!("the process does not end");
         }
         thread::sleep(Duration::from_millis(5));
     }
@@ -63,7 +63,7 @@ pub(crate) fn wait(child: &mut Child) -> i32 {
 pub(crate) fn interrupt(child: &Child) {
     let begin = Instant::now();
     while !handles_interrupts(child.id()) {
-        assert!(begin.elapsed() < PATIENCE, "it does not handle SIGINT");
+        assert!(begin.elapsed() < PATIENCE, "the process does not handle SIGINT");
         thread::sleep(Duration::from_millis(5));
     }
     kill_process(Pid::from_child(child), Signal::INT).unwrap();

@@ -28,10 +28,10 @@ fn abandoned_tool_is_killed_with_its_children() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
     let tool = format!("slow={}", program.display());
     for (case, flags, code, exit_code) in [
-        ("its time is over", "--tool-timeout-ms TIME --timeout-ms 100000", "await tools.slow().catch(() => 0)", 0),
-        ("the script's time is over", "--timeout-ms TIME --tool-timeout-ms 100000", "await tools.slow()", 124),
+        ("the tool's timeout", "--tool-timeout-ms TIME --timeout-ms 100000", "await tools.slow().catch(() => 0)", 0),
+        ("the script's timeout", "--timeout-ms TIME --tool-timeout-ms 100000", "await tools.slow()", 124),
         (
-            "the script ends without it",
+            "the script ends without waiting for the tool",
             "--timeout-ms 100000 --tool-timeout-ms 100000 --fuel 1000000000000",
             "tools.slow().catch(() => 0); const end = Date.now() + TIME; while (Date.now() < end); process.exit(0)",
             0,
@@ -54,12 +54,12 @@ fn abandoned_tool_is_killed_with_its_children() {
             assert_eq!(wait(&mut child), exit_code, "{case}: {}", rest(child.stderr.take().unwrap()));
             started.exists()
         });
-        assert!(has_started, "{case}: it did not run");
+        assert!(has_started, "{case}: the tool did not start");
         let processes = fs::read_to_string(&started).unwrap();
         assert_eq!(processes.split_whitespace().count(), 2, "{case}: {processes}");
         let begin = Instant::now();
         while processes.split_whitespace().any(is_alive) {
-            assert!(begin.elapsed() < Duration::from_secs(60), "{case}: {processes} still run");
+            assert!(begin.elapsed() < Duration::from_secs(60), "{case}: {processes} are still running");
             thread::sleep(Duration::from_millis(5));
         }
     }

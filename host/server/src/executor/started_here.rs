@@ -95,14 +95,18 @@ mod tests {
     #[tokio::test]
     async fn failed_execution_returns_its_error() {
         let started = StartedHere::new(&CancelToken::new(), |_, _| Err(ServiceError::Draining));
-        let Ok(Advanced::Done(result)) = started.advance(Vec::new()).await else { panic!("it has ended") };
+        let Ok(Advanced::Done(result)) = started.advance(Vec::new()).await else {
+            panic!("the execution has not ended")
+        };
         assert!(matches!(*result, Err(ServiceError::Draining)));
     }
 
     #[tokio::test]
     async fn panic_is_an_error() {
         let started = StartedHere::new(&CancelToken::new(), |_, _| panic!("intended by the test"));
-        let Ok(Advanced::Done(result)) = started.advance(Vec::new()).await else { panic!("it has ended") };
+        let Ok(Advanced::Done(result)) = started.advance(Vec::new()).await else {
+            panic!("the execution has not ended")
+        };
         assert!(matches!(*result, Err(ServiceError::Panicked)));
     }
 

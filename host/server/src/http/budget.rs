@@ -32,8 +32,8 @@ pub(crate) use crate::byte_budget::HeldBytes;
 /// Maximum size of a response chunk in bytes. The connection receives one chunk at a time, so that it does not buffer
 /// the whole response.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
-/// Maximum size of a response that is sent even if the budget is exhausted, in bytes. An error response would be as
-/// long, and each connection sends only one response at a time.
+/// Maximum size of a response that is sent even if the budget is exhausted, in bytes, because an error response would be
+/// as long. Each connection sends only one response at a time, so the memory of such responses is limited as well.
 const SHORT_BYTES: usize = 4 << 10;
 
 /// The memory budget for all requests and responses. Clones share the budget.

@@ -129,7 +129,7 @@ impl Answered {
             }
             Some(Entry::Done(_, answer)) => Ok(Begun::Again(answer.clone())),
             Some(Entry::Forgotten(_)) => {
-                let detail = "the request with this `Idempotency-Key` was executed, but its response was not \
+                let detail = "the request with this `Idempotency-Key` was executed, but its response is not \
                               stored; check its effect, and use a new key to repeat it";
                 Err(Problem::new(StatusCode::CONFLICT, "idempotency-key", detail))
             }

@@ -528,7 +528,9 @@ mod tests {
         for is_cancelled in [false, true] {
             assert!(matches!(executions.put("a", stepping(true), expires, true), Ok(true)));
             let fetching = executions.fetching.try_lock().unwrap();
-            let SuspensionCheck::HasEnded(ended) = executions.check("a", false, true) else { panic!("it has ended") };
+            let SuspensionCheck::HasEnded(ended) = executions.check("a", false, true) else {
+                panic!("the execution has not ended")
+            };
             let asking = executions.clone();
             let request = tokio::spawn(async move {
                 match is_cancelled {

@@ -96,6 +96,6 @@ mod tests {
         let charge = CallCharge::begin(budget, 0).unwrap();
         let _other = bytes.try_room(None, 512 << 10).unwrap();
         assert!(charge.settle(600 << 10).is_err());
-        assert_eq!(used(), 512 << 10, "nothing of the call is held");
+        assert_eq!(used(), 512 << 10, "the call's memory must be released");
     }
 }

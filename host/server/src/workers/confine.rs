@@ -175,7 +175,7 @@ mod tests {
                 .output()
                 .unwrap();
             let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && said.contains("confined: it holds"), "{said}");
+            assert!(output.status.success() && said.contains("confinement is enforced"), "{said}");
             return;
         };
         let dir = Path::new(&dir);
@@ -223,6 +223,6 @@ mod tests {
             let sent = UnixDatagram::pair().unwrap().0.send_to(b"x", dir.join("write/datagrams"));
             assert_eq!(sent.unwrap_err().kind(), ErrorKind::PermissionDenied);
         }
-        println!("confined: it holds");
+        println!("confinement is enforced");
     }
 }

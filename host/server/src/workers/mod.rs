@@ -76,9 +76,10 @@ impl WorkersConfig {
     }
 }
 
-/// The upper bound of `workers.count`.
+/// The upper bound of `workers.count`. More workers than processors do not increase the throughput.
 pub(crate) const MAX_WORKERS: usize = 256;
-/// The default limit on the private memory of a worker without live sessions, in bytes.
+/// The default limit on the private memory of a worker without live sessions, in bytes. It is high, because reserved
+/// memory that is never used counts as well.
 pub(crate) const WORKER_BYTES: u64 = 64 << 30;
 /// The default limit on the open files of a worker without live sessions.
 pub(crate) const WORKER_FILES: u64 = 4_096;

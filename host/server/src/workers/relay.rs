@@ -29,7 +29,7 @@ use crate::{
 /// Maximum number of tool calls and network requests that run simultaneously for a worker. The worker's engine
 /// additionally enforces its own limit.
 const MAX_TOOLS: usize = 1_024;
-/// The stack size of a tool's thread in bytes.
+/// The stack size of a tool's thread in bytes, the default of Rust's standard library.
 const STACK_BYTES: usize = 2 << 20;
 /// Maximum number of open networks per tenant. Exceeds the default number of a tenant's simultaneous executions.
 const MAX_NETWORKS: usize = 256;

@@ -130,8 +130,7 @@ impl WorkerProcesses {
         });
     }
 
-    /// Lists the tenant's sessions. Asks every worker, because a worker only knows which of its own sessions are in
-    /// memory.
+    /// Lists the tenant's sessions. Calls every worker, because each worker reports only its own sessions as live.
     async fn list(&self, operation: SessionOperation) -> Result<SessionReply, ServiceError> {
         let workers = self.workers()?;
         let (mut pages, mut rooms) = (Vec::new(), Vec::new());

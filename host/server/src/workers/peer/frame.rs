@@ -71,7 +71,7 @@ impl Message {
     pub(crate) fn held_result<T: DeserializeOwned>(mut self) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
         let (mut room, len) = (self.room.take(), self.json.len() + self.bytes.len());
         let (value, bytes) = self.result()?;
-        // The JSON no longer exists.
+        // The reservation counts the JSON twice, as text and as values. The text no longer exists.
         if let Some(room) = &mut room {
             room.shrink(len);
         }
