@@ -152,9 +152,9 @@ impl<'de> Visitor<'de> for BytesVisitor {
 pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    struct Few<T, const MAX: usize>(PhantomData<T>);
+    struct ListVisitor<T, const MAX: usize>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Few<T, MAX> {
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ListVisitor<T, MAX> {
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,7 +173,7 @@ pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX:
         }
     }
 
-    deserializer.deserialize_seq(Few::<T, MAX>(PhantomData))
+    deserializer.deserialize_seq(ListVisitor::<T, MAX>(PhantomData))
 }
 
 /// Like [`at_most`], but for the entries of an object. If a name occurs several times, its last value wins. Each
@@ -181,9 +181,9 @@ pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX:
 pub(crate) fn entries_at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
     deserializer: D,
 ) -> Result<BTreeMap<String, T>, D::Error> {
-    struct Few<T, const MAX: usize>(PhantomData<T>);
+    struct EntriesVisitor<T, const MAX: usize>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Few<T, MAX> {
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for EntriesVisitor<T, MAX> {
         type Value = BTreeMap<String, T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,7 +203,7 @@ pub(crate) fn entries_at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, co
         }
     }
 
-    deserializer.deserialize_map(Few::<T, MAX>(PhantomData))
+    deserializer.deserialize_map(EntriesVisitor::<T, MAX>(PhantomData))
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
         let detail = "`Idempotency-Key` is not supported with tools without a `callback`; remove it";
         return match slot {
             Some(_) => Err(Problem::invalid(detail)),
-            None => step(shared, tenant, Asking::Start { work, patterns, tools_bytes }, form, held).await,
+            None => step(shared, tenant, StepRequest::Start { work, patterns, tools_bytes }, form, held).await,
         };
     }
     match (form, slot) {
@@ -199,9 +199,9 @@ impl RunningExecution {
 }
 
 /// A step of an execution whose tool calls the client answers.
-pub(super) enum Asking {
+pub(super) enum StepRequest {
     Start { work: Work, patterns: Vec<String>, tools_bytes: usize },
-    GoOn { execution: String, answers: Vec<ToolAnswer> },
+    Resume { execution: String, answers: Vec<ToolAnswer> },
 }
 
 /// Resumes an execution that is waiting for answers to tool calls.
@@ -226,7 +226,7 @@ pub(crate) async fn go_on(
             Ok((body.answers()?, held))
         })
         .await?;
-    step(shared, tenant, Asking::GoOn { execution, answers }, Form::of(&headers), held).await
+    step(shared, tenant, StepRequest::Resume { execution, answers }, Form::of(&headers), held).await
 }
 
 /// Cancels an execution: one that waits for answers to tool calls, or one with a streamed response.
@@ -256,7 +256,7 @@ pub(crate) async fn cancel(
 pub(super) async fn step(
     shared: Shared,
     tenant: Tenant,
-    asking: Asking,
+    asking: StepRequest,
     form: Form,
     held: HeldBytes,
 ) -> Result<Response, Problem> {
@@ -273,7 +273,7 @@ pub(super) async fn step(
     }
     let bodies = shared.bodies.clone();
     Ok(Pieces::answer(form, &bodies, tenant.name().to_owned(), move |pieces| async move {
-        let running = matches!(asking, Asking::Start { .. }).then(|| tenant.announce());
+        let running = matches!(asking, StepRequest::Start { .. }).then(|| tenant.announce());
         let watch = match &running {
             Some(running) => {
                 pieces.started(&running.id).await;
@@ -311,12 +311,12 @@ fn last(pieces: &Pieces, stepped: Stepped<Made>) -> Result<Made, ServiceError> {
     }
 }
 
-impl Asking {
+impl StepRequest {
     /// Returns the memory that the tools of a new execution occupy, in bytes.
     fn tools_bytes(&self) -> usize {
         match self {
             Self::Start { tools_bytes, .. } => *tools_bytes,
-            Self::GoOn { .. } => 0,
+            Self::Resume { .. } => 0,
         }
     }
 
@@ -328,7 +328,7 @@ impl Asking {
     ) -> Result<Stepped<T>, ServiceError> {
         match self {
             Self::Start { work, patterns, .. } => tenant.start_then(Door::Http, work, patterns, watch, then).await,
-            Self::GoOn { execution, answers } => tenant.go_on_then(&execution, answers, watch, then).await,
+            Self::Resume { execution, answers } => tenant.resume_then(&execution, answers, watch, then).await,
         }
     }
 }

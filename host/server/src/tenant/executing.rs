@@ -16,9 +16,9 @@ use crate::{
 pub(super) struct CancelOnDrop(pub(super) CancelToken);
 
 impl CancelOnDrop {
-    /// Drops the guard. Does not cancel the execution if `goes_on`, that is, if it is suspended.
-    pub(super) fn disarm_if(mut self, goes_on: bool) {
-        if goes_on {
+    /// Drops the guard. Does not cancel a suspended execution.
+    pub(super) fn disarm_if(mut self, is_suspended: bool) {
+        if is_suspended {
             self.0 = CancelToken::new();
         }
     }

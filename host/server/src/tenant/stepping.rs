@@ -34,7 +34,7 @@ pub enum Stepped<T> {
 /// A suspended execution and its unanswered tool calls.
 #[derive(Debug)]
 pub struct NeedsTools {
-    /// ID of the execution, for [`Tenant::go_on_then`].
+    /// ID of the execution, for [`Tenant::resume_then`].
     pub execution: String,
     /// The tool calls to answer.
     pub calls: Vec<ToolRequest>,
@@ -116,7 +116,7 @@ impl Tenant {
     ///
     /// The call can be repeated if admission failed or an answer is invalid, because the execution stays suspended. It
     /// can also be repeated if `then` failed with [`Undelivered::NoRoom`].
-    pub async fn go_on_then<T: Send + 'static>(
+    pub async fn resume_then<T: Send + 'static>(
         &self,
         execution: &str,
         answers: Vec<ToolAnswer>,
@@ -152,12 +152,12 @@ impl Tenant {
             tenant.step(id, stepping, answers, place, then).await
         };
         let stepped = tokio::spawn(step.in_current_span()).await.map_err(|_| ServiceError::Panicked)?;
-        let goes_on = match &stepped {
+        let is_suspended = match &stepped {
             Ok(Stepped::Done(_)) => false,
             Ok(Stepped::NeedsTools(_)) => true,
             Err(error) => error.is_about_an_answer(),
         };
-        guard.disarm_if(goes_on);
+        guard.disarm_if(is_suspended);
         stepped
     }
 

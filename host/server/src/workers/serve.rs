@@ -173,7 +173,7 @@ impl CallPart {
     }
 }
 
-/// Serves the parent until it closes the socket. Before that, the parent requests the worker to save its sessions.
+/// Serves the parent until it closes the socket. The parent first sends a call that saves the sessions.
 ///
 /// # Errors
 /// Fails if this process was not started as a worker.
@@ -335,7 +335,7 @@ impl WorkerSide {
 
     async fn carry_out(self: Arc<Self>, asked: ToWorker, bytes: Vec<u8>, cancel: CancelToken) -> Message {
         match asked {
-            // `answer` handles scripts itself.
+            // `answer` handles `Run` itself.
             ToWorker::Ping | ToWorker::Run(_) => reply(Ok(((), Vec::new()))),
             ToWorker::End => {
                 self.service.drain(END).await;

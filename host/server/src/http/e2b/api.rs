@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::{
     form::{DetailAnswer, E2bError, NewSandbox, SandboxAnswer, Timeout, time},
     lifecycle::stored,
-    sandboxes::{By, RequestedSandbox, Sandbox, Sandboxes},
+    sandboxes::{ApiTenant, RequestedSandbox, Sandbox, Sandboxes},
 };
 use crate::{
     Tenant,
@@ -31,7 +31,7 @@ fn name(name: Name) -> Result<String, E2bError> {
 
 /// Creates a sandbox.
 pub(super) async fn create(
-    By(tenant): By,
+    ApiTenant(tenant): ApiTenant,
     Extension(sandboxes): Extension<Sandboxes>,
     read: Body,
 ) -> Result<Response, E2bError> {
@@ -43,7 +43,7 @@ pub(super) async fn create(
 
 /// Extends a sandbox's timeout, and resumes the sandbox if it is paused.
 pub(super) async fn connect(
-    By(tenant): By,
+    ApiTenant(tenant): ApiTenant,
     Extension(sandboxes): Extension<Sandboxes>,
     id: Name,
     read: Body,
@@ -58,7 +58,7 @@ pub(super) async fn connect(
 
 /// Pauses a sandbox: saves its sessions and evicts them from memory.
 pub(super) async fn pause(
-    By(tenant): By,
+    ApiTenant(tenant): ApiTenant,
     Extension(sandboxes): Extension<Sandboxes>,
     id: Name,
 ) -> Result<StatusCode, E2bError> {
@@ -72,7 +72,7 @@ pub(super) async fn pause(
 
 /// Ends a sandbox without running exit handlers.
 pub(super) async fn kill(
-    By(tenant): By,
+    ApiTenant(tenant): ApiTenant,
     Extension(sandboxes): Extension<Sandboxes>,
     id: Name,
 ) -> Result<StatusCode, E2bError> {
@@ -85,7 +85,7 @@ pub(super) async fn kill(
 
 /// Sets a running sandbox's timeout.
 pub(super) async fn set_timeout(
-    By(tenant): By,
+    ApiTenant(tenant): ApiTenant,
     Extension(sandboxes): Extension<Sandboxes>,
     id: Name,
     read: Body,
@@ -100,7 +100,7 @@ pub(super) async fn set_timeout(
 
 /// Describes a sandbox, which may be from an earlier run of the server.
 pub(super) async fn describe(
-    By(tenant): By,
+    ApiTenant(tenant): ApiTenant,
     Extension(sandboxes): Extension<Sandboxes>,
     id: Name,
 ) -> Result<Json<DetailAnswer>, E2bError> {
@@ -117,7 +117,7 @@ pub(super) async fn describe(
 /// The query parameters that filter and paginate the sandbox list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Wanted {
+pub(super) struct SandboxQuery {
     state: Option<String>,
     metadata: Option<String>,
     limit: Option<usize>,
@@ -160,11 +160,11 @@ impl Listed {
 
 /// Lists the tenant's sandboxes in pages, including paused sandboxes. The newest sandbox is first.
 pub(super) async fn list(
-    By(tenant): By,
+    ApiTenant(tenant): ApiTenant,
     Extension(sandboxes): Extension<Sandboxes>,
-    wanted: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>,
+    wanted: Result<Query<SandboxQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, E2bError> {
-    let Query(Wanted { state, metadata, limit, next_token }) =
+    let Query(SandboxQuery { state, metadata, limit, next_token }) =
         wanted.map_err(|error| E2bError::invalid(error.body_text()))?;
     let metadata: BTreeMap<String, String> = match &metadata {
         Some(text) => form_entries(text),

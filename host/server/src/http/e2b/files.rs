@@ -36,11 +36,11 @@ const MAX_FILES: usize = 1_000;
 /// The query parameters of a file request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Which {
+pub(super) struct PathQuery {
     path: Option<String>,
 }
 
-type InQuery = Result<Query<Which>, axum::extract::rejection::QueryRejection>;
+type InQuery = Result<Query<PathQuery>, axum::extract::rejection::QueryRejection>;
 
 /// The description of a written file.
 #[derive(Debug, Serialize)]
@@ -82,7 +82,7 @@ pub(super) async fn read(
     RequestedSandbox(sandbox): RequestedSandbox,
     query: InQuery,
 ) -> Result<Response, E2bError> {
-    let Query(Which { path }) = query.map_err(|error| E2bError::invalid(error.body_text()))?;
+    let Query(PathQuery { path }) = query.map_err(|error| E2bError::invalid(error.body_text()))?;
     let path = relative(&path.ok_or_else(|| E2bError::invalid("missing query parameter `path`; add it"))?)?;
     let _turn = sandbox.turn.lock().await;
     let id = sandbox.holder_of_files().await?;
@@ -100,7 +100,7 @@ pub(super) async fn write(
     headers: HeaderMap,
     read: Result<ReadBody, Problem>,
 ) -> Result<Json<Vec<Written>>, E2bError> {
-    let Query(Which { path }) = query.map_err(|error| E2bError::invalid(error.body_text()))?;
+    let Query(PathQuery { path }) = query.map_err(|error| E2bError::invalid(error.body_text()))?;
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !matches!(text(header::CONTENT_ENCODING), "" | "identity") {
         return Err(E2bError::unsupported("`Content-Encoding`"));
@@ -149,7 +149,7 @@ async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Resu
 /// The parameters of all procedures.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Question {
+pub(super) struct CallParameters {
     path: String,
     depth: u32,
     source: String,
@@ -220,7 +220,7 @@ async fn answer(
     if !known.contains(&method.as_str()) {
         return Err(E2bError::unsupported(&format!("`{}`", glovebox::escaped(&method))));
     }
-    let (asked, _held): (Question, HeldBytes) = read?.json_or_default()?;
+    let (asked, _held): (CallParameters, HeldBytes) = read?.json_or_default()?;
     let _turn = sandbox.turn.lock().await;
     let path = relative(if method == "Move" { &asked.source } else { &asked.path })?;
     let to = (method == "Move").then(|| relative(&asked.destination)).transpose()?;

@@ -78,7 +78,7 @@ struct SandboxState {
     is_set_up: bool,
     /// A counter that each pause and each resumption increments. A task that watches an earlier round ends.
     round: u64,
-    /// The context of the last execution, whose session has the sandbox's files.
+    /// The context whose session has the sandbox's files, usually that of the last execution.
     last: Option<String>,
     /// The number of executions, keyed by context.
     executions: HashMap<String, u64>,
@@ -281,9 +281,9 @@ impl Sandbox {
 }
 
 /// Extracts the tenant of a request to the sandbox API, like [`Caller`]. E2B clients send `X-API-Key`.
-pub(super) struct By(pub(super) Tenant);
+pub(super) struct ApiTenant(pub(super) Tenant);
 
-impl FromRequestParts<Shared> for By {
+impl FromRequestParts<Shared> for ApiTenant {
     type Rejection = E2bError;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, E2bError> {

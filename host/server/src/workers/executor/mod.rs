@@ -45,7 +45,7 @@ impl fmt::Debug for WorkerProcesses {
 }
 
 /// A script that is ready to be sent to a worker.
-struct Passed {
+struct PreparedCall {
     live: Arc<Live>,
     call: RunCall,
     bytes: Vec<u8>,
@@ -92,7 +92,12 @@ impl WorkerProcesses {
     }
 
     /// Prepares a script for a worker, and registers its tools and output callback.
-    fn pass(&self, live: Arc<Live>, mut work: Work, on_output: Option<OnOutput>) -> Result<Passed, ServiceError> {
+    fn prepare(
+        &self,
+        live: Arc<Live>,
+        mut work: Work,
+        on_output: Option<OnOutput>,
+    ) -> Result<PreparedCall, ServiceError> {
         let mut tools = self.tools.clone();
         tools.append(&mut work.script().tools);
         let definitions: Vec<ToolDefinition> = tools.iter().map(Tool::definition).collect();
@@ -102,12 +107,12 @@ impl WorkerProcesses {
         if call.wants_output || !tools.is_empty() {
             live.begin(execution, JobHere::new(tools, on_output, self.memory_bytes, self.reply_budget()));
         }
-        Ok(Passed { live, call, bytes })
+        Ok(PreparedCall { live, call, bytes })
     }
 
     fn run_on(&self, live: Arc<Live>, job: Job, done: Completion) {
         let Job { work, cancel, on_output, .. } = job;
-        let Passed { live, call, bytes } = match self.pass(live, work, on_output) {
+        let PreparedCall { live, call, bytes } = match self.prepare(live, work, on_output) {
             Ok(passed) => passed,
             Err(error) => return done(Err(error)),
         };
@@ -247,7 +252,7 @@ impl Executor for WorkerProcesses {
 
     async fn validate(&self, fresh: Fresh) -> Result<Validated, ServiceError> {
         let live = self.ready(Chosen::Any).await?;
-        let Passed { live, call, bytes } = self.pass(live, Work::Fresh(Box::new(fresh)), None)?;
+        let PreparedCall { live, call, bytes } = self.prepare(live, Work::Fresh(Box::new(fresh)), None)?;
         let _job = live.ends(call.execution);
         let (found, _, room) = live.peer.call_within(&ToWorker::Validate(call), bytes, self.reply_budget()).await?;
         Ok((found, room))
@@ -261,7 +266,7 @@ impl Executor for WorkerProcesses {
         let Job { work, cancel, on_output, .. } = job;
         let chosen = self.choose(&work)?;
         let live = self.ready(chosen).await?;
-        let Passed { live, call, bytes } = self.pass(live, work, on_output)?;
+        let PreparedCall { live, call, bytes } = self.prepare(live, work, on_output)?;
         Ok(Box::new(StartedThere {
             execution: call.execution,
             wants_files: call.wants_files,
