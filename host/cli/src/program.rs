@@ -80,7 +80,7 @@ impl Program {
                 break;
             }
             if call.cancel.wait_timeout(POLL) || Instant::now() >= call.deadline {
-                return Err(failed("was stopped: the call was cancelled".into()));
+                return Err(failed("was stopped: the call was cancelled or timed out".into()));
             }
         }
         let status = running.end().map_err(not_awaited)?;

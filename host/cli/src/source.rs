@@ -161,8 +161,13 @@ fn text(what: &str, from: impl Read, max_bytes: u64) -> anyhow::Result<String> {
     })
 }
 
-/// Reads at most `max_bytes` bytes and fails if there are more, because a pipe might never end.
+/// Reads at most `max_bytes` bytes and fails if there are more, because a pipe might never end. `flag` raises the limit.
 pub(crate) fn bounded(what: &str, from: impl Read, max_bytes: u64, flag: &str) -> anyhow::Result<Vec<u8>> {
+    bounded_with_hint(what, from, max_bytes, &format!("raise the limit with {flag} N"))
+}
+
+/// Like [`bounded`], but with another hint for input that is too long.
+pub(crate) fn bounded_with_hint(what: &str, from: impl Read, max_bytes: u64, hint: &str) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(max_bytes.saturating_add(1))
         .read_to_end(&mut bytes)
@@ -170,8 +175,7 @@ pub(crate) fn bounded(what: &str, from: impl Read, max_bytes: u64, flag: &str) -
     if u64::try_from(bytes.len()).is_ok_and(|len| len <= max_bytes) {
         return Ok(bytes);
     }
-    Err(Hinted::new(format!("{what} is longer than {max_bytes} bytes"), format!("raise the limit with {flag} N"))
-        .into())
+    Err(Hinted::new(format!("{what} is longer than {max_bytes} bytes"), hint).into())
 }
 
 /// Standard input if it is a pipe, a socket or a file. It is read when the first script reads, so that other scripts

@@ -144,7 +144,7 @@ fn start_with(
     args.push("serve-worker".into());
     let env = VARIABLES.into_iter().filter_map(|name| Some((name.into(), env::var_os(name)?)));
     let added = [
-        // Temporary files in this directory have no names.
+        // The worker may write to this directory. Its temporary files have no names and are not visible there.
         ("TMPDIR".into(), orders.temporary().into()),
         mmap_threshold(),
     ];

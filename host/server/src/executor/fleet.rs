@@ -401,8 +401,8 @@ impl NotInFleet {
             Self::Checkpoints => "`undo` without a `checkpoint` restores the state before the last execution",
             Self::Fork => "open another session and execute the same scripts in it",
             Self::Export | Self::Import => "use a server with its own store (`--store`)",
-            Self::Hibernate => "not needed: each state is stored before the answer is sent",
-            Self::Policy => "remove `policy`: the nodes set it",
+            Self::Hibernate => "each state is stored before the answer is sent, so this is unnecessary",
+            Self::Policy => "remove `policy`; the policy of the nodes applies",
             Self::Stepping => "set a `callback` for each tool of a session, or execute outside a session",
         }
     }

@@ -241,7 +241,7 @@ fn program() -> Result<BpfProgram, CallsError> {
     rules.insert(libc::SYS_kill, one_of(0, &[pid])?);
     let thread = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(CLONE_THREAD), CLONE_THREAD)?;
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![thread])?]);
-    // The kernel evaluates both filters and applies the stricter result.
+    // Allowed here, so that the ENOSYS of the other filter applies: the kernel uses the strictest result of all filters.
     rules.insert(libc::SYS_clone3, Vec::new());
     let filter =
         SeccompFilter::new(rules, SeccompAction::Errno(1), SeccompAction::Allow, std::env::consts::ARCH.try_into()?)?;

@@ -25,7 +25,7 @@ use crate::{
     commands::session::listed,
     displays, file, interrupt,
     output::{explain, show_value},
-    source::bounded,
+    source::bounded_with_hint,
     terminal::{self, BAD, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, counted, note, out},
 };
 
@@ -302,7 +302,8 @@ impl Console {
         let what = format!("session file `{}`", escaped(path));
         let file = File::open(path)
             .map_err(|error| Hinted::new(format!("cannot read {what}"), "`:save FILE` writes one").because(error))?;
-        let state = bounded(&what, file, MAX_LOAD_BYTES, "--max-bytes of `glovebox session import`")?;
+        let hint = "import it with `glovebox session import FILE --max-bytes N`, and open it with --session ID";
+        let state = bounded_with_hint(&what, file, MAX_LOAD_BYTES, hint)?;
         let mut options = ResumeOptions::default();
         options.key.clone_from(&self.key);
         self.sandbox.resume(&state, options).with_context(|| format!("cannot load {what}"))
