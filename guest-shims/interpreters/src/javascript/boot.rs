@@ -123,7 +123,8 @@ fn sources() -> String {
 pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool) -> Result<Anchors, DriverError> {
     let mut guest = Guest { machine, build, runtime: 0, context: 0, scratch: 0 };
     guest.call(build.initialise, &[])?;
-    // On its first use, the allocator claims all existing memory. It must not claim the new stack.
+    // On its first use, the allocator claims all existing memory. Use it before the new stack is added, so that it does
+    // not claim the stack.
     let first = allocate(&mut guest, 1)?;
     guest.release(first)?;
     let old_pages = guest.machine.grow(SHADOW_PAGES)?;
@@ -136,7 +137,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     at.source = allocate(&mut guest, SOURCE_BYTES)?;
     at.name = allocate(&mut guest, NAME_BYTES)?;
     at.key = allocate(&mut guest, NAME_BYTES)?;
-    at.runtime = not_null(guest.call_word("JS_NewRuntime", &[])?, "a runtime")?;
+    at.runtime = not_null(guest.call_word("JS_NewRuntime", &[])?, "JSRuntime")?;
     guest.runtime = at.runtime;
     (at.stack_limit_at, at.stack_limit) = limit_stack(&mut guest, stack_top, STACK_BYTES)?;
     at.interrupt = allocate(&mut guest, 4)?;
@@ -144,7 +145,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     let handler = [at.runtime, guest.machine.global(INTERRUPT_HANDLER)?, at.interrupt].map(Value::I32);
     guest.call("JS_SetInterruptHandler", &handler)?;
     guest.call("js_std_init_handlers", &[Value::I32(at.runtime)])?;
-    at.context = not_null(guest.call_word("JS_NewContext", &[Value::I32(at.runtime)])?, "a context")?;
+    at.context = not_null(guest.call_word("JS_NewContext", &[Value::I32(at.runtime)])?, "JSContext")?;
     guest.context = at.context;
 
     for (init, name) in NATIVE {
@@ -373,7 +374,7 @@ impl Booted<'_> {
         }
         let words = self.function(shared, "buffer")?;
         let args = [Value::I32(self.at.context), Value::I32(self.at.scratch), Value::I64(JsValue::object(words).0)];
-        let words = not_null(self.guest.call_word("JS_GetArrayBuffer", &args)?, "buffer")?;
+        let words = not_null(self.guest.call_word("JS_GetArrayBuffer", &args)?, "ArrayBuffer")?;
         self.guest.free(shared)?;
         Ok(words)
     }

@@ -89,7 +89,7 @@ impl Booted<'_> {
             (None, Completion::Threw(thrown)) => self.unwound(thrown, asked, script.name)?,
             (None, Completion::Refused(raised)) => match asked {
                 None => Report::Raised(raised),
-                // The interrupt hit driver code, so the refusal is an effect of the interrupt.
+                // The interrupt stopped driver code, which therefore refused the script.
                 Some(why) => Report::Interrupted(Facts::default().into_stopped(why, script.name)),
             },
         };

@@ -64,8 +64,8 @@ pub(super) fn split(source: &str) -> Option<Split> {
     Some(Split { imports, script })
 }
 
-/// Replaces `import.meta`, and the `import` of `import(…)`, by globals of the driver, because the interpreter does not
-/// know a script's file. Returns `None` if neither occurs.
+/// Replaces `import.meta`, and the `import` of `import(…)`, with globals of the driver, because the interpreter has
+/// only a script's name, not its path. Returns `None` if neither occurs.
 pub(super) fn replace_expressions(source: &str) -> Option<String> {
     let mut imports = source.split("import").skip(1);
     if !imports.any(|rest| rest.trim_start().starts_with(['.', '(', '/'])) {

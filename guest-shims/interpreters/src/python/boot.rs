@@ -44,7 +44,7 @@ macro_rules! boot_code {
 pub(super) const COMMAND: &str = boot_code!("boot/park.py");
 pub(super) const REACTOR: &str = boot_code!();
 
-/// Runs [`COMMAND`] in its own module, so that the script has `__main__` for itself. The module has its own builtins,
+/// Runs [`COMMAND`] in its own module, so that the script has `__main__` to itself. The module has its own builtins,
 /// so that a script can replace the shared ones.
 const LOADER: &str = "import sys; driver = type(sys)('glovebox_driver'); \
                       driver.__builtins__ = dict(vars(__builtins__)); \
@@ -143,7 +143,7 @@ pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, Dri
     let mut anchors = BTreeMap::new();
     for (name, words) in notes {
         let &[address] = words.as_slice() else {
-            return Err(DriverError::Boot(format!("`{name}` has no single address")));
+            return Err(DriverError::Boot(format!("the boot code did not print exactly one address for `{name}`")));
         };
         anchors.insert(name, address);
     }

@@ -51,7 +51,7 @@ fn flags(anchors: &Anchors) -> Result<impl Iterator<Item = Poke>, DriverError> {
 }
 
 impl Interpreter<'_> {
-    /// Clears an interrupt that the interpreter has not noticed before its script ended.
+    /// Clears an interrupt that the interpreter had not handled when its script ended.
     pub(super) fn drop_interrupt(&mut self, anchors: &Anchors) -> Result<(), DriverError> {
         for poke in flags(anchors)? {
             let set = self.word(poke.at, 0)?;
@@ -61,7 +61,7 @@ impl Interpreter<'_> {
     }
 
     /// Ensures that neither a late interrupt nor a handler that the script installed affects later code. If there is
-    /// neither, the guest pays nothing.
+    /// neither, no guest code runs and no fuel is charged.
     pub(super) fn settle_interrupts(&mut self) -> Result<(), DriverError> {
         let (function, ours) = (self.anchor(FUNCTION)?, self.anchor("interrupted")?);
         let late = self.word(function.wrapping_sub(TRIPPED), 0)? != 0;
@@ -99,7 +99,7 @@ impl Interpreter<'_> {
                 }
                 [old, new] => {
                     return Err(DriverError::Boot(format!(
-                        "an interrupt changes its memory at {at:#x} from {old:#x} to {new:#x}"
+                        "an interrupt changes an unexpected word at {at:#x} from {old:#x} to {new:#x}"
                     )));
                 }
             }
@@ -108,7 +108,9 @@ impl Interpreter<'_> {
         if words.len() + usize::from(breaker.is_some()) != count
             || self.word(function, 0)? != self.anchor("interrupted")?
         {
-            return Err(DriverError::Boot(format!("an interrupt changes its memory at {words:x?} and {breaker:x?}")));
+            return Err(DriverError::Boot(format!(
+                "an interrupt changes unexpected words, at {words:x?} and {breaker:x?}"
+            )));
         }
         let mut anchors: Vec<_> = WORDS.into_iter().map(str::to_owned).zip(words).collect();
         anchors.extend(breaker.map(|at| (BREAKER.to_owned(), at)));

@@ -101,9 +101,10 @@ impl Driver for Python {
         raised.type_name == "MemoryError"
     }
 
-    /// Reseeds `random`. All other users of random numbers ask the system each time.
+    /// Reseeds `random`. All other code requests random numbers from the system each time.
     fn reseed(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
-        // wasi-vfs requests the environment on each call, but the interpreter has already read its variables at boot.
+        // wasi-vfs requests the environment on each call. The interpreter has already read its variables at boot, so an
+        // empty environment suffices.
         machine.wasi().set_env([]).map_err(|error| DriverError::Boot(error.to_string()))?;
         Interpreter::new(machine, anchors).reseed()
     }
@@ -327,7 +328,7 @@ fn compiled(written: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
     let parts = fields(written)?;
     let pairs = parts.chunks(2).map(|pair| match pair {
         [path, bytes] => Ok((String::from_utf8_lossy(path).into_owned(), bytes.to_vec())),
-        _ => Err(DriverError::Boot("a compiled package's path has no contents".to_owned())),
+        _ => Err(DriverError::Boot("the last path in the compiled packages has no content".to_owned())),
     });
     pairs.collect()
 }
