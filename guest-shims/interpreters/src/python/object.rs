@@ -93,15 +93,15 @@ impl<'a> Interpreter<'a> {
         self.vectorcall(function, 2, REPLY_BYTES)
     }
 
-    /// Calls an object that is not a driver function, with `tp_call(object, arguments, NULL)`, and ignores its result.
-    /// Used only at boot.
-    pub(super) fn call_object(&mut self, object: &str, arguments: &str) -> Result<(), DriverError> {
-        let (object, arguments) = (self.anchors.get(object)?, self.anchors.get(arguments)?);
+    /// Calls the object `name`, which is not a driver function, with `tp_call(object, arguments, NULL)`. Ignores the
+    /// result. Used only at boot.
+    pub(super) fn call_object(&mut self, name: &str, arguments: &str) -> Result<(), DriverError> {
+        let (object, arguments) = (self.anchors.get(name)?, self.anchors.get(arguments)?);
         let kind = self.word(object, OB_TYPE)?;
         let slot = Callee::Table(self.word(kind, TP_CALL)?);
         match self.machine.call(slot, &[object, arguments, 0].map(Value::I32))? {
             Some(Value::I32(result)) if result != 0 => Ok(()),
-            _ => Err(DriverError::Boot("a call at boot failed".to_owned())),
+            _ => Err(DriverError::Boot(format!("the call of `{name}` failed"))),
         }
     }
 
@@ -113,7 +113,7 @@ impl<'a> Interpreter<'a> {
             Some(Value::I32(result)) if result == self.anchors.get("none")? => Ok(None),
             Some(Value::I32(0)) => Err(DriverError::Report(format!("`{function}` raised an exception"))),
             Some(Value::I32(result)) => self.take_bytes(result, most).map(Some),
-            _ => Err(DriverError::Report(format!("`{function}` returned no object"))),
+            _ => Err(DriverError::Report(format!("`{function}` did not return an object"))),
         }
     }
 
@@ -122,7 +122,7 @@ impl<'a> Interpreter<'a> {
     fn take_bytes(&mut self, object: u32, most: u32) -> Result<Vec<u8>, DriverError> {
         let size = self.word(object, OB_SIZE)?;
         if size > most {
-            return Err(DriverError::Report(format!("a reply of {size} bytes, more than {most}")));
+            return Err(DriverError::Report(format!("a reply of {size} bytes exceeds the limit of {most} bytes")));
         }
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
         self.machine.read(at(object, BYTES_START), &mut bytes).map_err(damaged)?;
@@ -303,7 +303,9 @@ fn at(base: u32, offset: u32) -> u32 {
 /// Converts an access outside the guest's memory to the error for a guest that has damaged its driver.
 fn damaged(error: MachineError) -> DriverError {
     match error {
-        MachineError::OutOfBounds(at) => DriverError::Report(format!("its memory points to {at:#x}, outside itself")),
+        MachineError::OutOfBounds(at) => {
+            DriverError::Report(format!("it refers to address {at:#x} outside the guest's memory"))
+        }
         error => DriverError::Machine(error),
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of the driver with lying guests, which have arbitrary memory and return arbitrary results.
+//! Tests of the driver with fake guests, whose memory and results are arbitrary.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const HANDLER: u32 = 0x280;
 const WORDS: u32 = 0x2a0;
 
 /// A guest without an interpreter. Each call returns the next element of `returns`, and `None` after the last one.
-struct Liar {
+struct FakeGuest {
     memory: Vec<u8>,
     returns: Vec<u32>,
     called: Vec<Vec<Value>>,
@@ -28,15 +28,15 @@ struct Liar {
     files: BTreeMap<String, Vec<u8>>,
 }
 
-impl Liar {
+impl FakeGuest {
     fn new() -> Self {
         let wasi = Wasi::new(WasiConfig::new(Vfs::new(VfsLimits::default()))).unwrap();
-        let mut liar =
+        let mut guest =
             Self { memory: vec![0; 64 << 10], returns: Vec::new(), called: Vec::new(), wasi, files: BTreeMap::new() };
-        liar.put(BUFFER + 12, 256); // ob_alloc
-        liar.put(BUFFER + 20, START); // ob_start
-        liar.put(HANDLER + 4, OURS);
-        liar
+        guest.put(BUFFER + 12, 256); // ob_alloc
+        guest.put(BUFFER + 20, START); // ob_start
+        guest.put(HANDLER + 4, OURS);
+        guest
     }
 
     fn put(&mut self, at: u32, word: u32) {
@@ -62,7 +62,7 @@ impl Liar {
     }
 }
 
-impl Machine for Liar {
+impl Machine for FakeGuest {
     fn call(&mut self, _: Callee<'_>, args: &[Value]) -> Result<Option<Value>, MachineError> {
         self.called.push(args.to_vec());
         let value = if self.returns.is_empty() { NONE } else { self.returns.remove(0) };
@@ -178,62 +178,62 @@ fn script(source: &str) -> Script<'_> {
     }
 }
 
-fn execute(liar: &mut Liar, source: &str) -> Result<Report, DriverError> {
-    Python::command().execute(liar, &anchors(), &script(source))
+fn execute(guest: &mut FakeGuest, source: &str) -> Result<Report, DriverError> {
+    Python::command().execute(guest, &anchors(), &script(source))
 }
 
 #[test]
 fn script_takes_one_call_with_its_source_in_the_buffer() {
-    let mut liar = Liar::new();
-    assert_eq!(execute(&mut liar, "\u{feff}print(1)").unwrap(), Report::Completed(None));
-    assert_eq!(liar.called, [[1, SCRATCH, 2, 0].map(Value::I32)]);
-    assert_eq!((liar.get(BUFFER + 8), liar.get(SCRATCH), liar.get(SCRATCH + 4)), (8, 20, 21));
-    assert_eq!(liar.memory.get(0x400..0x409).unwrap(), b"print(1)\0");
+    let mut guest = FakeGuest::new();
+    assert_eq!(execute(&mut guest, "\u{feff}print(1)").unwrap(), Report::Completed(None));
+    assert_eq!(guest.called, [[1, SCRATCH, 2, 0].map(Value::I32)]);
+    assert_eq!((guest.get(BUFFER + 8), guest.get(SCRATCH), guest.get(SCRATCH + 4)), (8, 20, 21));
+    assert_eq!(guest.memory.get(0x400..0x409).unwrap(), b"print(1)\0");
 }
 
 #[test]
 fn variable_takes_one_call_with_its_name_in_the_buffer() {
-    let mut liar = Liar::new();
-    assert_eq!(Python::command().get_variable(&mut liar, &anchors(), "name").unwrap(), Ok(None));
-    assert_eq!(liar.memory.get(0x400..0x405).unwrap(), b"name\0");
+    let mut guest = FakeGuest::new();
+    assert_eq!(Python::command().get_variable(&mut guest, &anchors(), "name").unwrap(), Ok(None));
+    assert_eq!(guest.memory.get(0x400..0x405).unwrap(), b"name\0");
     let value = [b"V".as_slice(), &framed(["None", "null"])].concat();
-    liar.reply(2, &value);
+    guest.reply(2, &value);
     let value = GuestValue { repr: "None".to_owned(), json: Some("null".to_owned()) };
-    assert_eq!(Python::command().get_variable(&mut liar, &anchors(), "name").unwrap(), Ok(Some(value)));
-    assert_eq!(Python::command().set_variable(&mut liar, &anchors(), "name", "1").unwrap(), Ok(()));
-    assert_eq!(liar.memory.get(0x400..0x40e).unwrap(), b"\x04\0\0\0name\x01\0\0\x001\0");
-    assert_eq!(liar.functions(), [7, 7, 8].map(Value::I32));
+    assert_eq!(Python::command().get_variable(&mut guest, &anchors(), "name").unwrap(), Ok(Some(value)));
+    assert_eq!(Python::command().set_variable(&mut guest, &anchors(), "name", "1").unwrap(), Ok(()));
+    assert_eq!(guest.memory.get(0x400..0x40e).unwrap(), b"\x04\0\0\0name\x01\0\0\x001\0");
+    assert_eq!(guest.functions(), [7, 7, 8].map(Value::I32));
 }
 
 #[test]
 fn variable_without_memory_is_a_memory_error() {
-    let mut liar = Liar::new();
-    liar.reply(2, b"R");
-    let raised = Python::command().set_variable(&mut liar, &anchors(), "x", &"1".repeat(256)).unwrap().unwrap_err();
+    let mut guest = FakeGuest::new();
+    guest.reply(2, b"R");
+    let raised = Python::command().set_variable(&mut guest, &anchors(), "x", &"1".repeat(256)).unwrap().unwrap_err();
     assert!(Python::command().is_out_of_memory(&raised));
-    let mut liar = Liar::new();
-    liar.reply(2, b"R");
-    let raised = Python::command().get_variable(&mut liar, &anchors(), &"x".repeat(256)).unwrap().unwrap_err();
+    let mut guest = FakeGuest::new();
+    guest.reply(2, b"R");
+    let raised = Python::command().get_variable(&mut guest, &anchors(), &"x".repeat(256)).unwrap().unwrap_err();
     assert!(Python::command().is_out_of_memory(&raised));
 }
 
 #[test]
 fn script_inputs_are_removed_before_the_next_script() {
-    let mut liar = Liar::new();
+    let mut guest = FakeGuest::new();
     let args = ["x".to_owned()];
     let given = Script { args: &args, ..script("1") };
     for script in [&given, &given, &script("2"), &script("3")] {
-        Python::command().execute(&mut liar, &anchors(), script).unwrap();
+        Python::command().execute(&mut guest, &anchors(), script).unwrap();
     }
-    assert_eq!(liar.functions(), [2, 2, 2, 1].map(Value::I32));
+    assert_eq!(guest.functions(), [2, 2, 2, 1].map(Value::I32));
 }
 
 #[test]
 fn left_open_files_are_flushed() {
-    let mut liar = Liar::new();
-    liar.put(FILES, 1);
-    execute(&mut liar, "open('x')").unwrap();
-    assert_eq!(liar.functions(), [1, 4].map(Value::I32));
+    let mut guest = FakeGuest::new();
+    guest.put(FILES, 1);
+    execute(&mut guest, "open('x')").unwrap();
+    assert_eq!(guest.functions(), [1, 4].map(Value::I32));
 }
 
 #[test]
@@ -242,102 +242,102 @@ fn returned_references_are_released() {
     for (before, after) in
         [(2, 1), (1, 1), (0, 0), (0x3fff_ffff, 0x3fff_ffff), (u32::MAX, u32::MAX), (0x3fff_fffe, 0x3fff_fffd)]
     {
-        let mut liar = Liar::new();
-        liar.reply(before, &reply);
-        assert_eq!(execute(&mut liar, "").unwrap(), Report::Exited(3));
-        assert_eq!(liar.get(REPLY), after);
+        let mut guest = FakeGuest::new();
+        guest.reply(before, &reply);
+        assert_eq!(execute(&mut guest, "").unwrap(), Report::Exited(3));
+        assert_eq!(guest.get(REPLY), after);
     }
 }
 
 #[test]
 fn missing_report_is_an_error() {
-    let mut liar = Liar::new();
-    liar.returns = vec![0];
-    assert!(matches!(execute(&mut liar, ""), Err(DriverError::Report(_))));
+    let mut guest = FakeGuest::new();
+    guest.returns = vec![0];
+    assert!(matches!(execute(&mut guest, ""), Err(DriverError::Report(_))));
 }
 
 #[test]
 fn a_reply_outside_memory_is_an_error() {
     for at in [u32::MAX, u32::MAX - 15, 0x1_0000, 0xfff8, 0xfff0] {
-        let mut liar = Liar::new();
-        liar.returns = vec![at];
-        assert!(matches!(execute(&mut liar, ""), Err(DriverError::Report(_))), "{at:#x}");
+        let mut guest = FakeGuest::new();
+        guest.returns = vec![at];
+        assert!(matches!(execute(&mut guest, ""), Err(DriverError::Report(_))), "{at:#x}");
     }
 }
 
 #[test]
 fn a_reply_that_claims_four_gibibytes_is_refused() {
     for size in [u32::MAX, 0x7fff_ffff, (2 << 20) + 1] {
-        let mut liar = Liar::new();
-        liar.returns = vec![REPLY];
-        liar.put(REPLY + 8, size);
-        assert!(matches!(execute(&mut liar, ""), Err(DriverError::Report(_))), "{size}");
+        let mut guest = FakeGuest::new();
+        guest.returns = vec![REPLY];
+        guest.put(REPLY + 8, size);
+        assert!(matches!(execute(&mut guest, ""), Err(DriverError::Report(_))), "{size}");
     }
 }
 
 #[test]
 fn a_source_beyond_the_buffer_makes_it_grow() {
-    let mut liar = Liar::new();
+    let mut guest = FakeGuest::new();
     let source = "x".repeat(256);
     // The guest claims that the buffer has grown, but it has not.
-    assert!(matches!(execute(&mut liar, &source), Err(DriverError::Report(_))));
-    assert_eq!(liar.functions(), [6].map(Value::I32));
+    assert!(matches!(execute(&mut guest, &source), Err(DriverError::Report(_))));
+    assert_eq!(guest.functions(), [6].map(Value::I32));
     // The guest is out of memory.
-    let mut liar = Liar::new();
-    liar.reply(2, b"R");
-    let Report::Raised(raised) = execute(&mut liar, &source).unwrap() else { panic!("not raised") };
+    let mut guest = FakeGuest::new();
+    guest.reply(2, b"R");
+    let Report::Raised(raised) = execute(&mut guest, &source).unwrap() else { panic!("not raised") };
     assert!(Python::command().is_out_of_memory(&raised));
     // A source that is one byte shorter fits.
-    let mut liar = Liar::new();
-    execute(&mut liar, &"x".repeat(255)).unwrap();
-    assert_eq!(liar.functions(), [1].map(Value::I32));
+    let mut guest = FakeGuest::new();
+    execute(&mut guest, &"x".repeat(255)).unwrap();
+    assert_eq!(guest.functions(), [1].map(Value::I32));
 }
 
 #[test]
 fn a_buffer_that_points_outside_memory_is_an_error() {
     for start in [u32::MAX, 0x1_0000, 0xffff] {
-        let mut liar = Liar::new();
-        liar.put(BUFFER + 20, start);
-        assert!(matches!(execute(&mut liar, "print(1)"), Err(DriverError::Report(_))), "{start:#x}");
+        let mut guest = FakeGuest::new();
+        guest.put(BUFFER + 20, start);
+        assert!(matches!(execute(&mut guest, "print(1)"), Err(DriverError::Report(_))), "{start:#x}");
     }
 }
 
 #[test]
 fn reseeded_generator_state_is_new_and_nonzero() {
-    let mut liar = Liar::new();
-    Python::command().reseed(&mut liar, &anchors()).unwrap();
-    assert_eq!(liar.get(GENERATOR - 4), 624);
-    assert_eq!((liar.get(GENERATOR), liar.get(GENERATOR + 4)), (0x8000_0000, 0x0707_0707));
-    assert_eq!((liar.get(GENERATOR + 623 * 4), liar.get(GENERATOR + 624 * 4)), (0x0707_0707, 0));
+    let mut guest = FakeGuest::new();
+    Python::command().reseed(&mut guest, &anchors()).unwrap();
+    assert_eq!(guest.get(GENERATOR - 4), 624);
+    assert_eq!((guest.get(GENERATOR), guest.get(GENERATOR + 4)), (0x8000_0000, 0x0707_0707));
+    assert_eq!((guest.get(GENERATOR + 623 * 4), guest.get(GENERATOR + 624 * 4)), (0x0707_0707, 0));
 }
 
 #[test]
 fn numpy_generator_is_reseeded() {
     const NUMPY: u32 = 0x4000;
     let sample = [11, 22, 33, 44, 55, 66, 77, 88];
-    let mut liar = Liar::new();
+    let mut guest = FakeGuest::new();
     for (word, at) in sample.into_iter().zip((NUMPY + 40..).step_by(4)) {
-        liar.put(at, word);
+        guest.put(at, word);
     }
     let mut anchors = anchors();
     let said = |sample: &[u32]| {
         let words = std::iter::once(NUMPY).chain(sample.iter().copied());
         words.map(|word| word.to_string()).collect::<Vec<_>>().join(" ")
     };
-    let mut interpreter = Interpreter::new(&mut liar, &anchors);
+    let mut interpreter = Interpreter::new(&mut guest, &anchors);
     for wrong in ["", "x", &said(&sample[..7]), &said(&[9; 8])] {
         assert!(matches!(interpreter.find_numpy(wrong.as_bytes(), 7), Err(DriverError::Boot(_))), "{wrong}");
     }
     let found = interpreter.find_numpy(said(&sample).as_bytes(), 7).unwrap();
-    assert_eq!((found.1, liar.get(NUMPY)), (NUMPY + 40, 7));
+    assert_eq!((found.1, guest.get(NUMPY)), (NUMPY + 40, 7));
     anchors.0.extend([found]);
-    Python::reactor().reseed(&mut liar, &anchors).unwrap();
-    assert_eq!(liar.get(NUMPY + 40), 0x8000_0000);
-    let words: Vec<u32> = (1..624).map(|word| liar.get(NUMPY + 40 + word * 4)).collect();
+    Python::reactor().reseed(&mut guest, &anchors).unwrap();
+    assert_eq!(guest.get(NUMPY + 40), 0x8000_0000);
+    let words: Vec<u32> = (1..624).map(|word| guest.get(NUMPY + 40 + word * 4)).collect();
     let different: std::collections::BTreeSet<_> = words.iter().collect();
     assert!(different.len() > 620 && !words.contains(&0x0707_0707), "not those of `random`");
     // The generator's index follows its 624 state words.
-    assert_eq!((liar.get(NUMPY + 40 + 624 * 4), liar.get(GENERATOR - 4)), (624, 624));
+    assert_eq!((guest.get(NUMPY + 40 + 624 * 4), guest.get(GENERATOR - 4)), (624, 624));
 }
 
 #[test]
@@ -353,32 +353,32 @@ fn interrupt_writes_its_reason_before_the_signal_flags() {
 
 #[test]
 fn late_interrupt_is_cleared_before_the_next_script() {
-    let mut liar = Liar::new();
-    liar.put(HANDLER, 1);
-    execute(&mut liar, "").unwrap();
+    let mut guest = FakeGuest::new();
+    guest.put(HANDLER, 1);
+    execute(&mut guest, "").unwrap();
     // The word stays set, because the fake never clears it. `rearm` is called once before the script and once after it.
-    assert_eq!(liar.functions(), [10, 1, 10].map(Value::I32));
+    assert_eq!(guest.functions(), [10, 1, 10].map(Value::I32));
 }
 
 #[test]
 fn script_signal_handler_is_reset_and_not_called() {
     // The handler was replaced, but no signal is pending. It stays until Python itself replaces it, which counts its
     // references.
-    let mut liar = Liar::new();
-    liar.put(HANDLER + 4, 0x50);
-    execute(&mut liar, "").unwrap();
-    assert_eq!((liar.functions(), liar.get(HANDLER + 4)), ([10, 1, 10].map(Value::I32).to_vec(), 0x50));
+    let mut guest = FakeGuest::new();
+    guest.put(HANDLER + 4, 0x50);
+    execute(&mut guest, "").unwrap();
+    assert_eq!((guest.functions(), guest.get(HANDLER + 4)), ([10, 1, 10].map(Value::I32).to_vec(), 0x50));
     // The handler was replaced and a signal is pending, so CPython would call the handler on entry to `rearm`.
-    let mut liar = Liar::new();
-    liar.put(HANDLER, 1);
-    liar.put(HANDLER + 4, 0x50);
-    execute(&mut liar, "").unwrap();
-    assert_eq!((liar.functions(), liar.get(HANDLER + 4)), ([10, 1, 10].map(Value::I32).to_vec(), OURS));
+    let mut guest = FakeGuest::new();
+    guest.put(HANDLER, 1);
+    guest.put(HANDLER + 4, 0x50);
+    execute(&mut guest, "").unwrap();
+    assert_eq!((guest.functions(), guest.get(HANDLER + 4)), ([10, 1, 10].map(Value::I32).to_vec(), OURS));
 }
 
 #[test]
 fn an_image_without_anchors_is_refused() {
-    let error = Python::command().execute(&mut Liar::new(), &Anchors::default(), &script("")).unwrap_err();
+    let error = Python::command().execute(&mut FakeGuest::new(), &Anchors::default(), &script("")).unwrap_err();
     assert!(matches!(error, DriverError::Anchor(_)));
 }
 
@@ -391,19 +391,19 @@ fn random_memory_and_random_results_never_panic() {
     };
     let args = ["a".to_owned(), String::new()];
     for _ in 0..300 {
-        let mut liar = Liar::new();
+        let mut guest = FakeGuest::new();
         for at in (0..0x2000).step_by(4) {
             let word = next();
-            liar.put(at, if word & 1 == 0 { word % 0x1_2000 } else { word << 1 });
+            guest.put(at, if word & 1 == 0 { word % 0x1_2000 } else { word << 1 });
         }
-        liar.returns = (0..4).map(|_| next() % 0x1_1000).collect();
+        guest.returns = (0..4).map(|_| next() % 0x1_1000).collect();
         let given = Script { args: &args, has_stdin: true, last: false, ..script("print(1)") };
-        let _ = Python::command().execute(&mut liar, &anchors(), &given);
-        let _ = Python::command().validate(&mut liar, &anchors(), &given);
-        let _ = Python::command().get_variable(&mut liar, &anchors(), "x");
-        let _ = Python::command().set_variable(&mut liar, &anchors(), "x", "1");
-        let _ = Python::command().close(&mut liar, &anchors());
-        let _ = Python::command().reseed(&mut liar, &anchors());
+        let _ = Python::command().execute(&mut guest, &anchors(), &given);
+        let _ = Python::command().validate(&mut guest, &anchors(), &given);
+        let _ = Python::command().get_variable(&mut guest, &anchors(), "x");
+        let _ = Python::command().set_variable(&mut guest, &anchors(), "x", "1");
+        let _ = Python::command().close(&mut guest, &anchors());
+        let _ = Python::command().reseed(&mut guest, &anchors());
     }
 }
 
