@@ -1,5 +1,5 @@
 'use strict';
-// Helpers for a long `context`.
+// Functions for scripts that split or search a long text in the global `context`.
 {
   const $ = globalThis.$glovebox;
   const { uncurry } = $;

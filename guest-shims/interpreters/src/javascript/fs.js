@@ -7,7 +7,7 @@
   const bytesOf = (source) => $.encoding.bytesOf(source);
   const { path } = $.node;
 
-  // From WASI's error numbers to Node's codes, numbers and texts.
+  // Each entry contains WASI's error number, then Node's code, number and text.
   const ERRORS =
     '2 EACCES 13 permission denied|8 EBADF 9 bad file descriptor|10 EBUSY 16 resource busy or locked|' +
     '19 EDQUOT 122 disk quota exceeded|20 EEXIST 17 file already exists|22 EFBIG 27 file too large|' +
@@ -18,7 +18,7 @@
     '55 ENOTEMPTY 39 directory not empty|63 EPERM 1 operation not permitted|69 EROFS 30 read-only file system|' +
     '75 EXDEV 18 cross-device link not permitted';
   const find = (index, value) => ERRORS.split('|').map((entry) => /^(\d+) (\w+) (\d+) (.*)$/.exec(entry).slice(1)).find((entry) => entry[index] === `${value}`);
-  // The numbers by the names used here.
+  // WASI's error numbers by Node's codes.
   const NUMBERS = { EBADF: 8, EEXIST: 20, EINVAL: 28, EIO: 29, EISDIR: 31, ELOOP: 32, ENOENT: 44, ENOSPC: 51, ENOSYS: 52, ENOTDIR: 54 };
 
   const failure = (number, syscall, from, to) => {
@@ -193,7 +193,7 @@
   };
 
   const removeTree = (name) => {
-    // The target of a link is not in the tree.
+    // Removes a link without following it.
     if (isTree(name)) for (const child of names(name)) removeTree(`${name}/${child}`);
     check(os.remove(name), 'rm', name);
   };
@@ -310,7 +310,7 @@
     },
     writeFileSync: (file, data, options) => store(file, data, options, 'w'),
   };
-  // The names of open files, because the interpreter has no call for them.
+  // The paths of open files by descriptor. The interpreter has no call that returns them.
   const opened = new Map();
 
   const fs = { constants, Stats, Dirent, F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1, ...sync };

@@ -7,7 +7,7 @@
 
   // Node's longest delay. A longer one fires at once, as in Node.
   const MOST_DELAY_MS = 2147483647;
-  // Chains of iterator helpers call each other natively, without a stack check; deeper ones would trap.
+  // Nested iterator helpers call each other natively, without a stack check. Deeper nesting would trap.
   const MOST_HELPERS = 1000;
 
   const bind = uncurry(Function.prototype.bind);
@@ -144,7 +144,7 @@
     count();
   };
 
-  // Returns the record of an object that a script holds.
+  // Returns the timer of a `Timeout` or an `Immediate`, and `undefined` for any other value.
   let recordOf;
   const refer = (timer, is) => {
     if (timer.isReferenced === is) return;
@@ -349,7 +349,7 @@
     heed = how;
     words[LISTENING] = 1;
   };
-  // Promises of microtasks that threw. The script does not know of them, and sees plain errors.
+  // Promises of microtasks that threw. No script refers to them, so listeners receive only the errors.
   const thrown = new WeakMap();
   // Offers an uncaught error, and the promise that was rejected with it, to the script. Returns whether it was handled.
   // Throws the exception of a listener.

@@ -15,7 +15,7 @@
   // A method with this name returns the text of an object.
   const CUSTOM = Symbol.for('nodejs.util.inspect.custom');
   const MOST_KEYS = 1000;
-  // Approximate maximum length of the text of a structure. `console.log` of a graph with multiplying paths must end.
+  // Approximate maximum length of the text of a structure. A small graph can have exponentially many paths.
   const MOST_TEXT = 1 << 20;
   // Maximum length of a hole in an array that is skipped element by element. For a longer one, all keys are listed.
   const SHORT_HOLE = 1000;
@@ -78,8 +78,8 @@
     return text;
   };
 
-  // Returns the result of an internal slot's getter, or `undefined`. It distinguishes an object of a built-in class
-  // from one that only pretends to be.
+  // Returns the result of a built-in class's getter, or `undefined` if the value does not have the class's internal
+  // slot. An object that only inherits from the prototype does not have it.
   const slot = (probe, value) => {
     try {
       return probe(value);
@@ -446,7 +446,7 @@
     try {
       return formatObject(context, value, level);
     } catch {
-      // A Proxy whose traps throw, or an exhausted stack: never an error of a script.
+      // A Proxy's traps threw, or the stack is exhausted. Printing a value must not throw.
       context.path.length = depth;
       context.indent = indent;
       return typeof value === 'function' ? '[Function]' : '[Object]';

@@ -5,7 +5,7 @@
   const { hasLoneSurrogate, uncurry } = $;
   const { constructorName } = $.text;
 
-  // The object that always exists.
+  // The name of an object that exists even without stored globals.
   const STATE = '_state';
   // The host's parsers allow at most 127 levels.
   const MOST_DEPTH = 100;
@@ -187,8 +187,8 @@
     setDelete(above, value);
   };
 
-  // Returns the text of a checked value, without the interpreter's own code. That code asks every object for its
-  // `toJSON` and sets numeric properties of its own lists, and scripts may define setters for these.
+  // Returns the text of a checked value, without the interpreter's own code. That code reads `toJSON`
+  // of every object and sets numeric properties of its own lists, and scripts may define setters for these.
   const spell = (value) => {
     if (typeof value === 'string') return stringify(value);
     if (typeof value !== 'object' || value === null) return `${value}`;

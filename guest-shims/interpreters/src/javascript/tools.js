@@ -1,7 +1,7 @@
 'use strict';
 // The host's tools, as `tools.name({...})`, and `llm_query` and `rlm_query`, which call two of them.
 //
-// A call is one message to a device, and its reply a frame read from the device: the length in four bytes, then JSON.
+// A call is one message to a device. The reply is a frame read from the device: the length in four bytes, then JSON.
 // No descriptor stays open and no names are known in advance. A script without tools pays for nothing, and a script
 // that was resumed elsewhere sees the tools of its new host.
 {

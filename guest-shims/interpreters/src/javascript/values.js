@@ -78,7 +78,7 @@
     }
   };
 
-  // A lone surrogate becomes an escape that no other language reads.
+  // Returns whether JSON text contains the escape of a lone surrogate, which the host's JSON parser rejects.
   const hasLoneSurrogate = (text) => {
     for (let at = indexOf(text, '\\ud'); at >= 0; at = indexOf(text, '\\ud', at + 1)) {
       let from = at;
@@ -98,7 +98,7 @@
       const text = stringify(value);
       return text.length > MOST_JSON || hasLoneSurrogate(text) ? undefined : text;
     } catch {
-      // Nested deeper than the stack, or a Proxy whose traps throw.
+      // The value is nested too deeply for the stack, or contains a Proxy whose traps throw.
       return undefined;
     }
   };

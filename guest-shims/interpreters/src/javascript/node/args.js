@@ -9,7 +9,7 @@
   };
   const isLikeOption = (text) => text !== undefined && text.length > 1 && text[0] === '-';
 
-  // A token for each argument, as in Node; `-abc` has three.
+  // Returns a token for each argument, as in Node. `-abc` gives three tokens.
   const tokensOf = (args, options) => {
     const typeOf = (name) => (Object.hasOwn(options, name) ? options[name].type : undefined);
     const longName = (short) => Object.keys(options).find((name) => options[name].short === short) ?? short;

@@ -9,7 +9,7 @@
   const { encode, fromBase64 } = $.encoding;
 
   const DEVICE = '/dev/glovebox/displays';
-  // The method by which Deno's notebooks ask a value for its forms.
+  // The method that Deno's notebooks call to get the forms of a value.
   const FORMS = Symbol.for('Jupyter.display');
 
   const isText = (type) => type.startsWith('text/') || /\+(?:json|xml)$/.test(type) || ['application/json', 'application/javascript'].includes(type);

@@ -1,6 +1,6 @@
 'use strict';
-// `Intl`, and the methods of the language that take a locale. FormatJS does the formatting, with the data of CLDR:
-// `vendor_js/intl` contains both and says how they are made. Scripts and data are read on first use.
+// `Intl`, and the methods of the language that take a locale. FormatJS formats values with data from CLDR.
+// `vendor_js/intl` contains both, and `vendor_js/README.md` explains updates. Scripts and data are read on first use.
 {
   const $ = $glovebox;
   const { std } = $;
@@ -9,7 +9,7 @@
 
   const textOf = (name) => {
     const text = std.loadFile(DIRECTORY + name);
-    if (text === null) throw new Error(`'${DIRECTORY}${name}' is not there`);
+    if (text === null) throw new Error(`cannot read '${DIRECTORY}${name}'`);
     return text;
   };
   const dataOf = (name) => JSON.parse(textOf(`${name}.json`));
@@ -181,7 +181,7 @@
     DateTimeFormat(Type) {
       Type.tzData = zones();
     },
-    // The objects of the other types have no properties.
+    // Unlike the other types, segmenters and their results have their state in visible properties.
     Segmenter(Type) {
       const segments = Object.create(Type.prototype).segment('');
       const iterator = segments[Symbol.iterator]();

@@ -24,7 +24,7 @@
     }
   };
 
-  // Returns the edit distance of two names.
+  // Returns the edit distance between two names.
   const distance = (a, b) => {
     let row = Array.from({ length: b.length + 1 }, (_, j) => j);
     for (let i = 1; i <= a.length; i++) {
@@ -108,7 +108,7 @@
     for (const key of Object.keys(value)) {
       if (!Array.isArray(value) && !conditions.includes(key)) continue;
       const found = targetOf(value[key], conditions, depth + 1);
-      // Of an array, the first valid path counts.
+      // In an array, the first valid path counts.
       if (found !== undefined && (!Array.isArray(value) || found.startsWith('./'))) return found;
     }
     return undefined;

@@ -235,7 +235,7 @@
   });
   Object.defineProperty(process, Symbol.toStringTag, { value: 'process', configurable: true });
 
-  // In Node's words, for a promise that was rejected with a value that is not an error.
+  // Returns Node's error for a promise that was rejected with a value other than an error.
   const unhandled = (reason) =>
     coded(Error, 'ERR_UNHANDLED_REJECTION',
       'This error originated either by throwing inside of an async function without a catch block, or by rejecting a promise which was not ' +

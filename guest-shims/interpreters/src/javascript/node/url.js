@@ -180,7 +180,7 @@
       return record;
     };
     const isSlash = (c) => c === '/' || (isSpecial && c === '\\');
-    // Relative to the base: without a scheme, or, for special ones, with the base's scheme and no slashes.
+    // A URL is relative if it has no scheme, or if it has the base's special scheme and no slash after that.
     const isRelative = !scheme || (isSpecial && base && base.protocol === record.protocol && !isSlash(text[0]));
     if (isRelative && base && base.opaque !== undefined) {
       if (text !== '' || query !== null || hash < 0) return null;

@@ -1,7 +1,7 @@
 """Displays: `display(value)`, `pyplot.show()`, and the value of the last statement if it has a rich representation.
 
-A display is one message to a device: its kind, then media type and data of each representation. The host drops displays
-over its limits.
+A display is one message to a device: its kind, then the media type and the data of each representation. The host drops
+displays over its limits.
 """
 
 DISPLAYS = "/dev/glovebox/displays"

@@ -1,4 +1,4 @@
-"""Builtin helpers for a long `context`."""
+"""Builtin functions for scripts that split or search a long text in the global `context`."""
 
 
 def chunk_text(text, size, overlap=0):

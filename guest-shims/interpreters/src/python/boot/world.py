@@ -145,7 +145,7 @@ def dup(fd, /):
 
 
 def dup2(fd, fd2, inheritable=True):
-    """Duplicate a file descriptor to the number `fd2`. Like with `dup`, the duplicate has its own file position."""
+    """Duplicate a file descriptor to the number `fd2`. As with `dup`, the duplicate has its own file position."""
     _fstat(fd)
     if fd != fd2:
         new = dup(fd)
