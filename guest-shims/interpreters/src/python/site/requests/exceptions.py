@@ -1,4 +1,4 @@
-"""Exceptions."""
+"""The exceptions of `requests`."""
 
 from json import JSONDecodeError as _JSONDecodeError
 
@@ -15,11 +15,11 @@ class RequestException(IOError):
 
 
 class InvalidJSONError(RequestException):
-    """A JSON error occurred."""
+    """The JSON of a request or a response is invalid."""
 
 
 class JSONDecodeError(InvalidJSONError, _JSONDecodeError):
-    """Couldn't decode the text into json."""
+    """The body of a response is not valid JSON."""
 
     def __init__(self, *args, **kwargs):
         _JSONDecodeError.__init__(self, *args)
@@ -30,11 +30,11 @@ class JSONDecodeError(InvalidJSONError, _JSONDecodeError):
 
 
 class HTTPError(RequestException):
-    """An HTTP error occurred."""
+    """The response has an error status. Raised by `Response.raise_for_status`."""
 
 
 class ConnectionError(RequestException):
-    """A Connection error occurred, or the host's policy does not allow the request."""
+    """The connection failed, or the host's policy does not allow the request."""
 
 
 class Timeout(RequestException):
@@ -46,7 +46,7 @@ class ConnectTimeout(ConnectionError, Timeout):
 
 
 class ReadTimeout(Timeout):
-    """The request timed out."""
+    """The request timed out. The host does not distinguish timeouts for connecting and for reading."""
 
 
 class URLRequired(RequestException):
@@ -54,7 +54,7 @@ class URLRequired(RequestException):
 
 
 class TooManyRedirects(RequestException):
-    """Too many redirects."""
+    """The response redirects more often than the maximum allows."""
 
 
 class MissingSchema(RequestException, ValueError):
@@ -62,15 +62,15 @@ class MissingSchema(RequestException, ValueError):
 
 
 class InvalidSchema(RequestException, ValueError):
-    """The URL scheme provided is either invalid or unsupported."""
+    """The URL scheme is invalid or unsupported."""
 
 
 class InvalidURL(RequestException, ValueError):
-    """The URL provided was somehow invalid."""
+    """The URL is invalid."""
 
 
 class InvalidHeader(RequestException, ValueError):
-    """The header value provided was somehow invalid."""
+    """A header value is invalid."""
 
 
 class ChunkedEncodingError(RequestException):
@@ -86,7 +86,7 @@ class StreamConsumedError(RequestException, TypeError):
 
 
 class RetryError(RequestException):
-    """Custom retries logic failed. Not raised here."""
+    """All retries failed. Not raised here."""
 
 
 class ProxyError(ConnectionError):
