@@ -4,7 +4,7 @@ use std::{env, fs, io, path::Path};
 
 /// Included as a file. A build dependency on the crate would compile Wasmtime's macros a second time.
 #[path = "../interpreters/src/javascript/library.rs"]
-#[allow(unreachable_pub, reason = "it is public where it belongs")]
+#[allow(unreachable_pub, reason = "the module is public in its own crate")]
 mod library;
 
 /// The highest compression level that needs no special window size. Packing runs once per build.
@@ -13,7 +13,7 @@ const LEVEL: i32 = 19;
 fn main() -> io::Result<()> {
     let mut all = Vec::new();
     for (path, text) in library::library() {
-        assert!(!text.contains(&0), "{path} holds the byte that parts files");
+        assert!(!text.contains(&0), "{path} contains a zero byte, which separates the files");
         for piece in [path.as_bytes(), &[0], &text, &[0]] {
             all.extend(piece);
         }

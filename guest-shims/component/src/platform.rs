@@ -91,7 +91,10 @@ impl InlineRunner {
         let QueuedCall { name, tool, arguments, text, .. } = call;
         tool.check(&arguments)?;
         let Some(host) = &self.host else {
-            return Err(CallFailure::new(ToolErrorKind::Failed, "the tool cannot be called"));
+            return Err(CallFailure::new(
+                ToolErrorKind::Failed,
+                "the tool cannot be called: the provider has no tool host",
+            ));
         };
         let failure = |failure: types::CallFailure| CallFailure::from(ToolError::from(failure));
         let result = host.call(&name, &text).map_err(failure)?;

@@ -84,7 +84,7 @@ impl ReturnedFiles {
     }
 }
 
-/// Waits until an execution ends. The provider answers its tool calls.
+/// Waits until an execution ends. The provider answers the execution's tool calls.
 pub(crate) fn finish(started: &Started) -> Result<Execution, Problem> {
     loop {
         match started.step(&[])? {

@@ -300,8 +300,8 @@ mod tests {
             asked(&settings(&[(policy::BODY_BYTES, most)]), "POST", "/echo", &[("content-length", length)]).0
         };
         assert_eq!(status("5", "5"), 200);
-        assert_eq!(status("5", "6"), 413, "refused for what it says");
-        assert_eq!(status("4", "3"), 413, "refused for what it is");
+        assert_eq!(status("5", "6"), 413, "the announced length exceeds the limit");
+        assert_eq!(status("4", "3"), 413, "the actual length exceeds the limit");
     }
 
     #[test]

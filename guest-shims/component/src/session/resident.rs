@@ -133,7 +133,7 @@ impl SessionMemory {
             None => Ok(()),
             Some((_, global)) => {
                 let text = format!(
-                    "a session's guest could not be suspended: it changed the WebAssembly global `{}`; close that session",
+                    "cannot evict a session's guest: it changed the WebAssembly global `{}`; close that session",
                     global.export
                 );
                 Err(SandboxError::Unavailable(text))

@@ -91,10 +91,14 @@ fn large_session_leaves_no_data_to_a_small_one() {
     assert_eq!(space.fake.real_memory(0).iter().filter(|byte| **byte == 250).count(), 9 * 65_536 - 1024);
     assert_eq!(says(&small, "show 5000\ngrow 0"), "1\n1");
     let memory = space.fake.real_memory(0);
-    assert!(!memory.contains(&250), "all of it, up to its real end");
+    assert!(!memory.contains(&250), "the whole real memory is reset");
     assert_eq!(memory.len(), 9 * 65_536);
     assert_eq!(memory[IMAGE_AT as usize..][..4], IMAGE);
-    assert_eq!(says(&large, "show 5000\nshow 393215\ngrow 0"), "250\n250\n6", "and it is all there for the large one");
+    assert_eq!(
+        says(&large, "show 5000\nshow 393215\ngrow 0"),
+        "250\n250\n6",
+        "the large session has all of its memory"
+    );
     drop(large);
     execute(&space.sandbox(no_policy()), "print x");
     assert!(!space.fake.real_memory(0).contains(&250));
@@ -110,7 +114,7 @@ fn continuing_the_current_session_copies_no_memory() {
     assert!(space.fake.memory_grow(0, 1));
     space.fake.memory_write(0, 70_000, b"x");
     run(&session, "set 5001 1");
-    assert_eq!(space.fake.real_memory(0)[70_000], b'x', "it stayed where it was");
+    assert_eq!(space.fake.real_memory(0)[70_000], b'x', "the memory is not copied");
     let other = space.open();
     assert_eq!(space.fake.real_memory(0)[70_000], 0);
     drop(other);
@@ -143,7 +147,11 @@ fn unwound_session_is_rolled_back() {
     let info = session.info();
     assert_eq!((info.rollbacks, info.executions), (3, 4));
     let raised = run(&session, "set 5000 3\nraise");
-    assert_eq!((raised.rolled_back_to, says(&session, "show 5000").as_str()), (None, "3"), "as in a notebook");
+    assert_eq!(
+        (raised.rolled_back_to, says(&session, "show 5000").as_str()),
+        (None, "3"),
+        "an exception does not roll back"
+    );
 }
 
 #[test]
@@ -175,7 +183,7 @@ fn guest_exit_ends_the_session() {
     assert_eq!(session.info().ended.as_deref(), Some("exited with 3"));
     let session = Space::new().open();
     assert_eq!(run(&session, "exit 3").outcome, Outcome::Exited(3));
-    assert_eq!(session.info().ended, None, "one that only says so does not");
+    assert_eq!(session.info().ended, None, "a reported exit does not end the session");
 }
 
 #[test]
@@ -185,7 +193,7 @@ fn undo_restores_previous_and_named_checkpoints() {
     assert!(matches!(session.undo(), Err(SandboxError::NoCheckpoint(_))));
     run(&session, "set 5000 1");
     let named = session.checkpoint().unwrap();
-    assert_eq!(session.checkpoint().unwrap(), named, "nothing has changed");
+    assert_eq!(session.checkpoint().unwrap(), named, "an unchanged state needs no second checkpoint");
     run(&session, "set 5000 2");
     let other = space.open();
     run(&other, "set 5000 9");
@@ -235,7 +243,7 @@ fn undo_reverts_file_changes_of_the_host() {
     assert_eq!(paths(&session), ["c.txt"]);
     assert_eq!(session.files().unwrap().read("c.txt", 0, 9).unwrap(), b"1");
     session.undo().unwrap();
-    assert_eq!(paths(&session), ["a", "c.txt"], "the last change is taken back");
+    assert_eq!(paths(&session), ["a", "c.txt"], "the last change is undone");
 }
 
 #[test]
@@ -252,7 +260,7 @@ fn fork_is_independent_and_draws_other_random_numbers() {
     assert!(seeds[0] != seeds[1] && seeds[1] != seeds[2] && seeds[0] != seeds[2], "{seeds:?}");
     run(&fork, "set 5000 2");
     assert_eq!([&session, &fork, &again].map(|session| says(session, "show 5000")), ["1", "2", "1"]);
-    assert_eq!(fork.info().checkpoints, 1, "its own, before its first execution");
+    assert_eq!(fork.info().checkpoints, 1, "the fork's own first checkpoint");
     assert_ne!(fork.id(), session.id());
 }
 
@@ -262,7 +270,7 @@ fn resume_restores_everything_and_rejects_mismatches() {
     let session = space.open();
     run(&session, "grow 2\nset 150000 7\nwrite a.txt\nwrite b.txt");
     let bytes = session.hibernate().unwrap();
-    assert_eq!(bytes.as_slice(), session.hibernate().unwrap().as_slice(), "equal sessions give equal bytes");
+    assert_eq!(bytes.as_slice(), session.hibernate().unwrap().as_slice(), "equal sessions produce equal bytes");
     run(&session, "set 150000 8");
     let elsewhere = Space::new();
     let resumed = elsewhere.resume(bytes.as_slice(), no_policy()).unwrap();
@@ -315,8 +323,8 @@ fn session_growth_respects_the_common_limit() {
     let total = || limits(|limits| limits.session_total_bytes = Some(5 * 65_536));
     let (first, second) = (space.open_with(total()).unwrap(), space.open_with(total()).unwrap());
     assert_ne!(says(&first, "grow 3"), "-1", "under");
-    assert_eq!(says(&first, "grow 2"), "-1", "over: the files and the output are there, too");
-    assert_eq!(says(&second, "grow 2"), "-1", "nor has another one room");
+    assert_eq!(says(&first, "grow 2"), "-1", "over the limit, which includes files and output");
+    assert_eq!(says(&second, "grow 2"), "-1", "the limit is shared by all sessions");
     assert_ne!(says(&second, "grow 1"), "-1", "under");
     let held = first.info().held_bytes + second.info().held_bytes;
     assert!((4 * 65_536..=5 * 65_536).contains(&held), "{held}");
@@ -341,7 +349,11 @@ fn while_an_execution_is_started_the_session_is_busy() {
     let mut cancelled = session.start(request("set 5000 3")).unwrap();
     cancelled.cancel();
     cancelled.go_on(&[]).unwrap();
-    assert_eq!((says(&session, "show 5000").as_str(), session.info().rollbacks), ("1", 0), "it was not entered");
+    assert_eq!(
+        (says(&session, "show 5000").as_str(), session.info().rollbacks),
+        ("1", 0),
+        "a cancelled execution does not run"
+    );
 }
 
 #[test]
@@ -355,7 +367,7 @@ fn variables_require_valid_names_and_json() {
     for (name, json) in [("", "1"), ("1a", "1"), ("a b", "1"), ("a", "{"), ("a", "")] {
         assert!(matches!(session.set_variable(name, json), Err(SandboxError::InvalidArgument(_))), "{name} {json}");
     }
-    assert!(matches!(session.set_variable("a", "1"), Err(SandboxError::Variable(_))), "what the guest says");
+    assert!(matches!(session.set_variable("a", "1"), Err(SandboxError::Variable(_))), "the guest rejects the name");
     let small = space.open_with(limits(|limits| limits.stdin_bytes = Some(2))).unwrap();
     assert!(matches!(small.set_variable("a", "11"), Err(SandboxError::Variable(_))), "at");
     assert!(matches!(small.set_variable("a", "111"), Err(SandboxError::StdinTooLarge(_))), "over");

@@ -19,7 +19,7 @@
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss,
-    reason = "the numbers are those of tests, and a wrong one fails them"
+    reason = "the numbers are small constants of the tests, and a wrong number fails a test"
 )]
 
 use std::{

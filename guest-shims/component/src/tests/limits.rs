@@ -29,7 +29,7 @@ fn refused_memory_growth_explains_exception_or_abort() {
             panic!("{:?}", execution.outcome);
         };
         assert!(used > limit && used < limit + 1001 * 65_536, "{end}: {used}");
-        assert!(matches!(execute(&sandbox, "raise").outcome, Outcome::Raised(_)), "nothing was refused to this one");
+        assert!(matches!(execute(&sandbox, "raise").outcome, Outcome::Raised(_)), "no growth was refused");
     }
 }
 
@@ -56,7 +56,7 @@ fn growth_reuses_memory_that_already_exists() {
     assert_eq!(fake.real_memory(0).len(), 10 * 65_536);
     let execution = execute(&sandbox, "grow 2\ngrow 0");
     assert_eq!(printed(&execution), "1\n3\n");
-    assert_eq!(execution.memory_used_bytes, 3 * 65_536 + 4, "what it prints is counted");
+    assert_eq!(execution.memory_used_bytes, 3 * 65_536 + 4, "output counts as used memory");
     assert_eq!(fake.real_memory(0).len(), 10 * 65_536);
 }
 
@@ -71,7 +71,7 @@ fn memory_access_ends_at_the_reported_size() {
         assert_eq!(memory.read(at, &mut bytes).is_ok(), fits, "{at}");
         assert_eq!(memory.write(at, &bytes).is_ok(), fits, "{at}");
     }
-    assert!(memory.read(65_536, &mut []).is_ok(), "nothing at the very end");
+    assert!(memory.read(65_536, &mut []).is_ok(), "an empty read at the end");
     use glovebox_interpreters::{Callee, Machine, MachineError};
     assert!(matches!(guest.machine.read(65_535, &mut bytes), Err(MachineError::OutOfBounds(65_535))));
     assert!(matches!(guest.machine.call(Callee::Export("no"), &[]), Err(MachineError::Missing(_))));
@@ -113,7 +113,7 @@ fn execution_ends_when_all_fuel_is_used() {
         let execution = execute(&sandbox, &format!("burn {fuel}"));
         assert_eq!((execution.outcome, execution.fuel_consumed), (outcome, consumed), "{fuel}");
     }
-    assert_eq!(execute(&sandbox, "print on").outcome, exhausted(100), "a call costs more than that");
+    assert_eq!(execute(&sandbox, "print on").outcome, exhausted(100), "a call costs more than the limit");
     assert_eq!(execute(&sandbox, "").outcome, Outcome::Completed, "usable after");
 }
 
@@ -197,7 +197,7 @@ fn deadline_stops_a_computing_guest() {
     let sandbox = open(Duration::from_millis(1), short());
     let execution = execute(&sandbox, "spin");
     assert!(is_out_of_time(&execution.outcome), "{:?}", execution.outcome);
-    assert!(execution.interrupted.is_some(), "it was asked first");
+    assert!(execution.interrupted.is_some(), "the soft stop comes first");
     assert!((90_000_000..101_000_000).contains(&execution.duration_ns), "{}", execution.duration_ns);
     // A script that ignores the soft stop.
     let execution = execute(&sandbox, &"burn 2000000\n".repeat(200));
@@ -221,7 +221,7 @@ fn deadline_wakes_a_sleeping_guest() {
         let execution = execute(&sandbox, &format!("sleep {sleep}"));
         assert_eq!(execution.outcome == Outcome::Completed, in_time, "{sleep}: {:?}", execution.outcome);
         assert!(execution.duration_ns < 101_000_000, "{}", execution.duration_ns);
-        assert_eq!(execution.interrupted.is_some(), !in_time, "it is asked within its sleep");
+        assert_eq!(execution.interrupted.is_some(), !in_time, "the soft stop interrupts the sleep");
     }
     let all = limits(|limits| (limits.timeout_ms, limits.timeout_reserve_ms) = (Some(100), Some(0)));
     let execution = execute(&open(Duration::from_nanos(1), all), "sleep 1000000000000");
@@ -239,8 +239,8 @@ fn deadline_of_a_request_cancels_the_execution() {
     assert_eq!(execution.outcome, Outcome::Cancelled);
     assert!(execution.interrupted.is_some());
     let execution = cancelled(&sandbox, &"burn 2000000\n".repeat(200), 20);
-    assert_eq!((execution.outcome, execution.interrupted), (Outcome::Cancelled, None), "its grace is over, too");
-    assert!(is_out_of_time(&cancelled(&sandbox, "spin", 100).outcome), "its own time is over before");
+    assert_eq!((execution.outcome, execution.interrupted), (Outcome::Cancelled, None), "the grace period has passed");
+    assert!(is_out_of_time(&cancelled(&sandbox, "spin", 100).outcome), "the timeout comes before the cancellation");
     let execution = cancelled(&sandbox, "print no", 0);
     assert_eq!((printed(&execution), &execution.outcome), ("", &Outcome::Cancelled));
     let sleeping = open(Duration::from_nanos(1), short());
@@ -269,14 +269,14 @@ fn host_clock_can_cancel_the_execution() {
     };
     let execution = cancelled("spin", 20);
     assert_eq!(execution.outcome, Outcome::Cancelled);
-    assert!(execution.interrupted.is_some(), "it was asked first");
+    assert!(execution.interrupted.is_some(), "the soft stop comes first");
     assert!((20_000_000..31_000_000).contains(&execution.duration_ns), "{}", execution.duration_ns);
     let execution = cancelled(&"burn 2000000\n".repeat(200), 20);
-    assert_eq!((execution.outcome, execution.interrupted), (Outcome::Cancelled, None), "its grace is over, too");
+    assert_eq!((execution.outcome, execution.interrupted), (Outcome::Cancelled, None), "the grace period has passed");
     let execution = cancelled("print no", 0);
     assert_eq!((printed(&execution), &execution.outcome), ("", &Outcome::Cancelled));
     assert_eq!(cancelled("print on", 1000).outcome, Outcome::Completed);
-    assert!(is_out_of_time(&cancelled("spin", 1000).outcome), "its own time is over before");
+    assert!(is_out_of_time(&cancelled("spin", 1000).outcome), "the timeout comes before the cancellation");
 }
 
 #[test]

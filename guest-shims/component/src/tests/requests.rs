@@ -34,7 +34,7 @@ fn request_files_precede_the_script_and_are_not_changes() {
     let read = |path| executed.files.read(path, 0, None).unwrap();
     assert_eq!((read("a/b"), read("twice"), read("new")), (b"1".to_vec(), b"2".to_vec(), Vec::new()));
     let other = sandbox.execute(&sandbox.task(request("print 1")).unwrap()).unwrap();
-    assert!(other.files.list("**").unwrap().is_empty(), "another execution has other files");
+    assert!(other.files.list("**").unwrap().is_empty(), "another execution starts without files");
 }
 
 #[test]
@@ -94,14 +94,14 @@ fn guests_leave_no_data_to_the_next() {
     let mut expected = vec![0; 65_536];
     expected[IMAGE_AT as usize..][..IMAGE.len()].copy_from_slice(&IMAGE);
     expected[SEED_AT as usize..][..8].copy_from_slice(&seeded[SEED_AT as usize..][..8]);
-    assert_eq!(seeded, expected, "the image, and what makes its numbers its own");
+    assert_eq!(seeded, expected, "the image with a new seed");
     // Bytes everywhere, also beyond the virtual size.
     execute(&sandbox, "grow 5\nfill 1024 115");
     fake.global_set(0, 0, 12);
     assert!(fake.memory_grow(0, 3));
     sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx()).unwrap();
     expected.resize(9 * 65_536, 0);
-    assert!(fake.real_memory(0) == expected, "all of it is the image again");
+    assert!(fake.real_memory(0) == expected, "the whole memory is reset to the image");
     assert_eq!((fake.virtual_size(0), fake.global_get(0, 0)), (1, 77));
 }
 
@@ -159,7 +159,7 @@ fn started_execution_runs_on_the_first_continue() {
     let execution = done(started.go_on(&[]));
     assert_eq!(printed(&execution), "one\n");
     assert!(started.is_over());
-    assert_eq!(done(started.go_on(&[])), execution, "the same each time");
+    assert_eq!(done(started.go_on(&[])), execution, "every call returns the same result");
     for (offset, len, part) in [(0, 10, &b"one\n"[..]), (1, 2, b"ne"), (4, 1, b""), (u64::MAX, u64::MAX, b"")] {
         assert_eq!(started.read_output(OutputStream::Stdout, offset, len), part);
     }

@@ -119,7 +119,7 @@ fn calls_wait_until_replies_are_read() {
     };
     assert_eq!((execution.tool_calls.len(), unfinished(&execution)), (4, 2));
     let execution = execute(&sandbox, &format!("{calls}reply\nreply\nreply\nreply\nreply"));
-    assert_eq!((host.calls.take().len(), unfinished(&execution)), (4, 0), "reading gives a turn");
+    assert_eq!((host.calls.take().len(), unfinished(&execution)), (4, 0), "reading a reply frees a call");
     let ids: Vec<_> = printed(&execution).lines().map(|line| line.get(..7).unwrap_or(line).to_owned()).collect();
     assert_eq!(ids, ["{\"id\":1", "{\"id\":2", "{\"id\":3", "{\"id\":4", "none"]);
     let twice = calls.clone() + &call(4, "echo", "{}") + &"reply\n".repeat(5);
@@ -176,7 +176,7 @@ fn pending_calls_count_against_the_memory_limit() {
     let execution = execute(&sandbox, &(call(1, "fail", &large) + "reply\nprint on"));
     assert!(printed(&execution).contains("memory_bytes"), "{}", printed(&execution));
     assert!(printed(&execution).ends_with("on\n"));
-    assert!(execution.tool_calls.is_empty(), "it was refused");
+    assert!(execution.tool_calls.is_empty(), "the call was refused");
 }
 
 #[test]
