@@ -29,7 +29,7 @@ const LOCK_SUFFIX: &str = ".lock";
 /// The interval at which a waiting process retries a lock and checks for cancellation.
 const LOCK_POLL: Duration = Duration::from_millis(20);
 /// Minimum duration of a wait that is reported. Unpacking a prepared bundle takes less.
-const WORTH_SAYING: Duration = Duration::from_secs(1);
+const MIN_REPORTED_WAIT: Duration = Duration::from_secs(1);
 
 /// Categories of files in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -84,7 +84,7 @@ pub struct CacheDir {
 
 /// A lock that excludes other holders, in this and other processes. It is released on drop and when the process ends.
 #[derive(Debug)]
-pub struct CacheLock(#[expect(dead_code, reason = "held for its end")] FileLock);
+pub struct CacheLock(#[expect(dead_code, reason = "dropping the field releases the lock")] FileLock);
 
 impl CacheDir {
     /// Returns the platform's cache directory: `$XDG_CACHE_HOME/glovebox` or `~/.cache/glovebox` on Linux.
@@ -156,7 +156,7 @@ impl CacheDir {
             if progress.cancelled() {
                 return Err(CacheError::Cancelled { path: locks.path_of(&name) });
             }
-            if !told && begun.elapsed() >= WORTH_SAYING {
+            if !told && begun.elapsed() >= MIN_REPORTED_WAIT {
                 progress.message("waiting for another process to fetch or prepare the same file");
                 told = true;
             }

@@ -30,7 +30,7 @@ const COMPILED: [&str; 6] = ["--python-version", "3.12", "--implementation", "cp
 /// Advice if pip is missing.
 const INSTALL_PIP: &str = "install Python's pip (package `python3-pip` in most distributions)";
 /// Minimum size of a file whose unpacking is reported.
-const WORTH_SAYING_BYTES: u64 = 10 << 20;
+const MIN_REPORTED_BYTES: u64 = 10 << 20;
 const PURE_ONLY: &str = "only pure Python packages with a wheel can be fetched; check the name, the version, the network and pip's settings";
 const CHECK_NETWORK: &str = "check the network and pip's settings and try again";
 
@@ -108,7 +108,7 @@ impl Fetcher {
         progress: &dyn Progress,
     ) -> Result<bool, FromBundle> {
         for pinned in files {
-            if !self.bundles.is_empty() && pinned.size_bytes >= WORTH_SAYING_BYTES {
+            if !self.bundles.is_empty() && pinned.size_bytes >= MIN_REPORTED_BYTES {
                 progress.message(&format!("unpacking `{}`", pinned.file_name));
             }
             let mut is_taken = false;

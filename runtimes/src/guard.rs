@@ -203,7 +203,7 @@ impl Guard {
     }
 
     /// Also guards a directory inside this one.
-    pub(crate) fn has_child(&self, dir: impl AsFd) -> io::Result<()> {
+    pub(crate) fn add_child(&self, dir: impl AsFd) -> io::Result<()> {
         let Some(opened) = &self.0.opened else { return Ok(()) };
         let id = id(&dir)?;
         let mut ids = opened.ids.lock().unwrap_or_else(PoisonError::into_inner);
@@ -377,7 +377,7 @@ mod tests {
         let guard = Guard::opened(Guarded::Cache, &ours, open(&ours).unwrap()).unwrap();
         let inner = *lineage(&ours.join("in")).own().unwrap();
         assert!(!is_guarded(inner));
-        guard.has_child(open(&ours.join("in")).unwrap()).unwrap();
+        guard.add_child(open(&ours.join("in")).unwrap()).unwrap();
         // No ancestor of the directory is guarded, as under a bind mount.
         assert!(is_guarded(inner));
     }

@@ -77,7 +77,7 @@ impl TrustedDir {
         let handle =
             rustix::fs::openat(&self.handle, name, flags, Mode::empty()).map_err(|e| open_error(&path, e, true))?;
         check_trust(&path, &metadata(&path, handle.as_fd())?)?;
-        self.guard.has_child(&handle).map_err(|e| CacheError::io("examine", &path, e))?;
+        self.guard.add_child(&handle).map_err(|e| CacheError::io("examine", &path, e))?;
         Ok(Self { path, handle, guard: self.guard.clone() })
     }
 
@@ -327,7 +327,7 @@ impl Drop for FileLock {
         // Closing the file is not enough. A child process that another thread has just forked has a copy of the
         // descriptor until it executes its own program.
         if let Err(error) = self.file.unlock() {
-            tracing::debug!(%error, "a lock is released when its file is closed");
+            tracing::debug!(%error, "a lock could not be released before its file is closed");
         }
     }
 }

@@ -65,7 +65,7 @@ impl OwnPackages {
     /// Adds a wheel, replacing any other version of the same package. `taken` lists the modules of other packages, each
     /// with its owner.
     pub fn add(&self, file: &str, bytes: &[u8], taken: &[(String, String)]) -> Result<OwnPackage, OwnPackageError> {
-        let added = described_truly(file, bytes)?;
+        let added = describe_verified(file, bytes)?;
         let same = |other: &OwnPackage| normal(&other.name) == normal(&added.name);
         let (replaced, others): (Vec<_>, Vec<_>) = self.list()?.into_iter().partition(same);
         if others.len() >= MAX_OWN_PACKAGES {
@@ -153,7 +153,7 @@ impl OwnPackages {
 }
 
 /// Describes a wheel after verifying its claimed unpacked size, which other code relies on.
-fn described_truly(file: &str, bytes: &[u8]) -> Result<OwnPackage, OwnPackageError> {
+fn describe_verified(file: &str, bytes: &[u8]) -> Result<OwnPackage, OwnPackageError> {
     let (package, wheel) = describe(file, bytes)?;
     let unpacked = wheel.unpack(MAX_WHEEL_BYTES);
     let unpacked = unpacked.map_err(|source| OwnPackageError::Wheel { file: file.to_owned(), source })?;
@@ -188,7 +188,7 @@ pub(crate) fn check_wheels(
 ) -> Result<Vec<OwnPackage>, OwnPackageError> {
     let (mut packages, mut total) = (Vec::new(), Total::default());
     for (file, bytes) in wheels {
-        let package = described_truly(file, bytes)?;
+        let package = describe_verified(file, bytes)?;
         total.add(&package.name, package.unpacked_bytes, package.file_count)?;
         check_modules(&package, &packages, taken)?;
         packages.push(package);
@@ -198,7 +198,7 @@ pub(crate) fn check_wheels(
 
 /// Checks one of an image's wheels in isolation; [`check_wheels`] checks them together.
 pub(crate) fn check_wheel(file: &str, bytes: &[u8]) -> Result<(), OwnPackageError> {
-    described_truly(file, bytes).map(drop)
+    describe_verified(file, bytes).map(drop)
 }
 
 /// Unpacks wheels and returns their files, sorted by path below `site-packages`. Reads one wheel into memory at a time.
