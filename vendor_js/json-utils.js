@@ -1,7 +1,7 @@
 'use strict';
 // Functions for JSON values: `get`, `set`, `validate`, `clone`, `merge`.
 
-// Keys that would reach the prototypes of all objects.
+// Keys through which a path would reach the prototypes of all objects.
 const FORBIDDEN = new Set(['__proto__', 'prototype', 'constructor']);
 
 const parts = (path) => {
@@ -83,7 +83,8 @@ const clone = (value) => structuredClone(value);
 
 const isPlain = (value) => value !== null && typeof value === 'object' && [Object.prototype, null].includes(Object.getPrototypeOf(value));
 
-// Returns a new object with the properties of all objects. Nested objects are merged too; later objects win.
+// Returns a new object with the properties of all objects. Nested objects are merged too. Properties of later objects
+// override those of earlier ones.
 function merge(...objects) {
   const made = {};
   for (const object of objects) {

@@ -5,7 +5,7 @@
 const LETTERS = { ß: 'ss', æ: 'ae', Æ: 'AE', œ: 'oe', Œ: 'OE', ø: 'o', Ø: 'O', đ: 'd', Đ: 'D', ł: 'l', Ł: 'L', þ: 'th', Þ: 'TH', ð: 'd', Ð: 'D', ı: 'i' };
 const plain = (text) => String(text).normalize('NFKD').replace(/\p{M}+/gu, '').replace(/[ßæÆœŒøØđĐłŁþÞðÐı]/g, (c) => LETTERS[c]);
 
-// Splits a text into words, in any case style: 'fooBar baz_qux' has four, 'HTTPServer' two.
+// Splits a text into words, including at changes of case: 'fooBar baz_qux' has four words, 'HTTPServer' has two.
 const words = (text) =>
   String(text).replace(/(\p{Ll}|\p{N})(\p{Lu})/gu, '$1 $2').replace(/(\p{Lu})(\p{Lu}\p{Ll})/gu, '$1 $2').match(/[\p{L}\p{N}\p{M}]+(?:['’][\p{L}\p{M}]+)*/gu) ?? [];
 
@@ -14,8 +14,8 @@ const capitalize = (text) => {
   return first.toUpperCase() + rest.join('');
 };
 
-// For URLs and file names: lower-case letters, digits and hyphens. Accents are removed from their letters; other
-// alphabets stay unchanged.
+// Converts a text to lower-case words joined by `separator`, for URLs and file names. Removes accents from letters, and
+// preserves other alphabets.
 const slugify = (text, separator = '-') => (plain(text).toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).join(separator);
 
 // Shortens a text to at most `length` characters, including the ending.

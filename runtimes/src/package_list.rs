@@ -50,7 +50,7 @@ pub struct PackageEntry {
     /// The platform for which the wheel contains compiled files. These files are left out.
     #[serde(default)]
     pub platform: Option<String>,
-    /// Names of the listed packages that it requires.
+    /// Names of the listed packages that this package requires.
     #[serde(default)]
     pub requires: Vec<String>,
 }
@@ -156,7 +156,7 @@ impl Runtimes {
 
     /// Downloads missing wheels. Does not use the network if all wheels are present.
     ///
-    /// If several processes call this concurrently, one downloads them and the others wait.
+    /// If several processes call this method concurrently, one downloads the wheels and the others wait.
     pub fn fetch_packages(&self, progress: &dyn Progress) -> Result<Fetched, PackageError> {
         let wheels = self.wheels()?;
         if self.missing(&wheels)?.is_empty() {

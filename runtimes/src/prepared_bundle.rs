@@ -29,7 +29,7 @@ const KEY_DIGITS: usize = 32;
 /// Suffix of compressed code.
 const COMPRESSED: &str = ".zst";
 
-/// A prepared bundle, and how it is searched.
+/// The path of a prepared bundle.
 #[derive(Clone, Debug)]
 pub(crate) struct PreparedBundle(PathBuf);
 

@@ -329,7 +329,7 @@ impl Runtimes {
         Ok(self.marks()?.create()?.persist(&entry.name).map(drop)?)
     }
 
-    /// Removes the mark that a runtime was added. Returns `false` if it was not.
+    /// Removes the mark that [`add`](Self::add) created. Returns `false` if the runtime was not marked.
     ///
     /// # Errors
     /// Fails if the cache cannot be written.
@@ -345,10 +345,14 @@ impl Runtimes {
         Ok(self.marks()?.open_file(&entry.name)?.is_some())
     }
 
-    /// Returns the preferred runtime for a language: the added runtime that is last in the manifest, or else the
-    /// manifest's default. With bundles, it is the first of the following that exists: the default or else the last
-    /// runtime in the manifest whose image is in a prepared bundle, the default or else the last runtime in the
-    /// manifest whose files are in a bundle, the default.
+    /// Returns the preferred runtime for a language: the first of the following that exists.
+    ///
+    /// 1. The added runtime that is last in the manifest.
+    /// 2. A runtime whose image is in a prepared bundle.
+    /// 3. A runtime whose files are in a bundle.
+    /// 4. The manifest's default.
+    ///
+    /// If several runtimes are in bundles, the default takes precedence, and then the last runtime in the manifest.
     ///
     /// # Errors
     /// Fails if the cache cannot be read.

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::{ExportList, FunctionId};
 
-    /// `f` returns the stack pointer, also if it is called through the table.
+    /// A module whose function `f` returns the stack pointer, even if called through the table.
     const MODULE: &str = r#"(module
         (import "env" "other" (func $other (param i32)))
         (global $sp (mut i32) (i32.const 1024))

@@ -53,7 +53,7 @@ pub struct GlobalInfo {
     pub index: u32,
     /// `true` if code can change the value.
     pub mutable: bool,
-    /// `true` if the value is an `i32`. Stack pointers are.
+    /// `true` if the value is an `i32`, as in a stack pointer.
     pub is_i32: bool,
 }
 

@@ -10,7 +10,7 @@
 //!
 //! Property accesses are recorded as well. The position of the current call is stored in the parser's stack frame.
 //!
-//! If the callee is not a function or constructor, the engine calls a function of the boot scripts, the namer. It
+//! If the callee is not a function or constructor, the engine calls a function of the boot scripts, the namer. The namer
 //! returns the error message with the callee's name. The added global contains the address of the namer's value, or
 //! zero.
 //!

@@ -54,7 +54,7 @@ fn least_recently_used_entries_are_evicted() {
     assert_eq!(evict(&runtimes, &bytes(all)), Evicted::default());
     // `c` is the least recently used until `open_or_build` uses it. `open` does not update the time of use.
     runtimes.prepared().open(&b).unwrap().unwrap();
-    let built = runtimes.prepared().open_or_build(&c, &Quiet, || Err("it is there"));
+    let built = runtimes.prepared().open_or_build(&c, &Quiet, || Err("the image exists"));
     assert_eq!(built.unwrap().aot_bytes, 1_000_000);
     assert_eq!(names(&evict(&runtimes, &bytes(all - 1))), "b");
     assert_eq!(labels(&runtimes), "ac");

@@ -384,7 +384,7 @@ fn bundled_files_need_no_network() {
     let from = full();
     let bytes = bundle(&from, "one.zip");
     assert_eq!(bytes, fs::metadata(from.path("one.zip")).unwrap().len());
-    assert!(bytes < pinned().len() as u64, "it is compressed");
+    assert!(bytes < pinned().len() as u64, "the bundle is compressed");
     bundle(&from, "two.zip");
     assert_eq!(fs::read(from.path("one.zip")).unwrap(), fs::read(from.path("two.zip")).unwrap());
 

@@ -174,7 +174,7 @@ fn unchanged_image_is_resealed() {
         fs::read(world.path("seals").join(&names[0])).unwrap()
     };
     let first = seal();
-    store.open_or_build::<()>(&key(), &Quiet, || unreachable!("it is there")).unwrap();
+    store.open_or_build::<()>(&key(), &Quiet, || unreachable!("the image exists")).unwrap();
     assert_eq!(seal(), first, "using an image must not change its seal");
 
     // A second name, as created by a backup; another mode; the same bytes in a new file.
@@ -459,7 +459,7 @@ fn prepared_bundle_replaces_the_compiler() {
     let from = World::new("");
     write_prepared(&from, None, "all.zip");
     let (all, images) = (from.path("all.zip"), CacheKind::Images);
-    assert!(fs::metadata(&all).unwrap().len() < 10_000, "it is compressed");
+    assert!(fs::metadata(&all).unwrap().len() < 10_000, "the bundle is compressed");
     assert_eq!(first_byte(&[&all], images, &key()), 1);
     assert_eq!(first_byte(&[&all], CacheKind::Code, &key()), 2);
     assert_eq!(first_byte(&[], images, &key()), 0);
@@ -488,7 +488,7 @@ fn image_is_unpacked_without_waiting_for_another_process() {
     let other = ArtefactKey::new(KeyParts { settings: "other".to_owned(), ..parts() });
     let world = World::new("");
     let runtimes = world.runtimes().with_prepared([from.path("all.zip")]);
-    assert!(runtimes.prepared().open_or_unpack(&other).unwrap().is_none(), "no bundle contains it");
+    assert!(runtimes.prepared().open_or_unpack(&other).unwrap().is_none(), "no bundle contains the image");
     for is_new in [true, false] {
         let mut image = runtimes.prepared().open_or_unpack(&key()).unwrap().unwrap();
         let mut first = [9];
@@ -497,7 +497,7 @@ fn image_is_unpacked_without_waiting_for_another_process() {
     }
     runtimes.prepared().clear().unwrap();
     let build = || {
-        assert!(runtimes.prepared().open_or_unpack(&key()).unwrap().is_none(), "it is being built");
+        assert!(runtimes.prepared().open_or_unpack(&key()).unwrap().is_none(), "another caller is building the image");
         Ok::<_, RuntimeError>(artefact(vec![0]))
     };
     assert!(world.runtimes().prepared().open_or_build(&key(), &Quiet, build).unwrap().is_new);

@@ -61,7 +61,7 @@ impl Placed<'_> {
 /// The reason why a call was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The shim requested the unwind and knows the reason.
+    /// The shim requested the unwind and stores the reason.
     Asked = 0,
     /// The guest executed `unreachable`.
     Unreachable = 1,

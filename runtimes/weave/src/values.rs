@@ -178,8 +178,8 @@ impl Values {
         }
     }
 
-    /// Joins the values from all predecessors, ignoring this value itself. Equal values are one value; different values
-    /// make this value computed. Without predecessors it is zero, as in Cranelift.
+    /// Joins the values from all predecessors, ignoring this value itself. If they are all equal, the result is their
+    /// common value. Otherwise, the result is computed at run time. Without predecessors, it is zero, as in Cranelift.
     fn join(&mut self, value: Value, incoming: &[Value]) -> Value {
         let mut others = incoming.iter().map(|other| self.resolve(*other)).filter(|other| *other != value);
         match others.next() {

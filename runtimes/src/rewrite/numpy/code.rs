@@ -1,4 +1,5 @@
-//! Generates the code for the added functions and the wrappers around existing ones.
+//! Generates the code for the added functions and the wrappers around existing ones. The comments on generators
+//! describe the generated functions.
 
 use wasm_encoder::{BlockType, Function, InstructionSink, ValType};
 
@@ -143,7 +144,7 @@ impl Context<'_> {
         }
     }
 
-    /// `Py_DECREF(object)`.
+    /// Releases a reference, like `Py_DECREF(object)`.
     fn release(&self) -> Result<Function, RewriteError> {
         let (object, count) = (0, 1);
         let dealloc = self.call("_Py_Dealloc")?;
