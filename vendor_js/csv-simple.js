@@ -1,7 +1,8 @@
 'use strict';
 // CSV as defined in RFC 4180: `parse(text, options)` and `stringify(rows, options)`.
 
-// Options: `header` (true: objects with the first row's names as keys; false: arrays), `delimiter` (','), `trim` (false).
+// Options: `header` (true: objects with the first row's names as keys; false: arrays), `delimiter` (','), `trim`
+// (false).
 function parse(text, options = {}) {
   const { header = true, delimiter = ',', trim = false } = options;
   if (typeof text !== 'string') throw new TypeError('parse: the text must be a string');

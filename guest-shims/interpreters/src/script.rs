@@ -190,7 +190,7 @@ pub enum DriverError {
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// The image does not have the anchor.
-    #[error("the image has no address for `{name}`; prepare the image again", name = escaped(.0))]
+    #[error("the image has no address for `{name}`, which its driver needs", name = escaped(.0))]
     Anchor(String),
     /// The interpreter did not boot as its recipe describes.
     #[error("the interpreter did not boot as its recipe describes: {0}")]
