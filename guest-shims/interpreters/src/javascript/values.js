@@ -78,7 +78,7 @@
     }
   };
 
-  // Returns whether JSON text contains the escape of a lone surrogate, which the host's JSON parser rejects.
+  // Returns whether text from `JSON.stringify` has an escaped lone surrogate, which the host's JSON parser rejects.
   const hasLoneSurrogate = (text) => {
     for (let at = indexOf(text, '\\ud'); at >= 0; at = indexOf(text, '\\ud', at + 1)) {
       let from = at;
@@ -132,7 +132,7 @@
   // Returns the object that has a variable, from which the host reads it.
   $.find = (lexicals, name) => (hasOwn(lexicals, name) ? lexicals : hasOwn(global, name) ? global : undefined);
 
-  // Sets a variable like an execution that declares it with `var`. With `isText`, `value` is JSON text.
+  // Sets a variable like an execution that declares it with `var`. With `isText`, `given` is JSON text.
   $.assign = (lexicals, name, given, isText) => {
     const value = isText ? $.parseExact(given) : given;
     const fresh = { __proto__: null, value, writable: true, enumerable: true, configurable: true };
