@@ -182,8 +182,8 @@ impl Fetcher {
         Err(unavailable(failures, CHECK_NETWORK))
     }
 
-    /// Downloads and verifies the wheels of packages with as few pip calls as possible. Complete downloads are stored
-    /// even if another one fails.
+    /// Takes the wheels of packages from the bundles, downloads the others with as few pip calls as possible, and verifies
+    /// them. Complete downloads are stored even if another one fails.
     pub(crate) fn fetch_packages(
         &self,
         packages: &[&PackageEntry],

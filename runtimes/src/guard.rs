@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use rustix::fs::{Mode, OFlags};
 
-/// Maximum number of ancestors, above the nesting that any file system's paths allow.
+/// Maximum number of ancestors. A path of `PATH_MAX` bytes has at most 2,048 components.
 const MAX_DEPTH: usize = 4096;
 /// The number of times that a directory can equal its own parent before it is taken for the root. A bind mount of a
 /// directory on one of its own subdirectories equals its parent once.
