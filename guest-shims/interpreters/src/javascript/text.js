@@ -176,7 +176,7 @@
     return `[${kind}${called === '' ? ' (anonymous)' : `: ${called}`}]${name === null ? ' [null prototype]' : ''}`;
   };
 
-  // As in `Error.prototype.toString`.
+  // Returns an error's name and message, like `Error.prototype.toString`.
   const headOf = (value) => {
     const name = read(value, 'name');
     const message = read(value, 'message');

@@ -5,7 +5,7 @@
   const $ = $glovebox;
   const { coded, os, std } = $;
 
-  // By name: further labels, and the characters from 0x80. U+FFFD stands for a byte without a character.
+  // Each encoding's additional labels, and its characters from 0x80 on. U+FFFD stands for a byte without a character.
   const ENCODINGS = {
     __proto__: null,
     'ibm866': ['866 cp866 csibm866', 'АБВГДЕЖЗИЙКЛМНОПРСТУФХЦЧШЩЪЫЬЭЮЯабвгдежзийклмноп░▒▓│┤╡╢╖╕╣║╗╝╜╛┐└┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀рстуфхцчшщъыьэюяЁёЄєЇїЎў°∙·√№¤■\u00a0'],

@@ -8,7 +8,7 @@
 
   const WORKSPACE = '/app';
   const VENDOR = '/data_js';
-  // Modules of Node and packages that cannot exist here, by the missing facility.
+  // Modules of Node and packages that cannot work here, by the missing facility.
   const ABSENT = {
     'the sandbox has no network': ['http', 'https', 'http2', 'net', 'tls', 'dns', 'dns/promises', 'dgram', 'node-fetch', 'axios', 'undici', 'got', 'ws', 'express', 'request'],
     'the sandbox has no child processes': ['child_process', 'cluster'],

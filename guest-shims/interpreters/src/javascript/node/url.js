@@ -38,7 +38,7 @@
     return decodeUtf8(Uint8Array.from(out), false);
   };
 
-  // RFC 3492.
+  // Encodes a label in Punycode (RFC 3492).
   const punycode = (label) => {
     const points = Array.from(label, (c) => c.codePointAt(0));
     const basic = points.filter((point) => point < 128);
