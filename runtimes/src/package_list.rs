@@ -397,7 +397,7 @@ mod tests {
             let found = list.with_requirements(list.find(name).unwrap());
             found.into_iter().map(|package| package.name.as_str()).collect::<Vec<_>>()
         };
-        assert_eq!(names("A"), ["c", "B", "a"], "although the two require each other");
+        assert_eq!(names("A"), ["c", "B", "a"], "two packages that require each other");
         assert_eq!(names("c"), ["c"]);
         assert_eq!(list.find("O_ther"), None);
     }

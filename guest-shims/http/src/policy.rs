@@ -249,7 +249,7 @@ pub(crate) mod tests {
     }
 
     fn asked_for(policy: Value) -> Result<ContractPolicy, String> {
-        let Value::Object(policy) = policy else { panic!("{policy} is no object") };
+        let Value::Object(policy) = policy else { panic!("{policy} is not an object") };
         narrowed(&granted(), &policy).map_err(|problem| format!("{}: {}", problem.kind, problem.detail))
     }
 

@@ -58,9 +58,9 @@ fn an_image_is_stored_found_listed_replaced_and_removed() {
 fn digest_covers_only_the_images_inputs() {
     let plain = image("a", "x = 1", &[("f", b"1")]);
     let digest = |image: &OwnImage| image.definition().digest();
-    assert_eq!(digest(&plain), digest(&image("b", "x = 1", &[("f", b"1")])), "its name");
+    assert_eq!(digest(&plain), digest(&image("b", "x = 1", &[("f", b"1")])), "the name does not affect the digest");
     let limits = ImageDefinition { memory_bytes: 1, timeout_ms: 1, ..plain.definition().clone() };
-    assert_eq!(limits.digest(), digest(&plain), "its limits");
+    assert_eq!(limits.digest(), digest(&plain), "the limits do not affect the digest");
     for (what, other) in [
         ("the code", image("a", "x = 2", &[("f", b"1")])),
         ("a file's content", image("a", "x = 1", &[("f", b"2")])),

@@ -144,7 +144,7 @@ impl Fake {
             }
             "abort" => return Err(Unwound::Unreachable),
             "deep" => return Err(Unwound::CallDepth),
-            _ => panic!("{line}"),
+            _ => panic!("unknown command: {line}"),
         }
         Ok(0)
     }

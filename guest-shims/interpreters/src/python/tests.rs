@@ -335,7 +335,7 @@ fn numpy_generator_is_reseeded() {
     assert_eq!(guest.get(NUMPY + 40), 0x8000_0000);
     let words: Vec<u32> = (1..624).map(|word| guest.get(NUMPY + 40 + word * 4)).collect();
     let different: std::collections::BTreeSet<_> = words.iter().collect();
-    assert!(different.len() > 620 && !words.contains(&0x0707_0707), "not those of `random`");
+    assert!(different.len() > 620 && !words.contains(&0x0707_0707), "numpy and `random` have different states");
     // The generator's index follows its 624 state words.
     assert_eq!((guest.get(NUMPY + 40 + 624 * 4), guest.get(GENERATOR - 4)), (624, 624));
 }
@@ -436,7 +436,7 @@ fn compiled_code_is_parsed() {
     let whole = framed(&[b"a", b"\0\xff", b"b", b""]);
     assert_eq!(compiled(&whole).unwrap(), [("a".into(), vec![0, 255]), ("b".into(), vec![])]);
     assert!(compiled(&framed(&[b"a"])).is_err(), "a path without bytes");
-    assert!(compiled(&whole[..whole.len() - 1]).is_err(), "cut short");
+    assert!(compiled(&whole[..whole.len() - 1]).is_err(), "truncated");
 }
 
 #[test]

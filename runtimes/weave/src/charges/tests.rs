@@ -32,7 +32,7 @@ fn label_arity_matches_its_target() {
 }
 
 #[test]
-fn code_before_landing_pads_saves_the_counter() {
+fn code_before_landings_saves_the_counter() {
     let plan = plan("block try_table (catch_all 0) local.get 0 call 0 end nop end i32.const 1 drop");
     assert!(plan.catches && plan.catches_all && !plan.branches_out, "{plan:?}");
     // The call charges all operators before it. None of them is charged again after the label.
@@ -44,7 +44,7 @@ fn code_before_landing_pads_saves_the_counter() {
 }
 
 #[test]
-fn only_branches_to_landing_pads_save_the_counter() {
+fn only_branches_to_landings_save_the_counter() {
     let plan = plan("block block local.get 0 br_if 0 local.get 0 br_if 1 try_table (catch_all 1) end end end");
     let syncing: Vec<_> = (0..plan.steps.len()).filter(|at| plan.steps[*at].syncs).collect();
     // The second branch, and the end of the outer block.
