@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(
             format!("{:?}", one.forms[1]),
             "Form(image/png, 4 bytes)",
-            "what may be large or secret is not printed"
+            "`Debug` must not print data, which can be large or secret"
         );
     }
 

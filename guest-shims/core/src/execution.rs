@@ -151,7 +151,7 @@ impl<P: Platform> ExecutionCtx<P> {
         *self = Self { made: self.made.clone(), ..next };
     }
 
-    /// Enables the soft stop with these words.
+    /// Enables the soft stop, which writes these words to guest memory.
     pub(crate) fn arm(&mut self, pokes: InterruptWords) {
         self.soft.arm(pokes);
     }

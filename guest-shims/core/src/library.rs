@@ -33,7 +33,7 @@ impl LibraryFiles for Vec<(String, Vec<u8>)> {
     }
 }
 
-/// A library in memory, made when a guest first accesses it.
+/// A library in memory, created when a guest first accesses it.
 impl<F: FnOnce() -> Vec<(String, Vec<u8>)> + Send> LibraryFiles for LazyLock<Vec<(String, Vec<u8>)>, F> {
     fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
         Ok(self)
@@ -261,7 +261,8 @@ impl<F: StandardFiles> MountSource for StandardLibrary<F> {
         let size_bytes = if path == self.name {
             Some(self.archive_bytes)
         } else if self.leads_to_files(path) {
-            None // and no need to look for a file
+            // Known to be a directory. Looking for a file would read the files next to the archive.
+            None
         } else {
             self.file(path)?.map(|file| self.files.len_of(file))
         };
@@ -343,7 +344,7 @@ mod tests {
         };
         assert_eq!(list("", 9), ["a-b.js", "a.js", "a", "a0.js", "ab"]);
         assert_eq!(list("a", 9), ["b.js", "c.js", "d"]);
-        assert_eq!(list("", 2).len(), 3, "one more than asked for says that there are more");
+        assert_eq!(list("", 2).len(), 3, "one entry above the limit shows that there are more");
         for dir in ["a", "ab", "a/d"] {
             assert_eq!(library.stat(dir).unwrap().unwrap().kind, FileKind::Directory);
         }
@@ -375,7 +376,7 @@ mod tests {
         }
 
         fn beside(&self, directory: &str) -> Result<&BTreeMap<String, Vec<u8>>, SourceError> {
-            let Some(files) = self.beside.get(directory) else { panic!("nobody may look into `{directory}`") };
+            let Some(files) = self.beside.get(directory) else { panic!("the files of `{directory}` must not be read") };
             files.as_ref().map_err(Clone::clone)
         }
 

@@ -208,7 +208,7 @@ mod tests {
         assert!(!limiter.grow(70, 71, None), "over");
         assert_eq!(limiter.refused_bytes(), Some(101));
         limiter.set_host_bytes(29);
-        assert!(limiter.grow(70, 71, None), "usable once the host holds less");
+        assert!(limiter.grow(70, 71, None), "usable after the host has released memory");
     }
 
     #[test]
@@ -225,8 +225,8 @@ mod tests {
         assert!(tools.hold(1).is_none(), "over");
         assert_eq!((limiter.refused_bytes(), limiter.used_bytes()), (Some(101), 100));
         drop(held);
-        assert!(limiter.grow(50, 51, None), "usable once the tools hold less");
-        assert!(tools.hold(19).is_some(), "and they in turn have what is left");
+        assert!(limiter.grow(50, 51, None), "usable after the tools have released memory");
+        assert!(tools.hold(19).is_some(), "the tools can use the rest");
     }
 
     #[test]
@@ -237,9 +237,9 @@ mod tests {
         assert!(!limiter.grow(70, 71, None), "over");
         let reserved = limiter.free_all();
         assert_eq!(reserved, 10);
-        assert!(limiter.grow(70, 71, None), "it may have that, too");
+        assert!(limiter.grow(70, 71, None), "the released reserve is usable");
         limiter.keep_free(reserved);
-        assert!(!limiter.grow(71, 72, None), "no longer");
+        assert!(!limiter.grow(71, 72, None), "over, because the reserve applies again");
         assert_eq!(MemoryLimiter::new(1 << 30, 0).free_all(), OUTPUT_RESERVE_BYTES);
     }
 
@@ -250,12 +250,12 @@ mod tests {
         let (mut place, other) = (ledger.enter(&limits, 50).unwrap(), ledger.enter(&limits, 10).unwrap());
         let mut limiter = limiter(200);
         limiter.set_host_bytes(20);
-        assert!(limiter.grow(0, 30, None), "what it begins with is its place's");
+        assert!(limiter.grow(0, 30, None), "the ledger entry covers the initial memory");
         limiter.reserve_from(place.reservation(&limits), 20);
-        assert_eq!(limiter.taken_bytes(), 200 - 20 - 40, "files may have 40 more");
+        assert_eq!(limiter.taken_bytes(), 200 - 20 - 40, "40 bytes are left for files");
         limiter.set_host_bytes(45);
         limiter.set_host_bytes(15);
-        assert_eq!(limiter.taken_bytes(), 200 - 45 - 15, "what was once taken stays reserved");
+        assert_eq!(limiter.taken_bytes(), 200 - 45 - 15, "bytes stay reserved after the host has released them");
         assert!(!limiter.grow(30, 46, None), "over");
         assert_eq!(limiter.refused_bytes(), Some(61));
         assert!(limiter.grow(30, 45, None), "at");
@@ -278,7 +278,7 @@ mod tests {
         assert!(limiter.grow(67 * MIB - 1, 67 * MIB, None), "at");
         assert!(!limiter.grow(67 * MIB, 67 * MIB + 1, None), "over");
         assert_eq!(limiter.refused_bytes(), Some(10 * MIB + 1));
-        assert_eq!(limiter.used_bytes(), 10 * MIB, "it is never more than the limit");
+        assert_eq!(limiter.used_bytes(), 10 * MIB, "the usage never exceeds the limit");
     }
 
     #[test]

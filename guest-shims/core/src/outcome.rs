@@ -381,7 +381,10 @@ mod tests {
                 let (before, last) = text.split_at(text.len() - LINE.len());
                 assert_eq!(last, LINE);
                 assert!(before.is_empty() || before.ends_with("é\n"), "{before}");
-                assert!(text.len() + 2 > max || before.is_empty(), "no more was left out than had to be: {max}");
+                assert!(
+                    text.len() + 2 > max || before.is_empty(),
+                    "only as much output as necessary was dropped: {max}"
+                );
             }
         }
     }

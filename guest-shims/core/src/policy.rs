@@ -97,7 +97,9 @@ pub enum PolicyError {
         index: usize,
     },
     /// Arguments and environment variables together are too large.
-    #[error("`args` and `env` are {bytes} bytes in total; the maximum is {most}")]
+    #[error(
+        "`args` and `env` are {bytes} bytes in total; the maximum is {most}; shorten them, or pass the data in files"
+    )]
     TooLarge {
         /// The total size in bytes.
         bytes: usize,

@@ -1,8 +1,8 @@
 //! The soft stop, which interrupts a script with an exception before the hard stop unwinds its interpreter.
 //!
-//! The driver returns words in advance. Written to guest memory, they make the interpreter raise an exception at its
-//! next check. The host writes them at most once per execution: when only the reserve of fuel or time is left, or when
-//! the execution is cancelled. A script can ignore the exception, so only the hard stop is a guarantee.
+//! Before a script runs, the driver returns words for the guest's memory that make the interpreter raise an exception
+//! at its next check. The host writes them at most once per execution: when only the reserve of fuel or time is left, or
+//! when the execution is cancelled. A script can ignore the exception, so only the hard stop is a guarantee.
 //!
 //! Times are relative to the start of the execution.
 
@@ -191,7 +191,7 @@ mod tests {
         soft.look(0, Duration::MAX, &mut memory[..]);
         memory.fill(0);
         soft.look(0, Duration::ZERO, &mut memory[..]);
-        assert!(soft.cancelled(Duration::from_secs(7), &mut memory[..]).is_some(), "but it has its grace");
+        assert!(soft.cancelled(Duration::from_secs(7), &mut memory[..]).is_some(), "the grace period still starts");
         assert_eq!((soft.asked(), memory), (Some(Interrupt::Fuel), [0; 16]));
     }
 
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn soft_stop_word_counts_as_unread_until_changed() {
         let (mut soft, mut memory) = (armed(), [0; 16]);
-        assert!(!soft.is_unread(&memory[..]), "it was not asked");
+        assert!(!soft.is_unread(&memory[..]), "no interrupt was requested");
         soft.look(0, Duration::MAX, &mut memory[..]);
         assert!(soft.is_unread(&memory[..]));
         memory[8] = 0;

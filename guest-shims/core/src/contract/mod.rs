@@ -71,7 +71,10 @@ pub fn check_variable_name(name: &str) -> Result<(), InvalidArgument> {
         || name.starts_with(|c: char| c.is_ascii_digit())
         || !name.chars().all(is_part)
     {
-        return Err(InvalidArgument(format!("`name`: `{}` is not a valid variable name", quoted(name))));
+        return Err(InvalidArgument(format!(
+            "`name`: `{}` is not a valid variable name; use an identifier of the script's language",
+            quoted(name)
+        )));
     }
     Ok(())
 }

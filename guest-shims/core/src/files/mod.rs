@@ -175,7 +175,7 @@ impl FileError {
             Self::Path { reason, .. } => format!("the path {reason}"),
             Self::Pattern { reason, .. } => format!("invalid pattern: {reason}"),
             Self::Exists { .. } => "the name already exists".into(),
-            Self::Refused { action, source, .. } => format!("could not {action} it: {source}"),
+            Self::Refused { action, source, .. } => format!("could not {action} the path: {source}"),
         }
     }
 }

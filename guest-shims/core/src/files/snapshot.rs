@@ -9,7 +9,7 @@ use super::{
     pattern::{self, Pattern},
 };
 
-/// Maximum length of a single read into memory, in bytes.
+/// Maximum length of a single read, in bytes. Bounds the buffer that a read allocates on the host.
 const MAX_READ_BYTES: u64 = 1 << 30;
 
 /// Maximum number of steps for matching the paths of one listing, which takes about a second. A step advances one state

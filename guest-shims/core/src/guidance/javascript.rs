@@ -1,4 +1,4 @@
-//! Common failures of JavaScript and TypeScript scripts.
+//! Advice on common failures of JavaScript and TypeScript scripts.
 
 use super::{
     Advice, AdviceKind, Correction, UncaughtException, VENDORED, fenced, is_fenced, limits, modules, nearest, quoted,
@@ -6,7 +6,7 @@ use super::{
 use crate::Language;
 
 /// Globals of other environments, and their replacements.
-const ELSEWHERE: &[(&[&str], &str)] = &[
+const FOREIGN_GLOBALS: &[(&[&str], &str)] = &[
     (
         &["document", "window", "navigator", "location", "history", "localStorage", "sessionStorage", "HTMLElement"],
         "The sandbox has no browser or DOM. Use text and files, and print the result.",
@@ -106,7 +106,7 @@ fn reference(failure: &UncaughtException<'_>) -> Option<Advice> {
             Some(Advice::new(AdviceKind::Syntax, summary, &[LOOKS_LIKE_PYTHON]))
         }
         _ => {
-            let (_, instead) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name))?;
+            let (_, instead) = FOREIGN_GLOBALS.iter().find(|(names, _)| names.contains(&name))?;
             Some(Advice::new(AdviceKind::Environment, format!("{} is not available.", quoted(name)), &[instead]))
         }
     }
@@ -297,7 +297,7 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
     if failure.line().is_some_and(|line| line.trim_start().starts_with('@')) {
         return advice(&["Decorators are not supported: call the function instead."]);
     }
-    if failure.line().is_some_and(looks_like) {
+    if failure.line().is_some_and(looks_like_typescript) {
         return Advice {
             kind: AdviceKind::TypescriptSyntax,
             ..advice(&["This looks like TypeScript: run it under a name that ends in `.ts`."])
@@ -335,10 +335,10 @@ fn looks_like_python(line: &str) -> bool {
         || ["\"\"\"", " lambda ", " = not ", " is None"].iter().any(|part| line.contains(part))
 }
 
-// Common failures of TypeScript scripts. Glovebox only removes types; other TypeScript syntax stays in the source.
+// Advice on TypeScript. Glovebox removes only types; other TypeScript syntax stays in the source and is a syntax error.
 
 /// TypeScript that the type remover rejects: the beginning of its message, an explanation, and a replacement.
-const MAKES_CODE: &[(&str, &str, &str)] = &[
+const UNSUPPORTED_TYPESCRIPT: &[(&str, &str, &str)] = &[
     (
         "TypeScript enum is",
         "An `enum` generates code, but Glovebox only removes types.",
@@ -383,7 +383,8 @@ pub(super) fn typescript_advice(failure: &UncaughtException<'_>) -> Option<Advic
             &["Write the module in JavaScript, as `.js` or `.mjs`, or move its code into the script."],
         ));
     }
-    let (_, summary, step) = MAKES_CODE.iter().find(|(beginning, _, _)| message.starts_with(beginning))?;
+    let mut known = UNSUPPORTED_TYPESCRIPT.iter();
+    let (_, summary, step) = known.find(|(beginning, _, _)| message.starts_with(beginning))?;
     Some(Advice::new(AdviceKind::TypescriptSyntax, *summary, &[step]).with(required(failure)))
 }
 
@@ -410,7 +411,7 @@ fn required(failure: &UncaughtException<'_>) -> Option<Correction> {
 }
 
 /// Returns whether a line of JavaScript probably contains types.
-pub(super) fn looks_like(line: &str) -> bool {
+fn looks_like_typescript(line: &str) -> bool {
     let line = line.trim();
     let line = line.strip_prefix("export ").unwrap_or(line);
     let declares = |word: &str, after: char| {

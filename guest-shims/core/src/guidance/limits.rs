@@ -185,6 +185,7 @@ pub(super) const STEPS: [&str; 3] = [
     "Ask the operator to allow the address, with `[network] allow = [\"https://api.example.com/*\"]` in the policy or with `--allow-net`. Scripts can then use `fetch`, `urllib.request` and `requests`.",
 ];
 
+// Fragments of the error messages of `glovebox-network`, by which this module recognizes its errors.
 const OFF: &str = "the network is off in this sandbox";
 const BEFORE_ORIGIN: &str = "requests to `";
 const AFTER_ORIGIN: &str = "` are not allowed at this path";

@@ -1,11 +1,12 @@
-//! Common failures of Python scripts.
+//! Advice on common failures of Python scripts.
 
 use super::{
     Advice, AdviceKind, Correction, UncaughtException, fenced, is_fenced, limits, modules, nearest, packages, quoted,
 };
 use crate::Language;
 
-/// Well-known modules that do not exist here, and their replacements.
+/// Well-known modules that do not exist here, with the kind of the advice and the replacement. The kinds `Network` and
+/// `Subprocess` have their own steps, so their replacement is empty.
 const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (&["httpx", "aiohttp", "websockets", "websocket", "ssl", "paramiko", "boto3", "grpc"], AdviceKind::Network, ""),
     (&["_multiprocessing", "joblib", "pexpect", "psutil"], AdviceKind::Subprocess, ""),
@@ -200,7 +201,7 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
     {
         return Advice::new(AdviceKind::Module, missing, &[instead]);
     }
-    // Not for a missing submodule of an existing package: the table's replacements are for whole packages.
+    // Compare the full name: the replacements are for whole packages, not for a missing submodule.
     if let Some((_, kind, instead)) = INSTEAD.iter().find(|(names, ..)| names.contains(&name)) {
         return match kind {
             AdviceKind::Network => Advice {

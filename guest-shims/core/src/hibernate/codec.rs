@@ -214,7 +214,7 @@ pub fn encode(
 fn before_pages(saved: &Saved) -> io::Result<Vec<u8>> {
     let small = |length: usize| {
         u8::try_from(length).map_err(|_| {
-            let reason = "there are too many globals, or a global's name is too long";
+            let reason = "the image has more than 255 mutable globals, or a global's name is longer than 255 bytes";
             io::Error::new(io::ErrorKind::InvalidInput, reason)
         })
     };

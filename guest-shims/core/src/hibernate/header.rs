@@ -87,7 +87,7 @@ impl HibernatedInfo {
         }
     }
 
-    /// Checks the invariants of every session, whatever its image.
+    /// Checks the invariants that do not depend on the image.
     fn check(&self) -> Result<(), ResumeError> {
         let wrong = |reason: &'static str| Err(ResumeError::Damaged { reason: reason.into() });
         let is_digest = |text: &str| {
@@ -104,7 +104,7 @@ impl HibernatedInfo {
             return wrong("its memory is not a multiple of 64 KiB");
         }
         if u64::from(self.page_count) > self.memory_bytes / PAGE_BYTES as u64 {
-            return wrong("it has more pages than its memory");
+            return wrong("it lists more pages than its memory contains");
         }
         Ok(())
     }

@@ -29,12 +29,13 @@
 //!
 //! # Trust
 //!
-//! The bytes are untrusted. They set no limit, quota, ID or right: all of these come from the receiving policy. Reading
-//! checks their claims against the image and the policy, and allocates no memory for sizes that are only claimed.
+//! The bytes are untrusted. They set no limit, quota, ID or permission: all of these come from the receiving policy.
+//! Reading checks the claimed sizes against the image and the policy, and allocates memory only for bytes that are
+//! present.
 //!
 //! A forger can only change the state that a script could have written: the guest's memory and its files. Without a
-//! key, resuming a stranger's bytes is therefore like running a stranger's code in the sandbox. With a [`SessionKey`],
-//! bytes that were not sealed with it are rejected before their body is decompressed.
+//! key, resuming bytes from an untrusted source is therefore like running an untrusted script in the sandbox. With a
+//! [`SessionKey`], bytes that were not sealed with the key are rejected before their body is decompressed.
 
 mod codec;
 mod header;
@@ -208,7 +209,7 @@ pub enum ResumeError<S = Infallible> {
         /// The version that this program reads.
         known: u16,
     },
-    /// The bytes are damaged, or look like a session but never were one.
+    /// The bytes are damaged or forged.
     #[error("the hibernated session is damaged: {reason}; use another copy", reason = escaped_text(.reason))]
     Damaged {
         /// A description of the damage.
@@ -266,7 +267,7 @@ pub enum ResumeError<S = Infallible> {
         "the hibernated session's files do not match this sandbox: {reason}; resume it with its original policy", reason = escaped_text(.reason)
     )]
     Files {
-        /// The file system's reason.
+        /// A description of the mismatch.
         reason: String,
     },
     /// The backend could not create the session.

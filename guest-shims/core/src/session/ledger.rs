@@ -135,7 +135,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves another `bytes`. Returns `false`, and reserves nothing, if the total would exceed the limit.
+    /// Reserves `bytes` in addition. Returns `false`, and reserves nothing, if the total would exceed the limit.
     pub fn reserve(&mut self, bytes: u64) -> bool {
         let fits = self.totals.reserve(bytes, self.most).is_ok();
         if fits {
@@ -194,7 +194,7 @@ mod tests {
         let limits = bytes(100);
         let mut one = ledger.enter(&limits, 60).unwrap();
         assert_eq!(ledger.enter(&limits, 41).unwrap_err(), over(101), "over");
-        let mut other = ledger.enter(&limits, 40).expect("at, and one that was refused holds nothing");
+        let mut other = ledger.enter(&limits, 40).expect("at, because a refused session reserves nothing");
         assert_eq!((one.check(&limits, 0), one.check(&limits, 1)), (Ok(()), Err(over(101))));
         other.update(39);
         assert_eq!(one.check(&limits, 1), Ok(()));

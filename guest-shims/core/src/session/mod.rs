@@ -105,7 +105,8 @@ pub trait SessionBackend {
         Ok(self.memory_of(guest, None)?.pages.bytes())
     }
 
-    /// Returns the size of the pages that an idle guest has changed within the image, in bytes, without checkpoints.
+    /// Returns the size of the pages that an idle guest has changed within the image, in bytes, excluding
+    /// checkpoints.
     fn own_bytes(&self, guest: &Guest<Self::Machine>) -> u64;
 
     /// Called after the pages of a saved state were written to a guest. With `is_same`, the guest has run no code

@@ -152,14 +152,14 @@ mod tests {
         sample.memory[5][0] = 4;
         sample.memory[0][0] = 9;
         let second = Pages::of(&mut sample, 0..9, first.clone());
-        assert_eq!(numbers(&second), [0, 1, 5], "one is as in the image again");
+        assert_eq!(numbers(&second), [0, 1, 5], "page 3 equals the image again");
         let page = |pages: &Pages, number| {
             pages.iter().find(|(of, _)| *of == number).map(|(_, page)| Arc::clone(page)).unwrap()
         };
-        assert!(Arc::ptr_eq(&page(&first, 1), &page(&second, 1)), "equal ones are shared");
+        assert!(Arc::ptr_eq(&page(&first, 1), &page(&second, 1)), "equal pages are shared");
         assert_eq!(second.unshared_bytes(), 2 * PAGE_BYTES as u64);
         assert_eq!(page(&second, 5)[0], 4);
-        assert_eq!(numbers(&Pages::of(&mut sample, [1, 2], second)), [1], "the others are not looked at");
+        assert_eq!(numbers(&Pages::of(&mut sample, [1, 2], second)), [1], "only candidates are compared");
     }
 
     #[test]

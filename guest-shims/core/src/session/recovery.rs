@@ -77,7 +77,7 @@ impl<B: SessionBackend> SessionState<B> {
             Ok(guest) => {
                 let executions_lost = self.executions.saturating_sub(saved.state.executions);
                 self.rollbacks += 1;
-                self.go_on_at(guest, &saved);
+                self.continue_at(guest, &saved);
                 self.changed = !is_unchanged;
                 self.backend.rolled_back(executions_lost, &why);
                 Ok(Some(Rollback { checkpoint: saved.id, executions_lost }))
@@ -96,7 +96,7 @@ impl<B: SessionBackend> SessionState<B> {
         restore(&mut self.backend, &saved.state, wasi, RandomNumbers::Same)
     }
 
-    pub(super) fn go_on_at(&mut self, guest: Guest<B::Machine>, saved: &Saved) {
+    pub(super) fn continue_at(&mut self, guest: Guest<B::Machine>, saved: &Saved) {
         self.executions = saved.state.executions;
         self.backend.rolled_back_to(saved);
         self.changed = false;
@@ -131,7 +131,8 @@ pub(super) fn restore<B: SessionBackend>(
     state.continue_entropy(&mut wasi);
     let mut guest = backend.instantiate(state, wasi)?;
     let grown_bytes = state.memory_bytes.checked_sub(guest.machine.memory_bytes());
-    let grown_bytes = grown_bytes.ok_or_else(|| backend.failed(SessionFailure::Mismatch("its memory is smaller")))?;
+    let grown_bytes = grown_bytes
+        .ok_or_else(|| backend.failed(SessionFailure::Mismatch("its memory is smaller than the image's")))?;
     if !guest.grow_freely(grown_bytes) {
         return Err(backend.failed(SessionFailure::NoMemory(state.memory_bytes)));
     }
@@ -269,6 +270,6 @@ mod tests {
         assert_eq!(wasi.entropy_position(), Some(12));
         wasi.set_entropy(Entropy::Host.wasi());
         saved(Entropy::Host).continue_entropy(&mut wasi);
-        assert_eq!(wasi.entropy_position(), None, "the policy's stay");
+        assert_eq!(wasi.entropy_position(), None, "without a key, the policy's entropy remains");
     }
 }

@@ -120,6 +120,8 @@ impl<B: SessionBackend> SessionState<B> {
     pub fn get_variable(&mut self, name: &str) -> Result<Option<GuestValue>, B::Error> {
         let mut guest = self.take()?;
         guest.wasi_mut().begin_execution();
+        // If reading unwinds the guest, the session returns to its current state and not to an earlier checkpoint. The
+        // state is saved for this call only, without adding it to the history.
         let last = self.history.last().filter(|_| !self.changed).cloned();
         let now = match last {
             None if self.backend.setup().policy.interval(0).is_some() => {
@@ -188,7 +190,7 @@ impl<B: SessionBackend> SessionState<B> {
         // Create the new instance first, so that the session stays unchanged if none is available.
         let guest = self.guest_of(&saved)?;
         self.history.forget_after(saved.id);
-        self.go_on_at(guest, &saved);
+        self.continue_at(guest, &saved);
         Ok(saved.id)
     }
 
@@ -224,7 +226,7 @@ impl<B: SessionBackend> SessionState<B> {
     pub fn close(&mut self) -> Result<(), B::Error> {
         let closed = match self.take() {
             Ok(guest) => self.close_guest(guest),
-            // The session has ended earlier, or its guest was lost and could not be restored.
+            // The session had already ended, or its guest was lost and could not be restored.
             Err(_) if matches!(self.phase, Phase::Ended(_)) => return Ok(()),
             // The guest was lost, and no instance is available to run exit handlers in.
             Err(error) => Err(error),

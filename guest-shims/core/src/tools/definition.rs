@@ -59,7 +59,7 @@ const RESERVED: [&str; 42] = [
     "while",
     "with",
     "yield",
-    // An object with `then` is mistaken for a promise, and one with `constructor` for an instance of another class.
+    // In JavaScript, an object with `then` is treated as a promise, and `constructor` names the class of an object.
     "then",
     "constructor",
     "ToolError",

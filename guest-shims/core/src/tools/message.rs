@@ -79,7 +79,7 @@ impl Message {
 ///
 /// ```
 /// assert!(glovebox_core::tools::weight(br#"[{"":0},{"":0}]"#) > 1_000);
-/// assert!(glovebox_core::tools::weight(br#""a long text in which { and [ are nothing else than text""#) < 200);
+/// assert!(glovebox_core::tools::weight(br#""a long text in which { and [ are ordinary characters""#) < 200);
 /// ```
 ///
 /// A value takes 32 bytes. An object's first entry allocates a tree node for eleven entries, about 640 bytes. A list's
@@ -321,7 +321,11 @@ mod tests {
         };
         assert_eq!(parse(r#"{"id":7,"name":"a","arguments":{"x":[1]}}"#), call(json!({"x": [1]})));
         assert_eq!(parse(r#"{"id":7,"name":"a"}"#), call(json!({})));
-        assert_eq!(parse(r#"{"id":7,"name":"a","arguments":[1]}"#), call(json!([1])), "the call itself is answered");
+        assert_eq!(
+            parse(r#"{"id":7,"name":"a","arguments":[1]}"#),
+            call(json!([1])),
+            "invalid arguments are reported in the reply to the call"
+        );
     }
 
     #[test]
@@ -411,7 +415,7 @@ mod tests {
         records.finish(second, &Err(failure), now);
         let list = records.take();
         assert_eq!(list[0].outcome, ToolOutcome::Returned(Some("6789".into())), "under");
-        assert_eq!(list[1].arguments, None, "over: 9 and 2");
+        assert_eq!(list[1].arguments, None, "over: 9 bytes were recorded, and 2 more would make 11");
         assert_eq!(list[third].arguments.as_deref(), Some("1"), "at");
         assert_eq!(list[1].outcome, ToolOutcome::Failed { kind: ToolErrorKind::Failed, message: None });
         assert_eq!(list[third].outcome, ToolOutcome::Unfinished);

@@ -76,7 +76,10 @@ pub fn json_text(text: String) -> Answer {
 /// Returns the failure of a call that exceeded its timeout.
 #[must_use]
 pub(super) fn timeout(max_ms: u64) -> CallFailure {
-    CallFailure::new(ToolErrorKind::Timeout, format!("it took longer than {max_ms} ms (`limits.tool_timeout_ms`)"))
+    CallFailure::new(
+        ToolErrorKind::Timeout,
+        format!("the call took longer than {max_ms} ms (`limits.tool_timeout_ms`)"),
+    )
 }
 
 /// Reserves memory for an answer. An answer that does not fit becomes a failure. A failure is stored regardless of the
@@ -103,7 +106,7 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// Creates a failure with a message for the script. The message must not contain facts that scripts must not know.
+    /// Creates a failure with a message for the script. The script is untrusted, so the message must not contain secrets.
     #[must_use]
     pub fn new(message: impl fmt::Display) -> Self {
         Self::of(ToolErrorKind::Failed, message)
@@ -249,7 +252,7 @@ pub enum ToolDefinitionError {
     )]
     NoHandler(String),
     /// The descriptions and schemas are too long in total.
-    #[error("the tools' descriptions and schemas are {bytes} bytes in total; the maximum is {most}")]
+    #[error("the tools' descriptions and schemas are {bytes} bytes in total; the maximum is {most}; shorten them")]
     TooLarge {
         /// The total size in bytes.
         bytes: usize,

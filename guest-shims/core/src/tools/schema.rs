@@ -11,10 +11,11 @@ use serde_json::{Map, Value};
 
 use super::{CallFailure, ToolErrorKind};
 
-/// Maximum number of schemas within one tool's schema.
+/// Maximum number of schemas within one tool's schema. Bounds the time of the analysis, which visits every schema once
+/// for each possible depth of the arguments.
 const MAX_SCHEMAS: usize = 1_000;
 
-/// Maximum number of regular expressions in one tool's schema.
+/// Maximum number of regular expressions in one tool's schema. Bounds the memory of the compiled expressions.
 const MAX_PATTERNS: usize = 64;
 
 /// Maximum number of nested schemas that apply to the same value, as with `anyOf` in `anyOf`. Together with the depth

@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(kind(Some(()), &json!([]), 2), Err(ToolErrorKind::InvalidArguments));
         for (bytes, fits) in [(11, true), (20, true), (21, false)] {
             let size = Size { bytes, max_bytes: Some(20) };
-            assert_eq!(tally.admit("a", Some(()), &object, size).is_ok(), fits, "one with its own maximum: {bytes}");
+            assert_eq!(tally.admit("a", Some(()), &object, size).is_ok(), fits, "a tool with its own maximum: {bytes}");
         }
     }
 
@@ -274,7 +274,7 @@ mod tests {
         let first = account.hold(99).unwrap();
         assert!(account.hold(2).is_none(), "over");
         let second = account.hold(1).expect("at");
-        assert!(account.hold(u64::MAX).is_none(), "a sum that wraps fits nowhere");
+        assert!(account.hold(u64::MAX).is_none(), "an overflowing sum exceeds any limit");
         drop(first);
         assert_eq!(account.held_bytes(), 1);
         assert!(account.hold(99).is_some(), "usable after");
@@ -290,7 +290,7 @@ mod tests {
         assert!(account.try_set_room(51), "under");
         assert!(account.try_set_room(50), "at");
         assert!(!account.try_set_room(49), "over");
-        assert!(account.hold(1).is_none(), "the room is as it was");
+        assert!(account.hold(1).is_none(), "the room is unchanged");
     }
 
     #[test]

@@ -272,7 +272,7 @@ mod tests {
             (json!(true), "`tools.echo.schema`: it must be a JSON object"),
             (json!({ "type": "array" }), "`tools.echo.schema`: it must be a JSON object"),
             (json!({ "type": "objekt" }), "`tools.echo.schema`: it must be a JSON object"),
-            (json!({ "maxProperties": "1" }), "`maxProperties` cannot be this text"),
+            (json!({ "maxProperties": "1" }), "`maxProperties` has the invalid value `\"1\"`"),
             (json!({ "properties": { "a": { "$ref": "https://example.com/a.json" } } }), "`$ref` is not supported"),
             (json!({ "properties": { "a": { "$ref": "#" } } }), "`$ref` is not supported"),
             (json!({ "$id": "https://example.com/a.json" }), "`$id` is not supported"),

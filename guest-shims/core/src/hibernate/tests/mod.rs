@@ -349,7 +349,7 @@ fn sealing_and_unsealing_do_not_decompress() {
     let saved = sample.saved(&[3]);
     let plain = sample.encode(&saved, None, "");
     let sealed = seal(&plain, &key(1), "one").unwrap();
-    assert_eq!(sealed, sample.encode(&saved, Some(&key(1)), "one"), "as if it had been written so");
+    assert_eq!(sealed, sample.encode(&saved, Some(&key(1)), "one"), "sealing later equals encoding with the key");
     assert_eq!(unseal(&sealed, &key(1), "one").unwrap(), plain);
     assert!(matches!(seal(&sealed, &key(1), "one"), Err(ResumeError::KeyMissing)));
     assert!(matches!(unseal(&plain, &key(1), ""), Err(ResumeError::Unauthenticated)));

@@ -14,6 +14,7 @@ mod check;
 use std::{collections::HashMap, fmt, ptr};
 
 use check::{Validity, check};
+use glovebox_vfs::escaped;
 use regex_lite::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
@@ -70,7 +71,7 @@ enum Rule {
     },
     MultipleOf(Value),
     Size {
-        of: Sized,
+        of: Countable,
         least: u64,
         most: u64,
     },
@@ -117,15 +118,15 @@ enum Kind {
     Items,
 }
 
-/// A type of value that has a size.
+/// A type of value whose size a schema can limit.
 #[derive(Clone, Copy)]
-enum Sized {
+enum Countable {
     Text,
     Array,
     Object,
 }
 
-impl Sized {
+impl Countable {
     fn size(self, value: &Value) -> Option<u64> {
         match self {
             Self::Text => value.as_str().map(|text| text.chars().count() as u64),
@@ -223,18 +224,20 @@ fn same(one: &Value, other: &Value) -> bool {
 /// Returns whether an array has equal items. Sorts the items by text, to avoid comparing all pairs of a long array.
 fn has_equals(value: &Value) -> bool {
     let Some(items) = value.as_array() else { return false };
-    let mut texts: Vec<String> = items.iter().map(|item| plainly(item).to_string()).collect();
+    let mut texts: Vec<String> = items.iter().map(|item| with_floats(item).to_string()).collect();
     texts.sort_unstable();
     texts.windows(2).any(|pair| matches!(pair, [one, other] if one == other))
 }
 
 /// Returns the value with each number as a float, so that equal values have equal text. An object's members are sorted
 /// by name already.
-fn plainly(value: &Value) -> Value {
+fn with_floats(value: &Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().map_or_else(|| value.clone(), Value::from),
-        Value::Array(items) => items.iter().map(plainly).collect(),
-        Value::Object(members) => Value::Object(members.iter().map(|(name, it)| (name.clone(), plainly(it))).collect()),
+        Value::Array(items) => items.iter().map(with_floats).collect(),
+        Value::Object(members) => {
+            Value::Object(members.iter().map(|(name, it)| (name.clone(), with_floats(it))).collect())
+        }
         other => other.clone(),
     }
 }
@@ -299,7 +302,7 @@ impl<'a> Reader<'a> {
         };
         let mut rules = Vec::new();
         for (keyword, said) in keywords {
-            let wrong = || format!("`{keyword}` cannot be {}", kind(said));
+            let wrong = || invalid(keyword, said);
             if REFUSED.contains(&keyword.as_str()) {
                 return Err(format!("`{keyword}` is not supported"));
             }
@@ -322,18 +325,18 @@ impl<'a> Reader<'a> {
                     Some(Rule::MultipleOf(if is_positive { said.clone() } else { return Err(wrong()) }))
                 }
                 "minLength" => {
-                    Some(Rule::Size { of: Sized::Text, least: count(said).ok_or_else(wrong)?, most: u64::MAX })
+                    Some(Rule::Size { of: Countable::Text, least: count(said).ok_or_else(wrong)?, most: u64::MAX })
                 }
-                "maxLength" => Some(Rule::Size { of: Sized::Text, least: 0, most: count(said).ok_or_else(wrong)? }),
+                "maxLength" => Some(Rule::Size { of: Countable::Text, least: 0, most: count(said).ok_or_else(wrong)? }),
                 "minItems" => {
-                    Some(Rule::Size { of: Sized::Array, least: count(said).ok_or_else(wrong)?, most: u64::MAX })
+                    Some(Rule::Size { of: Countable::Array, least: count(said).ok_or_else(wrong)?, most: u64::MAX })
                 }
-                "maxItems" => Some(Rule::Size { of: Sized::Array, least: 0, most: count(said).ok_or_else(wrong)? }),
+                "maxItems" => Some(Rule::Size { of: Countable::Array, least: 0, most: count(said).ok_or_else(wrong)? }),
                 "minProperties" => {
-                    Some(Rule::Size { of: Sized::Object, least: count(said).ok_or_else(wrong)?, most: u64::MAX })
+                    Some(Rule::Size { of: Countable::Object, least: count(said).ok_or_else(wrong)?, most: u64::MAX })
                 }
                 "maxProperties" => {
-                    Some(Rule::Size { of: Sized::Object, least: 0, most: count(said).ok_or_else(wrong)? })
+                    Some(Rule::Size { of: Countable::Object, least: 0, most: count(said).ok_or_else(wrong)? })
                 }
                 "uniqueItems" => said.as_bool().ok_or_else(wrong)?.then_some(Rule::Unique),
                 "required" => Some(Rule::Required(texts(said).ok_or_else(wrong)?)),
@@ -366,7 +369,7 @@ impl<'a> Reader<'a> {
 
     /// Adds the rules that combine several keywords.
     fn rules_of_several(&mut self, keywords: &'a Map<String, Value>, rules: &mut Vec<Rule>) -> Result<(), String> {
-        let wrong = |keyword: &str| format!("`{keyword}` has an invalid value");
+        let wrong = |keyword: &str| invalid(keyword, keywords.get(keyword).unwrap_or(&Value::Null));
         const PROPERTIES: [&str; 3] = ["properties", "patternProperties", "additionalProperties"];
         if PROPERTIES.iter().any(|keyword| keywords.contains_key(*keyword)) {
             let mut named = HashMap::new();
@@ -445,13 +448,7 @@ fn count(said: &Value) -> Option<u64> {
         .or_else(|| said.as_f64().filter(|number| *number >= 0.0 && number.fract() == 0.0)?.to_string().parse().ok())
 }
 
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "this number",
-        Value::String(_) => "this text",
-        Value::Array(_) => "this array",
-        Value::Object(_) => "this object",
-    }
+/// Returns the error for a keyword whose value has the wrong type or is out of range.
+fn invalid(keyword: &str, value: &Value) -> String {
+    format!("`{keyword}` has the invalid value `{}`", escaped(&value.to_string()))
 }

@@ -130,7 +130,7 @@ fn validator_agrees_with_the_reference_library() {
             if said.is_ok() { valid += 1 } else { invalid += 1 }
         }
     }
-    assert!(valid > 5_000 && invalid > 5_000, "both kinds were seen: {valid}, {invalid}");
+    assert!(valid > 5_000 && invalid > 5_000, "too few valid or invalid values to compare: {valid}, {invalid}");
 }
 
 #[test]
@@ -180,13 +180,13 @@ fn violated_bounds_are_named_with_their_kind() {
 fn unsupported_keywords_and_invalid_schemas_are_rejected() {
     for (schema, words) in [
         (json!({"properties": {"a": {"$dynamicRef": "#x"}}}), "`$dynamicRef` is not supported"),
-        (json!({"pattern": 7}), "`pattern` cannot be this number"),
+        (json!({"pattern": 7}), "`pattern` has the invalid value `7`"),
         (json!({"$schema": "https://example.com/meta.json"}), "`$schema` does not name a known draft of JSON Schema"),
-        (json!({"type": "text"}), "`type` cannot be this text"),
-        (json!({"minLength": -1}), "`minLength` cannot be this number"),
+        (json!({"type": "text"}), "`type` has the invalid value `\"text\"`"),
+        (json!({"minLength": -1}), "`minLength` has the invalid value `-1`"),
         (json!({"items": 3}), "a schema is neither an object nor a boolean"),
-        (json!({"required": "a"}), "`required` cannot be this text"),
-        (json!({"multipleOf": 0}), "`multipleOf` cannot be this number"),
+        (json!({"required": "a"}), "`required` has the invalid value `\"a\"`"),
+        (json!({"multipleOf": 0}), "`multipleOf` has the invalid value `0`"),
     ] {
         assert_eq!(compiled(&schema).err().as_deref(), Some(words), "{schema}");
     }
