@@ -262,7 +262,7 @@ impl Entries {
     }
 
     /// Points a name at an inode. An existing name keeps its place, so that a listing in progress returns it exactly
-    /// once. Fails after 2^32 names; creating that many takes hours of fuel.
+    /// once. Fails after 2^32 names, a number that guests cannot reach in practice: creating them takes hours.
     pub(crate) fn set(&mut self, name: &Name, inode: InodeId, mounted: bool) -> Result<(), VfsError> {
         if let Some(entry) = self.by_name.get_mut(name) {
             entry.inode = inode;

@@ -81,7 +81,7 @@ impl Vfs {
             }
             None => self.create(&place, Body::empty_file())?,
         };
-        // Only a newly created inode can have used the reserved space.
+        // The check above did not include the charge for a new inode, so writing to a new file can still fail.
         if let Err(error) = self.write_at(inode, 0, data) {
             if let (None, Some(name)) = (place.found, &place.name) {
                 self.set_entry(place.dir, name, None)?;

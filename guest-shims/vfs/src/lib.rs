@@ -14,7 +14,7 @@
 //! vfs.write_file(app, "/notes/a.txt", b"one")?;
 //! vfs.mark();
 //!
-//! // As a guest does it: bytes, beneath a directory, through a handle.
+//! // A guest uses paths in bytes, relative to a directory, and handles of open files.
 //! let dir = vfs.root_dir(app).ok_or("no root")?;
 //! let options = OpenOptions { create: true, write: true, ..OpenOptions::default() };
 //! let opened = vfs.open(dir, b"notes/b.txt", options)?;

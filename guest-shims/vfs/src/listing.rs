@@ -10,7 +10,7 @@ use crate::{
     vfs::Vfs,
 };
 
-/// Maximum number of entries that one call returns.
+/// Maximum number of entries that one call returns. Bounds the host memory for the call.
 const MAX_ENTRIES: usize = 1_024;
 
 /// Work units of one name lookup in a source. On a host, a lookup takes about ten microseconds.
@@ -167,7 +167,7 @@ impl Vfs {
 
     fn list_source(&mut self, dir: InodeId) -> Result<(), VfsError> {
         let (root, path, source) = self.source_of_dir(dir)?;
-        // A guest can repeat a listing that does not fit, so it pays for what the source does.
+        // A guest can repeat a listing that does not fit, so each repetition is charged like single lookups.
         let is_repeated = matches!(self.inode(dir)?.body, Body::Directory { listed: ListingState::TooLarge, .. });
         let entry_work = if is_repeated { LOOK_UP_WORK } else { 1 };
         let left = self.limits.mount_entries.saturating_sub(self.state.usage.mount_entries);
@@ -223,7 +223,7 @@ impl Vfs {
             made.set_base(&name, Some(Arc::new(stat)));
             state.usage.mount_entries = state.usage.mount_entries.saturating_add(1);
         }
-        // The known names are placed last, because their places depend on the other names.
+        // The retained names follow in their previous order. Their previous places now belong to other names.
         for (_, name) in retained.between(FIRST_PLACE, retained.next_place()) {
             if let Some(entry) = retained.get(name) {
                 made.set(name, entry.inode, entry.mounted)?;

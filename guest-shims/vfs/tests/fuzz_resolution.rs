@@ -8,7 +8,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::cast_possible_truncation,
-    reason = "a test may stop where it stands"
+    reason = "a failed expectation should fail the test"
 )]
 
 mod support;

@@ -161,7 +161,11 @@ impl<'b> Reader<'_, 'b> {
         }
         if flags & WRITTEN != 0 {
             if flags & KIND != PRIVATE || (mounted && root.access == Access::ReadOnly) {
-                return Err(if flags & KIND == PRIVATE { RestoreError::ReadOnly } else { WRITTEN_WHAT.into() });
+                return Err(if flags & KIND == PRIVATE {
+                    RestoreError::ReadOnly
+                } else {
+                    WRITTEN_WITHOUT_CONTENT.into()
+                });
             }
             Arc::make_mut(&mut root.committed).written.insert(id);
         }
@@ -299,7 +303,7 @@ impl<'b> Reader<'_, 'b> {
     }
 }
 
-const WRITTEN_WHAT: Damaged = Damaged("an inode without content of its own is marked as written");
+const WRITTEN_WITHOUT_CONTENT: Damaged = Damaged("an inode without content of its own is marked as written");
 
 fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])

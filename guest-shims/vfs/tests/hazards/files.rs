@@ -256,7 +256,7 @@ fn renaming_in_a_loop_over_a_directory_ends() {
         cookie = entry.next_cookie;
         if entry.name.starts_with('f') {
             seen += 1;
-            assert!(seen <= 100, "the listing meets what the loop makes");
+            assert!(seen <= 100, "the listing contains names that the loop created");
             let new = format!("f{}x{seen}", entry.name);
             vfs.rename(top, entry.name.as_bytes(), top, new.as_bytes()).unwrap();
         }

@@ -203,15 +203,19 @@ fn contents_must_be_nonempty_and_within_their_files() {
     one(4_096, 1, &[]).must_be_damaged(&[], "a chunk is empty or lies past the end of its file");
     one(5_000, u64::MAX, &[]).must_be_damaged(&[], "a chunk is empty or lies past the end of its file");
     one(5_000, 0, &[0; 4_096]).must_be_damaged(&[], "a chunk is empty or lies past the end of its file");
-    assert!(one(5_000, 1, &[1; 4_096]).restore(&[]).is_err(), "more than the file has");
+    assert!(one(5_000, 1, &[1; 4_096]).restore(&[]).is_err(), "the chunk is longer than the rest of the file");
     one(1 << 63, 0, &[1; 4_096]).must_be_damaged(&[], "a file is larger than the maximum");
-    assert_eq!(one(1 << 40, 0, &[]).restore(&[]).unwrap_err(), RestoreError::Limit("bytes"), "before it is read");
+    assert_eq!(
+        one(1 << 40, 0, &[]).restore(&[]).unwrap_err(),
+        RestoreError::Limit("bytes"),
+        "the size is checked before the content is read"
+    );
     let most = plain().dir(1, &[("f", 2, 0)]).inode(2, PRIVATE);
     let mut to = most.to;
     to.number(100);
     to.number(u64::MAX);
     let most = Forgery { to, last: 2, mounted: false };
-    assert!(most.restore(&[]).is_err(), "a count is not believed");
+    assert!(most.restore(&[]).is_err(), "a claimed count allocates nothing");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests of hostile or unfortunate operations on a file system, one test for each.
+//! Tests of hostile and of unusual operations on a file system, one hazard per test.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,7 +7,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::cast_possible_truncation,
-    reason = "a test may stop where it stands"
+    reason = "a failed expectation should fail the test"
 )]
 
 #[path = "../support/mod.rs"]

@@ -224,7 +224,11 @@ fn changes_in_an_unlistable_directory_are_committed() {
     vfs.write_file(root, "d/1", b"changed").unwrap();
     vfs.write_file(root, "d/new", b"made").unwrap();
     vfs.unlink(top, b"d/2").unwrap();
-    assert_eq!(vfs.lookup(top, b"d/2", Follow::No), Err(VfsError::NotFound), "it is gone, though the source has it");
+    assert_eq!(
+        vfs.lookup(top, b"d/2", Follow::No),
+        Err(VfsError::NotFound),
+        "the guest removed the name, although the source still has it"
+    );
     vfs.rename(top, b"d/3", top, b"moved").unwrap();
     assert_eq!(vfs.remove_dir(top, b"d"), Err(VfsError::MountTooLarge));
     assert_eq!(vfs.rename(top, b"d", top, b"elsewhere"), Err(VfsError::MountTooLarge));
@@ -275,7 +279,7 @@ fn failing_lookups_do_not_make_names_absent() {
     assert!(vfs.lookup(top, b"d/2", Follow::No).is_ok());
     let before = vfs.take_work();
     vfs.lookup(top, b"d/none", Follow::No).unwrap_err();
-    assert!(before > 0 && vfs.take_work() >= 100, "asking the host is work");
+    assert!(before > 0 && vfs.take_work() >= 100, "lookups in the source are charged");
 }
 
 #[test]
@@ -431,6 +435,6 @@ fn journal_names_are_limited_while_reading() {
         assert_eq!(why(&[was; 100], most, u64::MAX), read);
         assert_eq!(why(&[was; 101], most, u64::MAX), over);
     }
-    assert_eq!(why(&[TAKEN, MADE], u64::MAX, 424), read, "they share the memory");
+    assert_eq!(why(&[TAKEN, MADE], u64::MAX, 424), read, "removed and created names share the memory limit");
     assert_eq!(why(&[TAKEN, MADE], u64::MAX, 423), RestoreError::Limit("memory"));
 }

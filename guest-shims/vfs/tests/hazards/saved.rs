@@ -22,7 +22,7 @@ pub(crate) fn mounted(host: &Arc<FakeHost>, access: Access) -> (Vfs, RootId, Ino
 pub(crate) fn refused(vfs: &mut Vfs, saved: &[u8], open: &[u64]) -> RestoreError {
     let before = vfs.save(&none());
     let error = vfs.restore(saved, open).unwrap_err();
-    assert_eq!(vfs.save(&none()), before, "a refusal leaves what was there");
+    assert_eq!(vfs.save(&none()), before, "a rejected state changes nothing");
     error
 }
 
@@ -86,7 +86,7 @@ fn only_changes_to_a_mount_are_saved() {
     vfs.list(root, "big").unwrap();
     vfs.read_file(root, "other", 1 << 20).unwrap();
     let looked = vfs.save(&none()).len();
-    assert!(looked <= untouched.len() + 2, "to look is not to change: only the next number is another");
+    assert!(looked <= untouched.len() + 2, "reading changes only the next inode number");
     vfs.write_file(root, "big/7", b"seven").unwrap();
     vfs.remove(root, "big/8").unwrap();
     vfs.write_file(root, "big/new", b"new").unwrap();
@@ -99,7 +99,7 @@ fn only_changes_to_a_mount_are_saved() {
     host.remove("big/10");
     let (mut again, ..) = mounted(&host, Access::ReadWrite);
     again.restore(&saved, &[]).unwrap();
-    assert_eq!(again.commit_plan(root), vfs.commit_plan(root), "with what a commit compares with");
+    assert_eq!(again.commit_plan(root), vfs.commit_plan(root), "the plan contains the same bases");
     assert_eq!(again.read_file(root, "big/7", 99).unwrap(), b"seven");
     assert_eq!(again.read_file(root, "big/9", 99).unwrap(), b"nine, by others");
     assert_eq!(again.read_file(root, "big/more", 99).unwrap(), b"more");
@@ -108,7 +108,7 @@ fn only_changes_to_a_mount_are_saved() {
     }
     assert_eq!(again.list(root, "big").unwrap().len(), 2_000);
     // Skip the version, the time and the number of the next inode.
-    assert_eq!(again.save(&none())[11..], saved[11..], "also after the rest was listed");
+    assert_eq!(again.save(&none())[11..], saved[11..], "listing the other directories does not change the saved state");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn committed_files_are_read_from_the_source() {
     again.restore(&saved, &[]).unwrap();
     assert_eq!(again.read_file(root, "f", 1 << 20).unwrap(), b"newer");
     assert_eq!(again.read_file(root, "new/dir/g", 1 << 20).unwrap(), [2; 10_000]);
-    assert!(again.bytes_used() < 10_000, "what is only mounted is not charged: {}", again.bytes_used());
+    assert!(again.bytes_used() < 10_000, "files that are only mounted are not charged: {}", again.bytes_used());
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn renamed_mount_directory_is_read_from_its_old_path() {
     assert!(again.exists(root, "moved/e").unwrap() && !again.exists(root, "d").unwrap());
     let mut content = [0; 7];
     again.read_at(opened.inode, 0, &mut content).unwrap();
-    assert_eq!(&content, b"content", "what has no name but is open is still read from the source");
+    assert_eq!(&content, b"content", "an open file without a name is still read from the source");
     again.release(opened.inode);
     assert_eq!(again.stat(opened.inode), Err(VfsError::BadInode));
     again.write_file(root, "moved/l", b"through the link").unwrap();
@@ -174,7 +174,7 @@ fn changes_to_a_now_read_only_mount_are_rejected() {
     let (vfs, ..) = mounted(&host, Access::ReadWrite);
     let (mut again, root, _) = mounted(&host, Access::ReadOnly);
     again.restore(&vfs.save(&none()), &[]).unwrap();
-    assert_eq!(again.access(root), Some(Access::ReadOnly), "access is the embedder's to say");
+    assert_eq!(again.access(root), Some(Access::ReadOnly), "the embedder determines the access");
 }
 
 #[test]

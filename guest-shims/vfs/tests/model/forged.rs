@@ -61,7 +61,7 @@ fn check_sound(world: &World, mut vfs: Vfs, root: RootId, open: &BTreeSet<InodeI
     let (mut again, _) = world.like_new();
     again.restore(&saved, references).unwrap();
     assert_eq!(again.save(open), saved);
-    // An entry that equals the source's may be in the bytes, but is not saved again.
+    // Forged bytes can contain entries that equal the source's. Such entries are not saved again.
     assert!(again.bytes_used() <= vfs.bytes_used());
     assert!(vfs.bytes_used() <= vfs.limits().bytes + (1 << 20) && vfs.inodes_used() <= vfs.limits().inodes);
 
@@ -96,7 +96,7 @@ fn check_sound(world: &World, mut vfs: Vfs, root: RootId, open: &BTreeSet<InodeI
     if names.iter().all(|name| vfs.remove(root, name).is_ok()) && vfs.list(root, "").is_ok() {
         vfs.mark();
         vfs.mark_committed(root, []).unwrap();
-        assert_eq!((vfs.bytes_used(), vfs.inodes_used()), (0, 0), "everything that was charged is given back");
+        assert_eq!((vfs.bytes_used(), vfs.inodes_used()), (0, 0), "all charges are refunded");
     }
 }
 
@@ -127,7 +127,7 @@ fn run(name: &str, mounted: bool) {
         })
         .unwrap();
     println!("{name}: {accepted} of {tried} accepted");
-    assert!(accepted > 0, "some changes only concern a file's content");
+    assert!(accepted > 0, "changes of file content only must be accepted");
 }
 
 #[test]

@@ -7,7 +7,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::cast_possible_truncation,
-    reason = "a test may stop where it stands"
+    reason = "a failed expectation should fail the test"
 )]
 
 #[path = "../support/mod.rs"]

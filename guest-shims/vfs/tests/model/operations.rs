@@ -249,7 +249,7 @@ impl World {
         let (mut fresh, root) = self.like_new();
         fresh.write_file(root, "what/was/here", b"before").unwrap();
         fresh.restore(&saved, &numbers).unwrap();
-        assert_eq!(fresh.save(&open), saved, "equal file systems are equal bytes");
+        assert_eq!(fresh.save(&open), saved, "equal file systems are saved as equal bytes");
         assert_eq!(fresh.commit_plan(root), self.vfs.commit_plan(root));
         assert_eq!((root, fresh.root_dir(root)), (self.root, Some(self.top)));
         if !self.mounted {

@@ -1,6 +1,6 @@
 //! A fake host directory, and random seeds, which failing tests print.
 
-#![allow(dead_code, reason = "each test binary that includes this uses a part of it")]
+#![allow(dead_code, reason = "each test binary uses only some of these functions")]
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -103,7 +103,7 @@ impl FakeHost {
                     self.remove(path);
                 }
                 CommitStep::CreateDir { path } => {
-                    assert_eq!(self.known(path), None, "{path} is there");
+                    assert_eq!(self.known(path), None, "{path} already exists");
                     self.check_parent(path);
                     self.dir(path);
                 }
