@@ -91,10 +91,12 @@ impl Wasi {
         self.with_vfs(host, operation)
     }
 
-    /// Replaces the error for a path that would have left its mount, and records the path.
-    pub(crate) fn watch<T>(&mut self, places: &[&RealPath], result: Call<T>) -> Call<T> {
+    /// If an operation failed because a path would have left its mount, records the path and returns the error for that
+    /// case.
+    pub(crate) fn record_escape<T>(&mut self, places: &[&RealPath], result: Call<T>) -> Call<T> {
         if let Err(CallFailure::Errno(Errno::NotCapable)) = result {
-            // If there are two paths, the one with `..` is the likelier culprit. The event is a hint, not evidence.
+            // Of two paths, report the one with `..`, which more likely left its mount. The file system does not say which
+            // one did, so the event can name the wrong path.
             let place = places.iter().find(|place| place.path.split('/').any(|part| part == ".."));
             if let Some(place) = place.or(places.first()) {
                 let path = format!("{}/{}", place.below.trim_end_matches('/'), place.path);
@@ -140,7 +142,7 @@ impl Wasi {
         if let Some(outer) = self.outer_of(at) {
             return match self.resolve(host, &outer, &path) {
                 Ok(TargetAboveMounts::Mounted { root, path }) => self.mounted(root, path, outside),
-                // The file system then returns the error when the path is used.
+                // If the resolution failed, the file system returns the error when the path is used.
                 Ok(_) | Err(CallFailure::Errno(_)) => Ok(GuestPath::Real(RealPath { at, path, below: outer, outside })),
                 Err(failure) => Err(failure),
             };
@@ -181,7 +183,7 @@ impl Wasi {
 
     /// Returns the directory in which to create an entry at the path of an inner mount: the directory in the outer
     /// mount, which then owns the entry.
-    pub(crate) fn where_made(&self, place: RealPath) -> Result<RealPath, Errno> {
+    pub(crate) fn creation_path(&self, place: RealPath) -> Result<RealPath, Errno> {
         let mut mounts = self.mounts.iter().filter(|mount| self.vfs.root_dir(mount.root) == Some(place.at));
         match mounts.find_map(|mount| mounts::outer_of(&self.mounts, &mount.path)) {
             Some((root, name)) if place.path == "." => {

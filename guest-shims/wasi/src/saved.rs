@@ -77,10 +77,10 @@ pub enum RestoreError {
     #[error("the state was saved by a guest with different preopened directories; restore it with the same image")]
     OtherPreopens,
     /// The number of a saved descriptor exceeds the limit on open files. Contains that number plus one.
-    #[error("{0} descriptors are open; raise the limit on open files")]
+    #[error("the saved state needs {0} descriptors; raise the limit on open files")]
     OpenFiles(u64),
     /// Linear memory and the unread standard input leave no room within the memory limit.
-    #[error("linear memory and the rest of standard input exceed the memory limit; raise it")]
+    #[error("linear memory and the rest of standard input exceed the memory limit; raise the limit")]
     Memory,
     /// A file is open for writing in a mount that is now read-only.
     #[error("a file in `{name}` is open for writing, but the mount is now read-only; mount it read-write", name = escaped(.0))]

@@ -230,6 +230,7 @@ impl Table {
     }
 }
 
+// The values of `rights`.
 pub(crate) const FD_DATASYNC: u64 = 1;
 pub(crate) const FD_READ: u64 = 1 << 1;
 pub(crate) const FD_SEEK: u64 = 1 << 2;

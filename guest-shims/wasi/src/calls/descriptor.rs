@@ -13,6 +13,7 @@ use crate::{
 };
 
 pub(super) fn fd_fdstat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
+    // The guest requested parking earlier, with `PARK_FRAME`. The first query of standard input is the agreed point.
     if fd == 0 && wasi.park.take() {
         return Err(Stop::Parked.into());
     }

@@ -23,13 +23,13 @@ fn change<H: Host, T>(
 ) -> Call<T> {
     host.charge(prices::DIRECTORY_CHANGE)?;
     let result = wasi.change_vfs(host, operation);
-    wasi.watch(places, result)
+    wasi.record_escape(places, result)
 }
 
 pub(super) fn path_create_directory<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
     let place =
         wasi.resolve_path(host, fd, table::PATH_CREATE_DIRECTORY, Purpose::Use, path, path_len)?.real(Errno::Exist)?;
-    let place = wasi.where_made(place)?;
+    let place = wasi.creation_path(place)?;
     change(wasi, host, &[&place], |vfs| vfs.create_dir(place.at, place.path.as_bytes()))?;
     Ok(())
 }
@@ -125,7 +125,7 @@ pub(super) fn path_readlink<H: Host>(
     check(host, buf, u64::from(buf_len))?;
     let place = wasi.resolve_path(host, fd, table::PATH_READLINK, Purpose::Look, path, path_len)?.real(Errno::Inval)?;
     let target = wasi.with_vfs(host, |vfs| vfs.read_link(place.at, place.path.as_bytes()));
-    let target = wasi.watch(&[&place], target)?;
+    let target = wasi.record_escape(&[&place], target)?;
     let bytes = target.as_bytes();
     let fitting = bytes.get(..size(buf_len)).unwrap_or(bytes);
     host.charge(prices::bytes(u64::try_from(fitting.len()).unwrap_or(u64::MAX)))?;
@@ -275,7 +275,7 @@ fn open_real<H: Host>(wasi: &mut Wasi, host: &mut H, place: &RealPath, request: 
     }
     let options = request.options;
     let opened = wasi.change_vfs(host, |vfs| vfs.open(place.at, place.path.as_bytes(), options));
-    let opened = wasi.watch(&[place], opened)?;
+    let opened = wasi.record_escape(&[place], opened)?;
     Ok(match opened.kind {
         FileKind::Directory => FdTarget::Directory { inode: opened.inode },
         FileKind::File | FileKind::Symlink => FdTarget::File { inode: opened.inode, position: 0 },
@@ -306,7 +306,7 @@ pub(super) fn path_filestat_get<H: Host>(
         }
         GuestPath::Real(place) => {
             let looked_up = wasi.with_vfs(host, |vfs| vfs.lookup(place.at, place.path.as_bytes(), follow));
-            let inode = wasi.watch(&[&place], looked_up)?;
+            let inode = wasi.record_escape(&[&place], looked_up)?;
             stat_inode(wasi, host, inode)?
         }
     };
@@ -383,7 +383,7 @@ pub(super) fn path_filestat_set_times<H: Host>(
     let place =
         wasi.resolve_path(host, fd, table::PATH_FILESTAT_SET_TIMES, Purpose::Use, path, path_len)?.real(Errno::Rofs)?;
     let looked_up = wasi.with_vfs(host, |vfs| vfs.lookup(place.at, place.path.as_bytes(), follow));
-    let inode = wasi.watch(&[&place], looked_up)?;
+    let inode = wasi.record_escape(&[&place], looked_up)?;
     set_times(wasi, host, inode, atim, mtim, fst_flags)
 }
 

@@ -30,7 +30,11 @@ fn fdstat_reports_type_flags_and_rights() {
     let fd = guest.open_at(APP, "file", CREAT, READ, 0b101).unwrap();
     call!(guest, fd_fdstat_get(fd, STAT)).unwrap();
     assert_eq!(guest.get(STAT, 4), [4, 0, 0b101, 0]);
-    assert_eq!((guest.u64_at(STAT + 8), guest.u64_at(STAT + 16)), (READ & FILE_RIGHTS, 0), "nothing with paths");
+    assert_eq!(
+        (guest.u64_at(STAT + 8), guest.u64_at(STAT + 16)),
+        (READ & FILE_RIGHTS, 0),
+        "a file has no rights for path operations"
+    );
     assert_eq!(call!(guest, fd_fdstat_get(99, STAT)), Err(Errno::Badf));
     assert_eq!(call!(guest, fd_fdstat_get(fd, u32::MAX - 22)), Err(Errno::Fault));
 }
@@ -121,7 +125,7 @@ fn calls_fail_without_their_rights() {
     assert_eq!(call!(guest, fd_readdir(dir, DATA, 100, 0, OUT)), Err(Errno::NotCapable));
     assert_eq!(guest.open_at(dir, "file", 0, 0, 0), Err(Errno::NotCapable));
     assert_eq!(guest.stat(dir, "file"), Err(Errno::NotCapable));
-    assert!(guest.wasi.take_events().is_empty(), "a missing right is no escape");
+    assert!(guest.wasi.take_events().is_empty(), "a missing right is not recorded as an escape");
 }
 
 #[test]
@@ -154,7 +158,7 @@ fn renumbering_moves_and_closes_the_target() {
     call!(guest, fd_renumber(from, to)).unwrap();
     assert_eq!(call!(guest, fd_tell(from, OUT)), Err(Errno::Badf));
     call!(guest, fd_tell(to, OUT)).unwrap();
-    assert_eq!(guest.u64_at(OUT), 3, "the position comes along");
+    assert_eq!(guest.u64_at(OUT), 3, "renumbering keeps the position");
     guest.write(to, b"def").unwrap();
     assert_eq!(guest.content("from"), b"abcdef");
     assert_eq!(guest.content("to"), b"");
@@ -181,7 +185,7 @@ fn seeking_counts_from_start_position_and_end() {
     }
     assert_eq!(call!(guest, fd_seek(fd, 5, 0, u32::MAX)), Err(Errno::Fault));
     call!(guest, fd_tell(fd, OUT)).unwrap();
-    assert_eq!(guest.u64_at(OUT), 0, "a refused seek moves nothing");
+    assert_eq!(guest.u64_at(OUT), 0, "a refused seek does not change the position");
     assert_eq!(call!(guest, fd_seek(APP, 0, 0, OUT)), Err(Errno::Badf));
     assert_eq!(call!(guest, fd_tell(40, OUT)), Err(Errno::Badf));
     call!(guest, fd_seek(fd, i64::MAX, 0, OUT)).unwrap();
@@ -237,7 +241,7 @@ fn filestat_reports_type_links_and_size() {
     assert_eq!(guest.get(STAT + 16, 1), [4]);
     assert_eq!(guest.u64_at(STAT + 24), 1);
     assert_eq!(guest.u64_at(STAT + 32), 3);
-    assert_ne!(guest.u64_at(STAT), 0, "a device number");
+    assert_ne!(guest.u64_at(STAT), 0, "the device number is not 0");
     call!(guest, fd_filestat_get(APP, STAT)).unwrap();
     assert_eq!(guest.get(STAT + 16, 1), [3]);
     assert_eq!(call!(guest, fd_filestat_get(60, STAT)), Err(Errno::Badf));
@@ -301,11 +305,11 @@ fn fd_device_reopens_a_file_at_its_position() {
     guest.write(fd, b"ab").unwrap();
     let copy = again(&mut guest, fd, ALL_RIGHTS).unwrap();
     assert_eq!(guest.write(copy, b"cd"), Ok(2));
-    assert_eq!(guest.write(fd, b"x"), Ok(1), "each has a position of its own");
+    assert_eq!(guest.write(fd, b"x"), Ok(1), "each descriptor has its own position");
     call!(guest, fd_close(fd)).unwrap();
     guest.path("a");
     call!(guest, path_unlink_file(APP, PATH, 1)).unwrap();
-    assert_eq!(guest.write(copy, b"e"), Ok(1), "the file lives as long as one of them");
+    assert_eq!(guest.write(copy, b"e"), Ok(1), "the file exists while one descriptor is open");
     call!(guest, fd_close(copy)).unwrap();
     assert_eq!(guest.wasi.vfs().inodes_used(), guest_inodes());
 }
@@ -319,7 +323,7 @@ fn reopened_descriptor_gains_no_rights() {
     let mut guest = guest();
     guest.file("a", b"abc");
     let fd = guest.open_to_read("a").unwrap();
-    assert_eq!(again(&mut guest, fd, ALL_RIGHTS), Err(Errno::Acces), "asked to write");
+    assert_eq!(again(&mut guest, fd, ALL_RIGHTS), Err(Errno::Acces), "the original descriptor cannot write");
     let copy = again(&mut guest, fd, READ).unwrap();
     assert_eq!(guest.read(copy, 10), Ok(b"abc".to_vec()));
     assert_eq!(guest.write(copy, b"x"), Err(Errno::Badf));
@@ -372,7 +376,7 @@ fn renaming_in_the_fd_directory_renumbers_descriptors() {
     let mut guest = guest();
     let fd = guest.open("a", CREAT).unwrap();
     assert_eq!(renumber_by_path(&mut guest, fd, 1), Ok(()));
-    assert_eq!(guest.write(1, b"ab"), Ok(2), "standard output is the file now");
+    assert_eq!(guest.write(1, b"ab"), Ok(2), "standard output now refers to the file");
     assert_eq!(guest.wasi.output(glovebox_wasi::Stream::Stdout), b"");
     assert_eq!(guest.write(fd, b"x"), Err(Errno::Badf));
     assert_eq!(renumber_by_path(&mut guest, 1, 200), Ok(()), "to a number that is not open");
@@ -381,12 +385,12 @@ fn renaming_in_the_fd_directory_renumbers_descriptors() {
     assert_eq!(guest.read(fd, 10), Ok(b"abcd".to_vec()));
     assert_eq!(renumber_by_path(&mut guest, fd, fd), Ok(()));
     assert_eq!(renumber_by_path(&mut guest, fd, 200), Ok(()));
-    assert_eq!(guest.write(200, b"x"), Err(Errno::Badf), "replaced by a descriptor that only reads");
+    assert_eq!(guest.write(200, b"x"), Err(Errno::Badf), "replaced by a read-only descriptor");
     assert_eq!(guest.wasi.open_files(), 1);
     call!(guest, fd_close(200)).unwrap();
     guest.path("a");
     call!(guest, path_unlink_file(APP, PATH, 1)).unwrap();
-    assert_eq!(guest.wasi.vfs().inodes_used(), guest_inodes(), "no descriptor keeps the file");
+    assert_eq!(guest.wasi.vfs().inodes_used(), guest_inodes(), "no descriptor keeps the file alive");
 }
 
 #[test]

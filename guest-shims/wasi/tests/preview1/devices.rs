@@ -31,14 +31,14 @@ fn null_device_reads_eof_and_discards_writes() {
         assert_eq!(guest.read(fd, 100), Ok(Vec::new()));
         assert_eq!(guest.write(fd, b"abc"), Ok(3));
         assert_eq!(guest.write(fd, b""), Ok(0));
-        assert_eq!(guest.read(fd, 100), Ok(Vec::new()), "what was written is gone");
+        assert_eq!(guest.read(fd, 100), Ok(Vec::new()), "written bytes are discarded");
         let count = guest.iovs(&[(DATA, 10), (DATA, 0), (DATA + 5, 7)]);
         call!(guest, fd_pread(fd, IOVS, count, 1 << 40, OUT)).unwrap();
         assert_eq!(guest.u32_at(OUT), 0);
         call!(guest, fd_pwrite(fd, IOVS, count, u64::MAX, OUT)).unwrap();
         assert_eq!(guest.u32_at(OUT), 17);
     }
-    assert_eq!(guest.wasi.host_bytes(), held, "nothing is held, with a workspace of no bytes");
+    assert_eq!(guest.wasi.host_bytes(), held, "the device retains nothing, even if the workspace has no space");
     assert!(guest.host.messages.is_empty());
     assert!(guest.wasi.take_events().is_empty());
 }
@@ -54,7 +54,7 @@ fn null_device_discards_two_gigabytes_unread() {
     assert_eq!(guest.host.charged - charged, prices::CALL + 1024 * prices::ELEMENT);
     assert!(guest.host.moved - moved < 1 << 14);
     let count = guest.iovs(&[(0, 1 << 20), (u32::MAX, 1)]);
-    assert_eq!(call!(guest, fd_write(fd, IOVS, count, OUT)), Err(Errno::Fault), "addresses are checked all the same");
+    assert_eq!(call!(guest, fd_write(fd, IOVS, count, OUT)), Err(Errno::Fault), "addresses are still checked");
 }
 
 #[test]
@@ -88,13 +88,13 @@ fn device_is_a_character_device_but_not_a_terminal() {
     call!(guest, fd_fdstat_get(fd, STAT)).unwrap();
     // wasi-libc's `isatty` looks for a character device without the rights to seek and tell.
     assert_eq!((guest.get(STAT, 1), guest.u64_at(STAT + 8) & (1 << 2 | 1 << 5)), (vec![2], 1 << 2 | 1 << 5));
-    assert_eq!(guest.u64_at(STAT + 16), 0, "nothing is opened beneath it");
+    assert_eq!(guest.u64_at(STAT + 16), 0, "a device has no inheriting rights");
     for event_type in [1, 2] {
         guest.put(DATA, &[0; 48]);
         guest.put(DATA + 8, &[event_type]);
         guest.put(DATA + 16, &fd.to_le_bytes());
         call!(guest, poll_oneoff(DATA, DATA + 100, 1, OUT)).unwrap();
-        assert_eq!(guest.u32_at(OUT), 1, "it is always ready");
+        assert_eq!(guest.u32_at(OUT), 1, "a device is always ready");
     }
 }
 
@@ -115,7 +115,7 @@ fn device_is_found_by_its_path_only() {
     }
     assert_eq!(guest.open_at(ROOT, DEVICE, CREAT | EXCL, READ, 0), Err(Errno::Exist));
     assert_eq!(guest.open_at(ROOT, DEVICE, DIRECTORY, READ, 0), Err(Errno::NotDir));
-    assert_eq!(guest.open(DEVICE, 0), Err(Errno::NoEnt), "not beneath a mount");
+    assert_eq!(guest.open(DEVICE, 0), Err(Errno::NoEnt), "devices do not exist below a mount");
     assert_eq!(guest.names(ROOT, 4096), [".", "..", "app"]);
 }
 
@@ -170,7 +170,7 @@ fn device_descriptor_survives_fork_and_restore() {
     resumed.wasi.restore(&saved).unwrap();
     assert_eq!(resumed.wasi.save(), saved);
     assert_eq!((resumed.write(fd, b"abc"), resumed.read(fd, 3)), (Ok(3), Ok(Vec::new())));
-    assert_eq!(resumed.write(reader, b"x"), Err(Errno::Badf), "rights stay");
+    assert_eq!(resumed.write(reader, b"x"), Err(Errno::Badf), "restoring keeps the rights");
     assert_eq!(resumed.host.messages.len(), 0);
 }
 
@@ -191,7 +191,7 @@ fn shown(guest: &mut Guest) -> Shown {
 fn display_device_records_each_write() {
     let (mut guest, fd) = with_limits(WasiLimits::default());
     assert_eq!(guest.write(fd, b"one"), Ok(3));
-    assert_eq!(guest.write(fd, b""), Ok(0), "no display");
+    assert_eq!(guest.write(fd, b""), Ok(0), "an empty write is not a display");
     guest.put(DATA, b"twothree");
     let count = guest.iovs(&[(DATA, 3), (DATA, 0), (DATA + 3, 5)]);
     call!(guest, fd_write(fd, IOVS, count, OUT)).unwrap();
@@ -242,7 +242,7 @@ fn displays_count_as_memory_and_cost_fuel() {
     assert_eq!((guest.wasi.host_bytes() - held, room - guest.wasi.room_bytes()), (1_000, 1_000));
     guest.wasi.set_linear_memory_bytes(guest.wasi.limits().memory_bytes);
     guest.write(fd, b"x").unwrap();
-    assert_eq!(shown(&mut guest).dropped, 1, "there is no room for it");
+    assert_eq!(shown(&mut guest).dropped, 1, "the display exceeds the memory limit");
 }
 
 fn guest_with_space() -> Guest {
@@ -286,8 +286,8 @@ fn scrypt_device_limits_and_prepays_requests() {
     };
     assert_eq!(write(1 << 20), Ok(()));
     assert_eq!(write((1 << 20) + 1), Err(Errno::TooBig));
-    assert_eq!(guest.read(fd, 100).map(|key| key.len()), Ok(16), "that of the first");
-    assert_eq!(guest.read(fd, 100), Ok(Vec::new()), "it is read once");
+    assert_eq!(guest.read(fd, 100).map(|key| key.len()), Ok(16), "the key of the first request");
+    assert_eq!(guest.read(fd, 100), Ok(Vec::new()), "a reply is read once");
     let charged = guest.host.charged;
     guest.write(fd, &scrypt_request(10, b"password")).unwrap();
     assert!(guest.host.charged - charged >= prices::SCRYPT_BLOCK * (8 << 10));
@@ -317,7 +317,7 @@ fn text_device_limits_and_prepays_requests() {
     guest.write(fd, &[6, 0, 0x93, 0xfa]).unwrap();
     assert!(guest.host.charged - charged >= prices::DECODED_BYTE * 4);
     assert_eq!(guest.read(fd, 100), Ok([&[3, 0, 0, 0, 0], "日".as_bytes()].concat()));
-    assert_eq!(guest.read(fd, 100), Ok(Vec::new()), "it is read once");
+    assert_eq!(guest.read(fd, 100), Ok(Vec::new()), "a reply is read once");
     assert_eq!(guest.write(fd, &[7, 0]), Err(Errno::Inval));
     assert_eq!(guest.write(fd, &[6, 1, 0xff]), Err(Errno::Ilseq));
     assert_eq!(guest.write(fd, b""), Err(Errno::Inval));

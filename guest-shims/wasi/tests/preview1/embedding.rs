@@ -19,7 +19,11 @@ fn fork_shares_only_past_state() {
     parent.write(fd, b"-parent").unwrap();
     for (guest, expected) in [(&mut parent, &b"shared-parent"[..]), (&mut child, b"shared-child")] {
         call!(*guest, fd_seek(fd, 0, 0, OUT)).unwrap();
-        assert_eq!(guest.read(fd, 100).unwrap(), expected, "an open file without a name lives on in both");
+        assert_eq!(
+            guest.read(fd, 100).unwrap(),
+            expected,
+            "an open file without a name remains readable in both forks"
+        );
         assert_eq!(guest.read(0, 100).unwrap(), b"cdef");
         call!(*guest, fd_close(fd)).unwrap();
         assert_eq!(guest.wasi.take_output().stdout.bytes, b"before");

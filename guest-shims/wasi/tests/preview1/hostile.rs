@@ -277,9 +277,9 @@ fn open_file_limit_is_exact_and_recoverable() {
     let mut guest = Guest::with(VfsLimits::default(), |config| config.limits = limits);
     let first = guest.open("a", CREAT).unwrap();
     let second = guest.open("b", CREAT).unwrap();
-    assert_eq!((first, second), (4, 5), "three streams and a preopen are open already");
+    assert_eq!((first, second), (4, 5), "three streams and a preopen are already open");
     assert_eq!(guest.open("c", CREAT), Err(Errno::Mfile));
-    assert_eq!(guest.stat(APP, "c"), Err(Errno::NoEnt), "nothing was created for a descriptor that was refused");
+    assert_eq!(guest.stat(APP, "c"), Err(Errno::NoEnt), "a refused open creates no file");
     assert_eq!(guest.wasi.take_events(), [SecurityEvent::OpenFileLimit { count: 1 }]);
     call!(guest, fd_close(first)).unwrap();
     assert_eq!(guest.open("c", CREAT), Ok(first));

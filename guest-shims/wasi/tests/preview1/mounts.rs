@@ -140,7 +140,7 @@ fn image_keeps_preopens_over_a_new_file_system() {
     assert_eq!(guest.content("file"), b"new");
     assert_eq!(guest.stat(APP, "old"), Err(Errno::NoEnt));
     assert_eq!(guest.names(ROOT, 4096), [".", "..", "app", "data"]);
-    assert_eq!(guest.names(directory, 4096), [".", ".."], "no mount is below it any more");
+    assert_eq!(guest.names(directory, 4096), [".", ".."], "no mount is below the directory any more");
     assert_eq!(guest.wasi.mount_root("/data"), Some(data));
     assert_eq!(guest.wasi.mount_root("/none"), None);
     assert_eq!(guest.write(2, b"x"), Ok(1));
@@ -278,7 +278,7 @@ fn nested_mount_is_reached_from_both_levels() {
     }
     let lib = guest.open_at(APP, "lib/", DIRECTORY, READ, 0).unwrap();
     assert_eq!(guest.names(lib, 4096), [".", "..", "dir"]);
-    assert_eq!(guest.names(APP, 4096), [".", ".."], "what is mounted in a directory is not listed in it");
+    assert_eq!(guest.names(APP, 4096), [".", ".."], "an inner mount is not listed in the outer mount");
     // The path leads back to the outer mount, in which the file is created.
     let fd = guest.open_at(APP, "lib/../new", CREAT | EXCL, ALL_RIGHTS, 0).unwrap();
     guest.write(fd, b"abc").unwrap();
@@ -293,7 +293,11 @@ fn nested_mount_does_not_lead_out() {
         assert_eq!(guest.open_at(APP, path, 0, READ, 0), Err(Errno::Acces), "{path}");
     }
     assert_eq!(guest.open_at(APP, "", 0, READ, 0), Err(Errno::NoEnt));
-    assert_eq!(guest.open_at(APP, "library", 0, READ, 0), Err(Errno::NoEnt), "a name that begins alike");
+    assert_eq!(
+        guest.open_at(APP, "library", 0, READ, 0),
+        Err(Errno::NoEnt),
+        "a name with the same prefix is not the mount"
+    );
     assert_eq!(guest.open_at(APP, "lib/new", CREAT, ALL_RIGHTS, 0), Err(Errno::Rofs));
     assert_eq!(guest.open_at(APP, "lib", CREAT | EXCL, ALL_RIGHTS, 0), Err(Errno::Exist));
 }

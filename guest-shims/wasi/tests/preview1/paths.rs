@@ -184,7 +184,7 @@ fn symbolic_links_are_followed_when_asked_and_read() {
     call!(guest, path_readlink(APP, PATH, len, DATA, 100, OUT)).unwrap();
     assert_eq!(guest.get(DATA, guest.u32_at(OUT)), b"file");
     call!(guest, path_readlink(APP, PATH, len, DATA, 2, OUT)).unwrap();
-    assert_eq!(guest.u32_at(OUT), 2, "cut to the buffer");
+    assert_eq!(guest.u32_at(OUT), 2, "truncated to the buffer");
     assert_eq!(call!(guest, path_open(APP, 0, PATH, len, 0, READ, 0, 0, OUT)), Err(Errno::Loop));
     let len = guest.path("file");
     assert_eq!(call!(guest, path_readlink(APP, PATH, len, DATA, 100, OUT)), Err(Errno::Inval));
@@ -207,7 +207,7 @@ fn no_path_leaves_the_workspace_and_each_attempt_is_recorded() {
     let first_path = "/app/../etc/passwd".to_owned();
     assert_eq!(events, [SecurityEvent::PathEscape { count: 20, first_path }]);
     assert!(guest.wasi.take_events().is_empty());
-    assert_eq!(guest.stat(APP, "dir/..").unwrap().0, 3, "inside, `..` is ordinary");
+    assert_eq!(guest.stat(APP, "dir/..").unwrap().0, 3, "`..` is allowed within the mount");
 
     assert_eq!(symlink(&mut guest, "/etc/passwd", "link"), Err(Errno::Acces));
     let long = format!("../{}", "é".repeat(500));
@@ -226,7 +226,7 @@ fn link_that_points_outside_is_not_followed() {
     let len = guest.path("link");
     assert_eq!(call!(guest, path_filestat_get(APP, 1, PATH, len, STAT)), Err(Errno::NoEnt));
     call!(guest, path_filestat_get(APP, 0, PATH, len, STAT)).unwrap();
-    assert_eq!(guest.get(STAT + 16, 1), [7], "the link itself is inside");
+    assert_eq!(guest.get(STAT + 16, 1), [7], "the link itself is inside the mount");
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn readdir_truncates_the_last_entry() {
     for buf_len in 0..60 {
         call!(guest, fd_readdir(APP, DATA, buf_len, 0, OUT)).unwrap();
         assert_eq!(guest.u32_at(OUT), buf_len.min(24 + 1 + 24 + 2));
-        assert_eq!(guest.get(DATA + buf_len, 1), [0], "nothing past the buffer");
+        assert_eq!(guest.get(DATA + buf_len, 1), [0], "no byte is written past the buffer");
     }
 }
 
@@ -375,7 +375,7 @@ fn readdir_requires_a_directory_and_valid_memory() {
     assert_eq!(call!(guest, fd_readdir(APP, DATA, u32::MAX, 0, OUT)), Err(Errno::Fault));
     assert_eq!(call!(guest, fd_readdir(APP, DATA, 100, 0, u32::MAX)), Err(Errno::Fault));
     call!(guest, fd_readdir(APP, DATA, 100, u64::MAX, OUT)).unwrap();
-    assert_eq!(guest.u32_at(OUT), 0, "after the end there is nothing");
+    assert_eq!(guest.u32_at(OUT), 0, "a cookie after the end returns no entries");
 }
 
 #[test]

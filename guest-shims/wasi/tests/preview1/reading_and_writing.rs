@@ -63,7 +63,7 @@ fn append_writes_to_the_current_end() {
     let count = guest.iovs(&[(DATA, 1)]);
     guest.put(DATA, b"X");
     call!(guest, fd_pwrite(log, IOVS, count, 0, OUT)).unwrap();
-    assert_eq!(guest.content("file"), b"Xbc123", "POSIX: pwrite writes where it is told");
+    assert_eq!(guest.content("file"), b"Xbc123", "in POSIX, `pwrite` ignores append mode");
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn resumed(from: &Guest) -> Guest {
 fn refused(saved: &[u8], to: &mut Guest) -> RestoreError {
     let before = to.wasi.save();
     let error = to.wasi.restore(saved).unwrap_err();
-    assert_eq!(to.wasi.save(), before, "a refused state leaves what was there");
+    assert_eq!(to.wasi.save(), before, "a rejected state changes nothing");
     error
 }
 
@@ -77,9 +77,9 @@ fn restore_keeps_open_files_and_positions() {
 
     let mut guest = resumed(&guest);
     assert_eq!(guest.read(reader, 100).unwrap(), b"456789");
-    assert_eq!(guest.write(reader, b"x"), Err(Errno::Badf), "rights stay");
+    assert_eq!(guest.write(reader, b"x"), Err(Errno::Badf), "restoring keeps the rights");
     guest.write(log, b"two").unwrap();
-    assert_eq!(guest.content("log"), b"onetwo", "flags stay");
+    assert_eq!(guest.content("log"), b"onetwo", "restoring keeps the flags");
     assert_eq!(guest.stat(dir, "file").unwrap(), inodes[1]);
     assert_eq!(guest.stat(APP, "dir").unwrap(), inodes[0], "inodes keep their numbers");
     assert_eq!(guest.write(device, b"message"), Ok(7));
@@ -91,7 +91,7 @@ fn restore_keeps_open_files_and_positions() {
     assert_eq!(guest.content("moved"), b"into a file");
     let used = guest.wasi.vfs().inodes_used();
     call!(guest, fd_close(nameless)).unwrap();
-    assert_eq!(guest.wasi.vfs().inodes_used(), used - 1, "its last reference was the descriptor's");
+    assert_eq!(guest.wasi.vfs().inodes_used(), used - 1, "the descriptor held the last reference");
     guest.wasi.begin_execution();
     assert_eq!(guest.write(1, b"out"), Ok(3));
 }
@@ -132,7 +132,7 @@ fn restore_continues_input_clock_and_generator() {
         } else {
             assert_eq!(shown[0].0, shown[1].0);
         }
-        assert_eq!(shown[0].1, shown[1].1, "the generator goes on where it stood");
+        assert_eq!(shown[0].1, shown[1].1, "the generator continues at its position");
     }
 }
 
@@ -286,22 +286,22 @@ fn rollback_keeps_files_that_still_exist() {
 
     let used = guest.wasi.vfs().inodes_used();
     let workspace = guest.wasi.unbind();
-    assert_eq!(workspace.inodes_used(), used - 1, "`nameless` went with its last reference, the other's did not");
+    assert_eq!(workspace.inodes_used(), used - 1, "`nameless` was freed, and the other guest's file was not");
     assert_eq!(guest.read(stays, 1), Err(Errno::Badf));
     let mut guest = Guest { wasi: checkpoint, ..guest };
     guest.wasi.rebind(workspace);
-    assert_eq!(guest.read(goes, 1), Err(Errno::Badf), "what is gone is closed");
+    assert_eq!(guest.read(goes, 1), Err(Errno::Badf), "a descriptor whose file does not exist is closed");
     assert_eq!(guest.read(nameless, 1), Err(Errno::Badf));
     assert_eq!(guest.read(stays, 100).unwrap(), b"STAYS-longer");
-    assert_eq!(guest.stat(dir, "new").unwrap().2, 3, "the files are the newer ones");
+    assert_eq!(guest.stat(dir, "new").unwrap().2, 3, "the guest sees the newer files");
     assert!(guest.wasi.vfs().inode_numbered(number).is_some());
     let len = guest.path("stays");
     call!(guest, path_unlink_file(APP, PATH, len)).unwrap();
-    assert_eq!(guest.read(stays, 100).unwrap(), b"", "its reference keeps it");
+    assert_eq!(guest.read(stays, 100).unwrap(), b"", "the reference keeps the file alive");
     let used = guest.wasi.vfs().inodes_used();
     call!(guest, fd_close(stays)).unwrap();
-    assert_eq!(guest.wasi.vfs().inodes_used(), used - 1, "and gives it up");
-    assert_eq!(guest.open("new", 0), Ok(stays), "a closed descriptor's number is free");
+    assert_eq!(guest.wasi.vfs().inodes_used(), used - 1, "closing the descriptor frees the file");
+    assert_eq!(guest.open("new", 0), Ok(stays), "the number of a closed descriptor is reused");
 }
 
 /// Makes random calls and returns their results.
@@ -393,7 +393,10 @@ fn forged_state_is_an_error_or_sound() {
         }
     }
     println!("{accepted} of {tried} accepted");
-    assert!(accepted * 10 > tried, "mostly content was changed: {accepted} of {tried}");
+    assert!(
+        accepted * 10 > tried,
+        "most mutations change only content, so many must be accepted: {accepted} of {tried}"
+    );
 }
 
 /// Returns a truncated saved state, which claims to have `count` mounts but contains only `paths`.
@@ -419,13 +422,17 @@ fn mismatched_mounts_are_read_only_as_far_as_shown() {
         other => panic!("{other}"),
     };
     let present = u64::try_from(hostile_guest().wasi.mounts().len()).unwrap();
-    assert!(present < 7, "a guest of few mounts");
+    assert!(present < 7, "the guest has few mounts");
     assert_eq!(restore(&mounts(7, &paths[..6])), damaged);
     assert_eq!(shown(&mounts(7, &paths[..7])), quoted[..7].join(", "));
     assert_eq!(shown(&mounts(8, &paths)), quoted.join(", "));
     for count in [9, 44_000_000, u64::MAX] {
         assert_eq!(restore(&mounts(count, &paths[..7])), damaged, "{count}");
-        assert_eq!(shown(&mounts(count, &paths)), format!("{}, …", quoted.join(", ")), "a ninth is not read: {count}");
+        assert_eq!(
+            shown(&mounts(count, &paths)),
+            format!("{}, …", quoted.join(", ")),
+            "the ninth path is not read: {count}"
+        );
     }
     // If the number of mounts is right, all of them are read, and none beyond.
     assert_eq!(restore(&mounts(present, &[])), damaged);

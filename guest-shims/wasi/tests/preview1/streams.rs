@@ -18,7 +18,7 @@ fn standard_input_stays_at_its_end() {
     let mut fork = Guest { wasi: guest.wasi.clone(), ..Guest::new() };
     assert_eq!(guest.read(0, 100).unwrap(), b"lo");
     assert_eq!(guest.read(0, 100).unwrap(), b"");
-    assert_eq!(fork.read(0, 100).unwrap(), b"lo", "a fork reads on from where it was made");
+    assert_eq!(fork.read(0, 100).unwrap(), b"lo", "a fork continues at the position of the original");
     guest.wasi.set_stdin(b"again".to_vec());
     assert_eq!(guest.read(0, 100).unwrap(), b"again");
 }
@@ -79,8 +79,8 @@ fn output_is_limited_per_stream_and_execution() {
         let mut guest = with_limits(WasiLimits { stdout_bytes: 10, ..WasiLimits::default() });
         assert_eq!(guest.write(1, &vec![b'x'; len]), Ok(u32::try_from(len).unwrap()), "the write itself succeeds");
         let streamed: usize = guest.host.streamed.iter().map(|(_, bytes)| bytes.len()).sum();
-        assert_eq!(streamed, held, "nothing is streamed that is not retained");
-        assert_eq!(guest.write(2, b"fine"), Ok(4), "the other stream has its own cap");
+        assert_eq!(streamed, held, "only retained output is streamed");
+        assert_eq!(guest.write(2, b"fine"), Ok(4), "the other stream has its own limit");
         let events = guest.wasi.take_events();
         let total_bytes = u64::try_from(len).unwrap();
         let expected = SecurityEvent::OutputTruncated { stream: Stream::Stdout, total_bytes };
@@ -104,7 +104,7 @@ fn two_gigabytes_of_output_are_not_retained() {
         call!(guest, fd_write(1, IOVS, count, OUT)).unwrap();
     }
     assert!(guest.wasi.host_bytes() < 100_000, "{}", guest.wasi.host_bytes());
-    assert!(guest.host.charged >= 1 << 30, "what is dropped is paid for all the same");
+    assert!(guest.host.charged >= 1 << 30, "dropped output is charged as well");
     let stdout = guest.wasi.take_output().stdout;
     assert_eq!((stdout.bytes.len(), stdout.total_bytes), (1_000, 2 << 30));
 }
@@ -144,7 +144,7 @@ fn output_is_truncated_between_characters() {
     let captured = Captured { bytes: b"a\xE2\x82".to_vec(), total_bytes: 4, truncated: true };
     assert_eq!(captured.text(), "a");
     let damaged = Captured { truncated: false, ..captured };
-    assert_eq!(damaged.text(), "a\u{FFFD}", "what the guest itself left unfinished is shown");
+    assert_eq!(damaged.text(), "a\u{FFFD}", "an incomplete character that the guest wrote is replaced");
 }
 
 #[test]
@@ -172,7 +172,11 @@ fn guest_parks_only_at_standard_input() {
     let mut guest = Guest::new();
     guest.write(2, PARK_FRAME).unwrap();
     assert_eq!(call!(guest, fd_fdstat_get(0, STAT)), Ok(()));
-    assert_eq!(guest.wasi.take_output().stderr.bytes, PARK_FRAME, "just output when parking is not allowed");
+    assert_eq!(
+        guest.wasi.take_output().stderr.bytes,
+        PARK_FRAME,
+        "the frame is ordinary output if parking is not allowed"
+    );
 
     guest.wasi.allow_parking(true);
     guest.write(2, b"\0parx").unwrap();
@@ -236,7 +240,7 @@ fn sleep_under_a_fixed_clock_advances_it() {
     assert_eq!(guest.wasi.monotonic_ns(&mut guest.host), 350);
     assert_eq!(guest.wasi.realtime_ns(&mut guest.host), 1_300);
     poll(&mut guest, &[clock(7, 0, u64::MAX, 0)]).unwrap();
-    assert_eq!(guest.wasi.monotonic_ns(&mut guest.host), u64::MAX, "the end of time is no overflow");
+    assert_eq!(guest.wasi.monotonic_ns(&mut guest.host), u64::MAX, "the clock saturates");
 }
 
 #[test]
@@ -271,7 +275,7 @@ fn absolute_timeouts_use_their_own_clock() {
     assert_eq!(guest.wasi.monotonic_ns(&mut guest.host), 80);
     poll(&mut guest, &[clock(1, 0, 1_100, 1)]).unwrap();
     assert_eq!(guest.wasi.realtime_ns(&mut guest.host), 1_100);
-    assert_eq!(poll(&mut guest, &[clock(1, 0, 5, 1)]).unwrap().len(), 1, "the past has happened");
+    assert_eq!(poll(&mut guest, &[clock(1, 0, 5, 1)]).unwrap().len(), 1, "a time in the past is due immediately");
     assert_eq!(guest.wasi.realtime_ns(&mut guest.host), 1_100);
 }
 

@@ -38,11 +38,11 @@ fn tool_device_exchanges_messages_and_frames() {
     let count = guest.iovs(&[(DATA, 3), (DATA, 0), (DATA + 3, 5)]);
     call!(guest, fd_write(fd, IOVS, count, OUT)).unwrap();
     assert_eq!(guest.u32_at(OUT), 8);
-    assert_eq!(guest.host.messages, [b"one".to_vec(), b"twothree".to_vec()], "all pieces are one message");
+    assert_eq!(guest.host.messages, [b"one".to_vec(), b"twothree".to_vec()], "one write is one message");
 
     guest.host.replies.extend([Some(b"first".to_vec()), Some(Vec::new()), Some(b"second".to_vec())]);
     for reply in [&b"first"[..], b"", b"second"] {
-        assert_eq!(guest.read(fd, 1_000), Ok(frame(reply)), "a read ends with its reply");
+        assert_eq!(guest.read(fd, 1_000), Ok(frame(reply)), "a read stops at the end of a reply");
     }
     assert_eq!(guest.read(fd, 1_000), Ok(Vec::new()), "no reply is due");
 }
@@ -79,7 +79,11 @@ fn message_over_the_limit_is_rejected() {
     for (len, answer) in [(9, Ok(9)), (10, Ok(10)), (11, Err(Errno::MsgSize)), (10, Ok(10))] {
         assert_eq!(guest.write(fd, &vec![b'x'; len]), answer, "{len}");
     }
-    assert_eq!(guest.host.messages.iter().map(Vec::len).collect::<Vec<_>>(), [9, 10, 10], "half a message is none");
+    assert_eq!(
+        guest.host.messages.iter().map(Vec::len).collect::<Vec<_>>(),
+        [9, 10, 10],
+        "a message over the limit is not sent"
+    );
 }
 
 #[test]
@@ -110,7 +114,7 @@ fn message_over_the_memory_limit_is_rejected() {
     assert_eq!(guest.read(fd, 1).unwrap(), [100]);
     assert_eq!(guest.wasi.room_bytes(), 0, "the reply that is being read is counted");
     guest.read(fd, 1_000).unwrap();
-    assert_eq!(guest.wasi.room_bytes(), 104, "and what was read is not held");
+    assert_eq!(guest.wasi.room_bytes(), 104, "a reply that was read is no longer counted");
 }
 
 #[test]
@@ -170,14 +174,18 @@ fn device_is_a_character_device_but_not_a_terminal() {
     let fd = open(&mut guest);
     call!(guest, fd_filestat_get(fd, STAT)).unwrap();
     assert_eq!((guest.get(STAT + 16, 1), guest.u64_at(STAT + 32)), (vec![2], 0));
-    assert_eq!(guest.stat(ROOT, DEVICE).unwrap().1, guest.u64_at(STAT + 8), "it is the same by path and by descriptor");
+    assert_eq!(
+        guest.stat(ROOT, DEVICE).unwrap().1,
+        guest.u64_at(STAT + 8),
+        "the inode is the same by path and by descriptor"
+    );
     call!(guest, fd_fdstat_get(fd, STAT)).unwrap();
     let (kind, rights) = (guest.get(STAT, 1), guest.u64_at(STAT + 8));
     // wasi-libc's `isatty` looks for a character device without the rights to seek and tell.
     assert_eq!((kind, rights & (1 << 2 | 1 << 5)), (vec![2], 1 << 2 | 1 << 5));
-    assert_eq!(guest.u64_at(STAT + 16), 0, "nothing is opened beneath it");
+    assert_eq!(guest.u64_at(STAT + 16), 0, "a device has no inheriting rights");
     let directory_rights = (1 << 10) | (1 << 13) | (1 << 14);
-    assert_eq!(rights & directory_rights, 0, "it has no right that makes no sense for it");
+    assert_eq!(rights & directory_rights, 0, "a device has no rights for directory operations");
 }
 
 #[test]
@@ -239,7 +247,7 @@ fn device_is_found_by_its_path_only() {
         assert_eq!(guest.stat(ROOT, path), Err(Errno::NoEnt), "{path}");
     }
     assert_eq!(guest.names(ROOT, 4096), [".", "..", "app"]);
-    assert_eq!(guest.open(DEVICE, 0), Err(Errno::NoEnt), "not beneath a mount");
+    assert_eq!(guest.open(DEVICE, 0), Err(Errno::NoEnt), "devices do not exist below a mount");
     assert_eq!(guest.open("../dev/glovebox/tools", 0), Err(Errno::Acces));
 }
 
@@ -315,7 +323,11 @@ fn tool_device_exists_under_a_root_mount() {
     let mut guest = Guest { wasi: Wasi::new(config).unwrap(), ..Guest::new() };
     assert_eq!(guest.stat(3, DEVICE).unwrap().0, 2);
     let dev = guest.open_at(3, "dev", DIRECTORY, READ, 0).unwrap();
-    assert_eq!(guest.stat(dev, "glovebox/tools").unwrap().0, 4, "a directory that was opened is the mount's own");
+    assert_eq!(
+        guest.stat(dev, "glovebox/tools").unwrap().0,
+        4,
+        "below an opened directory, the path leads to the mount's own file"
+    );
 }
 
 #[test]
