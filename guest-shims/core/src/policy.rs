@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn arguments_and_environment_have_a_maximum() {
         const MOST: usize = PolicyParts::MAX_ARGS_AND_ENV_BYTES;
-        // Each argument ends with a zero byte; each variable also contains `=`.
+        // Each argument ends with a NUL byte; each variable also contains `=`.
         for (length, fits) in [(MOST - 6, true), (MOST - 5, true), (MOST - 4, false)] {
             assert_eq!(check(&["x".repeat(length)], &[("k", "v")]).is_ok(), fits, "{length}");
         }

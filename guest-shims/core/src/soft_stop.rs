@@ -1,8 +1,8 @@
 //! The soft stop, which interrupts a script with an exception before the hard stop unwinds its interpreter.
 //!
 //! Before a script runs, the driver returns words for the guest's memory that make the interpreter raise an exception
-//! at its next check. The host writes them at most once per execution: when only the reserve of fuel or time is left, or
-//! when the execution is cancelled. A script can ignore the exception, so only the hard stop is a guarantee.
+//! at its next check. The host writes them at most once per execution: when only the reserve of fuel or time is left,
+//! or when the execution is cancelled. A script can ignore the exception, so only the hard stop is a guarantee.
 //!
 //! Times are relative to the start of the execution.
 

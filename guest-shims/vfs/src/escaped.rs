@@ -9,8 +9,8 @@ use std::fmt::{self, Write as _};
 /// The escapes are the same as in Rust strings. They apply to line ends and all other controls, U+2028 and U+2029, and
 /// to characters that change the text direction. They also apply to invisible characters (zero-width characters,
 /// U+FEFF, variation selectors, tags), the backslash, and the backtick, which quotes names. Bytes that are not UTF-8
-/// become `\xNN`. All other characters are unchanged. A name of more than 256 bytes is shortened to its beginning and its
-/// end, with `…` between them.
+/// become `\xNN`. All other characters are unchanged. A name of more than 256 bytes is shortened to its beginning and
+/// its end, with `…` between them.
 ///
 /// ```
 /// use glovebox_vfs::escaped;
@@ -63,8 +63,8 @@ impl fmt::Debug for Untrusted {
 
 /// Maximum length of a name that is displayed in full, in bytes. Such a name fits into a line or two.
 const MAX_NAME_BYTES: usize = 256;
-/// Maximum length of a sentence that is displayed in full, in bytes. Glovebox's own messages are shorter, even those that
-/// quote several names.
+/// Maximum length of a sentence that is displayed in full, in bytes. Glovebox's own messages are shorter, even those
+/// that quote several names.
 const MAX_TEXT_BYTES: usize = 1_024;
 
 impl Escaped<'_> {

@@ -182,7 +182,7 @@ impl Vfs {
         listed.dedup_by(|a, b| a.name == b.name);
 
         // The directory's entries and the journal may already contain names. They come from a restored state (see
-        // `saved`), or from look-ups while the directory was too large to list.
+        // `saved`), or from lookups while the directory was too large to list.
         let retained = self.inode(dir)?.entries().cloned().unwrap_or_default();
         let journal = self.root(root)?.committed.clone();
         let mut bytes = length(&path);

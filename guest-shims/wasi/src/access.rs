@@ -95,8 +95,8 @@ impl Wasi {
     /// case.
     pub(crate) fn record_escape<T>(&mut self, places: &[&RealPath], result: Call<T>) -> Call<T> {
         if let Err(CallFailure::Errno(Errno::NotCapable)) = result {
-            // Of two paths, report the one with `..`, which more likely left its mount. The file system does not say which
-            // one did, so the event can name the wrong path.
+            // The file system does not say which of two paths left its mount. Report the one with `..`, which is more
+            // likely. The event can therefore name the wrong path.
             let place = places.iter().find(|place| place.path.split('/').any(|part| part == ".."));
             if let Some(place) = place.or(places.first()) {
                 let path = format!("{}/{}", place.below.trim_end_matches('/'), place.path);

@@ -57,7 +57,7 @@ pub struct WasiConfig {
     /// A C library requests its preopens only once, so a guest that was snapshotted afterwards does not see mounts that
     /// were added later. However, the library looks up every path that no other preopen covers in `/`, where mounts are
     /// resolved at each call. Paths outside every mount then also reach the host, which refuses and records them
-    /// (`EACCES`, or `ENOENT` for a look-up). Without the preopen, the library refuses them silently.
+    /// (`EACCES`, or `ENOENT` for a lookup). Without the preopen, the library refuses them silently.
     pub root_preopen: bool,
     /// The limits on host memory.
     pub limits: WasiLimits,
@@ -98,7 +98,7 @@ pub enum WasiError {
     /// An argument or environment variable cannot be passed to the guest.
     #[error("the arguments or environment cannot be passed to the guest")]
     String(#[from] StringError),
-    /// The mount path is not absolute, or not normalised.
+    /// The mount path is not absolute, or not normalized.
     #[error("cannot mount at `{name}`; use an absolute path without `.`, `..` or doubled slashes", name = escaped(.0))]
     MountPath(String),
     /// The mount path belongs to a device such as [`NULL_DEVICE`](crate::NULL_DEVICE), to a standard stream or to
@@ -124,7 +124,7 @@ pub enum WasiError {
 #[non_exhaustive]
 pub enum StringError {
     /// The text contains a NUL byte, which would end the C string.
-    #[error("`{name}` contains a NUL character; remove it", name = escaped(.0))]
+    #[error("`{name}` contains a NUL byte; remove it", name = escaped(.0))]
     Nul(String),
     /// The name of an environment variable is empty or contains `=`.
     #[error("`{name}` is not a valid name for an environment variable; it must not be empty or contain `=`", name = escaped(.0))]

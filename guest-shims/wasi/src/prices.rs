@@ -38,8 +38,8 @@ pub const SLEEP: u64 = 5_000;
 /// duration of calls are limited.
 pub const TOOL_MESSAGE: u64 = 20_000;
 
-/// The price of a byte in a message to the tools device or in a reply. It is moved and converted as JSON in four
-/// nanoseconds.
+/// The price of a byte in a message to the tools device or in a reply. Moving a byte and converting it as JSON takes
+/// four nanoseconds.
 pub const TOOL_BYTE: u64 = 20;
 
 /// The price of a display: an allocation, and the embedder's processing of its contents.

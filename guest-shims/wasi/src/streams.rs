@@ -205,7 +205,7 @@ impl Source for Stdin {
 }
 
 /// The frame that requests parking. A guest writes it to standard error in a single call, and is then parked at the
-/// next `fd_fdstat_get(0)`. The frame is recognised only while the embedder allows parking. A recognised frame is not
+/// next `fd_fdstat_get(0)`. The frame is recognized only while the embedder allows parking. A recognized frame is not
 /// part of the output. Every binary can write to standard error, even one with its own descriptor table (such as those
 /// packed with wasi-vfs).
 pub const PARK_FRAME: &[u8] = b"\0park";

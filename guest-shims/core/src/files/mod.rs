@@ -202,7 +202,7 @@ pub fn entry_path(path: &str) -> Result<String, FileError> {
     Ok(inner)
 }
 
-/// Returns the reason for rejecting a path or pattern: it is absolute, or contains `..` or a zero byte.
+/// Returns the reason for rejecting a path or pattern: it is absolute, or contains `..` or a NUL byte.
 #[must_use]
 pub fn path_fault(path: &str) -> Option<&'static str> {
     if path.starts_with('/') {

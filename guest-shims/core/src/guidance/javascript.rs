@@ -59,7 +59,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
 
 /// Returns advice on an exception; `None` if the exception's message is clear enough.
 pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
-    // Checked first, because JavaScript can parse the fence's backquotes as a tagged template.
+    // Checked first, because JavaScript can parse the fence's backticks as a tagged template.
     if is_fenced(failure.source) {
         return Some(fenced());
     }

@@ -41,7 +41,7 @@ pub fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'static str
     python::substitutes(has_data_packages)
 }
 
-/// Analyses an execution's fuel usage and explains its failure.
+/// Analyzes an execution's fuel usage and explains its failure.
 #[must_use]
 pub fn guidance(facts: &Facts<'_>) -> Guidance {
     let mut advice: Vec<Advice> = limits::of_outcome(facts).into_iter().collect();
@@ -127,7 +127,7 @@ impl Advice {
     }
 }
 
-/// Quotes untrusted text for use in a sentence: shortened, on one line, in backquotes.
+/// Quotes untrusted text for use in a sentence: shortened, on one line, in backticks.
 fn quoted(text: &str) -> String {
     const MAX_CHARS: usize = 100;
     let mut chars = text.chars();

@@ -137,7 +137,7 @@ fn advice_names_installed_packages() {
 }
 
 #[test]
-fn commands_of_notebooks_are_recognised() {
+fn commands_of_notebooks_are_recognized() {
     let summary = |line: &str| python(line, "SyntaxError", "invalid syntax").unwrap().summary;
     for line in
         ["!pip install x", "%matplotlib inline", "%%time", "  !ls", "files = !ls", "x = %timeit 1", "print?", "?print"]
@@ -278,7 +278,7 @@ fn distant_package_names_are_not_suggested() {
 }
 
 #[test]
-fn names_of_the_other_language_are_recognised() {
+fn names_of_the_other_language_are_recognized() {
     let said = |language: Language, source: &str, name: &str| {
         let (type_name, message) = match language {
             Language::Python => ("NameError", format!("name '{name}' is not defined")),
@@ -314,7 +314,7 @@ fn names_of_the_other_language_are_recognised() {
 }
 
 #[test]
-fn script_in_the_other_language_is_recognised() {
+fn script_in_the_other_language_is_recognized() {
     let is_other = |language: Language, line: &str| {
         let said = of(language, line, &raised("SyntaxError", "invalid syntax", Some(1)));
         said.iter().any(|advice| advice.steps.iter().any(|step| step.starts_with("This looks like")))
@@ -438,7 +438,7 @@ fn type_modules_are_distinguished_from_scripts() {
 }
 
 #[test]
-fn types_in_a_javascript_file_are_recognised() {
+fn types_in_a_javascript_file_are_recognized() {
     let kind =
         |source: &str| of(Language::JavaScript, source, &raised("SyntaxError", "x", Some(1))).pop().unwrap().kind;
     for typed in [

@@ -1,4 +1,4 @@
-//! A session's state machine. It requires exclusive access.
+//! A session's state machine. Operations take `&mut self`, so the backend queues concurrent calls of one session.
 
 use std::sync::Arc;
 

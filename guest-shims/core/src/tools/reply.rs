@@ -106,7 +106,7 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// Creates a failure with a message for the script. The script is untrusted, so the message must not contain secrets.
+    /// Creates a failure with a message for the script. Scripts are untrusted, so the message must not contain secrets.
     #[must_use]
     pub fn new(message: impl fmt::Display) -> Self {
         Self::of(ToolErrorKind::Failed, message)

@@ -2,7 +2,7 @@
 //!
 //! A script chooses the arguments, and a check cannot be interrupted. If a schema refers to itself from several places,
 //! checking takes exponential time: each level of the arguments multiplies the cost of the level below. The schema is
-//! therefore analysed once, as a graph, for the maximum cost of a value at each depth. Before each check, these costs
+//! therefore analyzed once, as a graph, for the maximum cost of a value at each depth. Before each check, these costs
 //! are summed over the values of the arguments.
 
 use std::{collections::HashMap, ptr};

@@ -69,7 +69,7 @@ impl Tally {
         CallFailure::new(ToolErrorKind::Limit, NO_ROOM)
     }
 
-    /// Returns the number of refused calls. They have no record.
+    /// Returns the number of refused calls, which have no record.
     #[must_use]
     pub(super) fn refused(&self) -> u64 {
         self.refused

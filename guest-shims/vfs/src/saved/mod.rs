@@ -66,7 +66,7 @@ pub enum RestoreError {
     #[error("a mount has uncommitted changes and is now read-only; mount it read-write, or discard the changes")]
     ReadOnly,
     /// The saved state exceeds a limit.
-    #[error("the saved state exceeds the limit `{0}`")]
+    #[error("the saved state exceeds the limit `{0}`; raise the limit")]
     Limit(
         /// The name of the field in [`VfsLimits`](crate::VfsLimits), or `memory` for the ceiling set by
         /// [`Vfs::set_available_bytes`](crate::Vfs::set_available_bytes).

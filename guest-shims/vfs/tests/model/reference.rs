@@ -1,4 +1,4 @@
-//! A file system as a map from path to node, optimised for obvious correctness, not for speed.
+//! A file system as a map from path to node, optimized for obvious correctness, not for speed.
 
 use std::collections::BTreeMap;
 

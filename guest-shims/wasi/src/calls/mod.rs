@@ -80,7 +80,7 @@ macro_rules! wasi_preview1_functions {
             fn fd_allocate(fd: u32, offset: u64, len: u64) -> u32;
             /// Closes a descriptor. A preopened directory remains open (`ENOTSUP`).
             fn fd_close(fd: u32) -> u32;
-            /// Does nothing: there is no storage below the file system to synchronise with.
+            /// Does nothing: there is no storage below the file system to synchronize with.
             fn fd_datasync(fd: u32) -> u32;
             /// Writes a descriptor's type, flags and rights.
             fn fd_fdstat_get(fd: u32, stat: u32) -> u32;
@@ -110,7 +110,7 @@ macro_rules! wasi_preview1_functions {
             fn fd_renumber(fd: u32, to: u32) -> u32;
             /// Moves the descriptor's position.
             fn fd_seek(fd: u32, offset: i64, whence: u32, position: u32) -> u32;
-            /// Does nothing: there is no storage below the file system to synchronise with.
+            /// Does nothing: there is no storage below the file system to synchronize with.
             fn fd_sync(fd: u32) -> u32;
             /// Writes the descriptor's position.
             fn fd_tell(fd: u32, position: u32) -> u32;

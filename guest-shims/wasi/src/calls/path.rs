@@ -181,7 +181,7 @@ pub(super) fn path_open<H: Host>(
     if options.truncate {
         needed |= table::PATH_FILESTAT_SET_SIZE;
     }
-    // Opening a directory for listing is treated as a look-up.
+    // Opening a directory for listing is treated as a lookup.
     let looks = options.directory && !options.create && !options.truncate && !options.write;
     let purpose = if looks { Purpose::Look } else { Purpose::Use };
     let place = wasi.resolve_path(host, fd, needed, purpose, path, path_len)?;
@@ -191,7 +191,7 @@ pub(super) fn path_open<H: Host>(
     if (rights_base | rights_inheriting) & !inherited != 0 {
         return Err(Errno::NotCapable.into());
     }
-    // This check precedes any creation of a file.
+    // Check before opening, so that a refused call does not create a file.
     if !wasi.table.has_room(wasi.limits.open_files) {
         wasi.events.open_file_limit();
         return Err(Errno::Mfile.into());

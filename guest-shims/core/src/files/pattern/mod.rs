@@ -230,7 +230,7 @@ enum Token {
 /// A set of characters.
 #[derive(Debug)]
 enum CharacterClass {
-    /// This character only.
+    /// Only the given character.
     Exactly(char),
     /// `?`: any character other than `/`.
     OfName,
