@@ -133,12 +133,21 @@ impl Source for ToolsDevice {
 /// password), followed by the password and the salt. The next read returns the key.
 ///
 /// A write fails with `EINVAL` for an invalid request. It fails with `E2BIG` for more than [`MAX_SCRYPT_BLOCKS`], a key
-/// of more than 64 KiB or a request of more than 1 MiB. It fails with `ENOMEM` if 128 · (N + p) · r bytes do not fit
-/// into the guest's memory limit.
+/// of more than 64 KiB, a request of more than 1 MiB, or a derivation that hashes more than 64 MiB. It fails with
+/// `ENOMEM` if 128 · (N + p) · r bytes do not fit into the guest's memory limit.
 pub const SCRYPT_DEVICE: &str = "/dev/glovebox/scrypt";
 
-/// Maximum of N · r · p. The derivation takes at most a fifth of a second, during which the guest cannot be stopped.
+/// Maximum of N · r · p. Mixing this many blocks takes at most a fifth of a second, during which the guest cannot be
+/// stopped.
 pub const MAX_SCRYPT_BLOCKS: u64 = 1 << 19;
+/// Maximum number of bytes that a derivation hashes, at most a fifth of a second. [`MAX_SCRYPT_BLOCKS`] does not bound
+/// the hashing: PBKDF2 hashes the whole salt for each 32 bytes of the blocks, and all blocks for each 32 bytes of the
+/// key.
+const MAX_HASHED_BYTES: u64 = 64 << 20;
+/// The number of bytes that SHA-256 returns.
+const HASH_BYTES: u64 = 32;
+/// Maximum number of bytes that an HMAC hashes in addition to its input: block number, padding and outer hash.
+const HMAC_BYTES: u64 = 192;
 const MAX_KEY_BYTES: u32 = 64 << 10;
 /// Maximum size of a request in bytes.
 pub(crate) const MAX_REQUEST_BYTES: u64 = 1 << 20;
@@ -153,8 +162,22 @@ pub(crate) struct Derivation<'a> {
     salt: &'a [u8],
     /// The number of blocks, N · r · p.
     pub(crate) blocks: u64,
+    /// The number of bytes that the derivation hashes.
+    pub(crate) hashed_bytes: u64,
     /// The memory usage of the derivation in bytes, including the key.
     pub(crate) memory_bytes: u64,
+}
+
+/// Returns the number of bytes that the two PBKDF2 steps hash: from the salt to blocks of `block_bytes`, and from the
+/// blocks to the key.
+fn hashed_bytes(password: &[u8], salt: &[u8], block_bytes: u64, key_bytes: u32) -> u64 {
+    let length = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    let step = |input_bytes: u64, output_bytes: u64| {
+        output_bytes.div_ceil(HASH_BYTES).saturating_mul(input_bytes.saturating_add(HMAC_BYTES))
+    };
+    length(password)
+        .saturating_add(step(length(salt), block_bytes))
+        .saturating_add(step(block_bytes, u64::from(key_bytes)))
 }
 
 impl<'a> Derivation<'a> {
@@ -170,7 +193,9 @@ impl<'a> Derivation<'a> {
             1_u64.checked_shl(log_n).filter(|n| *n <= MAX_SCRYPT_BLOCKS).map(|n| n.saturating_mul(u64::from(r)));
         let lanes =
             lanes.filter(|lanes| lanes.saturating_mul(u64::from(p)) <= MAX_SCRYPT_BLOCKS).ok_or(Errno::TooBig)?;
-        if key_bytes > MAX_KEY_BYTES {
+        let block_bytes = u64::from(r).saturating_mul(u64::from(p)).saturating_mul(128);
+        let hashed_bytes = hashed_bytes(password, salt, block_bytes, key_bytes);
+        if key_bytes > MAX_KEY_BYTES || hashed_bytes > MAX_HASHED_BYTES {
             return Err(Errno::TooBig);
         }
         let params = u8::try_from(log_n).ok().and_then(|log_n| scrypt::Params::new(log_n, r, p).ok());
@@ -180,10 +205,8 @@ impl<'a> Derivation<'a> {
             password,
             salt,
             blocks: lanes.saturating_mul(u64::from(p)),
-            memory_bytes: lanes
-                .saturating_add(u64::from(r).saturating_mul(u64::from(p)))
-                .saturating_mul(128)
-                .saturating_add(u64::from(key_bytes)),
+            hashed_bytes,
+            memory_bytes: lanes.saturating_mul(128).saturating_add(block_bytes).saturating_add(u64::from(key_bytes)),
         })
     }
 
@@ -210,6 +233,7 @@ mod tests {
         let request = request([10, 8, 16, 64, 8], b"passwordNaCl");
         let derivation = Derivation::read(&request).unwrap();
         assert_eq!((derivation.blocks, derivation.memory_bytes), (1 << 17, (1 << 20) + (16 << 10) + 64));
+        assert_eq!(derivation.hashed_bytes, 8 + 512 * (4 + 192) + 2 * ((16 << 10) + 192));
         let key = derivation.run().unwrap();
         assert_eq!(key[..8], [0xfd, 0xba, 0xbe, 0x1c, 0x9d, 0x34, 0x72, 0x00]);
     }
@@ -230,5 +254,19 @@ mod tests {
             assert_eq!(read(wrong), Err(Errno::Inval), "{wrong:?}");
         }
         assert_eq!(Derivation::read(&[0; 19]).map(drop), Err(Errno::Inval));
+    }
+
+    #[test]
+    fn long_salts_and_keys_do_not_escape_the_work_limit() {
+        let read = |numbers, salt: usize| Derivation::read(&request(numbers, &vec![0; salt])).map(drop);
+        // 2,048 hashes of the salt and 192 bytes, and one hash of 64 KiB of blocks.
+        let most = (64 << 20) / 2_048 - 192 - 33;
+        for (salt, expected) in [(most, Ok(())), (most + 1, Err(Errno::TooBig)), (1 << 20, Err(Errno::TooBig))] {
+            assert_eq!(read([1, 1, 512, 32, 0], salt), expected, "{salt}");
+        }
+        // 2,048 hashes of all blocks, the first of which come from an empty salt.
+        for (p, expected) in [(128, Ok(())), (1 << 18, Err(Errno::TooBig))] {
+            assert_eq!(read([1, 1, p, 64 << 10, 0], 0), expected, "{p}");
+        }
     }
 }

@@ -49,7 +49,7 @@ pub const DISPLAY: u64 = 20_000;
 /// derivation has N · r · p blocks.
 pub const SCRYPT_BLOCK: u64 = 2_000;
 
-/// The price of each byte in a password, a salt or a key.
+/// The price of each byte in a request to the scrypt device, and of each byte that the derivation hashes.
 pub const SCRYPT_BYTE: u64 = 20;
 
 /// The price of a byte that the text device decodes.

@@ -321,6 +321,7 @@ fn derive<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u3
         return Err(Errno::NoMem.into());
     }
     host.charge(prices::SCRYPT_BLOCK.saturating_mul(derivation.blocks))?;
+    host.charge(prices::SCRYPT_BYTE.saturating_mul(derivation.hashed_bytes))?;
     wasi.derived = Stdin::new(derivation.run()?);
     Ok(total)
 }
