@@ -7,7 +7,9 @@
 //! | module | contents |
 //! |---|---|
 //! | `limits`, `policy` | the input of an execution, and its checks |
+//! | `grant` | policy changes that a request makes, and the operator's bounds on them |
 //! | `outcome`, `call` | the result of an execution, decided in one place |
+//! | `display`, `json` | pictures and documents that a script displays, and values from guests |
 //! | `guest` | an instance, every call into it, and the environment in which an image boots and its instances resume |
 //! | `host` | the host's state for a guest, as WASI calls see it, and the platform's time and memory |
 //! | `execution` | the current execution: its time, its stop conditions, its tool calls |

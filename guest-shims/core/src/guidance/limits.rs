@@ -185,7 +185,8 @@ pub(super) const STEPS: [&str; 3] = [
     "Ask the operator to allow the address, with `[network] allow = [\"https://api.example.com/*\"]` in the policy or with `--allow-net`. Scripts can then use `fetch`, `urllib.request` and `requests`.",
 ];
 
-// Fragments of the error messages of `glovebox-network`, by which this module recognizes its errors.
+// Fragments by which network errors are recognized. The first is in messages of the drivers (`fetch.js`, `network.py`),
+// the others are in messages of `glovebox-network`.
 const OFF: &str = "the network is off in this sandbox";
 const BEFORE_ORIGIN: &str = "requests to `";
 const AFTER_ORIGIN: &str = "` are not allowed at this path";
@@ -219,7 +220,8 @@ pub(super) fn advice(message: &str) -> Option<Advice> {
     None
 }
 
-/// Returns whether the message is about a request that the policy allowed and that failed.
+/// Returns whether the message is about a request that the policy allowed and that failed. Recognizes the messages of
+/// `glovebox-network`.
 pub(super) fn was_tried(message: &str) -> bool {
     ["cannot connect to `", "sent an invalid response: ", "the response was incomplete after "]
         .iter()
