@@ -133,9 +133,14 @@ pub fn invalid_policy(error: &PolicyError) -> String {
 pub fn not_resumable<S: std::error::Error + 'static>(error: &ResumeError<S>) -> String {
     match error {
         ResumeError::TooLarge { what, key: name, bytes, most } => {
-            format!("it needs {bytes} bytes of {what}, but `limits.{}` is {most}", key(name))
+            let key = key(name);
+            format!(
+                "the hibernated session needs {bytes} bytes of {what}, but `limits.{key}` is {most}; raise the limit to resume"
+            )
         }
-        ResumeError::Limit { key: name } => format!("it exceeds `limits.{}`", key(name)),
+        ResumeError::Limit { key: name } => {
+            format!("the hibernated session exceeds `limits.{}`; raise the limit to resume", key(name))
+        }
         error => error.to_string(),
     }
 }
