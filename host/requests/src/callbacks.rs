@@ -4,7 +4,8 @@
 //! addresses. Each call is signed, so that the service can verify that it comes from this server.
 
 use std::{
-    fmt,
+    error::Error as _,
+    fmt, io,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -251,10 +252,10 @@ impl CallbackClients {
             .header("webhook-signature", self.signer.sign(id, timestamp_s, &body))
             .body(body);
         let answer = async {
-            let mut response = request.send().await.map_err(|_| failed("is unreachable"))?;
+            let mut response = request.send().await.map_err(|error| failed(no_response(&error)))?;
             let status = response.status();
             let (mut bytes, mut held) = (Vec::new(), Vec::new());
-            while let Some(piece) = response.chunk().await.map_err(|_| failed("ended early"))? {
+            while let Some(piece) = response.chunk().await.map_err(|_| failed("ended its answer early"))? {
                 if bytes.len() + piece.len() > MAX_ANSWER_BYTES {
                     return Err(failed(&format!("answered with more than {MAX_ANSWER_BYTES} bytes")));
                 }
@@ -278,6 +279,35 @@ impl CallbackClients {
             });
         }
         String::from_utf8(bytes).map_err(|_| failed("sent an answer that is not UTF-8"))
+    }
+}
+
+/// Describes why a service sent no response. The text is for the script, so it contains no address and no text from
+/// the service or its certificate.
+fn no_response(error: &reqwest::Error) -> &'static str {
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        if inner.is::<NotPublic>() {
+            return "cannot be called: the address of its host is not public";
+        }
+        if let Some(failure) = inner.downcast_ref::<io::Error>() {
+            if failure.kind() == io::ErrorKind::ConnectionRefused {
+                return "cannot be called: its host refused the connection";
+            }
+            if failure.get_ref().is_some_and(|wrapped| wrapped.is::<rustls::Error>()) {
+                return "cannot be called: the TLS handshake with its host failed";
+            }
+        }
+        cause = inner.source();
+    }
+    if error.is_dns() {
+        "cannot be called: the name of its host cannot be resolved"
+    } else if error.is_connect() && error.is_timeout() {
+        "cannot be called: the connection to its host timed out"
+    } else if error.is_connect() {
+        "cannot be called: the connection to its host failed"
+    } else {
+        "did not send a valid HTTP response"
     }
 }
 
@@ -314,12 +344,17 @@ impl Allowed {
 /// lookup with another answer has no effect.
 struct PublicOnly;
 
+/// At least one of the host's addresses is not public, or the host has no address.
+#[derive(Debug, thiserror::Error)]
+#[error("the host's address is not public")]
+struct NotPublic;
+
 impl Resolve for PublicOnly {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             if found.is_empty() || !found.iter().all(|address| is_public_address(address.ip())) {
-                return Err("the host's address is not public".into());
+                return Err(NotPublic.into());
             }
             Ok(Box::new(found.into_iter()) as Addrs)
         })
@@ -358,7 +393,50 @@ impl Signer {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::{Shutdown, TcpListener},
+        thread,
+    };
+
     use super::*;
+
+    /// Returns the address of a server that answers one connection with a line that is not HTTP.
+    fn start_without_http() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let mut connection = listener.accept().unwrap().0;
+            assert!(connection.read(&mut [0; 4_096]).unwrap() > 0);
+            connection.write_all(b"220 mail.example.com\r\n").unwrap();
+            // Unread input would reset the connection, and the client could lose the answer.
+            connection.shutdown(Shutdown::Write).unwrap();
+            let _ = io::copy(&mut connection, &mut io::sink());
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn missing_responses_have_distinct_errors() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let cases = [
+            (format!("http://{closed}/"), "cannot be called: its host refused the connection"),
+            (format!("https://{}/", start_without_http()), "cannot be called: the TLS handshake with its host failed"),
+            (format!("http://{}/", start_without_http()), "did not send a valid HTTP response"),
+        ];
+        let allowed = UrlPatterns::new(&cases.clone().map(|(url, _)| url)).unwrap();
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned();
+        let callbacks = Callbacks::new(&CallbacksConfig { allowed, secret }).unwrap();
+        for (url, expected) in cases {
+            let (cancel, deadline) = (&CancelToken::new(), Instant::now() + Duration::from_secs(60));
+            let (key, tool, arguments) = ("key", "add", "{}");
+            let asked =
+                CallbackRequest { key, tool, arguments, call: 0, session: None, deadline, cancel, memory: None };
+            let target = callbacks.target("add", &url).unwrap();
+            let error = callbacks.ask(&target, asked).await.unwrap_err();
+            assert_eq!(error.to_string(), format!("the callback of `add` {expected}"), "{url}");
+        }
+    }
 
     #[test]
     fn callback_address_must_match_a_pattern() {
