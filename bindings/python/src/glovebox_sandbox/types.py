@@ -704,8 +704,9 @@ class Execution:
     """
 
     value: GuestValue | None = None
-    """In a session, the value of the script's last expression; `none` if the script does not end with an
-    expression, or if its value is `None` or `undefined`.
+    """In a session, the script's value; `none` if it is `None` or `undefined`, or if there is none. Python: the
+    value of the last statement, if that is an expression. JavaScript: the completion value, as `eval` returns
+    it, or its result if it is a fulfilled promise. A module has no value.
     """
 
     stdout: Output
@@ -1056,9 +1057,9 @@ class SandboxErrorUnavailable:
 
 SandboxError = Union[SandboxErrorUnknownRuntime, SandboxErrorInvalidPolicy, SandboxErrorInvalidArgument, SandboxErrorSourceTooLarge, SandboxErrorStdinTooLarge, SandboxErrorTooManySessions, SandboxErrorQuotaExceeded, SandboxErrorSessionEnded, SandboxErrorSessionBusy, SandboxErrorNoCheckpoint, SandboxErrorVariable, SandboxErrorFile, SandboxErrorNotResumable, SandboxErrorUnsupported, SandboxErrorUnavailable]
 """A fault of the caller or of the provider. Nothing was executed and nothing was changed, with two exceptions:
-`variable` reports a failure of code in the guest, and an error of `started.continue` can follow after the script
-has run. The texts are for people and change between versions. The type is not called `error` because some
-bindings reserve that word.
+`variable` reports a failure of code in the guest, and an error of `started.continue` can follow after the
+script has run. The texts are for people and change between versions. The type is not called `error` because
+some bindings reserve that word.
 """
 
 
