@@ -179,9 +179,9 @@ mod tests {
         let text = |bytes: &[u8], retained_bytes, total_bytes| {
             Output { bytes: bytes.to_vec(), retained_bytes, total_bytes }.text().into_owned()
         };
-        assert_eq!(text(b"\xc3\xa9\xc3", 3, 4), "é", "by the limit");
-        assert_eq!(text(b"\xc3\xa9\xc3", 4, 4), "é", "by what a list holds");
-        assert_eq!(text(b"\xc3\xa9\xc3", 3, 3), "é\u{fffd}", "by the script");
+        assert_eq!(text(b"\xc3\xa9\xc3", 3, 4), "é", "truncated by the limit");
+        assert_eq!(text(b"\xc3\xa9\xc3", 4, 4), "é", "truncated by the maximum length of a list");
+        assert_eq!(text(b"\xc3\xa9\xc3", 3, 3), "é\u{fffd}", "written by the script itself");
         assert_eq!(text(b"\xffa", 2, 3), "\u{fffd}a");
         assert_eq!(text(b"\xffa\xc3", 3, 4), "\u{fffd}a", "after invalid UTF-8");
     }

@@ -218,8 +218,8 @@ impl Application {
 
     fn call(&self, host: &SandboxHost, config: &AppConfig, call: Call) -> Result<Done<SandboxCtx>, RunError> {
         let sandbox = host.ctx();
-        let last_word = Duration::from_millis(host.policy().limits.timeout_reserve_ms);
-        let scripts = Some((sandbox.cancel_token(), last_word));
+        let reserve = Duration::from_millis(host.policy().limits.timeout_reserve_ms);
+        let scripts = Some((sandbox.cancel_token(), reserve));
         run(Job {
             instance: self.instance.clone(),
             instance_bytes: self.instance_bytes,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use wasmtime::Trap;
 use wasmtime_wasi::I32Exit;
 
-use crate::{AppLimits, Export, watch::Why};
+use crate::{AppLimits, Export, watch::StopReason};
 
 /// Maximum length in bytes of a host error in a trap message, without the ellipsis.
 const WORDS_BYTES: usize = 500;
@@ -111,10 +111,10 @@ impl AppOutcome {
 }
 
 /// Converts a stop reason to an outcome.
-pub(crate) fn stopped(why: Why, limits: &AppLimits, duration: Duration) -> AppOutcome {
+pub(crate) fn stopped(why: StopReason, limits: &AppLimits, duration: Duration) -> AppOutcome {
     match why {
-        Why::Cancelled => AppOutcome::Cancelled,
-        Why::Time => AppOutcome::Exhausted {
+        StopReason::Cancelled => AppOutcome::Cancelled,
+        StopReason::Time => AppOutcome::Exhausted {
             resource: Resource::Time,
             limit: limits.timeout_ms,
             used: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
@@ -176,7 +176,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// The component is larger than 512 MiB.
-    #[error("`{name}` is larger than {most} bytes", name = escaped(.name))]
+    #[error("`{name}` is larger than {most} bytes, the maximum size of a component", name = escaped(.name))]
     TooLarge {
         /// The name of the component.
         name: String,
@@ -351,11 +351,11 @@ mod tests {
         assert_eq!(read(Trap::StackOverflow.into(), Some(6)), trapped(Trap::StackOverflow));
         let host = wasmtime::Error::msg("all fuel consumed by WebAssembly").context("outer");
         let said = AppOutcome::Trapped { words: "outer: all fuel consumed by WebAssembly".into() };
-        assert_eq!(read(host, None), said, "text is never looked at");
+        assert_eq!(read(host, None), said, "errors are classified by type, not by text");
         let late = Duration::from_millis(4);
-        assert_eq!(stopped(Why::Cancelled, &limits, late), AppOutcome::Cancelled);
+        assert_eq!(stopped(StopReason::Cancelled, &limits, late), AppOutcome::Cancelled);
         let time = AppOutcome::Exhausted { resource: Resource::Time, limit: 3, used: 4 };
-        assert_eq!(stopped(Why::Time, &limits, late), time);
+        assert_eq!(stopped(StopReason::Time, &limits, late), time);
     }
 
     #[test]

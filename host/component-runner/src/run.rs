@@ -27,7 +27,7 @@ use crate::{
     AppLimits, AppOutcome, InvokeError, RunError,
     outcome::{classify, stopped},
     store::StoreState,
-    watch::{Running, Watch, Watched, Why},
+    watch::{Running, StopReason, Watch, Watched},
 };
 
 /// Maximum time for a stopped run to end, in addition to the soft-limit reserve of its scripts. A run needs that long
@@ -80,7 +80,7 @@ pub(crate) struct Done<S> {
 struct Report<S> {
     result: Result<Vec<Val>, wasmtime::Error>,
     /// The reason for a stop before the call returned.
-    stop: Option<Why>,
+    stop: Option<StopReason>,
     fuel_left: u64,
     memory_bytes: u64,
     refused_bytes: Option<u64>,
@@ -96,7 +96,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     // A timeout that overflows `Instant` never expires in practice.
     let deadline = [deadline, job.deadline].into_iter().flatten().min();
     let deadline = deadline.unwrap_or_else(|| begin + Duration::from_secs(u64::from(u32::MAX)));
-    let grace = GRACE + scripts.as_ref().map_or(Duration::ZERO, |(_, last_word)| *last_word);
+    let grace = GRACE + scripts.as_ref().map_or(Duration::ZERO, |(_, reserve)| *reserve);
     let engine = job.instance.engine().clone();
 
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -107,7 +107,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     let watch = Watch::new();
     let (running, epochs) = (watch.running(), Arc::clone(&watch));
     let stopping = Arc::clone(&watch);
-    let _cancelled = cancel.on_cancel(move || stopping.stop(Why::Cancelled));
+    let _cancelled = cancel.on_cancel(move || stopping.stop(StopReason::Cancelled));
     let thread = thread::Builder::new()
         .name("glovebox-component-runner".into())
         .spawn(move || {

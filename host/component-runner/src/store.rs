@@ -216,7 +216,7 @@ mod tests {
         assert!(!limiter.memory_growing(20, 21, None).unwrap());
         let mut limiter = Limiter::new(&AppLimits { memory_bytes: 79, table_elements: 10, ..AppLimits::default() });
         assert!(!limiter.table_growing(0, 10, None).unwrap());
-        assert!(limiter.table_growing(0, 9, None).unwrap(), "what was refused is not counted");
+        assert!(limiter.table_growing(0, 9, None).unwrap(), "refused growth is not counted");
     }
 
     #[test]

@@ -17,7 +17,7 @@ const NUDGE: Duration = Duration::from_millis(2);
 
 /// The reason for stopping a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum StopReason {
     Cancelled,
     Time,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Watch<R> {
 
 #[derive(Debug)]
 struct WatchState<R> {
-    stop: Option<Why>,
+    stop: Option<StopReason>,
     /// The waker of the task while the task waits in a WASI call.
     waker: Option<Waker>,
     report: Option<R>,
@@ -47,7 +47,7 @@ pub(crate) enum Watched<R> {
     /// The thread ended without a report: it panicked.
     Lost,
     /// The stopped run did not end: its thread blocks in a system call.
-    Stuck(Why),
+    Stuck(StopReason),
 }
 
 /// The handle for the run's thread. Dropping it marks the run as over, even after a panic.
@@ -63,7 +63,7 @@ impl<R> Drop for Running<R> {
 
 impl<R> Running<R> {
     /// Returns the reason if the run was stopped. Otherwise registers the task, so that a stop wakes it.
-    pub(crate) fn poll_stop(&self, context: &Context<'_>) -> Option<Why> {
+    pub(crate) fn poll_stop(&self, context: &Context<'_>) -> Option<StopReason> {
         let mut state = self.0.state();
         if state.stop.is_none() {
             state.waker = Some(context.waker().clone());
@@ -93,12 +93,12 @@ impl<R> Watch<R> {
     }
 
     /// Returns the reason if the run was stopped.
-    pub(crate) fn stop_reason(&self) -> Option<Why> {
+    pub(crate) fn stop_reason(&self) -> Option<StopReason> {
         self.state().stop
     }
 
     /// Stops the run, from any thread. Later reasons are ignored.
-    pub(crate) fn stop(&self, why: Why) {
+    pub(crate) fn stop(&self, why: StopReason) {
         let mut state = self.state();
         state.stop.get_or_insert(why);
         let waker = state.waker.take();
@@ -129,7 +129,7 @@ impl<R> Watch<R> {
             drop(state);
             let Some(why) = stop else {
                 if Instant::now() >= deadline {
-                    self.stop(Why::Time);
+                    self.stop(StopReason::Time);
                 }
                 continue;
             };
@@ -149,7 +149,7 @@ mod tests {
         time::{Duration, Instant},
     };
 
-    use super::{Watch, Watched, Why};
+    use super::{StopReason, Watch, Watched};
 
     const LONG: Duration = Duration::from_secs(3600);
 
@@ -157,25 +157,31 @@ mod tests {
     fn watch_ends_on_a_report_or_panic() {
         let watch = Watch::new();
         watch.running().report(7);
-        assert!(matches!(watch.wait(Instant::now() + LONG, LONG, || panic!("nothing to cut")), Watched::Reported(7)));
+        assert!(matches!(
+            watch.wait(Instant::now() + LONG, LONG, || panic!("the run has already ended")),
+            Watched::Reported(7)
+        ));
         let watch = Watch::<u8>::new();
         let running = watch.running();
         let panicking = thread::spawn(move || {
             let _running = running;
-            panic!("as it should");
+            panic!("expected by the test");
         });
         assert!(panicking.join().is_err());
-        assert!(matches!(watch.wait(Instant::now() + LONG, LONG, || panic!("nothing to cut")), Watched::Lost));
+        assert!(matches!(
+            watch.wait(Instant::now() + LONG, LONG, || panic!("the run has already ended")),
+            Watched::Lost
+        ));
     }
 
     #[test]
     fn late_work_is_interrupted_until_it_ends() {
-        for (deadline, why) in [(Duration::ZERO, Why::Time), (LONG, Why::Cancelled)] {
+        for (deadline, why) in [(Duration::ZERO, StopReason::Time), (LONG, StopReason::Cancelled)] {
             let watch = Watch::new();
             let (running, cuts) = (watch.running(), Arc::new(Barrier::new(2)));
-            if why == Why::Cancelled {
-                watch.stop(Why::Cancelled);
-                watch.stop(Why::Time);
+            if why == StopReason::Cancelled {
+                watch.stop(StopReason::Cancelled);
+                watch.stop(StopReason::Time);
             }
             let seen = Arc::clone(&cuts);
             let thread = thread::spawn(move || {
@@ -201,6 +207,6 @@ mod tests {
         let watch = Watch::<()>::new();
         let _running = watch.running();
         let watched = watch.wait(Instant::now(), Duration::ZERO, || {});
-        assert!(matches!(watched, Watched::Stuck(Why::Time)));
+        assert!(matches!(watched, Watched::Stuck(StopReason::Time)));
     }
 }

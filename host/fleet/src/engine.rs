@@ -127,7 +127,7 @@ impl LocalEngine {
                 if let Ok(Some(status)) = self.child.try_wait() {
                     return Err(failed(status.to_string()));
                 }
-                if http.is_well(&url).await {
+                if http.is_healthy(&url).await {
                     break;
                 }
                 if begun.elapsed() > BEGIN {

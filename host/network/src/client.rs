@@ -180,7 +180,9 @@ impl Client {
             let filled = self.secrets.fill(&hop.url, value, reflections);
             let filled = filled.map_err(|message| Fault::new(Code::Refused, message))?;
             let value = HeaderValue::from_str(&filled);
-            let mut value = value.map_err(|_| Fault::new(Code::Invalid, format!("cannot send the header `{name}`")))?;
+            let mut value = value.map_err(|_| {
+                Fault::new(Code::Invalid, format!("the value of the header `{name}` contains an invalid character"))
+            })?;
             value.set_sensitive(true);
             request.headers_mut().append(name.clone(), value);
         }

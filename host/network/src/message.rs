@@ -203,7 +203,7 @@ pub(crate) const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
 
 /// Hop-by-hop, routing and framing headers, which scripts cannot set. Otherwise, a script could address a server that
 /// the policy does not allow, or smuggle a second request into the body.
-const NOT_THE_SCRIPTS: [&str; 16] = [
+const FORBIDDEN_HEADERS: [&str; 16] = [
     "connection",
     "content-length",
     "expect",
@@ -223,10 +223,10 @@ const NOT_THE_SCRIPTS: [&str; 16] = [
 ];
 
 /// Headers that describe a body. They are removed together with the body.
-const OF_THE_BODY: [&str; 4] = ["content-encoding", "content-language", "content-location", "content-type"];
+const BODY_HEADERS: [&str; 4] = ["content-encoding", "content-language", "content-location", "content-type"];
 
-/// Headers that are removed on a redirect to another origin.
-const OF_THE_ORIGIN: [&str; 3] = ["authorization", "cookie", "cookie2"];
+/// Headers with credentials. They are removed on a redirect to another origin.
+const CREDENTIAL_HEADERS: [&str; 3] = ["authorization", "cookie", "cookie2"];
 
 /// A script's validated request headers. Placeholders are not yet replaced.
 pub(crate) type Headers = Vec<(HeaderName, String)>;
@@ -244,7 +244,7 @@ pub(crate) fn request(list: Vec<(String, String)>) -> Result<Headers, String> {
         let shown: String = name.chars().take(64).collect();
         let name =
             HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{shown}` is not a valid header name"))?;
-        if NOT_THE_SCRIPTS.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
+        if FORBIDDEN_HEADERS.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
             return Err(format!("scripts cannot set the header `{name}`; remove it"));
         }
         let value = value.trim_matches([' ', '\t']).to_owned();
@@ -258,12 +258,12 @@ pub(crate) fn request(list: Vec<(String, String)>) -> Result<Headers, String> {
 
 /// Removes the headers that describe a body, for redirects that change the method to `GET`.
 pub(crate) fn without_body(headers: &mut Headers) {
-    headers.retain(|(name, _)| !OF_THE_BODY.contains(&name.as_str()));
+    headers.retain(|(name, _)| !BODY_HEADERS.contains(&name.as_str()));
 }
 
 /// Removes credentials, for redirects to another origin. `is_secret` returns whether a value contains a placeholder.
 pub(crate) fn without_credentials(headers: &mut Headers, is_secret: impl Fn(&str) -> bool) {
-    headers.retain(|(name, value)| !OF_THE_ORIGIN.contains(&name.as_str()) && !is_secret(value));
+    headers.retain(|(name, value)| !CREDENTIAL_HEADERS.contains(&name.as_str()) && !is_secret(value));
 }
 
 /// Converts response headers for the script and removes hop-by-hop headers. Each byte of a value becomes one character

@@ -51,7 +51,7 @@ fn repeated_instantiation_is_counted_each_time() {
     for levels in [13, 26, 64] {
         assert_eq!(checked(&doubling(levels)), Err(Refusal::Instances), "{levels}");
     }
-    assert_eq!(checked(&doubling(900)), Err(Refusal::Items), "each has those before from around it");
+    assert_eq!(checked(&doubling(900)), Err(Refusal::Items), "each component captures all earlier ones");
 }
 
 #[test]
@@ -113,7 +113,10 @@ fn instantiating_an_import_is_rejected() {
                   (component $c (import \"m\" (core module $m)) (core instance (instantiate $m)))
                   (instance (instantiate $c (with \"m\" (core module $m))))";
     assert_eq!(checked(within), Err(Refusal::Imported));
-    assert!(checked("(import \"c\" (component $c)) (import \"m\" (core module))").is_ok(), "as long as nobody does it");
+    assert!(
+        checked("(import \"c\" (component $c)) (import \"m\" (core module))").is_ok(),
+        "an import that is not instantiated"
+    );
 }
 
 #[test]
@@ -247,7 +250,9 @@ fn wasmtime_bytes(component: &[u8]) -> u64 {
     pool.max_core_instances_per_component(10_000).max_memories_per_component(1_000).max_tables_per_component(1_000);
     let mut config = Config::new();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool)).memory_reservation(1 << 20);
-    let Err(error) = Component::new(&Engine::new(&config).unwrap(), component) else { panic!("nothing fits") };
+    let Err(error) = Component::new(&Engine::new(&config).unwrap(), component) else {
+        panic!("the pool must reject the component")
+    };
     let words = format!("{error:#}");
     let (_, after) = words.split_once("requires ").unwrap_or_else(|| panic!("{words}"));
     after.split_once(' ').unwrap().0.parse().unwrap()
@@ -310,8 +315,8 @@ fn instance_size_estimate_is_an_upper_bound() {
     ];
     for (name, text) in shapes {
         let component = wat::parse_str(format!("(component {text})")).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let (said, takes) = (check(&component).unwrap(), wasmtime_bytes(&component));
-        assert!(said >= takes, "{name}: {said} is said, and it takes {takes}");
+        let (bound, actual) = (check(&component).unwrap(), wasmtime_bytes(&component));
+        assert!(bound >= actual, "{name}: the bound is {bound}, Wasmtime needs {actual}");
     }
 }
 
@@ -329,8 +334,8 @@ fn passive_elements_and_globals_take_sixteen_bytes_each() {
             format!("(core module $m {globals}) {}", repeat(instances, |_| "(core instance (instantiate $m))".into()));
         checked(&text).unwrap()
     };
-    assert!(twice(300) - twice(200) >= 100 * 16_000, "each instance");
-    assert_eq!(twice(0), checked("").unwrap(), "what nobody instantiates takes nothing");
+    assert!(twice(300) - twice(200) >= 100 * 16_000, "each instance is counted");
+    assert_eq!(twice(0), checked("").unwrap(), "a module without instances is not counted");
 }
 
 const MODULE: [u8; 8] = *b"\0asm\x01\0\0\0";

@@ -34,7 +34,7 @@ fn no_grants_by_default() {
     for none in ["variables()", "arguments()", "directories()"] {
         assert_eq!(value(none, &nothing), "0", "{none}");
     }
-    assert_eq!(value("read-input(10)", &nothing), "-1", "it is at its end");
+    assert_eq!(value("read-input(10)", &nothing), "-1", "standard input is empty");
     assert_ne!(value("socket()", &nothing), "0");
 }
 
@@ -165,7 +165,7 @@ fn command_reports_the_usage_of_its_script() {
     assert_eq!((ended.outcome, buffer.bytes()), (AppOutcome::Returned, b"up\n".to_vec()));
     assert_eq!((ended.sandbox.executions, ended.sandbox.sessions), (1, 0));
     assert!((10_000..10_000_000).contains(&ended.sandbox.fuel), "{}", ended.sandbox.fuel);
-    assert!(ended.fuel_consumed < 10_000, "its own code did little: {}", ended.fuel_consumed);
+    assert!(ended.fuel_consumed < 10_000, "the component's own code does little: {}", ended.fuel_consumed);
     assert_eq!(run("1 / 0", &host, &AppConfig::default()).outcome, AppOutcome::Failed);
 }
 
@@ -204,7 +204,7 @@ fn cancelling_an_application_ends_its_script() {
     let begin = Instant::now();
     let ended = endless(&config, || config.cancel.cancel());
     assert_eq!(ended.outcome, AppOutcome::Cancelled);
-    assert!(begin.elapsed() < LONG, "far from the end of the script");
+    assert!(begin.elapsed() < LONG, "the script was not cancelled");
     assert_eq!(ended.sandbox.executions, 1);
 }
 

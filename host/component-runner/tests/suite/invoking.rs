@@ -111,7 +111,9 @@ fn uncallable_function_error_lists_the_callable() {
         let error = invoke(call).unwrap_err();
         assert!(error.to_string().starts_with(beginning), "{call}: {error}");
     }
-    let Err(InvokeError::NoSuchFunction { exports, .. }) = invoke("none()") else { panic!("there is none") };
+    let Err(InvokeError::NoSuchFunction { exports, .. }) = invoke("none()") else {
+        panic!("the component exports no such function")
+    };
     let names: Vec<_> = exports.iter().map(|export| (export.name.as_str(), export.is_invocable)).collect();
     let expected = [
         ("a:b/first@1.2.3.get", true),
@@ -178,7 +180,9 @@ fn missing_import_error_names_the_import() {
     // The host need not provide an import that contains only types.
     load("a:b/types@1.0.0", "(type $t u8) (export \"t\" (type (eq $t)))").unwrap();
     // The host provides this import, but with a different type.
-    let Err(LoadError::Link { reason, .. }) = load("wasi:cli/exit@0.2.0", function) else { panic!("it is not that") };
+    let Err(LoadError::Link { reason, .. }) = load("wasi:cli/exit@0.2.0", function) else {
+        panic!("the type of the import differs")
+    };
     assert!(reason.contains("`f`"), "{reason}");
 }
 
@@ -187,7 +191,7 @@ fn missing_command_error_lists_the_exports() {
     let (world, application) = probe();
     assert!(!application.is_command());
     let Err(RunError::NotACommand { exports, .. }) = application.run(&world.host, &AppConfig::default()) else {
-        panic!("it is none")
+        panic!("the component is not a command")
     };
     assert!(exports.iter().any(|export| export.signature == "add: func(a: u32, b: u32) -> u32"));
 }
@@ -281,7 +285,7 @@ ask('echo', n=2)
         "count 1",
         "echo {'n': 2}",
     ];
-    assert_eq!(lines[2..], expected, "each call is a new instance");
+    assert_eq!(lines[2..], expected, "each call has a new instance");
     assert_eq!(outcomes.len(), 9);
 }
 

@@ -29,7 +29,7 @@ fn fuel_limit_is_exact() {
     for fuel in [needed - 1, 1, 0] {
         let ended = run(fuel);
         assert_eq!(ended.outcome, AppOutcome::Exhausted { resource: Resource::Fuel, limit: fuel, used: fuel });
-        assert_eq!(ended.fuel_consumed, fuel, "all of it is used");
+        assert_eq!(ended.fuel_consumed, fuel, "all fuel is used");
     }
 }
 
@@ -116,7 +116,7 @@ fn time_limit_covers_work_and_waits() {
 #[test]
 fn exceeding_the_wasi_handle_limit_traps() {
     let grants = |most| config(|config| config.limits.wasi_handles = most);
-    assert_eq!(call("timers(10)", &grants(21)).outcome, AppOutcome::Returned, "a timer is two entries");
+    assert_eq!(call("timers(10)", &grants(21)).outcome, AppOutcome::Returned, "a timer needs two entries");
     assert_eq!(call("timers(10)", &grants(20)).outcome, AppOutcome::Returned);
     assert!(trap("timers(10)", &grants(19)).contains("no free keys"));
 }
@@ -133,7 +133,7 @@ fn exceeding_the_handle_limit_traps() {
 fn bytes_passed_to_the_host_are_limited() {
     let grants = config(|config| config.limits.lift_bytes = 1000);
     for bytes in [999, 1000] {
-        assert_eq!(value(&format!("text({bytes})"), &grants).len(), bytes + 2, "two quotation marks");
+        assert_eq!(value(&format!("text({bytes})"), &grants).len(), bytes + 2, "including two quotation marks");
     }
     assert!(trap("text(1001)", &grants).contains("too much data"));
 }
@@ -192,7 +192,7 @@ fn cancellation_interrupts_work_and_waits() {
             sender.send(()).unwrap();
             ended
         });
-        assert!(receiver.recv_timeout(Duration::from_millis(100)).is_err(), "it runs");
+        assert!(receiver.recv_timeout(Duration::from_millis(100)).is_err(), "the call returned early");
         cancel.cancel();
         receiver.recv_timeout(LONG).unwrap();
         assert_eq!(running.join().unwrap().outcome, AppOutcome::Cancelled, "{endless}");

@@ -238,7 +238,7 @@ impl Http {
     }
 
     /// Returns `true` if a GET of this URL succeeds.
-    pub(crate) async fn is_well(&self, url: &str) -> bool {
+    pub(crate) async fn is_healthy(&self, url: &str) -> bool {
         let answer = self.0.get(url).timeout(CONNECT_TIME).send().await;
         answer.is_ok_and(|answer| answer.status().is_success())
     }

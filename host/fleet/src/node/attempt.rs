@@ -24,7 +24,7 @@ use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
-    machine::{Machine, blocking, is_of_the_moment},
+    machine::{Machine, blocking, is_transient},
     object::SessionState,
 };
 use crate::{ExecuteRequest, Executed, client::status};
@@ -250,7 +250,7 @@ async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Pro
 /// Converts a sandbox error. The error is transient if this node is short of resources. Otherwise the request causes
 /// the error, which is the same on every node.
 fn refused(error: &ExecuteError) -> StepError {
-    match is_of_the_moment(error) {
+    match is_transient(error) {
         true => StepError::Later(glovebox::with_causes(error)),
         false => StepError::invalid(glovebox::with_causes(error)),
     }

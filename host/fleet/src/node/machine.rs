@@ -131,7 +131,7 @@ impl Machine {
                 let text = JsonText::new(Box::<str>::from(context));
                 options = options.context(text.map_err(|error| StepError::invalid(format!("`context`: {error}")))?);
             }
-            let session = sandbox.open_session(options).map_err(|error| match is_of_the_moment(&error) {
+            let session = sandbox.open_session(options).map_err(|error| match is_transient(&error) {
                 true => StepError::Later(glovebox::with_causes(&error)),
                 false => StepError::failed(&error),
             })?;
@@ -174,9 +174,7 @@ impl Machine {
             let mut options = ResumeOptions::default().id(state.name.id().as_str()).bound_to(state.name.to_string());
             options.key.clone_from(&machine.key);
             sandbox.resume(&bytes, options).map_err(|error| match &error {
-                ResumeError::Session(source) if is_of_the_moment(source) => {
-                    StepError::Later(glovebox::with_causes(&error))
-                }
+                ResumeError::Session(source) if is_transient(source) => StepError::Later(glovebox::with_causes(&error)),
                 _ => StepError::failed(&error),
             })
         })
@@ -300,7 +298,7 @@ fn with_room(config: &NodeConfig, running: usize) -> Policy {
 }
 
 /// Returns `true` if the error is transient: the node is short of memory, slots or threads.
-pub(super) fn is_of_the_moment(error: &ExecuteError) -> bool {
+pub(super) fn is_transient(error: &ExecuteError) -> bool {
     matches!(
         error,
         ExecuteError::TooManySessions { .. } | ExecuteError::System { .. } | ExecuteError::Instantiate { .. }

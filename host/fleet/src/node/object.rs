@@ -319,11 +319,11 @@ mod tests {
         let undone = second.undone(Timestamp::from_unix_ms(7)).unwrap();
         assert_eq!((undone.session.generation, undone.session.bytes, undone.session.executions), (3, 10, 0));
         assert_eq!(undone.blob, first.blob);
-        assert_eq!((first.stale.len(), second.stale.len()), (0, 0), "both are named");
+        assert_eq!((first.stale.len(), second.stale.len()), (0, 0), "both blobs are still referenced");
         assert_eq!(undone.stale, std::slice::from_ref(&second.blob));
         let third = second.next(30, 2, Timestamp::from_unix_ms(8), "sessions/notes/0a/3".into());
         assert_eq!(third.stale, std::slice::from_ref(&first.blob));
-        assert_eq!(undone.undone(Timestamp::from_unix_ms(8)), None, "not twice");
+        assert_eq!(undone.undone(Timestamp::from_unix_ms(8)), None, "only one execution can be undone");
         assert_eq!(first.undone(Timestamp::from_unix_ms(8)), None, "nothing was executed");
         assert_ne!(undone.next_execution(), second.next_execution());
     }

@@ -78,7 +78,9 @@ async fn run(
 /// Starts an execution and drops it after its first call. Returns that call.
 async fn interrupted(machine: &Arc<Machine>, state: &SessionState, request: Arc<ExecuteRequest>) -> Called {
     let mut attempt = Attempt::new(Arc::clone(machine), state.clone(), request, CancelToken::new(), INVOCATION.into());
-    let JournalStep::Tool(called) = attempt.step(Vec::new()).await.unwrap() else { panic!("it calls a tool") };
+    let JournalStep::Tool(called) = attempt.step(Vec::new()).await.unwrap() else {
+        panic!("the script must call a tool")
+    };
     called
 }
 
@@ -171,7 +173,7 @@ async fn repeated_execution_is_byte_identical() {
     let (first, _) = run(&one, &state, request(script), Vec::new()).await.unwrap();
     let (again, _) = run(&other, &state, request(script), Vec::new()).await.unwrap();
     assert_eq!(printed(&first), printed(&again));
-    assert!(printed(&first).contains("1000"), "the time at which it was opened: {}", printed(&first));
+    assert!(printed(&first).contains("1000"), "the clock is fixed at the opening: {}", printed(&first));
     // The bytes are equal as well, because they determine the blob's name.
     assert_eq!(first.state.blob, again.state.blob);
 }
@@ -242,12 +244,12 @@ async fn cancelled_execution_ends_and_reports_it() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         cancel.cancel();
     });
-    let JournalStep::Done(done) = ended.unwrap() else { panic!("it calls no tool") };
+    let JournalStep::Done(done) = ended.unwrap() else { panic!("the script must not call a tool") };
     let execution: Value = serde_json::from_str(done.executed.execution.get()).unwrap();
     assert_eq!(execution["outcome"]["kind"], "cancelled", "{execution}");
     assert_eq!(done.state.session.generation, 2);
     let (next, _) = run(&node, &done.state, request(COUNT), Vec::new()).await.unwrap();
-    assert_eq!(printed(&next), "1", "the session goes on");
+    assert_eq!(printed(&next), "1", "the session continues");
 }
 
 #[tokio::test]
@@ -262,7 +264,9 @@ async fn cancellation_before_takeover_leaves_no_effect() {
     cancel.cancel();
     let mut taken_over =
         Attempt::new(Arc::clone(&other), state.clone(), service.request(ASK), cancel, INVOCATION.into());
-    let JournalStep::Done(done) = taken_over.step(vec![called]).await.unwrap() else { panic!("it calls nothing") };
+    let JournalStep::Done(done) = taken_over.step(vec![called]).await.unwrap() else {
+        panic!("the script must not call a tool")
+    };
     let execution: Value = serde_json::from_str(done.executed.execution.get()).unwrap();
     assert_eq!(execution["outcome"]["kind"], "cancelled", "{execution}");
     assert!(done.executed.is_rolled_back && done.state.blob == state.blob);
@@ -381,7 +385,7 @@ async fn sessions_stay_in_memory_as_long_as_there_is_room() {
         let open = OpenRequest { language: Some(Language::JavaScript), ..OpenRequest::default() };
         states.push(node.open(&id.parse().unwrap(), open, opening("0a")).await.unwrap());
     }
-    assert_eq!(held(&node), ["b", "c"], "the one used longest ago made room");
+    assert_eq!(held(&node), ["b", "c"], "the least recently used session is evicted");
     run(&node, &states[1], request(COUNT), Vec::new()).await.unwrap();
     run(&node, &states[0], request(COUNT), Vec::new()).await.unwrap();
     assert_eq!(held(&node), ["a", "b"]);

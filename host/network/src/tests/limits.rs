@@ -50,7 +50,7 @@ fn compressed_body_counts_its_decompressed_size() {
     let account = account(1 << 30);
     let answer = message::fetch(&client, &call_within(&account), &json!({ "url": server.url("/") }).to_string());
     assert!(answer.unwrap_err().message.contains("exceeds 4194304 bytes"));
-    assert_eq!(account.held_bytes(), 0, "and nothing of it is held");
+    assert_eq!(account.held_bytes(), 0, "the memory is released");
 
     let small = zeros_compressed(100);
     let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", small.len());
@@ -155,7 +155,7 @@ fn call_deadline_and_cancellation_end_a_request() {
     let begun = Instant::now();
     assert!(message::fetch(&client, &call, &asked).unwrap_err().message.contains("was cancelled"));
     assert!(begun.elapsed() < Duration::from_secs(60));
-    assert!(message::fetch(&client, &call, &asked).is_err(), "a call that was cancelled before does nothing");
+    assert!(message::fetch(&client, &call, &asked).is_err(), "a cancelled call sends no request");
 }
 
 #[test]
@@ -277,7 +277,10 @@ fn connection_uses_the_checked_address() {
     // The first lookup returns an allowed address, the second one a forbidden address.
     let client = client_of(&url, &["127.0.0.1"], &[("rebinding.example", &[&["127.0.0.1"], &["127.0.0.2"]])]);
     assert!(get(&client, &url).is_ok());
-    assert!(get(&client, &url).unwrap_err().starts_with("refused: "), "it was looked up, and looked at, again");
+    assert!(
+        get(&client, &url).unwrap_err().starts_with("refused: "),
+        "each connection resolves and checks the name again"
+    );
     // The client tries only the allowed addresses of a name.
     let client = client_of(&url, &["127.0.0.1"], &[("rebinding.example", &[&["127.0.0.2", "127.0.0.1"]])]);
     assert!(get(&client, &url).is_ok());

@@ -70,6 +70,6 @@ fn request_goes_to_the_url_that_was_checked() {
     let refused = get(&client, &server.url("/v1/../v2")).unwrap_err();
     let origin = server.url("");
     assert!(refused.starts_with(&format!("refused: requests to `{origin}` are not allowed")), "{refused}");
-    assert!(refused.contains(&server.url("/v1/*")), "the list's rule: {refused}");
+    assert!(refused.contains(&server.url("/v1/*")), "the error lists the patterns: {refused}");
     assert_eq!(server.heard().len(), 1);
 }

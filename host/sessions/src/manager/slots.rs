@@ -1,5 +1,4 @@
-//! Slots of live sessions, one per session ID, handles to stored sessions, and the eviction of idle
-//! sessions.
+//! Slots of live sessions, one per session ID, handles to stored sessions, and the eviction of idle sessions.
 
 use std::{
     collections::HashMap,

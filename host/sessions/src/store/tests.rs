@@ -87,11 +87,11 @@ fn session_is_stored_in_one_file() {
     let fixture = Fixture::new();
     fixture.put("a", 5_000, b"first\nstate");
     fixture.put("a", 6_000, b"");
-    assert_eq!(fixture.names(), ["a.session"], "no locks and no temporary files stay");
+    assert_eq!(fixture.names(), ["a.session"], "no lock files and no temporary files remain");
     let lock = lock(&fixture.store, "a");
     let fenced = block_on(fixture.store.put(&lock, &Expected::Absent, &record("a", 7_000, 1), b"x")).unwrap_err();
     assert!(matches!(fenced, StoreError::Fenced { .. }), "{fenced}");
-    assert_eq!(fixture.names(), [".lock-a", "a.session"], "nor what was not written");
+    assert_eq!(fixture.names(), [".lock-a", "a.session"], "the rejected write left a file");
     assert!(block_on(fixture.store.remove(&lock, &Expected::Any)).unwrap());
     drop(lock);
     assert!(fixture.names().is_empty());
@@ -127,7 +127,10 @@ fn earlier_format_is_read_and_fenced() {
     let put = |expected: &Expected| block_on(fixture.store.put(&lock, expected, &stored, b"state"));
     let version = Expected::Version(read.version);
     put(&version).unwrap();
-    assert!(matches!(put(&version), Err(StoreError::Fenced { .. })), "the same record is another write");
+    assert!(
+        matches!(put(&version), Err(StoreError::Fenced { .. })),
+        "each write has a new version, even with the same record"
+    );
 }
 
 #[test]
@@ -225,7 +228,7 @@ fn foreign_files_are_left_alone() {
     let listed = listed(&store);
     let ids: Vec<&str> = listed.iter().map(|entry| entry.id.as_str()).collect();
     assert_eq!(ids, ["a", "dir"]);
-    assert!(listed[1].damage.is_some(), "a directory is no session");
+    assert!(listed[1].damage.is_some(), "a directory is not a session");
     assert_eq!(fixture.names().len(), before.len() + 1);
 }
 
@@ -310,7 +313,7 @@ fn invalid_lock_file_affects_only_its_session() {
     fs::set_permissions(at(".lock-left"), fs::Permissions::from_mode(0o600)).unwrap();
     let store = DirectoryStore::open(fixture.store.path()).unwrap();
     assert_eq!(listed(&store).len(), 1);
-    assert!(!at(".lock-left").exists(), "the others are still looked at");
+    assert!(!at(".lock-left").exists(), "the other lock files are still cleaned up");
     for name in ["dir", "link", "shared"] {
         assert!(block_on(store.try_lock(&id(name))).is_err(), "{name}");
     }

@@ -8,8 +8,9 @@
 //! expired lease, a process reads the entry and lists the time of its write. It then creates the next entry and reads
 //! the old entry again. If the old entry is unchanged, it existed throughout, so no other process has the lease.
 //!
-//! Leases only save work. A holder that was frozen for longer than its lease notices the loss only at the next renewal.
-//! Until then, the session's [log](super::log) rejects its writes, because the log checks versions, not times.
+//! Leases only prevent wasted work; consistency does not depend on them. A holder that was frozen for longer than its
+//! lease notices the loss only at the next renewal. Until then, the session's [log](super::log) rejects its writes,
+//! because the log checks versions, not times.
 //!
 //! [`Holder`] records writes with unknown outcome. [`probe`] checks whether a store is suitable for sessions, and
 //! returns the clock for leases.
@@ -37,9 +38,9 @@ const MAX_LISTED: usize = 10_000;
 /// Maximum duration of a lease. Longer durations in entries are reduced to this value.
 const MAX_LEASE: Duration = Duration::from_secs(60 * 60);
 /// Maximum wait for the release when a lease is dropped, so that the next holder finds it free.
-const GIVING_BACK: Duration = Duration::from_secs(2);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The store's clock, measured when the store was opened. Independent of the clocks that the store's users have.
+/// The store's clock, measured when the store was opened. Independent of the clocks of the machines that use the store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoreClock {
     pub(super) seen_ms: i64,
@@ -60,7 +61,7 @@ impl StoreClock {
 #[derive(Debug)]
 pub(super) struct Lease {
     stop: Option<oneshot::Sender<()>>,
-    given_back: Mutex<mpsc::Receiver<()>>,
+    released: Mutex<mpsc::Receiver<()>>,
     _background: Background,
 }
 
@@ -68,8 +69,8 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if self.stop.take().is_some_and(|stop| stop.send(()).is_ok()) {
             // An error means that the release takes too long or failed. The lease then remains until it expires.
-            let given_back = self.given_back.get_mut().unwrap_or_else(PoisonError::into_inner);
-            let _ = given_back.recv_timeout(GIVING_BACK);
+            let released = self.released.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let _ = released.recv_timeout(RELEASE_TIMEOUT);
         }
     }
 }
@@ -88,13 +89,13 @@ impl Lease {
         let log = LeaseLog::new(bucket, lasts, id);
         let Some(number) = log.take(clock).await? else { return Ok(None) };
         let (stop, stopped) = oneshot::channel();
-        let (gives_back, given_back) = mpsc::channel();
+        let (release, released) = mpsc::channel();
         handle.spawn(async move {
             log.renew(number, stopped).await;
-            let _ = gives_back.send(());
+            let _ = release.send(());
         });
         let background = background.clone();
-        Ok(Some(Self { stop: Some(stop), given_back: Mutex::new(given_back), _background: background }))
+        Ok(Some(Self { stop: Some(stop), released: Mutex::new(released), _background: background }))
     }
 }
 

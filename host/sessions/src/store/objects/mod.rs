@@ -54,8 +54,8 @@ const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Each session has a short log of its writes, each with a unique version. Of two writers with the same base, one is
 /// accepted and the other is [fenced](StoreError::Fenced), however long it was frozen.
 ///
-/// Locks are leases of 15 s, which their holders renew. A lease expires after its holder is killed. Leases only save
-/// work; the log keeps writes consistent without them.
+/// Locks are leases of 15 s, which their holders renew. A lease expires after its holder is killed. Leases only
+/// prevent wasted work: the log keeps writes consistent without them.
 ///
 /// A removal is recorded for seven days. No write may stay in progress for that long.
 ///
@@ -335,8 +335,8 @@ impl ObjectStore {
         Ok(StoredPage::new(entries.into_iter().flatten().collect(), next))
     }
 
-    /// Returns the listing entry of a session, or `None` if the session was removed. Also
-    /// deletes the entry of an old removal.
+    /// Returns the listing entry of a session, or `None` if the session was removed. Also deletes the entry of an old
+    /// removal.
     async fn entry(&self, found: ListedHead, forgets: &AtomicUsize) -> Result<Option<StoredEntry>, StoreError> {
         let log = self.log(&found.id);
         let head = match log.read(found.number, &found.listed).await? {

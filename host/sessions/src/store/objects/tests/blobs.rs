@@ -86,7 +86,7 @@ fn listing_pages_are_ordered_and_complete() {
                 assert_eq!(pages, expected.len().div_ceil(limit), "{limit}");
             }
             let one = blobs.list("s/a!", None, 100).await.unwrap();
-            assert_eq!(one.blobs.len(), 3, "a name is no prefix of another");
+            assert_eq!(one.blobs.len(), 3, "a prefix matches only whole name parts");
             assert_eq!(blobs.list("nothing", None, 100).await.unwrap().blobs, []);
             let all = blobs.list("", None, 100).await.unwrap().blobs;
             assert_eq!((all.len(), all[0].name.as_str()), (expected.len() + 1, "other/x"));
@@ -170,7 +170,7 @@ fn memory_stores_with_one_name_are_shared() {
     block_on(one.put("a", b"1".as_slice())).unwrap();
     assert_eq!(block_on(other.get("x/a", 1)).unwrap().as_deref(), Some(b"1".as_slice()));
     drop((one, other));
-    assert_eq!(block_on(open("/x").get("a", 1)).unwrap(), None, "the last has gone");
+    assert_eq!(block_on(open("/x").get("a", 1)).unwrap(), None, "the memory was freed with the last store");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn old_temporary_files_are_removed() {
         fs::File::options().write(true).open(file).unwrap().set_modified(hours_ago).unwrap();
     }
     let again = BlobStore::open(&url).unwrap();
-    assert!(!old.exists() && new.exists(), "only what is old is nobody's");
+    assert!(!old.exists() && new.exists(), "only old temporary files are removed");
     assert!(block_on(again.get("sessions/a", 1)).unwrap().is_some());
 }
 
@@ -267,7 +267,7 @@ fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<
         for _ in 0..times {
             let log = log(run);
             if let Some(number) = log.take(clock(run)).await.unwrap() {
-                assert!(!held.replace(true), "two hold it");
+                assert!(!held.replace(true), "two holders have the lease");
                 taken.set(taken.get() + 1);
                 // Other tasks can run before the entry is deleted, but not between the deletion and the update of
                 // `held`.
@@ -282,7 +282,7 @@ fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<
 fn frozen<'a>(log: &'a LeaseLog, held: &'a Cell<bool>, renewed: &'a Cell<usize>) -> Task<'a> {
     Box::pin(async move {
         if let Some(number) = log.renewed(1).await.unwrap() {
-            assert!(!held.replace(true), "two hold it");
+            assert!(!held.replace(true), "two holders have the lease");
             renewed.set(renewed.get() + 1);
             log.delete(number).await;
             held.set(false);
@@ -295,7 +295,7 @@ fn contend(switches: usize, times: &[usize], was_killed: bool) {
     let runs = exhaustively(0, |run| {
         if was_killed {
             assert_eq!(block_on(log(run).take(clock(run))).unwrap(), Some(1));
-            assert_eq!(block_on(log(run).take(clock(run))).unwrap(), None, "it has not run out");
+            assert_eq!(block_on(log(run).take(clock(run))).unwrap(), None, "the lease has not expired");
             *run.memory.now_ms.lock().unwrap() += HOUR_MS;
         }
         let (held, taken) = (Cell::new(false), Cell::new(0));
@@ -340,7 +340,7 @@ fn frozen_holder_and_successor_never_both_hold_the_lease() {
             let held = Cell::new(false);
             let others = times.iter().map(|times| holder(run, *times, &held, &taken));
             run.interleave(switches, others.chain([frozen(&first, &held, &renewed)]).collect());
-            assert!(block_on(log(run).take(clock(run))).unwrap().is_some(), "something was left behind");
+            assert!(block_on(log(run).take(clock(run))).unwrap().is_some(), "a late holder left an object behind");
         });
         assert!(runs > 1_000 && renewed.get() > 10 && taken.get() > 10, "{runs} {} {}", renewed.get(), taken.get());
     }

@@ -51,7 +51,7 @@ impl Choices {
             self.made.push((0, alternatives));
         }
         let (chosen, of) = self.made[self.next];
-        assert_eq!(of, alternatives, "a run is decided by its choices");
+        assert_eq!(of, alternatives, "a repeated run has the same alternatives");
         self.next += 1;
         chosen
     }
@@ -140,7 +140,7 @@ impl Memory {
                 *self.crashed.lock().unwrap() = true;
                 std::future::pending().await
             }
-            _ => Err(failed(self, "answer", "it was told so")),
+            _ => Err(failed(self, "respond", "injected fault")),
         }
     }
 }

@@ -103,7 +103,7 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
         if let (Ok(_), Expected::Version(_)) = (&one.result, &one.expected) {
             let others =
                 done[index + 1..].iter().filter(|other| other.result.is_ok() && other.expected == one.expected);
-            assert_eq!(others.count(), 0, "{context}: two were accepted on one base: {done:?}");
+            assert_eq!(others.count(), 0, "{context}: two writes on the same base were accepted: {done:?}");
         }
     }
     let accepted: Vec<&Done> = done.iter().filter(|one| one.result.is_ok()).collect();
@@ -240,7 +240,7 @@ fn reader_sees_only_accepted_writes() {
         let reader: Task<'_> = Box::pin(async {
             for _ in 0..2 {
                 let before = done.borrow().len();
-                let stored = run.store.get(&id()).await.unwrap().expect("it is never away");
+                let stored = run.store.get(&id()).await.unwrap().expect("the session always exists");
                 seen.borrow_mut().push((before, String::from_utf8(stored.state).unwrap()));
             }
         });
@@ -362,7 +362,7 @@ fn version_overflow_names_the_object() {
         block_on(run.store.bucket.try_create(&format!("records/a!/{}", u64::MAX), entry)).unwrap();
         let error = block_on(put(run, &lock(), &from, "next")).unwrap_err().to_string();
         assert!(error.contains("records/a!/18446744073709551615"), "{error}");
-        assert_eq!(objects(run, "states/"), 1, "nothing was written");
+        assert_eq!(objects(run, "states/"), 1, "a rejected write must leave no state");
     });
 }
 
