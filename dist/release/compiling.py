@@ -12,7 +12,7 @@ from .places import ROOT, Release, ReleaseError
 
 def command(release: Release) -> list[str | Path]:
     """Returns the command that compiles the whole workspace. With the features of one crate alone, Wasmtime would be
-    built once more."""
+    built again."""
     if release.is_dev:
         return ["cargo", "build", "--workspace", "--locked", "--quiet"]
     target = f"{release.triple}.{tools.pins()['linux']['glibc']}"
@@ -20,7 +20,7 @@ def command(release: Release) -> list[str | Path]:
 
 
 def environment(release: Release) -> dict[str, str]:
-    """Returns the environment of the compilation. In a release, no path of this machine stays in the code."""
+    """Returns the environment of the compilation. In a release, the code contains no paths of this machine."""
     settings = dict(os.environ)
     if release.is_dev:
         return settings
@@ -40,11 +40,11 @@ def environment(release: Release) -> dict[str, str]:
 
 
 def compile_all(release: Release) -> None:
-    """Compiles everything that is not compiled yet. Takes half an hour the first time, because Wasmtime is large."""
+    """Compiles the workspace incrementally. Takes about 20 minutes on two cores the first time, because Wasmtime is large."""
     run(command(release), environment(release))
     for name in ("glovebox", "libglovebox_python.so"):
         if not (release.built / name).is_file():
-            raise ReleaseError(f"`{' '.join(map(str, command(release)))}` has made no {release.built / name}")
+            raise ReleaseError(f"`{' '.join(map(str, command(release)))}` did not create `{release.built / name}`")
 
 
 def run(arguments: list[str | Path], settings: dict[str, str] | None = None, cwd: Path = ROOT) -> str:

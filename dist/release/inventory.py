@@ -99,7 +99,7 @@ def crates(targets: Iterable[str]) -> list[Part]:
         directory = Path(package["manifest_path"]).parent
         names = [] if is_ours else licence_texts(each.name for each in directory.iterdir() if each.is_file())
         if not package["license"]:
-            raise ReleaseError(f"the crate {name} {version} names no licence")
+            raise ReleaseError(f"the manifest of the crate `{name}` {version} names no licence")
         found.append(
             Part(
                 "crate", name, version, package["license"].replace("/", " OR "), purl(identifier),
@@ -128,7 +128,7 @@ def text_of(name: str) -> str:
     """Returns a licence text from dist/licences, for releases that come without a text."""
     path = LICENCES / f"{name}.txt"
     if not path.is_file():
-        raise ReleaseError(f"the licence's text of `{name}` is missing: put it in {path.relative_to(ROOT)}")
+        raise ReleaseError(f"the licence text of `{name}` is missing; add it as {path.relative_to(ROOT)}")
     return path.read_text()
 
 
@@ -160,7 +160,7 @@ def bundled(bundle: Path) -> list[Part]:
                 kind, entry = binaries[digest]
                 found.append(binary(kind, entry))
             elif digest not in libraries:  # a library is a part of its interpreter
-                raise ReleaseError(f"{bundle} holds `{name}`, which neither runtimes/manifest.toml nor runtimes/packages.toml has")
+                raise ReleaseError(f"`{bundle}` contains `{name}`, which neither runtimes/manifest.toml nor runtimes/packages.toml lists")
     return found
 
 
@@ -227,7 +227,7 @@ def npm(lock: Path, licences: Path | None = None) -> list[Part]:
             licence = entry.get("license", "NOASSERTION")
             is_inside = f"\n{name} {entry['version']} (" in text
             if not (is_inside or licences or entry.get("dev")):
-                raise ReleaseError(f"the npm package {name} goes into ours: {os.fspath(lock)} must have its licence's text in the notices")
+                raise ReleaseError(f"`{os.fspath(lock)}` bundles the npm package `{name}`, but the notices do not contain its licence text; add it")
             found.append(Part("npm", name, entry["version"], licence, purl, is_inside=is_inside, texts=(text,) if is_inside else ()))
     return found
 

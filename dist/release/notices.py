@@ -9,9 +9,9 @@ from .inventory import Part
 HEAD = """\
 Third-party notices of Glovebox {version}
 
-Glovebox itself is under the Apache License 2.0 (LICENSE). Inside are the works below, each under its own licence: crates, compiled into the
-command, the native modules and the provider components; npm packages, in the page of the server; interpreters and tools, as WebAssembly and
-machine code; and Python packages for scripts. Not every artefact has all of them inside.
+Glovebox itself is licensed under the Apache License 2.0 (LICENSE). It contains the works below, each under its own licence: crates, compiled
+into the command, the native modules and the provider components; npm packages, in the server's page; interpreters and tools, as WebAssembly
+and machine code; and Python packages for scripts. Not every artefact contains all of them.
 """
 WHAT = {"crate": "crate", "interpreter": "interpreter", "tool": "tool", "python": "Python package", "npm": "npm package"}
 

@@ -23,7 +23,7 @@ class ReleaseError(Exception):
 
 @dataclass(frozen=True)
 class Release:
-    """The release that is being made, and its locations."""
+    """A release that is being built, and its locations."""
 
     version: str
     out: Path
@@ -58,7 +58,7 @@ class Release:
 def release(out: Path | None, is_dev: bool) -> Release:
     """Returns the release of the current commit."""
     if sys.platform != "linux":
-        raise ReleaseError("releases are made on Linux; elsewhere `bindings/python/build --dev` makes a wheel for this machine")
+        raise ReleaseError("releases can only be built on Linux; `bindings/python/build --dev` builds a wheel for this machine")
     manifest = tomllib.loads((ROOT / "Cargo.toml").read_text())
     directory = (out or TARGET / "release-files" / ("dev" if is_dev else "release")).resolve()
     work = TARGET / "release-work" / ("dev" if is_dev else "release")
@@ -71,5 +71,5 @@ def epoch() -> int:
     if given is None:
         given = subprocess.check_output(["git", "log", "-1", "--format=%ct"], cwd=ROOT, text=True).strip()
     if not given.isdigit():
-        raise ReleaseError(f"SOURCE_DATE_EPOCH is `{given}`, and not a number of seconds since 1970")
+        raise ReleaseError(f"SOURCE_DATE_EPOCH is `{given}`; set it to a number of seconds since 1970")
     return int(given)

@@ -48,7 +48,7 @@ def prepare(release: Release, names: Iterable[str]) -> None:
     """Makes the shared contents of products: the interpreters, the bill of materials and the notices."""
     missing = bundles.missing_features(platform.machine(), Path("/proc/cpuinfo").read_text())
     if missing and not release.is_dev:
-        raise ReleaseError(f"prepared bundles need a processor with x86-64-v3, and this one lacks {', '.join(sorted(missing))}")
+        raise ReleaseError(f"prepared bundles must be built on a processor with x86-64-v3; this one lacks {', '.join(sorted(missing))}")
     bundles.write(release.built / "glovebox", release.bundles, [each for each in bundles.PARTS if each != "command" or each in names])
     downloads = [release.bundles / part / "interpreters.zip" for part in ("engine", "python")]
     parts = inventory.everything(release.triple, downloads)
@@ -97,11 +97,11 @@ def platform_tag(wheel: Path) -> str:
     arguments: list[str | Path] = [sys.executable, "-m", "auditwheel", "show", "--json", wheel]
     done = subprocess.run(arguments, env=os.environ | {"PYTHONPATH": str(auditwheel)}, capture_output=True, text=True)
     if done.returncode:
-        raise ReleaseError(f"auditwheel cannot read {wheel.name}: {done.stderr.strip()}")
+        raise ReleaseError(f"auditwheel cannot read `{wheel.name}`: {done.stderr.strip()}")
     shown = json.loads(done.stdout)
     tag: str = shown["overall_tag"]
     if not tag.startswith(("manylinux", "musllinux")) or shown["external_libs"]:
-        raise ReleaseError(f"{wheel.name} runs on no Linux but this one, says auditwheel: {tag}, {shown['external_libs']}")
+        raise ReleaseError(f"auditwheel reports that `{wheel.name}` runs only on this Linux: {tag}, {shown['external_libs']}")
     return tag
 
 
@@ -170,6 +170,6 @@ PRODUCTS: dict[str, tuple[str, Callable[[Release], list[Path]]]] = {
     "wheel": ("the Python packages: engine with command, interpreters, data libraries", make_wheel),
     "command": ("the command and its interpreters, as a .tar.gz", make_command),
     "providers": ("the provider components and the contract, as a .tar.gz", make_providers),
-    "npm": ("the npm packages, as bindings/js/build makes them", make_npm),
-    "sbom": ("the bill of materials of all, CycloneDX 1.6 in JSON", make_sbom),
+    "npm": ("the npm packages, built by bindings/js/build", make_npm),
+    "sbom": ("the bill of materials of the whole release, as CycloneDX 1.6 in JSON", make_sbom),
 }

@@ -30,7 +30,7 @@ FIRST_CALL = """from glovebox_sandbox import Sandbox; print(Sandbox("python").ex
 WITH_ERRORS = ("sh", "-c", '"$@" 2>&1', "sh")
 """Runs the following command with its standard error in its output."""
 MAX_FIRST_CALL_S = 5
-"""Five times the goal, because other programs may use the machine."""
+"""Maximum duration of a first call in seconds: five times the goal, because other programs may use the machine."""
 
 
 class Skipped(Exception):
@@ -39,7 +39,7 @@ class Skipped(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """The release to check, and the room for it."""
+    """The release to check, and the clean environment for it."""
 
     release: Release
     files: Path
@@ -224,7 +224,7 @@ def quick_start(check: Check) -> str:
     require_wheel(check)
     script = check.room.work / "quickstart.py"
     script.write_text(block((ROOT / "README.md").read_text(), "From Python", "python"))
-    same("README's Python", check.room.run(check.venv / "bin" / "python", script), PYTHON_QUICK_START)
+    same("README's Python example", check.room.run(check.venv / "bin" / "python", script), PYTHON_QUICK_START)
     return "README's Python example prints the expected output"
 
 
@@ -318,7 +318,7 @@ def providers(check: Check) -> str:
     """Runs a provider component in wasmtime-py."""
     directory = unpack(check.one("glovebox-*-providers.tar.gz", "providers"), check.room.base)
     if not (directory / NOTICES).is_file():
-        raise Failed(f"the archive lacks {NOTICES}")
+        raise Failed(f"the archive does not contain `{NOTICES}`")
     require_wheel(check)
     library = TARGET / "tools" / "wasmtime-py"
     if not (library / "wasmtime").is_dir():

@@ -51,7 +51,7 @@ class Archives(unittest.TestCase):
         (self.directory / "b").unlink()
         (self.directory / "d").write_text("d")
         found = archives.wrong_sums(self.directory)
-        self.assertEqual(found, ["b: is listed and missing", "d: is not listed", "a: has another checksum"])
+        self.assertEqual(found, ["b: is listed, but missing", "d: is not listed", "a: does not match its checksum"])
 
     def test_only_listed_files_are_removed(self) -> None:
         (self.directory / "old").write_text("old")

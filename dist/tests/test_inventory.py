@@ -51,7 +51,7 @@ class Crates(unittest.TestCase):
         whole, forgot = part("whole", licence), part("forgot", licence, ())
         self.assertEqual(inventory.with_standard_texts([forgot, whole])[0].texts, ("text",))
         # The text of the MIT licence contains the crate author's name.
-        with self.assertRaisesRegex(ReleaseError, "licence's text of `alone` is missing: put it in dist/licences/alone.txt"):
+        with self.assertRaisesRegex(ReleaseError, "licence text of `alone` is missing; add it as dist/licences/alone.txt"):
             inventory.with_standard_texts([part("other"), part("alone", texts=())])
 
     def test_licence_text_missing_upstream_is_kept_locally(self) -> None:
@@ -102,7 +102,7 @@ class Bundle(unittest.TestCase):
                 self.assertIn(runtimes.get(name, name), downloads)
 
     def test_interpreter_unknown_to_the_manifest_is_an_error(self) -> None:
-        with self.assertRaisesRegex(ReleaseError, "holds `other.wasm`, which neither"):
+        with self.assertRaisesRegex(ReleaseError, "contains `other.wasm`, which neither"):
             inventory.bundled(self.bundle(["other.wasm"]))
 
 
@@ -115,7 +115,7 @@ class Npm(unittest.TestCase):
         self.assertFalse(found["esbuild"].is_inside)
 
     def test_bundled_package_without_a_licence_is_an_error(self) -> None:
-        with self.assertRaisesRegex(ReleaseError, "goes into ours"):
+        with self.assertRaisesRegex(ReleaseError, "bundles the npm package"):
             inventory.npm(ROOT / "bindings" / "web" / "package-lock.json")
 
 
