@@ -72,7 +72,7 @@ async function licences(inputs) {
     texts.set(text, [...(texts.get(text) ?? []), `${name} ${version} (${license})`]);
   }
   const parts = [...texts].map(([text, of]) => `${of.join('\n')}\n\n${text}\n`);
-  return `The page of Glovebox has inside:\n\n${parts.join(`\n${'-'.repeat(80)}\n\n`)}`;
+  return `The page of Glovebox contains:\n\n${parts.join(`\n${'-'.repeat(80)}\n\n`)}`;
 }
 
 const sha256 = (bytes) => createHash('sha256').update(bytes).digest('hex');

@@ -173,12 +173,12 @@ export class ComponentBackend implements Backend {
 
   #session(id: string): Open {
     const open = this.#open.get(id);
-    if (!open) throw new Problem('refused', 'No such session', `There is no session \`${id}\` in this page any more.`);
+    if (!open) throw new Problem('refused', 'No such session', `The session \`${id}\` no longer exists in this page.`);
     return open;
   }
 
   #mustBeFree(id: string): void {
-    if (this.#open.has(id)) throw new Problem('conflict', 'Conflict', `There is a session \`${id}\` already.`);
+    if (this.#open.has(id)) throw new Problem('conflict', 'Conflict', `The session \`${id}\` already exists.`);
   }
 
   #described(id: string): SessionInfo {

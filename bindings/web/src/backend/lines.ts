@@ -17,7 +17,7 @@ export async function* jsonLines(stream: ReadableStream<Uint8Array>): AsyncGener
       for (const [index, line] of lines.entries()) {
         parts.push(line);
         length += line.length;
-        if (length > MAX_LINE_CHARS) throw new Error('the answer is longer than this page reads');
+        if (length > MAX_LINE_CHARS) throw new Error('the server sent a line that is too long for this page');
         const isWhole = index < lines.length - 1 || done;
         if (!isWhole) continue;
         const text = parts.join('');

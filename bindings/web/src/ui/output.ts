@@ -82,14 +82,14 @@ export class Output {
     if (truncated.length > 0) this.#note(`The script wrote more to ${truncated.join(' and ')} than its limit; the rest was dropped.`);
     for (const display of execution.displays.slice(0, MAX_DISPLAYS)) this.#root.append(displayOf(display.data, (url) => this.#urls.push(url)));
     const notShown = execution.displays_dropped + Math.max(0, execution.displays.length - MAX_DISPLAYS);
-    if (notShown > 0) this.#note(`${plural(notShown, 'display')} not shown: over the limit.`);
+    if (notShown > 0) this.#note(`${plural(notShown, 'display')} not shown: the limit was reached.`);
     // A value with a form other than text is among the displays.
     if (execution.value && !execution.displays.some((display) => display.is_result)) {
       this.#root.append(h('pre', { class: 'value', 'aria-label': 'Value of the last expression' }, cut(execution.value.repr)));
     }
     const lost = execution.rolled_back_to?.executions_lost ?? 0;
-    if (execution.rolled_back_to) this.#note(lost > 0 ? `The session is rolled back; ${plural(lost, 'earlier run')} lost.` : 'The session is as it was before this run.');
-    if (filesLeftOut > 0) this.#note(`${plural(filesLeftOut, 'file')} left out: all together are more than 32 MiB.`);
+    if (execution.rolled_back_to) this.#note(lost > 0 ? `The session was rolled back; ${plural(lost, 'earlier run')} lost.` : 'The session was rolled back to its state before this run.');
+    if (filesLeftOut > 0) this.#note(`${plural(filesLeftOut, 'file')} not returned: the files exceed 32 MiB in total.`);
     this.#advise(execution);
     if (this.#root.textContent === '' && execution.displays.length === 0) this.#note('The script wrote nothing.');
     this.#say(execution.success ? 'success' : 'failure', outcomeText(execution));

@@ -39,7 +39,7 @@ export class Token {
         // An invalid header value would fail like an unreachable server.
         const token = input.value.trim();
         if (!/^[\x21-\x7e]+$/.test(token)) {
-          byId('token-reason').textContent = 'A token has letters, digits and signs, and no spaces.';
+          byId('token-reason').textContent = 'A token contains only ASCII letters, digits and punctuation.';
           return;
         }
         this.#set(token);

@@ -625,13 +625,13 @@ var Output = class {
     if (truncated.length > 0) this.#note(`The script wrote more to ${truncated.join(" and ")} than its limit; the rest was dropped.`);
     for (const display of execution.displays.slice(0, MAX_DISPLAYS)) this.#root.append(displayOf(display.data, (url) => this.#urls.push(url)));
     const notShown = execution.displays_dropped + Math.max(0, execution.displays.length - MAX_DISPLAYS);
-    if (notShown > 0) this.#note(`${plural(notShown, "display")} not shown: over the limit.`);
+    if (notShown > 0) this.#note(`${plural(notShown, "display")} not shown: the limit was reached.`);
     if (execution.value && !execution.displays.some((display) => display.is_result)) {
       this.#root.append(h("pre", { class: "value", "aria-label": "Value of the last expression" }, cut(execution.value.repr)));
     }
     const lost2 = execution.rolled_back_to?.executions_lost ?? 0;
-    if (execution.rolled_back_to) this.#note(lost2 > 0 ? `The session is rolled back; ${plural(lost2, "earlier run")} lost.` : "The session is as it was before this run.");
-    if (filesLeftOut > 0) this.#note(`${plural(filesLeftOut, "file")} left out: all together are more than 32 MiB.`);
+    if (execution.rolled_back_to) this.#note(lost2 > 0 ? `The session was rolled back; ${plural(lost2, "earlier run")} lost.` : "The session was rolled back to its state before this run.");
+    if (filesLeftOut > 0) this.#note(`${plural(filesLeftOut, "file")} not returned: the files exceed 32 MiB in total.`);
     this.#advise(execution);
     if (this.#root.textContent === "" && execution.displays.length === 0) this.#note("The script wrote nothing.");
     this.#say(execution.success ? "success" : "failure", outcomeText(execution));
@@ -1335,7 +1335,7 @@ async function* jsonLines(stream) {
       for (const [index, line] of lines.entries()) {
         parts.push(line);
         length += line.length;
-        if (length > MAX_LINE_CHARS) throw new Error("the answer is longer than this page reads");
+        if (length > MAX_LINE_CHARS) throw new Error("the server sent a line that is too long for this page");
         const isWhole = index < lines.length - 1 || done;
         if (!isWhole) continue;
         const text = parts.join("");
@@ -1515,7 +1515,7 @@ var Token = class {
         event.preventDefault();
         const token2 = input.value.trim();
         if (!/^[\x21-\x7e]+$/.test(token2)) {
-          byId("token-reason").textContent = "A token has letters, digits and signs, and no spaces.";
+          byId("token-reason").textContent = "A token contains only ASCII letters, digits and punctuation.";
           return;
         }
         this.#set(token2);
