@@ -61,6 +61,6 @@ const measured = { python: await measure('python'), javascript: await measure('j
 console.log(JSON.stringify(measured, null, 2));
 const over = Object.entries(measured).filter(([, { overhead_us }]) => !((overhead_us ?? NaN) <= most));
 if (over.length > 0) {
-  console.error(`more than ${most} µs: ${over.map(([language, { overhead_us }]) => `${language} ${overhead_us}`).join(', ')}`);
+  console.error(`the overhead exceeds ${most} µs: ${over.map(([language, { overhead_us }]) => `${language} ${overhead_us}`).join(', ')}`);
   process.exitCode = 1;
 }

@@ -48,7 +48,7 @@ export async function createWith(platform: Platform, options: SandboxOptions): P
   };
   if (backend === 'unsafe-native' || backend === 'daemon') {
     const open = backend === 'daemon' ? platform.openDaemon : platform.openUnsafe;
-    if (!open) throw errorOf('UnsupportedError', `backend: this platform has no other processes; use backend: "wasm"`);
+    if (!open) throw errorOf('UnsupportedError', `backend: "${backend}" is not available on this platform; use backend: "wasm"`);
     return new Sandbox(backend, await open(language, policy, host));
   }
   if (backend === 'auto' && !component.provider) {
@@ -108,6 +108,6 @@ function unknownTool(index: number): Answer {
 
 function fileUrl(files: Record<string, () => string>, file: string): string {
   const url = files[file];
-  if (!url) throw new Error(`there is no \`${file}\``);
+  if (!url) throw new Error(`the package does not contain \`${file}\``);
   return url();
 }

@@ -51,7 +51,10 @@ export class FilesError extends GloveboxError {
   override readonly name = 'FilesError';
 }
 
-/** A script ran, but committing its files to the host directory failed. The message says if it is unchanged. */
+/**
+ * A script ran, but committing its files to the host directory failed. The message says whether the directory is
+ * unchanged.
+ */
 export class CommitError extends GloveboxError {
   override readonly name = 'CommitError';
   /** The run whose files were not committed. */

@@ -16,25 +16,30 @@ export interface Secret {
   host: string;
 }
 
-/** The network permissions of scripts. Omitted fields have the engine's defaults. */
+/** The network permissions and limits of scripts. */
 export interface Network {
   /** The allowed targets of requests: `SCHEME://HOST[:PORT][/PATH]`. */
   allow: readonly string[];
-  /** Non-public address ranges that requests may reach. */
+  /** Non-public address ranges that requests may reach, such as `127.0.0.0/8`. Default: none. */
   allowPrivate?: readonly string[];
-  /** Secrets, by the names of the environment variables through which scripts see the placeholders. */
+  /**
+   * Secrets, by the names of the environment variables through which scripts see the placeholders. Default: none.
+   */
   secrets?: Record<string, Secret>;
-  /** The HTTP methods that requests may use. */
+  /** The allowed methods. Default: `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE` and `OPTIONS`. */
   methods?: readonly string[];
-  /** Maximum number of requests per execution. */
+  /** Maximum number of requests per execution. Default: 50. */
   requestCount?: number | bigint;
-  /** Maximum size of a request body, in bytes. */
+  /** Maximum size of a request body, in bytes. Default: 1 MiB. */
   requestBytes?: number | bigint;
-  /** Maximum size of a response body, in bytes. */
+  /** Maximum size of a response body after decompression, in bytes. Default: 4 MiB. */
   responseBytes?: number | bigint;
-  /** Timeout of a request, in milliseconds. */
+  /**
+   * Timeout of a request including its redirects and the body, in milliseconds. Default: 10,000. The timeouts of tool
+   * calls and of the execution also apply.
+   */
   timeoutMs?: number | bigint;
-  /** Maximum number of redirects that the host follows per request. */
+  /** Maximum number of redirects that the host follows per request, at most 5. Default: 5. */
   redirects?: number | bigint;
 }
 
@@ -61,15 +66,15 @@ export interface SandboxOptions {
   workspace?: string;
   /** Selects the executions whose changes to host directories are written back. Default: `always`. */
   commit?: 'always' | 'on-success' | 'never';
-  /** Further host directories, by their paths in the sandbox. */
+  /** Further host directories, by their paths in the sandbox. Default: none. */
   mounts?: Record<string, string | Mount>;
   /** Functions that scripts can call. Default: none. */
   tools?: Tools;
-  /** The files in the workspace when a script starts, by path. */
+  /** The files in the workspace when a script starts, by path. Default: none. */
   files?: Record<string, string | Uint8Array>;
-  /** Environment variables for scripts, by name. */
+  /** Environment variables for scripts, by name. Default: none. */
   env?: Record<string, string>;
-  /** The script arguments, after the script's name. */
+  /** The script arguments, after the script's name. Default: none. */
   args?: readonly string[];
   /** Seed of the random number generator; scripts see the same numbers every time. Default: a random seed. */
   seed?: number | bigint;
@@ -116,13 +121,17 @@ export interface SandboxOptions {
 
 /** The options of an execution. */
 export interface ExecuteOptions {
-  /** The file name shown in tracebacks. A name that ends in `.ts` marks the script as TypeScript. */
+  /**
+   * The file name shown in tracebacks. A name that ends in `.ts` marks the script as TypeScript. Default: `<sandbox>`.
+   */
   name?: string;
   /** The parse mode of JavaScript source. Default: `detect`. */
   kind?: 'detect' | 'script' | 'module';
   /** The script's standard input. Default: empty. */
   stdin?: string | Uint8Array;
-  /** The value of the script's global variable `context`; JSON must be able to represent it. */
+  /**
+   * The value of the script's global variable `context`; JSON must be able to represent it. Default: no such variable.
+   */
   context?: unknown;
   /** Milliseconds after which the execution is cancelled. Default: never. */
   timeoutMs?: number;

@@ -64,7 +64,7 @@ def main() -> None:
     print(json.dumps(measured, indent=2))
     over = {language: each["overhead_us"] for language, each in measured.items()}
     if most_us is not None and max(over.values()) > most_us:
-        raise SystemExit(f"more than {most_us} µs: {over}")
+        raise SystemExit(f"the overhead exceeds {most_us} µs: {over}")
 
 
 main()

@@ -49,7 +49,7 @@ export function refuse(policy: Policy): void {
 }
 
 /** Converts a provider's errors to this package's errors. */
-async function told<Result>(ask: Promise<Result>, inSession = false): Promise<Result> {
+async function mapErrors<Result>(ask: Promise<Result>, inSession = false): Promise<Result> {
   try {
     return await ask;
   } catch (error) {
@@ -174,8 +174,8 @@ export async function openComponent({ provider, language, policy, answer, cancel
     answer: (parameters: string) => answer(index, parameters),
     call: () => undefined,
   }));
-  const sandbox = await told(Sandbox.create(provider, { tools, ...(cancelWord && { cancelWord }) }));
-  const info = await told(sandbox.info());
+  const sandbox = await mapErrors(Sandbox.create(provider, { tools, ...(cancelWord && { cancelWord }) }));
+  const info = await mapErrors(sandbox.info());
   const runtime = info.runtimes.find((each) => each.name === language || each.language === language);
   if (!runtime) {
     const names = info.runtimes.map((each) => each.name).join(', ');
@@ -230,20 +230,20 @@ export class ComponentBackend {
   async execute(input: Input): Promise<Facts> {
     const files = this.#policy.files.map(([path, bytes]) => ({ path, bytes }));
     const request = { ...requestOf(input), ...(files.length > 0 && { files }) };
-    const [execution, entries, contents] = await told(this.#sandbox.executeWithFiles(request, this.#now()));
+    const [execution, entries, contents] = await mapErrors(this.#sandbox.executeWithFiles(request, this.#now()));
     return factsOf(execution, { entries: entriesOf(entries), contents });
   }
 
   /** Returns the parser's diagnostics for a source. */
   async validate(input: Input): Promise<Diagnostic[]> {
-    const diagnostics = await told(this.#sandbox.validate(requestOf(input), this.#now()));
+    const diagnostics = await mapErrors(this.#sandbox.validate(requestOf(input), this.#now()));
     return diagnostics.map(({ line, column, message }) => ({ line: Number(line), column: Number(column), message }));
   }
 
   async session(id: string | undefined, context: string | undefined): Promise<GuestSession> {
     noId(id);
     const given = context === undefined ? {} : { context: JSON.parse(context) as unknown };
-    const session = new GuestSession(await told(this.#sandbox.open({ ...this.#now(), ...given })));
+    const session = new GuestSession(await mapErrors(this.#sandbox.open({ ...this.#now(), ...given })));
     for (const [path, contents] of this.#policy.files) await session.writeFile(path, contents);
     return session;
   }
@@ -251,7 +251,7 @@ export class ComponentBackend {
   /** Restores a session from its hibernated bytes. */
   async resume(state: Uint8Array, id: string | undefined): Promise<GuestSession> {
     noId(id);
-    return new GuestSession(await told(this.#sandbox.resume(state, this.#now())));
+    return new GuestSession(await mapErrors(this.#sandbox.resume(state, this.#now())));
   }
 }
 
@@ -269,70 +269,70 @@ export class GuestSession {
   }
 
   async execute(input: Input): Promise<Facts> {
-    const facts = factsOf(await told(this.#session.execute(requestOf(input)), true));
+    const facts = factsOf(await mapErrors(this.#session.execute(requestOf(input)), true));
     this.ended = (await this.#session.info().catch(() => undefined))?.ended;
     return facts;
   }
 
   async getVariable(name: string): Promise<ShownValue | undefined> {
-    const value = await told(this.#session.getVariable(name), true);
+    const value = await mapErrors(this.#session.getVariable(name), true);
     return value && { repr: value.repr, json: value.json };
   }
 
   async setVariable(name: string, json: string): Promise<void> {
-    await told(this.#session.setVariable(name, JSON.parse(json)), true);
+    await mapErrors(this.#session.setVariable(name, JSON.parse(json)), true);
   }
 
   async listFiles(pattern: string): Promise<Entry[]> {
-    return entriesOf(await told(this.#session.listFiles(pattern), true));
+    return entriesOf(await mapErrors(this.#session.listFiles(pattern), true));
   }
 
   async readFile(path: string): Promise<Uint8Array> {
-    return told(this.#session.readFile(path), true);
+    return mapErrors(this.#session.readFile(path), true);
   }
 
   async writeFile(path: string, contents: Uint8Array): Promise<void> {
-    await told(this.#session.writeFile(path, contents), true);
+    await mapErrors(this.#session.writeFile(path, contents), true);
   }
 
   async deleteFile(path: string, recursive: boolean): Promise<void> {
-    await told(this.#session.deleteFile(path, { recursive }), true);
+    await mapErrors(this.#session.deleteFile(path, { recursive }), true);
   }
 
   async fork(id: string | undefined, context: string | undefined): Promise<GuestSession> {
     noId(id);
-    const fork = new GuestSession(await told(this.#session.fork(), true));
+    const fork = new GuestSession(await mapErrors(this.#session.fork(), true));
     if (context !== undefined) await fork.setVariable('context', context);
     return fork;
   }
 
   async checkpoint(): Promise<bigint> {
-    return told(this.#session.checkpoint(), true);
+    return mapErrors(this.#session.checkpoint(), true);
   }
 
   async checkpoints(): Promise<string> {
-    return JSON.stringify(snake(await told(this.#session.checkpoints(), true)));
+    return JSON.stringify(snake(await mapErrors(this.#session.checkpoints(), true)));
   }
 
   async undo(checkpoint: bigint | undefined): Promise<bigint> {
-    if (checkpoint === undefined) return told(this.#session.undo(), true);
-    await told(this.#session.undoTo(checkpoint), true);
+    if (checkpoint === undefined) return mapErrors(this.#session.undo(), true);
+    await mapErrors(this.#session.undoTo(checkpoint), true);
     return checkpoint;
   }
 
   async hibernate(): Promise<Uint8Array> {
-    return told(this.#session.hibernate(), true);
+    return mapErrors(this.#session.hibernate(), true);
   }
 
   async info(): Promise<string> {
-    return JSON.stringify(snake(await told(this.#session.info(), true)));
+    return JSON.stringify(snake(await mapErrors(this.#session.info(), true)));
   }
 
   async close(): Promise<void> {
     if (this.ended !== undefined) return;
     this.ended = 'the session was closed';
     try {
-      await told(this.#session.close(), true);
+      await mapErrors(this.#session.close(), true);
     } catch (error) {
       if ((error as Error).name !== 'SessionError') throw error;
     }

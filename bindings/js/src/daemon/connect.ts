@@ -10,7 +10,7 @@ import { Client } from './client.ts';
 
 /** Timeout for the daemon's first response, in milliseconds. A slower daemon is treated as absent. */
 const CONNECT_MS = 500;
-/** The version of the routes. */
+/** The version of the protocol that `GET /v1/info` must report. */
 const PROTOCOL = 2;
 const HINT = 'start one with `glovebox daemon`, and set GLOVEBOX_DAEMON_SOCKET to its socket';
 const NO_HOST_ACCESS =

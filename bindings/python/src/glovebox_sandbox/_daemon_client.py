@@ -33,7 +33,7 @@ _MAX_IDLE = 8
 _PIECE_BYTES = 1 << 16
 
 _LOST = (OSError, http.client.HTTPException, ValueError)
-"""The exceptions of a connection that is lost, or to another kind of server."""
+"""The exceptions that mean that the connection was lost, or that the server is not a daemon."""
 
 _HINT = "start one with `glovebox daemon`, and set GLOVEBOX_DAEMON_SOCKET to its socket"
 

@@ -10,7 +10,7 @@ from typing import Any
 from .sandbox import Sandbox, Session
 
 TIMEOUT_MS = 1000
-"""Timeout of these scripts."""
+"""Timeout of the scripts for completion and inspection, in milliseconds."""
 
 _MAX_MATCHES = 1000
 

@@ -36,7 +36,8 @@ class FilesError(GloveboxError, OSError):
 
 
 class CommitError(GloveboxError):
-    """A script ran, but committing its files to the host directory failed. The message says if it is unchanged."""
+    """A script ran, but committing its files to the host directory failed. The message says
+    whether the directory is unchanged."""
 
     def __init__(self, message: str, execution: Any) -> None:
         from .run import Run

@@ -196,10 +196,10 @@ class GloveboxKernel(Kernel):
         self._opening = self._worker.submit(self._open)
 
     def pre_handler_hook(self) -> None:
-        """Leaves the handler of `start` in place."""
+        """Does nothing: the base class would replace the signal handler that `start` installs."""
 
     def post_handler_hook(self) -> None:
-        """Leaves the handler of `start` in place."""
+        """Does nothing, like `pre_handler_hook`."""
 
     async def kernel_info_request(self, stream: Any, ident: Any, parent: Any) -> None:
         """Waits briefly for the interpreter, whose version is in the answer. The very first start takes longer."""
@@ -321,11 +321,11 @@ class GloveboxKernel(Kernel):
             token.cancel()
 
     async def _ask(self, ask: Callable[[NamedSessions], T], otherwise: T) -> T:
-        """Runs a function on the sessions' thread. A failure yields no answer."""
+        """Runs a function on the sessions' thread. Returns `otherwise` if the sandbox fails."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._worker, lambda: ask(self._named()))
         except GloveboxError as error:
-            self.log.warning("no answer: %s", error)
+            self.log.warning("cannot answer the request: %s", error)
             return otherwise
 
     def _open(self) -> NamedSessions:

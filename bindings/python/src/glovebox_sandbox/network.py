@@ -21,7 +21,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """The network permissions and limits of scripts. An omitted field has the engine's default.
+    """The network permissions and limits of scripts.
 
     >>> network = Network(allow=["https://api.example.com/v1/*"], secrets={"API_KEY": Secret("REAL_KEY", "api.example.com")})
     """
@@ -29,21 +29,23 @@ class Network:
     allow: Sequence[str]
     """The allowed targets of requests: `SCHEME://HOST[:PORT][/PATH]`."""
     allow_private: Sequence[str] = ()
-    """Non-public address ranges that requests may reach."""
+    """Non-public address ranges that requests may reach, such as `127.0.0.0/8`. Default: none."""
     secrets: Mapping[str, Secret] = field(default_factory=dict)
-    """Secrets, by the names of the environment variables through which scripts see the placeholders."""
+    """Secrets, by the names of the environment variables through which scripts see the placeholders. Default:
+    none."""
     methods: Sequence[str] | None = None
-    """The allowed methods."""
+    """The allowed methods. Default: `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE` and `OPTIONS`."""
     request_count: int | None = None
-    """Maximum number of requests in one execution."""
+    """Maximum number of requests in one execution. Default: 50."""
     request_bytes: int | None = None
-    """Maximum size of a request body, in bytes."""
+    """Maximum size of a request body, in bytes. Default: 1 MiB."""
     response_bytes: int | None = None
-    """Maximum size of a response body, in bytes."""
+    """Maximum size of a response body after decompression, in bytes. Default: 4 MiB."""
     timeout_ms: int | None = None
-    """Timeout of a request, in milliseconds."""
+    """Timeout of a request including its redirects and the body, in milliseconds. Default: 10,000. The timeouts of tool
+    calls and of the execution also apply."""
     redirects: int | None = None
-    """Maximum number of redirects that the host follows for one request."""
+    """Maximum number of redirects that the host follows for one request, at most 5. Default: 5."""
 
 
 def record(network: Any) -> dict[str, Any] | None:

@@ -16,10 +16,10 @@ from .sandbox import Sandbox, Session
 from .types import Limits
 
 DEFAULT_TIMEOUT_MS = 10_000
-"""Milliseconds after which a cell is cancelled."""
+"""Default time after which a cell is cancelled, in milliseconds."""
 
 MAX_TIMEOUT_MS = 3_600_000
-"""The longest timeout that a cell can request."""
+"""Maximum timeout that a cell can request, in milliseconds."""
 
 # A cell should time out before it runs out of fuel: the fuel limit is the engine's default fuel per millisecond, times
 # the maximum timeout.

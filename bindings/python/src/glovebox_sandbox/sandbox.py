@@ -277,7 +277,7 @@ class Session:
 
     @property
     def info(self) -> SessionInfo:
-        """Describes the session."""
+        """The session's state after its last execution."""
         return SessionInfo(**json.loads(self._session.info()))
 
     @property

@@ -163,11 +163,11 @@ def _is_json(value: Any) -> bool:
 
 
 Await = Callable[[Coroutine[Any, Any, Any], Token], Any]
-"""Awaits for a thread without an event loop."""
+"""Awaits a coroutine on behalf of a thread that has no event loop, and returns its result."""
 
 
 def await_here(coroutine: Coroutine[Any, Any, Any], token: Token) -> Any:
-    """Awaits on a separate loop until the result is available or no longer needed."""
+    """Awaits a coroutine on a separate event loop. Cancels it when its result is no longer needed."""
     import asyncio
 
     async def watched() -> Any:

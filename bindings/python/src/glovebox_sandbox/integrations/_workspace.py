@@ -157,7 +157,7 @@ class Workspace:
         timeout: float | None = None,
         token: Any = None,
     ) -> Result:
-        """Runs Python code. `first` is the first directory in which it looks for modules, by default `cwd`."""
+        """Runs Python code. Modules are searched in `first` before all other directories. Default: `cwd`."""
         cwd = _within(cwd or ROOT)
         first = first or cwd
         if cwd != ROOT or first != ROOT:

@@ -54,7 +54,7 @@ class GloveboxSandboxSession(BaseSandboxSession):
 
     async def _operate(self, call: str, path: Path | str, *args: Any, user: object, write: bool = True) -> Any:
         if user is not None:
-            raise ValueError("the sandbox has no users")
+            raise ValueError("user is not supported, because the sandbox has no users; omit it")
         whole = self.normalize_path(path, for_write=write)
         try:
             return await self._workspace.run_async(call, whole.as_posix(), *args)
