@@ -229,13 +229,13 @@ impl Input {
     /// Executes the input as a request. Reports output if JavaScript has a listener.
     pub(crate) fn execute(
         &self,
-        heard: &Heard,
+        events: &ExecutionEvents,
         run: impl FnOnce(Request<'_>) -> Result<Execution, ExecuteError>,
     ) -> Result<NativeExecution, EngineFailure> {
         let mut request = self.request()?;
         if self.is_heard {
-            let heard = heard.clone();
-            request = request.on_output(move |stream, bytes| heard.output(stream, bytes));
+            let events = events.clone();
+            request = request.on_output(move |stream, bytes| events.output(stream, bytes));
         }
         Ok(run(request)?.into())
     }
@@ -290,11 +290,11 @@ impl Event {
 }
 
 /// A weak function reference: it does not keep Node.js alive. `src/native/port.ts` does that while an execution runs.
-type Teller = ThreadsafeFunction<(u32, Event), (), Args, Status, false, true>;
+type EventFunction = ThreadsafeFunction<(u32, Event), (), Args, Status, false, true>;
 
 /// Receives the events of all executions that one JavaScript thread started.
 #[napi]
-pub struct NativePort(Arc<Teller>);
+pub struct NativePort(Arc<EventFunction>);
 
 #[napi]
 impl NativePort {
@@ -308,20 +308,20 @@ impl NativePort {
 
 /// Reports the events of one execution to its port.
 #[derive(Clone)]
-pub(crate) struct Heard {
-    teller: Arc<Teller>,
+pub(crate) struct ExecutionEvents {
+    function: Arc<EventFunction>,
     execution: u32,
 }
 
-impl Heard {
-    fn tell(&self, event: Event) {
+impl ExecutionEvents {
+    fn send(&self, event: Event) {
         // The call fails while the environment is torn down, when no listener is left.
-        let _ = self.teller.call((self.execution, event), ThreadsafeFunctionCallMode::NonBlocking);
+        let _ = self.function.call((self.execution, event), ThreadsafeFunctionCallMode::NonBlocking);
     }
 
     /// Reports guest output.
     pub(crate) fn output(&self, stream: Stream, bytes: &[u8]) {
-        self.tell(Event::Output(stream, bytes.to_vec()));
+        self.send(Event::Output(stream, bytes.to_vec()));
     }
 }
 
@@ -331,16 +331,16 @@ impl NativePort {
     pub(crate) fn start(
         &self,
         execution: u32,
-        work: impl FnOnce(&Heard) -> Result<NativeExecution, EngineFailure> + Send + 'static,
+        work: impl FnOnce(&ExecutionEvents) -> Result<NativeExecution, EngineFailure> + Send + 'static,
     ) {
-        let heard = Heard { teller: Arc::clone(&self.0), execution };
+        let events = ExecutionEvents { function: Arc::clone(&self.0), execution };
         threads::run(Box::new(move || {
-            let event = match catch_unwind(AssertUnwindSafe(|| work(&heard))) {
+            let event = match catch_unwind(AssertUnwindSafe(|| work(&events))) {
                 Ok(Ok(value)) => Event::Done(value),
                 Ok(Err(failure)) => Event::Failed(failure),
                 Err(_) => Event::Failed(EngineFailure::panicked()),
             };
-            heard.tell(event);
+            events.send(event);
         }));
     }
 }

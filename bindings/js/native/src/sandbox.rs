@@ -111,7 +111,7 @@ impl NativeSandbox {
     #[napi]
     pub fn execute(&self, input: NativeInput, token: &NativeToken, port: &NativePort, execution: u32) {
         let (sandbox, input) = (self.sandbox.clone(), Input::new(input, token.token()));
-        port.start(execution, move |heard| input.execute(heard, |request| sandbox.run(request)));
+        port.start(execution, move |events| input.execute(events, |request| sandbox.run(request)));
     }
 
     /// Parses a source with the language's own parser and returns its diagnostics.
@@ -263,7 +263,7 @@ impl NativeSession {
     #[napi]
     pub fn execute(&self, input: NativeInput, token: &NativeToken, port: &NativePort, execution: u32) {
         let (session, input) = (Arc::clone(&self.0), Input::new(input, token.token()));
-        port.start(execution, move |heard| input.execute(heard, |request| session.run(request)));
+        port.start(execution, move |events| input.execute(events, |request| session.run(request)));
     }
 
     /// Reads a global variable.

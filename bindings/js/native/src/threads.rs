@@ -32,34 +32,34 @@ use crate::error::{EngineFailure, NativeFailure};
 /// Maximum number of guests that run concurrently, excluding those that wait for JavaScript. Further work is queued in
 /// order.
 const MAX_RUNNING: usize = 64;
-/// Time that a thread waits for more work before it exits.
+/// The time that a thread waits for more work before it exits.
 const IDLE: Duration = Duration::from_secs(10);
-/// Time that a thread polls for work before it sleeps. Long enough for a JavaScript loop that runs scripts back to back
-/// to submit its next script.
-const LOOKING: Duration = Duration::from_micros(50);
-/// Number of polls between two clock reads.
-const LOOKS: u32 = 32;
+/// The time that a thread polls for work before it sleeps. Long enough for a JavaScript loop that runs scripts back to
+/// back to submit its next script.
+const POLL_TIME: Duration = Duration::from_micros(50);
+/// The number of polls between two clock reads.
+const POLLS_PER_CLOCK_READ: u32 = 32;
 
 type Work = Box<dyn FnOnce() + Send>;
 
 struct PoolState {
     queue: VecDeque<Work>,
     threads: usize,
-    /// Number of threads that sleep until work arrives.
+    /// The number of threads that sleep until work arrives.
     idle: usize,
     /// `true` while a thread polls for work. Only one thread polls at a time.
-    is_looking: bool,
-    /// Number of guests that wait for JavaScript.
+    is_polling: bool,
+    /// The number of guests that wait for JavaScript.
     waiting: usize,
 }
 
 static STATE: Mutex<PoolState> =
-    Mutex::new(PoolState { queue: VecDeque::new(), threads: 0, idle: 0, is_looking: false, waiting: 0 });
+    Mutex::new(PoolState { queue: VecDeque::new(), threads: 0, idle: 0, is_polling: false, waiting: 0 });
 static QUEUED: Condvar = Condvar::new();
 /// Set when there is work for the polling thread.
 static HAS_WORK: AtomicBool = AtomicBool::new(false);
-/// False on a single processor, where a polling thread would delay the thread that submits work.
-static MAY_LOOK: LazyLock<bool> = LazyLock::new(|| thread::available_parallelism().is_ok_and(|count| count.get() > 1));
+/// `false` on a single processor, where a polling thread would delay the thread that submits work.
+static MAY_POLL: LazyLock<bool> = LazyLock::new(|| thread::available_parallelism().is_ok_and(|count| count.get() > 1));
 
 fn state() -> MutexGuard<'static, PoolState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -70,7 +70,7 @@ pub(crate) fn run(work: Work) {
     let mut state = state();
     state.queue.push_back(work);
     HAS_WORK.store(true, Ordering::Release);
-    attend(&mut state);
+    ensure_thread(&mut state);
 }
 
 /// Counts a guest as waiting for JavaScript until dropped.
@@ -80,7 +80,7 @@ impl Waiting {
     pub(crate) fn begin() -> Self {
         let mut state = state();
         state.waiting += 1;
-        attend(&mut state);
+        ensure_thread(&mut state);
         Self(())
     }
 }
@@ -92,8 +92,8 @@ impl Drop for Waiting {
 }
 
 /// Ensures that a thread will take the queued work.
-fn attend(state: &mut PoolState) {
-    let taken = usize::from(state.is_looking);
+fn ensure_thread(state: &mut PoolState) {
+    let taken = usize::from(state.is_polling);
     if state.queue.len() <= taken {
         return;
     }
@@ -109,25 +109,25 @@ fn attend(state: &mut PoolState) {
 
 fn serve() {
     let mut held = state();
-    let mut may_look = true;
+    let mut may_poll = true;
     loop {
         if let Some(work) = held.queue.pop_front() {
             drop(held);
             work();
             held = state();
-        } else if may_look && !held.is_looking && *MAY_LOOK {
-            held.is_looking = true;
+        } else if may_poll && !held.is_polling && *MAY_POLL {
+            held.is_polling = true;
             HAS_WORK.store(false, Ordering::Release);
             drop(held);
-            may_look = look();
+            may_poll = poll_for_work();
             held = state();
-            held.is_looking = false;
+            held.is_polling = false;
         } else {
             held.idle += 1;
             let waited = QUEUED.wait_timeout(held, IDLE).unwrap_or_else(PoisonError::into_inner);
             held = waited.0;
             held.idle -= 1;
-            may_look = true;
+            may_poll = true;
             if waited.1.timed_out() && held.queue.is_empty() {
                 break;
             }
@@ -138,14 +138,14 @@ fn serve() {
     }
     held.threads -= 1;
     // This thread may have consumed a notification that another thread needs.
-    attend(&mut held);
+    ensure_thread(&mut held);
 }
 
 /// Polls briefly for work. Returns `true` if work has arrived.
-fn look() -> bool {
+fn poll_for_work() -> bool {
     let begun = Instant::now();
-    while begun.elapsed() < LOOKING {
-        for _ in 0..LOOKS {
+    while begun.elapsed() < POLL_TIME {
+        for _ in 0..POLLS_PER_CLOCK_READ {
             if HAS_WORK.load(Ordering::Acquire) {
                 return true;
             }
@@ -180,17 +180,17 @@ impl<T: ToNapiValue> Event<T> {
     }
 }
 
-/// Reports a job's events to JavaScript's thread, in order. Node.js stays alive while a teller exists.
-pub(crate) struct Teller<T: ToNapiValue + 'static>(Arc<ThreadsafeFunction<Event<T>, (), Args<T>, Status, false>>);
+/// Reports a job's events to JavaScript's thread, in order. Node.js stays alive while a sender exists.
+pub(crate) struct EventSender<T: ToNapiValue + 'static>(Arc<ThreadsafeFunction<Event<T>, (), Args<T>, Status, false>>);
 
-impl<T: ToNapiValue> Clone for Teller<T> {
+impl<T: ToNapiValue> Clone for EventSender<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<T: ToNapiValue> Teller<T> {
-    fn tell(&self, event: Event<T>) {
+impl<T: ToNapiValue> EventSender<T> {
+    fn send(&self, event: Event<T>) {
         // The call fails while the environment is torn down, when no listener is left.
         let _ = self.0.call(event, ThreadsafeFunctionCallMode::NonBlocking);
     }
@@ -200,7 +200,7 @@ type ProgressListener = (Box<dyn Fn(String)>, CancelToken);
 
 thread_local! {
     /// The progress listener of this thread's job.
-    static TOLD: RefCell<Option<ProgressListener>> = const { RefCell::new(None) };
+    static LISTENER: RefCell<Option<ProgressListener>> = const { RefCell::new(None) };
 }
 
 /// The engine's progress reporter: it reports to the callback of this thread's job.
@@ -208,32 +208,32 @@ pub(crate) struct Progress;
 
 impl glovebox::Progress for Progress {
     fn message(&self, text: &str) {
-        TOLD.with_borrow(|told| {
-            if let Some((tell, _)) = told {
-                tell(text.to_owned());
+        LISTENER.with_borrow(|listener| {
+            if let Some((report, _)) = listener {
+                report(text.to_owned());
             }
         });
     }
 
     fn cancelled(&self) -> bool {
-        TOLD.with_borrow(|told| told.as_ref().is_some_and(|(_, token)| token.is_cancelled()))
+        LISTENER.with_borrow(|listener| listener.as_ref().is_some_and(|(_, token)| token.is_cancelled()))
     }
 }
 
 /// Runs `work` on another thread. The last call of `callback` receives the result or the error.
 pub(crate) fn start<T: ToNapiValue + Send + 'static>(
     callback: &Callback<'_, T>,
-    work: impl FnOnce(&Teller<T>) -> Result<T, EngineFailure> + Send + 'static,
+    work: impl FnOnce(&EventSender<T>) -> Result<T, EngineFailure> + Send + 'static,
 ) -> napi::Result<()> {
     let function = callback.build_threadsafe_function::<Event<T>>();
-    let teller = Teller(Arc::new(function.build_callback(|ctx| Ok(ctx.value.args()))?));
+    let sender = EventSender(Arc::new(function.build_callback(|ctx| Ok(ctx.value.args()))?));
     run(Box::new(move || {
-        let event = match catch_unwind(AssertUnwindSafe(|| work(&teller))) {
+        let event = match catch_unwind(AssertUnwindSafe(|| work(&sender))) {
             Ok(Ok(value)) => Event::Done(value),
             Ok(Err(failure)) => Event::Failed(failure),
             Err(_) => Event::Failed(EngineFailure::panicked()),
         };
-        teller.tell(event);
+        sender.send(event);
     }));
     Ok(())
 }
@@ -244,11 +244,11 @@ pub(crate) fn start_long<T: ToNapiValue + Send + 'static>(
     token: CancelToken,
     work: impl FnOnce() -> Result<T, EngineFailure> + Send + 'static,
 ) -> napi::Result<()> {
-    start(callback, move |teller| {
-        let teller = teller.clone();
-        TOLD.set(Some((Box::new(move |text| teller.tell(Event::Progress(text))), token)));
+    start(callback, move |sender| {
+        let sender = sender.clone();
+        LISTENER.set(Some((Box::new(move |text| sender.send(Event::Progress(text))), token)));
         let result = catch_unwind(AssertUnwindSafe(work));
-        TOLD.set(None);
+        LISTENER.set(None);
         result.unwrap_or_else(|_| Err(EngineFailure::panicked()))
     })
 }

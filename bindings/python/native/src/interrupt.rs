@@ -145,7 +145,7 @@ pub(crate) enum Event {
 
 thread_local! {
     /// The event channel and cancellation token of this thread's work.
-    static TOLD: RefCell<Option<(Sender<Event>, CancelToken)>> = const { RefCell::new(None) };
+    static LISTENER: RefCell<Option<(Sender<Event>, CancelToken)>> = const { RefCell::new(None) };
 }
 
 /// The engine's progress reporter: it reports to the event channel of this thread's work.
@@ -153,8 +153,8 @@ pub(crate) struct Progress;
 
 impl glovebox::Progress for Progress {
     fn message(&self, text: &str) {
-        TOLD.with_borrow(|told| {
-            if let Some((events, _)) = told {
+        LISTENER.with_borrow(|listener| {
+            if let Some((events, _)) = listener {
                 // The send fails only if the caller no longer listens, so the event is irrelevant.
                 let _ = events.send(Event::Progress(text.to_owned()));
             }
@@ -162,7 +162,7 @@ impl glovebox::Progress for Progress {
     }
 
     fn cancelled(&self) -> bool {
-        TOLD.with_borrow(|told| told.as_ref().is_some_and(|(_, token)| token.is_cancelled()))
+        LISTENER.with_borrow(|listener| listener.as_ref().is_some_and(|(_, token)| token.is_cancelled()))
     }
 }
 
@@ -174,18 +174,18 @@ pub(crate) fn attended<T: Send>(
     mut attend: impl FnMut(Event) -> PyResult<()>,
     work: impl FnOnce(Sender<Event>) -> T + Send,
 ) -> PyResult<T> {
-    let (events, mut told) = mpsc::channel();
+    let (events, mut receiver) = mpsc::channel();
     let ends = token.clone();
     let work = move || {
-        TOLD.set(Some((events.clone(), ends)));
+        LISTENER.set(Some((events.clone(), ends)));
         work(events)
     };
     thread::scope(|scope| {
         let worker = thread::Builder::new().name("glovebox".into()).spawn_scoped(scope, work)?;
         let mut raised = Ok(());
         loop {
-            let told = &mut told;
-            let event = py.detach(move || told.recv_timeout(POLL));
+            let receiver = &mut receiver;
+            let event = py.detach(move || receiver.recv_timeout(POLL));
             let heeded = match event {
                 Err(RecvTimeoutError::Disconnected) => break,
                 _ if raised.is_err() => Ok(()),
