@@ -186,15 +186,15 @@ pub(crate) fn attended<T: Send>(
         loop {
             let receiver = &mut receiver;
             let event = py.detach(move || receiver.recv_timeout(POLL));
-            let heeded = match event {
+            let handled = match event {
                 Err(RecvTimeoutError::Disconnected) => break,
                 _ if raised.is_err() => Ok(()),
                 Ok(event) => attend(event),
                 Err(RecvTimeoutError::Timeout) => py.check_signals(),
             };
-            if heeded.is_err() {
+            if handled.is_err() {
                 token.cancel();
-                raised = heeded;
+                raised = handled;
             }
         }
         let result = py.detach(|| worker.join());

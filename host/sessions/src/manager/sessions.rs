@@ -379,13 +379,13 @@ impl Sessions {
     /// Hibernates the sessions that have been unused for the policy's `idle_ms` at `now`.
     pub fn hibernate_idle(&self, now: Instant) -> HibernateReport {
         let idle = Duration::from_millis(self.0.storage.policy.idle_ms);
-        self.hibernate_those(|used_at| now.saturating_duration_since(used_at) >= idle)
+        self.hibernate_due(|used_at| now.saturating_duration_since(used_at) >= idle)
     }
 
     /// Hibernates every session that is not in use. Call this before the program ends if the policy is
     /// [`Save::OnHibernate`](crate::Save::OnHibernate).
     pub fn hibernate_all(&self) -> HibernateReport {
-        self.hibernate_those(|_| true)
+        self.hibernate_due(|_| true)
     }
 
     /// Starts a thread that hibernates idle sessions once per interval `every`. The thread ends when the returned value
@@ -393,15 +393,16 @@ impl Sessions {
     pub fn hibernate_idle_in_background(&self, every: Duration) -> io::Result<IdleThread> {
         let stop = CancelToken::new();
         let (stopped, slots) = (stop.clone(), Arc::downgrade(&self.0));
-        let thread =
-            std::thread::Builder::new().name("glovebox-idle".into()).spawn(move || look(&slots, &stopped, every));
+        let thread = std::thread::Builder::new()
+            .name("glovebox-idle".into())
+            .spawn(move || hibernate_periodically(&slots, &stopped, every));
         Ok(IdleThread { stop, thread: Some(thread?) })
     }
 
-    fn hibernate_those(&self, is_due: impl Fn(Instant) -> bool) -> HibernateReport {
+    fn hibernate_due(&self, is_due: impl Fn(Instant) -> bool) -> HibernateReport {
         let mut report = HibernateReport::default();
         for slot in self.0.all() {
-            // If the state is locked, another thread is using or changing the session.
+            // A session whose state another thread has locked at this moment is skipped; the next call checks it again.
             let Some(state) = slot.try_state() else { continue };
             if !state.is_idle() || !is_due(state.used_at) {
                 continue;
@@ -434,7 +435,8 @@ impl Drop for IdleThread {
     }
 }
 
-fn look(slots: &Weak<Slots>, stop: &CancelToken, every: Duration) {
+/// Hibernates idle sessions until `stop` is cancelled or all handles to the sessions are dropped.
+fn hibernate_periodically(slots: &Weak<Slots>, stop: &CancelToken, every: Duration) {
     loop {
         if stop.wait_timeout(every) {
             return;

@@ -354,7 +354,8 @@ impl Sessions {
         self.0.slot(id).is_live()
     }
 
-    /// Returns the description of the session, or `None` if it is not live in this process or is being changed.
+    /// Returns the description of the session. `None` if the session is not live in this process, or if another thread
+    /// has locked its state at this moment.
     #[must_use]
     pub fn live_info(&self, id: &SessionId) -> Option<SessionInfo> {
         let slot = self.0.slot(id);

@@ -244,7 +244,7 @@ fn of_version(version: &str) -> RecordError {
     let is_number = version.bytes().all(|byte| byte.is_ascii_digit());
     match (version.parse::<u32>(), VERSION.parse::<u32>()) {
         (Ok(found), Ok(known)) if is_number && found > known => RecordError::Format { found, known },
-        _ => NOT_ONE.into(),
+        _ => NOT_A_SESSION.into(),
     }
 }
 
@@ -252,16 +252,16 @@ fn of_version(version: &str) -> RecordError {
 fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRecord, usize), RecordError> {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').map(|line| str::from_utf8(line).ok());
     let mut line = || lines.next().flatten().and_then(|line| line.strip_suffix('\n'));
-    let first = line().ok_or(NOT_ONE)?;
+    let first = line().ok_or(NOT_A_SESSION)?;
     let mut words = first.split(' ');
     if words.next() != Some(MAGIC) {
-        return Err(NOT_ONE.into());
+        return Err(NOT_A_SESSION.into());
     }
     let named = match words.next() {
-        Some(VERSION) => Some(words.next().ok_or(NOT_ONE)?),
+        Some(VERSION) => Some(words.next().ok_or(NOT_A_SESSION)?),
         Some(VERSION_BY_DIGEST) => None,
         Some(other) => return Err(of_version(other)),
-        None => return Err(NOT_ONE.into()),
+        None => return Err(NOT_A_SESSION.into()),
     };
     let json = line().ok_or("its record is truncated")?;
     let expected = match named {
@@ -283,7 +283,7 @@ fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRec
     Ok((StoredRecord::new(record, version), start))
 }
 
-const NOT_ONE: &str = "it is not a stored session";
+const NOT_A_SESSION: &str = "it is not a stored session";
 
 /// Returns the hexadecimal SHA-256 digest of lines that contain no line breaks.
 fn digest(lines: &[&str]) -> String {
