@@ -19,9 +19,9 @@ use glovebox_runtimes::{HostProgram, Progress, RuntimeError};
 use crate::{FleetError, FleetUrl, client::Http};
 
 /// Startup timeout. Startup takes about a second, and longer with much data.
-const BEGIN: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Shutdown timeout.
-const END: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Polling interval during startup and shutdown.
 const POLL: Duration = Duration::from_millis(50);
 /// The number of bytes from the end of the log to show if startup fails.
@@ -130,8 +130,8 @@ impl LocalEngine {
                 if http.is_healthy(&url).await {
                     break;
                 }
-                if begun.elapsed() > BEGIN {
-                    return Err(failed(format!("no response within {} s", BEGIN.as_secs())));
+                if begun.elapsed() > START_TIMEOUT {
+                    return Err(failed(format!("no response within {} s", START_TIMEOUT.as_secs())));
                 }
                 tokio::time::sleep(POLL).await;
             }
@@ -146,7 +146,7 @@ impl Drop for LocalEngine {
         // After SIGTERM the engine flushes its data. After SIGKILL it would have to replay its log.
         if rustix::process::kill_process(pid, rustix::process::Signal::TERM).is_ok() {
             let begun = Instant::now();
-            while begun.elapsed() < END {
+            while begun.elapsed() < STOP_TIMEOUT {
                 if !matches!(self.child.try_wait(), Ok(None)) {
                     return;
                 }

@@ -112,7 +112,8 @@ impl Attempt {
         let request = &self.request;
         if request.tools.len() > ExecuteRequest::MAX_TOOLS {
             return Err(StepError::invalid(format!(
-                "too many tools; at most {} are supported",
+                "the request has {} tools; at most {} are supported",
+                request.tools.len(),
                 ExecuteRequest::MAX_TOOLS
             )));
         }

@@ -45,7 +45,7 @@ const HEALTH: &str = "/health";
 /// The time for balancers to notice draining before the node asks existing connections to close.
 const NOTICE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A node of a fleet.
 pub struct Node {
@@ -149,7 +149,7 @@ async fn accept(
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(target: "glovebox", %error, "cannot accept a connection");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
@@ -218,9 +218,9 @@ fn connection(
 /// The timeout for a request to the admin API. To register a node, the engine discovers the node and stores the result.
 const WAIT: Duration = Duration::from_secs(60);
 /// Maximum number of attempts to register, while the engine or the node's address cannot be reached.
-const TRIES: u32 = 30;
+const MAX_ATTEMPTS: u32 = 30;
 /// The pause between attempts.
-const BETWEEN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The HTTP status if other services are registered at the address.
 const CONFLICT: u16 = 409;
@@ -290,11 +290,11 @@ impl Admin {
                 Ok(Ok(answer)) if answer.has(images) => return Ok(Registered { deployment: answer.id }),
                 Ok(Ok(_)) | Ok(Err((CONFLICT, _))) => return Err(NodeError::OtherVersion(advertised.to_owned())),
                 // The engine cannot reach the node: perhaps a balancer is not up yet.
-                Ok(Err((status, text))) if tries >= TRIES => {
+                Ok(Err((status, text))) if tries >= MAX_ATTEMPTS => {
                     return Err(NodeError::Refused(format!("status {status}: {text}")));
                 }
-                Err(error @ FleetError::Unreachable { .. }) if tries >= TRIES => return Err(error.into()),
-                Ok(Err(_)) | Err(FleetError::Unreachable { .. }) => tokio::time::sleep(BETWEEN).await,
+                Err(error @ FleetError::Unreachable { .. }) if tries >= MAX_ATTEMPTS => return Err(error.into()),
+                Ok(Err(_)) | Err(FleetError::Unreachable { .. }) => tokio::time::sleep(RETRY_PAUSE).await,
                 Err(error) => return Err(error.into()),
             }
         }

@@ -49,9 +49,9 @@ const RETENTION: Duration = Duration::from_secs(3_600);
 /// Inactivity timeout. It is longer than any execution, so that the engine never suspends a handler. When the input of
 /// a handler that listens for a signal ends, the SDK suspends the handler, even while a step runs. After that, only the
 /// signal would wake the handler. The engine detects a lost node by its connection.
-const SILENT: Duration = Duration::from_secs(24 * 3_600);
+const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 /// The time for a handler to end after the engine has asked it to.
-const SPARE: Duration = Duration::from_secs(30);
+const ABORT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Retry backoff: initial and maximum interval.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 /// Maximum number of attempts: an hour of retries, as long as a client waits. The caller then receives an error, and
@@ -83,8 +83,8 @@ pub(super) fn endpoint(machine: &Arc<Machine>, identity_key: Option<&str>) -> Re
 /// Returns the services' timeouts, retention and retries.
 fn options() -> ServiceOptions {
     ServiceOptions::new()
-        .inactivity_timeout(SILENT)
-        .abort_timeout(SPARE)
+        .inactivity_timeout(INACTIVITY_TIMEOUT)
+        .abort_timeout(ABORT_TIMEOUT)
         .idempotency_retention(RETENTION)
         .journal_retention(RETENTION)
         .retry_policy_initial_interval(RETRY.0)
