@@ -108,7 +108,7 @@ export class App {
     const running = new AbortController();
     this.#running = running;
     this.#busy(true);
-    this.#output.begin(this.#info.streams ? 'Running…' : 'Running… Output comes when the script has ended.');
+    this.#output.begin(this.#info.streams ? 'Running…' : 'Running… Output appears when the script has ended.');
     const session = this.#sessions.current?.id;
     const limits = session === undefined ? this.#askedLimits() : {};
     try {

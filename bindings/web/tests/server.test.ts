@@ -77,7 +77,7 @@ test('without a token, and with a wrong one, the page asks for it', async () => 
   await page.keyboard.type('wrong');
   await page.keyboard.press('Enter');
   // The page asks for the token again and shows the server's message.
-  await page.waitForFunction(() => !document.getElementById('token-reason')?.textContent?.includes('has printed'));
+  await page.waitForFunction(() => !document.getElementById('token-reason')?.textContent?.includes('This server requires a token'));
   await page.locator('#token-dialog').waitFor();
   await page.keyboard.type(TOKEN);
   await page.keyboard.press('Enter');
@@ -122,7 +122,7 @@ test('the page reconnects to a lost server', async (t) => {
   assert.equal(await run(page, 'print(1)'), 'Completed');
   const { address } = own;
   await own.end();
-  assert.equal(await run(page, 'print(2)'), 'No answer');
+  assert.equal(await run(page, 'print(2)'), 'No response');
   assert.equal(await page.locator('#connection').getAttribute('data-state'), 'lost');
   await picture(page, 'server-lost');
   await own.begin(address);

@@ -162,7 +162,7 @@ function failureOf(error: unknown): unknown {
 }
 
 function lost(): Problem {
-  return new Problem('lost', 'No answer', 'The server cannot be reached. This page tries again by itself.');
+  return new Problem('lost', 'No response', 'The server cannot be reached. The page retries automatically.');
 }
 
 const KINDS: Record<number, ProblemKind> = { 401: 'unauthorized', 409: 'conflict', 429: 'busy', 503: 'busy' };

@@ -31,5 +31,5 @@ export function sentence({ message, retryAfter }: Problem): string {
 export function problemOf(error: unknown): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof DOMException && error.name === 'AbortError') return new Problem('cancelled', 'Stopped', 'The script was stopped.');
-  return new Problem('refused', 'This did not work', error instanceof Error ? error.message : String(error));
+  return new Problem('refused', 'Request failed', error instanceof Error ? error.message : String(error));
 }

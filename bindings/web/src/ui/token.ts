@@ -25,7 +25,7 @@ export class Token {
 
   /** Asks the user for a token after the server has refused the request. */
   ask(problem: Problem): Promise<void> {
-    const printed = 'This server needs a token: the one that `glovebox serve` has printed, or that you were given.';
+    const printed = 'This server requires a token: the one that `glovebox serve` printed, or one that you were given.';
     const reason = this.get() === undefined ? printed : sentence(problem);
     const dialog = byId<HTMLDialogElement>('token-dialog');
     const input = byId<HTMLInputElement>('token-input');

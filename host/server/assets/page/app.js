@@ -170,7 +170,7 @@ function sentence({ message, retryAfter }) {
 function problemOf(error) {
   if (error instanceof Problem) return error;
   if (error instanceof DOMException && error.name === "AbortError") return new Problem("cancelled", "Stopped", "The script was stopped.");
-  return new Problem("refused", "This did not work", error instanceof Error ? error.message : String(error));
+  return new Problem("refused", "Request failed", error instanceof Error ? error.message : String(error));
 }
 
 // src/examples.ts
@@ -1160,7 +1160,7 @@ var App = class {
     const running = new AbortController();
     this.#running = running;
     this.#busy(true);
-    this.#output.begin(this.#info.streams ? "Running…" : "Running… Output comes when the script has ended.");
+    this.#output.begin(this.#info.streams ? "Running…" : "Running… Output appears when the script has ended.");
     const session = this.#sessions.current?.id;
     const limits = session === void 0 ? this.#askedLimits() : {};
     try {
@@ -1474,7 +1474,7 @@ function failureOf(error) {
   return error instanceof TypeError ? lost() : error;
 }
 function lost() {
-  return new Problem("lost", "No answer", "The server cannot be reached. This page tries again by itself.");
+  return new Problem("lost", "No response", "The server cannot be reached. The page retries automatically.");
 }
 var KINDS = { 401: "unauthorized", 409: "conflict", 429: "busy", 503: "busy" };
 function problemOf2(problem, status = Number(problem["status"])) {
@@ -1502,7 +1502,7 @@ var Token = class {
   }
   /** Asks the user for a token after the server has refused the request. */
   ask(problem) {
-    const printed = "This server needs a token: the one that `glovebox serve` has printed, or that you were given.";
+    const printed = "This server requires a token: the one that `glovebox serve` printed, or one that you were given.";
     const reason = this.get() === void 0 ? printed : sentence(problem);
     const dialog = byId("token-dialog");
     const input = byId("token-input");
