@@ -120,9 +120,9 @@ impl Compiler {
             Some(status) if status.code() == Some(REFUSED) => Err(CompileError::Compile(words)),
             Some(status) => {
                 let memory_bytes = self.limits.memory_bytes;
-                let said = words.lines().next().unwrap_or_default();
+                let reason = words.lines().next().map(|line| format!(": {line}")).unwrap_or_default();
                 Err(CompileError::Compiler(format!(
-                    "the compiler, limited to {memory_bytes} bytes of memory, exited early ({status}): {said}"
+                    "the compiler, limited to {memory_bytes} bytes of memory, exited early ({status}){reason}"
                 )))
             }
             None => Err(CompileError::Compiler(format!("compilation took longer than {} ms", self.limits.timeout_ms))),

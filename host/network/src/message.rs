@@ -397,8 +397,8 @@ fn runtime() -> Result<&'static Runtime, Fault> {
 /// Performs a request. Fails at the deadline or when the call is cancelled.
 pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<String, Fault> {
     let asked = RequestMessage::read(arguments)?;
-    let timeout = client.timeout(&asked);
-    let own = Instant::now().checked_add(timeout).unwrap_or(call.deadline);
+    let begun = Instant::now();
+    let own = begun.checked_add(client.timeout(&asked)).unwrap_or(call.deadline);
     let deadline = own.min(call.deadline.checked_sub(MARGIN).unwrap_or(call.deadline));
     let runtime = runtime()?;
     let stop = Arc::new(Notify::new());
@@ -411,7 +411,7 @@ pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<Str
             biased;
             () = stop.notified() => Err(Fault::new(Code::Timeout, "the request was cancelled".to_owned())),
             answered = timeout_at(deadline.into(), client.fetch(asked, &call.memory)) => answered.unwrap_or_else(|_| {
-                let message = format!("the response was incomplete after {} ms", timeout.as_millis());
+                let message = format!("the response was incomplete after {} ms", begun.elapsed().as_millis());
                 Err(Fault::new(Code::Timeout, message))
             }),
         }

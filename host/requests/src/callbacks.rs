@@ -418,11 +418,13 @@ mod tests {
 
     #[tokio::test]
     async fn missing_responses_have_distinct_errors() {
+        let (first, second) = (start_without_http(), start_without_http());
+        // Bound last, so that neither server has this port.
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let cases = [
             (format!("http://{closed}/"), "cannot be called: its host refused the connection"),
-            (format!("https://{}/", start_without_http()), "cannot be called: the TLS handshake with its host failed"),
-            (format!("http://{}/", start_without_http()), "did not send a valid HTTP response"),
+            (format!("https://{first}/"), "cannot be called: the TLS handshake with its host failed"),
+            (format!("http://{second}/"), "did not send a valid HTTP response"),
         ];
         let allowed = UrlPatterns::new(&cases.clone().map(|(url, _)| url)).unwrap();
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned();
