@@ -11,13 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::{
     CallMemory, CallMemoryError, CancelToken, Timestamp, Tool, ToolError, ToolErrorKind, UrlPatterns, escaped,
     is_public_address,
 };
 use glovebox_sessions::SessionId;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::{
     Client, StatusCode, Url,
     dns::{Addrs, Name, Resolve, Resolving},
@@ -25,10 +23,9 @@ use reqwest::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
-use sha2::Sha256;
 use tokio::runtime::Handle;
 
-use crate::cancelled;
+use crate::{cancelled, signer::Signer};
 
 /// Maximum size of an answer in bytes. The script's limit, `limits.tool_bytes`, also applies.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
@@ -294,7 +291,7 @@ fn no_response(error: &reqwest::Error) -> &'static str {
             if failure.kind() == io::ErrorKind::ConnectionRefused {
                 return "cannot be called: its host refused the connection";
             }
-            if failure.get_ref().is_some_and(|wrapped| wrapped.is::<rustls::Error>()) {
+            if is_tls_failure(failure) {
                 return "cannot be called: the TLS handshake with its host failed";
             }
         }
@@ -309,6 +306,14 @@ fn no_response(error: &reqwest::Error) -> &'static str {
     } else {
         "did not send a valid HTTP response"
     }
+}
+
+/// Returns `true` if the error wraps an error of rustls. `source` does not return it, because an I/O error with a wrapped
+/// error skips that error.
+fn is_tls_failure(failure: &io::Error) -> bool {
+    failure.get_ref().is_some_and(|wrapped| {
+        wrapped.is::<rustls::Error>() || wrapped.downcast_ref::<io::Error>().is_some_and(is_tls_failure)
+    })
 }
 
 /// Maximum length of a callback URL in bytes.
@@ -358,36 +363,6 @@ impl Resolve for PublicOnly {
             }
             Ok(Box::new(found.into_iter()) as Addrs)
         })
-    }
-}
-
-/// The allowed lengths of the decoded secret, in bytes.
-const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
-
-/// Signs calls with the configured secret.
-#[derive(Clone)]
-struct Signer(Hmac<Sha256>);
-
-impl fmt::Debug for Signer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Signer")
-    }
-}
-
-impl Signer {
-    /// Parses a secret: `whsec_` followed by 24 to 64 bytes in base64.
-    fn new(secret: &str) -> Option<Self> {
-        let bytes = BASE64_STANDARD.decode(secret.trim().strip_prefix("whsec_")?).ok()?;
-        let fits = SECRET_BYTES.contains(&bytes.len());
-        fits.then(|| Hmac::new_from_slice(&bytes).ok()).flatten().map(Self)
-    }
-
-    /// Returns the value of the `webhook-signature` header.
-    fn sign(&self, id: &str, timestamp_s: u64, body: &[u8]) -> String {
-        let mut mac = self.0.clone();
-        mac.update(format!("{id}.{timestamp_s}.").as_bytes());
-        mac.update(body);
-        format!("v1,{}", BASE64_STANDARD.encode(mac.finalize().into_bytes()))
     }
 }
 
@@ -469,28 +444,5 @@ mod tests {
         let long = format!("https://tools.example.com/box/{}", "a".repeat(MAX_URL_BYTES));
         assert_eq!(Allowed::find(&patterns, &long), None);
         assert!(Allowed::find(&patterns, long.get(..MAX_URL_BYTES).unwrap()).is_some());
-    }
-
-    /// Uses the example from the Standard Webhooks specification.
-    #[test]
-    fn signature_matches_standard_webhooks() {
-        let signer = Signer::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
-        let signature = signer.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
-        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
-    }
-
-    #[test]
-    fn callback_secret_must_be_long_base64() {
-        let secret = |bytes: usize| format!("whsec_{}\n", BASE64_STANDARD.encode(vec![7; bytes]));
-        for (text, expected) in [
-            (secret(24), true),
-            (secret(64), true),
-            (secret(23), false),
-            (secret(65), false),
-            ("whsec_!".into(), false),
-        ] {
-            assert_eq!(Signer::new(&text).is_some(), expected, "{text}");
-        }
-        assert!(Signer::new(secret(24).trim_start_matches("whsec_")).is_none());
     }
 }

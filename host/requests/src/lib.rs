@@ -9,6 +9,7 @@ use glovebox::CancelToken;
 use tokio::sync::Notify;
 
 pub mod callbacks;
+mod signer;
 
 /// Waits until the token is cancelled.
 pub async fn cancelled(token: &CancelToken) {
