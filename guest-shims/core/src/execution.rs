@@ -7,6 +7,7 @@ use glovebox_wasi::{Stop, Stream};
 
 use crate::{
     InterruptWords, LinearMemory, SoftStop, Watch,
+    journal::{Journal, JournalEntry, Recording, SuspendRefusal},
     tools::{Received, ToolCalls, ToolMemory, ToolRecord, ToolRunner},
 };
 
@@ -60,6 +61,17 @@ pub trait Platform: Sized {
 
     /// Records fuel that a call has used.
     fn spend(&self, _fuel: u64) {}
+
+    /// Returns `true` if the execution should be suspended when it waits for tools.
+    fn wants_suspension(&self) -> bool {
+        false
+    }
+
+    /// Receives the result of a wanted suspension. Without an error, the execution ends.
+    fn suspended(&self, _recording: Result<Recording, SuspendRefusal>) {}
+
+    /// Called when an execution differs from the recording that it repeats. The execution ends.
+    fn differed(&self, _difference: &str) {}
 }
 
 /// An execution's elapsed time, and whether it has been cancelled.
@@ -92,6 +104,9 @@ pub struct ExecutionCtx<P: Platform> {
     is_cancelled: bool,
     soft: SoftStop,
     tools: Option<ToolCalls<P::Tools>>,
+    journal: Option<Box<Journal>>,
+    /// The time by which the timeouts are extended while a recording is repeated.
+    extension: Duration,
     /// The platform's state for this execution.
     pub platform: P,
 }
@@ -113,7 +128,8 @@ impl<P: Platform> ExecutionCtx<P> {
     pub fn new(platform: P, begun: P::Watch, timeout: Duration) -> Self {
         let made = begun.clone();
         let (cancel_after, soft, tools) = (None, SoftStop::default(), None);
-        Self { made, begun, timeout, cancel_after, is_cancelled: false, soft, tools, platform }
+        let (journal, extension, is_cancelled) = (None, Duration::ZERO, false);
+        Self { made, begun, timeout, cancel_after, is_cancelled, soft, tools, journal, extension, platform }
     }
 
     /// Changes the start of the execution.
@@ -146,6 +162,21 @@ impl<P: Platform> ExecutionCtx<P> {
         Self { tools: Some(tools), ..self }
     }
 
+    /// Records the execution in a journal, or repeats a recording. Call this after [`with_tools`](Self::with_tools).
+    #[must_use]
+    pub fn with_journal(mut self, journal: Journal) -> Self {
+        if journal.is_repeating() {
+            // Repeating takes about as long as the execution so far, and does not count as its time.
+            self.extension = self.timeout;
+            self.extend(self.extension);
+        }
+        if let Some(tools) = &mut self.tools {
+            tools.journal(journal.is_repeating());
+        }
+        self.journal = Some(Box::new(journal));
+        self
+    }
+
     /// Starts the next execution in the same instance. The guest's monotonic clock continues.
     pub fn renew(&mut self, next: Self) {
         *self = Self { made: self.made.clone(), ..next };
@@ -162,8 +193,9 @@ impl<P: Platform> ExecutionCtx<P> {
         self.soft.asked()
     }
 
-    /// Ends the tool calls and returns their records. Abandons calls that are still running.
+    /// Ends the tool calls and returns their records. Abandons calls that are still running. Drops the journal.
     pub fn end_tools(&mut self) -> Vec<ToolRecord> {
+        self.journal = None;
         self.tools.take().map(ToolCalls::end).unwrap_or_default()
     }
 
@@ -196,7 +228,7 @@ impl<P: Platform> ExecutionCtx<P> {
     }
 
     /// Returns the age of the guest's instance; zero without a clock.
-    pub(crate) fn age(&self) -> Duration {
+    fn age(&self) -> Duration {
         self.made.elapsed()
     }
 
@@ -234,6 +266,7 @@ impl<P: Platform> ExecutionCtx<P> {
         if let Some(tools) = &mut self.tools {
             tools.collect();
         }
+        self.journal_calls()?;
         let Moment { elapsed, is_cancelled } = self.moment();
         if is_cancelled {
             if let Some(tools) = &self.tools {
@@ -263,7 +296,10 @@ impl<P: Platform> ExecutionCtx<P> {
 
     /// Passes a guest's message to the tools. Returns `true` if it was a tool call.
     pub(crate) fn send(&mut self, message: &[u8]) -> bool {
-        self.tools.as_mut().is_some_and(|tools| tools.send(message))
+        self.repeat_ended_calls();
+        let is_call = self.tools.as_mut().is_some_and(|tools| tools.send(message));
+        self.repeat_ended_calls();
+        is_call
     }
 
     /// Waits for the next tool reply. Returns `None` if no reply is due, the guest's own timeout has passed, or a soft
@@ -274,6 +310,24 @@ impl<P: Platform> ExecutionCtx<P> {
         memory: &mut M,
     ) -> Result<Option<String>, Stop> {
         let patience = self.tools.as_mut().and_then(ToolCalls::patience);
+        if let Some(reply) = self.repeat_receive(fuel_left)? {
+            return Ok(reply);
+        }
+        let reply = self.receive_now(patience, fuel_left, memory)?;
+        self.journal_calls()?;
+        if let Some(journal) = &mut self.journal {
+            journal.push(JournalEntry::Received(reply.is_some()));
+        }
+        Ok(reply)
+    }
+
+    /// Like [`receive`](Self::receive), without the journal.
+    fn receive_now<M: LinearMemory + ?Sized>(
+        &mut self,
+        patience: Option<Duration>,
+        fuel_left: u64,
+        memory: &mut M,
+    ) -> Result<Option<String>, Stop> {
         let impatient = patience.map(|patience| self.elapsed().saturating_add(patience));
         loop {
             let Some(tools) = &mut self.tools else { return Ok(None) };
@@ -287,6 +341,7 @@ impl<P: Platform> ExecutionCtx<P> {
                 Received::NothingDue => return Ok(None),
                 Received::Pending(due) => due,
             };
+            self.suspend_if_wanted(fuel_left)?;
             let until = impatient.map_or(due, |end| end.min(due));
             let _waits = self.tools.as_mut().and_then(|tools| tools.begin_wait(until));
             let woken = self.wait(until, true, fuel_left, memory)?;
@@ -310,6 +365,9 @@ impl<P: Platform> ExecutionCtx<P> {
             if self.soft.is_unread(memory) {
                 return Ok(Woken::Asked);
             }
+            if for_tools {
+                self.suspend_if_wanted(fuel_left)?;
+            }
             let tools = self.tools.as_ref();
             let has_answer = || for_tools && tools.is_some_and(ToolCalls::has_answer);
             let is_over = !self.begun.has_clock() || self.begun.elapsed() >= end;
@@ -322,7 +380,209 @@ impl<P: Platform> ExecutionCtx<P> {
             let heeds_cancellation = !self.soft.is_in_grace();
             let cancel_after = self.cancel_after.filter(|_| heeds_cancellation);
             let until = cancel_after.map_or(until, |after| after.min(until));
-            self.platform.wait(&self.begun, until, heeds_cancellation, has_answer);
+            let is_ready = || has_answer() || (for_tools && self.platform.wants_suspension());
+            self.platform.wait(&self.begun, until, heeds_cancellation, is_ready);
         }
+    }
+}
+
+/// The execution's journal. Without one, all values come from the platform.
+impl<P: Platform> ExecutionCtx<P> {
+    /// Sets the fuel at the start of a call into the guest.
+    pub(crate) fn begin_fuel(&mut self, fuel: u64) {
+        if let Some(journal) = &mut self.journal {
+            journal.begin(fuel);
+        }
+    }
+
+    /// Returns `true` while a recording is repeated.
+    fn is_repeating(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.is_repeating())
+    }
+
+    /// Repeats an entry that `pick` accepts. Returns `None` if the guest must receive a new value instead.
+    fn repeat<T: Default>(&mut self, what: &str, pick: impl FnOnce(&JournalEntry) -> Option<T>) -> Option<T> {
+        self.repeat_ended_calls();
+        let journal = self.journal.as_mut().filter(|journal| journal.is_repeating())?;
+        // After a difference, the execution ends at the next deadline check. The value does not matter until then.
+        Some(journal.repeat(what, pick).unwrap_or_default())
+    }
+
+    fn record(&mut self, entry: impl FnOnce() -> JournalEntry) {
+        if let Some(journal) = &mut self.journal {
+            journal.push(entry());
+        }
+    }
+
+    /// Returns the wall-clock time in nanoseconds since 1970.
+    pub(crate) fn realtime_ns(&mut self) -> u64 {
+        let pick = |entry: &JournalEntry| if let JournalEntry::Realtime(ns) = entry { Some(*ns) } else { None };
+        if let Some(ns) = self.repeat("reads the time", pick) {
+            return ns;
+        }
+        let ns = self.platform.realtime_ns();
+        self.record(|| JournalEntry::Realtime(ns));
+        ns
+    }
+
+    /// Returns the monotonic time since the start of the instance, in nanoseconds.
+    pub(crate) fn monotonic_ns(&mut self) -> u64 {
+        let pick = |entry: &JournalEntry| if let JournalEntry::Monotonic(ns) = entry { Some(*ns) } else { None };
+        if let Some(ns) = self.repeat("reads the monotonic clock", pick) {
+            return ns;
+        }
+        let ns = u64::try_from(self.age().as_nanos()).unwrap_or(u64::MAX);
+        self.record(|| JournalEntry::Monotonic(ns));
+        ns
+    }
+
+    /// Fills the buffer with random bytes.
+    pub(crate) fn fill_random(&mut self, into: &mut [u8]) {
+        let expected = into.len();
+        let pick = |entry: &JournalEntry| match entry {
+            JournalEntry::Random(bytes) if bytes.len() == expected => Some(bytes.clone()),
+            _ => None,
+        };
+        if let Some(bytes) = self.repeat("reads other random bytes", pick) {
+            into.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+            return;
+        }
+        self.platform.fill_random(into);
+        self.record(|| JournalEntry::Random(into.to_vec()));
+    }
+
+    /// Waits for standard input that was not provided in advance.
+    pub(crate) fn stdin<M: LinearMemory + ?Sized>(
+        &mut self,
+        fuel_left: u64,
+        memory: &mut M,
+    ) -> Result<Option<Vec<u8>>, Stop> {
+        let pick =
+            |entry: &JournalEntry| if let JournalEntry::Stdin(bytes) = entry { Some(bytes.clone()) } else { None };
+        if let Some(bytes) = self.repeat("reads standard input", pick) {
+            return Ok(bytes);
+        }
+        let bytes = P::stdin(self, fuel_left, memory)?;
+        self.record(|| JournalEntry::Stdin(bytes.clone()));
+        Ok(bytes)
+    }
+
+    /// Lets the guest sleep.
+    pub(crate) fn guest_sleep<M: LinearMemory + ?Sized>(
+        &mut self,
+        duration: Duration,
+        fuel_left: u64,
+        memory: &mut M,
+    ) -> Result<(), Stop> {
+        let pick = |entry: &JournalEntry| matches!(entry, JournalEntry::Slept).then_some(());
+        if self.repeat("sleeps", pick).is_some() {
+            return Ok(());
+        }
+        self.sleep(duration, fuel_left, memory)?;
+        self.record(|| JournalEntry::Slept);
+        Ok(())
+    }
+
+    /// Passes on output.
+    pub(crate) fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        if let Some(journal) = &mut self.journal {
+            journal.output(usize::from(stream == Stream::Stderr), bytes.len());
+        }
+        self.platform.output(stream, bytes);
+    }
+
+    /// Records the calls that have ended. Fails if the execution differs from the recording that it repeats.
+    fn journal_calls(&mut self) -> Result<(), Stop> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        if let Some(difference) = journal.difference() {
+            self.platform.differed(difference);
+            return Err(Stop::Cancelled);
+        }
+        if !journal.is_repeating()
+            && let Some(tools) = &mut self.tools
+        {
+            tools.take_ended().into_iter().for_each(|end| journal.push(JournalEntry::CallEnded(end)));
+        }
+        Ok(())
+    }
+
+    /// Repeats the ends of calls up to the next other entry or the first call that the script has not made yet.
+    fn repeat_ended_calls(&mut self) {
+        let (Some(journal), Some(tools)) = (&mut self.journal, &mut self.tools) else { return };
+        if !journal.is_repeating() {
+            return;
+        }
+        while let Some(JournalEntry::CallEnded(end)) = journal.next() {
+            if !tools.repeat_end(end) {
+                return;
+            }
+            journal.advance();
+        }
+    }
+
+    /// Repeats a read from the tool device. Returns `None` at the end of the recording, where the execution continues.
+    fn repeat_receive(&mut self, fuel_left: u64) -> Result<Option<Option<String>>, Stop> {
+        if !self.is_repeating() {
+            return Ok(None);
+        }
+        self.repeat_ended_calls();
+        let (Some(journal), Some(tools)) = (&mut self.journal, &mut self.tools) else { return Ok(None) };
+        if journal.next().is_none() {
+            journal.compare(fuel_left, &tools.unanswered().unwrap_or_default());
+            self.journal_calls()?;
+            self.go_on();
+            return Ok(None);
+        }
+        let pick = |entry: &JournalEntry| if let JournalEntry::Received(some) = entry { Some(*some) } else { None };
+        let has_reply = journal.repeat("reads from the tools", pick);
+        let reply = if let Received::Reply(reply) = tools.take() { Some(reply) } else { None };
+        if has_reply.is_some_and(|has_reply| has_reply != reply.is_some()) {
+            journal.differ("the script receives other replies from its tools");
+        }
+        self.journal_calls()?;
+        Ok(Some(reply))
+    }
+
+    /// Notes a difference if the script has ended before the end of the recording.
+    pub(crate) fn end_repetition(&mut self) {
+        if self.is_repeating() {
+            self.platform.differed("the script ended, which it did not do before");
+        }
+    }
+
+    /// Continues after a repetition. The timeouts and the monotonic clock continue as if there had been no suspension.
+    fn go_on(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        let recorded = journal.until().map_or(Duration::ZERO, |at| at.elapsed);
+        let repeating = self.begun.elapsed().saturating_sub(recorded);
+        journal.go_on(repeating);
+        let restored = |time: Duration| time.saturating_sub(self.extension).saturating_add(repeating);
+        (self.timeout, self.cancel_after) = (restored(self.timeout), self.cancel_after.map(restored));
+        self.extension = Duration::ZERO;
+        if let Some(tools) = &mut self.tools {
+            tools.go_on(repeating);
+        }
+    }
+
+    /// Ends the execution if the platform wants to suspend it and this is possible.
+    fn suspend_if_wanted(&mut self, fuel_left: u64) -> Result<(), Stop> {
+        if self.journal.is_none() || !self.platform.wants_suspension() {
+            return Ok(());
+        }
+        if let Some(tools) = &mut self.tools {
+            tools.collect();
+        }
+        self.journal_calls()?;
+        let elapsed = self.begun.elapsed();
+        let (Some(journal), Some(tools)) = (&mut self.journal, &self.tools) else { return Ok(()) };
+        let recording = if self.soft.asked().is_some() || self.soft.is_in_grace() {
+            Err(SuspendRefusal::Interrupted)
+        } else {
+            let calls = tools.unanswered().ok_or(SuspendRefusal::HandlerRuns);
+            calls.and_then(|calls| journal.suspend(fuel_left, elapsed, calls))
+        };
+        let is_suspended = recording.is_ok();
+        self.platform.suspended(recording);
+        if is_suspended { Err(Stop::Cancelled) } else { Ok(()) }
     }
 }

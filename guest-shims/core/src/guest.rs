@@ -99,6 +99,7 @@ impl<M: GuestMachine> Guest<M> {
         let fuel = self.fuel_limit.saturating_sub(ctx.platform.used_fuel());
         self.machine.set_fuel(fuel)?;
         let GuestHost { limiter, ctx, trapped, .. } = self.machine.host_mut();
+        ctx.begin_fuel(fuel);
         limiter.begin(ctx.tool_account().cloned().unwrap_or_default());
         *trapped = None;
         Ok(())
@@ -152,6 +153,9 @@ impl<M: GuestMachine> Guest<M> {
             None => self.run_command(),
         };
         let asked = self.ctx_mut().disarm();
+        if result.is_ok() {
+            self.ctx_mut().end_repetition();
+        }
         let left = self.end(&result);
         if let (Some(image), Err(DriverError::Machine(MachineError::Stopped(stop)))) = (image, &result)
             && matches!(stop, Stop::OutOfFuel | Stop::Deadline | Stop::Cancelled)

@@ -101,27 +101,27 @@ impl<M: LinearMemory + ?Sized, P: Platform> Host for CallHost<'_, M, P> {
     }
 
     fn realtime_ns(&mut self) -> u64 {
-        self.ctx.platform.realtime_ns()
+        self.ctx.realtime_ns()
     }
 
     fn monotonic_ns(&mut self) -> u64 {
-        u64::try_from(self.ctx.age().as_nanos()).unwrap_or(u64::MAX)
+        self.ctx.monotonic_ns()
     }
 
     fn sleep_ns(&mut self, duration: u64) -> Result<(), Stop> {
-        self.ctx.sleep(Duration::from_nanos(duration), self.fuel_left, self.memory).map(drop)
+        self.ctx.guest_sleep(Duration::from_nanos(duration), self.fuel_left, self.memory)
     }
 
     fn fill_random(&mut self, into: &mut [u8]) {
-        self.ctx.platform.fill_random(into);
+        self.ctx.fill_random(into);
     }
 
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
-        self.ctx.platform.output(stream, bytes);
+        self.ctx.output(stream, bytes);
     }
 
     fn stdin(&mut self) -> Result<Option<Vec<u8>>, Stop> {
-        P::stdin(self.ctx, self.fuel_left, self.memory)
+        self.ctx.stdin(self.fuel_left, self.memory)
     }
 
     fn tool_send(&mut self, message: &[u8]) -> Result<(), Stop> {

@@ -13,6 +13,7 @@
 //! | `guest` | an instance, every call into it, and the environment in which an image boots and its instances resume |
 //! | `host` | the host's state for a guest, as WASI calls see it, and the platform's time and memory |
 //! | `execution` | the current execution: its time, its stop conditions, its tool calls |
+//! | `journal` | what an execution receives from outside, to suspend and repeat it |
 //! | `guidance` | explanations of failures, with advice |
 //! | `memory`, `soft_stop` | limits during an execution: the total memory, and the soft stop |
 //! | `library` | files that every guest has, and the interpreter's standard library |
@@ -36,6 +37,7 @@ mod guest;
 pub mod guidance;
 pub mod hibernate;
 mod host;
+pub mod journal;
 mod json;
 mod library;
 mod limits;

@@ -298,6 +298,27 @@ pub enum ExecuteError {
         /// The name of the runtime.
         name: String,
     },
+    /// The request is suspendable, but cannot be suspended.
+    #[error(
+        "an execution in a session cannot be suspended; run the script outside a session, or without `suspendable`"
+    )]
+    NotSuspendable,
+    /// A suspended execution needs another image.
+    #[error("the suspended execution needs the image {expected} of `{expected_runtime}`, which differs from that of `{runtime}`; use the version of Glovebox that suspended it", expected = escaped(.expected), expected_runtime = escaped(.expected_runtime), runtime = escaped(.runtime))]
+    OtherImage {
+        /// The identity of the image that the execution needs.
+        expected: String,
+        /// The name of the runtime that ran it.
+        expected_runtime: String,
+        /// The name of the sandbox's runtime.
+        runtime: String,
+    },
+    /// A resumed execution behaved differently than before its suspension.
+    #[error("the resumed execution behaves differently than before its suspension: {difference}; resume it with the same files, tools and limits", difference = escaped_text(.difference))]
+    Diverged {
+        /// The first difference.
+        difference: String,
+    },
     /// A session's saved state does not match its image, or its files cannot be restored. Indicates a defect of
     /// Glovebox.
     #[error("session `{id}` cannot be restored: {reason}; open another one", id = escaped(.id), reason = escaped_text(.reason))]

@@ -54,6 +54,7 @@ pub use exec::{
     platform::{Timestamp, TimestampError},
     request::{IfBusy, Request, SANDBOX_NAME},
     stepping::{AdvanceError, PendingToolCalls, Started, Step, ToolAnswer, ToolRequest},
+    suspend::{SuspendError, Suspended, SuspendedBytesError},
 };
 pub use files::{
     CopyReport, FileEntry, FileError, FilePage, Files, FilesError, IfExists, ListLimits, SessionFiles, check_pattern,
@@ -62,6 +63,7 @@ pub use glovebox_core::{
     Display, Form, GuestValue, Language, LimitError, Limits, Metadata, Metering, Outcome, Output, RaisedOutcome,
     Resource, TrapKind, UnknownLanguage, grant,
     guidance::{self, Advice, AdviceKind, Correction, FuelAnalysis, FuelStatus, Guidance},
+    journal::SuspendRefusal,
     session::{
         CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Rollback, SessionInfo, SessionPolicy, SessionUsage,
     },

@@ -189,7 +189,7 @@ impl<'a> Envelope<'a> {
 }
 
 /// The size of a seal in bytes, equal for both types.
-pub(super) const SEAL_BYTES: usize = 32;
+pub const SEAL_BYTES: usize = 32;
 
 /// A key for sealing hibernated sessions with HMAC-SHA-256. A program with a key resumes only sessions sealed with it.
 ///
@@ -252,15 +252,18 @@ impl SealKind {
 
 /// A partly computed seal.
 #[derive(Debug)]
-pub(super) enum Seal {
+pub enum Seal {
+    /// Detects damage only.
     Sha256(Sha256),
+    /// Detects forgery, if the key is secret.
     HmacSha256(Box<Hmac<Sha256>>),
 }
 
 impl Seal {
     /// Starts a seal. With a key, the seal also covers `bound_to`: bytes sealed under one name are invalid under any
     /// other.
-    pub(super) fn new(key: Option<&SessionKey>, bound_to: &str) -> Self {
+    #[must_use]
+    pub fn new(key: Option<&SessionKey>, bound_to: &str) -> Self {
         let Some(SessionKey(key)) = key else { return Self::Sha256(Sha256::new()) };
         let mut code = Hmac::<Sha256>::new(key.into());
         code.update(&(bound_to.len() as u64).to_le_bytes());
@@ -268,14 +271,17 @@ impl Seal {
         Self::HmacSha256(Box::new(code))
     }
 
-    pub(super) fn update(&mut self, bytes: &[u8]) {
+    /// Adds sealed bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Sha256(digest) => Digest::update(digest, bytes),
             Self::HmacSha256(code) => code.update(bytes),
         }
     }
 
-    pub(super) fn finish(self) -> [u8; SEAL_BYTES] {
+    /// Returns the seal over all added bytes.
+    #[must_use]
+    pub fn finish(self) -> [u8; SEAL_BYTES] {
         match self {
             Self::Sha256(digest) => digest.finalize().into(),
             Self::HmacSha256(code) => code.finalize().into_bytes().into(),
@@ -283,7 +289,8 @@ impl Seal {
     }
 
     /// Verifies the seal, in constant time if it is an authentication code.
-    pub(super) fn verify(self, trailer: &[u8; SEAL_BYTES]) -> bool {
+    #[must_use]
+    pub fn verify(self, trailer: &[u8; SEAL_BYTES]) -> bool {
         match self {
             Self::Sha256(digest) => digest.finalize().as_slice() == trailer,
             Self::HmacSha256(code) => code.verify_slice(trailer).is_ok(),

@@ -56,7 +56,7 @@ use crate::{
 };
 
 pub use codec::{decode, encode, reseal, seal, unseal};
-pub use header::{HibernatedInfo, KeyError, SessionKey};
+pub use header::{HibernatedInfo, KeyError, SEAL_BYTES, Seal, SessionKey};
 
 /// The unit of memory growth: WebAssembly's page size.
 const MEMORY_UNIT_BYTES: u64 = 64 << 10;

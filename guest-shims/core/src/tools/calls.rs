@@ -3,7 +3,13 @@
 //! This code runs while the guest writes to the tool device or reads from it. The platform decides whether a tool runs
 //! on its own thread, or inline until it is finished ([`ToolRunner`]).
 
-use std::{collections::VecDeque, fmt, ops::Deref, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    ops::Deref,
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::Value;
 
@@ -11,7 +17,10 @@ use super::{
     Answer, CallFailure, Checked, HeldMemory, Message, NO_ROOM, Reply, Size, StartedCall, Tally, ToolMemory,
     ToolRecord, Toolset, answered, hold_answer, not_understood, timeout, weight,
 };
-use crate::{Limits, Watch};
+use crate::{
+    Limits, Watch,
+    journal::{CallEnded, UnansweredCall},
+};
 
 /// Maximum number of unread replies. Further messages are dropped without an answer. A guest that reads its replies
 /// never reaches the limit.
@@ -65,6 +74,15 @@ pub trait ToolRunner {
     fn has_answer(&self) -> bool {
         false
     }
+
+    /// Returns `true` if the execution can be suspended while this call is unanswered: starting the call again has no
+    /// effect, because the caller of the execution answers it.
+    fn can_restart(&self, _running: &Self::Running) -> bool {
+        false
+    }
+
+    /// Counts a call of an earlier run that is repeated without running its tool.
+    fn repeated(&mut self, _name: &str, _tool: &Self::Tool) {}
 
     /// Asks a call to stop, because its result is no longer needed.
     fn cancel(&self, _running: &Self::Running) {}
@@ -191,6 +209,19 @@ pub struct ToolCalls<R: ToolRunner> {
     taken: Option<HeldMemory>,
     patience: Option<Duration>,
     tally: Tally,
+    /// Set if the execution has a journal.
+    journaled: Option<JournaledCalls<R::Tool>>,
+}
+
+/// What the journal of an execution needs to know about its calls.
+struct JournaledCalls<T> {
+    /// The calls that have ended since the last [`ToolCalls::take_ended`].
+    ended: Vec<CallEnded>,
+    /// The names and arguments of the calls that were started and have not ended, by position.
+    started: BTreeMap<usize, (String, String)>,
+    /// The calls that the script has repeated and whose end has not been repeated yet. `None` once the execution
+    /// continues.
+    repeated: Option<Vec<QueuedCall<T>>>,
 }
 
 impl<R: ToolRunner> fmt::Debug for ToolCalls<R> {
@@ -222,6 +253,91 @@ impl<R: ToolRunner> ToolCalls<R> {
             taken: None,
             patience: None,
             tally: Tally::new(limits),
+            journaled: None,
+        }
+    }
+
+    /// Keeps track of the calls for a journal. With `repeats`, no tool is called until [`go_on`](Self::go_on).
+    pub(crate) fn journal(&mut self, repeats: bool) {
+        let repeated = repeats.then(Vec::new);
+        self.journaled = Some(JournaledCalls { ended: Vec::new(), started: BTreeMap::new(), repeated });
+    }
+
+    fn repeated(&mut self) -> Option<&mut Vec<QueuedCall<R::Tool>>> {
+        self.journaled.as_mut()?.repeated.as_mut()
+    }
+
+    /// Takes the calls that have ended, in order, for the journal.
+    pub(crate) fn take_ended(&mut self) -> Vec<CallEnded> {
+        self.journaled.as_mut().map(|journaled| std::mem::take(&mut journaled.ended)).unwrap_or_default()
+    }
+
+    /// Repeats the end of a call. Returns `false` if the script has not made the call again.
+    pub(crate) fn repeat_end(&mut self, end: &CallEnded) -> bool {
+        loop {
+            let Some(repeated) = self.repeated() else { return false };
+            if let Some(at) = repeated.iter().position(|call| call.index == end.index) {
+                let QueuedCall { id, index, .. } = repeated.remove(at);
+                let CallEnded { answer, has_run, ended, .. } = end.clone();
+                if has_run {
+                    let (answer, held) = hold_answer(&self.account, answer);
+                    self.reply(id, Done { index, answer, held, ended });
+                } else {
+                    self.finish(id, index, answer, ended);
+                }
+                return true;
+            }
+            if !self.repeat_start() {
+                return false;
+            }
+        }
+    }
+
+    /// Repeats the start of the next queued call, without calling the tool. Returns `false` if no call may start.
+    fn repeat_start(&mut self) -> bool {
+        let (running, unread, at_once) = (self.running.len(), self.unread_ran, self.at_once);
+        let Some(repeated) = self.journaled.as_mut().and_then(|journaled| journaled.repeated.as_mut()) else {
+            return false;
+        };
+        if running + repeated.len() + unread >= at_once {
+            return false;
+        }
+        let Some(call) = self.queued.pop_front() else { return false };
+        self.runner.repeated(&call.name, &call.tool);
+        repeated.push(call);
+        true
+    }
+
+    /// Returns the unanswered calls, or `None` if one of them cannot be started again after a suspension.
+    pub(crate) fn unanswered(&self) -> Option<Vec<UnansweredCall>> {
+        if !self.running.iter().all(|call| self.runner.can_restart(&call.running)) {
+            return None;
+        }
+        let journaled = self.journaled.as_ref()?;
+        if let Some(repeated) = &journaled.repeated {
+            let mut calls: Vec<_> = repeated
+                .iter()
+                .map(|call| UnansweredCall { index: call.index, name: call.name.clone(), arguments: call.text.clone() })
+                .collect();
+            calls.sort_by_key(|call| call.index);
+            return Some(calls);
+        }
+        let calls = journaled.started.iter();
+        let unanswered = |(index, (name, arguments)): (&usize, &(String, String))| UnansweredCall {
+            index: *index,
+            name: name.clone(),
+            arguments: arguments.clone(),
+        };
+        Some(calls.map(unanswered).collect())
+    }
+
+    /// Ends the repetition: starts the calls that the recording leaves unanswered, so that the caller can answer them.
+    /// `extension` is the time by which the execution's timeout was extended.
+    pub(crate) fn go_on(&mut self, extension: Duration) {
+        self.timeout = self.timeout.saturating_add(extension);
+        let repeated = self.journaled.as_mut().and_then(|journaled| journaled.repeated.take());
+        for call in repeated.unwrap_or_default() {
+            self.start_call(call);
         }
     }
 
@@ -290,7 +406,8 @@ impl<R: ToolRunner> ToolCalls<R> {
     }
 
     fn call(&mut self, id: u64, name: String, (arguments, text): (Value, String), held: HeldMemory) {
-        if self.running.iter().any(|call| call.id == id) || self.queued.iter().any(|call| call.id == id) {
+        let repeated = self.repeated().is_some_and(|calls| calls.iter().any(|call| call.id == id));
+        if repeated || self.running.iter().any(|call| call.id == id) || self.queued.iter().any(|call| call.id == id) {
             self.unread.push_back(Reply::NotUnderstood("a call with this `id` has not been answered yet"));
             return;
         }
@@ -298,7 +415,9 @@ impl<R: ToolRunner> ToolCalls<R> {
             Ok(begun) => begun,
             Err(failure) => return self.answer(id, Err(failure)),
         };
-        self.runner.began(&name, index);
+        if self.repeated().is_none() {
+            self.runner.began(&name, index);
+        }
         let tool = self.runner.reserved(&name).or_else(|| self.runner.tools().find(&name).cloned());
         let max_bytes = tool.as_ref().and_then(|tool| self.runner.max_bytes(tool));
         match self.tally.admit(&name, tool, &arguments, Size { bytes, max_bytes }) {
@@ -315,6 +434,10 @@ impl<R: ToolRunner> ToolCalls<R> {
 
     /// Starts queued calls until `tool_calls_at_once` are running or unread.
     fn start(&mut self) {
+        if self.repeated().is_some() {
+            while self.repeat_start() {}
+            return;
+        }
         while self.running.len() + self.unread_ran < self.at_once {
             let Some(next) = self.queued.front() else { return };
             // Decide now and not when the call was queued: earlier calls may have been abandoned in the meantime.
@@ -323,20 +446,29 @@ impl<R: ToolRunner> ToolCalls<R> {
                 return;
             }
             let Some(call) = self.queued.pop_front() else { return };
-            let QueuedCall { id, index, .. } = call;
-            let now = self.watch.elapsed();
-            let deadline = now.saturating_add(Duration::from_millis(self.call_timeout_ms)).min(self.timeout);
-            let max_bytes = self.runner.max_bytes(&call.tool).unwrap_or(self.tally.max_bytes());
-            let ready = ReadyCall { call, deadline, max_bytes };
-            match turn.and_then(|_| self.runner.start(ready)) {
-                Ok(Start::Running(running)) => self.running.push(RunningCall { id, index, running, deadline }),
-                Ok(Start::Answered(answer)) => {
-                    let (answer, held) = hold_answer(&self.account, answer);
-                    let done = Done { index, answer, held, ended: self.watch.elapsed() };
-                    self.ran(id, deadline, done);
-                }
-                Err(failure) => self.finish(id, index, Err(failure), now),
+            match turn {
+                Ok(_) => self.start_call(call),
+                Err(failure) => self.ended_unrun(call.id, call.index, failure, self.watch.elapsed()),
             }
+        }
+    }
+
+    fn start_call(&mut self, call: QueuedCall<R::Tool>) {
+        let QueuedCall { id, index, .. } = call;
+        if let Some(journaled) = &mut self.journaled {
+            journaled.started.insert(index, (call.name.clone(), call.text.clone()));
+        }
+        let now = self.watch.elapsed();
+        let deadline = now.saturating_add(Duration::from_millis(self.call_timeout_ms)).min(self.timeout);
+        let max_bytes = self.runner.max_bytes(&call.tool).unwrap_or(self.tally.max_bytes());
+        match self.runner.start(ReadyCall { call, deadline, max_bytes }) {
+            Ok(Start::Running(running)) => self.running.push(RunningCall { id, index, running, deadline }),
+            Ok(Start::Answered(answer)) => {
+                let (answer, held) = hold_answer(&self.account, answer);
+                let done = Done { index, answer, held, ended: self.watch.elapsed() };
+                self.ran(id, deadline, done);
+            }
+            Err(failure) => self.ended_unrun(id, index, failure, now),
         }
     }
 
@@ -388,7 +520,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         while let Some(at) = self.running.iter().position(|call| call.deadline <= now) {
             let call = self.running.remove(at);
             self.runner.give_up(call.index, &call.running);
-            self.finish(call.id, call.index, Err(timeout(self.call_timeout_ms)), now);
+            self.ended_unrun(call.id, call.index, timeout(self.call_timeout_ms), now);
         }
     }
 
@@ -404,8 +536,9 @@ impl<R: ToolRunner> ToolCalls<R> {
     pub fn end(mut self) -> Vec<ToolRecord> {
         self.collect();
         let now = self.watch.elapsed();
+        let repeated = self.journaled.take().and_then(|journaled| journaled.repeated).unwrap_or_default();
         let left = self.running.iter().map(|call| call.index).chain(self.queued.iter().map(|call| call.index));
-        for index in left.collect::<Vec<_>>() {
+        for index in left.chain(repeated.iter().map(|call| call.index)).collect::<Vec<_>>() {
             self.tally.leave(index, now);
             self.report(index);
         }
@@ -427,6 +560,27 @@ impl<R: ToolRunner> ToolCalls<R> {
     fn ran(&mut self, id: u64, deadline: Duration, done: Done) {
         let Done { index, answer, held, ended } = done;
         let answer = if ended > deadline { Err(timeout(self.call_timeout_ms)) } else { answer };
+        self.journal_end(index, &answer, true, ended);
+        self.reply(id, Done { index, answer, held, ended });
+    }
+
+    /// Records a call that its tool has not answered: it could not be started, or exceeded its timeout.
+    fn ended_unrun(&mut self, id: u64, index: usize, failure: CallFailure, ended: Duration) {
+        let answer = Err(failure);
+        self.journal_end(index, &answer, false, ended);
+        self.finish(id, index, answer, ended);
+    }
+
+    fn journal_end(&mut self, index: usize, answer: &Answer, has_run: bool, ended: Duration) {
+        if let Some(journaled) = &mut self.journaled {
+            journaled.started.remove(&index);
+            journaled.ended.push(CallEnded { index, answer: answer.clone(), has_run, ended });
+        }
+    }
+
+    /// Records the answer of a tool and queues the reply.
+    fn reply(&mut self, id: u64, done: Done) {
+        let Done { index, answer, held, ended } = done;
         self.write_down(index, &answer, ended);
         self.unread_ran += 1;
         self.unread.push_back(Reply::Answer { id, answer, ran: true, held });
@@ -449,7 +603,8 @@ impl<R: ToolRunner> ToolCalls<R> {
     }
 
     fn report(&self, index: usize) {
-        if let Some(record) = self.tally.get(index) {
+        let repeats = self.journaled.as_ref().is_some_and(|journaled| journaled.repeated.is_some());
+        if let Some(record) = self.tally.get(index).filter(|_| !repeats) {
             self.runner.ended(record, index);
         }
     }

@@ -198,7 +198,7 @@ impl<'de> Deserialize<'de> for ToolErrorKind {
 const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// A call's failure, for the guest and the record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallFailure {
     /// The failure's category.
     pub kind: ToolErrorKind,

@@ -1,7 +1,8 @@
 //! Executions: requests, limits and results.
 //!
 //! * [`request`] and [`execution`]: the input and the result.
-//! * [`run`]: runs one execution. [`stepping`]: executions that the caller steps through.
+//! * [`run`]: runs one execution. [`stepping`]: executions that the caller steps through. [`suspend`]: executions as
+//!   bytes.
 //! * [`platform`]: time, output, random numbers and fuel budgets. [`cancel`]: cancellation.
 //! * [`events`]: log events.
 
@@ -12,3 +13,4 @@ pub(crate) mod platform;
 pub(crate) mod request;
 pub(crate) mod run;
 pub(crate) mod stepping;
+pub(crate) mod suspend;

@@ -12,7 +12,10 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use glovebox_core::{Limits, LinearMemory, Moment, Platform, Watch, Woken};
+use glovebox_core::{
+    Limits, LinearMemory, Moment, Platform, Watch, Woken,
+    journal::{Recording, SuspendRefusal},
+};
 use glovebox_runtimes::Progress;
 use glovebox_vfs::escaped;
 use glovebox_wasi::{Stop, Stream};
@@ -20,7 +23,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     CancelToken,
-    exec::request::{OnOutput, StdinSource},
+    exec::{
+        request::{OnOutput, StdinSource},
+        suspend::Suspension,
+    },
     tools::ThreadRunner,
 };
 
@@ -42,6 +48,8 @@ pub(crate) struct EnginePlatform {
     pub(crate) on_output: Option<OnOutput>,
     /// The function that provides standard input, until it is called.
     pub(crate) stdin: Option<StdinSource>,
+    /// Set if the caller can suspend the execution.
+    pub(crate) suspension: Option<Arc<Suspension>>,
     /// The listener that can cancel the preparation of an image.
     pub(crate) progress: Option<Arc<dyn Progress + Send + Sync>>,
 }
@@ -54,7 +62,12 @@ impl EnginePlatform {
 
     /// Starts the clock of an execution.
     pub(crate) fn begin(self, timeout: Duration) -> ExecutionCtx {
-        ExecutionCtx::new(self, Stopwatch(Instant::now()), timeout)
+        self.begin_at(Stopwatch(Instant::now()), timeout)
+    }
+
+    /// Returns the context of an execution that started at `begun`.
+    pub(crate) fn begin_at(self, begun: Stopwatch, timeout: Duration) -> ExecutionCtx {
+        ExecutionCtx::new(self, begun, timeout)
     }
 
     /// Returns a context for an idle instance, which runs no execution.
@@ -132,6 +145,22 @@ impl Platform for EnginePlatform {
     fn spend(&self, fuel: u64) {
         self.budget.spend(fuel);
     }
+
+    fn wants_suspension(&self) -> bool {
+        self.suspension.as_ref().is_some_and(|suspension| suspension.is_wanted())
+    }
+
+    fn suspended(&self, recording: Result<Recording, SuspendRefusal>) {
+        if let Some(suspension) = &self.suspension {
+            suspension.finish(recording);
+        }
+    }
+
+    fn differed(&self, difference: &str) {
+        if let Some(suspension) = &self.suspension {
+            suspension.differ(difference);
+        }
+    }
 }
 
 /// Fuel budget shared by executions that run one after the other. The default is unlimited: only the limit of each
@@ -200,6 +229,11 @@ impl Watch for Stopwatch {
 }
 
 impl Stopwatch {
+    /// Returns a stopwatch that started earlier by `by`.
+    pub(crate) fn earlier(self, by: Duration) -> Self {
+        Self(self.0.checked_sub(by).unwrap_or(self.0))
+    }
+
     /// Returns the time from the start to `instant`, or zero if `instant` is earlier.
     pub(crate) fn at(self, instant: Instant) -> Duration {
         instant.saturating_duration_since(self.0)

@@ -3,7 +3,9 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use crate::{
-    CancelToken, JsonText, PendingToolCalls, SourceKind, Stream, Tool, exec::platform::Budget, tools::PendingCalls,
+    CancelToken, JsonText, PendingToolCalls, SourceKind, Stream, Suspended, Tool,
+    exec::{platform::Budget, suspend::Suspension},
+    tools::PendingCalls,
 };
 
 /// The default name of a script in tracebacks.
@@ -55,6 +57,11 @@ pub struct Request<'a> {
     /// `true` to return the value of the last expression. Sessions always return it.
     pub(crate) wants_value: bool,
     pub(crate) budget: Budget,
+    pub(crate) is_suspendable: bool,
+    /// The execution to resume.
+    pub(crate) replay: Option<Arc<Suspended>>,
+    /// Set by `start`, if the request is suspendable.
+    pub(crate) suspension: Option<Arc<Suspension>>,
 }
 
 impl<'a> Request<'a> {
@@ -77,6 +84,9 @@ impl<'a> Request<'a> {
             pending: None,
             wants_value: false,
             budget: Budget::default(),
+            is_suspendable: false,
+            replay: None,
+            suspension: None,
         }
     }
 
@@ -98,6 +108,9 @@ impl<'a> Request<'a> {
             pending: self.pending,
             wants_value: self.wants_value,
             budget: self.budget,
+            is_suspendable: self.is_suspendable,
+            replay: self.replay,
+            suspension: self.suspension,
         }
     }
 
@@ -203,6 +216,19 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn value(mut self, wanted: bool) -> Self {
         self.wants_value = wanted;
+        self
+    }
+
+    /// Sets whether the execution can be suspended: [`Started::suspend`](crate::Started::suspend) then turns it into
+    /// bytes while it waits for answers of the caller. Default: `false`. Requires
+    /// [`Sandbox::start`](crate::Sandbox::start) and a prepared runtime. Unsupported in sessions.
+    ///
+    /// A suspendable execution records what the script receives from outside: answers of tools, times, random numbers,
+    /// standard input that is not provided in advance. If the record exceeds 1 MiB, the execution goes on, but can no
+    /// longer be suspended.
+    #[must_use]
+    pub fn suspendable(mut self, suspendable: bool) -> Self {
+        self.is_suspendable = suspendable;
         self
     }
 

@@ -8,11 +8,12 @@ use std::{
 
 use crate::{
     CancelToken, Diagnostic, ExecuteError, Execution, Files, Language, Metadata, Metering, Outcome, Output, Request,
-    SourceKind,
+    SourceKind, Suspended,
     exec::{
         events,
         platform::{Budget, EnginePlatform, ExecutionCtx, Stopwatch},
         request::{OnOutput, StdinSource},
+        suspend::Suspension,
     },
     files::workspace::{Committed, Roots},
     guest::Guest,
@@ -23,6 +24,7 @@ use crate::{
 use glovebox_core::{
     CallResult, Displays, GuestMachine as _, GuestState, Refusal, SoftStop, Written, changes, check_request,
     guidance::{Facts, Guidance, guidance},
+    journal::Journal,
 };
 use glovebox_interpreters::Script;
 use glovebox_wasi::Captured;
@@ -52,6 +54,9 @@ pub(crate) struct PreparedRequest<'a> {
     on_output: Option<OnOutput>,
     pending: Option<Arc<PendingCalls>>,
     wants_value: bool,
+    is_suspendable: bool,
+    replay: Option<Arc<Suspended>>,
+    suspension: Option<Arc<Suspension>>,
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
     /// Set if the source was translated for the interpreter, or could not be translated.
@@ -102,6 +107,10 @@ impl<'a> PreparedRequest<'a> {
             on_output: request.on_output,
             pending: request.pending,
             wants_value: request.wants_value,
+            is_suspendable: request.is_suspendable,
+            // A request that is not started reports a difference in the same way.
+            suspension: request.suspension.or_else(|| request.replay.is_some().then(Arc::default)),
+            replay: request.replay,
             sandbox,
             toolbox,
             translation: None,
@@ -120,6 +129,12 @@ impl<'a> PreparedRequest<'a> {
                 return Err(ExecuteError::NotPrepared { name: sandbox.0.runtime.name.clone() });
             }
             _ => {}
+        }
+        if request.is_suspendable && sandbox.0.runtime.image().is_none() {
+            return Err(ExecuteError::NotPrepared { name: sandbox.0.runtime.name.clone() });
+        }
+        if let Some(suspended) = &request.replay {
+            suspended.check(sandbox)?;
         }
         Ok(check_request(&sandbox.0.policy.limits, source, name, stdin)?)
     }
@@ -157,11 +172,14 @@ impl<'a> PreparedRequest<'a> {
             used_fuel: self.translation.as_ref().map_or(0, |translation| translation.fuel),
             on_output: self.on_output.take(),
             stdin,
+            suspension: self.suspension.clone(),
             progress: None,
         };
-        let ctx = platform.begin(limits.timeout());
+        // The clock of a resumed execution continues.
+        let before = self.replay.as_ref().map_or(Duration::ZERO, |suspended| suspended.elapsed());
+        let ctx = platform.begin_at(Stopwatch(Instant::now()).earlier(before), limits.timeout());
         let ctx = match &self.translation {
-            Some(translation) => ctx.begun_at(translation.begun),
+            Some(translation) => ctx.begun_at(translation.begun.earlier(before)),
             None => ctx,
         };
         // Repeatable executions must not be stopped early by a fuel reserve. Unmetered executions cannot run out of
@@ -177,7 +195,20 @@ impl<'a> PreparedRequest<'a> {
             self.cancel.clone(),
             self.pending.clone(),
         );
-        self.cancelled(ctx).with_soft_stop(soft).with_tools(tools)
+        let ctx = self.cancelled(ctx).with_soft_stop(soft).with_tools(tools);
+        match &self.replay {
+            Some(suspended) => ctx.with_journal(suspended.journal()),
+            None if self.is_suspendable => ctx.with_journal(Journal::record()),
+            None => ctx,
+        }
+    }
+
+    /// Fails if the execution differed from the suspended execution that it resumes.
+    fn check_repeated(&self) -> Result<(), ExecuteError> {
+        match self.suspension.as_ref().and_then(|suspension| suspension.difference()) {
+            Some(difference) => Err(ExecuteError::Diverged { difference }),
+            None => Ok(()),
+        }
     }
 
     /// Returns the driver's input. `last` means that the guest runs no further script. Otherwise, in a session, globals
@@ -294,6 +325,7 @@ impl<'a> PreparedRequest<'a> {
             Some(ran) => ran,
             None => guest.run(runtime.image().map(|image| image.driver()), limits, &script)?,
         };
+        self.check_repeated()?;
         let Written { output, tool_calls, duration } = guest.written(&ran.outcome, limits, printed);
         let wasi = guest.wasi_mut();
         events::security(self.session_id.as_deref(), &ran, &wasi.take_events());

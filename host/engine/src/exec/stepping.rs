@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Request, Stream, ToolError,
+    CancelToken, ExecuteError, Execution, Request, Sandbox, Stream, SuspendError, Suspended, ToolError,
+    exec::suspend::{SuspendedRequest, Suspension},
     tools::{CallerAnswer, OpenCall, PendingCalls, Progress},
 };
 
@@ -203,6 +204,15 @@ const STACK_BYTES: usize = 512 << 10;
 pub struct Started {
     shared: Arc<Shared>,
     cancel: CancelToken,
+    /// Set if the execution can be suspended.
+    suspendable: Option<Suspendable>,
+}
+
+/// What an execution needs to be suspended.
+struct Suspendable {
+    suspension: Arc<Suspension>,
+    sandbox: Sandbox,
+    request: SuspendedRequest,
 }
 
 /// The state that the execution's thread and the handle share.
@@ -231,12 +241,19 @@ impl Started {
     /// call, returns its error. `finish` receives a successful execution before `advance` can return it. After a
     /// failure, `finish` is dropped uncalled.
     pub(crate) fn begin(
-        request: Request<'_>,
+        sandbox: &Sandbox,
+        mut request: Request<'_>,
         finish: impl FnOnce(&mut Execution) + Send + 'static,
         work: impl FnOnce(Request<'static>, &dyn Fn()) -> Result<Execution, ExecuteError> + Send + 'static,
     ) -> Result<Self, ExecuteError> {
         // Use a child token, so that dropping the handle cancels only this execution.
         let cancel = request.cancel.as_ref().map_or_else(CancelToken::new, CancelToken::child);
+        let suspendable = request.is_suspendable.then(|| Suspendable {
+            suspension: Arc::default(),
+            sandbox: sandbox.clone(),
+            request: SuspendedRequest::of(&request),
+        });
+        request.suspension = suspendable.as_ref().map(|suspendable| Arc::clone(&suspendable.suspension));
         let request = request.cancel(&cancel).into_owned();
         let shared = Arc::new(Shared::default());
         let (tell, told) = mpsc::channel();
@@ -249,7 +266,7 @@ impl Started {
         match told.recv() {
             Ok(Err(error)) => Err(error),
             // The channel closed without a message: `work` has ended.
-            Ok(Ok(())) | Err(mpsc::RecvError) => Ok(Self { shared, cancel }),
+            Ok(Ok(())) | Err(mpsc::RecvError) => Ok(Self { shared, cancel, suspendable }),
         }
     }
 
@@ -272,6 +289,27 @@ impl Started {
             Progress::Runs => Step::Running,
             Progress::Ended => Step::Done(self.shared.end.get().cloned().unwrap_or(Err(AdvanceError::Panicked))?),
         })
+    }
+
+    /// Suspends the execution: stops it and returns it as a value that can be stored. Call this when
+    /// [`advance`](Self::advance) has returned [`Step::NeedsTools`]. [`Suspended::request`] resumes the execution.
+    ///
+    /// Afterwards, `advance` returns an execution with the outcome [`Cancelled`](crate::Outcome::Cancelled), and without
+    /// changes to files.
+    ///
+    /// # Errors
+    /// Fails if the request was not [`suspendable`](Request::suspendable), if the script does not wait for answers, if a
+    /// tool's handler is running, or if the journal is too large. The execution then continues.
+    pub fn suspend(&self) -> Result<Suspended, SuspendError> {
+        let Suspendable { suspension, sandbox, request } =
+            self.suspendable.as_ref().ok_or(SuspendError::NotSuspendable)?;
+        match self.shared.pending.wait(Some(Instant::now())) {
+            Progress::Waits(_) => {}
+            Progress::Runs => return Err(SuspendError::Running),
+            Progress::Ended => return Err(SuspendError::Ended),
+        }
+        let recording = suspension.request(|| self.cancel.wake())?;
+        Ok(Suspended::new(sandbox, request.clone(), recording))
     }
 
     /// Returns at most `len_bytes` of the script's output on a stream, from the byte `offset` on. Returns an empty
@@ -325,12 +363,18 @@ impl Shared {
             tell.send(Ok(())).ok();
         };
         let (transcript, mut listener) = (Arc::clone(&self.transcript), request.on_output.take());
+        // The listener has already received the output from before a suspension.
+        let mut repeated = request.replay.as_ref().map_or([0; 2], |suspended| suspended.output_bytes());
         let on_output = move |stream, bytes: &[u8]| {
             transcript.add(stream, bytes);
-            if let Some(listener) = &mut listener {
-                listener(stream, bytes);
+            let repeated = &mut repeated[usize::from(stream == Stream::Stderr)];
+            let old = usize::try_from(*repeated).unwrap_or(usize::MAX).min(bytes.len());
+            *repeated -= old as u64;
+            if let (Some(listener), Some(new @ [_, ..])) = (&mut listener, bytes.get(old..)) {
+                listener(stream, new);
             }
         };
+        let suspension = request.suspension.clone();
         let worked = panic::catch_unwind(AssertUnwindSafe(|| {
             let mut asked = request.on_output(on_output);
             asked.pending = Some(Arc::clone(&self.pending));
@@ -357,6 +401,9 @@ impl Shared {
             self.transcript.close();
         }
         self.pending.end();
+        if let Some(suspension) = suspension {
+            suspension.end();
+        }
     }
 }
 

@@ -173,7 +173,7 @@ impl Sandbox {
     ) -> Result<Started, ExecuteError> {
         PreparedRequest::check(self, &request)?;
         let sandbox = self.clone();
-        Started::begin(request, finish, move |request, begun| {
+        Started::begin(self, request, finish, move |request, begun| {
             begun();
             sandbox.run(request)
         })

@@ -258,13 +258,16 @@ impl Session {
         if let Some(reason) = self.ended() {
             return Err(ExecuteError::SessionEnded { id: self.0.id.to_string(), reason });
         }
-        let session = self.clone();
-        Started::begin(request, finish, move |request, begun| session.run_when_held(request, begun))
+        let (session, sandbox) = (self.clone(), &self.0.sandbox);
+        Started::begin(sandbox, request, finish, move |request, begun| session.run_when_held(request, begun))
     }
 
     /// Runs a request. Calls `has_turn` between acquiring the turn and entering the guest.
     fn run_when_held(&self, request: Request<'_>, has_turn: impl FnOnce()) -> Result<Execution, ExecuteError> {
         let shared = &*self.0;
+        if request.is_suspendable {
+            return Err(ExecuteError::NotSuspendable);
+        }
         let if_busy = request.if_busy;
         let request = PreparedRequest::new(&shared.sandbox, request.session_id(&shared.id))?;
         match self.hold(if_busy, &request.cancel, request.cancel_at) {

@@ -42,6 +42,11 @@ impl CallStatus {
         matches!(self.entry.answerer, Answerer::Caller)
     }
 
+    /// Returns `true` if the call waits for the answer of the caller of a started execution, and no thread runs for it.
+    pub(super) fn is_pending(&self) -> bool {
+        *self.state() == CallPhase::Pending
+    }
+
     /// Returns the size of the arguments in memory, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes

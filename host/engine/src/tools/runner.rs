@@ -151,6 +151,16 @@ impl ToolRunner for ThreadRunner {
         self.completions.has_answer()
     }
 
+    fn can_restart(&self, running: &ThreadCall) -> bool {
+        running.status.is_pending()
+    }
+
+    fn repeated(&mut self, name: &str, tool: &Arc<Entry>) {
+        self.counted += u64::from(tool.max_calls.is_some());
+        // Calls beyond the maximum were refused in the first run, and their refusal is repeated.
+        let _ = self.toolbox.rules().count(name, &mut self.counted_by_name);
+    }
+
     fn cancel(&self, running: &ThreadCall) {
         running.cancel.cancel();
     }

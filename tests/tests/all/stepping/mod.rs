@@ -5,6 +5,7 @@ mod ending;
 mod output;
 mod sessions;
 mod steps;
+mod suspending;
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,0 +1,266 @@
+//! The journal of an execution: everything nondeterministic that the guest receives from outside, in order. If the
+//! guest starts in the same state and receives the same entries, it repeats the execution exactly, to the unit of fuel.
+//!
+//! An execution is suspended at a point where it waits for its caller's answers. To resume it, another guest repeats
+//! it with the journal up to that point ([`Journal::replay`]), without calling tools, and then continues. The journal
+//! continues as well, so a resumed execution can be suspended again.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::tools::Answer;
+
+/// The default maximum size of a journal, in bytes.
+pub const JOURNAL_BYTES: u64 = 1 << 20;
+
+/// The size that an entry without its texts is counted with, in bytes.
+const ENTRY_BYTES: u64 = 16;
+
+/// The maximum number of entries in a journal.
+pub const MAX_ENTRIES: usize = 1 << 16;
+
+/// A value or an event that the guest received from outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JournalEntry {
+    /// A reading of the wall clock, in nanoseconds since 1970.
+    Realtime(u64),
+    /// A reading of the monotonic clock, in nanoseconds since the start of the guest.
+    Monotonic(u64),
+    /// Random bytes.
+    Random(Vec<u8>),
+    /// Standard input that was not provided in advance; `None` at its end.
+    Stdin(Option<Vec<u8>>),
+    /// The end of a sleep.
+    Slept,
+    /// The end of a tool call.
+    CallEnded(CallEnded),
+    /// A read from the tool device; `true` if it returned a reply.
+    Received(bool),
+}
+
+/// The end of a tool call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallEnded {
+    /// The call's position in the execution, from 0.
+    pub index: usize,
+    /// The result as JSON text, or the failure.
+    pub answer: Answer,
+    /// `true` if the tool answered. Otherwise, the call failed to start or exceeded its timeout.
+    pub has_run: bool,
+    /// The time of the end, relative to the start of the execution.
+    pub ended: Duration,
+}
+
+impl JournalEntry {
+    fn bytes(&self) -> u64 {
+        let texts = match self {
+            Self::Random(bytes) | Self::Stdin(Some(bytes)) => bytes.len(),
+            Self::CallEnded(CallEnded { answer, .. }) => {
+                answer.as_ref().map_or_else(|no| no.message.len(), String::len)
+            }
+            Self::Realtime(_) | Self::Monotonic(_) | Self::Stdin(None) | Self::Slept | Self::Received(_) => 0,
+        };
+        ENTRY_BYTES.saturating_add(texts as u64)
+    }
+}
+
+/// The state of an execution at the point where it was suspended. A repeated execution must reach the same state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuspendedAt {
+    /// The fuel used so far.
+    pub fuel_used: u64,
+    /// The number of bytes written to standard output and standard error.
+    pub output_bytes: [u64; 2],
+    /// The time that the execution has taken, without suspensions.
+    pub elapsed: Duration,
+    /// The unanswered calls in the order in which the script made them.
+    pub calls: Vec<UnansweredCall>,
+}
+
+/// A tool call that waits for the caller's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnansweredCall {
+    /// The call's position in the execution, from 0.
+    pub index: usize,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments as JSON text.
+    pub arguments: String,
+}
+
+/// The entries up to the point of suspension, and the state at that point.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recording {
+    /// The entries, oldest first.
+    pub entries: Vec<JournalEntry>,
+    /// The state at the end of the entries.
+    pub at: SuspendedAt,
+}
+
+/// The reason why an execution cannot be suspended now. The script continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SuspendRefusal {
+    /// The journal exceeds its maximum size.
+    #[error("the script has received more than {JOURNAL_BYTES} bytes from outside since its start; let it finish")]
+    JournalFull,
+    /// A limit or a cancellation has interrupted the script.
+    #[error("a limit or a cancellation has interrupted the script; let it finish")]
+    Interrupted,
+    /// A tool's handler is running. Its effect might be lost.
+    #[error("a tool's handler is running; suspend the execution after it has returned")]
+    HandlerRuns,
+}
+
+/// Records what a guest receives from outside, or repeats a recording.
+#[derive(Debug)]
+pub struct Journal {
+    /// `None` if the journal would exceed its maximum size.
+    entries: Option<Vec<JournalEntry>>,
+    bytes: u64,
+    /// The number of entries that were repeated. All others were recorded.
+    repeated: usize,
+    /// The state that the repeated execution must reach; `None` while recording.
+    until: Option<SuspendedAt>,
+    /// The first difference from the recording.
+    difference: Option<String>,
+    /// The fuel at the start of the current call into the guest.
+    fuel_at_start: u64,
+    output_bytes: [u64; 2],
+    /// The time that repeating took. It does not count as the execution's time.
+    pub(crate) repeating: Duration,
+}
+
+impl Journal {
+    /// Starts a recording.
+    #[must_use]
+    pub fn record() -> Self {
+        Self {
+            entries: Some(Vec::new()),
+            bytes: 0,
+            repeated: 0,
+            until: None,
+            difference: None,
+            fuel_at_start: 0,
+            output_bytes: [0; 2],
+            repeating: Duration::ZERO,
+        }
+    }
+
+    /// Repeats a recording, and then continues it.
+    #[must_use]
+    pub fn replay(recording: Recording) -> Self {
+        let Recording { entries, at } = recording;
+        let bytes = entries.iter().map(JournalEntry::bytes).sum();
+        Self { entries: Some(entries), bytes, until: Some(at), ..Self::record() }
+    }
+
+    /// Returns the state that the repeated execution must reach; `None` while recording.
+    pub(crate) fn until(&self) -> Option<&SuspendedAt> {
+        self.until.as_ref()
+    }
+
+    /// Returns `true` while the execution is being repeated.
+    pub(crate) fn is_repeating(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// Returns the first difference from the recording.
+    pub(crate) fn difference(&self) -> Option<&str> {
+        self.difference.as_deref()
+    }
+
+    /// Notes a difference from the recording. Only the first one is retained.
+    pub(crate) fn differ(&mut self, what: impl Into<String>) {
+        self.difference.get_or_insert_with(|| what.into());
+    }
+
+    /// Sets the fuel at the start of a call into the guest.
+    pub(crate) fn begin(&mut self, fuel: u64) {
+        self.fuel_at_start = fuel;
+    }
+
+    /// Counts output.
+    pub(crate) fn output(&mut self, stream: usize, bytes: usize) {
+        if let Some(sum) = self.output_bytes.get_mut(stream) {
+            *sum = sum.saturating_add(bytes as u64);
+        }
+    }
+
+    /// Records an entry.
+    pub(crate) fn push(&mut self, entry: JournalEntry) {
+        self.bytes = self.bytes.saturating_add(entry.bytes());
+        if self.bytes > JOURNAL_BYTES {
+            self.entries = None;
+        }
+        if let Some(entries) = &mut self.entries {
+            entries.push(entry);
+            self.repeated = entries.len();
+        }
+    }
+
+    /// Returns the next entry to repeat; `None` at the end of the recording.
+    pub(crate) fn next(&self) -> Option<&JournalEntry> {
+        self.entries.as_ref()?.get(self.repeated)
+    }
+
+    /// Moves on to the entry after the next one.
+    pub(crate) fn advance(&mut self) {
+        self.repeated += 1;
+    }
+
+    /// Repeats an entry of the type that `pick` accepts. Without such an entry, notes a difference and returns `None`.
+    pub(crate) fn repeat<T>(&mut self, what: &str, pick: impl FnOnce(&JournalEntry) -> Option<T>) -> Option<T> {
+        let picked = self.next().and_then(pick);
+        match picked {
+            Some(_) => self.advance(),
+            None => self.differ(format!("the script {what}, which it did not do before")),
+        }
+        picked
+    }
+
+    /// Compares the state at the end of the recording with the recorded state.
+    pub(crate) fn compare(&mut self, fuel_left: u64, calls: &[UnansweredCall]) {
+        let fuel_used = self.fuel_used(fuel_left);
+        let Some(at) = &self.until else { return };
+        let difference = if at.fuel_used != fuel_used {
+            format!("the script used {fuel_used} units of fuel instead of {}", at.fuel_used)
+        } else if at.output_bytes != self.output_bytes {
+            format!("the script wrote {:?} bytes of output instead of {:?}", self.output_bytes, at.output_bytes)
+        } else if at.calls != calls {
+            "the script waits for other tool calls".to_owned()
+        } else {
+            return;
+        };
+        self.differ(difference);
+    }
+
+    /// Ends the repetition and starts recording.
+    pub(crate) fn go_on(&mut self, repeating: Duration) {
+        self.until = None;
+        self.repeating = repeating;
+    }
+
+    /// Returns the recording up to now, or the reason why the execution cannot be suspended. `elapsed` includes the time
+    /// of a repetition.
+    pub(crate) fn suspend(
+        &mut self,
+        fuel_left: u64,
+        elapsed: Duration,
+        calls: Vec<UnansweredCall>,
+    ) -> Result<Recording, SuspendRefusal> {
+        let fuel_used = self.fuel_used(fuel_left);
+        let entries = self.entries.take().ok_or(SuspendRefusal::JournalFull)?;
+        let elapsed = elapsed.saturating_sub(self.repeating);
+        let at = SuspendedAt { fuel_used, output_bytes: self.output_bytes, elapsed, calls };
+        Ok(Recording { entries, at })
+    }
+
+    fn fuel_used(&self, fuel_left: u64) -> u64 {
+        self.fuel_at_start.saturating_sub(fuel_left)
+    }
+}
+
+/// An entry is counted with at least [`ENTRY_BYTES`], so a journal within its maximum size has at most [`MAX_ENTRIES`].
+const _: () = assert!(JOURNAL_BYTES / ENTRY_BYTES == MAX_ENTRIES as u64);

@@ -1,0 +1,496 @@
+//! Suspended executions: an execution that waits for its caller's answers as bytes, to resume it later, in another
+//! process or on another machine.
+//!
+//! The bytes contain the request and the execution's journal ([`glovebox_core::journal`]). Resuming starts the script
+//! again and gives it everything that it received before, without calling tools, until it waits for the same calls.
+//!
+//! # Format, version 1
+//!
+//! | part | content |
+//! |---|---|
+//! | magic | the eight bytes `GLOVESUS` |
+//! | version | 2 bytes: 1, little-endian |
+//! | seal | 1 byte: 1 SHA-256, 2 HMAC-SHA-256 |
+//! | reserved | 1 byte: 0 |
+//! | body | the image, the request and the journal, in the postcard format |
+//! | trailer | 32 bytes: the seal over all preceding bytes |
+
+use std::{
+    borrow::Cow,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use glovebox_core::{
+    hibernate::{SEAL_BYTES, Seal},
+    journal::{JOURNAL_BYTES, Journal, Recording, SuspendRefusal},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{ExecuteError, Request, Sandbox, SessionKey, SourceKind, ToolRequest};
+
+const MAGIC: &[u8; 8] = b"GLOVESUS";
+const VERSION: u16 = 1;
+/// The size of the parts before the body, in bytes.
+const HEAD_BYTES: usize = 12;
+/// Distinguishes the seals of suspended executions from those of sessions with the same key.
+const BOUND_TO: &str = "suspended execution";
+
+/// Maximum size of a suspended execution in bytes.
+const MAX_BYTES: usize = 64 << 20;
+
+/// Maximum duration of [`Started::suspend`](crate::Started::suspend). A script that waits for its caller is suspended
+/// immediately. A script that polls for answers is suspended at its next poll.
+pub(super) const SUSPEND_WAIT: Duration = Duration::from_secs(5);
+
+/// An execution that was suspended while it waited for its caller's answers. [`Started::suspend`](crate::Started::suspend)
+/// creates it, [`to_bytes`](Self::to_bytes) turns it into bytes, and [`request`](Self::request) resumes it.
+///
+/// Resuming does not consume it. To try several answers to the same call, resume it several times.
+///
+/// ```no_run
+/// use glovebox::{Engine, EngineConfig, Request, Sandbox, Step, Suspended, Tool, ToolAnswer};
+/// use serde_json::json;
+///
+/// let engine = Engine::new(EngineConfig::default())?;
+/// let sandbox = Sandbox::builder(&engine).tool(Tool::new("pay", "Pays an invoice.").stepped()).build()?;
+///
+/// let request = Request::new("print('before')\nprint(tools.pay(euros=20))").suspendable(true);
+/// let started = sandbox.start(request)?;
+/// started.advance(Vec::new(), None)?;
+/// let bytes = started.suspend()?.to_bytes(None);
+///
+/// // Days later, in another process:
+/// let suspended = Suspended::from_bytes(&bytes, None)?;
+/// let call = &suspended.tool_requests()[0];
+/// let resumed = sandbox.start(suspended.request())?;
+/// resumed.advance(Vec::new(), None)?;
+/// let Step::Done(execution) = resumed.advance(vec![ToolAnswer::value(call.id, &json!("paid"))], None)? else { panic!() };
+/// assert_eq!(execution.stdout.text(), "before\npaid\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspended {
+    /// The identity of the image that runs the script.
+    image_sha256: String,
+    /// The name of the runtime, for messages.
+    runtime: String,
+    request: SuspendedRequest,
+    #[serde(deserialize_with = "limits::recording")]
+    recording: Recording,
+}
+
+/// The parts of a request that an execution needs to start again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SuspendedRequest {
+    source: String,
+    name: String,
+    kind: SourceKind,
+    stdin: Vec<u8>,
+    context: Option<String>,
+    session_id: Option<String>,
+    wants_value: bool,
+}
+
+impl SuspendedRequest {
+    pub(super) fn of(request: &Request<'_>) -> Self {
+        Self {
+            source: request.source.clone().into_owned(),
+            name: request.name.clone().into_owned(),
+            kind: request.kind,
+            stdin: request.stdin.clone().into_owned(),
+            context: request.context.clone().map(Cow::into_owned),
+            session_id: request.session_id.clone().map(Cow::into_owned),
+            wants_value: request.wants_value,
+        }
+    }
+}
+
+/// The reason why an execution could not be suspended. It continues.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SuspendError {
+    /// The request is not [`suspendable`](Request::suspendable).
+    #[error("the execution has no journal; start it with `Request::suspendable`")]
+    NotSuspendable,
+    /// The script does not wait for its caller.
+    #[error("the script does not wait for answers; call `advance` until it needs tools")]
+    Running,
+    /// The execution has ended.
+    #[error("the execution has ended; read its result with `advance`")]
+    Ended,
+    /// The execution cannot be suspended in its current state.
+    #[error(transparent)]
+    Refused(#[from] SuspendRefusal),
+}
+
+/// The reason why bytes are not a suspended execution.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SuspendedBytesError {
+    /// The bytes are not a suspended execution, are damaged, or have another format version.
+    #[error("these bytes are not a suspended execution: {reason}")]
+    Damaged {
+        /// The first rule that the bytes violate.
+        reason: &'static str,
+    },
+    /// The bytes were not sealed with a key.
+    #[error("the suspended execution was not sealed with a key; resume only what a holder of the key has sealed")]
+    Unauthenticated,
+    /// The bytes were sealed with a key.
+    #[error("the suspended execution was sealed with a key; pass the key")]
+    KeyMissing,
+    /// The bytes were sealed with another key, or changed afterwards.
+    #[error("the suspended execution was sealed with another key, or was changed afterwards")]
+    NotAuthentic,
+}
+
+impl Suspended {
+    pub(super) fn new(sandbox: &Sandbox, request: SuspendedRequest, recording: Recording) -> Self {
+        let image_sha256 = sandbox.image_sha256().unwrap_or_default().to_owned();
+        Self { image_sha256, runtime: sandbox.runtime_name().to_owned(), request, recording }
+    }
+
+    /// Returns the unanswered calls, in the order in which the script made them.
+    #[must_use]
+    pub fn tool_requests(&self) -> Vec<ToolRequest> {
+        let calls = self.recording.at.calls.iter();
+        let requested = calls.map(|call| ToolRequest {
+            id: call.index as u64,
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+        });
+        requested.collect()
+    }
+
+    /// Returns the identity of the image that the execution needs, as in
+    /// [`Sandbox::image_sha256`](crate::Sandbox::image_sha256).
+    #[must_use]
+    pub fn image_sha256(&self) -> &str {
+        &self.image_sha256
+    }
+
+    /// Returns the name of the runtime that ran the script. For information only.
+    #[must_use]
+    pub fn runtime_name(&self) -> &str {
+        &self.runtime
+    }
+
+    /// Returns a request that resumes the execution, for [`Sandbox::start`](crate::Sandbox::start). The script starts
+    /// again, and repeats what it did before without calling tools. Then it waits for the unanswered calls, and
+    /// [`Started::advance`](crate::Started::advance) returns them. The result contains everything from the first start
+    /// on: output, fuel, tool calls. A listener for output receives only new output.
+    ///
+    /// The sandbox must have the same image, files and tools as the first one. Its limits apply to the whole execution.
+    /// Repeating takes about as much CPU time as the script has used so far, without its waits. It does not count
+    /// towards `limits.timeout_ms`. Unanswered calls get their whole `limits.tool_timeout_ms` again.
+    ///
+    /// The resumed execution can be suspended again.
+    ///
+    /// If the script behaves differently, for example because a file is different, the execution ends with
+    /// [`ExecuteError::Diverged`].
+    #[must_use]
+    pub fn request(&self) -> Request<'_> {
+        let SuspendedRequest { source, name, kind, stdin, context, session_id, wants_value } = &self.request;
+        let mut request =
+            Request::new(source).name(name).kind(*kind).stdin(stdin).value(*wants_value).suspendable(true);
+        request.context = context.as_deref().map(Cow::Borrowed);
+        request.session_id = session_id.as_deref().map(Cow::Borrowed);
+        request.replay = Some(Arc::new(self.clone()));
+        request
+    }
+
+    /// Turns the execution into bytes. They contain the source, the standard input, and everything that the script
+    /// received: answers, times, random numbers. With a key, only holders of the key can create bytes that
+    /// [`from_bytes`](Self::from_bytes) accepts with it. Without a key, the bytes contain a checksum. The bytes are not
+    /// encrypted.
+    #[must_use]
+    pub fn to_bytes(&self, key: Option<&SessionKey>) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[seal_kind(key), 0]);
+        // Infallible: writing to a vector cannot fail, and all types have a known length.
+        bytes.extend(postcard::to_allocvec(self).unwrap_or_default());
+        let mut seal = Seal::new(key, BOUND_TO);
+        seal.update(&bytes);
+        bytes.extend_from_slice(&seal.finish());
+        bytes
+    }
+
+    /// Reads the bytes of [`to_bytes`](Self::to_bytes). They may be untrusted: they set no limit and grant no right.
+    ///
+    /// # Errors
+    /// Fails if the bytes are damaged or exceed 64 MiB, or if their seal does not match the key.
+    pub fn from_bytes(bytes: &[u8], key: Option<&SessionKey>) -> Result<Self, SuspendedBytesError> {
+        let damaged = |reason| SuspendedBytesError::Damaged { reason };
+        if bytes.len() > MAX_BYTES {
+            return Err(damaged("they exceed 64 MiB"));
+        }
+        let (sealed, trailer) = bytes.split_last_chunk::<SEAL_BYTES>().ok_or_else(|| damaged("they are too short"))?;
+        let (head, body) = sealed.split_first_chunk::<HEAD_BYTES>().ok_or_else(|| damaged("they are too short"))?;
+        let [magic @ .., version, version_high, kind, reserved] = head;
+        if magic != MAGIC {
+            return Err(damaged("they do not begin with `GLOVESUS`"));
+        }
+        if u16::from_le_bytes([*version, *version_high]) != VERSION || *reserved != 0 {
+            return Err(damaged("this version of Glovebox cannot read their format; use the version that wrote them"));
+        }
+        match (kind, key) {
+            (1, Some(_)) => return Err(SuspendedBytesError::Unauthenticated),
+            (2, None) => return Err(SuspendedBytesError::KeyMissing),
+            (1 | 2, _) => {}
+            _ => return Err(damaged("their seal has an unknown type")),
+        }
+        let mut seal = Seal::new(key, BOUND_TO);
+        seal.update(sealed);
+        if !seal.verify(trailer) {
+            return Err(match key {
+                Some(_) => SuspendedBytesError::NotAuthentic,
+                None => damaged("their checksum does not match"),
+            });
+        }
+        match postcard::take_from_bytes(body) {
+            Ok((suspended, [])) => Ok(suspended),
+            _ => Err(damaged("their body cannot be decoded")),
+        }
+    }
+
+    /// Returns the time that the execution had taken when it was suspended.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.recording.at.elapsed
+    }
+
+    /// Returns the sizes of the output at the suspension.
+    pub(super) fn output_bytes(&self) -> [u64; 2] {
+        self.recording.at.output_bytes
+    }
+
+    pub(super) fn journal(&self) -> Journal {
+        Journal::replay(self.recording.clone())
+    }
+
+    /// Fails if the execution cannot be resumed in `sandbox`.
+    pub(super) fn check(&self, sandbox: &Sandbox) -> Result<(), ExecuteError> {
+        if sandbox.image_sha256() == Some(&*self.image_sha256) {
+            return Ok(());
+        }
+        Err(ExecuteError::OtherImage {
+            expected: self.image_sha256.clone(),
+            expected_runtime: self.runtime.clone(),
+            runtime: sandbox.runtime_name().to_owned(),
+        })
+    }
+}
+
+fn seal_kind(key: Option<&SessionKey>) -> u8 {
+    if key.is_some() { 2 } else { 1 }
+}
+
+/// Decodes a recording from untrusted bytes. An entry takes one byte in the encoded form and about a hundred in memory,
+/// so their number is limited before they are decoded.
+mod limits {
+    use std::fmt;
+
+    use glovebox_core::journal::{JournalEntry, MAX_ENTRIES, Recording, SuspendedAt};
+    use serde::{
+        Deserialize, Deserializer,
+        de::{Error as _, SeqAccess, Visitor},
+    };
+
+    #[derive(Deserialize)]
+    struct Limited {
+        #[serde(deserialize_with = "entries")]
+        entries: Vec<JournalEntry>,
+        at: SuspendedAt,
+    }
+
+    pub(super) fn recording<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Recording, D::Error> {
+        let Limited { entries, at } = Limited::deserialize(deserializer)?;
+        Ok(Recording { entries, at })
+    }
+
+    fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<JournalEntry>, D::Error> {
+        deserializer.deserialize_seq(Entries)
+    }
+
+    struct Entries;
+
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Vec<JournalEntry>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {MAX_ENTRIES} journal entries")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut entries = Vec::new();
+            while let Some(entry) = seq.next_element()? {
+                if entries.len() >= MAX_ENTRIES {
+                    return Err(A::Error::invalid_length(entries.len() + 1, &self));
+                }
+                entries.push(entry);
+            }
+            Ok(entries)
+        }
+    }
+}
+
+/// The suspension of a running execution: the caller's wish, and its result. The execution's thread and the caller
+/// share it.
+#[derive(Debug, Default)]
+pub(crate) struct Suspension {
+    state: Mutex<SuspensionState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct SuspensionState {
+    is_wanted: bool,
+    result: Option<Result<Recording, SuspendRefusal>>,
+    has_ended: bool,
+    /// The first difference from the recording that the execution repeats.
+    difference: Option<String>,
+}
+
+impl Suspension {
+    fn state(&self) -> MutexGuard<'_, SuspensionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.state().is_wanted
+    }
+
+    /// Receives the result from the execution's thread.
+    pub(super) fn finish(&self, result: Result<Recording, SuspendRefusal>) {
+        let mut state = self.state();
+        state.is_wanted = false;
+        state.result = Some(result);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn differ(&self, difference: &str) {
+        self.state().difference.get_or_insert_with(|| difference.to_owned());
+    }
+
+    pub(super) fn difference(&self) -> Option<String> {
+        self.state().difference.clone()
+    }
+
+    /// Records the end of the execution.
+    pub(super) fn end(&self) {
+        self.state().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Requests a suspension and waits for its result. `wake` makes the execution's thread check the request.
+    pub(super) fn request(&self, wake: impl FnOnce()) -> Result<Recording, SuspendError> {
+        let end = Instant::now() + SUSPEND_WAIT;
+        let mut state = self.state();
+        state.is_wanted = true;
+        state.result = None;
+        drop(state);
+        wake();
+        let mut state = self.state();
+        loop {
+            if let Some(result) = state.result.take() {
+                return Ok(result?);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if state.has_ended || left.is_zero() {
+                state.is_wanted = false;
+                return Err(if state.has_ended { SuspendError::Ended } else { SuspendError::Running });
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// The default maximum size of a journal is part of the documentation of [`Request::suspendable`].
+const _: () = assert!(JOURNAL_BYTES == 1 << 20);
+
+#[cfg(test)]
+mod tests {
+    use glovebox_core::{
+        journal::{CallEnded, JournalEntry, MAX_ENTRIES, SuspendedAt, UnansweredCall},
+        tools::{CallFailure, ToolErrorKind},
+    };
+
+    use super::*;
+
+    fn suspended(entries: Vec<JournalEntry>) -> Suspended {
+        let call = UnansweredCall { index: 2, name: "pay".to_owned(), arguments: r#"{"euros":20}"#.to_owned() };
+        let at = SuspendedAt {
+            fuel_used: 1 << 40,
+            output_bytes: [3, 4],
+            elapsed: Duration::from_millis(1_500),
+            calls: vec![call],
+        };
+        let request = SuspendedRequest::of(&Request::new("tools.pay(euros=20)").name("é.py").stdin(b"\0in"));
+        Suspended {
+            image_sha256: "ab".repeat(32),
+            runtime: "python-3.15".to_owned(),
+            request,
+            recording: Recording { entries, at },
+        }
+    }
+
+    fn all_entries() -> Vec<JournalEntry> {
+        let ended = |answer| {
+            let ended = Duration::from_nanos(17);
+            JournalEntry::CallEnded(CallEnded { index: 1, answer, has_run: true, ended })
+        };
+        vec![
+            JournalEntry::Realtime(u64::MAX),
+            JournalEntry::Monotonic(0),
+            JournalEntry::Random(vec![0, 255]),
+            JournalEntry::Stdin(None),
+            JournalEntry::Stdin(Some(b"x".to_vec())),
+            JournalEntry::Slept,
+            ended(Ok("[1.0]".to_owned())),
+            ended(Err(CallFailure::new(ToolErrorKind::Timeout, "late"))),
+            JournalEntry::Received(true),
+        ]
+    }
+
+    #[test]
+    fn bytes_are_read_back() {
+        let suspended = suspended(all_entries());
+        let key = SessionKey::new(&[7; 32]).unwrap();
+        for key in [None, Some(&key)] {
+            let bytes = suspended.to_bytes(key);
+            assert_eq!(Suspended::from_bytes(&bytes, key), Ok(suspended.clone()));
+        }
+        let [call] = &suspended.tool_requests()[..] else { panic!() };
+        assert_eq!((call.id, &*call.name, &*call.arguments), (2, "pay", r#"{"euros":20}"#));
+    }
+
+    #[test]
+    fn changed_bytes_are_rejected() {
+        let bytes = suspended(all_entries()).to_bytes(None);
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            assert!(Suspended::from_bytes(&changed, None).is_err(), "{at}");
+            assert!(Suspended::from_bytes(&bytes[..at], None).is_err(), "{at}");
+        }
+        assert!(Suspended::from_bytes(&[&*bytes, &[0]].concat(), None).is_err());
+    }
+
+    #[test]
+    fn bytes_with_a_key_need_the_same_key() {
+        let (key, other) = (SessionKey::new(&[7; 32]).unwrap(), SessionKey::new(&[8; 32]).unwrap());
+        let (plain, sealed) = (suspended(Vec::new()).to_bytes(None), suspended(Vec::new()).to_bytes(Some(&key)));
+        assert_eq!(Suspended::from_bytes(&plain, Some(&key)), Err(SuspendedBytesError::Unauthenticated));
+        assert_eq!(Suspended::from_bytes(&sealed, None), Err(SuspendedBytesError::KeyMissing));
+        assert_eq!(Suspended::from_bytes(&sealed, Some(&other)), Err(SuspendedBytesError::NotAuthentic));
+    }
+
+    #[test]
+    fn number_of_entries_is_limited() {
+        for (count, fits) in [(MAX_ENTRIES - 1, true), (MAX_ENTRIES, true), (MAX_ENTRIES + 1, false)] {
+            let bytes = suspended(vec![JournalEntry::Slept; count]).to_bytes(None);
+            assert_eq!(Suspended::from_bytes(&bytes, None).is_ok(), fits, "{count}");
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Tests suspended executions: a script that is suspended at any of its calls and resumed must behave as if it had run
+//! without interruption.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use glovebox::{
+    AdvanceError, ExecuteError, Execution, Language, Outcome, Request, Sandbox, Started, Step, SuspendError,
+    SuspendRefusal, Suspended, Tool, ToolAnswer, ToolError, ToolErrorKind, ToolRequest,
+};
+use serde_json::{Value, json};
+
+use super::{BOTH, LONG, ask, done, needs, of, stepped, text};
+use glovebox_tests::engine;
+
+/// A script with everything that an execution receives from outside: answers in any order, errors, times, sleeps,
+/// random numbers, and standard input.
+const PYTHON: &str = "
+import asyncio, os, random, sys, time, uuid
+print(sys.stdin.read(), time.time_ns(), time.monotonic_ns(), random.random(), os.urandom(8).hex(), uuid.uuid4())
+with open('notes', 'w') as notes: notes.write('a')
+for i in range(3):
+    print(i, tools.ask(q=i))
+    time.sleep(0.001)
+async def ask(q):
+    try: return await tools.ask.call_async(q=q)
+    except tools.ToolError as error: return type(error).__name__, str(error)
+async def main(): print(await asyncio.gather(*[ask(q) for q in 'abc']))
+asyncio.run(main())
+print(open('notes').read(), time.time_ns(), random.random(), file=sys.stderr)
+";
+
+const JAVASCRIPT: &str = "
+const fs = require('fs');
+print(fs.readFileSync(0, 'utf8'), Date.now(), performance.now(), Math.random(), crypto.randomUUID());
+fs.writeFileSync('notes', 'a');
+for (let i = 0; i < 3; i++) { print(i, await tools.ask({q: i})); await new Promise(done => setTimeout(done, 1)); }
+const ask = q => tools.ask({q}).catch(error => [error.name, error.message]);
+print(await Promise.all(['a', 'b', 'c'].map(ask)));
+console.error(fs.readFileSync('notes', 'utf8'), Date.now(), Math.random());
+";
+
+fn source(language: Language) -> &'static str {
+    of(language, PYTHON, JAVASCRIPT)
+}
+
+fn request(source: &str) -> Request<'_> {
+    Request::new(source).stdin(b"input").suspendable(true)
+}
+
+/// Answers a call by its arguments: numbers with a list, `b` with an error, other letters with themselves.
+fn reply(call: &ToolRequest) -> ToolAnswer {
+    let q = &call.values()["q"];
+    match q.as_str() {
+        Some("b") => ToolAnswer::error(call.id, ToolError::of(ToolErrorKind::Timeout, "too late")),
+        Some(_) => ToolAnswer::value(call.id, q),
+        None => ToolAnswer::value(call.id, &json!([q, 1.5])),
+    }
+}
+
+fn resume(sandbox: &Sandbox, suspended: &Suspended) -> Started {
+    sandbox.start(suspended.request()).unwrap()
+}
+
+/// Turns an execution into bytes and back.
+fn through_bytes(started: &Started) -> Suspended {
+    let suspended = started.suspend().unwrap();
+    Suspended::from_bytes(&suspended.to_bytes(None), None).unwrap()
+}
+
+/// Replaces the numbers that differ in each run: times and random numbers.
+fn without_chance(execution: &Execution) -> (String, String) {
+    let words = |text: &str| {
+        let kept = text.split_whitespace().filter(|word| word.len() < 13);
+        kept.collect::<Vec<_>>().join(" ")
+    };
+    (words(&execution.stdout.text()), words(&execution.stderr.text()))
+}
+
+/// Runs a script and suspends it at every wait. With `answers_at_once`, answers that many calls before the next wait.
+fn run_with_suspensions(sandbox: &Sandbox, source: &str, answers_at_once: usize) -> (Arc<Execution>, usize) {
+    let mut started = sandbox.start(request(source)).unwrap();
+    let (mut answers, mut suspensions) = (Vec::new(), 0);
+    loop {
+        let calls = match started.advance(answers, None).unwrap() {
+            Step::Done(execution) => return (execution, suspensions),
+            Step::NeedsTools(calls) => calls,
+            Step::Running => panic!("there is no time limit"),
+        };
+        let suspended = through_bytes(&started);
+        assert_eq!(suspended.tool_requests(), calls);
+        started = resume(sandbox, &suspended);
+        assert_eq!(needs(&started, Vec::new()), calls, "the same calls");
+        suspensions += 1;
+        answers = calls.iter().take(answers_at_once).map(reply).collect();
+    }
+}
+
+fn run_without_suspensions(sandbox: &Sandbox, source: &str, answers_at_once: usize) -> Arc<Execution> {
+    let started = sandbox.start(request(source)).unwrap();
+    let mut answers = Vec::new();
+    loop {
+        match started.advance(answers, None).unwrap() {
+            Step::Done(execution) => return execution,
+            Step::NeedsTools(calls) => answers = calls.iter().take(answers_at_once).map(reply).collect(),
+            Step::Running => panic!("there is no time limit"),
+        }
+    }
+}
+
+#[test]
+fn suspended_script_behaves_like_an_uninterrupted_one() {
+    for language in BOTH {
+        let sandbox = stepped(language, &[], |_| {});
+        for (answers_at_once, waits) in [(1, 6), (2, 5), (3, 4)] {
+            let (execution, suspensions) = run_with_suspensions(&sandbox, source(language), answers_at_once);
+            assert_eq!(execution.outcome, Outcome::Ok, "{language}: {execution:?}");
+            assert_eq!(suspensions, waits, "{language}, {answers_at_once}");
+            let other = run_without_suspensions(&sandbox, source(language), answers_at_once);
+            assert_eq!(without_chance(&execution), without_chance(&other), "{language}");
+            let calls = |execution: &Execution| -> Vec<_> {
+                let calls = execution.tool_calls.iter();
+                calls.map(|call| (call.name.clone(), call.arguments.clone(), call.outcome.clone())).collect()
+            };
+            assert_eq!(calls(&execution), calls(&other), "{language}");
+            assert_eq!(execution.files_created, ["notes"], "{language}");
+            assert_eq!(execution.files_created, other.files_created);
+        }
+    }
+}
+
+/// With fixed time and seeded random numbers, all runs are equal to the unit of fuel.
+#[test]
+fn suspensions_cost_no_fuel() {
+    for language in BOTH {
+        let sandbox = stepped(language, &[], |policy| {
+            policy.clock = glovebox::Clock::Fixed(1_700_000_000_000_000_000);
+            policy.entropy = glovebox::Entropy::Seeded(7);
+        });
+        let (execution, _) = run_with_suspensions(&sandbox, source(language), 2);
+        let other = run_without_suspensions(&sandbox, source(language), 2);
+        assert_eq!(execution.outcome, Outcome::Ok, "{language}: {execution:?}");
+        assert_eq!(execution.fuel_consumed, other.fuel_consumed, "{language}");
+        assert_eq!(execution.stdout, other.stdout, "{language}");
+    }
+}
+
+#[test]
+fn execution_without_a_meter_can_be_suspended() {
+    for language in BOTH {
+        let sandbox = stepped(language, &[], |policy| policy.metering = glovebox::Metering::None);
+        let (execution, suspensions) = run_with_suspensions(&sandbox, source(language), 3);
+        assert_eq!((&execution.outcome, suspensions), (&Outcome::Ok, 4), "{language}: {execution:?}");
+    }
+}
+
+#[test]
+fn suspended_call_can_be_answered_in_several_ways() {
+    let sandbox = stepped(Language::Python, &[], |_| {});
+    let started = sandbox.start(request("x = tools.ask(q=1)\nprint('got', x)")).unwrap();
+    let calls = needs(&started, Vec::new());
+    let suspended = through_bytes(&started);
+    for value in [json!(1), json!("two"), Value::Null] {
+        let resumed = resume(&sandbox, &suspended);
+        needs(&resumed, Vec::new());
+        let execution = done(&resumed, vec![ToolAnswer::value(calls[0].id, &value)]);
+        let shown = if value.is_null() { "None".to_owned() } else { value.to_string().replace('"', "") };
+        assert_eq!(text(&execution), format!("got {shown}\n"));
+    }
+    // The suspended execution itself has ended.
+    let execution = done(&started, Vec::new());
+    assert_eq!(execution.outcome, Outcome::Cancelled);
+    assert!(matches!(started.suspend(), Err(SuspendError::Ended)));
+}
+
+#[test]
+fn handlers_are_not_called_again() {
+    for language in BOTH {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let counter = Tool::new("count", "").handler(move |_, _| Ok(json!(counted.fetch_add(1, Ordering::SeqCst))));
+        let sandbox = stepped(language, &[], |_| {}).with_tools(&[counter]).unwrap();
+        let source = of(
+            language,
+            "print(tools.count(), tools.count())\nprint(tools.ask(q='x'))\nprint(tools.count())",
+            "print(await tools.count(), await tools.count())\nprint(await tools.ask({q: 'x'}))\nprint(await tools.count())",
+        );
+        let (execution, _) = run_with_suspensions(&sandbox, source, 1);
+        assert_eq!(text(&execution), "0 1\nx\n2\n", "{language}");
+        assert_eq!(count.load(Ordering::SeqCst), 3, "{language}");
+    }
+}
+
+#[test]
+fn listener_receives_all_output_once() {
+    let sandbox = stepped(Language::Python, &[], |_| {});
+    let heard = Arc::new(Mutex::new(String::new()));
+    let listen = || {
+        let heard = Arc::clone(&heard);
+        move |_, bytes: &[u8]| heard.lock().unwrap().push_str(&String::from_utf8_lossy(bytes))
+    };
+    let source = "print('one')\ntools.ask(q=1)\nprint('two')\ntools.ask(q=2)\nprint('three')";
+    let mut started = sandbox.start(request(source).on_output(listen())).unwrap();
+    for written in ["one\n", "one\ntwo\n"] {
+        let calls = needs(&started, Vec::new());
+        assert_eq!(*heard.lock().unwrap(), written);
+        let suspended = through_bytes(&started);
+        started = sandbox.start(suspended.request().on_output(listen())).unwrap();
+        needs(&started, Vec::new());
+        assert_eq!(started.read_output(glovebox::Stream::Stdout, 0, 100), written.as_bytes());
+        assert!(matches!(
+            started.advance(calls.iter().map(reply).collect(), None).unwrap(),
+            Step::NeedsTools(_) | Step::Done(_)
+        ));
+    }
+    assert_eq!(*heard.lock().unwrap(), "one\ntwo\nthree\n");
+}
+
+#[test]
+fn waiting_while_suspended_costs_no_time() {
+    let sandbox = stepped(Language::Python, &[], |policy| {
+        policy.limits.timeout_ms = 20_000;
+        policy.limits.tool_timeout_ms = 20_000;
+    });
+    let source = "import time\nbefore = time.monotonic()\ntools.ask(q=1)\nprint(time.monotonic() - before)";
+    let started = sandbox.start(request(source)).unwrap();
+    let calls = needs(&started, Vec::new());
+    let suspended = through_bytes(&started);
+    drop(started);
+    std::thread::sleep(Duration::from_millis(300));
+    let resumed = resume(&sandbox, &suspended);
+    needs(&resumed, Vec::new());
+    let execution = done(&resumed, vec![reply(&calls[0])]);
+    let waited: f64 = text(&execution).trim().parse().unwrap();
+    assert!(waited >= 0.0, "the monotonic clock goes on: {waited}");
+}
+
+#[test]
+fn only_waiting_executions_can_be_suspended() {
+    let sandbox = stepped(Language::Python, &[], |_| {});
+    let plain = sandbox.start(Request::new("tools.ask(q=1)")).unwrap();
+    needs(&plain, Vec::new());
+    assert!(matches!(plain.suspend(), Err(SuspendError::NotSuspendable)));
+
+    let busy = sandbox.start(request("while True: pass")).unwrap();
+    assert!(matches!(busy.suspend(), Err(SuspendError::Running)));
+    busy.cancel();
+
+    let ended = sandbox.start(request("1")).unwrap();
+    ended.advance(Vec::new(), None).unwrap();
+    assert!(matches!(ended.suspend(), Err(SuspendError::Ended)));
+
+    let session = sandbox.session().unwrap();
+    let refused = session.run(request("1")).unwrap_err();
+    assert!(matches!(refused, ExecuteError::NotSuspendable), "{refused}");
+    assert_eq!(session.execute("1 + 1").unwrap().value.unwrap().repr, "2");
+}
+
+#[test]
+fn journal_has_a_maximum_size() {
+    let sandbox = stepped(Language::Python, &[], |_| {});
+    // Each answer is counted with its text and 16 bytes for each of its entries.
+    for (bytes, fits) in [(1_000_000, true), (1_100_000, false)] {
+        let source = "print(len(tools.ask(q=1)))\ntools.ask(q=2)";
+        let started = sandbox.start(request(source)).unwrap();
+        let calls = needs(&started, Vec::new());
+        let long = ToolAnswer::value(calls[0].id, &json!("x".repeat(bytes)));
+        let calls = needs(&started, vec![long]);
+        match started.suspend() {
+            Ok(_) => assert!(fits, "{bytes}"),
+            Err(SuspendError::Refused(SuspendRefusal::JournalFull)) => {
+                assert!(!fits, "{bytes}");
+                let execution = done(&started, vec![reply(&calls[0])]);
+                assert_eq!(text(&execution), format!("{bytes}\n"));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn difference_from_the_first_run_is_an_error() {
+    let with_code = |code: &str| {
+        let builder = Sandbox::builder(engine()).language(Language::Python).tool(ask());
+        builder.file("code", code).build().unwrap()
+    };
+    let code = "import time\nprint(1)\ntime.time()\ntools.ask(q=1)";
+    let sandbox = with_code(code);
+    let started = sandbox.start(request("exec(open('code').read())")).unwrap();
+    needs(&started, Vec::new());
+    let suspended = started.suspend().unwrap();
+    for (old, new, difference) in [
+        ("print(1)", "print(2 + 3)", "units of fuel instead of"),
+        ("q=1", "q=2", "waits for other tool calls"),
+        ("time.time()", "time.monotonic()", "reads the monotonic clock, which it did not do before"),
+        ("tools.ask(q=1)", "pass", "ended, which it did not do before"),
+    ] {
+        let resumed = resume(&with_code(&code.replace(old, new)), &suspended);
+        let error = resumed.advance(Vec::new(), Some(LONG)).unwrap_err();
+        let AdvanceError::Execute(error) = error else { panic!("{new}: {error}") };
+        assert!(matches!(*error, ExecuteError::Diverged { .. }), "{new}: {error}");
+        assert!(error.to_string().contains(difference), "{new}: {error}");
+    }
+    needs(&resume(&sandbox, &suspended), Vec::new());
+    let other = stepped(Language::JavaScript, &[], |_| {});
+    let error = other.start(suspended.request()).unwrap_err();
+    assert!(matches!(error, ExecuteError::OtherImage { .. }), "{error}");
+}
