@@ -28,7 +28,7 @@ for i in range(3):
     print(i, tools.ask(q=i))
     time.sleep(0.001)
 async def ask(q):
-    try: return await tools.ask.call_async(q=q)
+    try: return await tools.ask.aio(q=q)
     except tools.ToolError as error: return type(error).__name__, str(error)
 async def main(): print(await asyncio.gather(*[ask(q) for q in 'abc']))
 asyncio.run(main())
