@@ -173,11 +173,10 @@ fn is_name(name: &str) -> bool {
 fn parameters(schema: &Value) -> Vec<&str> {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let properties = schema.get("properties").and_then(Value::as_object);
-    let mut names: Vec<&str> = required.collect();
-    let there: BTreeSet<&str> = names.iter().copied().collect();
     let others = properties.into_iter().flat_map(|properties| properties.keys()).map(String::as_str);
-    names.extend(others.filter(|name| !there.contains(name)));
-    names
+    // `required` can repeat a name.
+    let mut seen = BTreeSet::new();
+    required.chain(others).filter(|name| seen.insert(*name)).collect()
 }
 
 /// A set of tools, by name.
@@ -241,6 +240,13 @@ mod tests {
 
     use super::*;
     use crate::tools::MAX_ENGINE_LEVELS;
+
+    #[test]
+    fn positional_arguments_are_the_required_ones_and_then_the_others_by_name() {
+        let schema = json!({ "properties": { "c": {}, "b": {}, "a": {} }, "required": ["b", "x", "b"] });
+        assert_eq!(parameters(&schema), ["b", "x", "a", "c"]);
+        assert!(parameters(&json!({})).is_empty());
+    }
 
     #[test]
     fn duplicate_tool_does_not_replace_the_existing_one() {
