@@ -7,11 +7,19 @@
 {
   const $ = globalThis.$glovebox;
   const { std, uncurry } = $;
-  const { safeString } = $.text;
+  const { formatKey, safeString } = $.text;
 
   const DEVICE = '/dev/glovebox/tools';
   // Maximum number of consecutive reads without a reply. A read returns early when the script must stop.
   const MOST_SILENCES = 3;
+  // Maximum number of tools for which the error about an unknown tool lists all names.
+  const MOST_NAMES = 20;
+  // Maximum number of similar names in the error about an unknown tool.
+  const MOST_SIMILAR = 3;
+  // ASCII letters and digits, and all characters from U+00C0 except general punctuation. tools.py has the same pattern.
+  const WORD = /[A-Z]*[0-9a-z\u00c0-\u1fff\u2070-\uffff]+|[A-Z]+/g;
+  const NAME_WEIGHT = 4;
+  const TEXT_WEIGHT = 1;
 
   const { open } = std;
   const { read: readBytes } = $.os;
@@ -22,14 +30,22 @@
   const fileno = uncurry(std.out.fileno);
   const readAsString = uncurry(std.out.readAsString);
 
-  const { apply, defineProperty, get, getPrototypeOf } = Reflect;
+  const { apply, defineProperty, get, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
   const { isArray } = Array;
+  const { abs, ceil, min } = Math;
   const { stringify } = JSON;
   const mapGet = uncurry(Map.prototype.get);
   const mapSet = uncurry(Map.prototype.set);
   const mapDelete = uncurry(Map.prototype.delete);
   const mapClear = uncurry(Map.prototype.clear);
   const mapForEach = uncurry(Map.prototype.forEach);
+  const mapSize = uncurry(getOwnPropertyDescriptor(Map.prototype, 'size').get);
+  const sort = uncurry(Array.prototype.sort);
+  const exec = uncurry(RegExp.prototype.exec);
+  const charCodeAt = uncurry(String.prototype.charCodeAt);
+  const includes = uncurry(String.prototype.includes);
+  const slice = uncurry(String.prototype.slice);
+  const toLowerCase = uncurry(String.prototype.toLowerCase);
   const toWellFormed = uncurry(String.prototype.toWellFormed);
   const MapClass = Map;
   const PromiseClass = Promise;
@@ -156,7 +172,9 @@
       reply = exchange(undefined, true);
     }
     const entries = reply === undefined ? [] : reply.tools;
-    for (let i = 0; i < entries.length; i++) mapSet(found, entries[i].name, { __proto__: null, entry: entries[i], call: undefined });
+    for (let i = 0; i < entries.length; i++) {
+      mapSet(found, entries[i].name, { __proto__: null, entry: entries[i], call: undefined, words: undefined });
+    }
     catalogue = found;
     return found;
   };
@@ -229,6 +247,151 @@
     return known.call;
   };
 
+  const TYPES = {
+    __proto__: null, string: 'string', integer: 'number', number: 'number', boolean: 'boolean', array: 'any[]', object: 'object', null: 'null',
+  };
+  const ownValue = (object, key) => {
+    const isObject = typeof object === 'object' && object !== null;
+    return isObject ? getOwnPropertyDescriptor(object, key)?.value : undefined;
+  };
+
+  // Returns the call of a tool in TypeScript's notation, for people and models. The host validates the arguments.
+  const signature = ({ name, schema, parameters }) => {
+    const properties = ownValue(schema, 'properties');
+    const required = ownValue(schema, 'required');
+    let needed = '\n';
+    if (isArray(required)) for (let i = 0; i < required.length; i++) needed += `${required[i]}\n`;
+    let shown = '';
+    for (let i = 0; i < parameters.length; i++) {
+      const type = ownValue(ownValue(properties, parameters[i]), 'type');
+      const optional = includes(needed, `\n${parameters[i]}\n`) ? '' : '?';
+      shown += `${i === 0 ? '' : ', '}${formatKey(parameters[i], true)}${optional}: ${(typeof type === 'string' && TYPES[type]) || 'any'}`;
+    }
+    return shown === '' ? `tools.${name}()` : `tools.${name}({ ${shown} })`;
+  };
+
+  const summary = ({ entry }) => ({ name: entry.name, description: entry.description, signature: signature(entry) });
+
+  // Returns the words of a text in lower case, each between two spaces. A name in camel case has several words.
+  const spaced = (text) => {
+    let out = ' ';
+    WORD.lastIndex = 0;
+    for (let hit = exec(WORD, text); hit !== null; hit = exec(WORD, text)) out += `${toLowerCase(hit[0])} `;
+    return out;
+  };
+
+  // Returns the words of a tool's name, and those of its description and parameters.
+  const searched = (known) => {
+    if (known.words === undefined) {
+      const { name, description, schema, parameters } = known.entry;
+      const properties = ownValue(schema, 'properties');
+      let text = description;
+      for (let i = 0; i < parameters.length; i++) {
+        const about = ownValue(ownValue(properties, parameters[i]), 'description');
+        text += ` ${parameters[i]} ${typeof about === 'string' ? about : ''}`;
+      }
+      known.words = { __proto__: null, name: spaced(name), text: spaced(text) };
+    }
+    return known.words;
+  };
+
+  // Returns two texts to find for each distinct word of a query: one for the whole word and one for words that begin with
+  // it. For words of one or two letters, both are the whole word. The second one ignores a final `s`.
+  const patternsOf = (query) => {
+    const patterns = [];
+    const text = spaced(query);
+    let seen = ' ';
+    let from = 1;
+    for (let i = 1; i < text.length; i++) {
+      if (text[i] !== ' ') continue;
+      const word = slice(text, from, i);
+      const whole = ` ${word} `;
+      from = i + 1;
+      if (includes(seen, whole)) continue;
+      seen += `${word} `;
+      const isPlural = word.length > 3 && slice(word, -1) === 's';
+      const start = word.length < 3 ? whole : ` ${isPlural ? slice(word, 0, -1) : word}`;
+      patterns[patterns.length] = { __proto__: null, whole, start };
+    }
+    return patterns;
+  };
+
+  const points = (text, { whole, start }) => (includes(text, whole) ? 2 : includes(text, start) ? 1 : 0);
+
+  // Returns the tools with a positive score, the highest score first, then by name.
+  const ranked = (score) => {
+    const found = [];
+    mapForEach(offered(), (known) => {
+      const value = score(known);
+      if (value > 0) found[found.length] = { __proto__: null, known, value };
+    });
+    return sort(found, (one, other) => other.value - one.value);
+  };
+
+  const matching = (patterns) => ranked((known) => {
+    const { name, text } = searched(known);
+    let score = 0;
+    for (let i = 0; i < patterns.length; i++) {
+      score += NAME_WEIGHT * points(name, patterns[i]) + TEXT_WEIGHT * points(text, patterns[i]);
+    }
+    return score;
+  });
+
+  // Returns the number of characters to insert, delete or replace to turn one text into the other.
+  const distance = (one, other) => {
+    const row = [];
+    for (let j = 0; j <= other.length; j++) row[j] = j;
+    for (let i = 1; i <= one.length; i++) {
+      let diagonal = row[0];
+      row[0] = i;
+      for (let j = 1; j <= other.length; j++) {
+        const above = row[j];
+        const isSame = charCodeAt(one, i - 1) === charCodeAt(other, j - 1);
+        row[j] = isSame ? diagonal : 1 + min(diagonal, above, row[j - 1]);
+        diagonal = above;
+      }
+    }
+    return row[other.length];
+  };
+
+  // Returns the tools with a similar spelling.
+  const spelled = (name) => {
+    const most = ceil(name.length / 3);
+    return ranked(({ entry }) => (abs(entry.name.length - name.length) > most ? 0 : most + 1 - distance(name, entry.name)));
+  };
+
+  const unknownTool = (name) => {
+    let similar = spelled(name);
+    if (similar.length === 0) similar = matching(patternsOf(name));
+    let names = '';
+    for (let i = 0; i < similar.length && i < MOST_SIMILAR; i++) names += `${i === 0 ? '' : ', '}${similar[i].known.entry.name}`;
+    const hint = names === '' ? 'find tools with `tools.search(query)`' : `similar tools: ${names}`;
+    return new UnknownTool(`the host has no tool \`${name}\`; ${hint}`);
+  };
+
+  // The properties of `tools` that are not tools. A tool with the same name replaces its helper. Arguments can also be
+  // passed by name, in an object.
+  const helpers = {
+    __proto__: null,
+    // Finds at most `limit` tools by words of their names, descriptions and parameters. The best match is first. A query
+    // without words matches all tools.
+    search(query = '', limit = 5) {
+      if (isPlain(query)) return helpers.search(query.query, query.limit);
+      const patterns = patternsOf(`${query}`);
+      const found = patterns.length === 0 ? ranked(() => 1) : matching(patterns);
+      const list = [];
+      for (let i = 0; i < found.length && i < limit; i++) list[i] = summary(found[i].known);
+      return list;
+    },
+    // Returns a tool with its schema.
+    describe(name) {
+      if (isPlain(name)) return helpers.describe(name.name);
+      const known = mapGet(offered(), name);
+      if (known === undefined) throw unknownTool(`${name}`);
+      return { ...summary(known), schema: known.entry.schema };
+    },
+  };
+
   const refuse = () => false;
   const tools = new Proxy({}, {
     __proto__: null,
@@ -238,14 +401,16 @@
       if (name in errors) return errors[name];
       const call = find(name);
       if (call !== undefined) return call;
+      if (name in helpers) return helpers[name];
       if (name in target) return get(target, name);
+      if (mapSize(offered()) > MOST_NAMES) throw unknownTool(name);
       let names = '';
       mapForEach(offered(), (_, known) => {
         names += `${names === '' ? '' : ', '}${known}`;
       });
       throw new UnknownTool(`the host has no tool \`${name}\`; it has ${names === '' ? 'none' : names}`);
     },
-    has: (target, name) => name in errors || find(name) !== undefined,
+    has: (target, name) => name in errors || name in helpers || find(name) !== undefined,
     ownKeys: () => {
       const names = [];
       mapForEach(offered(), (_, name) => {

@@ -68,6 +68,7 @@ import base64
 import builtins
 import collections
 import datetime
+import difflib
 import errno
 import functools
 import gc

@@ -242,10 +242,87 @@ def signature(entry):
 absent = Absent()
 
 
+# --- search ---------------------------------------------------------------------------------------
+
+# ASCII letters and digits, and all characters from U+00C0 except general punctuation. tools.js has the same pattern.
+WORD = re.compile("[A-Z]*[0-9a-z\u00c0-\u1fff\u2070-\U0010ffff]+|[A-Z]+")
+NAME_WEIGHT, TEXT_WEIGHT = 4, 1
+
+
+def spaced(text):
+    """Returns the words of a text in lower case, each between two spaces. A name in camel case has several words."""
+    return f" {' '.join(WORD.findall(text))} ".lower()
+
+
+def searched(entry):
+    """Returns the words of a tool's name, and those of its description and parameters."""
+    if "words" not in entry:
+        schema = entry["schema"] if isinstance(entry["schema"], dict) else {}
+        texts = [entry["description"], *entry["parameters"]]
+        for about in schema.get("properties", {}).values():
+            if isinstance(about, dict) and isinstance(about.get("description"), str):
+                texts.append(about["description"])
+        entry["words"] = spaced(entry["name"]), spaced(" ".join(texts))
+    return entry["words"]
+
+
+def pattern(word):
+    """Returns the texts to find in `searched`: one for the whole word and one for words that begin with it. For words of
+    one or two letters, both are the whole word. The second one ignores a final `s`."""
+    if len(word) < 3:
+        return f" {word} ", f" {word} "
+    return f" {word} ", f" {word[:-1] if len(word) > 3 and word.endswith('s') else word}"
+
+
+def relevance(entry, patterns):
+    score = 0
+    for text, weight in zip(searched(entry), (NAME_WEIGHT, TEXT_WEIGHT)):
+        for whole, start in patterns:
+            score += weight * (2 if whole in text else 1 if start in text else 0)
+    return score
+
+
+def matching(query):
+    """Returns the entries of the tools that match at least one word, the best match first, then by name."""
+    patterns = [pattern(word) for word in dict.fromkeys(spaced(query).split())]
+    scores = [(relevance(entry, patterns), entry) for entry in offered().values()]
+    return [entry for score, entry in sorted(scores, key=lambda scored: -scored[0]) if score > 0]
+
+
+def summary(entry):
+    name = entry["name"]
+    return {"name": name, "description": entry["description"], "signature": f"tools.{name}{signature(entry)}"}
+
+
+def search(query, limit=5):
+    """Finds tools by words of their names, descriptions and parameters.
+
+    Returns a list of {"name", "description", "signature"} with at most `limit` tools, the best match first. A query
+    without words matches all tools."""
+    found = matching(query) if WORD.search(query) else list(offered().values())
+    return [summary(entry) for entry in found[: max(limit, 0)]]
+
+
+def describe(name):
+    """Returns a tool as {"name", "description", "signature", "schema"}. Raises UnknownTool, with similar names, if the
+    host has no tool of this name."""
+    entry = offered().get(name)
+    if entry is None:
+        similar = difflib.get_close_matches(name, offered(), 3) or [each["name"] for each in matching(name)[:3]]
+        hint = f"similar tools: {', '.join(similar)}" if similar else "find tools with `tools.search(query)`"
+        raise UnknownTool(f"the host has no tool `{name}`; {hint}")
+    return {**summary(entry), "schema": entry["schema"]}
+
+
+HELPERS = {"search": search, "describe": describe}
+for _name, _function in HELPERS.items():
+    _function.__module__, _function.__qualname__ = "tools", f"tools.{_name}"
+
+
 class Tools:
     """The host's tools. Call one with `tools.NAME(...)`, or several concurrently with `await tools.NAME.aio(...)`.
-    `dir(tools)` lists them, `help(tools.NAME)` describes one. A tool that fails raises `tools.ToolError` or a
-    subclass."""
+    `dir(tools)` lists them, `tools.search(query)` finds tools by words, `help(tools.NAME)` and `tools.describe("NAME")`
+    describe one. A tool that fails raises `tools.ToolError` or a subclass."""
 
     __slots__ = ()
     __module__ = "builtins"
@@ -253,7 +330,7 @@ class Tools:
     def __getattr__(self, name):
         if name in ERRORS:
             return ERRORS[name]
-        found = None if name.startswith("_") else function(name)
+        found = None if name.startswith("_") else function(name) or HELPERS.get(name)
         if found is None:
             raise AttributeError(f"the host has no tool `{name}`", name=name, obj=self)
         return found
