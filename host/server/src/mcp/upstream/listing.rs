@@ -1,15 +1,27 @@
-//! The listing of tools for a model. Each line contains the signature and a short description of a tool.
+//! The listing of tools for a model: the signature and a short description of each tool, or only names.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// Maximum length in bytes of a listing without the names of the tools whose lines do not fit. About four thousand
-/// tokens, which every conversation contains.
-const MAX_LISTING_BYTES: usize = 16_000;
+/// Maximum length of a listing in bytes. About 1,000 tokens, which every conversation contains.
+const MAX_LISTING_BYTES: usize = 4_000;
 
-/// Maximum total length in bytes of the names listed for tools whose lines do not fit.
-const MAX_NAMES_BYTES: usize = 2_000;
+/// Maximum length in bytes of the end of a listing that omits names.
+const MAX_END_BYTES: usize = 90;
+
+const INTRODUCTION: &str = "\
+    Scripts may call these functions of the host. Call them from code, as often as needed, and print only what \
+    matters: tools.name(argument=value) in Python, await tools.name({argument: value}) in JavaScript. A failure raises \
+    tools.ToolError.\n";
+
+/// Precedes the names if the lines exceed [`MAX_LISTING_BYTES`].
+const SEARCH: &str = "\
+    tools.search(\"words\") in a script returns the name, description and signature of the functions that match best. \
+    tools.describe(name) also returns the JSON Schema of the arguments.\n";
+
+/// The helper of scripts that finds tools. A tool with this name replaces the helper.
+const SEARCH_NAME: &str = "search";
 
 /// Maximum length of a signature in bytes.
 const MAX_SIGNATURE_BYTES: usize = 400;
@@ -50,43 +62,46 @@ impl Listing {
         self.names.extend_from_slice(&other.names);
     }
 
-    /// Returns the listing as text of at most about 18,000 bytes. The text is empty if there are no tools.
+    /// Returns the listing as text of at most 4,000 bytes. If the signatures and descriptions of all tools do not fit,
+    /// the text contains only names, as many as fit. It is empty if there are no tools.
     #[must_use]
     pub fn text(&self) -> String {
         if self.lines.is_empty() {
             return String::new();
         }
-        let mut text = "Scripts may call these functions of the host. Call them from code, as often as needed, and print \
-                        only what matters: tools.name(argument=value) in Python, await tools.name({argument: value}) in \
-                        JavaScript. A failure raises tools.ToolError.\n"
-            .to_owned();
-        let mut told = 0;
-        for line in &self.lines {
-            if text.len() + line.len() > MAX_LISTING_BYTES {
-                break;
-            }
-            text.push_str(line);
-            text.push('\n');
-            told += 1;
+        let mut text = INTRODUCTION.to_owned();
+        let lines_bytes: usize = self.lines.iter().map(|line| line.len() + 1).sum();
+        if text.len() + lines_bytes > MAX_LISTING_BYTES {
+            self.write_names(&mut text);
+            return text;
         }
-        let rest = self.names.get(told..).unwrap_or_default();
-        if !rest.is_empty() {
-            text.push_str("More functions, described by help(tools.name) in Python:");
-            let end = text.len() + MAX_NAMES_BYTES;
-            let mut named = 0;
-            for name in rest {
-                if text.len() + name.len() > end {
-                    break;
-                }
-                let _ = write!(text, " {name}");
-                named += 1;
-            }
-            if named < rest.len() {
-                let _ = write!(text, " and {} more, listed by print(tools)", rest.len() - named);
-            }
+        for line in &self.lines {
+            text.push_str(line);
             text.push('\n');
         }
         text
+    }
+
+    /// Appends as many names as fit, and the number of the others.
+    fn write_names(&self, text: &mut String) {
+        let has_search = !self.names.iter().any(|name| name == SEARCH_NAME);
+        if has_search {
+            text.push_str(SEARCH);
+        }
+        text.push_str("Names:");
+        let mut listed = 0;
+        for name in &self.names {
+            if text.len() + name.len() + 1 + MAX_END_BYTES > MAX_LISTING_BYTES {
+                break;
+            }
+            let _ = write!(text, " {name}");
+            listed += 1;
+        }
+        if listed < self.names.len() {
+            let find = if has_search { "call tools.search(query)" } else { "call dir(tools) or Object.keys(tools)" };
+            let _ = write!(text, " … {} more: {find} in the script", self.names.len() - listed);
+        }
+        text.push('\n');
     }
 }
 
@@ -265,18 +280,55 @@ mod tests {
     }
 
     #[test]
-    fn listing_is_bounded_and_names_the_remaining_tools() {
+    fn listing_describes_each_tool_on_one_line() {
         let mut listing = Listing::default();
         assert_eq!(listing.text(), "");
-        let lines = |listing: &Listing| listing.text().lines().filter(|line| line.starts_with("tools.f")).count();
         listing.add("f0", "One.\n\n  Two. \u{1b}[2J", &json!({}), None);
         assert!(listing.text().contains("\ntools.f0()  # One. Two. \\u{1b}[2J\n"), "{}", listing.text());
-        for index in 1..2_000 {
-            listing.add(&format!("f{index}"), &"d".repeat(100_000), &json!({}), None);
+    }
+
+    #[test]
+    fn listing_over_its_budget_contains_only_names() {
+        let mut listing = Listing::default();
+        listing.add("f0", "d", &json!({}), None);
+        while listing.text().len() + 300 < MAX_LISTING_BYTES {
+            listing.add(&format!("f{}", listing.names.len()), &"d".repeat(200), &json!({}), None);
+        }
+        let room = MAX_LISTING_BYTES - listing.text().len();
+        // Adds a tool whose line has this length.
+        let with_line = |bytes: usize| {
+            let mut all = listing.clone();
+            all.add(&"z".repeat(bytes - "tools.()\n".len()), "", &json!({}), None);
+            all.text()
+        };
+        for (bytes, length) in [(room - 1, MAX_LISTING_BYTES - 1), (room, MAX_LISTING_BYTES)] {
+            let text = with_line(bytes);
+            assert_eq!(text.len(), length);
+            assert!(text.contains("\ntools.f1()  # ddd") && !text.contains("tools.search"), "{text}");
+        }
+        let text = with_line(room + 1);
+        assert!(text.len() < MAX_LISTING_BYTES && text.contains("\nNames: f0 f1 "), "{text}");
+        assert!(text.contains("zzz") && text.contains("tools.search(") && !text.contains("tools.f1"), "{text}");
+        assert!(!text.contains(" more: "), "{text}");
+    }
+
+    #[test]
+    fn listing_of_a_thousand_tools_stays_within_its_budget() {
+        let mut listing = Listing::default();
+        for index in 0..1_000 {
+            listing.add(&format!("server_do_{index}"), &"d".repeat(100_000), &json!({}), None);
         }
         let text = listing.text();
-        assert!(text.len() < MAX_LISTING_BYTES + MAX_NAMES_BYTES + 200, "{}", text.len());
-        assert!(lines(&listing) > 50 && text.contains(" f100 ") && text.contains(" more, listed by print(tools)"));
+        assert!(text.len() <= MAX_LISTING_BYTES && text.len() > MAX_LISTING_BYTES - 200, "{}", text.len());
+        let (names, end) = text.split_once("\nNames: ").unwrap().1.split_once(" … ").unwrap();
+        let listed = names.split(' ').count();
+        assert!(listed > 200 && names.starts_with("server_do_0 server_do_1 "), "{text}");
+        assert_eq!(end, format!("{} more: call tools.search(query) in the script\n", 1_000 - listed));
+
+        listing.add(SEARCH_NAME, "A tool.", &json!({}), None);
+        let text = listing.text();
+        assert!(text.len() <= MAX_LISTING_BYTES && !text.contains("tools.search"), "{text}");
+        assert!(text.ends_with(" more: call dir(tools) or Object.keys(tools) in the script\n"), "{text}");
     }
 
     #[test]
