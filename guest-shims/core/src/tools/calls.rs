@@ -213,7 +213,7 @@ pub struct ToolCalls<R: ToolRunner> {
     journaled: Option<JournaledCalls<R::Tool>>,
 }
 
-/// What the journal of an execution needs to know about its calls.
+/// The state of the calls that only an execution with a journal has.
 struct JournaledCalls<T> {
     /// The calls that have ended since the last [`ToolCalls::take_ended`].
     ended: Vec<CallEnded>,

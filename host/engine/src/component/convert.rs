@@ -250,8 +250,11 @@ impl From<&ExecuteError> for SandboxError {
             ExecuteError::System { .. } | ExecuteError::Driver(_) | ExecuteError::Unrestorable { .. } => {
                 unavailable("the guest could not be run", error)
             }
-            // Components cannot name sessions, share workspaces or mount host directories.
+            // Components cannot name sessions, share workspaces, mount host directories or suspend executions.
             ExecuteError::SessionId { .. }
+            | ExecuteError::NotSuspendable
+            | ExecuteError::OtherImage { .. }
+            | ExecuteError::Diverged { .. }
             | ExecuteError::WorkspaceBusy
             | ExecuteError::OtherWorkspace { .. }
             | ExecuteError::ForkWorkspace

@@ -208,7 +208,7 @@ pub struct Started {
     suspendable: Option<Suspendable>,
 }
 
-/// What an execution needs to be suspended.
+/// The parts of an execution that a suspension needs.
 struct Suspendable {
     suspension: Arc<Suspension>,
     sandbox: Sandbox,
@@ -364,13 +364,17 @@ impl Shared {
         };
         let (transcript, mut listener) = (Arc::clone(&self.transcript), request.on_output.take());
         // The listener has already received the output from before a suspension.
-        let mut repeated = request.replay.as_ref().map_or([0; 2], |suspended| suspended.output_bytes());
+        let [mut old_stdout, mut old_stderr] =
+            request.replay.as_ref().map_or([0; 2], |suspended| suspended.output_bytes());
         let on_output = move |stream, bytes: &[u8]| {
             transcript.add(stream, bytes);
-            let repeated = &mut repeated[usize::from(stream == Stream::Stderr)];
-            let old = usize::try_from(*repeated).unwrap_or(usize::MAX).min(bytes.len());
-            *repeated -= old as u64;
-            if let (Some(listener), Some(new @ [_, ..])) = (&mut listener, bytes.get(old..)) {
+            let old = match stream {
+                Stream::Stdout => &mut old_stdout,
+                Stream::Stderr => &mut old_stderr,
+            };
+            let repeated = usize::try_from(*old).unwrap_or(usize::MAX).min(bytes.len());
+            *old -= repeated as u64;
+            if let (Some(listener), Some(new @ [_, ..])) = (&mut listener, bytes.get(repeated..)) {
                 listener(stream, new);
             }
         };

@@ -76,8 +76,8 @@ fn through_bytes(started: &Started) -> Suspended {
 /// Replaces the numbers that differ in each run: times and random numbers.
 fn without_chance(execution: &Execution) -> (String, String) {
     let words = |text: &str| {
-        let kept = text.split_whitespace().filter(|word| word.len() < 13);
-        kept.collect::<Vec<_>>().join(" ")
+        let others = text.split_whitespace().filter(|word| word.len() < 13);
+        others.collect::<Vec<_>>().join(" ")
     };
     (words(&execution.stdout.text()), words(&execution.stderr.text()))
 }
