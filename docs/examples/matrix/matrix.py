@@ -2,7 +2,7 @@ from fractions import Fraction
 
 
 def solve(matrix, columns):
-    """What `matrix` times it is `columns`, by elimination, and the determinant."""
+    """Returns the solution X of `matrix` X = `columns`, by Gaussian elimination, and the determinant."""
     n = len(matrix)
     rows = [[Fraction(x) for x in (*left, *right)] for left, right in zip(matrix, columns)]
     determinant = Fraction(1)
