@@ -207,7 +207,7 @@ def tokens(Sandbox, errors):
 
 
 def page(_):
-    """Runs the example of the page."""
+    """Runs the example in `docs/e2b.md`."""
     with open(os.path.join(os.path.dirname(__file__), "example.py")) as example:
         exec(compile(example.read(), "example.py", "exec"), {})
 

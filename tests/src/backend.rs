@@ -46,19 +46,19 @@ pub struct Observed {
     pub displays: Vec<serde_json::Value>,
     /// The number of dropped displays.
     pub displays_dropped: u64,
-    /// Fuel used.
+    /// The fuel that the script used.
     pub fuel_consumed: u64,
-    /// Peak memory, in bytes.
+    /// The peak memory of the execution, in bytes.
     pub memory_used_bytes: u64,
-    /// Wall-clock time, in milliseconds.
+    /// The wall-clock time of the execution, in milliseconds.
     pub duration_ms: f64,
-    /// Files created.
+    /// The paths of the files that the script created, sorted.
     pub files_created: Vec<String>,
-    /// Files modified.
+    /// The paths of the files that the script modified, sorted.
     pub files_modified: Vec<String>,
-    /// Files deleted.
+    /// The paths of the files that the script deleted, sorted.
     pub files_deleted: Vec<String>,
-    /// The tool calls.
+    /// The records of the tool calls, in order.
     pub tool_calls: Vec<serde_json::Value>,
     /// The host directory behind `/app`.
     pub workspace_path: Option<String>,

@@ -72,7 +72,7 @@ pub struct EngineBackend {
     sandboxes: Mutex<BTreeMap<(Language, String), Sandbox>>,
 }
 
-/// Larger runtimes take minutes to download and compile the first time.
+/// The maximum size of a small runtime, in bytes. Larger ones take minutes to download and compile the first time.
 const LARGE_BYTES: u64 = 64 << 20;
 
 /// Returns the runtimes to test: the small ones on every push, and the large ones in the full matrix or if they are

@@ -1,4 +1,4 @@
-"""Makes a bucket on the server at AWS_ENDPOINT_URL, once the server answers."""
+"""Waits for the server at AWS_ENDPOINT_URL, and creates a bucket on it."""
 
 import sys
 import time

@@ -8,12 +8,12 @@ use clap::Parser;
 const AFTER_HELP: &str = "\
 Each case except `work` runs `print(1)` or `console.log(1)` with the default limits and fuel metering:
   fresh        a new sandbox for each run, through the library
-  component    the same from a component that imports `glovebox:sandbox`, timed inside it
+  component    like fresh, but requested and timed by a component that imports `glovebox:sandbox`
   live         one session, without checkpoints
   instantiate  creating a sandbox, running nothing
-  process      starting `glovebox run -e CODE`, beside `python3 -I -c CODE` and `node -e CODE`
+  process      starting `glovebox run -e CODE`, compared with `python3 -I -c CODE` and `node -e CODE`
   work         28,657 function calls in a fresh sandbox, timed by the script
-  checkpoint   what an automatic checkpoint adds to a run in a session;
+  checkpoint   the additional time for an automatic checkpoint before a run in a session;
                checkpoint_1m and so on: in a session that holds that much memory
   fork         forking a session that holds 1 MiB
   hibernate    saving a session as compressed bytes
@@ -27,14 +27,15 @@ Each case except `work` runs `print(1)` or `console.log(1)` with the default lim
 Glovebox and the installed interpreter take turns, so that other load affects both. In the cases
 below a millisecond the first run of each turn is not counted: it refills the caches.
 
-Ratios above 1 say how many times faster Glovebox is than the installed interpreter. The ratio of
-parallel_n is its throughput over that of parallel_1; checkpoint and hibernate compare a run in a
-session with what they add to it. For component the difference from fresh is given.
+A ratio is the time of the installed interpreter divided by Glovebox's time. The ratio of parallel_n
+is its throughput divided by that of parallel_1. The ratios of checkpoint and hibernate are the time
+of a run in a session, divided by the time of the operation. For component, the report shows the
+difference from fresh.
 
-With --serve, 1, 16 and 256 clients send requests for a fresh run, each over one connection, in
-turns with requests to a handler that does nothing.";
+With --serve, 1, 16 and 256 clients request fresh runs, each over one connection. Requests to an empty
+handler alternate with them.";
 
-/// Measure Glovebox on this machine, beside python3 and node
+/// Measure Glovebox on this machine, and python3 and node for comparison
 #[derive(Debug, Parser)]
 #[command(name = "glovebox-bench", version, after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     #[arg(value_name = "RUNTIME")]
     pub(crate) runtimes: Vec<String>,
 
-    /// Measure for a few seconds instead of half a minute; the figures are rougher
+    /// Measure for a few seconds instead of half a minute; the figures are less precise
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -58,11 +59,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", requires = "serve")]
     pub(crate) workers: Option<usize>,
 
-    /// The `glovebox` program to start [default: the one beside this program]
+    /// The `glovebox` program to start [default: the one next to this program]
     #[arg(long, value_name = "PATH")]
     glovebox: Option<PathBuf>,
 
-    /// The cache directory, as `glovebox --cache-dir`
+    /// The cache directory, like `--cache-dir` of `glovebox`
     #[arg(long, value_name = "DIR", env = "GLOVEBOX_CACHE_DIR")]
     pub(crate) cache_dir: Option<PathBuf>,
 }

@@ -143,10 +143,13 @@ impl Report {
         let Machine { cpu, threads, memory_bytes, os, load_average, glovebox, rivals } = &self.machine;
         let mut text = format!("glovebox {glovebox} on {cpu}, {threads} threads, {}, {os}\n", bytes(*memory_bytes));
         for (name, description) in rivals {
-            let _ = writeln!(text, "beside {name} {description}");
+            let _ = writeln!(text, "compared with {name} {description}");
         }
         if self.machine.is_busy() {
-            let _ = writeln!(text, "the machine is busy (load {load_average}): trust neither the times nor the ratios");
+            let _ = writeln!(
+                text,
+                "the machine is busy (load average {load_average}), so the times and the ratios are unreliable"
+            );
         }
         text.push('\n');
         let head = ["CASE", "RUNTIME", "RUNS", "P50 MS", "P99 MS", "TIMES FASTER"].map(str::to_owned);

@@ -20,7 +20,7 @@ PORT = 8000
 
 
 class Tools:
-    """A repeated key has no effect, and gets the same answer."""
+    """The tool server. A call with a repeated key has no further effect, and gets the first call's answer."""
 
     def __init__(self, log: Path, seed: int) -> None:
         self._log = log.open("a")

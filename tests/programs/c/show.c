@@ -58,7 +58,7 @@ void show_diagnostic(const char *label, const sandbox_diagnostic_t *diagnostic) 
          TEXT(diagnostic->message));
 }
 
-// Prints the result of a script. No outcome is an error: the sandbox did its work.
+// Prints the result of a script. No outcome is an error: the sandbox worked as intended.
 void show_execution(const char *label, const sandbox_execution_t *execution) {
   printf("%s: ", label);
   const types_outcome_t *outcome = &execution->outcome;

@@ -46,7 +46,7 @@ def words(name):
 
 
 def described(execution):
-    """Describes the result of a script. No outcome is an error: the sandbox did its work."""
+    """Describes the result of a script. No outcome is an error: the sandbox worked as intended."""
     match execution.outcome:
         case types.Outcome_Completed():
             text = "completed"
@@ -160,7 +160,7 @@ open('notes.txt', 'w').write(str(kept))
 
 
 def step():
-    """Runs a script that this program answers: it runs until it needs a tool, waits, and continues with the answer."""
+    """Runs a script whose tool calls this program answers: the script waits for each answer, and then continues."""
     notebook, answers = [], []
     with sandbox.start(PYTHON, request(NOTES), policy(), [REMEMBER]) as started:
         while True:
@@ -195,7 +195,7 @@ def refused(function, *arguments):
                 detail = f", {size.bytes} bytes of at most {size.limit}"
             case types.SandboxError_File(failure):
                 detail = f", {words(failure.kind.name)}"
-            case _:  # The others have a text: `error.value.value`.
+            case _:  # The other cases carry a message: `error.value.value`.
                 detail = ""
         print(f"error: {words(type(error.value).__name__.removeprefix('SandboxError_'))}{detail}")
     else:

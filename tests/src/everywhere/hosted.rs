@@ -21,8 +21,8 @@ use crate::{
 const ANSWER: Duration = Duration::from_secs(300);
 
 /// A host with one pair of processes per concurrent trial, shared by all trials. One process of a pair runs cases
-/// without tools, and the other runs cases with tools. An instance asks its host for the tools only once, so a case
-/// with other tools needs a new instance.
+/// without tools, and the other runs cases with tools. An instance requests the tools from its host only once, so a
+/// case with other tools needs a new instance.
 #[derive(Clone, Debug)]
 pub struct Hosted(Arc<Pool>);
 

@@ -1,4 +1,4 @@
-//! `Intl` against Node.js: `tests/goldens/intl.json` contains 500 calls with Node's results, which
+//! Compares `Intl` with Node.js: `tests/goldens/intl.json` contains 500 calls with Node's results, which
 //! `vendor_js/intl/source/calls.mjs` writes. `BLESS=1` adds the results that differ here, as `ours`.
 
 use std::{fs, path::PathBuf};
@@ -7,8 +7,8 @@ use glovebox::{Language, Policy, Request, Sandbox};
 use glovebox_tests::{Goldens, engine};
 use serde_json::{Value, json};
 
-/// The differences come from data that is missing in FormatJS: day periods of Traditional Chinese, the nominative of
-/// months in Czech, and an Arabic plural.
+/// Maximum number of calls with other results than in Node.js. FormatJS lacks the data for day periods in Traditional
+/// Chinese, for the nominative of months in Czech, and for an Arabic plural.
 const MAX_DIFFERENCES: usize = 3;
 
 const SCRIPT: &str = "

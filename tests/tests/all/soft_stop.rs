@@ -53,7 +53,7 @@ fn is_interrupted(execution: &Execution) -> bool {
     execution.interrupted.is_some()
 }
 
-/// A limit and a grace period that no script reaches, even on a slow machine.
+/// Sets limits on fuel and time, and a time reserve, that no script reaches, even on a slow machine.
 fn much(policy: &mut Policy) {
     policy.limits.fuel = 1_000_000_000_000;
     policy.limits.timeout_ms = 600_000;

@@ -200,8 +200,8 @@ fn tool_bytes_count_against_the_memory_limit() {
         policy.limits.tool_record_bytes = 0;
     });
     // Sixteen results of 8 MiB exceed the memory limit. While the results that fit are unread, the guest cannot
-    // allocate 40 MiB either. Checking for results would read them, so the guest cannot know when they have all
-    // arrived. It waits for a fixed time, and the test repeats with a longer wait if that was too short.
+    // allocate 40 MiB either. The guest cannot check how many results have arrived without reading them, so it waits
+    // for a fixed time. If that was too short, the test runs the script again with a longer wait.
     let body = "
 for i in range(16): send({'id': i, 'name': 'long'})
 import time

@@ -19,7 +19,7 @@ fn slow(language: Language) -> &'static str {
     }
 }
 
-/// A timeout that no test reaches, and a script that ends as soon as it is cancelled.
+/// Sets a timeout that no test reaches, and no reserve, so that a cancelled script ends immediately.
 fn unhurried(policy: &mut Policy) {
     policy.limits.timeout_ms = 600_000;
     policy.limits.timeout_reserve_ms = 0;

@@ -26,7 +26,7 @@ const MEMORY_BYTES: u64 = 64 << 20;
 const ENDLESS_TIMEOUT_MS: u64 = 300;
 /// The timeout for terminating scripts, long enough for the slowest host on a busy machine.
 const TIMEOUT_MS: u64 = 120_000;
-/// Maximum time from a guest's deadline until it ends, in milliseconds.
+/// Maximum time from a guest's deadline until the guest ends, in milliseconds.
 const LATE_MS: f64 = 10_000.0;
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {

@@ -21,8 +21,8 @@ const SLACK_BYTES: u64 = 48 * MIB;
 const ENDLESS_TIMEOUT_MS: u64 = 300;
 /// The timeout for terminating scripts, long enough for a busy machine.
 const TIMEOUT_MS: u64 = 20_000;
-/// Maximum time from a guest's deadline until it ends, in milliseconds. Generous, so that no test fails on a slow
-/// machine. But other sandboxes take half a minute for some of these scripts.
+/// Maximum time from a guest's deadline until the guest ends, in milliseconds. Long enough for a slow machine, but much
+/// shorter than the half minute that other sandboxes take to stop some of these scripts.
 const LATE_MS: u64 = 10_000;
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {

@@ -50,7 +50,7 @@ const LANGUAGES: [&str; 6] = ["c", "javascript", "js", "python", "rust", "ts"];
 /// Checks that a code block after `<!-- file: PATH -->` occurs line by line in that file. In `docs/`, every block in a
 /// programming language must have such a comment, except Rust code that `glovebox`'s documentation tests compile and
 /// run.
-fn code_is_that_of_files() -> Result<(), Failed> {
+fn code_equals_the_files() -> Result<(), Failed> {
     let read = |path: &str| fs::read_to_string(root().join(path));
     let libraries = [read("host/engine/src/lib.rs")?, read("host/network/src/lib.rs")?].concat();
     let mut count = 0;
@@ -84,7 +84,7 @@ fn code_is_that_of_files() -> Result<(), Failed> {
 }
 
 /// Checks that links within the repository point to existing files and headings.
-fn links_lead_somewhere() -> Result<(), Failed> {
+fn links_have_targets() -> Result<(), Failed> {
     for (page, text) in pages() {
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             if link.starts_with("http") {
@@ -120,7 +120,7 @@ fn the_embedding_host_runs_its_component() -> Result<(), Failed> {
 }
 
 /// Tests the provider in `docs/implement.md` below, at and above its limit, and its messages.
-fn the_provider_in_between_keeps_its_rule() -> Result<(), Failed> {
+fn forwarding_provider_enforces_its_rule() -> Result<(), Failed> {
     let mut policy = Policy::default();
     policy.limits.timeout_ms = 120_000;
     let host = SandboxHost::builder(engine()).policy(policy).build()?;
@@ -145,13 +145,13 @@ fn the_provider_in_between_keeps_its_rule() -> Result<(), Failed> {
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     let name = |name| format!("pages/{name}");
     vec![
-        Trial::test(name("code_is_that_of_files"), code_is_that_of_files),
-        Trial::test(name("links_lead_somewhere"), links_lead_somewhere),
+        Trial::test(name("code_equals_the_files"), code_equals_the_files),
+        Trial::test(name("links_have_targets"), links_have_targets),
         program_trial(name("the_embedding_host_runs_its_component"), "calculator", |_| {
             the_embedding_host_runs_its_component()
         }),
-        program_trial(name("the_provider_in_between_keeps_its_rule"), "forward", |_| {
-            the_provider_in_between_keeps_its_rule()
+        program_trial(name("forwarding_provider_enforces_its_rule"), "forward", |_| {
+            forwarding_provider_enforces_its_rule()
         }),
     ]
 }

@@ -38,10 +38,10 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         let first = Arc::new(Agent { language, application: OnceLock::new() });
         let second = Arc::clone(&first);
         trials.push(program_trial(format!("programs/{language}/agent"), &agent, move |bytes| {
-            first.tells_the_story(bytes)
+            first.output_equals_the_golden(bytes)
         }));
         trials.push(program_trial(format!("programs/{language}/unhandled"), &agent, move |bytes| {
-            second.fails_with_what_it_does_not_handle(bytes)
+            second.unhandled_error_ends_the_agent(bytes)
         }));
     }
     trials.push(program_trial("programs/runner", "runner", the_first_program_runs_scripts));
@@ -53,12 +53,12 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         if !built_at_every_push(program.trim_start_matches("agent-")) && !whole_matrix() {
             continue;
         }
-        let runner = move |bytes: &[u8]| imports_no_more(bytes, allowed);
+        let runner = move |bytes: &[u8]| imports_only_the_allowed(bytes, allowed);
         trials.push(program_trial(format!("programs/{program}/imports"), program, runner));
     }
     let needed = wasmtime_path().and_then(|wasmtime| Ok((wasmtime, program_path("agent-c")?)));
     trials.push(trial_with("programs/wasmtime/refuses", needed, |(tool, program)| {
-        wasmtime_says_what_is_missing(&tool, &program)
+        wasmtime_names_the_missing_import(&tool, &program)
     }));
     trials
 }
@@ -91,7 +91,7 @@ impl Agent {
         Ok((ended, text(stdout)?, text(stderr)?))
     }
 
-    fn tells_the_story(&self, bytes: &[u8]) -> Result<(), Failed> {
+    fn output_equals_the_golden(&self, bytes: &[u8]) -> Result<(), Failed> {
         let (ended, stdout, stderr) = self.run(bytes, Quotas::default())?;
         let golden = golden();
         if Goldens::blessing() && self.language == "rust" {
@@ -112,7 +112,7 @@ impl Agent {
 
     /// The second session, a fork, exceeds the quota, and no agent handles that error. Each agent therefore fails as
     /// usual in its language, with the reason.
-    fn fails_with_what_it_does_not_handle(&self, bytes: &[u8]) -> Result<(), Failed> {
+    fn unhandled_error_ends_the_agent(&self, bytes: &[u8]) -> Result<(), Failed> {
         let mut quotas = Quotas::default();
         quotas.sessions = 1;
         let (ended, stdout, stderr) = self.run(bytes, quotas)?;
@@ -156,7 +156,7 @@ fn the_first_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
     Ok(())
 }
 
-fn imports_no_more(bytes: &[u8], allowed: &[&str]) -> Result<(), Failed> {
+fn imports_only_the_allowed(bytes: &[u8], allowed: &[&str]) -> Result<(), Failed> {
     let DecodedWasm::Component(resolve, world) = wit_component::decode(bytes)? else {
         return Err("it is not a component".into());
     };
@@ -171,7 +171,7 @@ fn imports_no_more(bytes: &[u8], allowed: &[&str]) -> Result<(), Failed> {
 
 /// Runs a program in a host without the sandbox: Wasmtime's command-line tool. `docs/use-from-a-component.md` explains
 /// the error message.
-fn wasmtime_says_what_is_missing(wasmtime: &Path, program: &Path) -> Result<(), Failed> {
+fn wasmtime_names_the_missing_import(wasmtime: &Path, program: &Path) -> Result<(), Failed> {
     let output = Command::new(wasmtime).arg("run").arg(program).output()?;
     let stderr = String::from_utf8(output.stderr)?;
     let missing = "component imports instance `glovebox:sandbox/sandbox@0.2.0`, but a matching implementation was not found in \

@@ -64,7 +64,10 @@ impl ServeReport {
         let Machine { cpu, threads, memory_bytes, os, load_average, glovebox, .. } = &self.machine;
         let mut text = format!("glovebox {glovebox} on {cpu}, {threads} threads, {}, {os}\n", bytes(*memory_bytes));
         if self.machine.is_busy() {
-            let _ = writeln!(text, "the machine is busy (load {load_average}): trust neither the times nor the ratios");
+            let _ = writeln!(
+                text,
+                "the machine is busy (load average {load_average}), so the times and the ratios are unreliable"
+            );
         }
         text.push('\n');
         let head = ["CASE", "CONNECTIONS", "ANSWERS", "REFUSED", "A SECOND", "P50 MS", "P99 MS"].map(str::to_owned);

@@ -29,7 +29,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     let served = wasmtime_path().and_then(|_| provider_path("glovebox-javascript-http"));
     let mut trials = vec![
         trial_with("served/javascript", served.clone(), |path| answers(&path, Language::JavaScript)),
-        trial_with("served/settings", served, |path| says_what_is_wrong_with_its_settings(&path)),
+        trial_with("served/settings", served, |path| missing_and_invalid_settings_are_named(&path)),
     ];
     // Compiling the Python provider takes longer than all other tests here.
     if whole_matrix() {
@@ -63,22 +63,22 @@ fn answers(component: &Path, language: Language) -> Result<(), Failed> {
     )?;
     let health = host.ask("GET", "/healthz", &[], b"");
     assert_eq!((health.status, health.text.as_str()), (200, "ok\n"));
-    scripts::are_the_engines(&host, language)?;
-    scripts::take_what_requests_bring(&host, language);
-    scripts::give_all_that_they_wrote(&host, language);
-    scripts::are_validated(&host, language)?;
-    refusals::name_the_problem(&host);
-    refusals::hold_bodies_to_their_limit(&host, language);
-    refusals::keep_out_pages_of_others(&host);
-    sessions::are_carried(&host, language)?;
-    sessions::survive_what_scripts_do(&host, language);
-    sessions::refuse_what_was_not_sealed_here(&host, language)?;
-    sessions::are_no_larger_than_they_may_be(&host, language);
+    scripts::results_equal_the_engines(&host, language)?;
+    scripts::request_fields_reach_the_script(&host, language);
+    scripts::long_output_is_truncated(&host, language);
+    scripts::diagnostics_equal_the_engines(&host, language)?;
+    refusals::rejections_name_the_problem(&host);
+    refusals::body_size_is_limited(&host, language);
+    refusals::foreign_origin_is_rejected(&host);
+    sessions::state_is_in_each_response(&host, language)?;
+    sessions::unwound_session_continues_and_exited_session_ends(&host, language);
+    sessions::only_sealed_states_are_resumed(&host, language)?;
+    sessions::state_size_is_limited(&host, language);
     Ok(())
 }
 
-fn says_what_is_wrong_with_its_settings(component: &Path) -> Result<(), Failed> {
-    refusals::ask_for_the_token(&Host::start(component, &[("GLOVEBOX_TOKEN", "secret")])?);
+fn missing_and_invalid_settings_are_named(component: &Path) -> Result<(), Failed> {
+    refusals::token_is_required(&Host::start(component, &[("GLOVEBOX_TOKEN", "secret")])?);
     let host = Host::start(component, &[("GLOVEBOX_SESSION_KEY", "c2hvcnQ=")])?;
     for (method, path) in [("GET", "/healthz"), ("POST", "/v1/execute")] {
         let (status, kind, detail) = host.ask(method, path, &[], b"").problem();

@@ -7,7 +7,7 @@ use super::{BODY_BYTES, FUEL, host::Host};
 
 const ROUTES: [&str; 4] = ["/v1/execute", "/v1/validate", "/v1/sessions", "/v1/sessions/execute"];
 
-pub(super) fn name_the_problem(host: &Host) {
+pub(super) fn rejections_name_the_problem(host: &Host) {
     for path in ROUTES {
         for body in ["{", "[]", "7", "{\"source\": 1}", "{\"sauce\": \"1\"}", "\u{0}", "{\"source\": \"1\"} x"] {
             let (status, kind, detail) = host.ask("POST", path, &[], body.as_bytes()).problem();
@@ -71,7 +71,7 @@ fn policy(limits: Value) -> Value {
 }
 
 /// Tests bodies at the limit, above it, and above it without a declared length.
-pub(super) fn hold_bodies_to_their_limit(host: &Host, language: Language) {
+pub(super) fn body_size_is_limited(host: &Host, language: Language) {
     let body = |length: usize| {
         let body = json!({ "language": language.name(), "source": "1", "stdin": "" }).to_string();
         let stdin = "x".repeat(length - body.len());
@@ -95,13 +95,13 @@ pub(super) fn hold_bodies_to_their_limit(host: &Host, language: Language) {
     );
 }
 
-pub(super) fn keep_out_pages_of_others(host: &Host) {
+pub(super) fn foreign_origin_is_rejected(host: &Host) {
     let answer = host.ask("POST", "/v1/execute", &[("origin", "http://evil.example")], b"{\"source\": \"1\"}");
     assert_eq!(answer.problem().1, "origin");
 }
 
 /// Tests a server that has a token but no key.
-pub(super) fn ask_for_the_token(host: &Host) {
+pub(super) fn token_is_required(host: &Host) {
     let source = b"{\"source\": \"1\"}";
     for headers in [&[][..], &[("authorization", "Bearer wrong")], &[("x-api-key", "")]] {
         let answer = host.ask("POST", "/v1/execute", headers, source);

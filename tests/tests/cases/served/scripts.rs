@@ -57,7 +57,7 @@ fn without_time(mut execution: Value) -> Value {
     execution
 }
 
-pub(super) fn are_the_engines(host: &Host, language: Language) -> Result<(), Failed> {
+pub(super) fn results_equal_the_engines(host: &Host, language: Language) -> Result<(), Failed> {
     for source in scripts(language) {
         let body = json!({ "language": language.name(), "source": source, "return_files": ["*.txt"] });
         let mut seen = host.post("/v1/execute", &body).done();
@@ -80,7 +80,7 @@ pub(super) fn are_the_engines(host: &Host, language: Language) -> Result<(), Fai
 }
 
 /// Every field of a request affects the script.
-pub(super) fn take_what_requests_bring(host: &Host, language: Language) {
+pub(super) fn request_fields_reach_the_script(host: &Host, language: Language) {
     let source = match language {
         Language::Python => {
             "import sys, os\nprint(sys.stdin.read(), context['k'], open('in/a').read(), open('b','rb').read()[0], sys.argv[1], os.environ['E'])"
@@ -103,8 +103,8 @@ pub(super) fn take_what_requests_bring(host: &Host, language: Language) {
     assert_eq!(done["guidance"]["fuel"]["limit"], FUEL - 1);
 }
 
-/// The script writes more output than the execution's record contains, and then more than is retained.
-pub(super) fn give_all_that_they_wrote(host: &Host, language: Language) {
+/// The response contains the retained output and the number of bytes written.
+pub(super) fn long_output_is_truncated(host: &Host, language: Language) {
     let source = match language {
         Language::Python => "print('x' * 5_999_999)",
         Language::JavaScript => "console.log('x'.repeat(5_999_999))",
@@ -114,7 +114,7 @@ pub(super) fn give_all_that_they_wrote(host: &Host, language: Language) {
     assert_eq!((&done["stdout_truncated"], &done["metadata"]["stdout_total_bytes"]), (&json!(true), &json!(6_000_000)));
 }
 
-pub(super) fn are_validated(host: &Host, language: Language) -> Result<(), Failed> {
+pub(super) fn diagnostics_equal_the_engines(host: &Host, language: Language) -> Result<(), Failed> {
     for source in scripts(language) {
         let body = json!({ "language": language.name(), "source": source });
         let seen = host.post("/v1/validate", &body).done();

@@ -55,7 +55,7 @@ fn execute(host: &Host, state: &Value, source: &str) -> Answer {
 }
 
 /// A session's state is part of each answer, and the server keeps none of it.
-pub(super) fn are_carried(host: &Host, language: Language) -> Result<(), Failed> {
+pub(super) fn state_is_in_each_response(host: &Host, language: Language) -> Result<(), Failed> {
     let words = words(language);
     let new = opened(host, language);
     assert_eq!((&new["language"], &new["runtime"]), (&json!(language.name()), &json!(portable_runtime(language))));
@@ -84,7 +84,7 @@ pub(super) fn are_carried(host: &Host, language: Language) -> Result<(), Failed>
 }
 
 /// A script that is unwound leaves the session unchanged. A script that exits the interpreter ends the session.
-pub(super) fn survive_what_scripts_do(host: &Host, language: Language) {
+pub(super) fn unwound_session_continues_and_exited_session_ends(host: &Host, language: Language) {
     let words = words(language);
     let assigned = execute(host, &opened(host, language)["state"], words.assign).done();
     let endless = execute(host, &assigned["state"], words.endless).done();
@@ -100,8 +100,8 @@ pub(super) fn survive_what_scripts_do(host: &Host, language: Language) {
     assert!(ended["session_ended"].is_string(), "{ended}");
 }
 
-/// The server only resumes states that it has sealed with this key.
-pub(super) fn refuse_what_was_not_sealed_here(host: &Host, language: Language) -> Result<(), Failed> {
+/// The server resumes only states that were sealed with its key.
+pub(super) fn only_sealed_states_are_resumed(host: &Host, language: Language) -> Result<(), Failed> {
     let state = BASE64_STANDARD.decode(opened(host, language)["state"].as_str().ok_or("no state")?)?;
     let refused = |bytes: &[u8], what: &str| {
         let (status, kind, detail) = execute(host, &json!(BASE64_STANDARD.encode(bytes)), "1").problem();
@@ -128,7 +128,7 @@ pub(super) fn refuse_what_was_not_sealed_here(host: &Host, language: Language) -
 }
 
 /// The size of states is limited for both requests and answers.
-pub(super) fn are_no_larger_than_they_may_be(host: &Host, language: Language) {
+pub(super) fn state_size_is_limited(host: &Host, language: Language) {
     let new = opened(host, language);
     let (status, kind, detail) = execute(host, &new["state"], words(language).large).problem();
     assert_eq!((status, kind.as_str()), (500, "unsaved"), "{detail}");

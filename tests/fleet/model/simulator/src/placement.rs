@@ -10,14 +10,14 @@ pub struct Router {
     pub placement: Placement,
     /// The number of unanswered executions in the fleet.
     pub executing: u64,
-    /// Nodes that the router believes to be alive.
+    /// Nodes that the router considers alive.
     pub members: Vec<u32>,
     /// For each node, `true` if it is in `members`.
     pub believed: Vec<bool>,
 }
 
 impl Router {
-    /// Creates a router that believes all nodes to be alive.
+    /// Creates a router that considers all nodes alive.
     pub fn new(placement: Placement, nodes: u32) -> Self {
         Self { placement, executing: 0, members: (0..nodes).collect(), believed: vec![true; nodes as usize] }
     }
