@@ -46,7 +46,7 @@ fn componentize(core: &Path, out: &Path, adapter: &str) -> Result<(), Box<dyn Er
         "none" => None,
         "command" => Some(WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER),
         "reactor" => Some(WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER),
-        other => return Err(format!("`{other}` is no adapter: none, command or reactor").into()),
+        other => return Err(format!("unknown adapter `{other}`; use `none`, `command` or `reactor`").into()),
     };
     let mut encoder = ComponentEncoder::default().module(&fs::read(core)?)?.validate(true);
     if let Some(adapter) = adapter {

@@ -43,7 +43,7 @@ fn file() -> Result<PathBuf, String> {
 fn program() -> &'static Application {
     static PROGRAM: OnceLock<Application> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let bytes = fs::read(file().expect("the program is built")).expect("it can be read");
+        let bytes = fs::read(file().expect("the program is built")).expect("the program can be read");
         let applications = Applications::new(engine()).expect("Wasmtime takes the settings");
         applications.load_bytes("cases", &bytes).expect("the program is a component that can be linked")
     })

@@ -79,7 +79,7 @@ const LARGE_BYTES: u64 = 64 << 20;
 /// prepared.
 #[must_use]
 pub fn tested_runtimes() -> Vec<RuntimeInfo> {
-    let runtimes = engine().runtimes().expect("the manifest is read").into_iter();
+    let runtimes = engine().runtimes().expect("the manifest can be read").into_iter();
     runtimes.filter(|runtime| !is_large(runtime) || runtime.prepared || whole_matrix()).collect()
 }
 
@@ -121,12 +121,12 @@ impl EngineBackend {
     fn sandbox(&self, case: &Case) -> Result<Sandbox, String> {
         let key = (case.language, case.policy.to_toml().map_err(|error| error.to_string())?);
         let shared = case.files.is_empty() && case.tools.is_empty();
-        if shared && let Some(sandbox) = self.sandboxes.lock().expect("no panic holds it").get(&key) {
+        if shared && let Some(sandbox) = self.sandboxes.lock().expect("the mutex is not poisoned").get(&key) {
             return Ok(sandbox.clone());
         }
         let sandbox = build(self.engine(), self.runtime.as_deref(), case)?;
         if shared {
-            self.sandboxes.lock().expect("no panic holds it").insert(key, sandbox.clone());
+            self.sandboxes.lock().expect("the mutex is not poisoned").insert(key, sandbox.clone());
         }
         Ok(sandbox)
     }

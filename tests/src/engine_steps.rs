@@ -31,7 +31,7 @@ pub(crate) fn request<'a>(source: &'a str, asked: &'a Asked) -> Request<'a> {
 
 pub(crate) fn seen(execution: Execution, step: &Step) -> StepResult {
     let json = serde_json::to_value(&execution).expect("an execution is JSON");
-    let observed = serde_json::from_value(json).expect("it has exactly the names the contract lists");
+    let observed = serde_json::from_value(json).expect("an execution has exactly the fields of `Observed`");
     let files = execution.files();
     let names = step.expect.files.keys();
     let files = names.filter_map(|name| Some((name.clone(), files.read(name).ok()?))).collect();

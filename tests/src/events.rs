@@ -39,7 +39,7 @@ impl Captured {
     /// Returns the events captured since the last call.
     #[must_use]
     pub fn take(&self) -> Vec<Event> {
-        std::mem::take(&mut self.0.lock().expect("no panic holds it"))
+        std::mem::take(&mut self.0.lock().expect("the mutex is not poisoned"))
     }
 }
 
@@ -78,7 +78,7 @@ impl Subscriber for Recorder {
         let mut fields = Fields(BTreeMap::new());
         event.record(&mut fields);
         let metadata = event.metadata();
-        self.captured.0.lock().expect("no panic holds it").push(Event {
+        self.captured.0.lock().expect("the mutex is not poisoned").push(Event {
             target: metadata.target().to_owned(),
             level: metadata.level().to_string(),
             fields: fields.0,

@@ -10,7 +10,7 @@ use std::{
 fn status_kib(key: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux shows a process's status");
     let line = status.lines().find(|line| line.starts_with(key)).expect("the status has this line");
-    line.split_whitespace().nth(1).and_then(|figure| figure.parse().ok()).expect("a figure in KiB")
+    line.split_whitespace().nth(1).and_then(|figure| figure.parse().ok()).expect("the line contains a number of KiB")
 }
 
 /// Returns the current resident memory, in bytes.
@@ -70,12 +70,12 @@ pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
     while child.try_wait().expect("a child can be waited for").is_none() {
         if Instant::now() > until {
             child.kill().expect("a child can be killed");
-            let output = child.wait_with_output().expect("its output can be read");
+            let output = child.wait_with_output().expect("a child's output can be read");
             panic!("`{test}` with `{task}` took longer than {limit:?}:\n{}", String::from_utf8_lossy(&output.stdout));
         }
         thread::sleep(Duration::from_millis(5));
     }
-    child.wait_with_output().expect("its output can be read")
+    child.wait_with_output().expect("a child's output can be read")
 }
 
 /// Runs a `#[test]` of this program, given by its full name, in a separate process. In the child, returns `true`, and

@@ -46,8 +46,8 @@ pub fn whole_matrix() -> bool {
 ///
 /// Takes a few seconds if the components are up to date. Concurrent builds wait for each other.
 pub fn build_components() {
-    let lock = File::create(target().join(".components")).expect("a file in `target` can be made");
-    lock.lock().expect("it can be locked");
+    let lock = File::create(target().join(".components")).expect("a file in `target` can be created");
+    lock.lock().expect("the file can be locked");
     let started = Instant::now();
     eprintln!("building the components that are tested: the first time this takes some minutes");
     let mut programs = AT_EVERY_PUSH.to_vec();

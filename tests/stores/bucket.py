@@ -14,5 +14,5 @@ while True:
         break
     except (BotoCoreError, ClientError) as error:
         if time.monotonic() - began > 60:
-            sys.exit(f"the server does not make a bucket: {error}")
+            sys.exit(f"cannot create the bucket: {error}")
         time.sleep(0.3)

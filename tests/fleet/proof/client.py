@@ -39,7 +39,7 @@ class Client:
             if doubled:
                 answers = await asyncio.gather(self._insist(operation), self._insist(operation))
                 if answers[0] != answers[1]:
-                    raise ValueError(f"the same key was answered {answers[0]!r} and {answers[1]!r}")
+                    raise ValueError(f"two requests with the same key have different answers: {answers[0]!r} and {answers[1]!r}")
                 answer = answers[0]
             elif patient:
                 answer = await self._insist(operation)

@@ -98,7 +98,7 @@ def doctored(checker: Path) -> dict[str, dict[str, list[str]]]:
         noticed[variant] = check(doctor(example()), checker)
         meant.add(name)
         if not noticed[variant][name]:
-            raise RuntimeError(f"self-test: `{name}` does not notice {variant}")
+            raise RuntimeError(f"self-test: `{name}` does not detect {variant}")
     if meant != set(check(example(), checker)):
         raise RuntimeError(f"self-test: no doctored history for {set(check(example(), checker)) - meant}")
     return noticed

@@ -79,7 +79,7 @@ def cpu(sandbox: Sandbox, script: str) -> tuple[float, bytes]:
     execution = sandbox.execute(script, policy=Policy(limits=Limits(fuel=2**62)))
     seconds = time.process_time() - start
     if execution.outcome.tag != "completed":
-        raise SystemExit(f"the script was {execution.outcome}")
+        raise SystemExit(f"the script ended with the outcome {execution.outcome}")
     return seconds, execution.stdout.bytes
 
 
@@ -97,7 +97,7 @@ def main(language: str, metered: str, unmetered: str) -> None:
     for name, script in SCRIPTS[language].items():
         turns = [[cpu(sandbox, script) for sandbox in sandboxes] for _ in range(TURNS + 1)][1:]
         if len({printed for turn in turns for _, printed in turn}) != 1:
-            raise SystemExit(f"{name}: the two print different things")
+            raise SystemExit(f"{name}: the two providers print different output")
         median = statistics.median(metered / unmetered for (metered, _), (unmetered, _) in turns)
         least = [min(turn[which][0] for turn in turns) for which in range(2)]
         figures[name] = {"ratio": round(least[0] / least[1], 2), "median": round(median, 2), "ms": round(least[0] * 1000)}

@@ -26,7 +26,7 @@ def import_map() -> Path:
     """Makes Deno use `READLINES` instead of the module that the runner would download."""
     elsewhere = re.findall(r'from "(https://[^"]*)"', RUNNER.read_text())
     if len(elsewhere) != 1 or not elsewhere[0].endswith("/io/mod.ts"):
-        raise SystemExit(f"{RUNNER} imports something else than before: {elsewhere}")
+        raise SystemExit(f"{RUNNER} has an import that this driver does not replace: {elsewhere}")
     path = NODE / "import_map.json"
     path.write_text(json.dumps({"imports": {elsewhere[0]: READLINES.as_uri()}}))
     return path

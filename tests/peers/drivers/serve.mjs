@@ -29,7 +29,7 @@ async function answer(peer, request) {
     };
     return turn(fresh, request.budget_ms);
   }
-  if (request.do !== "live" && request.do !== "work") throw new Error(`there is no measure \`${request.do}\``);
+  if (request.do !== "live" && request.do !== "work") throw new Error(`unknown measure \`${request.do}\``);
   const session = await peer.open();
   if (request.do === "live") await peer.run(session, request.setup);
   const result = await turn(() => peer.run(session, request.code), request.budget_ms);

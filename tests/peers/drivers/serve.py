@@ -113,7 +113,7 @@ def answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
             return took, text
 
         return turn(resume, budget_ms)
-    raise ValueError(f"there is no measure `{do}`")
+    raise ValueError(f"unknown measure `{do}`")
 
 
 def serve(peer: Peer) -> None:

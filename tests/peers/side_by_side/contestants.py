@@ -164,7 +164,7 @@ def chosen(names: str | None) -> list[Contestant]:
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in by_name]
     if unknown or not wanted:
-        raise UsageError(f"there is no contestant `{', '.join(unknown)}`; there are {', '.join(by_name)}")
+        raise UsageError(f"unknown contestant `{', '.join(unknown)}`; the contestants are {', '.join(by_name)}")
     return [each for each in CONTESTANTS if each.name in wanted]
 
 
@@ -207,7 +207,7 @@ def require(contestant: Contestant, environment: Environment, places: Places, *,
         return
     cache = env["GLOVEBOX_CACHE_DIR"]
     if not named:
-        raise Unavailable(f"not prepared in {cache}, and that takes minutes: name it with --only, and it will be")
+        raise Unavailable(f"not prepared in {cache}; to prepare it, which takes minutes, name it with --only")
     say(f"preparing {contestant.runtime}, which takes minutes")
     # Keeps the user's own pip configuration.
     own = {name: env[name] for name in ("GLOVEBOX_CACHE_DIR", "XDG_DATA_HOME")}

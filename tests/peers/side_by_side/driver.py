@@ -60,13 +60,13 @@ class Driver:
             line = self.lines.get(timeout=timeout_s)
         except queue.Empty:
             self.kill()
-            raise Failed(f"time-out: no answer within {timeout_s:g} s") from None
+            raise Failed(f"timeout: no answer within {timeout_s:g} s") from None
         except OSError:
             line = None
         if line is None:
             self.wait()
             self.kill()
-            raise Failed(f"its process ended with {self.process.returncode}; {self.log} has what it said")
+            raise Failed(f"the process exited with {self.process.returncode}; see {self.log}")
         result: dict[str, Any] = json.loads(line)
         if "error" in result:
             raise Failed(str(result["error"]).strip().splitlines()[0][:200])

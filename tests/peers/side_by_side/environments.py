@@ -46,7 +46,7 @@ class Places:
     def node(self) -> str:
         program = shutil.which("node")
         if program is None:
-            raise Unavailable("needs Node.js, and there is no `node` in PATH")
+            raise Unavailable("requires Node.js, but `node` is not in PATH")
         return program
 
 
@@ -82,7 +82,7 @@ def find_python(named: str | None) -> str:
     if named is not None:
         found = resolved(named)
         if found is None or found[1] < OLDEST:
-            raise UsageError(f"`{named}` is not a Python of {OLDEST[0]}.{OLDEST[1]} or later")
+            raise UsageError(f"`{named}` is not Python {OLDEST[0]}.{OLDEST[1]} or later")
         return found[0]
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     numbers = (12, 13, 14)
@@ -91,7 +91,7 @@ def find_python(named: str | None) -> str:
         found = resolved(program)
         if found is not None and found[1] >= OLDEST:
             return found[0]
-    raise UsageError(f"there is no Python of {OLDEST[0]}.{OLDEST[1]} or later: name one with --python")
+    raise UsageError(f"Python {OLDEST[0]}.{OLDEST[1]} or later was not found; name an interpreter with --python")
 
 
 def find_wheel(named: str | None, target: Path) -> Path | None:
@@ -99,7 +99,7 @@ def find_wheel(named: str | None, target: Path) -> Path | None:
     if named is not None:
         path = Path(named).resolve()
         if not path.is_file():
-            raise UsageError(f"there is no wheel `{named}`: `bindings/python/build --dev` makes one")
+            raise UsageError(f"the wheel `{named}` does not exist; build one with `bindings/python/build --dev`")
         return path
     built = [*target.glob("wheels/glovebox_sandbox-*-abi3-*.whl"), *target.glob("wheels/dev/glovebox_sandbox-*-abi3-*.whl")]
     return max(built, key=lambda path: path.stat().st_mtime, default=None)
@@ -112,7 +112,7 @@ def run(command: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] 
     except OSError as error:
         raise Unavailable(f"`{command[0]}` cannot be started: {error}") from error
     except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"`{' '.join(command)}` had not ended after {INSTALL_SECONDS} s") from error
+        raise Unavailable(f"`{' '.join(command)}` did not end within {INSTALL_SECONDS} s") from error
     if ended.returncode != 0:
         lines = [line.strip() for line in (ended.stderr + ended.stdout).splitlines() if line.strip()]
         errors = [line for line in lines if "error" in line.lower()] or lines or ["nothing said why"]
@@ -136,13 +136,13 @@ def prepare(name: str | None, places: Places) -> Environment:
     at_least = tuple(pins.get(name, {}).get("at_least", OLDEST))
     found = resolved(places.python)
     if found is None or found[1] < at_least:
-        raise Unavailable(f"needs Python {at_least[0]}.{at_least[1]} or later, and {places.python} is not: name another with --python")
+        raise Unavailable(f"requires Python {at_least[0]}.{at_least[1]} or later, but {places.python} is older; name another with --python")
     stamp = [places.python, json.dumps(wanted)]
     wheel = places.wheel if name == "glovebox" else None
     if wheel is not None:
         stamp.append(hashlib.sha256(wheel.read_bytes()).hexdigest())
     elif name == "glovebox":
-        raise Unavailable("its wheel is missing: make it with `bindings/python/build --dev`, or name one with --wheel")
+        raise Unavailable("the wheel is missing; build it with `bindings/python/build --dev`, or name one with --wheel")
     stamped = directory / "pins"
     environment = Environment(directory)
     if stamped.is_file() and stamped.read_text() == "\n".join(stamp):

@@ -125,7 +125,7 @@ class Run:
         try:
             ended = subprocess.run(command, capture_output=True, text=True, timeout=self.plan.timeout_s, stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
-            raise Failed(f"time-out: no answer within {self.plan.timeout_s:g} s") from None
+            raise Failed(f"timeout: no answer within {self.plan.timeout_s:g} s") from None
         took_ms = (time.perf_counter() - begun) * 1e3
         wrong = self.process.check([ended.stdout.strip()])
         if wrong:

@@ -69,12 +69,12 @@ class Runs(unittest.TestCase):
 
     def test_a_time_out_is_reported_and_ends_the_process(self) -> None:
         begun = time.monotonic()
-        entry = self.check_words("hangs", r"time-out: no answer within 2 s", timeout_s=2)
+        entry = self.check_words("hangs", r"timeout: no answer within 2 s", timeout_s=2)
         self.assertLess(time.monotonic() - begun, 25)
-        self.assertEqual(table.cell_text(entry.cells["words"]), "time-out")
+        self.assertEqual(table.cell_text(entry.cells["words"]), "timeout")
 
     def test_a_process_that_ends_is_reported(self) -> None:
-        entry = self.check_words("ends", r"its process ended with 7; .*fake-ends\.txt")
+        entry = self.check_words("ends", r"the process exited with 7; see .*fake-ends\.txt")
         self.assertEqual(table.cell_text(entry.cells["words"]), "failed")
 
     def test_an_error_is_reported(self) -> None:
@@ -88,8 +88,8 @@ class Runs(unittest.TestCase):
     def test_a_driver_that_does_not_start_fails_as_a_whole(self) -> None:
         contestant = Contestant("broken", "python", "made up", "fake", lambda _, __: [sys.executable, "-c", "raise SystemExit(3)"])
         entry = measured(contestant)
-        self.assertRegex(entry.problems()[0], "its process ended with 3")
-        self.assertIn("FAILED broken: its process ended with 3", table.as_text(report(entry)))
+        self.assertRegex(entry.problems()[0], "the process exited with 3")
+        self.assertIn("FAILED broken: the process exited with 3", table.as_text(report(entry)))
 
 
 class Tables(unittest.TestCase):
@@ -99,7 +99,7 @@ class Tables(unittest.TestCase):
         cells = empty_cells(contestant, MEASURES)
         for number, cell in enumerate(cells.values()):
             cell.rounds_ms = [0.0123 * 10**number, 0.04 * 10**number, 0.03 * 10**number]
-        cells["words"] = Cell(failed="time-out: no answer within 60 s")
+        cells["words"] = Cell(failed="timeout: no answer within 60 s")
         entry = Entry(contestant, Environment(Path("nowhere")), cells, {"fake": "1.0"})
         entry.installed_bytes, entry.cache_bytes, entry.first_ms = 54_600_000, 106_000_000, 12_345.0
         return entry
@@ -113,9 +113,9 @@ class Tables(unittest.TestCase):
         lines = text.splitlines()
         self.assertIn("Python              fresh         live  hibernate  resume    process", text)
         self.assertRegex(text, r"(?m)^fake-right  0\.030 / 0\.012 +0\.30 / 0\.12 +3\.0 / 1\.2 +no +300 / 123$")
-        self.assertRegex(text, r"(?m) time-out +55 \+ 106 +12\.3 s$")
-        self.assertIn("absent is not here: its wheel is missing", lines)
-        self.assertIn("FAILED fake-right: words: time-out: no answer within 60 s", lines)
+        self.assertRegex(text, r"(?m) timeout +55 \+ 106 +12\.3 s$")
+        self.assertIn("absent was not measured: its wheel is missing", lines)
+        self.assertIn("FAILED fake-right: words: timeout: no answer within 60 s", lines)
         self.assertIn("fake 1.0", lines)
 
     def test_markdown_has_the_same_cells_in_each_line(self) -> None:
@@ -136,15 +136,15 @@ class Tables(unittest.TestCase):
         self.assertEqual((head[1], head[-1], len(head)), ("calls", "mean", 13))
         self.assertEqual([row[-1] for row in rows], ["1.00", f"{(2**5 * 4.5**6) ** (1 / 11):.2f}"])
         self.assertEqual(rows[0][1], "10")
-        other.cells["sort"] = Cell(failed="time-out: no answer within 60 s")
-        self.assertEqual(table.tables(report(zero, other), "python")[2][1][1][-2:], ["time-out", "no"])
+        other.cells["sort"] = Cell(failed="timeout: no answer within 60 s")
+        self.assertEqual(table.tables(report(zero, other), "python")[2][1][1][-2:], ["timeout", "no"])
 
     def test_json(self) -> None:
         document = json.loads(table.as_json(report(self.entry())))
         measures = document["contestants"]["fake-right"]["measures"]
         self.assertEqual(measures["fresh"], {"median_ms": 0.03, "least_ms": 0.0123, "rounds_ms": [0.0123, 0.04, 0.03]})
         self.assertEqual(measures["resume"], {"lacks": True})
-        self.assertEqual(measures["words"], {"failed": "time-out: no answer within 60 s"})
+        self.assertEqual(measures["words"], {"failed": "timeout: no answer within 60 s"})
         self.assertEqual(document["missing"], {"absent": "its wheel is missing"})
 
     def test_the_zero_line_installs_nothing(self) -> None:
@@ -162,7 +162,7 @@ class Parts(unittest.TestCase):
 
     def test_only(self) -> None:
         self.assertEqual([each.name for each in chosen("node, monty")], ["monty", "node"])
-        with self.assertRaisesRegex(UsageError, "no contestant `mont`; there are python3, "):
+        with self.assertRaisesRegex(UsageError, "unknown contestant `mont`; the contestants are python3, "):
             chosen("mont")
         with self.assertRaises(UsageError):
             chosen("")
@@ -185,20 +185,20 @@ class Parts(unittest.TestCase):
     def test_a_wheel_that_is_missing(self) -> None:
         with tempfile.TemporaryDirectory() as root:
             self.assertIsNone(find_wheel(None, Path(root)))
-            with self.assertRaisesRegex(UsageError, "no wheel `none.whl`"):
+            with self.assertRaisesRegex(UsageError, "the wheel `none.whl` does not exist"):
                 find_wheel("none.whl", Path(root))
             with self.assertRaisesRegex(Unavailable, "bindings/python/build --dev"):
                 prepare("glovebox", Places(Path(root), sys.executable, None))
 
     def test_missing_python(self) -> None:
         for program in ("true", "no-such-python"):
-            with self.assertRaisesRegex(UsageError, f"`{program}` is not a Python of 3.11 or later"):
+            with self.assertRaisesRegex(UsageError, f"`{program}` is not Python 3.11 or later"):
                 find_python(program)
         self.assertEqual(Path(find_python(sys.executable)).resolve(), Path(sys.executable).resolve())
 
     def test_python_too_old_for_a_contestant(self) -> None:
         with tempfile.TemporaryDirectory() as root:
-            with self.assertRaisesRegex(Unavailable, r"^needs Python 3\.12 or later, and true is not: name another with --python$"):
+            with self.assertRaisesRegex(Unavailable, r"^requires Python 3\.12 or later, but true is older; name another with --python$"):
                 prepare("eryx", Places(Path(root), "true", None))
             self.assertEqual(list(Path(root).iterdir()), [])
 

@@ -52,7 +52,7 @@ def cell_text(cell: Cell) -> str:
         return "no"
     if cell.failed:
         kind = cell.failed.split(":", 1)[0]
-        return kind if kind in ("time-out", "wrong answer") else "failed"
+        return kind if kind in ("timeout", "wrong answer") else "failed"
     if not cell.rounds_ms:
         return "failed"
     return f"{figure(cell.median_ms())} / {figure(cell.least_ms())}"
@@ -152,7 +152,7 @@ def as_text(report: Report) -> str:
     for language in TITLES:
         blocks += [plain(head, rows) for head, rows in tables(report, language)]
     blocks.append("\n".join(f"{each.name.ljust(10)} {each.what}" for each in report.measures))
-    blocks += [f"{name} is not here: {why}" for name, why in report.missing.items()]
+    blocks += [f"{name} was not measured: {why}" for name, why in report.missing.items()]
     blocks += [f"FAILED {failure}" for failure in report.failures()]
     return "\n\n".join(block for block in blocks if block)
 

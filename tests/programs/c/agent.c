@@ -42,7 +42,7 @@ static void check(bool ok, sandbox_sandbox_error_t *error) {
 // script.
 static void refused(bool ok, sandbox_sandbox_error_t *error) {
   if (ok) {
-    fputs("this must be refused\n", stderr);
+    fputs("the sandbox accepted an invalid call\n", stderr);
     exit(EXIT_FAILURE);
   }
   show_error(error);

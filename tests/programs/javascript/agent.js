@@ -167,7 +167,7 @@ function refused(call) {
     if (thrown.payload === undefined) throw thrown;
     error = thrown.payload;
   }
-  if (error === undefined) throw new Error('this must be refused');
+  if (error === undefined) throw new Error('the sandbox accepted an invalid call');
   const details = {
     'source-too-large': ({ bytes, limit }) => `, ${bytes} bytes of at most ${limit}`,
     'stdin-too-large': ({ bytes, limit }) => `, ${bytes} bytes of at most ${limit}`,

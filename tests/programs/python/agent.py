@@ -199,7 +199,7 @@ def refused(function, *arguments):
                 detail = ""
         print(f"error: {words(type(error.value).__name__.removeprefix('SandboxError_'))}{detail}")
     else:
-        raise AssertionError("this must be refused")
+        raise AssertionError("the sandbox accepted an invalid call")
 
 
 def errors(session):

@@ -152,7 +152,7 @@ fn built(path: PathBuf, program: &str) -> Result<PathBuf, String> {
 /// because compiling the provider takes half a minute.
 fn cache_config() -> PathBuf {
     let cache = target().join("everywhere-cache");
-    fs::create_dir_all(&cache).expect("a directory in `target` can be made");
+    fs::create_dir_all(&cache).expect("a directory in `target` can be created");
     let config = cache.join("config.toml");
     let text = format!("[cache]\ndirectory = {:?}\n", cache.join("compiled"));
     // Writes a new file and renames it, so that concurrent test programs never read an incomplete file.

@@ -72,7 +72,8 @@ struct Matrix {
 impl Matrix {
     fn read() -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/matrix.toml");
-        toml::from_str(&fs::read_to_string(file).expect("the record is there")).expect("it has a date and a commit")
+        toml::from_str(&fs::read_to_string(file).expect("the file exists"))
+            .expect("the file contains a date and a commit")
     }
 }
 

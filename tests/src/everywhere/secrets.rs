@@ -33,7 +33,7 @@ pub fn keeps_secrets(hosted: &Hosted, language: Language) -> Result<(), String> 
         };
         ask(hosted, language, before)?;
         if look(hosted, &secret)?.is_empty() {
-            return Err(format!("after {after}: the secret was not found where it is"));
+            return Err(format!("after {after}: the secret was not found in the large guest's memory"));
         }
         if after != "a session that is put away" {
             let steps =

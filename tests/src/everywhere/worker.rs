@@ -88,17 +88,17 @@ impl Worker {
     }
 
     fn start(&mut self) -> Running {
-        let said = NamedTempFile::new().expect("a temporary file can be made");
-        let stderr = File::create(said.path()).expect("it can be written");
+        let said = NamedTempFile::new().expect("a temporary file can be created");
+        let stderr = File::create(said.path()).expect("a temporary file can be written");
         let mut child = self
             .command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(stderr)
             .spawn()
-            .expect("a program that is there can be started");
-        let stdin = child.stdin.take().expect("it is piped");
-        let stdout = child.stdout.take().expect("it is piped");
+            .expect("an existing program can be started");
+        let stdin = child.stdin.take().expect("standard input is a pipe");
+        let stdout = child.stdout.take().expect("standard output is a pipe");
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {

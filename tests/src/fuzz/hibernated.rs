@@ -49,9 +49,9 @@ fn base() -> &'static (Sandbox, Vec<u8>) {
         });
         let session = sandbox.session().expect("a session can be opened");
         let source = "const f = std.open('f', 'w'); f.puts('x'.repeat(100)); os.mkdir('d')";
-        let execution = session.execute(source).expect("it runs");
+        let execution = session.execute(source).expect("the script can be executed");
         assert!(execution.is_success(), "{:?} {}", execution.outcome, execution.stderr.text());
-        let bytes = session.hibernate(&HibernateOptions::default()).expect("it can be hibernated");
+        let bytes = session.hibernate(&HibernateOptions::default()).expect("the session can be hibernated");
         (sandbox, bytes)
     })
 }
@@ -72,9 +72,9 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
 /// Applies `edits` to the body of a hibernated session, then compresses and seals the body again.
 #[must_use]
 pub fn forged(real: &[u8], edits: &[u8]) -> Vec<u8> {
-    let header_bytes = u32::from_le_bytes(real[12..PRELUDE_BYTES].try_into().expect("four bytes"));
-    let body_at = PRELUDE_BYTES + usize::try_from(header_bytes).expect("it is small");
-    let mut body = zstd::decode_all(&real[body_at..real.len() - SEAL_BYTES]).expect("it is a zstd frame");
+    let header_bytes = u32::from_le_bytes(real[12..PRELUDE_BYTES].try_into().expect("the range has four bytes"));
+    let body_at = PRELUDE_BYTES + usize::try_from(header_bytes).expect("the header is small");
+    let mut body = zstd::decode_all(&real[body_at..real.len() - SEAL_BYTES]).expect("the body is a zstd frame");
     let mut edits = Bytes(edits);
     while !edits.is_empty() {
         // The beginning and the end of the body are parsed; memory pages are between them.
@@ -94,7 +94,7 @@ pub fn forged(real: &[u8], edits: &[u8]) -> Vec<u8> {
         }
     }
     let mut bytes = real[..body_at].to_vec();
-    bytes.extend(zstd::encode_all(&*body, 1).expect("it can be packed"));
+    bytes.extend(zstd::encode_all(&*body, 1).expect("the body can be compressed"));
     bytes.extend([0; SEAL_BYTES]);
     sealed(&bytes)
 }

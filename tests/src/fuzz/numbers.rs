@@ -22,7 +22,7 @@ impl Numbers {
 
     /// Returns a number below `most`, which must be at least 1.
     pub fn below(&mut self, most: usize) -> usize {
-        usize::try_from(self.number() % most as u64).expect("it is below a usize")
+        usize::try_from(self.number() % most as u64).expect("the remainder fits into a usize")
     }
 
     /// Returns at most `most` random bytes.

@@ -34,7 +34,7 @@ pub fn path_resolution(data: &[u8]) {
         changes.created.is_empty() && changes.modified.is_empty() && changes.deleted.is_empty(),
         "the other root is untouched"
     );
-    assert_eq!(vfs.read_file(other, "/secret", 100).expect("it is still there"), b"secret");
+    assert_eq!(vfs.read_file(other, "/secret", 100).expect("the secret still exists"), b"secret");
     // `changes` must work for all names that the guest created.
     let changes = vfs.changes(app);
     for path in changes.created.iter().chain(&changes.modified).chain(&changes.deleted) {

@@ -110,12 +110,12 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     let mut all = vec![wasi.save()];
     let (app, host) = (wasi.mounts()[0].root, wasi.mounts()[1].root);
     let vfs = wasi.vfs_mut();
-    let top = vfs.root_dir(host).expect("it has one");
-    vfs.write_file(app, "a/b", b"content").expect("there is room");
-    vfs.write_file(host, "d/f", b"changed").expect("there is room");
-    vfs.rename(top, b"d/d", top, b"moved").expect("it is there");
-    vfs.open(top, b"moved/f", OpenOptions::default()).expect("it is there");
-    vfs.remove(host, "f").expect("it is there");
+    let top = vfs.root_dir(host).expect("a root has a directory");
+    vfs.write_file(app, "a/b", b"content").expect("the quota has room");
+    vfs.write_file(host, "d/f", b"changed").expect("the quota has room");
+    vfs.rename(top, b"d/d", top, b"moved").expect("the entry exists");
+    vfs.open(top, b"moved/f", OpenOptions::default()).expect("the entry exists");
+    vfs.remove(host, "f").expect("the entry exists");
     wasi.set_stdin(b"input".to_vec());
     all.push(wasi.save());
     assert!(all.iter().all(|saved| fresh().restore(saved).is_ok()), "a seed cannot be restored");
@@ -149,7 +149,7 @@ fn endless_journal() -> Vec<u8> {
         let wasi = fresh();
         let mut saved = wasi.save();
         saved.truncate(saved.len() - wasi.vfs().save(&BTreeSet::new()).len());
-        let app = wasi.vfs().root_dir(wasi.mounts()[0].root).expect("it has one").get();
+        let app = wasi.vfs().root_dir(wasi.mounts()[0].root).expect("a root has a directory").get();
         let mut to = Encoder::new();
         to.raw(&saved);
         to.byte(1);

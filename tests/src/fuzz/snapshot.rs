@@ -13,7 +13,7 @@ use super::bytes::Bytes;
 pub fn snapshot(data: &[u8]) {
     if let Ok(record) = serde_json::from_slice::<ImageRecord>(data) {
         let text = serde_json::to_string(&record).expect("a record is JSON");
-        assert_eq!(serde_json::from_str::<ImageRecord>(&text).expect("its own text is a record"), record);
+        assert_eq!(serde_json::from_str::<ImageRecord>(&text).expect("a record's own text can be parsed"), record);
     }
 
     let mut tail = Bytes(data.get(data.len().saturating_sub(8)..).unwrap_or(data));
@@ -50,7 +50,7 @@ pub fn snapshot(data: &[u8]) {
 }
 
 pub(super) fn seeds() -> Vec<Vec<u8>> {
-    let module = |text: &str| wat::parse_str(text).expect("it is a module");
+    let module = |text: &str| wat::parse_str(text).expect("the text is a module");
     vec![
         module(
             r#"(module $m (import "wasi_snapshot_preview1" "fd_write" (func $w (param i32 i32 i32 i32) (result i32)))

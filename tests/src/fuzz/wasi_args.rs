@@ -160,8 +160,10 @@ fn call(which: u8, wasi: &mut Wasi, host: &mut ToyHost, bytes: &mut Bytes<'_>) -
 }
 
 pub(super) fn seeds() -> Vec<Vec<u8>> {
-    let index =
-        |name: &str| u8::try_from(NAMES.iter().position(|each| *each == name).expect("a function")).expect("below 46");
+    let index = |name: &str| {
+        u8::try_from(NAMES.iter().position(|each| *each == name).expect("`name` is in `NAMES`"))
+            .expect("there are 46 names")
+    };
     // Small bytes encode themselves (see `Bytes::number`); 0x40 means that the next byte is the number.
     vec![
         // Opens `a/b` for reading and writing with all rights, then reads, writes, seeks and lists.

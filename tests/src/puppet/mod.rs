@@ -107,7 +107,10 @@ impl Puppet {
 
     /// Writes into the puppet's memory.
     pub fn write(&mut self, at: u32, bytes: &[u8]) {
-        let write = self.instance.get_typed_func::<(u32, &[u8]), ()>(&mut self.store, "write").expect("it can");
+        let write = self
+            .instance
+            .get_typed_func::<(u32, &[u8]), ()>(&mut self.store, "write")
+            .expect("the puppet exports `write`");
         self.store.set_fuel(FUEL).expect("fuel is counted");
         write.call(&mut self.store, (at, bytes)).expect("the puppet has this memory");
     }
@@ -115,7 +118,10 @@ impl Puppet {
     /// Reads the puppet's memory.
     #[must_use]
     pub fn read(&mut self, at: u32, len: u32) -> Vec<u8> {
-        let read = self.instance.get_typed_func::<(u32, u32), (Vec<u8>,)>(&mut self.store, "read").expect("it can");
+        let read = self
+            .instance
+            .get_typed_func::<(u32, u32), (Vec<u8>,)>(&mut self.store, "read")
+            .expect("the puppet exports `read`");
         self.store.set_fuel(FUEL).expect("fuel is counted");
         let (bytes,) = read.call(&mut self.store, (at, len)).expect("the puppet has this memory");
         bytes

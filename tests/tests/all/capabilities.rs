@@ -114,7 +114,7 @@ fn check(name: &str, sandbox: &Sandbox) -> usize {
         for script in &row.scripts {
             let found = outcome(sandbox, script, row.then.as_deref());
             if !outcome_matches(&found, &row.outcome) {
-                wrong += &format!("{name}:{}: `{script}`: {found}, and not {}\n", row.line + 1, row.outcome);
+                wrong += &format!("{name}:{}: `{script}`: {found}, instead of {}\n", row.line + 1, row.outcome);
                 let cell = |outcome: &str| format!("| {} |", outcome.replace('|', "\\|"));
                 if let Some(line) = page.get_mut(row.line) {
                     *line = line.replacen(&cell(&row.outcome), &cell(&found), 1);

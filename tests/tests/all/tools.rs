@@ -133,7 +133,7 @@ fn calls_of_an_earlier_execution_are_never_answered() {
     let session = sandbox.session().unwrap();
     let first = session.execute(&script("send({'id': 1, 'name': 'patient'})")).unwrap();
     assert_eq!(first.tool_calls[0].outcome, ToolOutcome::Unfinished);
-    told.recv_timeout(Duration::from_secs(20)).expect("its handler is told");
+    told.recv_timeout(Duration::from_secs(20)).expect("the handler detects the cancellation");
     let second = session.execute("send({'id': 2, 'name': 'echo'})\nprint(read(), read())").unwrap();
     assert_eq!(second.stdout.text(), "{'id': 2, 'ok': {}} None\n");
     assert_eq!(second.tool_calls.len(), 1);
@@ -147,7 +147,7 @@ fn a_wait_for_a_tool_ends_at_the_deadline() {
     let execution = sandbox.execute(&script("send({'id': 1, 'name': 'patient'})\nwhile not read(): pass")).unwrap();
     assert_eq!(short(&execution.outcome), "exhausted time");
     assert!(begun.elapsed() < Duration::from_secs(30));
-    told.recv_timeout(Duration::from_secs(20)).expect("its handler is told");
+    told.recv_timeout(Duration::from_secs(20)).expect("the handler detects the cancellation");
 }
 
 #[test]

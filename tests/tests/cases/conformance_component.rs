@@ -41,7 +41,7 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
 /// Returns the runtimes to run the cases on.
 fn runtimes() -> Vec<(Language, String)> {
     let Ok(named) = env::var("CASES_RUNTIMES") else {
-        let known = engine().runtimes().expect("the manifest is read");
+        let known = engine().runtimes().expect("the manifest can be read");
         // Components can use a large runtime only if it is the default or was added (`glovebox runtimes add`).
         return known
             .into_iter()

@@ -38,7 +38,7 @@ const MAIN: Host = Host::Wasmtime;
 const LARGE: (&str, &str, [Host; 2]) = ("python-3.15", "everywhere-python-3.15", [MAIN, Host::Node]);
 
 pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
-    let runtimes = engine().runtimes().expect("the manifest is read");
+    let runtimes = engine().runtimes().expect("the manifest can be read");
     let (mut trials, mut hosts) = (Vec::new(), Vec::new());
     for (host, hosted) in Hosted::all("everywhere") {
         match hosted {

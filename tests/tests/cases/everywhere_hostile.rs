@@ -67,7 +67,8 @@ fn abuse(mut command: Command) -> Result<(), Failed> {
         return Ok(());
     }
     let complained = String::from_utf8_lossy(&output.stderr);
-    Err(format!("it ended with {}, and printed\n{said}and not\n{ABUSE}{}", output.status, cut(&complained)).into())
+    Err(format!("the program exited with {} and printed\n{said}instead of\n{ABUSE}{}", output.status, cut(&complained))
+        .into())
 }
 
 const ABUSE: &str = "\

@@ -66,19 +66,19 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
 
 fn imports(path: &Path, closed: bool) -> Result<(), Failed> {
     let DecodedWasm::Component(resolve, world) = wit_component::decode(&fs::read(path)?)? else {
-        return Err("it is not a component".into());
+        return Err("the provider is not a component".into());
     };
-    let world = resolve.worlds.get(world).ok_or("it has no world")?;
+    let world = resolve.worlds.get(world).ok_or("the component has no world")?;
     let names: Vec<_> = world.imports.keys().map(|key| resolve.name_world_key(key)).collect();
     let known = |name: &String| !closed && IMPORTS.iter().any(|known| name.starts_with(known));
     if let Some(name) = names.iter().find(|name| !known(name)) {
-        return Err(format!("it imports `{name}`").into());
+        return Err(format!("unexpected import `{name}`").into());
     }
     let exports: Vec<_> = world.exports.keys().map(|key| resolve.name_world_key(key)).collect();
     let only =
         |name: &String| ["glovebox:sandbox/sandbox@0.2.0", "glovebox:sandbox/types@0.2.0"].contains(&name.as_str());
     match exports.iter().find(|name| !only(name)) {
-        Some(name) => Err(format!("it exports `{name}`").into()),
+        Some(name) => Err(format!("unexpected export `{name}`").into()),
         None => Ok(()),
     }
 }
@@ -123,7 +123,7 @@ fn invoke(path: &Path, language: &str) -> Result<(), Failed> {
     ] {
         let said = succeeded(Host::invoke(path, &call)?)?;
         if let Some(part) = parts.iter().find(|part| !said.contains(**part)) {
-            return Err(format!("`{call}` said\n{said}and not `{part}`").into());
+            return Err(format!("`{call}` printed\n{said}without `{part}`").into());
         }
     }
     Ok(())
@@ -138,7 +138,11 @@ fn pooled(path: &Path, language: &str, per_module: usize) -> Result<(), Failed> 
     let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
     let told = format!("defined memories count of {per_module} exceeds the per-instance limit of 1");
     if refused.status.success() || !reason.contains(&told) {
-        return Err(format!("without room it ended with {}: {reason}", refused.status).into());
+        return Err(format!(
+            "the default pool must be too small, but the command exited with {}: {reason}",
+            refused.status
+        )
+        .into());
     }
     let said = succeeded(Host::invoke_with(path, &call, &["-O", "pooling-allocator=y", "-O", &room])?)?;
     if said.starts_with("ok({outcome: completed") { Ok(()) } else { Err(said.into()) }
@@ -152,7 +156,7 @@ fn typed() -> Result<(), Failed> {
     let mut program = Host::node()?;
     program.arg("typed.mts");
     let said = succeeded(program)?;
-    if said == TYPED { Ok(()) } else { Err(format!("it printed\n{said}").into()) }
+    if said == TYPED { Ok(()) } else { Err(format!("the program printed\n{said}instead of\n{TYPED}").into()) }
 }
 
 const TYPED: &str = "\
@@ -184,7 +188,7 @@ fn secret() -> Result<(), Failed> {
         .iter()
         .flat_map(|language| looks.iter().map(move |look| format!("{language}: {look}\n")))
         .collect();
-    if said == expected { Ok(()) } else { Err(format!("it printed\n{said}and not\n{expected}").into()) }
+    if said == expected { Ok(()) } else { Err(format!("the program printed\n{said}instead of\n{expected}").into()) }
 }
 
 fn succeeded(mut command: Command) -> Result<String, Failed> {

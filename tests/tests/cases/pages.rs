@@ -62,25 +62,34 @@ fn code_equals_the_files() -> Result<(), Failed> {
             let is_run = language == "rust" && is_tested;
             let is_shown = above.starts_with("<!-- file: ");
             if LANGUAGES.contains(&language) && page.starts_with("docs") && !is_run && !is_shown {
-                return Err(format!("{}: code in `{language}` that says no file", page.display()).into());
+                return Err(format!(
+                    "{}: a code block in `{language}` has no `<!-- file: PATH -->` comment",
+                    page.display()
+                )
+                .into());
             }
             above = line;
         }
         for rest in text.split("<!-- file: ").skip(1) {
-            let (file, rest) = rest.split_once(" -->\n").ok_or("a mark ends with ` -->`")?;
+            let (file, rest) = rest.split_once(" -->\n").ok_or("a `<!-- file: PATH -->` comment has no ` -->`")?;
             let block = rest.strip_prefix("```").and_then(|rest| rest.split_once('\n')?.1.split_once("\n```"));
-            let (code, _) = block.ok_or_else(|| format!("{}: a block of code comes after `{file}`", page.display()))?;
+            let (code, _) =
+                block.ok_or_else(|| format!("{}: no code block follows the comment for `{file}`", page.display()))?;
             let held = fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"))?;
             count += 1;
             // A line of dots replaces omitted code.
             for part in code.split("\n// …\n") {
                 if !format!("\n{held}").contains(&format!("\n{part}\n")) {
-                    return Err(format!("{} shows what is not in {file}:\n{part}", page.display()).into());
+                    return Err(format!("{} shows code that is not in {file}:\n{part}", page.display()).into());
                 }
             }
         }
     }
-    if count >= 10 { Ok(()) } else { Err(format!("only {count} blocks are marked").into()) }
+    if count >= 10 {
+        Ok(())
+    } else {
+        Err(format!("only {count} code blocks have a `<!-- file: PATH -->` comment").into())
+    }
 }
 
 /// Checks that links within the repository point to existing files and headings.
@@ -92,7 +101,7 @@ fn links_have_targets() -> Result<(), Failed> {
             }
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
             let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
-            let lost = || Failed::from(format!("{} links to `{link}`, which is not there", page.display()));
+            let lost = || Failed::from(format!("{} links to `{link}`, which does not exist", page.display()));
             if !root().join(&target).exists() {
                 return Err(lost());
             }

@@ -68,13 +68,13 @@ fn each_instance_is_new(path: &Path, language: Language) -> Result<(), Failed> {
         // Fills both slots, which earlier instances have used.
         let (mut one, mut two) = (compiled.instance()?, compiled.instance()?);
         if compiled.instance().is_ok() {
-            return Err("a pool of two instances creates a third".into());
+            return Err("a pool for two instances created a third one".into());
         }
         for (source, expected) in scripts.iter().zip(&expected) {
             for provider in [&mut one, &mut two] {
                 let seen = provider.execute(source, FUEL);
                 if seen != *expected {
-                    return Err(format!("round {round}, {source:?}: {seen:?}\nand not {expected:?}").into());
+                    return Err(format!("round {round}, {source:?}: {seen:?}\ninstead of {expected:?}").into());
                 }
             }
         }

@@ -158,12 +158,12 @@ fn the_first_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
 
 fn imports_only_the_allowed(bytes: &[u8], allowed: &[&str]) -> Result<(), Failed> {
     let DecodedWasm::Component(resolve, world) = wit_component::decode(bytes)? else {
-        return Err("it is not a component".into());
+        return Err("the program is not a component".into());
     };
     for (key, _) in &resolve.worlds[world].imports {
         let name = resolve.name_world_key(key);
         if !allowed.iter().any(|begin| name.starts_with(begin)) {
-            return Err(format!("it imports `{name}`").into());
+            return Err(format!("unexpected import `{name}`").into());
         }
     }
     Ok(())

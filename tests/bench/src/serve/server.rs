@@ -62,7 +62,7 @@ impl Child {
         let Some(address) = address else {
             let _ = process.kill();
             let _ = process.wait();
-            anyhow::bail!("the server has not started; `glovebox serve` says why");
+            anyhow::bail!("the server did not start; run `glovebox serve` to see the error");
         };
         Ok(Self { process, address, token: TOKEN, _store: store, _config: config })
     }

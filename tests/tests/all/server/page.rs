@@ -96,8 +96,9 @@ fn page_can_be_disabled() {
 
 /// Returns the policy that an HTML file declares in its own markup.
 fn own_policy(html: &str) -> &str {
-    let (_, rest) = html.split_once("http-equiv=\"Content-Security-Policy\" content=\"").expect("it names a policy");
-    rest.split_once('"').expect("it ends").0
+    let (_, rest) =
+        html.split_once("http-equiv=\"Content-Security-Policy\" content=\"").expect("the file declares a policy");
+    rest.split_once('"').expect("the attribute's value ends").0
 }
 
 #[test]

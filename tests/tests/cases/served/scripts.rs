@@ -23,7 +23,7 @@ pub(super) fn sandbox(language: Language) -> Sandbox {
         .runtime(portable_runtime(language))
         .policy(policy())
         .build()
-        .expect("it can be built")
+        .expect("the sandbox can be built")
 }
 
 /// Returns the scripts to compare: one for each outcome and each kind of result.

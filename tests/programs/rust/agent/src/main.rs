@@ -173,7 +173,7 @@ fn remember(notebook: &mut Vec<String>, call: &ToolRequest) -> ToolAnswer {
 
 /// Prints the reason for a refused call. An error is a fault of the host or the caller, never of the script.
 fn refused<T>(result: std::result::Result<T, Error>) -> Result<()> {
-    let Err(error) = result else { return Err("this must be refused".into()) };
+    let Err(error) = result else { return Err("the sandbox accepted an invalid call".into()) };
     let detail = match &error {
         Error::SourceTooLarge { bytes, limit } | Error::StdinTooLarge { bytes, limit } => {
             format!(", {bytes} bytes of at most {limit}")

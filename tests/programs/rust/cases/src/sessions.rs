@@ -92,7 +92,7 @@ impl<'a> Sessions<'a> {
                 let found = session.files()?.list(pattern)?;
                 return Ok(StepResult::Listed(found.into_iter().map(|entry| entry.path).collect()));
             }
-            Action::Validate(_) | Action::Resume { .. } => return Err("no step of a session's".into()),
+            Action::Validate(_) | Action::Resume { .. } => return Err("this step is not supported in a session".into()),
         }
         self.done(step)
     }
