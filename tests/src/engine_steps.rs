@@ -2,9 +2,9 @@
 
 use glovebox::{Execution, JsonText, Request, SourceKind};
 
-use crate::{Request as Asked, Step, StepResult};
+use crate::{Request as CaseRequest, Step, StepResult};
 
-pub(crate) fn request<'a>(source: &'a str, asked: &'a Asked) -> Request<'a> {
+pub(crate) fn request<'a>(source: &'a str, asked: &'a CaseRequest) -> Request<'a> {
     let mut request = Request::new(source);
     if let Some(name) = &asked.name {
         request = request.name(name);

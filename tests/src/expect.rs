@@ -99,9 +99,9 @@ impl TextMatch {
 
 impl<'de> Deserialize<'de> for TextMatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Seen;
+        struct TextMatchVisitor;
         // Not `untagged`, so that the error message names an unknown key.
-        impl<'de> Visitor<'de> for Seen {
+        impl<'de> Visitor<'de> for TextMatchVisitor {
             type Value = TextMatch;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for TextMatch {
                 Ok(made)
             }
         }
-        deserializer.deserialize_any(Seen)
+        deserializer.deserialize_any(TextMatchVisitor)
     }
 }
 

@@ -40,7 +40,7 @@ impl Dice {
 
 /// The predicted contents of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct State {
+pub struct ModelState {
     /// The variables of [`NAMES`] that are set.
     pub variables: BTreeMap<&'static str, i64>,
     /// The items in the growing list.
@@ -64,7 +64,7 @@ pub const FILES: [&str; 4] = ["a", "b", "d/c", "d/e/f"];
 
 /// An action of a script, available in both languages, with a known effect on the model.
 #[derive(Clone, Debug)]
-pub enum Deed {
+pub enum ScriptAction {
     /// Sets a variable.
     Set(&'static str, i64),
     /// Appends an item to the list.
@@ -83,9 +83,9 @@ pub enum Deed {
     Churn,
 }
 
-impl Deed {
+impl ScriptAction {
     /// Picks a random action that is possible in this state.
-    pub fn roll(dice: &mut Dice, state: &State) -> Self {
+    pub fn roll(dice: &mut Dice, state: &ModelState) -> Self {
         let number = i64::try_from(dice.below(1_000_000)).unwrap();
         match dice.below(9) {
             0 | 1 => Self::Set(dice.pick(&NAMES), number),
@@ -124,7 +124,7 @@ impl Deed {
     }
 
     /// Applies the action's effect to the model.
-    pub fn apply(&self, state: &mut State) {
+    pub fn apply(&self, state: &mut ModelState) {
         match self {
             Self::Set(name, value) => drop(state.variables.insert(name, *value)),
             Self::Push(value) => state.items.push(*value),

@@ -26,7 +26,7 @@ pub(crate) struct Report {
     ratios: Vec<Ratio>,
     differences: Vec<Difference>,
     /// The memory of live sessions.
-    sessions: Vec<Held>,
+    sessions: Vec<SessionMemory>,
     /// Executions per second in the parallel cases. The JSON contains their ratio instead.
     #[serde(skip)]
     rates: Vec<(String, f64)>,
@@ -60,7 +60,7 @@ struct Difference {
 
 /// The anonymous memory per session, after a few executions in each.
 #[derive(Debug, Serialize)]
-struct Held {
+struct SessionMemory {
     runtime: String,
     count: u64,
     bytes_each: u64,
@@ -119,7 +119,7 @@ impl Report {
         self.rates.push((format!("{}, {} threads", runtime.name, 2 * threads), measured.parallel_2n.rate()));
         let (count, bytes) = (measured.many.count, measured.many.bytes);
         if let Some(bytes_each) = bytes.checked_div(count) {
-            self.sessions.push(Held { runtime: runtime.name.clone(), count, bytes_each });
+            self.sessions.push(SessionMemory { runtime: runtime.name.clone(), count, bytes_each });
         }
     }
 

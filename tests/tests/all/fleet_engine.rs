@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 /// A recorded request.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     /// The session's name in the fleet, or `query` for an SQL query to the admin interface.
     pub(crate) name: String,
     pub(crate) handler: String,
@@ -26,9 +26,9 @@ pub(crate) struct Asked {
 }
 
 /// The HTTP status and message of a failed request.
-type Failure = (u16, String);
+type HttpFailure = (u16, String);
 
-struct Held {
+struct SessionEntry {
     session: Session,
     about: FleetSession,
     can_undo: bool,
@@ -36,15 +36,15 @@ struct Held {
 
 #[derive(Default)]
 struct State {
-    sessions: BTreeMap<String, Arc<Mutex<Held>>>,
+    sessions: BTreeMap<String, Arc<Mutex<SessionEntry>>>,
     /// Answers by session and idempotency key.
-    answered: HashMap<(String, String), Result<Value, Failure>>,
+    answered: HashMap<(String, String), Result<Value, HttpFailure>>,
     running: HashMap<String, CancelToken>,
-    asked: Vec<Asked>,
+    asked: Vec<RecordedRequest>,
     /// Sessions that only appear in lists.
     listed: BTreeMap<String, FleetSession>,
     /// The failure that answers every request, if set.
-    failure: Option<Failure>,
+    failure: Option<HttpFailure>,
     /// The number of clock reads, so that each session has a different opening time.
     clock: u64,
 }
@@ -75,7 +75,7 @@ impl FleetEngine {
     }
 
     /// Returns all requests received so far.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
         self.state.lock().unwrap().asked.clone()
     }
 
@@ -129,7 +129,7 @@ impl FleetEngine {
         let _ = (&*stream).write_all(format!("{head}content-length: {}\r\n\r\n{answer}", answer.len()).as_bytes());
     }
 
-    fn answer(&self, path: &str, key: Option<String>, body: &[u8]) -> Result<Value, Failure> {
+    fn answer(&self, path: &str, key: Option<String>, body: &[u8]) -> Result<Value, HttpFailure> {
         let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(body).unwrap() };
         let (name, handler) = match path {
             "/query" => ("query".to_owned(), String::new()),
@@ -141,7 +141,12 @@ impl FleetEngine {
             }
         };
         let mut state = self.state.lock().unwrap();
-        state.asked.push(Asked { name: name.clone(), handler: handler.clone(), key: key.clone(), body: body.clone() });
+        state.asked.push(RecordedRequest {
+            name: name.clone(),
+            handler: handler.clone(),
+            key: key.clone(),
+            body: body.clone(),
+        });
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
@@ -166,12 +171,12 @@ impl FleetEngine {
         answer
     }
 
-    fn held(&self, name: &str) -> Result<Arc<Mutex<Held>>, Failure> {
+    fn held(&self, name: &str) -> Result<Arc<Mutex<SessionEntry>>, HttpFailure> {
         let none = || (404, format!("there is no session `{name}`"));
         self.state.lock().unwrap().sessions.get(name).cloned().ok_or_else(none)
     }
 
-    fn open(&self, name: &str, request: OpenRequest) -> Result<Value, Failure> {
+    fn open(&self, name: &str, request: OpenRequest) -> Result<Value, HttpFailure> {
         let mut state = self.state.lock().unwrap();
         if state.sessions.contains_key(name) {
             return Err((409, format!("there is a session `{name}`")));
@@ -188,12 +193,13 @@ impl FleetEngine {
         }
         let at = Timestamp::from_unix_ms(state.clock);
         let about = about(name, language, sandbox.runtime_name(), at);
-        let held = Held { session: sandbox.open_session(options).unwrap(), about: about.clone(), can_undo: false };
+        let held =
+            SessionEntry { session: sandbox.open_session(options).unwrap(), about: about.clone(), can_undo: false };
         state.sessions.insert(name.to_owned(), Arc::new(Mutex::new(held)));
         Ok(json!(about))
     }
 
-    fn execute(&self, name: &str, request: ExecuteRequest) -> Result<Value, Failure> {
+    fn execute(&self, name: &str, request: ExecuteRequest) -> Result<Value, HttpFailure> {
         let held = self.held(name)?;
         let mut held = held.lock().unwrap();
         held.check(request.expected)?;
@@ -216,7 +222,7 @@ impl FleetEngine {
         }))
     }
 
-    fn undo(&self, name: &str, expected: Option<Expected>) -> Result<Value, Failure> {
+    fn undo(&self, name: &str, expected: Option<Expected>) -> Result<Value, HttpFailure> {
         let held = self.held(name)?;
         let mut held = held.lock().unwrap();
         held.check(expected)?;
@@ -228,7 +234,7 @@ impl FleetEngine {
         Ok(json!(held.about))
     }
 
-    fn close(&self, name: &str, expected: Option<Expected>) -> Result<Value, Failure> {
+    fn close(&self, name: &str, expected: Option<Expected>) -> Result<Value, HttpFailure> {
         let Ok(held) = self.held(name) else { return Ok(json!(false)) };
         held.lock().unwrap().check(expected)?;
         self.state.lock().unwrap().sessions.remove(name);
@@ -264,8 +270,8 @@ impl FleetEngine {
     }
 }
 
-impl Held {
-    fn check(&self, expected: Option<Expected>) -> Result<(), Failure> {
+impl SessionEntry {
+    fn check(&self, expected: Option<Expected>) -> Result<(), HttpFailure> {
         let is = Expected { created_at: self.about.created_at, generation: self.about.generation };
         match expected.is_none_or(|expected| expected == is) {
             true => Ok(()),

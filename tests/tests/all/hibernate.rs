@@ -31,7 +31,7 @@ fn run(session: &Session, source: &str) -> String {
 
 /// All kinds of state that persist: variables, functions, classes, imports, closures, suspended generators, open files
 /// with their positions, unlinked open files, and directories.
-const LIFE: [(Language, &str, &str, &str); 2] = [
+const PERSISTENT_STATE: [(Language, &str, &str, &str); 2] = [
     (
         Language::Python,
         "import json, os\n\
@@ -63,7 +63,7 @@ const LIFE: [(Language, &str, &str, &str); 2] = [
 
 #[test]
 fn session_state_survives_hibernation() {
-    for (language, set, show, shown) in LIFE {
+    for (language, set, show, shown) in PERSISTENT_STATE {
         let sandbox = sandbox(language, |_| {});
         let session = sandbox.session().unwrap();
         run(&session, set);
@@ -89,14 +89,14 @@ fn resume_for_the_test_of_another_process() {
     };
     let saved = std::fs::read(path).unwrap();
     let language = HibernatedInfo::read(&saved).unwrap().language;
-    let (_, _, show, _) = LIFE[usize::from(language == Language::JavaScript)];
+    let (_, _, show, _) = PERSISTENT_STATE[usize::from(language == Language::JavaScript)];
     print!("shown: {}", run(&again(&sandbox(language, |_| {}), &saved), show));
 }
 
 #[test]
 fn another_process_resumes_the_session() {
     let dir = tempfile::tempdir().unwrap();
-    for (language, set, _, shown) in LIFE {
+    for (language, set, _, shown) in PERSISTENT_STATE {
         let session = sandbox(language, |_| {}).session().unwrap();
         run(&session, set);
         let path = dir.path().join(language.name());
@@ -114,7 +114,7 @@ fn another_process_resumes_the_session() {
 
 #[test]
 fn equal_sessions_give_equal_bytes() {
-    for (language, set, show, _) in LIFE {
+    for (language, set, show, _) in PERSISTENT_STATE {
         let sandbox = sandbox(language, fixed);
         let (one, two) = (sandbox.session().unwrap(), sandbox.session().unwrap());
         for session in [&one, &two] {
@@ -208,7 +208,7 @@ fn monotonic_clock_never_decreases() {
 
 #[test]
 fn limits_come_from_the_receiving_policy() {
-    for (language, _, _, _) in LIFE {
+    for (language, _, _, _) in PERSISTENT_STATE {
         let session = sandbox(language, |_| {}).session().unwrap();
         let (grow, write) = match language {
             Language::Python => ("x = b'x' * 30_000_000", "open('f', 'wb').write(b'x' * 1_000_000); open('g', 'w')"),
@@ -341,7 +341,7 @@ fn ended_session_cannot_be_hibernated() {
 #[test]
 fn guest_with_forged_memory_stays_contained() {
     // A page can have any content, because a script could have changed its own interpreter.
-    for (language, set, show, _) in LIFE {
+    for (language, set, show, _) in PERSISTENT_STATE {
         let sandbox = sandbox(language, |policy| policy.limits.timeout_ms = 2_000);
         let session = sandbox.session().unwrap();
         run(&session, set);
@@ -371,7 +371,7 @@ fn guest_with_forged_memory_stays_contained() {
 #[test]
 fn small_session_hibernates_to_less_than_300_kib() {
     let engine = lone_engine(None);
-    for (language, set, show, _) in LIFE {
+    for (language, set, show, _) in PERSISTENT_STATE {
         let sandbox = sandbox_on(&engine, language, |_| {});
         let session = sandbox.session().unwrap();
         run(&session, set);

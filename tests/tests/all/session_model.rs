@@ -13,7 +13,7 @@ use glovebox::{
     CheckpointId, Checkpoints, HibernateOptions, IfExists, Language, Outcome, Resource, ResumeOptions, Sandbox, Session,
 };
 use glovebox_tests::{
-    model::{Deed, Dice, End, FILES, NAMES, State, setup},
+    model::{Dice, End, FILES, ModelState, NAMES, ScriptAction, setup},
     sandbox,
 };
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ const STEPS: usize = 300;
 const MAX_SESSIONS: usize = 5;
 /// Events that must occur at least once in all programs together. Successful interruption of a loop is omitted, because
 /// it depends on the machine's speed.
-const WHAT: [&str; 16] = [
+const EVENTS: [&str; 16] = [
     "open",
     "execute",
     "raise",
@@ -46,14 +46,14 @@ const WHAT: [&str; 16] = [
 /// A session and its model, with the model's state at each checkpoint.
 struct Pair {
     session: Session,
-    state: State,
+    state: ModelState,
     /// `None` is the state of a new session, before the setup script.
-    saved: BTreeMap<CheckpointId, Option<State>>,
+    saved: BTreeMap<CheckpointId, Option<ModelState>>,
 }
 
 impl Pair {
     fn open(session: Session, language: Language) -> Self {
-        let mut pair = Self { session, state: State::default(), saved: BTreeMap::new() };
+        let mut pair = Self { session, state: ModelState::default(), saved: BTreeMap::new() };
         pair.set_up(language);
         for info in pair.session.checkpoints().unwrap() {
             pair.saved.insert(info.id, None);
@@ -64,7 +64,7 @@ impl Pair {
     fn set_up(&mut self, language: Language) {
         let execution = self.session.execute(setup(language)).unwrap();
         assert!(execution.is_success(), "{}", execution.stderr.text());
-        self.state = State { log_linked: true, ..State::default() };
+        self.state = ModelState { log_linked: true, ..ModelState::default() };
     }
 
     /// Updates the model after a rollback to this checkpoint. If the rollback undid the setup, runs the setup again,
@@ -78,7 +78,7 @@ impl Pair {
     }
 
     /// Records that the automatic checkpoints taken since the last call have this state.
-    fn note(&mut self, state: &State) {
+    fn note(&mut self, state: &ModelState) {
         for info in self.session.checkpoints().unwrap() {
             self.saved.entry(info.id).or_insert_with(|| Some(state.clone()));
         }
@@ -163,9 +163,9 @@ impl Program {
         let mut after = self.pairs[at].state.clone();
         let mut source = String::new();
         for _ in 0..self.dice.below(4) {
-            let deed = Deed::roll(&mut self.dice, &after);
-            deed.apply(&mut after);
-            source += &deed.source(self.language);
+            let action = ScriptAction::roll(&mut self.dice, &after);
+            action.apply(&mut after);
+            source += &action.source(self.language);
             source.push('\n');
         }
         source += end.source(self.language);
@@ -376,7 +376,7 @@ fn run(language: Language, seeds: impl Iterator<Item = u64>) {
         if ran.is_err() {
             let tail = program.story.len().saturating_sub(60);
             panic!(
-                "{language}, seed {seed}, after {} deeds:\n{}",
+                "{language}, seed {seed}, after {} events:\n{}",
                 program.story.len(),
                 program.story[tail..].join("\n")
             );
@@ -384,7 +384,7 @@ fn run(language: Language, seeds: impl Iterator<Item = u64>) {
         happened.extend(program.counts.into_keys());
     }
     if one.is_none() && steps >= STEPS {
-        for what in WHAT {
+        for what in EVENTS {
             assert!(happened.contains(what), "{language}: no program contained `{what}`");
         }
     }

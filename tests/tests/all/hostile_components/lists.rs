@@ -24,7 +24,7 @@ fn zeros(len: usize) -> Value {
 }
 
 /// A list parameter of a function, and the host's size of one element.
-struct Place {
+struct ListParameter {
     name: &'static str,
     element_bytes: usize,
     function: &'static str,
@@ -33,65 +33,72 @@ struct Place {
     at: &'static str,
 }
 
-fn places() -> Vec<Place> {
+fn list_parameters() -> Vec<ListParameter> {
     let string = size_of::<String>();
-    let place = |name, element_bytes, function, arguments, at| Place { name, element_bytes, function, arguments, at };
+    let parameter =
+        |name, element_bytes, function, arguments, at| ListParameter { name, element_bytes, function, arguments, at };
     vec![
-        place("source", 1, "execute", |_, list| json!(["javascript", { "source": list }, {}]), "source-too-large"),
-        place(
+        parameter("source", 1, "execute", |_, list| json!(["javascript", { "source": list }, {}]), "source-too-large"),
+        parameter(
             "stdin",
             1,
             "execute",
             |_, list| json!(["javascript", { "source": "", "stdin": list }, {}]),
             "stdin-too-large",
         ),
-        place(
+        parameter(
             "name",
             1,
             "execute",
             |_, list| json!(["javascript", { "source": "", "name": list }, {}]),
             "invalid-argument",
         ),
-        place("runtime", 1, "execute", |_, list| json!([{ "named": list }, { "source": "" }, {}]), "unknown-runtime"),
-        place(
+        parameter(
+            "runtime",
+            1,
+            "execute",
+            |_, list| json!([{ "named": list }, { "source": "" }, {}]),
+            "unknown-runtime",
+        ),
+        parameter(
             "args",
             string,
             "execute",
             |_, list| json!(["javascript", { "source": "" }, { "args": list }]),
             "invalid-policy",
         ),
-        place(
+        parameter(
             "env",
             2 * string,
             "execute",
             |_, list| json!(["javascript", { "source": "" }, { "env": list }]),
             "invalid-policy",
         ),
-        place(
+        parameter(
             "tools",
             3 * string,
             "start",
             |_, list| json!(["javascript", { "source": "" }, {}, list]),
             "invalid-argument",
         ),
-        place(
+        parameter(
             "context",
             1,
             "session.open",
             |_, list| json!(["javascript", {}, { "context": list }]),
             "invalid-argument",
         ),
-        place(
+        parameter(
             "variable",
             1,
             "session.set-variable",
             |puppet, list| json!([open(puppet), "a", list]),
             "invalid-argument",
         ),
-        place("variable's name", 1, "session.get-variable", |puppet, list| json!([open(puppet), list]), "ok"),
-        place("path", 1, "session.delete-file", |puppet, list| json!([open(puppet), list, true]), "file"),
-        place("file", 1, "session.write-file", |puppet, list| json!([open(puppet), "a", list, "fail"]), "ok"),
-        place(
+        parameter("variable's name", 1, "session.get-variable", |puppet, list| json!([open(puppet), list]), "ok"),
+        parameter("path", 1, "session.delete-file", |puppet, list| json!([open(puppet), list, true]), "file"),
+        parameter("file", 1, "session.write-file", |puppet, list| json!([open(puppet), "a", list, "fail"]), "ok"),
+        parameter(
             "pattern",
             1,
             "files.list",
@@ -101,7 +108,7 @@ fn places() -> Vec<Place> {
             },
             "file",
         ),
-        place(
+        parameter(
             "blob",
             1,
             "blob.append",
@@ -119,7 +126,7 @@ fn bytes_passed_per_call_are_limited_exactly() {
     assert_others_work();
     let host = host(|_, _| ());
     let grown = grown(|| {
-        for Place { name, element_bytes, function, arguments, at } in places() {
+        for ListParameter { name, element_bytes, function, arguments, at } in list_parameters() {
             let mut puppet = Puppet::new(&host);
             // Text in the other arguments is charged as well.
             let beside = usize::from(function.starts_with("session.write") || function.starts_with("session.set"));
@@ -145,7 +152,7 @@ fn huge_list_of_empty_strings_is_rejected_before_lifting() {
     assert_others_work();
     let host = host(|_, _| ());
     let grown = grown(|| {
-        for Place { name, function, arguments, .. } in places() {
+        for ListParameter { name, function, arguments, .. } in list_parameters() {
             let mut puppet = Puppet::new(&host);
             // 2 GiB of zeros for strings. For other element types, the range is out of bounds.
             let given = arguments(&mut puppet, zeros(1 << 28));
@@ -164,7 +171,7 @@ fn huge_list_of_empty_strings_is_rejected_before_lifting() {
 #[test]
 fn length_beyond_memory_traps() {
     let host = host(|_, _| ());
-    for Place { name, function, arguments, .. } in places() {
+    for ListParameter { name, function, arguments, .. } in list_parameters() {
         for (pointer, len) in [(END, 1_u32), (END - 1, 2), (0, u32::MAX), (u32::MAX, u32::MAX), (ZEROS, 0xd000_0000)] {
             let mut puppet = Puppet::new(&host);
             let given = arguments(&mut puppet, json!({ "raw": [pointer, len] }));

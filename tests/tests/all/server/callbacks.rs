@@ -20,13 +20,13 @@ const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// A request that the service received.
 #[derive(Clone, Debug)]
-struct Asked {
+struct ReceivedRequest {
     line: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-impl Asked {
+impl ReceivedRequest {
     fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(given, _)| given == name).map_or("", |(_, value)| value)
     }
@@ -39,11 +39,11 @@ impl Asked {
 /// An HTTP service that answers each request with the result of a function.
 struct Service {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Service {
-    fn start(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    fn start(answer: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let service = Self { address: listener.local_addr().unwrap(), asked: Arc::default() };
         let (asked, answer) = (Arc::clone(&service.asked), Arc::new(answer));
@@ -68,10 +68,10 @@ impl Service {
                         .filter_map(|line| line.split_once(": "))
                         .map(|(a, b)| (a.into(), b.into()))
                         .collect();
-                    let request = Asked { line: lines[0].clone(), headers, body: Vec::new() };
+                    let request = ReceivedRequest { line: lines[0].clone(), headers, body: Vec::new() };
                     let mut body = vec![0; request.header("content-length").parse().unwrap_or(0)];
                     reader.read_exact(&mut body).unwrap();
-                    let request = Asked { body, ..request };
+                    let request = ReceivedRequest { body, ..request };
                     let bytes = answer(&request);
                     asked.lock().unwrap().push(request);
                     let _ = (&stream).write_all(&bytes);
@@ -85,7 +85,7 @@ impl Service {
         format!("http://{}{path}", self.address)
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    fn asked(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().unwrap().clone()
     }
 }

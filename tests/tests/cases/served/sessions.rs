@@ -13,7 +13,7 @@ use super::{
 };
 
 /// The scripts for the tests, in one language.
-struct Words {
+struct SessionScripts {
     assign: &'static str,
     add: &'static str,
     typeof_t: &'static str,
@@ -23,9 +23,9 @@ struct Words {
     large: &'static str,
 }
 
-fn words(language: Language) -> Words {
+fn session_scripts(language: Language) -> SessionScripts {
     match language {
-        Language::Python => Words {
+        Language::Python => SessionScripts {
             assign: "t = context['start']\nt",
             add: "t += 2\nt",
             typeof_t: "'t' in globals()",
@@ -34,7 +34,7 @@ fn words(language: Language) -> Words {
             write: "_ = open('a.txt', 'w').write('hi')",
             large: "import random\nb = random.randbytes(3_000_000)",
         },
-        Language::JavaScript => Words {
+        Language::JavaScript => SessionScripts {
             assign: "var t = context.start; t",
             add: "t += 2; t",
             typeof_t: "typeof t",
@@ -56,41 +56,41 @@ fn execute(host: &Host, state: &Value, source: &str) -> Answer {
 
 /// A session's state is part of each answer, and the server keeps none of it.
 pub(super) fn state_is_in_each_response(host: &Host, language: Language) -> Result<(), Failed> {
-    let words = words(language);
+    let scripts = session_scripts(language);
     let new = opened(host, language);
     assert_eq!((&new["language"], &new["runtime"]), (&json!(language.name()), &json!(portable_runtime(language))));
     assert_eq!(new["executions"], 0);
-    let assigned = execute(host, &new["state"], words.assign).done();
+    let assigned = execute(host, &new["state"], scripts.assign).done();
     assert_eq!((&assigned["value"]["repr"], &assigned["session_ended"]), (&json!("40"), &Value::Null));
     assert_eq!(assigned["session_id"], Value::Null);
-    let added = execute(host, &assigned["state"], words.add).done();
+    let added = execute(host, &assigned["state"], scripts.add).done();
     assert_eq!(added["value"]["json"], 42);
     // An earlier state is as valid as the latest: a client can resume either.
-    let again = execute(host, &assigned["state"], words.add).done();
+    let again = execute(host, &assigned["state"], scripts.add).done();
     assert_eq!(again["value"], added["value"]);
-    let before = execute(host, &new["state"], words.typeof_t).done();
-    assert_eq!(before["value"]["repr"], words.undefined);
-    let written = execute(host, &added["state"], words.write).done();
+    let before = execute(host, &new["state"], scripts.typeof_t).done();
+    assert_eq!(before["value"]["repr"], scripts.undefined);
+    let written = execute(host, &added["state"], scripts.write).done();
     assert_eq!((&written["files"], &written["files_created"]), (&json!({ "a.txt": "aGk=" }), &json!(["a.txt"])));
     // The state has the engine's format and is sealed with the same key.
     let sandbox = sandbox(language);
     let state = BASE64_STANDARD.decode(written["state"].as_str().ok_or("no state")?)?;
     let resumed = sandbox.resume(&state, ResumeOptions::default().key(SessionKey::new(KEY)?))?;
-    assert_eq!(resumed.execute(words.add)?.value.ok_or("no value")?.repr, "44");
+    assert_eq!(resumed.execute(scripts.add)?.value.ok_or("no value")?.repr, "44");
     let back = resumed.hibernate(&glovebox::HibernateOptions::default().key(SessionKey::new(KEY)?))?;
-    let back = execute(host, &json!(BASE64_STANDARD.encode(back)), words.add).done();
+    let back = execute(host, &json!(BASE64_STANDARD.encode(back)), scripts.add).done();
     assert_eq!(back["value"]["json"], 46);
     Ok(())
 }
 
 /// A script that is unwound leaves the session unchanged. A script that exits the interpreter ends the session.
 pub(super) fn unwound_session_continues_and_exited_session_ends(host: &Host, language: Language) {
-    let words = words(language);
-    let assigned = execute(host, &opened(host, language)["state"], words.assign).done();
-    let endless = execute(host, &assigned["state"], words.endless).done();
+    let scripts = session_scripts(language);
+    let assigned = execute(host, &opened(host, language)["state"], scripts.assign).done();
+    let endless = execute(host, &assigned["state"], scripts.endless).done();
     assert_eq!((&endless["outcome"]["resource"], &endless["exit_code"]), (&json!("fuel"), &json!(137)));
     assert_eq!(endless["rolled_back_to"]["executions_lost"], 0);
-    assert_eq!(execute(host, &endless["state"], words.add).done()["value"]["json"], 42);
+    assert_eq!(execute(host, &endless["state"], scripts.add).done()["value"]["json"], 42);
     let left = match language {
         Language::Python => "import os\nos._exit(3)",
         Language::JavaScript => return,
@@ -130,10 +130,10 @@ pub(super) fn only_sealed_states_are_resumed(host: &Host, language: Language) ->
 /// The size of states is limited for both requests and answers.
 pub(super) fn state_size_is_limited(host: &Host, language: Language) {
     let new = opened(host, language);
-    let (status, kind, detail) = execute(host, &new["state"], words(language).large).problem();
+    let (status, kind, detail) = execute(host, &new["state"], session_scripts(language).large).problem();
     assert_eq!((status, kind.as_str()), (500, "unsaved"), "{detail}");
     assert_eq!(
-        execute(host, &new["state"], words(language).assign).done()["value"]["json"],
+        execute(host, &new["state"], session_scripts(language).assign).done()["value"]["json"],
         40,
         "the previous state must stay valid"
     );

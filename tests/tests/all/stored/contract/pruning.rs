@@ -139,14 +139,14 @@ fn damaged_sessions_are_removed(place: &dyn Place) {
 
 /// A store with short pages, in which other processes may write at any time.
 #[derive(Debug)]
-struct Odd {
+struct ChangingStore {
     store: Arc<dyn SessionStore>,
     page_limit: usize,
     is_busy: bool,
 }
 
 #[async_trait]
-impl SessionStore for Odd {
+impl SessionStore for ChangingStore {
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
         let short = PageRequest::new(page.limit().min(self.page_limit)).unwrap();
         let listed =
@@ -194,7 +194,7 @@ impl SessionStore for Odd {
 }
 
 fn more_than_a_page_is_pruned(place: &dyn Place) {
-    let store = Odd { store: five(place), page_limit: 2, is_busy: false };
+    let store = ChangingStore { store: five(place), page_limit: 2, is_busy: false };
     for most in [0, 1, 2, 4, 5, 6] {
         assert_eq!(block_on(store.count(most)).unwrap(), most.min(5), "{most}");
     }
@@ -203,7 +203,7 @@ fn more_than_a_page_is_pruned(place: &dyn Place) {
 }
 
 fn pruning_skips_changed_sessions_and_failures(place: &dyn Place) {
-    let store = Odd { store: five(place), page_limit: 1_000, is_busy: true };
+    let store = ChangingStore { store: five(place), page_limit: 1_000, is_busy: true };
     let report = run(&prune(|prune| prune.max_count = Some(1)), &store);
     assert_eq!(ids(&report), ["s4"]);
     let skipped: Vec<(&str, SkipReason)> =
