@@ -3,7 +3,7 @@
 mod access;
 mod bounds;
 mod hostile;
-mod place;
 mod running;
 mod sessions;
+mod socket;
 mod support;

@@ -1,5 +1,6 @@
 //! Black-box tests of the HTTP server, each over new connections.
 
+mod audit;
 mod bounds;
 mod callbacks;
 mod document;
@@ -16,4 +17,3 @@ mod stepping;
 pub(crate) mod support;
 mod tokens;
 mod unread;
-mod written_down;
