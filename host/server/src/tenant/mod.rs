@@ -45,12 +45,11 @@ use suspended::SuspendedExecutions;
 
 pub(crate) use replies::ReplyRooms;
 pub(crate) use running::RunningExecution;
-pub use stepping::{NeedsTools, Stepped};
+pub use stepping::{Ended, NeedsTools, Stepped, Undelivered};
 pub use stores::NoStore;
 pub(crate) use stores::{BoundedStore, ByteQuota, Reservation};
 pub(crate) use summary::generation;
 pub use summary::{SessionPage, SessionSummary};
-pub use suspended::{Ended, Undelivered};
 pub(crate) use work::NO_CALLBACKS;
 pub use work::{Changed, Fresh, OnOutput, Script, SessionTarget, Watch, Work};
 

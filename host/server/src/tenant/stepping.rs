@@ -2,19 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use glovebox::{Execution, ToolAnswer, ToolOutcome, ToolRecord, ToolRequest};
+use glovebox::{CancelToken, Execution, Stream, ToolAnswer, ToolOutcome, ToolRecord, ToolRequest};
 use glovebox_sessions::SessionId;
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tracing::{Instrument as _, Span};
 
 use super::{
-    Tenant, Watch, Work,
-    executing::{CancelOnDrop, unless_cancelled},
-    suspended::{Ended, Output, Stepping, SuspensionState, Undelivered},
+    OnOutput, Tenant, Watch, Work,
+    executing::{AuditedRequest, CancelOnDrop, unless_cancelled},
+    suspended::SuspensionState,
 };
 use crate::{
     Door, Service, ServiceError,
-    byte_budget::Room,
-    executor::{Advanced, Finished, Job},
+    byte_budget::{HeldBytes, Room},
+    executor::{Advanced, Finished, Job, SteppedExecution},
     service::ExecutionPermit,
 };
 
@@ -42,6 +43,83 @@ pub struct NeedsTools {
     pub expires_after: Duration,
     /// The memory reserved for the calls if a worker sent them. Must be held until memory is reserved for the response.
     pub(crate) reply_room: Option<Room>,
+}
+
+/// A finished execution.
+#[derive(Debug)]
+pub struct Ended {
+    pub(crate) finished: Finished,
+    /// Patterns of the workspace files to return, as given when the execution was started.
+    pub return_files: Vec<String>,
+    /// The memory charged for the result if it was unread until now.
+    pub(crate) charged: Option<HeldBytes>,
+}
+
+impl Ended {
+    /// Returns the outcome, output and usage of the execution.
+    #[must_use]
+    pub fn execution(&self) -> &Execution {
+        &self.finished.execution
+    }
+}
+
+/// The error of a callback that maps the result of an execution.
+#[derive(Debug)]
+pub enum Undelivered {
+    /// The callback failed.
+    Failed(ServiceError),
+    /// There is no memory for the answer to an unread result. The client can request the result again.
+    NoRoom(Box<Ended>),
+}
+
+impl From<ServiceError> for Undelivered {
+    fn from(error: ServiceError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Undelivered> for ServiceError {
+    fn from(undelivered: Undelivered) -> Self {
+        match undelivered {
+            Undelivered::Failed(error) => error,
+            Undelivered::NoRoom(_) => Self::NoRoom,
+        }
+    }
+}
+
+/// The output callback. Each step replaces it.
+#[derive(Clone, Default)]
+pub(super) struct Output(Arc<tokio::sync::Mutex<Option<OnOutput>>>);
+
+impl Output {
+    /// Replaces the callback. Waits while it is called: a script that polls for its tools can print while a step ends,
+    /// and the callback waits for a slow client.
+    pub(super) async fn set(&self, on_output: Option<OnOutput>) {
+        *self.0.lock().await = on_output;
+    }
+
+    /// Returns a callback that forwards output to the current one. Must be called on a thread that is allowed to block.
+    pub(super) fn listener(&self) -> OnOutput {
+        let output = self.clone();
+        Box::new(move |stream: Stream, bytes: &[u8]| {
+            if let Some(on_output) = &mut *output.0.blocking_lock() {
+                on_output(stream, bytes);
+            }
+        })
+    }
+}
+
+/// A stepwise execution, suspended or running, and the resources that it holds.
+pub(super) struct Stepping {
+    pub(super) started: Box<dyn SteppedExecution>,
+    pub(super) output: Output,
+    pub(super) cancel: CancelToken,
+    pub(super) asked: AuditedRequest,
+    pub(super) return_files: Vec<String>,
+    /// The tenant's and the service's permits for a suspended execution.
+    pub(super) suspended: Arc<[OwnedSemaphorePermit; 2]>,
+    pub(super) _own: OwnedSemaphorePermit,
+    pub(super) _turn: Option<OwnedMutexGuard<()>>,
 }
 
 impl Tenant {
@@ -283,5 +361,33 @@ impl Tenant {
         let Stepping { asked, return_files, .. } = stepping;
         self.note(&Span::current(), asked, result.as_ref().map(|finished| &finished.execution));
         Ok(Ended { finished: result?, return_files, charged: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The runtime of this test has one thread. If replacing the callback blocked it, the callback would never return.
+    #[tokio::test]
+    async fn replacing_a_busy_output_callback_does_not_block_the_runtime() {
+        let output = Output::default();
+        let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let (release, released) = std::sync::mpsc::channel();
+        let waits = move |_: Stream, _: &[u8]| {
+            begin.send(()).unwrap();
+            released.recv().unwrap();
+        };
+        output.set(Some(Box::new(waits))).await;
+        let mut listener = output.listener();
+        let writing = tokio::task::spawn_blocking(move || {
+            for _ in 0..2 {
+                listener(Stream::Stdout, b"x");
+            }
+        });
+        begun.recv().await.unwrap();
+        tokio::join!(output.set(None), async { release.send(()).unwrap() });
+        writing.await.unwrap();
+        assert!(begun.recv().await.is_none(), "the callback is dropped, and not called again");
     }
 }

@@ -6,17 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{CancelToken, Execution, Stream};
-use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+use glovebox::CancelToken;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use super::{OnOutput, Tenant, executing::AuditedRequest};
-use crate::{
-    Service, ServiceError,
-    byte_budget::HeldBytes,
-    executor::{Finished, SteppedExecution},
-    json::json_len,
+use super::{
+    Tenant,
+    stepping::{Ended, Stepping, Undelivered},
 };
+use crate::{Service, ServiceError, byte_budget::HeldBytes, json::json_len};
 
 /// A tenant's suspended executions. Clones share them.
 #[derive(Clone, Default)]
@@ -260,83 +258,6 @@ fn not_found(id: &str) -> ServiceError {
     ServiceError::NoExecution { execution: id.to_owned() }
 }
 
-/// A finished execution.
-#[derive(Debug)]
-pub struct Ended {
-    pub(crate) finished: Finished,
-    /// Patterns of the workspace files to return, as given when the execution was started.
-    pub return_files: Vec<String>,
-    /// The memory charged for the result if it was unread until now.
-    pub(crate) charged: Option<HeldBytes>,
-}
-
-impl Ended {
-    /// Returns the outcome, output and usage of the execution.
-    #[must_use]
-    pub fn execution(&self) -> &Execution {
-        &self.finished.execution
-    }
-}
-
-/// The error of a callback that maps the result of an execution.
-#[derive(Debug)]
-pub enum Undelivered {
-    /// The callback failed.
-    Failed(ServiceError),
-    /// There is no memory for the answer to an unread result. The client can request the result again.
-    NoRoom(Box<Ended>),
-}
-
-impl From<ServiceError> for Undelivered {
-    fn from(error: ServiceError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<Undelivered> for ServiceError {
-    fn from(undelivered: Undelivered) -> Self {
-        match undelivered {
-            Undelivered::Failed(error) => error,
-            Undelivered::NoRoom(_) => Self::NoRoom,
-        }
-    }
-}
-
-/// The output callback. Each step replaces it.
-#[derive(Clone, Default)]
-pub(super) struct Output(Arc<tokio::sync::Mutex<Option<OnOutput>>>);
-
-impl Output {
-    /// Replaces the callback. Waits while it is called: a script that polls for its tools can print while a step ends,
-    /// and the callback waits for a slow client.
-    pub(super) async fn set(&self, on_output: Option<OnOutput>) {
-        *self.0.lock().await = on_output;
-    }
-
-    /// Returns a callback that forwards output to the current one. Must be called on a thread that is allowed to block.
-    pub(super) fn listener(&self) -> OnOutput {
-        let output = self.clone();
-        Box::new(move |stream: Stream, bytes: &[u8]| {
-            if let Some(on_output) = &mut *output.0.blocking_lock() {
-                on_output(stream, bytes);
-            }
-        })
-    }
-}
-
-/// A stepwise execution, suspended or running, and the resources that it holds.
-pub(super) struct Stepping {
-    pub(super) started: Box<dyn SteppedExecution>,
-    pub(super) output: Output,
-    pub(super) cancel: CancelToken,
-    pub(super) asked: AuditedRequest,
-    pub(super) return_files: Vec<String>,
-    /// The tenant's and the service's permits for a suspended execution.
-    pub(super) suspended: Arc<[OwnedSemaphorePermit; 2]>,
-    pub(super) _own: OwnedSemaphorePermit,
-    pub(super) _turn: Option<OwnedMutexGuard<()>>,
-}
-
 /// The interval between checks of an execution that a request is resuming, or whose result is unread.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum time for which a cancelled execution's result stays unread, if there was no memory for the answer. Most
@@ -435,7 +356,11 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::{Door, executor::Advanced};
+    use crate::{
+        Door,
+        executor::{Advanced, SteppedExecution},
+        tenant::{executing::AuditedRequest, stepping::Output},
+    };
 
     /// An execution that waits for an answer, or has ended.
     struct Waiting(CancellationToken);
@@ -496,29 +421,6 @@ mod tests {
             assert!(executions.put(id, cancelled, expires, true).is_err(), "{id}");
             assert!(matches!(executions.try_take(id), Err(ServiceError::NoExecution { .. })), "{id}");
         }
-    }
-
-    /// The runtime of this test has one thread. If replacing the callback blocked it, the callback would never return.
-    #[tokio::test]
-    async fn replacing_a_busy_output_callback_does_not_block_the_runtime() {
-        let output = Output::default();
-        let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
-        let (release, released) = std::sync::mpsc::channel();
-        let waits = move |_: Stream, _: &[u8]| {
-            begin.send(()).unwrap();
-            released.recv().unwrap();
-        };
-        output.set(Some(Box::new(waits))).await;
-        let mut listener = output.listener();
-        let writing = tokio::task::spawn_blocking(move || {
-            for _ in 0..2 {
-                listener(Stream::Stdout, b"x");
-            }
-        });
-        begun.recv().await.unwrap();
-        tokio::join!(output.set(None), async { release.send(()).unwrap() });
-        writing.await.unwrap();
-        assert!(begun.recv().await.is_none(), "the callback is dropped, and not called again");
     }
 
     #[tokio::test]
