@@ -9,16 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::server::{Answer, OTHER, Server, anonymous_bytes, until};
+use crate::server::{Answer, OTHER, Server, anonymous_bytes, python, until};
 
 fn is_full() -> bool {
     env::var_os("GLOVEBOX_TESTS").is_some_and(|set| set == "full")
-}
-
-fn python(source: &str) -> Value {
-    json!({ "language": "python", "source": source })
 }
 
 /// Without the setting, glibc retains the memory of large requests.

@@ -1,19 +1,120 @@
-//! Tests the memory of answers that the server reads on behalf of its workers.
+//! Tests the tool calls and network requests that the server performs on behalf of its workers.
 
 use std::{
     fs,
-    io::Write as _,
-    net::{SocketAddr, TcpListener},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Barrier},
     thread,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::{
-    server::Server,
-    workers::{echo, peak_kib, python, read_request},
-};
+use crate::server::{Server, in_session, kill, peak_kib, python, until};
+
+/// Reads a request. Returns its body, or its header `x-key` if it has no body.
+fn read_request(stream: &TcpStream) -> String {
+    let mut lines = BufReader::new(stream);
+    let (mut length, mut key, mut head) = (0, String::new(), String::new());
+    while lines.read_line(&mut head).unwrap() > 2 {
+        let (name, value) = head.split_once(": ").unwrap_or_default();
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.trim().parse().unwrap(),
+            "x-key" => key = value.trim().to_owned(),
+            _ => {}
+        }
+        head.clear();
+    }
+    let mut body = vec![0; length];
+    lines.read_exact(&mut body).unwrap();
+    if length == 0 { key } else { String::from_utf8(body).unwrap() }
+}
+
+/// Starts a service that answers each request with its body, or with its header `x-key` if it has no body.
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let body = read_request(&stream);
+            let answer =
+                format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn server_answers_tools_of_scripts_in_workers() {
+    let echo = echo();
+    let dir = tempfile::tempdir().unwrap();
+    let secret = dir.path().join("secret");
+    fs::write(&secret, format!("whsec_{}", "A".repeat(32))).unwrap();
+    let config = format!("[tools]\ncallbacks = [\"http://{echo}/*\"]\nsecret_file = {:?}\n", secret.to_str().unwrap());
+    let server = Server::start_on(dir, &config, &["--workers", "2"]);
+    let callback = json!({ "name": "there", "callback": format!("http://{echo}/f") });
+    let mut body = python("print(tools.there(a=2**70)['arguments'])");
+    body["tools"] = json!([callback]);
+    assert_eq!(server.post("/v1/execute", &body).ok()["stdout"], "{'a': 1180591620717411303424}\n");
+
+    // The client answers tool calls, in a new interpreter and in a session.
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
+    for path in ["/v1/execute", "/v1/sessions/s/execute"] {
+        let mut body = json!({
+            "source": "open('out.txt', 'w').write(tools.ask(1)); print('done')",
+            "tools": [{ "name": "ask", "schema": { "properties": { "n": {} }, "required": ["n"] } }, callback],
+            "return_files": ["*.txt"],
+        });
+        if path == "/v1/execute" {
+            body["language"] = "python".into();
+        }
+        let needs = server.post(path, &body);
+        assert_eq!((needs.status, &needs.json()["calls"][0]["arguments"]), (202, &json!({ "n": 1 })));
+        let id = needs.json()["execution"].as_str().unwrap().to_owned();
+        let go_on =
+            |answers: Value| server.post(&format!("/v1/executions/{id}/continue"), &json!({ "answers": answers }));
+        assert_eq!(go_on(json!([{ "id": 7, "value": 1 }])).problem(), (400, "invalid-argument".into()));
+        let done = go_on(json!([{ "id": 0, "value": "text" }])).ok();
+        assert_eq!((&done["stdout"], &done["files"]["out.txt"]), (&json!("done\n"), &json!("dGV4dA==")));
+    }
+    // The first execution is cancelled, and the worker of the second execution is killed.
+    let mut body = python("tools.ask()");
+    body["tools"] = json!([{ "name": "ask" }]);
+    let ids = [(); 2].map(|()| server.post("/v1/execute", &body).json()["execution"].as_str().unwrap().to_owned());
+    assert_eq!(server.ask("DELETE", &format!("/v1/executions/{}", ids[0]), "").status, 200);
+    server.workers().into_iter().for_each(kill);
+    until("the end is known", || {
+        let gone = server.post(&format!("/v1/executions/{}/continue", ids[1]), &json!({}));
+        assert!(
+            [(500, "worker-died".into()), (503, "unavailable".into()), (404, "not-found".into())]
+                .contains(&gone.problem())
+        );
+        gone.status == 404
+    });
+}
+
+#[test]
+fn server_sends_requests_of_scripts_in_workers() {
+    let echo = echo();
+    let config = "[policy.network.secrets]\nKEY = { env = \"GLOVEBOX_TOKEN\", host = \"127.0.0.1\" }\n";
+    let allowed = format!("http://{echo}/*");
+    let flags = ["--workers", "1", "--allow-net", &allowed, "--allow-private-net", "127.0.0.0/8"];
+    let server = Server::start_on(tempfile::tempdir().unwrap(), config, &flags);
+    let source = format!(
+        "import os, urllib.request\nkey = os.environ['KEY']\nask = urllib.request.Request('http://{echo}/a', headers={{'x-key': key}})\n\
+         print(urllib.request.urlopen(ask).read().decode() == key, len(key) > 8)"
+    );
+    // The service receives the secret. In its answer, the script receives the placeholder instead of the secret.
+    let done = server.post("/v1/execute", &python(&source)).ok();
+    assert_eq!((&done["stdout"], &done["stderr"]), (&json!("True True\n"), &json!("")));
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
+    assert_eq!(in_session(&server, "s", &source).ok()["stdout"], "True True\n");
+    let refused =
+        server.post("/v1/execute", &python("import urllib.request\nurllib.request.urlopen('http://127.0.0.1:1/')"));
+    assert!(refused.ok()["stderr"].as_str().unwrap().contains("not allowed"), "{refused:?}");
+}
 
 /// The number of concurrent calls.
 const CALLS: usize = 32;

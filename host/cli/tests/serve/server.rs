@@ -198,6 +198,11 @@ pub(crate) fn anonymous_bytes(pid: u32) -> u64 {
     status(pid, "RssAnon").split(' ').next().unwrap().parse::<u64>().unwrap() * 1024
 }
 
+/// Returns the maximum resident memory of the server so far, without its workers.
+pub(crate) fn peak_kib(server: &Server) -> u64 {
+    status(server.child.id(), "VmHWM").split(' ').next().unwrap().parse().unwrap()
+}
+
 /// Waits until a condition holds. Panics with `what` after the timeout.
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -238,6 +243,16 @@ impl Answer {
     pub(crate) fn problem(&self) -> (u16, String) {
         (self.status, self.json()["type"].as_str().unwrap().to_owned())
     }
+}
+
+/// Returns a request to run a Python script.
+pub(crate) fn python(source: &str) -> Value {
+    json!({ "language": "python", "source": source })
+}
+
+/// Runs a script in a session.
+pub(crate) fn in_session(server: &Server, id: &str, source: &str) -> Answer {
+    server.post(&format!("/v1/sessions/{id}/execute"), &json!({ "source": source }))
 }
 
 /// Starts a trace collector that accepts every request. Returns its address and the received bytes.
