@@ -1,5 +1,6 @@
 //! `glovebox mcp`: a Model Context Protocol server with which models run code.
 
+mod client_file;
 mod install;
 
 use std::{
