@@ -184,8 +184,7 @@ impl<'a> PreparedStore<'a> {
     /// Returns the text of the record with this key, without checking it.
     pub(crate) fn record_text(&self, key: &ArtefactKey) -> Result<Vec<u8>, CacheError> {
         let (store_dir, name) = (StoreDir::of(self.cache, self.kind)?, record_name(key));
-        let missing = || CacheError::io("open", &store_dir.dir.path_of(&name), io::ErrorKind::NotFound.into());
-        store_dir.read_text(&name)?.ok_or_else(missing)
+        store_dir.read_text(&name)?.ok_or_else(|| store_dir.missing(&name))
     }
 
     /// Hashes an image's code and compares the digest with the image's record.
@@ -201,9 +200,7 @@ impl<'a> PreparedStore<'a> {
         let store_dir = self.dir()?;
         let mut listed = Vec::new();
         for name in store_dir.records()? {
-            let Some(stored) = store_dir.read_record(&name)? else {
-                continue;
-            };
+            let Some(stored) = store_dir.read_record(&name)? else { continue };
             if store_dir.dir.open_file(&stored.aot_file)?.is_some() {
                 listed.push(Listed {
                     aot_path: store_dir.dir.path_of(&stored.aot_file),
@@ -260,9 +257,7 @@ impl<'a> PreparedStore<'a> {
             }
             // Wait for a process that is building this image, which would otherwise lose its code.
             let _lock = self.cache.lock(name.trim_end_matches(RECORD_SUFFIX), &Quiet)?;
-            let Some(stored) = store_dir.read_record(&name)? else {
-                continue;
-            };
+            let Some(stored) = store_dir.read_record(&name)? else { continue };
             freed =
                 freed.saturating_add(store_dir.bytes_of(&name)).saturating_add(store_dir.bytes_of(&stored.aot_file));
             // Remove the record first: code without a record is ignored, but a record without code would be an error.
@@ -338,7 +333,7 @@ impl StoreDir<'_> {
         };
         let text = serde_json::to_vec_pretty(&stored).map_err(|e| self.failed("write", &name, e.into()))?;
         self.write(&stored.aot_file, &new.aot, true)?;
-        let gone = || self.failed("open", &stored.aot_file, io::ErrorKind::NotFound.into());
+        let gone = || self.missing(&stored.aot_file);
         if let Some(seals) = self.seals {
             let (file, _) = self.dir.open_file(&stored.aot_file)?.ok_or_else(gone)?;
             let metadata = file.metadata().map_err(|e| self.failed("examine", &stored.aot_file, e))?;
@@ -360,9 +355,7 @@ impl StoreDir<'_> {
 
     fn open_code(&self, recorded: Recorded) -> Result<Option<Artefact>, PreparedError> {
         let Recorded { stored, sha256 } = recorded;
-        let Some((mut aot, bytes)) = self.dir.open_file(&stored.aot_file)? else {
-            return Ok(None);
-        };
+        let Some((mut aot, bytes)) = self.dir.open_file(&stored.aot_file)? else { return Ok(None) };
         let aot_path = self.dir.path_of(&stored.aot_file);
         if !claim(&aot) {
             return Ok(None);
@@ -423,16 +416,12 @@ impl StoreDir<'_> {
     }
 
     fn recorded(&self, name: &str) -> Result<Option<Recorded>, CacheError> {
-        let Some(text) = self.read_text(name)? else {
-            return Ok(None);
-        };
+        let Some(text) = self.read_text(name)? else { return Ok(None) };
         Ok(Stored::parse(&text).map(|stored| Recorded { stored, sha256: Digest::of(&text) }))
     }
 
     fn read_text(&self, name: &str) -> Result<Option<Vec<u8>>, CacheError> {
-        let Some((file, _)) = self.dir.open_file(name)? else {
-            return Ok(None);
-        };
+        let Some((file, _)) = self.dir.open_file(name)? else { return Ok(None) };
         let mut text = Vec::new();
         Read::take(&file, MAX_RECORD_BYTES).read_to_end(&mut text).map_err(|e| self.failed("read", name, e))?;
         Ok(Some(text))
@@ -464,6 +453,10 @@ impl StoreDir<'_> {
 
     fn metadata(&self, name: &str) -> io::Result<Metadata> {
         std::fs::symlink_metadata(self.dir.path_of(name))
+    }
+
+    fn missing(&self, name: &str) -> CacheError {
+        self.failed("open", name, io::ErrorKind::NotFound.into())
     }
 
     fn failed(&self, action: &'static str, name: &str, source: io::Error) -> CacheError {

@@ -14,6 +14,8 @@ mod parts;
 #[cfg(test)]
 mod prepared;
 #[cfg(test)]
+mod prepared_bundle;
+#[cfg(test)]
 mod rewrite;
 #[cfg(test)]
 mod smoke;
