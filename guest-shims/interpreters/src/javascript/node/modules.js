@@ -489,8 +489,7 @@
   $.makeFacade = (name) => {
     if (made.has(name)) return '';
     made.add(name);
-    const plain = name.startsWith('node:') ? name.slice(5) : name;
-    const all = node[plain];
+    const all = builtin(name);
     if (all === undefined) return '';
     // `os` is also a module of the interpreter, whose additional exports it keeps.
     const own = name === 'os' ? "export * from 'qjs:os';\n" : '';
