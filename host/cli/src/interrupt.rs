@@ -52,35 +52,25 @@ struct Stoppable {
 pub(crate) fn install() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();
     let cancelled = token.clone();
-    let mut signals = handled().context("cannot listen for Ctrl-C")?;
-    thread::Builder::new()
-        .name("ctrl-c".into())
-        .spawn(move || {
-            for signal in signals.forever() {
-                if signal != SIGINT {
-                    // Ends the process with the signal's exit code, after ending the programs that implement tools.
-                    program::kill_all();
-                    std::process::exit(128 + signal);
-                }
-                if stops() {
-                    continue;
-                }
-                if PRESSED.swap(true, Ordering::SeqCst) {
-                    program::kill_all();
-                    std::process::exit(EXIT_CODE);
-                }
-                cancelled.cancel();
-                if !GUEST.load(Ordering::SeqCst) {
-                    thread::sleep(GRACE);
-                    if !GUEST.load(Ordering::SeqCst) {
-                        note("interrupted");
-                        program::kill_all();
-                        std::process::exit(EXIT_CODE);
-                    }
-                }
+    listen(move |signal| {
+        if signal != SIGINT {
+            exit(128 + signal);
+        }
+        if stops() {
+            return;
+        }
+        if PRESSED.swap(true, Ordering::SeqCst) {
+            exit(EXIT_CODE);
+        }
+        cancelled.cancel();
+        if !GUEST.load(Ordering::SeqCst) {
+            thread::sleep(GRACE);
+            if !GUEST.load(Ordering::SeqCst) {
+                note("interrupted");
+                exit(EXIT_CODE);
             }
-        })
-        .context("cannot listen for Ctrl-C")?;
+        }
+    })?;
     Ok(token)
 }
 
@@ -90,24 +80,29 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
 pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();
     let cancelled = token.clone();
-    let mut signals = handled().context("cannot listen for Ctrl-C")?;
-    thread::Builder::new()
-        .name("ctrl-c".into())
-        .spawn(move || {
-            for signal in signals.forever() {
-                if cancelled.is_cancelled() {
-                    // The shell and the system can both send SIGHUP when a terminal closes.
-                    if signal == SIGHUP {
-                        continue;
-                    }
-                    program::kill_all();
-                    std::process::exit(128 + signal);
-                }
-                cancelled.cancel();
-            }
-        })
-        .context("cannot listen for Ctrl-C")?;
+    listen(move |signal| {
+        if !cancelled.is_cancelled() {
+            cancelled.cancel();
+        } else if signal != SIGHUP {
+            // SIGHUP is ignored here: the shell and the system can both send it when a terminal closes.
+            exit(128 + signal);
+        }
+    })?;
     Ok(token)
+}
+
+/// Installs the handlers, and passes each signal to `react` on a thread.
+fn listen(react: impl FnMut(c_int) + Send + 'static) -> anyhow::Result<()> {
+    let mut signals = handled().context("cannot listen for Ctrl-C")?;
+    let listening = thread::Builder::new().name("ctrl-c".into());
+    listening.spawn(move || signals.forever().for_each(react)).context("cannot listen for Ctrl-C")?;
+    Ok(())
+}
+
+/// Ends the process, after the programs that implement tools.
+fn exit(code: i32) -> ! {
+    program::kill_all();
+    std::process::exit(code)
 }
 
 /// Installs the handlers of all signals that this process does not ignore. `nohup` starts a program with SIGHUP ignored,

@@ -215,7 +215,7 @@ impl From<&Execution> for Executed {
         Self {
             language: execution.metadata.runtime,
             runtime: execution.metadata.runtime_name.clone(),
-            outcome: outcome(&execution.outcome),
+            outcome: outcome_name(&execution.outcome),
             fuel: execution.fuel_consumed,
             duration_ms: execution.duration.as_secs_f64() * 1e3,
         }
@@ -236,8 +236,8 @@ impl From<&ServiceError> for Failed {
 
 pub(crate) type Ended = Result<Executed, Failed>;
 
-/// Returns the name of an outcome in audit lines and metrics.
-fn outcome(outcome: &Outcome) -> &'static str {
+/// Returns the name of an outcome in audit lines, metrics and the results of MCP tools.
+pub(crate) fn outcome_name(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "completed",
         Outcome::Exited { .. } => "exited",

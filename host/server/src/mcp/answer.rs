@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::outputs::{OutputId, Outputs, StoredOutput};
-use crate::{ServiceError, text::quoted};
+use crate::{ServiceError, audit::outcome_name, text::quoted};
 
 /// Maximum number of listed file names per kind of change. A script can create ten thousand files, but a model reads
 /// only the first names.
@@ -102,7 +102,7 @@ impl Answering<'_> {
         self.displays(execution, &mut content);
         let reason = self.reason(execution);
         let answer = RunAnswer {
-            outcome: outcome(&execution.outcome),
+            outcome: outcome_name(&execution.outcome),
             reason,
             exit_code: execution.outcome.exit_code(),
             stdout,
@@ -214,17 +214,6 @@ impl ChangedFiles {
         let (created, modified) = (first(&execution.files_created), first(&execution.files_modified));
         let deleted = first(&execution.files_deleted);
         Self { created, modified, deleted, more: u64::try_from(more).unwrap_or(u64::MAX) }
-    }
-}
-
-fn outcome(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Completed => "completed",
-        Outcome::Exited { .. } => "exited",
-        Outcome::Raised(_) => "raised",
-        Outcome::Exhausted { .. } => "exhausted",
-        Outcome::Cancelled => "cancelled",
-        Outcome::Trapped { .. } => "trapped",
     }
 }
 
