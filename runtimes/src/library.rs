@@ -107,18 +107,8 @@ fn read(file: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
 mod tests {
     use std::io::Write as _;
 
-    use zip::{ZipWriter, write::SimpleFileOptions};
-
     use super::*;
-
-    fn zipped(files: &[(&str, &[u8])]) -> Vec<u8> {
-        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
-        for (name, bytes) in files {
-            writer.start_file(*name, SimpleFileOptions::default()).unwrap();
-            writer.write_all(bytes).unwrap();
-        }
-        writer.finish().unwrap().into_inner()
-    }
+    use crate::wheel_files::tests::zipped;
 
     fn library(files: &[(&str, &[u8])]) -> File {
         let mut file = tempfile::tempfile().unwrap();

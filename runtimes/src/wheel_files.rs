@@ -350,12 +350,13 @@ pub(crate) fn find_wheel(dir: &Path) -> Option<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use zip::{ZipWriter, write::SimpleFileOptions};
 
     use super::*;
 
-    fn zipped(files: &[(&str, &[u8])]) -> Vec<u8> {
+    /// Returns an archive of these files.
+    pub(crate) fn zipped(files: &[(&str, &[u8])]) -> Vec<u8> {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, content) in files {
             zip.start_file(*name, SimpleFileOptions::default()).unwrap();

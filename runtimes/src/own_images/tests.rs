@@ -1,9 +1,7 @@
-use std::io::{self, Cursor};
-
-use zip::{ZipWriter, write::SimpleFileOptions};
+use std::io;
 
 use super::*;
-use crate::{Digest, SetupStep};
+use crate::{Digest, SetupStep, wheel_files::tests::zipped};
 
 fn step(code: &str) -> SetupStep {
     SetupStep { preload: vec!["json".into()], code: code.into() }
@@ -281,13 +279,9 @@ fn image_definition_is_limited() {
 }
 
 fn wheel(name: &str, module: &str) -> (String, Vec<u8>) {
-    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-    let metadata = format!("Name: {name}\nVersion: 1\n");
-    for (path, text) in [(format!("{name}-1.dist-info/METADATA"), metadata.as_str()), (module.into(), "x = 1")] {
-        zip.start_file(path, SimpleFileOptions::default()).unwrap();
-        zip.write_all(text.as_bytes()).unwrap();
-    }
-    (format!("{name}-1-py3-none-any.whl"), zip.finish().unwrap().into_inner())
+    let (path, metadata) = (format!("{name}-1.dist-info/METADATA"), format!("Name: {name}\nVersion: 1\n"));
+    let wheel = zipped(&[(path.as_str(), metadata.as_bytes()), (module, b"x = 1")]);
+    (format!("{name}-1-py3-none-any.whl"), wheel)
 }
 
 #[test]

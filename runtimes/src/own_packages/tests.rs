@@ -1,23 +1,14 @@
-use std::io::Cursor;
-
-use zip::{ZipWriter, write::SimpleFileOptions};
-
 use super::{MAX_METADATA_BYTES, *};
+use crate::wheel_files::tests::zipped;
 
 fn wheel(name: &str, version: &str, modules: &[&str]) -> Vec<u8> {
-    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let metadata = format!(
         "Name: {name}\nVersion: {version}\nLicense: MIT\nRequires-Dist: six\nRequires-Dist: x; extra == \"y\"\n\nText"
     );
-    let mut put = |path: &str, text: &str| {
-        zip.start_file(path, SimpleFileOptions::default()).unwrap();
-        zip.write_all(text.as_bytes()).unwrap();
-    };
-    put(&format!("{name}-{version}.dist-info/METADATA"), &metadata);
-    for module in modules {
-        put(module, "x = 1");
-    }
-    zip.finish().unwrap().into_inner()
+    let path = format!("{name}-{version}.dist-info/METADATA");
+    let mut files = vec![(path.as_str(), metadata.as_bytes())];
+    files.extend(modules.iter().map(|module| (*module, &b"x = 1"[..])));
+    zipped(&files)
 }
 
 fn own() -> (tempfile::TempDir, OwnPackages) {
@@ -112,18 +103,12 @@ fn the_number_of_packages_is_bounded() {
 
 /// Returns a wheel with one module of `bytes` bytes, mostly zeros, and `modules` empty modules.
 fn large(name: &str, bytes: usize, modules: usize) -> (String, Vec<u8>) {
-    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-    let mut put = |path: &str, content: &[u8]| {
-        zip.start_file(path, SimpleFileOptions::default()).unwrap();
-        zip.write_all(content).unwrap();
-    };
-    let metadata = format!("Name: {name}\nVersion: 1\n");
-    put(&format!("{name}-1.dist-info/METADATA"), metadata.as_bytes());
-    put(&format!("{name}/__init__.py"), &vec![b'\n'; bytes.saturating_sub(metadata.len())]);
-    for number in 0..modules {
-        put(&format!("{name}/m{number}.py"), b"");
-    }
-    (format!("{name}-1-py3-none-any.whl"), zip.finish().unwrap().into_inner())
+    let (path, metadata) = (format!("{name}-1.dist-info/METADATA"), format!("Name: {name}\nVersion: 1\n"));
+    let (module, content) = (format!("{name}/__init__.py"), vec![b'\n'; bytes.saturating_sub(metadata.len())]);
+    let empty: Vec<String> = (0..modules).map(|number| format!("{name}/m{number}.py")).collect();
+    let mut files = vec![(path.as_str(), metadata.as_bytes()), (module.as_str(), content.as_slice())];
+    files.extend(empty.iter().map(|path| (path.as_str(), &b""[..])));
+    (format!("{name}-1-py3-none-any.whl"), zipped(&files))
 }
 
 fn put(own: &OwnPackages, (file, bytes): &(String, Vec<u8>)) -> Result<OwnPackage, OwnPackageError> {
@@ -212,12 +197,8 @@ fn listing_unpacks_at_most_a_megabyte_of_metadata() {
     assert!(own.remove("a").unwrap());
     let metadata = |bytes: u64| {
         let text = format!("Name: b\nVersion: 1\n\n{}", "x".repeat(usize::try_from(bytes).unwrap() - 20));
-        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-        for (path, text) in [("b-1.dist-info/METADATA", text.as_str()), ("b.py", "")] {
-            zip.start_file(path, SimpleFileOptions::default()).unwrap();
-            zip.write_all(text.as_bytes()).unwrap();
-        }
-        own.add("b-1-py3-none-any.whl", &zip.finish().unwrap().into_inner(), &[])
+        let wheel = zipped(&[("b-1.dist-info/METADATA", text.as_bytes()), ("b.py", b"")]);
+        own.add("b-1-py3-none-any.whl", &wheel, &[])
     };
     metadata(MAX_METADATA_BYTES - 1).unwrap();
     metadata(MAX_METADATA_BYTES).unwrap();
