@@ -107,6 +107,8 @@ pub struct ExecutionCtx<P: Platform> {
     journal: Option<Box<Journal>>,
     /// The time by which the timeouts are extended while a recording is repeated.
     extension: Duration,
+    /// The time by which the guest's monotonic clock is ahead of `made`, because it continued from a suspension.
+    ahead: Duration,
     /// The platform's state for this execution.
     pub platform: P,
 }
@@ -128,8 +130,8 @@ impl<P: Platform> ExecutionCtx<P> {
     pub fn new(platform: P, begun: P::Watch, timeout: Duration) -> Self {
         let made = begun.clone();
         let (cancel_after, soft, tools) = (None, SoftStop::default(), None);
-        let (journal, extension, is_cancelled) = (None, Duration::ZERO, false);
-        Self { made, begun, timeout, cancel_after, is_cancelled, soft, tools, journal, extension, platform }
+        let (journal, extension, ahead, is_cancelled) = (None, Duration::ZERO, Duration::ZERO, false);
+        Self { made, begun, timeout, cancel_after, is_cancelled, soft, tools, journal, extension, ahead, platform }
     }
 
     /// Changes the start of the execution.
@@ -179,7 +181,7 @@ impl<P: Platform> ExecutionCtx<P> {
 
     /// Starts the next execution in the same instance. The guest's monotonic clock continues.
     pub fn renew(&mut self, next: Self) {
-        *self = Self { made: self.made.clone(), ..next };
+        *self = Self { made: self.made.clone(), ahead: self.ahead, ..next };
     }
 
     /// Enables the soft stop, which writes these words to guest memory.
@@ -227,9 +229,9 @@ impl<P: Platform> ExecutionCtx<P> {
         self.begun.elapsed()
     }
 
-    /// Returns the age of the guest's instance; zero without a clock.
-    fn age(&self) -> Duration {
-        self.made.elapsed()
+    /// Returns the guest's monotonic time since the start of its instance, in nanoseconds; zero without a clock.
+    fn age_ns(&self) -> u64 {
+        u64::try_from(self.made.elapsed().saturating_add(self.ahead).as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Returns the fuel reserved for the soft stop.
@@ -431,8 +433,10 @@ impl<P: Platform> ExecutionCtx<P> {
         if let Some(ns) = self.repeat("reads the monotonic clock", pick) {
             return ns;
         }
-        let ns = u64::try_from(self.age().as_nanos()).unwrap_or(u64::MAX);
-        self.record(|| JournalEntry::Monotonic(ns));
+        let ns = self.age_ns();
+        if let Some(journal) = &mut self.journal {
+            journal.push(JournalEntry::Monotonic(ns.saturating_sub(journal.origin_ns)));
+        }
         ns
     }
 
@@ -552,8 +556,10 @@ impl<P: Platform> ExecutionCtx<P> {
 
     /// Continues after a repetition. The timeouts and the monotonic clock continue as if there had been no suspension.
     fn go_on(&mut self) {
+        let age_ns = self.age_ns();
         let Some(journal) = &mut self.journal else { return };
-        let recorded = journal.until().map_or(Duration::ZERO, |at| at.elapsed);
+        let (recorded, monotonic_ns) = journal.until().map_or((Duration::ZERO, 0), |at| (at.elapsed, at.monotonic_ns));
+        self.ahead = self.ahead.saturating_add(Duration::from_nanos(monotonic_ns.saturating_sub(age_ns)));
         let repeating = self.begun.elapsed().saturating_sub(recorded);
         journal.go_on(repeating);
         let restored = |time: Duration| time.saturating_sub(self.extension).saturating_add(repeating);
@@ -573,13 +579,13 @@ impl<P: Platform> ExecutionCtx<P> {
             tools.collect();
         }
         self.journal_calls()?;
-        let elapsed = self.begun.elapsed();
+        let (elapsed, age_ns) = (self.begun.elapsed(), self.age_ns());
         let (Some(journal), Some(tools)) = (&mut self.journal, &self.tools) else { return Ok(()) };
         let recording = if self.soft.asked().is_some() || self.soft.is_in_grace() {
             Err(SuspendRefusal::Interrupted)
         } else {
             let calls = tools.unanswered().ok_or(SuspendRefusal::HandlerRuns);
-            calls.and_then(|calls| journal.suspend(fuel_left, elapsed, calls))
+            calls.and_then(|calls| journal.suspend(fuel_left, elapsed, age_ns, calls))
         };
         let is_suspended = recording.is_ok();
         self.platform.suspended(recording);

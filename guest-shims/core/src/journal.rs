@@ -25,7 +25,7 @@ pub const MAX_ENTRIES: usize = 1 << 16;
 pub enum JournalEntry {
     /// A reading of the wall clock, in nanoseconds since 1970.
     Realtime(u64),
-    /// A reading of the monotonic clock, in nanoseconds since the start of the guest.
+    /// A reading of the monotonic clock, in nanoseconds since the state in which the execution started.
     Monotonic(u64),
     /// Random bytes.
     Random(Vec<u8>),
@@ -74,6 +74,8 @@ pub struct SuspendedAt {
     pub output_bytes: [u64; 2],
     /// The time that the execution has taken, without suspensions.
     pub elapsed: Duration,
+    /// The monotonic clock, in nanoseconds since the state in which the execution started.
+    pub monotonic_ns: u64,
     /// The unanswered calls in the order in which the script made them.
     pub calls: Vec<UnansweredCall>,
 }
@@ -128,6 +130,8 @@ pub struct Journal {
     /// The fuel at the start of the current call into the guest.
     fuel_at_start: u64,
     output_bytes: [u64; 2],
+    /// The monotonic clock in the state in which the execution started, in nanoseconds since the start of the instance.
+    pub(crate) origin_ns: u64,
     /// The time that repeating took. It does not count as the execution's time.
     pub(crate) repeating: Duration,
 }
@@ -144,8 +148,16 @@ impl Journal {
             difference: None,
             fuel_at_start: 0,
             output_bytes: [0; 2],
+            origin_ns: 0,
             repeating: Duration::ZERO,
         }
+    }
+
+    /// Sets the monotonic clock in the state in which the execution starts, in nanoseconds since the start of the
+    /// instance. Default: 0, for an execution in a new instance.
+    #[must_use]
+    pub fn with_origin(self, origin_ns: u64) -> Self {
+        Self { origin_ns, ..self }
     }
 
     /// Repeats a recording, and then continues it.
@@ -248,12 +260,14 @@ impl Journal {
         &mut self,
         fuel_left: u64,
         elapsed: Duration,
+        monotonic_ns: u64,
         calls: Vec<UnansweredCall>,
     ) -> Result<Recording, SuspendRefusal> {
         let fuel_used = self.fuel_used(fuel_left);
         let entries = self.entries.take().ok_or(SuspendRefusal::JournalFull)?;
         let elapsed = elapsed.saturating_sub(self.repeating);
-        let at = SuspendedAt { fuel_used, output_bytes: self.output_bytes, elapsed, calls };
+        let monotonic_ns = monotonic_ns.saturating_sub(self.origin_ns);
+        let at = SuspendedAt { fuel_used, output_bytes: self.output_bytes, elapsed, monotonic_ns, calls };
         Ok(Recording { entries, at })
     }
 

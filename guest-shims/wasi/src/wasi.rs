@@ -162,6 +162,12 @@ impl Wasi {
         self.clock.set_base_ns(base_ns);
     }
 
+    /// Returns the value that the monotonic clock had when this instance was created, in nanoseconds. With a fixed
+    /// clock, returns its current value.
+    pub fn monotonic_base_ns(&self) -> u64 {
+        self.clock.monotonic_base_ns()
+    }
+
     /// Returns the guest's monotonic time in nanoseconds.
     pub fn monotonic_ns<H: Host + ?Sized>(&self, host: &mut H) -> u64 {
         self.clock.now(host, ClockId::Monotonic)

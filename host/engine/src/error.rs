@@ -298,11 +298,13 @@ pub enum ExecuteError {
         /// The name of the runtime.
         name: String,
     },
-    /// The request is suspendable, but cannot be suspended.
-    #[error(
-        "an execution in a session cannot be suspended; run the script outside a session, or without `suspendable`"
-    )]
-    NotSuspendable,
+    /// A suspended execution is resumed in the wrong place: outside its session, or in a session although it ran outside
+    /// one.
+    #[error("the execution was suspended {} a session; {}", if *in_session { "in" } else { "outside" }, if *in_session { "restore the session with `Sandbox::resume_suspended_session` and start the request there" } else { "start the request with `Sandbox::start`" })]
+    OtherSession {
+        /// `true` if the execution was suspended in a session.
+        in_session: bool,
+    },
     /// A suspended execution needs another image.
     #[error("the suspended execution needs the image {expected} of `{expected_runtime}`, which differs from that of `{runtime}`; use the version of Glovebox that suspended it", expected = escaped(.expected), expected_runtime = escaped(.expected_runtime), runtime = escaped(.runtime))]
     OtherImage {

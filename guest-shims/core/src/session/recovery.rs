@@ -111,11 +111,15 @@ impl<B: SessionBackend> SessionState<B> {
     }
 }
 
-/// The seeded random numbers of a restored guest. With the host's entropy, a restored guest always draws new numbers.
+/// The random numbers of a restored guest. Except for [`Repeated`](Self::Repeated), a restored guest draws new numbers
+/// with the host's entropy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RandomNumbers {
     /// The random numbers of the saved session: the seeded generator continues at its position.
     Same,
+    /// The random numbers of the saved session, from the host's entropy too: the interpreter's generators continue
+    /// unchanged. For a session that repeats an execution.
+    Repeated,
     /// New numbers for a fork: the seeded generator has another key, which also seeds the interpreter's generators.
     Fork,
 }
@@ -139,7 +143,11 @@ pub(super) fn restore<B: SessionBackend>(
     if !guest.machine.write_pages(&state.pages) {
         return Err(backend.failed(SessionFailure::Mismatch("it has pages beyond the end of its memory")));
     }
-    let is_same = numbers == RandomNumbers::Same && state.entropy_key.is_some();
+    let is_same = match numbers {
+        RandomNumbers::Same => state.entropy_key.is_some(),
+        RandomNumbers::Repeated => true,
+        RandomNumbers::Fork => false,
+    };
     if !is_same {
         let SessionSetup { image, limits, .. } = backend.setup();
         guest.reseed_within(image, limits)?;

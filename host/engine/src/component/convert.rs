@@ -252,7 +252,7 @@ impl From<&ExecuteError> for SandboxError {
             }
             // Components cannot name sessions, share workspaces, mount host directories or suspend executions.
             ExecuteError::SessionId { .. }
-            | ExecuteError::NotSuspendable
+            | ExecuteError::OtherSession { .. }
             | ExecuteError::OtherImage { .. }
             | ExecuteError::Diverged { .. }
             | ExecuteError::WorkspaceBusy

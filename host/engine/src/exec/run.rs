@@ -25,6 +25,7 @@ use glovebox_core::{
     CallResult, Displays, GuestMachine as _, GuestState, Refusal, SoftStop, Written, changes, check_request,
     guidance::{Facts, Guidance, guidance},
     journal::Journal,
+    session::Checkpoint,
 };
 use glovebox_interpreters::Script;
 use glovebox_wasi::Captured;
@@ -55,8 +56,10 @@ pub(crate) struct PreparedRequest<'a> {
     pending: Option<Arc<PendingCalls>>,
     wants_value: bool,
     is_suspendable: bool,
-    replay: Option<Arc<Suspended>>,
+    pub(crate) replay: Option<Arc<Suspended>>,
     suspension: Option<Arc<Suspension>>,
+    /// The monotonic clock in the state of the session before the execution. See [`Journal::with_origin`].
+    origin_ns: u64,
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
     /// Set if the source was translated for the interpreter, or could not be translated.
@@ -111,6 +114,7 @@ impl<'a> PreparedRequest<'a> {
             // A request that is not started reports a difference in the same way.
             suspension: request.suspension.or_else(|| request.replay.is_some().then(Arc::default)),
             replay: request.replay,
+            origin_ns: 0,
             sandbox,
             toolbox,
             translation: None,
@@ -198,8 +202,22 @@ impl<'a> PreparedRequest<'a> {
         let ctx = self.cancelled(ctx).with_soft_stop(soft).with_tools(tools);
         match &self.replay {
             Some(suspended) => ctx.with_journal(suspended.journal()),
-            None if self.is_suspendable => ctx.with_journal(Journal::record()),
+            None if self.is_suspendable => ctx.with_journal(Journal::record().with_origin(self.origin_ns)),
             None => ctx,
+        }
+    }
+
+    /// Returns `true` if the execution needs the state of its session before it starts.
+    pub(crate) fn needs_state_before(&self) -> bool {
+        self.suspension.is_some() && self.replay.is_none()
+    }
+
+    /// Sets the state of the session before the execution, and the value that the guest's monotonic clock had at the
+    /// start of the instance.
+    pub(crate) fn set_state_before(&mut self, before: Checkpoint, base_ns: u64) {
+        self.origin_ns = before.wasi.monotonic_base_ns().saturating_sub(base_ns);
+        if let Some(suspension) = &self.suspension {
+            suspension.set_before(before);
         }
     }
 

@@ -213,6 +213,8 @@ struct Suspendable {
     suspension: Arc<Suspension>,
     sandbox: Sandbox,
     request: SuspendedRequest,
+    /// The execution that this one resumes.
+    replay: Option<Arc<Suspended>>,
 }
 
 /// The state that the execution's thread and the handle share.
@@ -252,6 +254,7 @@ impl Started {
             suspension: Arc::default(),
             sandbox: sandbox.clone(),
             request: SuspendedRequest::of(&request),
+            replay: request.replay.clone(),
         });
         request.suspension = suspendable.as_ref().map(|suspendable| Arc::clone(&suspendable.suspension));
         let request = request.cancel(&cancel).into_owned();
@@ -301,7 +304,7 @@ impl Started {
     /// Fails if the request was not [`suspendable`](Request::suspendable), if the script does not wait for answers, if a
     /// tool's handler is running, or if the journal is too large. The execution then continues.
     pub fn suspend(&self) -> Result<Suspended, SuspendError> {
-        let Suspendable { suspension, sandbox, request } =
+        let Suspendable { suspension, sandbox, request, replay } =
             self.suspendable.as_ref().ok_or(SuspendError::NotSuspendable)?;
         match self.shared.pending.wait(Some(Instant::now())) {
             Progress::Waits(_) => {}
@@ -309,7 +312,16 @@ impl Started {
             Progress::Ended => return Err(SuspendError::Ended),
         }
         let recording = suspension.request(|| self.cancel.wake())?;
-        Ok(Suspended::new(sandbox, request.clone(), recording))
+        let replayed = replay.as_ref().and_then(|suspended| suspended.session());
+        let before = match (suspension.take_before(), replayed) {
+            (Some(before), _) => {
+                let encoded = sandbox.hibernate_checkpoint(before).map_err(Arc::new).map_err(SuspendError::Session)?;
+                Some(encoded)
+            }
+            (None, replayed) => replayed.map(<[u8]>::to_vec),
+        };
+        let request = if before.is_some() { request.clone().in_session() } else { request.clone() };
+        Ok(Suspended::new(sandbox, request, before, recording))
     }
 
     /// Returns at most `len_bytes` of the script's output on a stream, from the byte `offset` on. Returns an empty

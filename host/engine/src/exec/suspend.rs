@@ -24,10 +24,11 @@ use std::{
 use glovebox_core::{
     hibernate::{SEAL_BYTES, Seal},
     journal::{JOURNAL_BYTES, Journal, Recording, SuspendRefusal},
+    session::Checkpoint,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{ExecuteError, Request, Sandbox, SessionKey, SourceKind, ToolRequest};
+use crate::{ExecuteError, HibernateError, Request, Sandbox, SessionKey, SourceKind, ToolRequest};
 
 const MAGIC: &[u8; 8] = b"GLOVESUS";
 const VERSION: u16 = 1;
@@ -76,6 +77,8 @@ pub struct Suspended {
     /// The name of the runtime, for messages.
     runtime: String,
     request: SuspendedRequest,
+    /// The hibernated session before the execution. `None` outside sessions.
+    session: Option<Vec<u8>>,
     #[serde(deserialize_with = "limits::recording")]
     recording: Recording,
 }
@@ -93,6 +96,11 @@ pub(super) struct SuspendedRequest {
 }
 
 impl SuspendedRequest {
+    /// Removes the value of `context`, which the state of the session contains already.
+    pub(super) fn in_session(self) -> Self {
+        Self { context: None, ..self }
+    }
+
     pub(super) fn of(request: &Request<'_>) -> Self {
         Self {
             source: request.source.clone().into_owned(),
@@ -106,7 +114,7 @@ impl SuspendedRequest {
     }
 }
 
-/// The reason why an execution could not be suspended. It continues.
+/// The reason why an execution could not be suspended. Except for [`Session`](Self::Session), it continues.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SuspendError {
@@ -122,6 +130,9 @@ pub enum SuspendError {
     /// The execution cannot be suspended in its current state.
     #[error(transparent)]
     Refused(#[from] SuspendRefusal),
+    /// The state of the session before the execution could not be serialized. The execution has ended.
+    #[error("the session could not be suspended: {0}")]
+    Session(Arc<HibernateError>),
 }
 
 /// The reason why bytes are not a suspended execution.
@@ -146,9 +157,26 @@ pub enum SuspendedBytesError {
 }
 
 impl Suspended {
-    pub(super) fn new(sandbox: &Sandbox, request: SuspendedRequest, recording: Recording) -> Self {
+    pub(super) fn new(
+        sandbox: &Sandbox,
+        request: SuspendedRequest,
+        session: Option<Vec<u8>>,
+        recording: Recording,
+    ) -> Self {
         let image_sha256 = sandbox.image_sha256().unwrap_or_default().to_owned();
-        Self { image_sha256, runtime: sandbox.runtime_name().to_owned(), request, recording }
+        Self { image_sha256, runtime: sandbox.runtime_name().to_owned(), request, session, recording }
+    }
+
+    /// Returns the hibernated session before the execution, or `None` if the execution was suspended outside a session.
+    pub(crate) fn session(&self) -> Option<&[u8]> {
+        self.session.as_deref()
+    }
+
+    /// Returns `true` if the execution was suspended in a session. Such an execution is resumed in the session that
+    /// [`Sandbox::resume_suspended_session`](crate::Sandbox::resume_suspended_session) restores.
+    #[must_use]
+    pub fn is_in_session(&self) -> bool {
+        self.session.is_some()
     }
 
     /// Returns the unanswered calls, in the order in which the script made them.
@@ -176,7 +204,8 @@ impl Suspended {
         &self.runtime
     }
 
-    /// Returns a request that resumes the execution, for [`Sandbox::start`](crate::Sandbox::start). The script starts
+    /// Returns a request that resumes the execution, for [`Sandbox::start`](crate::Sandbox::start), or for
+    /// [`Session::start`](crate::Session::start) if it [`is_in_session`](Self::is_in_session). The script starts
     /// again, and repeats what it did before without calling tools. Then it waits for the unanswered calls, and
     /// [`Started::advance`](crate::Started::advance) returns them. The result contains everything from the first start
     /// on: output, fuel, tool calls. A listener for output receives only new output.
@@ -269,6 +298,16 @@ impl Suspended {
         Journal::replay(self.recording.clone())
     }
 
+    /// Fails if the execution was not suspended in the same kind of place.
+    pub(crate) fn check_place(&self, in_session: bool) -> Result<(), ExecuteError> {
+        let was_in_session = self.is_in_session();
+        if was_in_session == in_session {
+            Ok(())
+        } else {
+            Err(ExecuteError::OtherSession { in_session: was_in_session })
+        }
+    }
+
     /// Fails if the execution cannot be resumed in `sandbox`.
     pub(super) fn check(&self, sandbox: &Sandbox) -> Result<(), ExecuteError> {
         if sandbox.image_sha256() == Some(&*self.image_sha256) {
@@ -347,6 +386,8 @@ pub(crate) struct Suspension {
 struct SuspensionState {
     is_wanted: bool,
     result: Option<Result<Recording, SuspendRefusal>>,
+    /// The state of the session before the execution.
+    before: Option<Checkpoint>,
     has_ended: bool,
     /// The first difference from the recording that the execution repeats.
     difference: Option<String>,
@@ -367,6 +408,16 @@ impl Suspension {
         state.is_wanted = false;
         state.result = Some(result);
         self.changed.notify_all();
+    }
+
+    /// Stores the state of the session before the execution.
+    pub(crate) fn set_before(&self, before: Checkpoint) {
+        self.state().before = Some(before);
+    }
+
+    /// Takes the state of the session before the execution. `None` outside sessions.
+    pub(super) fn take_before(&self) -> Option<Checkpoint> {
+        self.state().before.take()
     }
 
     pub(super) fn differ(&self, difference: &str) {
@@ -424,6 +475,7 @@ mod tests {
             fuel_used: 1 << 40,
             output_bytes: [3, 4],
             elapsed: Duration::from_millis(1_500),
+            monotonic_ns: 9,
             calls: vec![call],
         };
         let request = SuspendedRequest::of(&Request::new("tools.pay(euros=20)").name("é.py").stdin(b"\0in"));
@@ -431,6 +483,7 @@ mod tests {
             image_sha256: "ab".repeat(32),
             runtime: "python-3.15".to_owned(),
             request,
+            session: Some(vec![1, 2]),
             recording: Recording { entries, at },
         }
     }

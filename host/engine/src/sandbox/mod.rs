@@ -144,6 +144,9 @@ impl Sandbox {
     /// # Errors
     /// Fails if Glovebox could not carry out the execution. A guest's failure is reported as an [`Execution`].
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
+        if let Some(suspended) = &request.replay {
+            suspended.check_place(false)?;
+        }
         let mut request = translate(PreparedRequest::new(self, request)?)?;
         self.0.engine.0.on_stack(|| {
             let ctx = request.start();

@@ -96,6 +96,11 @@ impl SessionTurn<'_> {
         if let Some(json) = &request.context {
             self.state.set_variable(CONTEXT, json)?;
         }
+        if request.needs_state_before() {
+            let before = self.state.save()?;
+            let base_ns = self.state.parts().1.map_or(0, |guest| guest.wasi().monotonic_base_ns());
+            request.set_state_before(before, base_ns);
+        }
         let stdin = mem::take(&mut request.stdin);
         let execute = |SessionCall { backend, guest, history }: SessionCall<'_, EngineBackend>| {
             guest.ctx_mut().renew(request.start());
@@ -265,8 +270,8 @@ impl Session {
     /// Runs a request. Calls `has_turn` between acquiring the turn and entering the guest.
     fn run_when_held(&self, request: Request<'_>, has_turn: impl FnOnce()) -> Result<Execution, ExecuteError> {
         let shared = &*self.0;
-        if request.is_suspendable {
-            return Err(ExecuteError::NotSuspendable);
+        if let Some(suspended) = &request.replay {
+            suspended.check_place(true)?;
         }
         let if_busy = request.if_busy;
         let request = PreparedRequest::new(&shared.sandbox, request.session_id(&shared.id))?;

@@ -10,7 +10,7 @@ use glovebox_core::{
 use zstd::stream::{read::Decoder, write::Encoder};
 
 use crate::{
-    ExecuteError, Request, Sandbox, Session,
+    ExecuteError, Request, Sandbox, Session, Suspended,
     exec::{platform::SessionScope, run::PreparedRequest},
 };
 
@@ -167,15 +167,31 @@ impl Session {
         options: &HibernateOptions,
         into: &mut dyn Write,
     ) -> Result<(), HibernateError> {
-        let saved = Saved::of(state);
-        with_image(self.sandbox(), |image| {
-            encode(&saved, image, &Zstandard, options.key.as_ref(), options.bound_to.as_deref().unwrap_or(""), into)
-        })?
-        .map_err(HibernateError::Write)
+        self.sandbox().write_checkpoint(state, options, into)
     }
 }
 
 impl Sandbox {
+    fn write_checkpoint(
+        &self,
+        state: Checkpoint,
+        options: &HibernateOptions,
+        into: &mut dyn Write,
+    ) -> Result<(), HibernateError> {
+        let saved = Saved::of(state);
+        with_image(self, |image| {
+            encode(&saved, image, &Zstandard, options.key.as_ref(), options.bound_to.as_deref().unwrap_or(""), into)
+        })?
+        .map_err(HibernateError::Write)
+    }
+
+    /// Serializes a saved state of one of this sandbox's sessions, without a key.
+    pub(crate) fn hibernate_checkpoint(&self, state: Checkpoint) -> Result<Vec<u8>, HibernateError> {
+        let mut bytes = Vec::new();
+        self.write_checkpoint(state, &HibernateOptions::default(), &mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Restores a session from the bytes of [`Session::hibernate`]. The bytes may be untrusted: this sandbox determines
     /// limits, quotas, mounts and permissions. Bytes that exceed them or belong to another image are rejected.
     ///
@@ -185,6 +201,53 @@ impl Sandbox {
     /// # Errors
     /// Fails if the bytes are damaged, forged or incompatible with this sandbox, or if the session cannot be created.
     pub fn resume(&self, bytes: &[u8], options: ResumeOptions) -> Result<Session, ResumeError> {
+        self.resume_with(bytes, options, RandomNumbers::Same)
+    }
+
+    /// Restores the session in which an execution was suspended, in its state before the execution. The session then
+    /// resumes the execution: start [`Suspended::request`] in it. Fork by restoring the session several times.
+    ///
+    /// The generators of random numbers continue as in the suspended session, so two sessions restored from the same
+    /// execution draw the same random numbers from the interpreter's generators. Random bytes of the operating system
+    /// (`os.urandom`, `secrets`, `crypto`) differ.
+    ///
+    /// [`ResumeOptions::key`] and [`ResumeOptions::bound_to`] are not used: [`Suspended::from_bytes`] checks the bytes.
+    ///
+    /// ```no_run
+    /// # use glovebox::{Engine, EngineConfig, Request, ResumeOptions, Sandbox, Suspended, Tool};
+    /// # let engine = Engine::new(EngineConfig::default())?;
+    /// # let sandbox = Sandbox::builder(&engine).tool(Tool::new("pay", "").stepped()).build()?;
+    /// let session = sandbox.session()?;
+    /// session.execute("total = 20")?;
+    /// let started = session.start(Request::new("receipt = tools.pay(euros=total)").suspendable(true))?;
+    /// started.advance(Vec::new(), None)?;
+    /// let suspended = started.suspend()?;
+    ///
+    /// let session = sandbox.resume_suspended_session(&suspended, ResumeOptions::default())?;
+    /// let resumed = session.start(suspended.request())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails like [`resume`](Self::resume), or if the execution was not suspended in a session.
+    pub fn resume_suspended_session(
+        &self,
+        suspended: &Suspended,
+        options: ResumeOptions,
+    ) -> Result<Session, ResumeError> {
+        let Some(bytes) = suspended.session() else {
+            return Err(ExecuteError::OtherSession { in_session: false }.into());
+        };
+        let options = ResumeOptions { key: None, bound_to: None, ..options };
+        self.resume_with(bytes, options, RandomNumbers::Repeated)
+    }
+
+    fn resume_with(
+        &self,
+        bytes: &[u8],
+        options: ResumeOptions,
+        numbers: RandomNumbers,
+    ) -> Result<Session, ResumeError> {
         let inner = &self.0;
         let limits = &inner.policy.limits;
         let saved = with_image(self, |image| {
@@ -197,7 +260,7 @@ impl Sandbox {
         let wasi = self.wasi(&request, &files)?;
         let state = saved.state(wasi, inner.runtime.memory_limit(limits), inner.policy.entropy);
         let state = state.map_err(glovebox_core::hibernate::ResumeError::widened)?;
-        Ok(Session::from_checkpoint(self, options.id, state, RandomNumbers::Same, options.scope)?)
+        Ok(Session::from_checkpoint(self, options.id, state, numbers, options.scope)?)
     }
 }
 

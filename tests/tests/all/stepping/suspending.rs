@@ -10,8 +10,8 @@ use std::{
 };
 
 use glovebox::{
-    AdvanceError, ExecuteError, Execution, Language, Outcome, Request, Sandbox, Started, Step, SuspendError,
-    SuspendRefusal, Suspended, Tool, ToolAnswer, ToolError, ToolErrorKind, ToolRequest,
+    AdvanceError, ExecuteError, Execution, Language, Outcome, Request, ResumeOptions, Sandbox, Session, Started, Step,
+    SuspendError, SuspendRefusal, Suspended, Tool, ToolAnswer, ToolError, ToolErrorKind, ToolRequest,
 };
 use serde_json::{Value, json};
 
@@ -254,11 +254,6 @@ fn only_waiting_executions_can_be_suspended() {
     let ended = sandbox.start(request("1")).unwrap();
     ended.advance(Vec::new(), None).unwrap();
     assert!(matches!(ended.suspend(), Err(SuspendError::Ended)));
-
-    let session = sandbox.session().unwrap();
-    let refused = session.run(request("1")).unwrap_err();
-    assert!(matches!(refused, ExecuteError::NotSuspendable), "{refused}");
-    assert_eq!(session.execute("1 + 1").unwrap().value.unwrap().repr, "2");
 }
 
 #[test]
@@ -310,4 +305,89 @@ fn difference_from_the_first_run_is_an_error() {
     let other = stepped(Language::JavaScript, &[], |_| {});
     let error = other.start(suspended.request()).unwrap_err();
     assert!(matches!(error, ExecuteError::OtherImage { .. }), "{error}");
+}
+
+/// Restores the session of a suspended execution, and resumes the execution in it.
+fn resume_in_session(sandbox: &Sandbox, suspended: &Suspended) -> (Session, Started) {
+    let session = sandbox.resume_suspended_session(suspended, ResumeOptions::default()).unwrap();
+    let started = session.start(suspended.request()).unwrap();
+    (session, started)
+}
+
+#[test]
+fn execution_in_a_session_can_be_suspended() {
+    const FIRST: [&str; 2] = [
+        "import random, time\nrandom.seed(7)\nx, before = [context['n']], time.monotonic()",
+        "let x = [context.n], before = performance.now(); fs = require('fs'); fs.writeFileSync('f', 'a'); 0",
+    ];
+    const SECOND: [&str; 2] = [
+        "
+x.append(tools.ask(q='one'))
+x.append(random.random())
+x.append(tools.ask(q='two'))
+print(x, time.monotonic() >= before)
+len(x)",
+        "
+x.push(await tools.ask({q: 'one'}));
+x.push(fs.readFileSync('f', 'utf8'));
+x.push(await tools.ask({q: 'two'}));
+print(x, performance.now() >= before);
+x.length",
+    ];
+    for language in BOTH {
+        let [first, second] = [FIRST, SECOND].map(|[python, javascript]| of(language, python, javascript));
+        let sandbox = stepped(language, &[], |_| {});
+        let open = || {
+            let session = sandbox.session().unwrap();
+            session.run(Request::new(first).context(&json!({"n": 1}))).unwrap();
+            session
+        };
+        let plain = open();
+        let started = plain.start(Request::new(second)).unwrap();
+        let calls = needs(&started, Vec::new());
+        let calls = needs(&started, vec![reply(&calls[0])]);
+        let expected = done(&started, vec![reply(&calls[0])]);
+
+        let mut session = open();
+        let mut started = session.start(request(second).context(&json!({"n": 2}))).unwrap();
+        for _ in 0..2 {
+            let calls = needs(&started, Vec::new());
+            let suspended = through_bytes(&started);
+            assert!(suspended.is_in_session());
+            // The suspended execution counts as cancelled, so its session goes back to its last checkpoint.
+            assert_eq!(done(&started, Vec::new()).outcome, Outcome::Cancelled, "{language}");
+            let length = session.execute(of(language, "len(x)", "x.length")).unwrap().value.unwrap();
+            assert_eq!(length.repr, "1", "{language}");
+            (session, started) = resume_in_session(&sandbox, &suspended);
+            assert_eq!(needs(&started, Vec::new()), calls);
+            let answered = started.advance(vec![reply(&calls[0])], Some(LONG)).unwrap();
+            assert!(matches!(answered, Step::NeedsTools(_) | Step::Done(_)), "{answered:?}");
+        }
+        let execution = done(&started, Vec::new());
+        assert_eq!(text(&execution), text(&expected), "{language}");
+        assert_eq!(execution.fuel_consumed, expected.fuel_consumed, "{language}");
+        assert_eq!(execution.value.as_ref().unwrap().repr, "4", "{language}");
+        // The session continues with its variables and with the second value of `context`.
+        let both = session.execute(of(language, "len(x), context['n']", "[x.length, context.n].join()")).unwrap();
+        assert!(["(4, 2)", "'4,2'"].contains(&&*both.value.unwrap().repr), "{language}");
+    }
+}
+
+#[test]
+fn suspended_execution_is_resumed_where_it_ran() {
+    let sandbox = stepped(Language::Python, &[], |_| {});
+    let session = sandbox.session().unwrap();
+    let in_session = session.start(request("tools.ask(q=1)")).unwrap();
+    needs(&in_session, Vec::new());
+    let in_session = in_session.suspend().unwrap();
+    let outside = sandbox.start(request("tools.ask(q=1)")).unwrap();
+    needs(&outside, Vec::new());
+    let outside = outside.suspend().unwrap();
+
+    let refused = sandbox.run(in_session.request()).unwrap_err();
+    assert!(matches!(refused, ExecuteError::OtherSession { in_session: true }), "{refused}");
+    let refused = sandbox.session().unwrap().run(outside.request()).unwrap_err();
+    assert!(matches!(refused, ExecuteError::OtherSession { in_session: false }), "{refused}");
+    let refused = sandbox.resume_suspended_session(&outside, ResumeOptions::default()).unwrap_err();
+    assert!(refused.to_string().contains("outside a session"), "{refused}");
 }
