@@ -2,7 +2,7 @@
 //!
 //! * [`request`] and [`execution`]: the input and the result.
 //! * [`run`]: runs one execution. [`stepping`]: executions that the caller steps through. [`suspend`]: executions as
-//!   bytes.
+//!   bytes. [`transcript`]: the output of a started execution.
 //! * [`platform`]: time, output, random numbers and fuel budgets. [`cancel`]: cancellation.
 //! * [`events`]: log events.
 
@@ -14,3 +14,4 @@ pub(crate) mod request;
 pub(crate) mod run;
 pub(crate) mod stepping;
 pub(crate) mod suspend;
+mod transcript;

@@ -1,0 +1,216 @@
+//! What an execution receives from outside, and its journal. Without a journal, all values come from the platform.
+
+use std::time::Duration;
+
+use glovebox_wasi::{Stop, Stream};
+
+use super::{ExecutionCtx, Platform};
+use crate::{
+    LinearMemory, Watch as _,
+    journal::{JournalEntry, SuspendRefusal},
+    tools::Received,
+};
+
+impl<P: Platform> ExecutionCtx<P> {
+    /// Sets the fuel at the start of a call into the guest.
+    pub(crate) fn begin_fuel(&mut self, fuel: u64) {
+        if let Some(journal) = &mut self.journal {
+            journal.begin(fuel);
+        }
+    }
+
+    /// Returns `true` while a recording is repeated.
+    fn is_repeating(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.is_repeating())
+    }
+
+    /// Repeats an entry that `pick` accepts. Returns `None` if the guest must receive a new value instead.
+    fn repeat<T: Default>(&mut self, what: &str, pick: impl FnOnce(&JournalEntry) -> Option<T>) -> Option<T> {
+        self.repeat_ended_calls();
+        let journal = self.journal.as_mut().filter(|journal| journal.is_repeating())?;
+        // After a difference, the execution ends at the next deadline check. The value does not matter until then.
+        Some(journal.repeat(what, pick).unwrap_or_default())
+    }
+
+    fn record(&mut self, entry: impl FnOnce() -> JournalEntry) {
+        if let Some(journal) = &mut self.journal {
+            journal.push(entry());
+        }
+    }
+
+    /// Returns the wall-clock time in nanoseconds since 1970.
+    pub(crate) fn realtime_ns(&mut self) -> u64 {
+        let pick = |entry: &JournalEntry| if let JournalEntry::Realtime(ns) = entry { Some(*ns) } else { None };
+        if let Some(ns) = self.repeat("reads the time", pick) {
+            return ns;
+        }
+        let ns = self.platform.realtime_ns();
+        self.record(|| JournalEntry::Realtime(ns));
+        ns
+    }
+
+    /// Returns the monotonic time since the start of the instance, in nanoseconds.
+    pub(crate) fn monotonic_ns(&mut self) -> u64 {
+        let pick = |entry: &JournalEntry| if let JournalEntry::Monotonic(ns) = entry { Some(*ns) } else { None };
+        if let Some(ns) = self.repeat("reads the monotonic clock", pick) {
+            return ns;
+        }
+        let ns = self.age_ns();
+        if let Some(journal) = &mut self.journal {
+            journal.push(JournalEntry::Monotonic(ns.saturating_sub(journal.origin_ns)));
+        }
+        ns
+    }
+
+    /// Fills the buffer with random bytes.
+    pub(crate) fn fill_random(&mut self, into: &mut [u8]) {
+        let expected = into.len();
+        let pick = |entry: &JournalEntry| match entry {
+            JournalEntry::Random(bytes) if bytes.len() == expected => Some(bytes.clone()),
+            _ => None,
+        };
+        if let Some(bytes) = self.repeat("reads other random bytes", pick) {
+            into.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+            return;
+        }
+        self.platform.fill_random(into);
+        self.record(|| JournalEntry::Random(into.to_vec()));
+    }
+
+    /// Waits for standard input that was not provided in advance.
+    pub(crate) fn stdin<M: LinearMemory + ?Sized>(
+        &mut self,
+        fuel_left: u64,
+        memory: &mut M,
+    ) -> Result<Option<Vec<u8>>, Stop> {
+        let pick =
+            |entry: &JournalEntry| if let JournalEntry::Stdin(bytes) = entry { Some(bytes.clone()) } else { None };
+        if let Some(bytes) = self.repeat("reads standard input", pick) {
+            return Ok(bytes);
+        }
+        let bytes = P::stdin(self, fuel_left, memory)?;
+        self.record(|| JournalEntry::Stdin(bytes.clone()));
+        Ok(bytes)
+    }
+
+    /// Lets the guest sleep.
+    pub(crate) fn guest_sleep<M: LinearMemory + ?Sized>(
+        &mut self,
+        duration: Duration,
+        fuel_left: u64,
+        memory: &mut M,
+    ) -> Result<(), Stop> {
+        let pick = |entry: &JournalEntry| matches!(entry, JournalEntry::Slept).then_some(());
+        if self.repeat("sleeps", pick).is_some() {
+            return Ok(());
+        }
+        self.sleep(duration, fuel_left, memory)?;
+        self.record(|| JournalEntry::Slept);
+        Ok(())
+    }
+
+    /// Passes on output.
+    pub(crate) fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        if let Some(journal) = &mut self.journal {
+            journal.output(usize::from(stream == Stream::Stderr), bytes.len());
+        }
+        self.platform.output(stream, bytes);
+    }
+
+    /// Records the calls that have ended. Fails if the execution differs from the recording that it repeats.
+    pub(super) fn journal_calls(&mut self) -> Result<(), Stop> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        if let Some(difference) = journal.difference() {
+            self.platform.differed(difference);
+            return Err(Stop::Cancelled);
+        }
+        if !journal.is_repeating()
+            && let Some(tools) = &mut self.tools
+        {
+            tools.take_ended().into_iter().for_each(|end| journal.push(JournalEntry::CallEnded(end)));
+        }
+        Ok(())
+    }
+
+    /// Repeats the ends of calls up to the next other entry or the first call that the script has not made yet.
+    pub(super) fn repeat_ended_calls(&mut self) {
+        let (Some(journal), Some(tools)) = (&mut self.journal, &mut self.tools) else { return };
+        if !journal.is_repeating() {
+            return;
+        }
+        while let Some(JournalEntry::CallEnded(end)) = journal.next() {
+            if !tools.repeat_end(end) {
+                return;
+            }
+            journal.advance();
+        }
+    }
+
+    /// Repeats a read from the tool device. Returns `None` at the end of the recording, where the execution continues.
+    pub(super) fn repeat_receive(&mut self, fuel_left: u64) -> Result<Option<Option<String>>, Stop> {
+        if !self.is_repeating() {
+            return Ok(None);
+        }
+        self.repeat_ended_calls();
+        let (Some(journal), Some(tools)) = (&mut self.journal, &mut self.tools) else { return Ok(None) };
+        if journal.next().is_none() {
+            journal.compare(fuel_left, &tools.unanswered().unwrap_or_default());
+            self.journal_calls()?;
+            self.go_on();
+            return Ok(None);
+        }
+        let pick = |entry: &JournalEntry| if let JournalEntry::Received(some) = entry { Some(*some) } else { None };
+        let has_reply = journal.repeat("reads from the tools", pick);
+        let reply = if let Received::Reply(reply) = tools.take() { Some(reply) } else { None };
+        if has_reply.is_some_and(|has_reply| has_reply != reply.is_some()) {
+            journal.differ("the script receives other replies from its tools");
+        }
+        self.journal_calls()?;
+        Ok(Some(reply))
+    }
+
+    /// Notes a difference if the script has ended before the end of the recording.
+    pub(crate) fn end_repetition(&mut self) {
+        if self.is_repeating() {
+            self.platform.differed("the script ended, which it did not do before");
+        }
+    }
+
+    /// Continues after a repetition. The timeouts and the monotonic clock continue as if there had been no suspension.
+    fn go_on(&mut self) {
+        let age_ns = self.age_ns();
+        let Some(journal) = &mut self.journal else { return };
+        let (recorded, monotonic_ns) = journal.until().map_or((Duration::ZERO, 0), |at| (at.elapsed, at.monotonic_ns));
+        self.ahead = self.ahead.saturating_add(Duration::from_nanos(monotonic_ns.saturating_sub(age_ns)));
+        let repeating = self.begun.elapsed().saturating_sub(recorded);
+        journal.go_on(repeating);
+        let restored = |time: Duration| time.saturating_sub(self.extension).saturating_add(repeating);
+        (self.timeout, self.cancel_after) = (restored(self.timeout), self.cancel_after.map(restored));
+        self.extension = Duration::ZERO;
+        if let Some(tools) = &mut self.tools {
+            tools.go_on(repeating);
+        }
+    }
+
+    /// Ends the execution if the platform wants to suspend it and this is possible.
+    pub(super) fn suspend_if_wanted(&mut self, fuel_left: u64) -> Result<(), Stop> {
+        if self.journal.is_none() || !self.platform.wants_suspension() {
+            return Ok(());
+        }
+        if let Some(tools) = &mut self.tools {
+            tools.collect();
+        }
+        self.journal_calls()?;
+        let (elapsed, age_ns) = (self.begun.elapsed(), self.age_ns());
+        let (Some(journal), Some(tools)) = (&mut self.journal, &self.tools) else { return Ok(()) };
+        let recording = if self.soft.asked().is_some() || self.soft.is_in_grace() {
+            Err(SuspendRefusal::Interrupted)
+        } else {
+            let calls = tools.unanswered().ok_or(SuspendRefusal::HandlerRuns);
+            calls.and_then(|calls| journal.suspend(fuel_left, elapsed, age_ns, calls))
+        };
+        let is_suspended = recording.is_ok();
+        self.platform.suspended(recording);
+        if is_suspended { Err(Stop::Cancelled) } else { Ok(()) }
+    }
+}
