@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{Done, QueuedCall, ToolCalls, ToolRunner};
 use crate::{
     journal::{CallEnded, UnansweredCall},
-    tools::{Answer, hold_answer},
+    tools::{Answer, CallFailure, hold_answer},
 };
 
 /// The state of the calls that only an execution with a journal has.
@@ -110,5 +110,12 @@ impl<R: ToolRunner> ToolCalls<R> {
             journaled.started.remove(&index);
             journaled.ended.push(CallEnded { index, answer: answer.clone(), has_run, ended });
         }
+    }
+
+    /// Records a call that its tool has not answered: it could not be started, or exceeded its timeout.
+    pub(super) fn ended_unrun(&mut self, id: u64, index: usize, failure: CallFailure, ended: Duration) {
+        let answer = Err(failure);
+        self.journal_end(index, &answer, false, ended);
+        self.finish(id, index, answer, ended);
     }
 }

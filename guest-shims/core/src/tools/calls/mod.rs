@@ -463,13 +463,6 @@ impl<R: ToolRunner> ToolCalls<R> {
         self.reply(id, Done { index, answer, held, ended });
     }
 
-    /// Records a call that its tool has not answered: it could not be started, or exceeded its timeout.
-    fn ended_unrun(&mut self, id: u64, index: usize, failure: CallFailure, ended: Duration) {
-        let answer = Err(failure);
-        self.journal_end(index, &answer, false, ended);
-        self.finish(id, index, answer, ended);
-    }
-
     /// Records the answer of a tool and queues the reply.
     fn reply(&mut self, id: u64, done: Done) {
         let Done { index, answer, held, ended } = done;

@@ -15,18 +15,17 @@
 //! | body | the image, the request and the journal, in the postcard format |
 //! | trailer | 32 bytes: the seal over all preceding bytes |
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+mod suspension;
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use glovebox_core::{
     hibernate::{SEAL_BYTES, Seal},
     journal::{JOURNAL_BYTES, Journal, Recording, SuspendRefusal},
-    session::Checkpoint,
 };
 use serde::{Deserialize, Serialize};
+
+pub(crate) use suspension::Suspension;
 
 use crate::{ExecuteError, HibernateError, Request, Sandbox, SessionKey, SourceKind, ToolRequest};
 
@@ -39,10 +38,6 @@ const BOUND_TO: &str = "suspended execution";
 
 /// Maximum size of a suspended execution in bytes.
 const MAX_BYTES: usize = 64 << 20;
-
-/// Maximum duration of [`Started::suspend`](crate::Started::suspend). A script that waits for its caller is suspended
-/// immediately. A script that polls for answers is suspended at its next poll.
-pub(super) const SUSPEND_WAIT: Duration = Duration::from_secs(5);
 
 /// An execution that was suspended while it waited for its caller's answers. [`Started::suspend`](crate::Started::suspend)
 /// creates it, [`to_bytes`](Self::to_bytes) turns it into bytes, and [`request`](Self::request) resumes it.
@@ -85,7 +80,7 @@ pub struct Suspended {
 
 /// The parts of a request that an execution needs to start again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct SuspendedRequest {
+pub(in crate::exec) struct SuspendedRequest {
     source: String,
     name: String,
     kind: SourceKind,
@@ -97,11 +92,11 @@ pub(super) struct SuspendedRequest {
 
 impl SuspendedRequest {
     /// Removes the value of `context`, which the state of the session contains already.
-    pub(super) fn in_session(self) -> Self {
+    pub(in crate::exec) fn in_session(self) -> Self {
         Self { context: None, ..self }
     }
 
-    pub(super) fn of(request: &Request<'_>) -> Self {
+    pub(in crate::exec) fn of(request: &Request<'_>) -> Self {
         Self {
             source: request.source.clone().into_owned(),
             name: request.name.clone().into_owned(),
@@ -157,7 +152,7 @@ pub enum SuspendedBytesError {
 }
 
 impl Suspended {
-    pub(super) fn new(
+    pub(in crate::exec) fn new(
         sandbox: &Sandbox,
         request: SuspendedRequest,
         session: Option<Vec<u8>>,
@@ -285,16 +280,16 @@ impl Suspended {
     }
 
     /// Returns the time that the execution had taken when it was suspended.
-    pub(super) fn elapsed(&self) -> Duration {
+    pub(in crate::exec) fn elapsed(&self) -> Duration {
         self.recording.at.elapsed
     }
 
     /// Returns the sizes of the output at the suspension.
-    pub(super) fn output_bytes(&self) -> [u64; 2] {
+    pub(in crate::exec) fn output_bytes(&self) -> [u64; 2] {
         self.recording.at.output_bytes
     }
 
-    pub(super) fn journal(&self) -> Journal {
+    pub(in crate::exec) fn journal(&self) -> Journal {
         Journal::replay(self.recording.clone())
     }
 
@@ -309,7 +304,7 @@ impl Suspended {
     }
 
     /// Fails if the execution cannot be resumed in `sandbox`.
-    pub(super) fn check(&self, sandbox: &Sandbox) -> Result<(), ExecuteError> {
+    pub(in crate::exec) fn check(&self, sandbox: &Sandbox) -> Result<(), ExecuteError> {
         if sandbox.image_sha256() == Some(&*self.image_sha256) {
             return Ok(());
         }
@@ -370,89 +365,6 @@ mod limits {
                 entries.push(entry);
             }
             Ok(entries)
-        }
-    }
-}
-
-/// The suspension of a running execution: the caller's wish, and its result. The execution's thread and the caller
-/// share it.
-#[derive(Debug, Default)]
-pub(crate) struct Suspension {
-    state: Mutex<SuspensionState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct SuspensionState {
-    is_wanted: bool,
-    result: Option<Result<Recording, SuspendRefusal>>,
-    /// The state of the session before the execution.
-    before: Option<Checkpoint>,
-    has_ended: bool,
-    /// The first difference from the recording that the execution repeats.
-    difference: Option<String>,
-}
-
-impl Suspension {
-    fn state(&self) -> MutexGuard<'_, SuspensionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn is_wanted(&self) -> bool {
-        self.state().is_wanted
-    }
-
-    /// Receives the result from the execution's thread.
-    pub(super) fn finish(&self, result: Result<Recording, SuspendRefusal>) {
-        let mut state = self.state();
-        state.is_wanted = false;
-        state.result = Some(result);
-        self.changed.notify_all();
-    }
-
-    /// Stores the state of the session before the execution.
-    pub(crate) fn set_before(&self, before: Checkpoint) {
-        self.state().before = Some(before);
-    }
-
-    /// Takes the state of the session before the execution. `None` outside sessions.
-    pub(super) fn take_before(&self) -> Option<Checkpoint> {
-        self.state().before.take()
-    }
-
-    pub(super) fn differ(&self, difference: &str) {
-        self.state().difference.get_or_insert_with(|| difference.to_owned());
-    }
-
-    pub(super) fn difference(&self) -> Option<String> {
-        self.state().difference.clone()
-    }
-
-    /// Records the end of the execution.
-    pub(super) fn end(&self) {
-        self.state().has_ended = true;
-        self.changed.notify_all();
-    }
-
-    /// Requests a suspension and waits for its result. `wake` makes the execution's thread check the request.
-    pub(super) fn request(&self, wake: impl FnOnce()) -> Result<Recording, SuspendError> {
-        let end = Instant::now() + SUSPEND_WAIT;
-        let mut state = self.state();
-        state.is_wanted = true;
-        state.result = None;
-        drop(state);
-        wake();
-        let mut state = self.state();
-        loop {
-            if let Some(result) = state.result.take() {
-                return Ok(result?);
-            }
-            let left = end.saturating_duration_since(Instant::now());
-            if state.has_ended || left.is_zero() {
-                state.is_wanted = false;
-                return Err(if state.has_ended { SuspendError::Ended } else { SuspendError::Running });
-            }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

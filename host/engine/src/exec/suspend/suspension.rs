@@ -1,0 +1,100 @@
+//! The suspension of an execution between the execution's thread and its caller.
+
+use std::{
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use glovebox_core::{
+    journal::{Recording, SuspendRefusal},
+    session::Checkpoint,
+};
+
+use super::SuspendError;
+
+/// Maximum duration of [`Started::suspend`](crate::Started::suspend). A script that waits for its caller is suspended
+/// immediately. A script that polls for answers is suspended at its next poll.
+const SUSPEND_WAIT: Duration = Duration::from_secs(5);
+
+/// The suspension of a running execution: the caller's wish, and its result. The execution's thread and the caller
+/// share it.
+#[derive(Debug, Default)]
+pub(crate) struct Suspension {
+    state: Mutex<SuspensionState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct SuspensionState {
+    is_wanted: bool,
+    result: Option<Result<Recording, SuspendRefusal>>,
+    /// The state of the session before the execution.
+    before: Option<Checkpoint>,
+    has_ended: bool,
+    /// The first difference from the recording that the execution repeats.
+    difference: Option<String>,
+}
+
+impl Suspension {
+    fn state(&self) -> MutexGuard<'_, SuspensionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::exec) fn is_wanted(&self) -> bool {
+        self.state().is_wanted
+    }
+
+    /// Receives the result from the execution's thread.
+    pub(in crate::exec) fn finish(&self, result: Result<Recording, SuspendRefusal>) {
+        let mut state = self.state();
+        state.is_wanted = false;
+        state.result = Some(result);
+        self.changed.notify_all();
+    }
+
+    /// Stores the state of the session before the execution.
+    pub(crate) fn set_before(&self, before: Checkpoint) {
+        self.state().before = Some(before);
+    }
+
+    /// Takes the state of the session before the execution. `None` outside sessions.
+    pub(in crate::exec) fn take_before(&self) -> Option<Checkpoint> {
+        self.state().before.take()
+    }
+
+    pub(in crate::exec) fn differ(&self, difference: &str) {
+        self.state().difference.get_or_insert_with(|| difference.to_owned());
+    }
+
+    pub(in crate::exec) fn difference(&self) -> Option<String> {
+        self.state().difference.clone()
+    }
+
+    /// Records the end of the execution.
+    pub(in crate::exec) fn end(&self) {
+        self.state().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Requests a suspension and waits for its result. `wake` makes the execution's thread check the request.
+    pub(in crate::exec) fn request(&self, wake: impl FnOnce()) -> Result<Recording, SuspendError> {
+        let end = Instant::now() + SUSPEND_WAIT;
+        let mut state = self.state();
+        state.is_wanted = true;
+        state.result = None;
+        drop(state);
+        wake();
+        let mut state = self.state();
+        loop {
+            if let Some(result) = state.result.take() {
+                return Ok(result?);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if state.has_ended || left.is_zero() {
+                state.is_wanted = false;
+                return Err(if state.has_ended { SuspendError::Ended } else { SuspendError::Running });
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
