@@ -117,6 +117,7 @@ names! {
     }
     ToolError {
         Failed = "failed", Limit = "limit", Timeout = "timeout", Unknown = "unknown", InvalidArguments = "invalid-arguments",
+        Denied = "denied",
     }
     FuelStatus {
         Efficient = "efficient", Moderate = "moderate", Warning = "warning", Critical = "critical", Exhausted = "exhausted",

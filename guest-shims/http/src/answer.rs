@@ -188,7 +188,7 @@ macro_rules! same_cases {
 same_cases! {
     resource: wit::ResourceKind => Resource { Fuel, Time, Memory }
     trap: wit::TrapKind => TrapKind { StackOverflow, Unreachable, OutOfBounds, BadCall, Arithmetic, BadReport, Other }
-    tool_error: wit::ToolError => ToolErrorKind { Failed, Limit, Timeout, Unknown, InvalidArguments }
+    tool_error: wit::ToolError => ToolErrorKind { Failed, Limit, Timeout, Unknown, InvalidArguments, Denied }
     fuel_status: wit::FuelStatus => FuelStatus { Efficient, Moderate, Warning, Critical, Exhausted }
     advice_kind: wit::AdviceKind => AdviceKind {
         Fuel, Time, Memory, CallDepth, Output, Module, Syntax, TypescriptSyntax, Path, Network, Subprocess, Threads, Input,

@@ -217,6 +217,7 @@ fn failed(failure: Val) -> ToolError {
                     "timeout" => ToolErrorKind::Timeout,
                     "unknown" => ToolErrorKind::Unknown,
                     "invalid-arguments" => ToolErrorKind::InvalidArguments,
+                    "denied" => ToolErrorKind::Denied,
                     _ => ToolErrorKind::Failed,
                 }
             }

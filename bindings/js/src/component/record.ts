@@ -7,6 +7,7 @@ const TOOL_ERRORS: Record<string, string> = {
   timeout: 'ToolTimeout',
   'invalid-arguments': 'InvalidArguments',
   unknown: 'UnknownTool',
+  denied: 'ToolDenied',
 };
 
 /** Returns `true` if the script ran to its end or exited with code 0. */

@@ -529,7 +529,7 @@ class Display:
     """
 
 
-ToolError = Literal["failed", "limit", "timeout", "unknown", "invalid-arguments"]
+ToolError = Literal["failed", "limit", "timeout", "unknown", "invalid-arguments", "denied"]
 """The kind of failure of a tool call."""
 
 

@@ -58,10 +58,10 @@ macro_rules! contract_cases {
             StackOverflow, Unreachable, OutOfBounds, BadCall, Arithmetic, BadReport, Other,
         });
         $crate::same_cases!($crate::tools::ToolErrorKind => types::ToolError {
-            Failed, Limit, Timeout, Unknown, InvalidArguments,
+            Failed, Limit, Timeout, Unknown, InvalidArguments, Denied,
         });
         $crate::same_cases!(types::ToolError => $crate::tools::ToolErrorKind {
-            Failed, Limit, Timeout, Unknown, InvalidArguments,
+            Failed, Limit, Timeout, Unknown, InvalidArguments, Denied,
         });
         $crate::same_cases!(contract::FileKind => types::FileKind { File, Directory, Symlink });
         $crate::same_cases!($crate::files::FileErrorKind => types::FileError {

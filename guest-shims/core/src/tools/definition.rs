@@ -23,7 +23,7 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 pub const MAX_FOREIGN_PATTERN_BYTES: usize = 64 << 10;
 
 /// Python's keywords, which cannot be written after a dot or as a keyword argument, and attributes of `tools`.
-const RESERVED: [&str; 42] = [
+const RESERVED: [&str; 43] = [
     "False",
     "None",
     "True",
@@ -67,6 +67,7 @@ const RESERVED: [&str; 42] = [
     "ToolTimeout",
     "UnknownTool",
     "InvalidArguments",
+    "ToolDenied",
 ];
 
 /// A tool's name, description and schema.

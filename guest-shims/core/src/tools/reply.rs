@@ -3,7 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use glovebox_vfs::escaped;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error as _, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use serde_json::json;
 
 use super::{HeldMemory, ToolMemory};
@@ -98,6 +101,9 @@ pub fn hold_answer(account: &Arc<ToolMemory>, answer: Answer) -> (Answer, HeldMe
 }
 
 /// The failure of a tool. The guest sees the message as `tools.ToolError`, or as a subclass.
+///
+/// In JSON, a failure is its message, or an object such as `{"type": "ToolDenied", "message": "…"}` with the name of the
+/// category.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
@@ -144,6 +150,38 @@ impl From<&str> for ToolError {
     }
 }
 
+impl<'de> Deserialize<'de> for ToolError {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ToolErrorVisitor)
+    }
+}
+
+struct ToolErrorVisitor;
+
+impl<'de> Visitor<'de> for ToolErrorVisitor {
+    type Value = ToolError;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message, or an object with `type` and `message`")
+    }
+
+    fn visit_str<E>(self, message: &str) -> Result<ToolError, E> {
+        Ok(ToolError::new(message))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ToolError, A::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Object {
+            r#type: ToolErrorKind,
+            message: String,
+        }
+
+        let Object { r#type, message } = Object::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(ToolError { kind: r#type, message })
+    }
+}
+
 /// The reason why a call returned no result to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ToolErrorKind {
@@ -158,11 +196,14 @@ pub enum ToolErrorKind {
     Unknown,
     /// The arguments do not match the tool's schema or the policy's.
     InvalidArguments,
+    /// A person or a policy refused the call. The message is the reason. Another attempt does not succeed.
+    Denied,
 }
 
 impl ToolErrorKind {
     /// All categories, in the order of their declaration.
-    pub const ALL: [Self; 5] = [Self::Failed, Self::Limit, Self::Timeout, Self::Unknown, Self::InvalidArguments];
+    pub const ALL: [Self; 6] =
+        [Self::Failed, Self::Limit, Self::Timeout, Self::Unknown, Self::InvalidArguments, Self::Denied];
 
     /// Returns the class name of the exception in the guest.
     #[must_use]
@@ -173,6 +214,7 @@ impl ToolErrorKind {
             Self::Timeout => "ToolTimeout",
             Self::Unknown => "UnknownTool",
             Self::InvalidArguments => "InvalidArguments",
+            Self::Denied => "ToolDenied",
         }
     }
 }
@@ -278,6 +320,20 @@ mod tests {
     fn tool_reply_must_be_json() {
         assert_eq!(json_text("[1]".into()), Ok("[1]".into()));
         assert_eq!(json_text("1]".into()).unwrap_err().kind, ToolErrorKind::Failed);
+    }
+
+    #[test]
+    fn tool_error_is_a_message_or_an_object_in_json() {
+        let parsed = |value| serde_json::from_value::<ToolError>(value).map_err(|error| error.to_string());
+        assert_eq!(parsed(json!("no")), Ok(ToolError::new("no")));
+        for kind in ToolErrorKind::ALL {
+            assert_eq!(parsed(json!({"type": kind.name(), "message": "no"})), Ok(ToolError::of(kind, "no")));
+        }
+        for invalid in [json!(1), json!(["no"]), json!({"type": "ToolDenied"}), json!({"message": "no"})] {
+            assert!(parsed(invalid.clone()).is_err(), "{invalid}");
+        }
+        assert!(parsed(json!({"type": "ToolDenied", "message": "no", "more": 1})).is_err());
+        assert!(parsed(json!({"type": "Denied", "message": "no"})).is_err_and(|error| error.contains("`ToolDenied`")));
     }
 
     #[test]

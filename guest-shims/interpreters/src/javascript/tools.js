@@ -57,7 +57,8 @@
   class ToolTimeout extends ToolError {}
   class UnknownTool extends ToolError {}
   class InvalidArguments extends ToolError {}
-  const errors = { __proto__: null, ToolError, ToolLimit, ToolTimeout, UnknownTool, InvalidArguments };
+  class ToolDenied extends ToolError {}
+  const errors = { __proto__: null, ToolError, ToolLimit, ToolTimeout, UnknownTool, InvalidArguments, ToolDenied };
   for (const name in errors) {
     defineProperty(errors[name].prototype, 'name', { __proto__: null, value: name, writable: true, configurable: true });
   }

@@ -303,14 +303,6 @@ pub(super) struct Done {
     pub(super) executed: Executed,
 }
 
-const KINDS: [ToolErrorKind; 5] = [
-    ToolErrorKind::Failed,
-    ToolErrorKind::Limit,
-    ToolErrorKind::Timeout,
-    ToolErrorKind::Unknown,
-    ToolErrorKind::InvalidArguments,
-];
-
 impl From<&ToolError> for ToolFailure {
     fn from(error: &ToolError) -> Self {
         Self { class: error.kind().name().to_owned(), message: error.message().to_owned() }
@@ -319,8 +311,8 @@ impl From<&ToolError> for ToolFailure {
 
 impl From<&ToolFailure> for ToolError {
     fn from(failure: &ToolFailure) -> Self {
-        let kind = KINDS.into_iter().find(|kind| kind.name() == failure.class).unwrap_or(ToolErrorKind::Failed);
-        Self::of(kind, &failure.message)
+        let kind = ToolErrorKind::ALL.into_iter().find(|kind| kind.name() == failure.class);
+        Self::of(kind.unwrap_or(ToolErrorKind::Failed), &failure.message)
     }
 }
 
@@ -374,7 +366,7 @@ mod tests {
 
     #[test]
     fn recorded_tool_failure_round_trips() {
-        for kind in KINDS {
+        for kind in ToolErrorKind::ALL {
             let error = ToolError::of(kind, "too much");
             let called = Called { call: 3, tool: "t".into(), answer: Err(ToolFailure::from(&error)) };
             let text = serde_json::to_string(&JournalStep::Tool(called)).unwrap();

@@ -18,15 +18,16 @@ fn failure_raises_the_exception_of_its_kind() {
         (ToolErrorKind::Timeout, "ToolTimeout"),
         (ToolErrorKind::Unknown, "UnknownTool"),
         (ToolErrorKind::InvalidArguments, "InvalidArguments"),
+        (ToolErrorKind::Denied, "ToolDenied"),
     ];
     for language in BOTH {
         let source = of(
             language,
             "
-for i in range(5):
+for i in range(6):
     try: tools.ask(q=i)
     except tools.ToolError as error: print(type(error).__name__, error)",
-            "for (let q = 0; q < 5; q++) try { await tools.ask({q}) } catch (error) { print(error.name, error.message) }",
+            "for (let q = 0; q < 6; q++) try { await tools.ask({q}) } catch (error) { print(error.name, error.message) }",
         );
         let started = start(&stepped(language, &[], |_| {}), source);
         let mut answers = Vec::new();

@@ -29,7 +29,14 @@ class InvalidArguments(ToolError):
     """The arguments do not match the tool's schema."""
 
 
-ERRORS = {error.__name__: error for error in (ToolError, ToolLimit, ToolTimeout, UnknownTool, InvalidArguments)}
+class ToolDenied(ToolError):
+    """A person or a policy refused the call. Another attempt does not succeed."""
+
+
+ERRORS = {
+    error.__name__: error
+    for error in (ToolError, ToolLimit, ToolTimeout, UnknownTool, InvalidArguments, ToolDenied)
+}
 for _error in ERRORS.values():
     _error.__module__ = "tools"  # where scripts access it
 

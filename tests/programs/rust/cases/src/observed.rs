@@ -205,5 +205,6 @@ fn error_name(kind: ToolError) -> &'static str {
         ToolError::Timeout => "ToolTimeout",
         ToolError::Unknown => "UnknownTool",
         ToolError::InvalidArguments => "InvalidArguments",
+        ToolError::Denied => "ToolDenied",
     }
 }
