@@ -131,7 +131,7 @@ struct Question<'a> {
 /// The body with which a service reports a tool's failure.
 #[derive(Deserialize)]
 struct FailureAnswer {
-    error: String,
+    error: ToolError,
 }
 
 impl Callbacks {
@@ -271,7 +271,9 @@ impl CallbackClients {
         if status != StatusCode::OK {
             let said: Option<FailureAnswer> = serde_json::from_slice(&bytes).ok();
             return Err(match said.filter(|_| !status.is_redirection()) {
-                Some(said) => ToolError::new(said.error.chars().take(MAX_ERROR_CHARS).collect::<String>()),
+                Some(FailureAnswer { error }) => {
+                    ToolError::of(error.kind(), error.message().chars().take(MAX_ERROR_CHARS).collect::<String>())
+                }
                 None => failed(&format!("answered with status {}", status.as_u16())),
             });
         }

@@ -101,8 +101,27 @@ pub(crate) struct AnswerBody {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Value>)]
     value: Option<Box<RawValue>>,
-    /// Error message of the tool, which the script sees in a `ToolError`.
-    error: Option<String>,
+    /// Failure of the tool.
+    #[schema(value_type = Option<FailureForm>)]
+    error: Option<ToolError>,
+}
+
+/// The failure of a tool in JSON.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum FailureForm {
+    /// Message, which the script sees in a `ToolError`.
+    Message(String),
+    /// Message and the class of the script's error.
+    Object {
+        /// Class of the error: `ToolError`, `ToolLimit`, `ToolTimeout`, `UnknownTool`, `InvalidArguments`, or
+        /// `ToolDenied` if a person or a policy refused the call.
+        #[serde(rename = "type")]
+        kind: String,
+        /// Message, which the script sees.
+        message: String,
+    },
 }
 
 /// Deserializes a field that is present: `null` becomes `Some`, not `None`.
@@ -123,7 +142,7 @@ impl AnswerBody {
             (Some(value), None) => Ok(ToolAnswer { id, answer: Ok(Box::<str>::from(value).into()) }),
             // A client can send `null` for a missing value.
             (value, Some(error)) if value.as_deref().is_none_or(|value| value.get() == "null") => {
-                Ok(ToolAnswer::error(id, ToolError::new(error)))
+                Ok(ToolAnswer::error(id, error))
             }
             _ => Err(Problem::invalid(format!("the answer to call {id} must have either a `value` or an `error`"))),
         }

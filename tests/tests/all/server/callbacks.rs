@@ -184,6 +184,7 @@ fn callback_answers_are_bounded_and_untrusted() {
                 b"HTTP/1.1 302 Found\r\nlocation: /ok\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec()
             }
             "/error" => response("500 Oops", r#"{"error": "the database is away"}"#),
+            "/denied" => response("403 Forbidden", r#"{"error": {"type": "ToolDenied", "message": "not today"}}"#),
             "/bare" => response("404 Not Found", "secret page"),
             "/text" => response("200 OK", "no JSON"),
             "/bytes" => {
@@ -209,6 +210,7 @@ fn callback_answers_are_bounded_and_untrusted() {
     assert_eq!(said("/ok"), "ok\n");
     assert_eq!(said("/redirect"), "ToolError the callback of `add` answered with status 302\n");
     assert_eq!(said("/error"), "ToolError the database is away\n");
+    assert_eq!(said("/denied"), "ToolDenied not today\n");
     assert_eq!(said("/bare"), "ToolError the callback of `add` answered with status 404\n");
     for path in ["/text", "/bytes", "/deep", "/long", "/gone"] {
         assert!(said(path).starts_with("Tool"), "{path}: {}", said(path));

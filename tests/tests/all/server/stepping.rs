@@ -100,9 +100,10 @@ fn calls_are_batched_and_failures_raise_errors() {
     // Unanswered calls are returned again.
     let (same, calls) = needs(&resume(&server, &execution, &json!([{"id": 1, "value": {"n": [1, null]}}])));
     assert_eq!((&same, calls.len()), (&execution, 2));
-    let answers = json!([{"id": 0, "error": "no such person"}, {"id": 2, "value": 2.5}, {"id": 1, "value": "late"}]);
+    let denied = json!({"type": "ToolDenied", "message": "ask me tomorrow"});
+    let answers = json!([{"id": 0, "error": "no such person"}, {"id": 2, "error": denied}, {"id": 1, "value": "late"}]);
     let done = resume(&server, &execution, &answers).ok();
-    assert_eq!(done["stdout"], "[ToolError('no such person'), {'n': [1, None]}, 2.5]\n");
+    assert_eq!(done["stdout"], "[ToolError('no such person'), {'n': [1, None]}, ToolDenied('ask me tomorrow')]\n");
 }
 
 #[test]
