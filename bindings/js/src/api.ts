@@ -11,6 +11,7 @@ export {
   SessionError,
   SessionLostError,
   TerminatedError,
+  ToolDenied,
   UnavailableError,
   UnsupportedError,
 } from './errors.ts';

@@ -103,7 +103,7 @@ async function openPlatform(platform: Platform, language: string, policy: Policy
 }
 
 function unknownTool(index: number): Answer {
-  return [false, `unknown tool number \`${index}\`; call a registered tool`];
+  return ['failed', `unknown tool number \`${index}\`; call a registered tool`];
 }
 
 function fileUrl(files: Record<string, () => string>, file: string): string {

@@ -66,6 +66,14 @@ export class CommitError extends GloveboxError {
   }
 }
 
+/**
+ * Thrown by a tool when a person or a policy refuses the call. The script receives `tools.ToolDenied` with the same
+ * message. This package never throws it.
+ */
+export class ToolDenied extends Error {
+  override readonly name = 'ToolDenied';
+}
+
 /** A script did not succeed. Thrown only by `Run.throwForOutcome`. */
 export class ScriptError extends GloveboxError {
   override readonly name = 'ScriptError';

@@ -1,5 +1,6 @@
 // Functions that scripts can call.
 import * as check from './check.ts';
+import { ToolDenied } from './errors.ts';
 
 /** The context of a tool call, passed after the arguments. */
 export interface ToolContext {
@@ -22,8 +23,8 @@ export interface Tool {
    */
   schema?: object;
   /**
-   * Answers a call, synchronously or with a promise. JSON must be able to represent the result. A thrown error becomes
-   * a `ToolError` in the script.
+   * Answers a call, synchronously or with a promise. JSON must be able to represent the result. A thrown `ToolDenied`
+   * becomes a `ToolDenied` in the script, and any other error a `ToolError`.
    */
   execute(parameters: any, context: ToolContext): unknown;
 }
@@ -68,8 +69,8 @@ function toolOf(at: string, tool: unknown, key?: string): NamedTool {
   };
 }
 
-/** A tool's answer: a result as JSON text, or a failure message. */
-export type Answer = readonly [isOk: boolean, text: string];
+/** A tool's answer: the outcome of the call, and the result as JSON text or the message of the failure. */
+export type Answer = readonly [kind: 'returned' | 'failed' | 'denied', text: string];
 
 /** Answers a call whose arguments are JSON text. Never rejects. */
 export async function answer(tool: NamedTool, parameters: string, signal: AbortSignal): Promise<Answer> {
@@ -86,7 +87,7 @@ export function answerNow(tool: NamedTool, parameters: string): Answer {
     const value = tool.call(JSON.parse(parameters), { signal: new AbortController().signal });
     if (value instanceof Promise) {
       value.catch(() => undefined);
-      return [false, `the tool \`${tool.name}\` returned a promise, and direct mode cannot wait for it; remove worker: false`];
+      return ['failed', `the tool \`${tool.name}\` returned a promise, and direct mode cannot wait for it; remove worker: false`];
     }
     return result(tool, value);
   } catch (error) {
@@ -96,9 +97,9 @@ export function answerNow(tool: NamedTool, parameters: string): Answer {
 
 function result(tool: NamedTool, value: unknown): Answer {
   try {
-    return [true, check.json('', value ?? null)];
+    return ['returned', check.json('', value ?? null)];
   } catch (error) {
-    return [false, `${tool.name} returned a value that JSON cannot represent: ${(error as Error).message}`];
+    return ['failed', `${tool.name} returned a value that JSON cannot represent: ${(error as Error).message}`];
   }
 }
 
@@ -110,5 +111,5 @@ function failed(error: unknown): Answer {
     // Even converting the thrown value to text can throw.
     text = 'the tool threw a value that cannot be converted to text';
   }
-  return [false, text.toWellFormed()];
+  return [error instanceof ToolDenied ? 'denied' : 'failed', text.toWellFormed()];
 }

@@ -1,7 +1,7 @@
 // Tests the API on every backend.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FilesError, Opaque, PolicyError, ScriptError, SessionError, type Tools } from '../src/node.ts';
+import { FilesError, Opaque, PolicyError, ScriptError, SessionError, ToolDenied, type Tools } from '../src/node.ts';
 import { sandbox, ways } from './backends.ts';
 
 for (const way of ways) {
@@ -170,6 +170,9 @@ for (const way of ways) {
         fail: () => {
           throw new Error('no such luck');
         },
+        deny: () => {
+          throw new ToolDenied('not today');
+        },
         typed: { description: 'Checks.', schema: { properties: { x: { type: 'number' } }, required: ['x'] }, execute: ({ x }) => x },
         big: () => 'x'.repeat(200_000),
       },
@@ -179,6 +182,8 @@ for (const way of ways) {
     assert.deepEqual(run.toolCalls.slice(0, 1).map(({ name, result }) => [name, result]), [['double', 42]]);
     const failed = await box.execute('try { await tools.fail({}) } catch (error) { console.log(error.message) }');
     assert.equal(failed.stdout, 'no such luck\n');
+    const denied = await box.execute('try { await tools.deny({}) } catch (error) { console.log(error instanceof tools.ToolDenied, error.message) }');
+    assert.deepEqual([denied.stdout, denied.toolCalls[0]?.error], ['true not today\n', 'ToolDenied: not today']);
     assert.match((await box.execute('await tools.typed({ x: "a" })')).toolCalls[0]?.error ?? '', /^InvalidArguments/);
   });
 

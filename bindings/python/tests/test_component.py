@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from glovebox_sandbox import ToolDenied
 from glovebox_sandbox.component import InstanceLostError, Provider, RefusedError, Sandbox, Tool
 from glovebox_sandbox.component import provider as implementation
 from glovebox_sandbox.types import (
@@ -170,7 +171,15 @@ class Open(unittest.TestCase):
         def strange(_arguments: object) -> None:
             raise RuntimeError("\ud800")
 
-        tools = [double, Tool("fail", "Fails.", fail), Tool("strange", "Fails oddly.", strange)]
+        def deny(_arguments: object) -> None:
+            raise ToolDenied("not today")
+
+        tools = [
+            double,
+            Tool("fail", "Fails.", fail),
+            Tool("strange", "Fails oddly.", strange),
+            Tool("deny", "Refuses.", deny),
+        ]
         sandbox = Sandbox(OPEN, tools=tools)
         called = sandbox.execute("console.log(await tools.double({ x: 21 }))")
         self.assertEqual(called.stdout.bytes, b"42\n")
@@ -179,6 +188,8 @@ class Open(unittest.TestCase):
         self.assertEqual(failed.stdout.bytes, b"no such luck\n")
         odd = sandbox.execute("try { await tools.strange({}) } catch (error) { console.log(error.message) }")
         self.assertEqual(odd.stdout.bytes, b"\\ud800\n")
+        denied = sandbox.execute("try { await tools.deny({}) } catch (error) { console.log(error.name, error.message) }")
+        self.assertEqual(denied.stdout.bytes, b"ToolDenied not today\n")
         # A failed tool call does not trap.
         self.assertEqual(sandbox.execute("1").outcome.tag, "completed")
 

@@ -27,6 +27,7 @@ from glovebox_sandbox import (
     Secret,
     SessionError,
     Tool,
+    ToolDenied,
     UnsupportedError,
     _check,
 )
@@ -51,6 +52,11 @@ async def slow(text: str) -> str:
 def fail() -> None:
     """Always fails."""
     raise RuntimeError("no such luck \ud800")
+
+
+def deny() -> None:
+    """Always refuses."""
+    raise ToolDenied("not today")
 
 
 class Suite(Where, Case):
@@ -240,7 +246,7 @@ class Suite(Where, Case):
             self.assertEqual(session.variables["x"], 1)
 
     def test_functions_are_tools(self) -> None:
-        box = self.sandbox(tools=[add, slow, Tool(fail, description="Fails.")])
+        box = self.sandbox(tools=[add, slow, deny, Tool(fail, description="Fails.")])
         run = box.execute(self.script("tool"))
         self.assertEqual(run.stdout, "42\n")
         call = run.tool_calls[0]
@@ -250,6 +256,8 @@ class Suite(Where, Case):
         failed = box.execute(self.script("tool_fails"))
         self.assertEqual(failed.stdout, "no such luck \\ud800\n")
         self.assertEqual(failed.tool_calls[0].error, "ToolError: no such luck \\ud800")
+        denied = box.execute(self.script("tool_denied"))
+        self.assertEqual((denied.stdout, denied.tool_calls[0].error), ("not today\n", "ToolDenied: not today"))
         wrong = box.execute(self.script("tool_wrong"))
         self.assertEqual(wrong.stdout, "InvalidArguments\n")
         with box.session() as session:

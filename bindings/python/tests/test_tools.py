@@ -136,7 +136,7 @@ class Schemas(unittest.TestCase):
 
         for function in (lambda: sys.exit(3), leave):
             tool = Tool(function, name="leave", schema={"type": "object"})
-            self.assertEqual(answer(tool, await_here, "{}", CancelToken()), (False, "the tool exited: 3"))
+            self.assertEqual(answer(tool, await_here, "{}", CancelToken()), ("failed", "the tool exited: 3"))
 
 
 if __name__ == "__main__":

@@ -366,8 +366,8 @@ pub struct NativeTool {
     pub schema: String,
 }
 
-/// A result as JSON text, or a failure message; `None` if the answer is no longer needed.
-type Reply = Option<Result<String, String>>;
+/// A result as JSON text, or a failure; `None` if the answer is no longer needed.
+type Reply = Option<Result<String, ToolError>>;
 
 /// The tool calls that JavaScript has not answered yet.
 #[derive(Clone, Default)]
@@ -385,7 +385,7 @@ impl Calls {
     }
 
     /// Answers the call `number`. Ignores an answer that is no longer needed.
-    pub(crate) fn reply(&self, number: u32, answer: Result<String, String>) {
+    pub(crate) fn reply(&self, number: u32, answer: Result<String, ToolError>) {
         if let Some(sender) = self.waiting().remove(&number) {
             let _ = sender.send(Some(answer));
         }
@@ -421,7 +421,7 @@ impl Calls {
             let _ = caller.call((number, index, None), ThreadsafeFunctionCallMode::NonBlocking);
             return Err(ToolError::new("the caller is no longer waiting for the answer"));
         };
-        answer.map_err(ToolError::new)
+        answer
     }
 }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use glovebox::{
     CheckpointId, Engine, EngineConfig, ExecuteError, HibernateOptions, IfExists, JsonText, Packages, Policy,
-    ResumeOptions, Sandbox, Session, SessionOptions,
+    ResumeOptions, Sandbox, Session, SessionOptions, ToolError, ToolErrorKind,
 };
 use napi::bindgen_prelude::{BigInt, Buffer, ToNapiValue};
 use napi_derive::napi;
@@ -83,10 +83,16 @@ impl NativeSandbox {
         })
     }
 
-    /// Answers a tool call with a result as JSON text, or with a failure message.
+    /// Answers a tool call. `text` is the result as JSON text if `kind` is `returned`. It is the message of the failure
+    /// if `kind` is `denied` or `failed`.
     #[napi]
-    pub fn reply(&self, call: u32, is_ok: bool, text: String) {
-        self.calls.reply(call, if is_ok { Ok(text) } else { Err(text) });
+    pub fn reply(&self, call: u32, kind: String, text: String) {
+        let answer = match kind.as_str() {
+            "returned" => Ok(text),
+            "denied" => Err(ToolError::of(ToolErrorKind::Denied, text)),
+            _ => Err(ToolError::new(text)),
+        };
+        self.calls.reply(call, answer);
     }
 
     /// The language: `python` or `javascript`.

@@ -4,7 +4,7 @@ import type { Attendant, Backend, BackendSession, Diagnostic, Executed, Host, In
 import { errorOf } from '../errors.ts';
 import { type Facts, executedOf, tell } from './backend.ts';
 import type { Parts } from './load.ts';
-import type { Begin, Named, Said, Shared, StartWorker, WorkerHandle } from './messages.ts';
+import { type Begin, KIND_MARKS, type Named, type Said, type Shared, type StartWorker, type WorkerHandle } from './messages.ts';
 
 const REPLY_BYTES = 1 << 16;
 /** The contract's default timeouts, in milliseconds. */
@@ -98,10 +98,10 @@ class Link {
   #call(tool: number, parameters: string): void {
     const calls = new AbortController();
     this.#calls = calls;
-    void this.#host.answer(tool, parameters, calls.signal).then(([isOk, text]) => {
+    void this.#host.answer(tool, parameters, calls.signal).then(([kind, text]) => {
       // The answer is too late: the worker no longer waits for this call.
       if (calls.signal.aborted || this.#calls !== calls) return;
-      this.#rest = new TextEncoder().encode(`${isOk ? '+' : '-'}${text}`);
+      this.#rest = new TextEncoder().encode(`${KIND_MARKS[kind]}${text}`);
       this.#reply();
     });
   }

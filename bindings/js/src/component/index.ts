@@ -4,6 +4,7 @@
  * The module uses no Node.js API: it runs wherever WebAssembly with exceptions and multiple memories does.
  * `glovebox-sandbox/component/node` finds the providers in the package.
  */
+export { ToolDenied } from '../errors.ts';
 export type * from './contract.ts';
 export { InstanceLostError, SandboxError } from './errors.ts';
 export { type Instance, type Provider, type ProviderModule, providerOf } from './provider.ts';

@@ -3,6 +3,9 @@ import type { Policy } from '../backend.ts';
 import type { FailureClass } from '../errors.ts';
 import type { Parts } from './load.ts';
 
+/** The first character of a tool's answer, by the outcome of the call. */
+export const KIND_MARKS = { returned: '+', failed: '-', denied: '!' } as const;
+
 /** The memory that a worker shares with its caller. */
 export interface Shared {
   /**
@@ -10,7 +13,7 @@ export interface Shared {
    * plus one; 0 while no answer is available; negative if more chunks follow.
    */
   words: Int32Array;
-  /** A chunk of a tool's answer in UTF-8. The first byte of the answer is `+` for a result and `-` for a failure. */
+  /** A chunk of a tool's answer in UTF-8. The first byte of the answer is one of `KIND_MARKS`. */
   reply: Uint8Array;
 }
 

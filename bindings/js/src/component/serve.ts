@@ -3,7 +3,7 @@ import { type FailureClass, GloveboxError, SessionError } from '../errors.ts';
 import type { Answer } from '../tools.ts';
 import { ComponentBackend, GuestSession, openComponent } from './backend.ts';
 import { providerOfParts } from './load.ts';
-import type { Ask, Begin, Named, Said, Shared } from './messages.ts';
+import { type Ask, type Begin, KIND_MARKS, type Named, type Said, type Shared } from './messages.ts';
 
 /** The message port of a worker. */
 export interface Port {
@@ -42,7 +42,7 @@ async function begin({ parts, language, policy, shared, toolTimeoutMs }: Begin):
   const provider = await providerOfParts(parts);
   if (shared) [cancelWord, isShared] = [shared.words.subarray(0, 1), true];
   const answer = (tool: number, parameters: string): Answer =>
-    shared ? ask(shared, toolTimeoutMs, tool, parameters) : [false, 'tools in a worker need shared memory'];
+    shared ? ask(shared, toolTimeoutMs, tool, parameters) : ['failed', 'tools in a worker need shared memory'];
   return openComponent({ provider, language, policy, answer, cancelWord });
 }
 
@@ -61,7 +61,7 @@ function ask({ words, reply }: Shared, timeoutMs: number, tool: number, paramete
       const left = end - performance.now();
       if (left <= 0 || Atomics.load(words, 0) !== 0) {
         say({ kind: 'dropped' });
-        return [false, left <= 0 ? `the tool took more than ${timeoutMs} ms` : 'the execution was cancelled'];
+        return ['failed', left <= 0 ? `the tool took more than ${timeoutMs} ms` : 'the execution was cancelled'];
       }
       Atomics.wait(words, 1, 0, Math.min(left, 100));
     }
@@ -75,7 +75,8 @@ function ask({ words, reply }: Shared, timeoutMs: number, tool: number, paramete
   }
   const decoder = new TextDecoder();
   const text = pieces.map((piece) => decoder.decode(piece, { stream: true })).join('') + decoder.decode();
-  return [text.startsWith('+'), text.slice(1)];
+  const kind = text.startsWith(KIND_MARKS.returned) ? 'returned' : text.startsWith(KIND_MARKS.denied) ? 'denied' : 'failed';
+  return [kind, text.slice(1)];
 }
 
 async function serve({ id, session: number, method, values, isCancelled }: Ask): Promise<void> {

@@ -1,3 +1,5 @@
+import { ToolDenied } from '../errors.ts';
+import type { Answer } from '../tools.ts';
 import type { Tool as ToolOfContract } from './contract.ts';
 import type { Imports } from './provider.ts';
 
@@ -10,12 +12,13 @@ export interface Tool {
   /** A JSON Schema of the arguments object. Arguments are validated before the call. Default: any object. */
   argumentsSchema?: object;
   /**
-   * Replaces `call` for tools that process JSON text themselves. Returns a result as JSON text, or a failure message.
+   * Replaces `call` for tools that process JSON text themselves. Returns the outcome of the call, and the result as JSON
+   * text or the message of the failure.
    */
-  answer?(parameters: string): readonly [isOk: boolean, text: string];
+  answer?(parameters: string): Answer;
   /**
    * Answers a call synchronously, while the script waits for the result. A thrown error becomes an exception in the
-   * script.
+   * script: a `ToolDenied` remains a `ToolDenied`, and any other error becomes a `ToolError`.
    */
   call(parameters: Record<string, unknown>): unknown;
 }
@@ -35,15 +38,15 @@ export function toolsImport(tools: readonly Tool[]): Imports {
         const tool = byName.get(name);
         if (!tool) throw failure('unknown', `unknown tool \`${name}\`; call a registered tool`);
         if (tool.answer) {
-          const [isOk, text] = tool.answer(parameters);
-          if (!isOk) throw failure('failed', text);
+          const [kind, text] = tool.answer(parameters);
+          if (kind !== 'returned') throw failure(kind, text);
           return text;
         }
         let result: unknown;
         try {
           result = tool.call(JSON.parse(parameters) as Record<string, unknown>);
         } catch (error) {
-          throw failure('failed', error instanceof Error ? error.message : String(error));
+          throw failure(error instanceof ToolDenied ? 'denied' : 'failed', error instanceof Error ? error.message : String(error));
         }
         if (result instanceof Promise) throw failure('failed', `the tool \`${name}\` returned a promise`);
         return JSON.stringify(result ?? null);
@@ -53,6 +56,6 @@ export function toolsImport(tools: readonly Tool[]): Imports {
 }
 
 /** Returns a plain object to throw: an `Error` would be treated as a trap. */
-function failure(kind: 'unknown' | 'failed', message: string): { kind: string; message: string } {
+function failure(kind: 'unknown' | 'failed' | 'denied', message: string): { kind: string; message: string } {
   return { kind, message };
 }

@@ -2,6 +2,7 @@
 import type { Attendant, Host, ToolDescription } from '../backend.ts';
 import { errorOf } from '../errors.ts';
 import { WITHOUT_RESULT } from '../record.ts';
+import type { Answer } from '../tools.ts';
 import { type Client, Problem, type Route } from './client.ts';
 
 /**
@@ -30,11 +31,17 @@ interface Call {
   arguments: unknown;
 }
 
-/** An answer to a tool call: its result as JSON text, or an error message. */
+/** An answer to a tool call: its outcome, and its result as JSON text or the message of its failure. */
 interface Answered {
   id: number;
-  isOk: boolean;
+  kind: Answer[0];
   text: string;
+}
+
+/** Converts an answer to JSON text. */
+function jsonOf({ id, kind, text }: Answered): string {
+  if (kind === 'returned') return `{"id":${id},"value":${text}}`;
+  return JSON.stringify({ id, error: kind === 'denied' ? { type: 'ToolDenied', message: text } : text });
 }
 
 /**
@@ -143,10 +150,10 @@ class DaemonExecution {
     const call = new AbortController();
     this.#calls.set(id, call);
     const index = tools.findIndex((tool) => tool.name === name);
-    const [isOk, text] = await host.answer(index, JSON.stringify(parameters), call.signal);
+    const [kind, text] = await host.answer(index, JSON.stringify(parameters), call.signal);
     if (call.signal.aborted) return;
     this.#calls.set(id, undefined);
-    this.#answers.push({ id, isOk, text });
+    this.#answers.push({ id, kind, text });
     this.#wake();
   }
 
@@ -172,9 +179,8 @@ class DaemonExecution {
   /** Resumes the script with the current answers, and returns the last chunk of the response. */
   async #resume(): Promise<any> {
     const answers = this.#answers.splice(0, this.#sendsOne ? 1 : Infinity);
-    const texts = answers.map(({ id, isOk, text }) => `{"id":${id},${isOk ? `"value":${text}` : `"error":${JSON.stringify(text)}`}}`);
     try {
-      return await this.#step(`${this.#path}/continue`, `{"answers":[${texts.join()}]}`);
+      return await this.#step(`${this.#path}/continue`, `{"answers":[${answers.map(jsonOf).join()}]}`);
     } catch (error) {
       // A cancellation ends an execution that waits for its tools.
       const record = await this.#cancelledRecord();
@@ -189,11 +195,12 @@ class DaemonExecution {
         this.#refused = error;
         this.#answers.unshift(...answers);
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
-      } else if (['invalid-argument', 'too-large'].includes(error.type) && answers.some(({ isOk }) => isOk)) {
+      } else if (['invalid-argument', 'too-large'].includes(error.type) && answers.some(({ kind }) => kind === 'returned')) {
         // The daemon rejected a result, such as one that is nested too deeply, and discarded all answers. The script
         // receives the reason in place of that result.
         this.#sendsOne = true;
-        this.#answers.unshift(...answers.map((answer) => (answers.length === 1 ? { ...answer, isOk: false, text: error.message } : answer)));
+        const rejected = ({ id }: Answered): Answered => ({ id, kind: 'failed', text: error.message });
+        this.#answers.unshift(...(answers.length === 1 ? answers.map(rejected) : answers));
       } else {
         throw (error.type === 'not-found' && this.#refused) || error;
       }

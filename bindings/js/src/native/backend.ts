@@ -78,9 +78,9 @@ export async function openNative(native: Native, name: string, policy: Policy, h
     }
     const controller = new AbortController();
     calls.set(call, controller);
-    void host.answer(tool, parameters, controller.signal).then(([isOk, text]) => {
+    void host.answer(tool, parameters, controller.signal).then(([kind, text]) => {
       calls.delete(call);
-      sandbox?.reply(call, isOk, text);
+      sandbox?.reply(call, kind, text);
     });
   };
   const files = policy.files.map(([path, contents]) => ({ path, contents }));

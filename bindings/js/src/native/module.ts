@@ -1,5 +1,6 @@
 // The types and event numbers of the native module, `bindings/js/native`. Private to the package.
 import type { Input, Shown, ToolDescription } from '../backend.ts';
+import type { Answer } from '../tools.ts';
 
 /** Event numbers, which must equal those in `native/src/threads.rs` and `native/src/execution.rs`. */
 export const DONE = 0;
@@ -77,7 +78,7 @@ export interface NativeSandbox {
   time(source: string, count: number): number[];
   session(id: string | undefined, context: string | undefined, callback: Callback): void;
   resume(state: Uint8Array, id: string | undefined, callback: Callback): void;
-  reply(call: number, isOk: boolean, text: string): void;
+  reply(call: number, kind: Answer[0], text: string): void;
 }
 
 export interface NativeEngine {

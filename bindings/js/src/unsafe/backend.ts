@@ -15,7 +15,7 @@ const CANCELLED = -32800;
 export function answersOf(policy: Policy, host: Host): Answers {
   return async (method, parameters, signal) => {
     const index = method === 'tool' ? policy.tools.findIndex(({ name }) => name === parameters.name) : -1;
-    if (index < 0) return [false, `unknown tool \`${parameters.name ?? method}\`; call a registered tool`] as const;
+    if (index < 0) return ['failed', `unknown tool \`${parameters.name ?? method}\`; call a registered tool`] as const;
     return host.answer(index, JSON.stringify(parameters.arguments ?? {}), signal);
   };
 }

@@ -136,9 +136,9 @@ export class Connection {
     } else if (id !== undefined) {
       const call = new AbortController();
       this.#asked.set(id, call);
-      void this.#answers(method, params ?? {}, call.signal).then(([isOk, text]) => {
+      void this.#answers(method, params ?? {}, call.signal).then(([kind, text]) => {
         this.#asked.delete(id);
-        if (isOk) this.#send({ id }, text);
+        if (kind === 'returned') this.#send({ id }, text);
         else this.#send({ id, error: { code: -32000, message: text } });
       });
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use glovebox::{
     CancelToken, Display, ExecuteError, Execution, FileEntry, FileKind, JsonText, Request, SourceKind, Tool, ToolError,
-    with_causes,
+    ToolErrorKind, with_causes,
 };
 use pyo3::{
     prelude::*,
@@ -194,7 +194,7 @@ impl Input {
 }
 
 /// A tool: name, description, schema as JSON text, and function. The function receives the arguments as JSON text and
-/// the call's token, and returns `(True, result as JSON text)` or `(False, message)`.
+/// the call's token, and returns `("returned", result as JSON text)`, `("failed", message)` or `("denied", message)`.
 #[derive(FromPyObject)]
 pub(crate) struct ToolInput(String, String, String, Py<PyAny>);
 
@@ -205,8 +205,12 @@ impl ToolInput {
         let handler = move |call: &glovebox::ToolCall, arguments: String| {
             let answered = Python::try_attach(|py| {
                 let token = PyCancelToken(call.cancel.clone());
-                let (is_ok, text) = answer.call1(py, (arguments, token))?.extract::<(bool, PyBackedStr)>(py)?;
-                Ok(if is_ok { Ok(text.to_string()) } else { Err(ToolError::new(&*text)) })
+                let (kind, text) = answer.call1(py, (arguments, token))?.extract::<(PyBackedStr, PyBackedStr)>(py)?;
+                Ok(match &*kind {
+                    "returned" => Ok(text.to_string()),
+                    "denied" => Err(ToolError::of(ToolErrorKind::Denied, &*text)),
+                    _ => Err(ToolError::new(&*text)),
+                })
             });
             match answered {
                 Some(Ok(answer)) => answer,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         PolicyError,
         ScriptError,
         SessionError,
+        ToolDenied,
         UnavailableError,
         UnsupportedError,
     )
@@ -55,7 +56,8 @@ else:
         "_backend": "Mount",
         "aio": "AsyncSandbox AsyncSession",
         "displays": "Display",
-        "errors": "CommitError FilesError GloveboxError PolicyError ScriptError SessionError UnavailableError UnsupportedError",
+        "errors": "CommitError FilesError GloveboxError PolicyError ScriptError SessionError ToolDenied UnavailableError "
+        "UnsupportedError",
         "network": "Network Secret",
         "run": "Diagnostic Opaque Outcome Run RunFiles ToolCall",
         "sandbox": "Sandbox Session",
@@ -103,6 +105,7 @@ __all__ = [
     "SessionError",
     "Tool",
     "ToolCall",
+    "ToolDenied",
     "UnavailableError",
     "UnsupportedError",
     "types",

@@ -71,8 +71,8 @@ def _Answers(policy: Policy, wait: tools.Await) -> Any:
             tool = next((tool for tool in policy.tools if tool.name == name), None)
             if tool is None:
                 return types.CallFailure(kind="unknown", message=f"unknown tool `{name}`; call a registered tool")
-            is_ok, text = tools.answer(tool, wait, arguments, _Never())
-            return text if is_ok else types.CallFailure(kind="failed", message=text)
+            kind, text = tools.answer(tool, wait, arguments, _Never())
+            return text if kind == "returned" else types.CallFailure(kind=kind, message=text)
 
     return Waited([Tool(tool.name, tool.description, lambda _: None, tool.schema) for tool in policy.tools])
 
@@ -430,6 +430,7 @@ _KINDS = {
     "timeout": "ToolTimeout",
     "unknown": "UnknownTool",
     "invalid-arguments": "InvalidArguments",
+    "denied": "ToolDenied",
 }
 
 

@@ -15,7 +15,7 @@ from ._backend import Input
 from ._daemon_client import Client, Problem
 from ._remote import cancelled
 from .errors import UnavailableError
-from .tools import Await, CancelToken, Tool, answer
+from .tools import Answer, AnswerKind, Await, CancelToken, Tool, answer
 
 _LOOK_S = 0.05
 """Polling interval for the cancellation token."""
@@ -39,11 +39,11 @@ class Handlers:
     tools: Mapping[str, Tool]
     wait: Await
 
-    def answer(self, name: str, arguments: Any, token: CancelToken) -> tuple[bool, str]:
-        """Answers a call: the result as JSON text, or the text of a failure."""
+    def answer(self, name: str, arguments: Any, token: CancelToken) -> Answer:
+        """Answers a call."""
         tool = self.tools.get(name)
         if tool is None:
-            return False, f"unknown tool `{name}`; call a registered tool"
+            return "failed", f"unknown tool `{name}`; call a registered tool"
         return answer(tool, self.wait, json.dumps(arguments), token)
 
 
@@ -52,12 +52,14 @@ class _Answer:
     """The answer to a tool call."""
 
     call: int
-    is_ok: bool
+    kind: AnswerKind
     text: str
 
     def json(self) -> str:
-        field = f'"value": {self.text}' if self.is_ok else f'"error": {json.dumps(self.text)}'
-        return f'{{"id": {self.call}, {field}}}'
+        if self.kind == "returned":
+            return f'{{"id": {self.call}, "value": {self.text}}}'
+        error = {"type": "ToolDenied", "message": self.text} if self.kind == "denied" else self.text
+        return json.dumps({"id": self.call, "error": error})
 
 
 _Event = dict[str, Any] | _Answer | Exception
@@ -265,8 +267,8 @@ class _Execution:
         job: tuple[dict[str, Any], CancelToken] | None = (call, token)
         while job is not None:
             call, token = job
-            is_ok, text = self._handlers.answer(call["name"], call["arguments"], token)
-            self._events.put(_Answer(call["id"], is_ok, text))
+            kind, text = self._handlers.answer(call["name"], call["arguments"], token)
+            self._events.put(_Answer(call["id"], kind, text))
             job = self._jobs.get()
 
     def _failed(self, error: Exception) -> None:
@@ -276,12 +278,12 @@ class _Execution:
                 self._refused, self._is_running = error, False
                 self._answers, self._resume_at = self._sent + self._answers, time.monotonic() + _RETRY_S
                 return
-            if error.type in ("invalid-argument", "too-large") and any(each.is_ok for each in self._sent):
+            if error.type in ("invalid-argument", "too-large") and any(each.kind == "returned" for each in self._sent):
                 # The daemon rejected a result, such as one that is nested too deeply, and discarded all answers. The
                 # script receives the reason in place of that result.
                 self._is_running, self._resume_at = False, 0.0
                 is_one, self._sends_one = len(self._sent) == 1, True
-                self._answers[:0] = [_Answer(self._sent[0].call, False, str(error))] if is_one else self._sent
+                self._answers[:0] = [_Answer(self._sent[0].call, "failed", str(error))] if is_one else self._sent
                 return
             if error.type == "not-found" and self._refused is not None:
                 error = self._refused

@@ -71,7 +71,7 @@ class Sandbox:
         name: str,
         policy: str,
         files: list[tuple[str, bytes]],
-        tools: list[tuple[str, str, str, Callable[[str, CancelToken], tuple[bool, str]]]],
+        tools: list[tuple[str, str, str, Callable[[str, CancelToken], tuple[str, str]]]],
         progress: Callable[[str], None] | None,
     ) -> Sandbox: ...
     @property

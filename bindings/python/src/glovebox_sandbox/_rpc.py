@@ -14,9 +14,10 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from .errors import UnavailableError
+from .tools import Answer as ToolAnswer
 from .tools import CancelToken
 
-Answer = Callable[[str, dict[str, Any], CancelToken], "tuple[bool, str]"]
+Answer = Callable[[str, dict[str, Any], CancelToken], ToolAnswer]
 """Answers a request of the peer, from its method and parameters: JSON text, or a failure."""
 
 OnOutput = Callable[[str, str], None]
@@ -107,9 +108,9 @@ class _Link:
             threading.Thread(target=self.reply, args=(id, method, params, token), daemon=True).start()
 
     def reply(self, id: Any, method: str, params: dict[str, Any], token: CancelToken) -> None:
-        is_ok, text = self.answer(method, params, token)
+        kind, text = self.answer(method, params, token)
         self.asked.pop(id, None)
-        if is_ok:
+        if kind == "returned":
             self.send({"id": id}, text)
         else:
             self.send({"id": id, "error": {"code": -32000, "message": text}})

@@ -87,11 +87,11 @@ def open_backend(name: str, policy: Policy, wait: tools.Await) -> UnsafeSandbox:
 def _answering(policy: Policy, wait: tools.Await) -> Any:
     """Returns the handler of requests that scripts make."""
 
-    def answer(method: str, params: dict[str, Any], token: CancelToken) -> tuple[bool, str]:
+    def answer(method: str, params: dict[str, Any], token: CancelToken) -> tools.Answer:
         called = params.get("name") if method == "tool" else None
         tool = next((tool for tool in policy.tools if tool.name == called), None)
         if tool is None:
-            return False, f"unknown tool `{called or method}`; call a registered tool"
+            return "failed", f"unknown tool `{called or method}`; call a registered tool"
         return tools.answer(tool, wait, json.dumps(params.get("arguments") or {}), token)
 
     return answer

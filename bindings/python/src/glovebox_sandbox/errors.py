@@ -47,6 +47,11 @@ class CommitError(GloveboxError):
         """The run whose files were not committed."""
 
 
+class ToolDenied(Exception):
+    """Raised by a tool's function when a person or a policy refuses the call. The script receives `tools.ToolDenied` with
+    the same message. This package never raises it."""
+
+
 class ScriptError(GloveboxError):
     """A script did not succeed. Only `Run.raise_for_outcome` raises this error."""
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from . import _check
+from .errors import ToolDenied
 
 _PLAIN: dict[object, dict[str, Any]] = {
     Any: {},
@@ -58,8 +59,9 @@ class Tool:
 
     The tool has the name of the function, its docstring as description, and a schema made from its type hints.
     Arguments are validated against the schema before the call. The function must return a value that JSON can
-    represent; an exception becomes a `ToolError` in the script. An `async` function is awaited on the loop of the
-    `AsyncSandbox`, otherwise on a separate loop. Tools run concurrently, on separate threads.
+    represent. A `ToolDenied` becomes `tools.ToolDenied` in the script, and any other exception becomes
+    `tools.ToolError`. An `async` function is awaited on the loop of the `AsyncSandbox`, otherwise on a separate loop.
+    Tools run concurrently, on separate threads.
     """
 
     __slots__ = ("description", "function", "name", "schema")
@@ -189,8 +191,15 @@ async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
         raise RuntimeError(f"the tool exited: {error}") from None
 
 
-def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> tuple[bool, str]:
-    """Answers a call: the result as JSON text, or the text of a failure."""
+AnswerKind = Literal["returned", "failed", "denied"]
+"""The outcome of a call."""
+
+Answer = tuple[AnswerKind, str]
+"""The answer to a call: its outcome, and the result as JSON text or the text of the failure."""
+
+
+def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> Answer:
+    """Answers a call."""
     import asyncio  # takes 10 ms, and programs without tools do not need it
 
     try:
@@ -200,11 +209,12 @@ def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> tuple[bool,
         if dataclasses.is_dataclass(result) and not isinstance(result, type):
             result = dataclasses.asdict(result)
     except SystemExit as error:
-        return False, f"the tool exited: {error}"
+        return "failed", f"the tool exited: {error}"
     except (Exception, asyncio.CancelledError) as error:  # Any exception is reported to the script.
         # JSON text cannot contain lone surrogates.
-        return False, (str(error) or type(error).__name__).encode(errors="backslashreplace").decode()
+        text = (str(error) or type(error).__name__).encode(errors="backslashreplace").decode()
+        return "denied" if isinstance(error, ToolDenied) else "failed", text
     try:
-        return True, json.dumps(result, allow_nan=False)
+        return "returned", json.dumps(result, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        return False, f"{tool.name} returned a value that JSON cannot represent: {error}"
+        return "failed", f"{tool.name} returned a value that JSON cannot represent: {error}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import types
+from ..errors import ToolDenied
 from ._values import lower
 
 
@@ -20,7 +21,8 @@ class Tool:
     description: str
     """The text that `help(tools.name)` shows."""
     call: Callable[[dict[str, Any]], Any]
-    """Answers a call: the script waits for the result. An exception in the function becomes an exception in the script.
+    """Answers a call: the script waits for the result. An exception in the function becomes an exception in the script:
+    `ToolDenied` becomes `tools.ToolDenied`, and any other exception `tools.ToolError`.
     """
     arguments_schema: Mapping[str, Any] | None = None
     """A JSON Schema of the arguments object. Arguments are validated against it before the call. Default: any object.
@@ -53,4 +55,4 @@ class Answers:
         except Exception as error:  # Any exception is reported to the script.
             # Component strings cannot contain lone surrogates.
             message = str(error).encode(errors="backslashreplace").decode()
-            return types.CallFailure(kind="failed", message=message)
+            return types.CallFailure(kind="denied" if isinstance(error, ToolDenied) else "failed", message=message)
