@@ -8,7 +8,7 @@ use clap::{
 };
 
 use crate::args::GlobalArgs;
-use crate::commands::{doctor, image, packages, policy, repl, run, runtimes, services, session, validate};
+use crate::commands::{doctor, image, packages, policy, repl, resume, run, runtimes, services, session, validate};
 use crate::source::STDIN;
 
 const USAGE: &str = "glovebox [OPTIONS] <COMMAND>\n       glovebox FILE [OPTIONS] [ARG]...";
@@ -22,6 +22,7 @@ Examples:
   glovebox run --fuel 5_000_000 loop.py      limit the fuel of a script
   glovebox run --workspace out report.py     write the files in /app to a host directory
   glovebox run --session trip -e 'x = 1'     run in a stored session
+  glovebox resume pay.suspended              continue a script that waits for a person's answer
   glovebox run-component agent.wasm          run a component that uses the sandbox
   glovebox serve                             answer requests over HTTP
   glovebox repl                              evaluate code interactively
@@ -115,6 +116,7 @@ fn looks_like_a_file(name: &str) -> bool {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::RunArgs>),
+    Resume(Box<resume::ResumeArgs>),
     Repl(Box<repl::ReplArgs>),
     Session(session::SessionArgs),
     Validate(validate::ValidateArgs),

@@ -13,9 +13,11 @@ mod interrupt;
 mod logging;
 mod output;
 mod program;
+mod report;
 mod script_packages;
 mod source;
 mod stored;
+mod suspending;
 #[cfg(feature = "full")]
 mod tenants;
 mod terminal;

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Output, Resource, Rollback, Stream};
+use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Resource, Rollback, Stream};
 
 use crate::terminal::{counted, dimmed, grouped, note, printable, write_printable};
 
@@ -115,14 +115,10 @@ impl Passthrough {
 
 /// Explains an outcome on standard error, for example with the flag that raises an exceeded limit.
 pub(crate) fn explain(execution: &Execution) {
-    // Messages begin on a new line of standard error, or of standard output if both go to the same place.
     let said_more = !matches!(execution.outcome, Outcome::Completed | Outcome::Exited { .. } | Outcome::Raised(_));
     let is_truncated = execution.stdout.is_truncated() || execution.stderr.is_truncated();
-    let is_open = |output: &Output| output.bytes.last().is_some_and(|last| *last != b'\n');
-    if (said_more || is_truncated)
-        && (is_open(&execution.stderr) || (is_open(&execution.stdout) && goes_where_stderr_goes()))
-    {
-        let _ = io::stderr().write_all(b"\n");
+    if said_more || is_truncated {
+        end_open_line(&execution.stdout.bytes, &execution.stderr.bytes);
     }
     for (stream, output, flag) in
         [("stdout", &execution.stdout, "--stdout-bytes"), ("stderr", &execution.stderr, "--stderr-bytes")]
@@ -151,6 +147,15 @@ pub(crate) fn explain(execution: &Execution) {
             ));
         }
         None => {}
+    }
+}
+
+/// Ends the last line of a script's output, if it is open. A message then begins on a new line of standard error, and of
+/// standard output if both are the same terminal, file or pipe.
+pub(crate) fn end_open_line(stdout: &[u8], stderr: &[u8]) {
+    let is_open = |bytes: &[u8]| bytes.last().is_some_and(|last| *last != b'\n');
+    if is_open(stderr) || (is_open(stdout) && goes_where_stderr_goes()) {
+        let _ = io::stderr().write_all(b"\n");
     }
 }
 

@@ -86,7 +86,12 @@ pub(crate) fn dimmed(text: &str) {
 
 /// Writes a line of this program to standard error, marked to distinguish it from the guest's output.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(anstream::stderr(), "{CARE}glovebox:{CARE:#} {}", escaped_text(text));
+    note_escaped(&escaped_text(text).to_string());
+}
+
+/// Like [`note`], but for a text of any length that is already escaped.
+pub(crate) fn note_escaped(text: &str) {
+    let _ = writeln!(anstream::stderr(), "{CARE}glovebox:{CARE:#} {text}");
 }
 
 /// Writes text to standard output, in colour if enabled.
@@ -177,6 +182,11 @@ pub(crate) fn printable(text: &str) -> String {
     out
 }
 
+/// Like [`printable`], but also escapes line breaks and tabs.
+pub(crate) fn on_one_line(text: &str) -> String {
+    printable(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
 /// Formats a number in groups of three: `10,000,000`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -248,11 +258,12 @@ pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) ->
 mod tests {
     use std::time::Duration;
 
-    use super::{Align, ago, grouped, lines, printable, table, write_printable};
+    use super::{Align, ago, grouped, lines, on_one_line, printable, table, write_printable};
 
     #[test]
     fn escape_sequences_do_not_reach_the_terminal() {
         assert_eq!(printable("a\x1b[2Jb\nc\u{9b}d\u{202e}\u{2028}"), "a\\u{1b}[2Jb\nc\\u{9b}d\\u{202e}\\u{2028}");
+        assert_eq!(on_one_line("a\n\tb\r\u{202e}"), "a\\n\\tb\\r\\u{202e}");
     }
 
     #[test]

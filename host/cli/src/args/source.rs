@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use glovebox::{JsonText, Language, Policy, Tool};
+use glovebox::{JsonText, Language, Policy, Tool, escaped};
 
 use crate::{program::Program, source::bounded, terminal::Hinted};
 
@@ -114,7 +114,10 @@ impl ContextArgs {
     }
 }
 
-/// Host programs that scripts may call.
+/// The command of a tool that a person answers while the execution is suspended.
+const ASK: &str = "@ask";
+
+/// Tools that scripts may call.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Tools")]
 pub(crate) struct ProgramArgs {
@@ -122,24 +125,36 @@ pub(crate) struct ProgramArgs {
     ///
     /// The program receives the arguments as a JSON object on standard input, and prints the result as JSON. In a policy
     /// file, `[tools.NAME]` limits the number of calls (`max_calls`) and their arguments (`schema`).
+    ///
+    /// `NAME=@ask` declares a tool that a person answers later. Only `glovebox run` and `glovebox resume` support it.
     #[arg(long = "tool", value_name = "NAME=COMMAND")]
-    tools: Vec<NamedProgram>,
+    tools: Vec<NamedTool>,
 }
 
-/// A host program and the name of the tool that runs it.
+/// A tool of the command line.
 #[derive(Clone, Debug)]
-struct NamedProgram {
+struct NamedTool {
     name: String,
-    program: Program,
+    answerer: ToolAnswerer,
 }
 
-impl FromStr for NamedProgram {
+/// The source of a tool's answers.
+#[derive(Clone, Debug)]
+enum ToolAnswerer {
+    Program(Program),
+    Person,
+}
+
+impl FromStr for NamedTool {
     type Err = WrongTool;
 
     fn from_str(text: &str) -> Result<Self, WrongTool> {
         let (name, command) = text.split_once('=').ok_or(WrongTool::NoCommand)?;
-        let program = Program::parse(command).ok_or(WrongTool::Words)?;
-        Ok(Self { name: name.to_owned(), program })
+        let answerer = match command {
+            ASK => ToolAnswerer::Person,
+            _ => ToolAnswerer::Program(Program::parse(command).ok_or(WrongTool::Words)?),
+        };
+        Ok(Self { name: name.to_owned(), answerer })
     }
 }
 
@@ -168,17 +183,44 @@ impl ProgramArgs {
         self.tools.iter().map(|tool| tool.name.as_str())
     }
 
-    /// Returns the tools for sandboxes with this policy.
-    pub(crate) fn tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
-        self.tools.iter().map(|NamedProgram { name, program }| program.tool(name, policy.limits.tool_bytes)).collect()
+    /// Returns the names of the tools that a person answers.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = &str> {
+        let asked = self.tools.iter().filter(|tool| matches!(tool.answerer, ToolAnswerer::Person));
+        asked.map(|tool| tool.name.as_str())
     }
+
+    /// Returns the tools for sandboxes with this policy. Rejects tools that a person answers.
+    pub(crate) fn tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
+        match self.asked().next() {
+            Some(name) => Err(Hinted::new(
+                format!("only `glovebox run` and `glovebox resume` support `--tool {}={ASK}`", escaped(name)),
+                "use a program: --tool NAME=COMMAND",
+            )),
+            None => self.all_tools(policy),
+        }
+    }
+
+    /// Like [`tools`](Self::tools), but includes tools that a person answers. The caller of the execution receives their
+    /// calls.
+    pub(crate) fn all_tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
+        let tools = self.tools.iter().map(|NamedTool { name, answerer }| match answerer {
+            ToolAnswerer::Program(program) => program.tool(name, policy.limits.tool_bytes),
+            ToolAnswerer::Person => Ok(asked_tool(name)),
+        });
+        tools.collect()
+    }
+}
+
+/// Returns a tool that a person answers. A resumed execution needs the same definition, because scripts can list tools.
+pub(crate) fn asked_tool(name: &str) -> Tool {
+    Tool::new(name, "Answered by a person.").stepped()
 }
 
 #[cfg(test)]
 mod tests {
     use glovebox::{JsonText, Language, Policy};
 
-    use super::{ContextArgs, LanguageArg};
+    use super::{ContextArgs, LanguageArg, NamedTool, ProgramArgs};
 
     #[test]
     fn languages_have_long_and_short_names() {
@@ -222,5 +264,19 @@ mod tests {
             let args = ContextArgs { context: Some(path.to_str().unwrap().to_owned()) };
             assert_eq!(args.value(&policy).is_ok(), fits, "{length}");
         }
+    }
+
+    #[test]
+    fn tools_of_a_person_are_supported_only_by_commands_that_suspend() {
+        let args = |tools: &[&str]| {
+            let tools = tools.iter().map(|tool| tool.parse::<NamedTool>().unwrap());
+            ProgramArgs { tools: tools.collect() }
+        };
+        let (policy, asked) = (Policy::default(), args(&["size=wc -c", "pay=@ask"]));
+        assert_eq!(asked.asked().collect::<Vec<_>>(), ["pay"]);
+        assert_eq!(asked.all_tools(&policy).unwrap().len(), 2);
+        assert!(asked.tools(&policy).unwrap_err().to_string().contains("`--tool pay=@ask`"));
+        // Only the exact word has a meaning.
+        assert_eq!(args(&["size=wc @ask"]).tools(&policy).unwrap().len(), 1);
     }
 }

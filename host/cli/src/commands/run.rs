@@ -4,21 +4,20 @@ use std::{fs::File, io, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{
-    CancelToken, Commit, ExecuteError, Execution, JsonText, Language, Policy, Request, Sandbox, Tool, escaped,
-};
-use glovebox_sessions::{SessionId, SessionsError};
+use glovebox::{CancelToken, Commit, Execution, JsonText, Language, Policy, Request, Sandbox, Tool, escaped};
+use glovebox_sessions::SessionId;
 
 use crate::{
     args::{ContextArgs, GlobalArgs, PolicyArgs, ProgramArgs, RuntimeArgs, SourceArgs, StoreArgs},
-    displays::{self, DisplayFiles},
+    commands::resume::RepeatedOptions,
     engine::{Host, Image, Pooling},
     interrupt,
-    output::{Passthrough, advise, explain, show_value},
+    report::{ReportArgs, Reporter},
     script_packages::add_required,
     source::{PipedStdin, STDIN, Source, bounded},
-    stored::{SessionDir, runtime_of},
-    terminal::{BROKEN_PIPE_EXIT_CODE, Hinted, note, out_json},
+    stored::{self, SessionDir, runtime_of},
+    suspending::{self, NewSuspendedFile, SuspendableRun},
+    terminal::{Hinted, note},
 };
 
 const AFTER_HELP: &str = "\
@@ -30,6 +29,7 @@ Examples:
   seq 9 | glovebox run -e 'print(sum(int(n) for n in __import__(\"sys\").stdin))'
   glovebox run --context '{\"city\": \"Oslo\"}' -e 'print(context[\"city\"])'
   glovebox run --tool add='python3 add.py' -e 'print(tools.add(a=1, b=2))'
+  glovebox run --tool pay=@ask -e 'print(tools.pay(euros=20))'
   glovebox run --workspace out --mount data:/data:ro report.py
   glovebox run --timeout-ms 500 --memory-bytes 64MiB untrusted.py
   glovebox run --seed 7 --json -e 'import random; print(random.random())'
@@ -41,6 +41,7 @@ Without --json, glovebox passes on the script's output, byte for byte, and its e
   1    uncaught exception           137  out of fuel or memory
   N    exited with N                130  cancelled with Ctrl-C (twice: killed)
   134  the interpreter trapped      125  glovebox itself failed (2: wrong flags)
+  75   waits for a person (--tool NAME=@ask)
 With several files, all of them run, and the exit code is that of the first failure.
 
 Without the word `run`, only the first word is a file: `glovebox a.py x y` passes the arguments x and y to the script. Put
@@ -58,11 +59,19 @@ program reads a JSON object from its standard input and prints JSON. If it fails
 the program's standard error. The program and all its child processes are killed after --tool-timeout-ms, when the script is
 stopped, and when the program has answered.
 
+With --tool NAME=@ask, a person answers the calls of tools.NAME(…), now or days later. When the script can continue only
+after such an answer, glovebox stores it in a file, lists the waiting calls and exits with 75. `glovebox resume` continues
+it with your answers. A program that has answered a call does not run again for it. Piped standard input is read before
+the script starts. The file contains the script, its input and everything it received; --key-file seals it. Not supported
+with --session, with --no-prepare and with several scripts.
+
 With --json, one line per script goes to standard output, an object with these keys: success, outcome,
 exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, displays, displays_dropped,
 fuel_consumed, memory_used_bytes, duration_ms, files_created, files_modified, files_deleted, tool_calls,
 workspace_path, session_id, rolled_back_to, guidance, metadata. `guidance` explains a failure: `advice` lists entries
-with a kind, a summary, steps and, if there is one, a suggested correction; `fuel` breaks down the fuel usage.";
+with a kind, a summary, steps and, if there is one, a suggested correction; `fuel` breaks down the fuel usage.
+For a script that waits for a person, the outcome is `suspended`, and the keys are: success, outcome, exit_code, stdout,
+stderr, suspended_path, calls, command.";
 
 /// Run scripts, each in a fresh sandbox, or in a stored session
 ///
@@ -72,6 +81,10 @@ with a kind, a summary, steps and, if there is one, a suggested correction; `fue
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
+    // Must be the first field: the other fields remove their values from the parsed command line.
+    #[command(flatten)]
+    options: RepeatedOptions,
+
     #[command(flatten)]
     source: SourceArgs,
 
@@ -88,18 +101,13 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     programs: ProgramArgs,
 
-    /// Print a report of each script as JSON instead of its output
-    #[arg(long)]
-    json: bool,
+    /// File for a script that waits for a person (`--tool NAME=@ask`); it must not exist [default: the script's name with
+    /// the extension `.suspended`, or `script.suspended`]
+    #[arg(long, value_name = "FILE", help_heading = "Tools")]
+    suspended: Option<PathBuf>,
 
-    /// Pass control characters in a script's output to the terminal. By default they are escaped there; pipes and files
-    /// get every byte
-    #[arg(long)]
-    raw_output: bool,
-
-    /// Directory for displays of scripts, such as plots and tables: 1.png, 1.txt, 2.html and so on
-    #[arg(long, value_name = "DIR")]
-    displays: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportArgs,
 
     /// Standard input of the script: a file, or `-` to read this process's input to its end first [default: this
     /// process's input if it is a pipe or a file, read when the script reads]
@@ -123,9 +131,50 @@ impl RunArgs {
         let files = &mut self.source.code.files;
         let after = files.split_off(files.len().min(1));
         for word in after {
-            self.policy.add_argument(word.into_os_string().into_string().map_err(PathBuf::from)?);
+            let word = word.into_os_string().into_string().map_err(PathBuf::from)?;
+            self.options.push("arg", &word);
+            self.policy.add_argument(word);
         }
         Ok(())
+    }
+
+    /// Returns the file for a suspended execution, if the script has a tool that a person answers.
+    fn suspended_file(&self, scripts: &[Script]) -> anyhow::Result<Option<NewSuspendedFile>> {
+        let Some(name) = self.programs.asked().next() else {
+            return match &self.suspended {
+                None => Ok(None),
+                Some(_) => {
+                    Err(Hinted::new("--suspended requires a tool that a person answers", "add --tool NAME=@ask").into())
+                }
+            };
+        };
+        let unsupported = |with: &str, hint: &str| {
+            Hinted::new(format!("`--tool {}=@ask` is not supported with {with}", escaped(name)), hint)
+        };
+        if self.session.is_some() {
+            return Err(unsupported("--session", "remove --session: only a fresh sandbox can be suspended").into());
+        }
+        if self.no_prepare {
+            return Err(unsupported("--no-prepare", "remove --no-prepare").into());
+        }
+        if scripts.len() > 1 {
+            return Err(unsupported("several scripts", "run the scripts one at a time").into());
+        }
+        let path = match (&self.suspended, self.source.code.files.first()) {
+            (Some(path), _) => path.clone(),
+            (None, Some(file)) if file.as_os_str() != STDIN => {
+                let mut name = file.file_stem().unwrap_or_default().to_owned();
+                name.push(".suspended");
+                name.into()
+            }
+            _ => "script.suspended".into(),
+        };
+        Ok(Some(NewSuspendedFile::new(path, stored::key(&self.store)?)?))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn options(&self) -> &RepeatedOptions {
+        &self.options
     }
 
     #[cfg(test)]
@@ -141,21 +190,27 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
         .into_iter()
         .map(|source| Ok(Script { language: source.language(&args.source, &args.runtime)?, source }))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let stdin = Stdin::of(args, &policy)?;
-    let displays = args.displays.as_deref().map(DisplayFiles::new).transpose()?;
+    let suspended_file = args.suspended_file(&scripts)?;
+    let mut stdin = Stdin::of(args, &policy)?;
+    let displays = args.report.display_files()?;
     let context = args.context.value(&policy)?;
-    let tools = args.programs.tools(&policy)?;
+    let tools = args.programs.all_tools(&policy)?;
     warn_if_not_persisted(args, &policy);
     let python = scripts.iter().filter(|script| script.language != Some(Language::JavaScript));
     for Script { source, .. } in python {
         add_required(&source.label, source.text(), &policy)?;
     }
+    if suspended_file.is_some() {
+        stdin = stdin.read();
+    }
     // From here on, every blocking operation checks for Ctrl-C.
     let cancel = interrupt::install()?;
-    let job = Job { host: Host::open(global, Pooling::Single)?, args, policy, stdin, displays, context, tools, cancel };
-    match &args.session {
-        Some(id) => job.run_in_session(&scripts, id),
-        None => job.run_fresh(&scripts),
+    let reporter = Reporter::new(&args.report, displays, &cancel);
+    let job = Job { host: Host::open(global, Pooling::Single)?, args, policy, stdin, reporter, context, tools, cancel };
+    match (&args.session, suspended_file, scripts.as_slice()) {
+        (Some(id), ..) => job.run_in_session(&scripts, id),
+        (None, Some(file), [script]) => job.run_suspendable(script, &file),
+        _ => job.run_fresh(&scripts),
     }
 }
 
@@ -171,7 +226,7 @@ struct Job<'a> {
     host: Host,
     policy: Policy,
     stdin: Stdin,
-    displays: Option<DisplayFiles>,
+    reporter: Reporter<'a>,
     context: Option<JsonText>,
     tools: Vec<Tool>,
     cancel: CancelToken,
@@ -195,6 +250,25 @@ impl Job<'_> {
             };
             self.run_one(&script.source, |request| Ok(sandbox.run(request)?))
         })
+    }
+
+    /// Runs a script that can be suspended, in a fresh sandbox. Writes `file` if the script waits for a person.
+    fn run_suspendable(&self, script: &Script, file: &NewSuspendedFile) -> anyhow::Result<i32> {
+        let runtime = self.runtime_for(script)?;
+        let sandbox = self.with_tools(self.host.sandbox(&runtime, script.language, &self.policy)?)?;
+        let (request, passed) = self.reporter.forward(self.request(&script.source).suspendable(true));
+        let ran = interrupt::guarded(|| -> anyhow::Result<SuspendableRun> {
+            let started = sandbox.start(request)?;
+            suspending::advance(&started, Vec::new())
+        });
+        match ran {
+            Ok(SuspendableRun::Ended(execution)) => self.reporter.finish(&passed, &execution, false),
+            Ok(SuspendableRun::Suspended(suspended)) => {
+                let path = file.create(&suspended.suspended)?;
+                self.reporter.suspend(&passed, &suspended, &path, &self.args.options)
+            }
+            Err(error) => self.fail(error, &script.source),
+        }
     }
 
     /// Returns the runtime from the flags, or otherwise the runtime on which the script starts fastest.
@@ -257,57 +331,26 @@ impl Job<'_> {
         source: &Source,
         execute: impl FnOnce(Request<'_>) -> anyhow::Result<Execution>,
     ) -> anyhow::Result<i32> {
-        let passed = Passthrough::new(&self.cancel, self.args.raw_output);
-        let mut request = self.stdin.give(source.request().cancel(&self.cancel));
-        if let Some(context) = &self.context {
-            request = request.context_text(context.clone());
+        let (request, passed) = self.reporter.forward(self.request(source));
+        match interrupt::guarded(|| execute(request)) {
+            Ok(execution) => self.reporter.finish(&passed, &execution, self.args.source.code.eval.is_some()),
+            Err(error) => self.fail(error, source),
         }
-        if !self.args.json {
-            let passed = passed.clone();
-            request = request.on_output(move |stream, bytes| passed.write(stream, bytes));
-        }
-        let execution = match interrupt::guarded(|| execute(request)) {
-            Ok(execution) => execution,
-            Err(error) => {
-                // If the script has run, its result is reported, although its changes were not saved.
-                if let Some(execution) = execution_of(&error)
-                    && self.args.json
-                {
-                    out_json(execution)?;
-                }
-                return Err(error.context(format!("cannot run `{}`", escaped(&source.label))));
-            }
-        };
-        if let Some(error) = passed.finish() {
-            if error.kind() == io::ErrorKind::BrokenPipe {
-                return Ok(BROKEN_PIPE_EXIT_CODE);
-            }
-            return Err(error).context("cannot write the script's output");
-        }
-        if let Some(files) = &self.displays {
-            files.write(&execution)?;
-        }
-        if self.args.json {
-            out_json(&execution)?;
-        } else {
-            if let Some(value) = execution.value.as_ref().filter(|_| self.args.source.code.eval.is_some()) {
-                show_value(&value.repr)?;
-            }
-            displays::mention(&execution, self.displays.is_some());
-            explain(&execution);
-            advise(&execution);
-        }
-        Ok(execution.outcome.exit_code())
     }
-}
 
-/// Returns the execution, if the error occurred after it.
-fn execution_of(error: &anyhow::Error) -> Option<&Execution> {
-    error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref()) {
-        (Some(ExecuteError::Commit { execution, .. }), _) => Some(&**execution),
-        (_, Some(SessionsError::Unsaved { execution, .. })) => Some(&**execution),
-        _ => None,
-    })
+    fn request<'r>(&'r self, source: &'r Source) -> Request<'r> {
+        let request = self.stdin.give(source.request().cancel(&self.cancel));
+        match &self.context {
+            Some(context) => request.context_text(context.clone()),
+            None => request,
+        }
+    }
+
+    /// Reports that a script could not be run, or that its changes could not be saved.
+    fn fail(&self, error: anyhow::Error, source: &Source) -> anyhow::Result<i32> {
+        self.reporter.fail(&error)?;
+        Err(error.context(format!("cannot run `{}`", escaped(&source.label))))
+    }
 }
 
 /// Warns if persisted globals would be lost.
@@ -358,6 +401,14 @@ impl Stdin {
             }
         };
         Ok(Self::Given(bytes))
+    }
+
+    /// Reads standard input to its end, because a suspended execution contains it.
+    fn read(self) -> Self {
+        match self {
+            Self::Piped(piped) => Self::Given(piped.bytes()),
+            given @ Self::Given(_) => given,
+        }
     }
 
     fn give<'a>(&'a self, request: Request<'a>) -> Request<'a> {

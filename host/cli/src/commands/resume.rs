@@ -1,0 +1,356 @@
+//! `glovebox resume`: continues a script that waits for a person.
+
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use anyhow::Context;
+use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
+use glovebox::{JsonText, Outcome, Step, Suspended, ToolAnswer, ToolError, ToolErrorKind, escaped};
+
+use crate::{
+    args::{GlobalArgs, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs, asked_tool},
+    engine::{Host, Pooling},
+    interrupt,
+    report::{ReportArgs, Reporter},
+    stored,
+    suspending::{self, SUSPENDED_EXIT_CODE, SuspendableRun, SuspendedFile, waiting_json, write_waiting},
+    terminal::{Hinted, note},
+};
+
+const AFTER_HELP: &str = "\
+Examples:
+  glovebox run --tool pay=@ask -e 'print(tools.pay(euros=20))'     # exits with 75 and writes script.suspended
+  glovebox resume script.suspended                                 # lists the waiting calls
+  glovebox resume script.suspended --answer 0='{\"receipt\": 17}'    # the script receives {'receipt': 17}
+  glovebox resume script.suspended --deny 0='too expensive'        # the script receives the exception ToolDenied
+
+The script continues with the new answers. A program that has answered a call does not run again for it, and only new
+output is printed. If the script waits again, FILE is replaced and the exit code is 75. If the script ends, FILE is
+deleted and the exit code is that of `glovebox run`.
+
+Use the options of the first command, such as --tool, --policy, --mount and limits: `glovebox run` prints the command to
+continue with. FILE contains the script, its input and all answers so far, but no permissions. If a file, a tool or a
+limit has changed and the script behaves differently than before, that is an error, and FILE is unchanged.
+
+FILE is also unchanged if the command fails or is interrupted. If the script had continued by then, resuming FILE again
+repeats the tool calls that the script made since.";
+
+/// Continue a script that waits for a person's answers
+///
+/// Without --answer and --deny, lists the waiting calls and exits with 75. You can answer some of the calls now and the
+/// others later, in any order.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct ResumeArgs {
+    // Must be the first field: the other fields remove their values from the parsed command line.
+    #[command(flatten)]
+    options: RepeatedOptions,
+
+    /// File with the suspended execution, written by `glovebox run`
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Answer a waiting call with JSON, such as `0=true` or `0='"text"'`; repeatable
+    #[arg(long = "answer", value_name = "CALL=JSON")]
+    answers: Vec<CallAnswer>,
+
+    /// Refuse a waiting call: it raises `ToolDenied` in the script, with this reason; repeatable
+    #[arg(long = "deny", value_name = "CALL=REASON")]
+    denials: Vec<CallDenial>,
+
+    #[command(flatten)]
+    runtime: RuntimeArgs,
+
+    #[command(flatten)]
+    programs: ProgramArgs,
+
+    #[command(flatten)]
+    report: ReportArgs,
+
+    /// File with the secret that seals the suspended execution, as for `glovebox run` [default: GLOVEBOX_KEY_FILE]
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    policy: PolicyArgs,
+}
+
+/// A person's answer to a call.
+#[derive(Clone, Debug)]
+struct CallAnswer {
+    call: u64,
+    value: JsonText,
+}
+
+impl FromStr for CallAnswer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (call, value) = parts(text).ok_or("write it as `CALL=JSON`, such as `0=true`")?;
+        let value = JsonText::new(value)
+            .map_err(|error| format!("{error}; write JSON, with quotes around text: `--answer '{call}=\"text\"'`"))?;
+        Ok(Self { call, value })
+    }
+}
+
+/// A person's refusal of a call.
+#[derive(Clone, Debug)]
+struct CallDenial {
+    call: u64,
+    reason: String,
+}
+
+impl FromStr for CallDenial {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        match parts(text) {
+            Some((call, reason)) if !reason.is_empty() => Ok(Self { call, reason: reason.to_owned() }),
+            _ => Err("write it as `CALL=REASON`, such as `0='too expensive'`"),
+        }
+    }
+}
+
+/// Splits a call's ID from the text after the first `=`.
+fn parts(text: &str) -> Option<(u64, &str)> {
+    let (call, rest) = text.split_once('=')?;
+    Some((call.parse().ok()?, rest))
+}
+
+/// The options of a command line that `glovebox resume` has as well, as words for a shell. A suspended script continues
+/// with these options.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RepeatedOptions {
+    words: Vec<String>,
+}
+
+impl RepeatedOptions {
+    /// The options that are different each time.
+    const NEW_EACH_TIME: [&str; 2] = ["answers", "denials"];
+
+    pub(crate) fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    /// Adds an option with a value.
+    pub(crate) fn push(&mut self, long: &str, value: &str) {
+        self.words.push(if value.starts_with('-') {
+            format!("--{long}={}", quoted(value))
+        } else {
+            format!("--{long} {}", quoted(value))
+        });
+    }
+}
+
+impl FromArgMatches for RepeatedOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut options = Self::default();
+        let command = GlobalArgs::augment_args(ResumeArgs::augment_args(Command::new("resume")));
+        for arg in command.get_arguments() {
+            let (id, Some(long)) = (arg.get_id().as_str(), arg.get_long()) else { continue };
+            let is_given = matches.try_contains_id(id).unwrap_or(false)
+                && matches.value_source(id) == Some(ValueSource::CommandLine);
+            if !is_given || Self::NEW_EACH_TIME.contains(&id) {
+                continue;
+            }
+            if !arg.get_action().takes_values() {
+                options.words.push(format!("--{long}"));
+                continue;
+            }
+            for value in matches.try_get_raw(id).ok().flatten().into_iter().flatten() {
+                options.push(long, &value.to_string_lossy());
+            }
+        }
+        Ok(options)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Adds no options to the command.
+impl Args for RepeatedOptions {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
+/// Quotes a word for a shell, if needed.
+pub(crate) fn quoted(word: &str) -> String {
+    // Fails only for a null character, which no word contains.
+    shlex::try_quote(word).map(Cow::into_owned).unwrap_or_default()
+}
+
+pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32> {
+    let store = StoreArgs { key_file: args.key_file.clone(), ..StoreArgs::default() };
+    let file = SuspendedFile::open(&args.file, stored::key(&store)?)?;
+    let suspended = file.read()?;
+    let answers = args.tool_answers(&suspended)?;
+    if answers.is_empty() {
+        if args.report.json {
+            waiting_json(&suspended, file.path(), &args.options, None)?;
+        } else {
+            write_waiting(&suspended, file.path(), &args.options);
+        }
+        return Ok(SUSPENDED_EXIT_CODE);
+    }
+    let policy = args.policy.resolve()?;
+    let mut tools = args.programs.all_tools(&policy)?;
+    // A person answers the waiting calls, even without `--tool NAME=@ask`.
+    for call in suspended.tool_requests() {
+        if tools.iter().all(|tool| tool.name() != call.name) {
+            tools.push(asked_tool(&call.name));
+        }
+    }
+    let displays = args.report.display_files()?;
+    // From here on, every blocking operation checks for Ctrl-C.
+    let cancel = interrupt::install()?;
+    let host = Host::open(global, Pooling::Single)?;
+    let mut runtime = args.runtime.clone();
+    if runtime.runtime.is_none() && runtime.runtime_path.is_none() {
+        runtime.runtime = Some(suspended.runtime_name().to_owned());
+    }
+    let sandbox = host.sandbox(&runtime, None, &policy)?.with_tools(&tools).context("cannot offer the tools")?;
+    let reporter = Reporter::new(&args.report, displays, &cancel);
+    let (request, passed) = reporter.forward(suspended.request().cancel(&cancel));
+    let mut has_continued = false;
+    let ran = interrupt::guarded(|| -> anyhow::Result<SuspendableRun> {
+        let started = sandbox.start(request)?;
+        // The script repeats its earlier steps, without calling tools, until it waits for the same calls.
+        if let Step::Done(execution) = started.advance(Vec::new(), None)? {
+            return Ok(SuspendableRun::Ended(execution));
+        }
+        has_continued = true;
+        suspending::advance(&started, answers)
+    });
+    match ran {
+        Ok(SuspendableRun::Suspended(script)) => {
+            file.replace(&script.suspended).inspect_err(|_| warn_of_repetition(&args.file))?;
+            reporter.suspend(&passed, &script, file.path(), &args.options)
+        }
+        Ok(SuspendableRun::Ended(execution)) => {
+            let has_finished = has_continued && !matches!(execution.outcome, Outcome::Cancelled);
+            if has_finished {
+                file.delete();
+            }
+            let reported = reporter.finish(&passed, &execution, false);
+            if has_continued && !has_finished {
+                warn_of_repetition(&args.file);
+            }
+            reported
+        }
+        Err(error) => {
+            if has_continued {
+                warn_of_repetition(&args.file);
+            }
+            reporter.fail(&error)?;
+            Err(error.context(format!("cannot resume `{}`", escaped(&args.file))))
+        }
+    }
+}
+
+/// Warns that the file does not contain the calls that the script made after it continued.
+fn warn_of_repetition(file: &Path) {
+    note(&format!(
+        "`{}` is unchanged; if you resume it again, the script repeats the tool calls that it made since",
+        escaped(file)
+    ));
+}
+
+impl ResumeArgs {
+    /// Returns the answers of `--answer` and `--deny`. Fails if a call does not wait or has two answers.
+    fn tool_answers(&self, suspended: &Suspended) -> Result<Vec<ToolAnswer>, Hinted> {
+        let given = self
+            .answers
+            .iter()
+            .map(|CallAnswer { call, value }| ToolAnswer { id: *call, answer: Ok(value.as_str().to_owned()) });
+        let refused = self.denials.iter().map(|CallDenial { call, reason }| {
+            ToolAnswer::error(*call, ToolError::of(ToolErrorKind::Denied, reason.as_str()))
+        });
+        let answers: Vec<ToolAnswer> = given.chain(refused).collect();
+        let waiting: Vec<u64> = suspended.tool_requests().iter().map(|call| call.id).collect();
+        for (at, ToolAnswer { id, .. }) in answers.iter().enumerate() {
+            if !waiting.contains(id) {
+                let ids: Vec<String> = waiting.iter().map(u64::to_string).collect();
+                return Err(Hinted::new(
+                    format!("the script does not wait for call {id}"),
+                    format!("answer one of these calls: {}", ids.join(", ")),
+                ));
+            }
+            if answers.iter().skip(at + 1).any(|other| other.id == *id) {
+                return Err(Hinted::new(
+                    format!("call {id} has more than one answer"),
+                    "give each call one --answer or --deny",
+                ));
+            }
+        }
+        Ok(answers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command as Subcommand};
+
+    fn options(words: &str) -> String {
+        let words = std::iter::once("glovebox").chain(words.split(' '));
+        match Cli::try_parse_from(words).unwrap().command {
+            Subcommand::Run(args) => args.options().words().join(" "),
+            Subcommand::Resume(args) => args.options.words().join(" "),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn shared_options_are_repeated() {
+        for (given, repeated) in [
+            ("run a.py", ""),
+            (
+                "run --tool a=@ask --tool b=cat --fuel 5 --json -l py a.py",
+                "--fuel 5 --json --tool 'a=@ask' --tool 'b=cat'",
+            ),
+            ("--bundle a:b run --arg=-x --workspace w --stdin i -e 1", "--arg=-x --bundle a --bundle b --workspace w"),
+            ("resume f --answer 0=1 --deny 1=no --runtime r --no-packages", "--no-packages --runtime r"),
+        ] {
+            let mut found: Vec<_> =
+                options(given).split(" --").map(|word| word.trim_start_matches("--").to_owned()).collect();
+            found.sort();
+            let found: Vec<_> = found.iter().filter(|word| !word.is_empty()).map(|word| format!("--{word}")).collect();
+            assert_eq!(found.join(" "), repeated, "{given}");
+        }
+    }
+
+    #[test]
+    fn option_values_are_quoted_for_a_shell() {
+        let mut options = RepeatedOptions::default();
+        options.push("env", "A=a b");
+        options.push("arg", "--x");
+        options.push("arg", "-y z");
+        assert_eq!(options.words(), ["--env 'A=a b'", "--arg=--x", "--arg='-y z'"]);
+    }
+
+    #[test]
+    fn answers_name_a_call() {
+        let answer =
+            |text: &str| text.parse::<CallAnswer>().map(|answer| (answer.call, answer.value.as_str().to_owned()));
+        assert_eq!(answer("3={\"a\": \"=\"}"), Ok((3, "{\"a\": \"=\"}".to_owned())));
+        for (wrong, said) in [("true", "CALL=JSON"), ("x=1", "CALL=JSON"), ("-1=1", "CALL=JSON"), ("0=yes", "not JSON")]
+        {
+            assert!(answer(wrong).unwrap_err().contains(said), "{wrong}");
+        }
+        assert_eq!("0=a=b".parse::<CallDenial>().unwrap().reason, "a=b");
+        assert!("0=".parse::<CallDenial>().is_err());
+    }
+}

@@ -1,0 +1,143 @@
+//! Reports executions: their output while they run, and their results.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use clap::Args;
+use glovebox::{AdvanceError, CancelToken, ExecuteError, Execution, Request};
+use glovebox_sessions::SessionsError;
+
+use crate::{
+    commands::resume::RepeatedOptions,
+    displays::{self, DisplayFiles},
+    output::{Passthrough, advise, end_open_line, explain, show_value},
+    suspending::{SUSPENDED_EXIT_CODE, SuspendedScript, waiting_json, write_waiting},
+    terminal::{BROKEN_PIPE_EXIT_CODE, out_json},
+};
+
+/// The form of a report.
+#[derive(Args, Debug)]
+pub(crate) struct ReportArgs {
+    /// Print a report of each script as JSON instead of its output
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Pass control characters in a script's output to the terminal. By default they are escaped there; pipes and files
+    /// get every byte
+    #[arg(long)]
+    raw_output: bool,
+
+    /// Directory for displays of scripts, such as plots and tables: 1.png, 1.txt, 2.html and so on
+    #[arg(long, value_name = "DIR")]
+    displays: Option<PathBuf>,
+}
+
+impl ReportArgs {
+    /// Creates the directory for displays, if the flags name one.
+    pub(crate) fn display_files(&self) -> anyhow::Result<Option<DisplayFiles>> {
+        self.displays.as_deref().map(DisplayFiles::new).transpose()
+    }
+}
+
+/// Reports the executions of one command.
+#[derive(Debug)]
+pub(crate) struct Reporter<'a> {
+    args: &'a ReportArgs,
+    displays: Option<DisplayFiles>,
+    cancel: CancelToken,
+}
+
+impl<'a> Reporter<'a> {
+    /// Creates a reporter, which cancels `cancel` when the reader of the output has closed it.
+    pub(crate) fn new(args: &'a ReportArgs, displays: Option<DisplayFiles>, cancel: &CancelToken) -> Self {
+        Self { args, displays, cancel: cancel.clone() }
+    }
+
+    /// Forwards the output of a request, unless the report is JSON. Pass the forwarder to the report.
+    pub(crate) fn forward<'r>(&self, request: Request<'r>) -> (Request<'r>, Passthrough) {
+        let passed = Passthrough::new(&self.cancel, self.args.raw_output);
+        if self.args.json {
+            return (request, passed);
+        }
+        let listener = passed.clone();
+        (request.on_output(move |stream, bytes| listener.write(stream, bytes)), passed)
+    }
+
+    /// Reports a finished execution, with its value if `with_value` is set. Returns the exit code.
+    pub(crate) fn finish(&self, passed: &Passthrough, execution: &Execution, with_value: bool) -> anyhow::Result<i32> {
+        if let Some(code) = closed(passed)? {
+            return Ok(code);
+        }
+        if let Some(files) = &self.displays {
+            files.write(execution)?;
+        }
+        if self.args.json {
+            out_json(execution)?;
+        } else {
+            if let Some(value) = execution.value.as_ref().filter(|_| with_value) {
+                show_value(&value.repr)?;
+            }
+            displays::mention(execution, self.displays.is_some());
+            explain(execution);
+            advise(execution);
+        }
+        Ok(execution.outcome.exit_code())
+    }
+
+    /// Reports an execution that is stored in the file `path`, where it waits for a person. Returns the exit code.
+    pub(crate) fn suspend(
+        &self,
+        passed: &Passthrough,
+        script: &SuspendedScript,
+        path: &Path,
+        options: &RepeatedOptions,
+    ) -> anyhow::Result<i32> {
+        if let Some(code) = closed(passed)? {
+            return Ok(code);
+        }
+        if self.args.json {
+            waiting_json(&script.suspended, path, options, Some(script))?;
+        } else {
+            end_open_line(&script.stdout, &script.stderr);
+            write_waiting(&script.suspended, path, options);
+        }
+        Ok(SUSPENDED_EXIT_CODE)
+    }
+
+    /// Reports the execution that `error` contains, if the script has run although its changes were not saved.
+    pub(crate) fn fail(&self, error: &anyhow::Error) -> anyhow::Result<()> {
+        match execution_of(error) {
+            Some(execution) if self.args.json => out_json(execution),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Completes the forwarded output. Returns an exit code if its reader has closed it.
+fn closed(passed: &Passthrough) -> anyhow::Result<Option<i32>> {
+    match passed.finish() {
+        None => Ok(None),
+        Some(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Some(BROKEN_PIPE_EXIT_CODE)),
+        Some(error) => Err(error).context("cannot write the script's output"),
+    }
+}
+
+/// Returns the execution, if the error occurred after it.
+fn execution_of(error: &anyhow::Error) -> Option<&Execution> {
+    error.chain().find_map(|cause| {
+        if let Some(SessionsError::Unsaved { execution, .. }) = cause.downcast_ref() {
+            return Some(&**execution);
+        }
+        let failed = match cause.downcast_ref() {
+            Some(AdvanceError::Execute(failed)) => Some(&**failed),
+            _ => cause.downcast_ref(),
+        };
+        match failed {
+            Some(ExecuteError::Commit { execution, .. }) => Some(&**execution),
+            _ => None,
+        }
+    })
+}

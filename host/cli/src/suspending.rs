@@ -1,0 +1,338 @@
+//! Executions that wait for a person: tools declared with `--tool NAME=@ask`, and the files of suspended executions.
+
+use std::{
+    ffi::OsString,
+    fs::{File, OpenOptions, TryLockError},
+    io::Read as _,
+    mem,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use anyhow::Context;
+use glovebox::{
+    EscapedJson, Execution, JsonText, SessionKey, Started, Step, Stream, SuspendError, SuspendRefusal, Suspended,
+    SuspendedBytesError, ToolAnswer, ToolError, ToolErrorKind, escaped, escaped_text,
+};
+use serde::Serialize;
+
+use crate::{
+    commands::resume::{RepeatedOptions, quoted},
+    file::{self, NotCreated},
+    terminal::{Hinted, note, note_escaped, on_one_line, out_json},
+};
+
+/// The exit code if the script waits for a person: `EX_TEMPFAIL` of `sysexits.h`.
+pub(crate) const SUSPENDED_EXIT_CODE: i32 = 75;
+
+/// The interval between attempts to suspend a script. An attempt fails while a program that implements a tool runs.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// The number of bytes that are read from a file. A suspended execution has at most 64 MiB.
+const MAX_FILE_BYTES: u64 = (64 << 20) + 1;
+
+/// The number of file names that are tried for a new file.
+const MAX_NAMES: u32 = 100;
+
+/// The state of a suspendable execution after it has run as far as possible.
+#[derive(Debug)]
+pub(crate) enum SuspendableRun {
+    Ended(Arc<Execution>),
+    Suspended(Box<SuspendedScript>),
+}
+
+/// A suspended execution, and the script's output from its first start on.
+#[derive(Debug)]
+pub(crate) struct SuspendedScript {
+    pub(crate) suspended: Suspended,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+}
+
+/// Passes answers to a suspendable execution. Returns when the script has ended, or suspends it when it waits for
+/// further answers.
+///
+/// If the execution's record is full, it can no longer be suspended. The calls then raise `ToolLimit` in the script.
+pub(crate) fn advance(started: &Started, mut answers: Vec<ToolAnswer>) -> anyhow::Result<SuspendableRun> {
+    loop {
+        let calls = match started.advance(mem::take(&mut answers), None)? {
+            Step::Done(execution) => return Ok(SuspendableRun::Ended(execution)),
+            Step::NeedsTools(calls) => calls,
+            Step::Running => continue,
+        };
+        let output = |stream| started.read_output(stream, 0, u64::MAX);
+        let (stdout, stderr) = (output(Stream::Stdout), output(Stream::Stderr));
+        match started.suspend() {
+            Ok(suspended) => {
+                return Ok(SuspendableRun::Suspended(Box::new(SuspendedScript { suspended, stdout, stderr })));
+            }
+            Err(SuspendError::Refused(full @ SuspendRefusal::JournalFull)) => {
+                let reason = format!("the execution cannot be suspended: {full}");
+                let refused = |id| ToolAnswer::error(id, ToolError::of(ToolErrorKind::Limit, reason.clone()));
+                answers = calls.iter().map(|call| refused(call.id)).collect();
+            }
+            Err(error @ SuspendError::NotSuspendable) => return Err(error.into()),
+            // The script is about to continue or to end, or a program that implements a tool is running.
+            Err(_) => thread::sleep(RETRY),
+        }
+    }
+}
+
+/// A file that does not exist yet, for an execution that might be suspended.
+#[derive(Debug)]
+pub(crate) struct NewSuspendedFile {
+    path: PathBuf,
+    key: Option<SessionKey>,
+}
+
+impl NewSuspendedFile {
+    /// Fails if the file exists or cannot be created: calls with effects might precede the suspension, so a script must
+    /// not start if it cannot be stored.
+    pub(crate) fn new(path: PathBuf, key: Option<SessionKey>) -> anyhow::Result<Self> {
+        if path.symlink_metadata().is_ok() {
+            return Err(exists(&path).into());
+        }
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        tempfile::tempfile_in(directory).map_err(|error| {
+            Hinted::new(
+                format!("cannot create files in `{}`, where a suspended execution would be stored", escaped(directory)),
+                "choose a file in a writable directory: --suspended FILE",
+            )
+            .because(error)
+        })?;
+        Ok(Self { path, key })
+    }
+
+    /// Writes the file and returns its path. If another process has created the file, the name gets a number.
+    pub(crate) fn create(&self, suspended: &Suspended) -> anyhow::Result<PathBuf> {
+        let bytes = suspended.to_bytes(self.key.as_ref());
+        let mut path = self.path.clone();
+        for number in 2..=MAX_NAMES {
+            match file::create(&path, &bytes) {
+                Ok(()) => return Ok(path),
+                Err(NotCreated::Exists) => path = numbered(&self.path, number),
+                Err(NotCreated::Failed(error)) => return Err(error.context("the suspended execution is lost")),
+            }
+        }
+        Err(anyhow::Error::from(exists(&self.path)).context("the suspended execution is lost"))
+    }
+}
+
+fn exists(path: &Path) -> Hinted {
+    Hinted::new(
+        format!("the file `{}` for a suspended execution exists", escaped(path)),
+        "continue it with `glovebox resume`, delete it, or choose another file: --suspended FILE",
+    )
+}
+
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+/// The file of a suspended execution. It is locked, so that no other process resumes the execution at the same time.
+#[derive(Debug)]
+pub(crate) struct SuspendedFile {
+    path: PathBuf,
+    key: Option<SessionKey>,
+    locked: File,
+}
+
+impl SuspendedFile {
+    /// Opens and locks the file. Does not wait for another process.
+    pub(crate) fn open(path: &Path, key: Option<SessionKey>) -> anyhow::Result<Self> {
+        let unreadable = || {
+            let message = format!("cannot read the suspended execution `{}`", escaped(path));
+            Hinted::new(message, "name a file that `glovebox run` has written, and that you can write to")
+        };
+        let locked =
+            OpenOptions::new().read(true).write(true).open(path).map_err(|error| unreadable().because(error))?;
+        let is_locked = match locked.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Error(error)) => return Err(unreadable().because(error).into()),
+        };
+        // Before the lock was granted, another process may have replaced or deleted the file.
+        let is_current = match (locked.metadata(), path.metadata()) {
+            (Ok(locked), Ok(named)) => (locked.dev(), locked.ino()) == (named.dev(), named.ino()),
+            _ => false,
+        };
+        if !is_locked || !is_current {
+            return Err(Hinted::new(
+                format!("another process is resuming `{}`", escaped(path)),
+                "wait until it has ended, then list the waiting calls with `glovebox resume FILE`",
+            )
+            .into());
+        }
+        Ok(Self { path: path.to_owned(), key, locked })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn read(&self) -> anyhow::Result<Suspended> {
+        let mut bytes = Vec::new();
+        let read = (&self.locked).take(MAX_FILE_BYTES).read_to_end(&mut bytes);
+        read.with_context(|| format!("cannot read `{}`", escaped(&self.path)))?;
+        let suspended = Suspended::from_bytes(&bytes, self.key.as_ref()).map_err(|error| {
+            let hint = match error {
+                SuspendedBytesError::KeyMissing | SuspendedBytesError::NotAuthentic => {
+                    "name the key file that `glovebox run` used: --key-file FILE, or GLOVEBOX_KEY_FILE"
+                }
+                SuspendedBytesError::Unauthenticated => {
+                    "if you trust the file, remove --key-file and GLOVEBOX_KEY_FILE"
+                }
+                _ => "use a complete copy of a file that `glovebox run` has written",
+            };
+            Hinted::new(format!("cannot resume `{}`", escaped(&self.path)), hint).because(error)
+        })?;
+        Ok(suspended)
+    }
+
+    /// Replaces the stored execution with its later state.
+    pub(crate) fn replace(&self, suspended: &Suspended) -> anyhow::Result<()> {
+        file::replace(&self.path, &suspended.to_bytes(self.key.as_ref()))
+    }
+
+    /// Deletes the file after the script has ended. If that fails, prints a note, because the script's result matters
+    /// more.
+    pub(crate) fn delete(&self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            note(&format!(
+                "cannot delete `{}`: {error}; delete it yourself, because resuming it again repeats tool calls",
+                escaped(&self.path)
+            ));
+        }
+    }
+}
+
+/// Lists the waiting calls and the command that answers them on standard error.
+pub(crate) fn write_waiting(suspended: &Suspended, path: &Path, options: &RepeatedOptions) {
+    note(&format!("the script waits for answers; its execution is stored in `{}`", escaped(path)));
+    for call in suspended.tool_requests() {
+        // Complete, because a person decides about the arguments.
+        let arguments = escaped_json(&call.arguments);
+        note_escaped(&format!("call {}: {}({arguments})", call.id, escaped(&call.name)));
+    }
+    note_escaped(&format!("continue with: {}", on_one_line(&command(suspended, path, options))));
+    note("use --deny CALL=REASON to refuse a call");
+}
+
+/// Returns the command that answers the first waiting call.
+fn command(suspended: &Suspended, path: &Path, options: &RepeatedOptions) -> String {
+    let mut words = vec!["glovebox resume".to_owned(), quoted(&path.to_string_lossy())];
+    words.extend_from_slice(options.words());
+    words.extend(suspended.tool_requests().first().map(|call| format!("--answer {}=JSON", call.id)));
+    words.join(" ")
+}
+
+/// Escapes hidden characters in JSON text. The result has one line.
+fn escaped_json(text: &str) -> String {
+    let mut out = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut out, EscapedJson);
+    match JsonText::new(text).map(|json| json.serialize(&mut serializer)) {
+        Ok(Ok(())) => String::from_utf8_lossy(&out).into_owned(),
+        // Only a forged file contains such arguments.
+        _ => format!("invalid JSON: {}", escaped_text(text)),
+    }
+}
+
+/// The report of a suspended execution. A finished execution's report has the first four members as well.
+#[derive(Serialize)]
+struct SuspendedReport {
+    success: bool,
+    outcome: SuspendedOutcome,
+    exit_code: i32,
+    /// `None` if the command has not run the script.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stdout: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stderr: Option<String>,
+    suspended_path: String,
+    calls: Vec<WaitingCall>,
+    command: String,
+}
+
+#[derive(Serialize)]
+struct SuspendedOutcome {
+    kind: &'static str,
+}
+
+#[derive(Serialize)]
+struct WaitingCall {
+    id: u64,
+    name: String,
+    arguments: JsonText,
+}
+
+/// Prints the waiting calls as JSON, with the script's output if it has run.
+pub(crate) fn waiting_json(
+    suspended: &Suspended,
+    path: &Path,
+    options: &RepeatedOptions,
+    script: Option<&SuspendedScript>,
+) -> anyhow::Result<()> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let calls = suspended.tool_requests().into_iter().map(|call| -> anyhow::Result<WaitingCall> {
+        let arguments = JsonText::new(call.arguments.as_str()).context("the file contains invalid arguments")?;
+        Ok(WaitingCall { id: call.id, name: call.name, arguments })
+    });
+    out_json(&SuspendedReport {
+        success: false,
+        outcome: SuspendedOutcome { kind: "suspended" },
+        exit_code: SUSPENDED_EXIT_CODE,
+        stdout: script.map(|script| text(&script.stdout)),
+        stderr: script.map(|script| text(&script.stderr)),
+        suspended_path: path.to_string_lossy().into_owned(),
+        calls: calls.collect::<anyhow::Result<_>>()?,
+        command: command(suspended, path, options),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn existing_file_is_rejected_before_running() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.suspended");
+        assert!(NewSuspendedFile::new(path.clone(), None).is_ok());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
+        std::os::unix::fs::symlink("nowhere", &path).unwrap();
+        let error = NewSuspendedFile::new(path, None).unwrap_err();
+        assert!(error.to_string().contains("exists"), "{error}");
+        let error = NewSuspendedFile::new(dir.path().join("missing/a.suspended"), None).unwrap_err();
+        assert!(error.to_string().contains("cannot create files in"), "{error}");
+    }
+
+    #[test]
+    fn file_can_be_opened_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.suspended");
+        std::fs::write(&path, "x").unwrap();
+        let first = SuspendedFile::open(&path, None).unwrap();
+        let error = SuspendedFile::open(&path, None).unwrap_err();
+        assert!(error.to_string().contains("another process is resuming"), "{error}");
+        let error = first.read().unwrap_err();
+        assert!(error.to_string().contains("cannot resume"), "{error}");
+        drop(first);
+        SuspendedFile::open(&path, None).unwrap().delete();
+        assert!(!path.exists());
+        assert!(SuspendedFile::open(&path, None).is_err());
+    }
+
+    #[test]
+    fn arguments_are_escaped_completely() {
+        let long = format!("{{\"a\":\n\"\u{202e}{}\"}}", "x".repeat(5_000));
+        let shown = escaped_json(&long);
+        assert!(shown.len() > 5_000 && shown.starts_with(r#"{"a": "\u202e"#), "{shown}");
+        assert_eq!(escaped_json("{\n"), r"invalid JSON: {\n");
+    }
+}
