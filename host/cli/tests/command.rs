@@ -5,6 +5,7 @@
 mod caches;
 mod daemon;
 mod support;
+mod suspended;
 mod tools;
 
 use std::{

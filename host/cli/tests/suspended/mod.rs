@@ -1,0 +1,102 @@
+//! Tests scripts that wait for a person: processes that run at the same time, interruptions, and effects of tools.
+
+use std::{
+    fs,
+    io::BufReader,
+    path::Path,
+    process::{Command, Output},
+};
+
+use super::{
+    prepared, rest,
+    support::{interrupt, text, up, wait},
+};
+
+/// Returns a command that runs in a directory.
+fn inside(dir: &Path, args: &[&str]) -> Command {
+    let mut command = prepared(args);
+    command.current_dir(dir);
+    command
+}
+
+fn output(dir: &Path, args: &[&str]) -> Output {
+    inside(dir, args).output().unwrap()
+}
+
+/// Fails unless the script waits for a person.
+fn suspend(dir: &Path, args: &[&str]) {
+    let ran = output(dir, args);
+    assert_eq!(ran.status.code(), Some(75), "{}", text(&ran.stderr));
+    assert!(dir.join("script.suspended").exists());
+}
+
+#[test]
+fn script_is_suspended_after_running_programs_have_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let slow = "slow=sh -c 'echo run >>runs; sleep 1; echo 7'";
+    for (language, code) in [
+        (
+            "python",
+            "import asyncio\nasync def main(): print(await asyncio.gather(tools.slow.aio(), tools.ok.aio()))\n\
+             asyncio.run(main())",
+        ),
+        ("javascript", "console.log(JSON.stringify(await Promise.all([tools.slow(), tools.ok()])).replace(',', ', '))"),
+    ] {
+        let _ = fs::remove_file(dir.path().join("runs"));
+        suspend(dir.path(), &["run", "--tool", slow, "--tool", "ok=@ask", "-l", language, "-e", code]);
+        let ran = output(dir.path(), &["resume", "script.suspended", "--tool", slow, "--answer", "1=8"]);
+        assert_eq!(text(&ran.stdout), "[7, 8]\n", "{language}: {}", text(&ran.stderr));
+        assert_eq!(ran.status.code(), Some(0), "{language}");
+        assert_eq!(fs::read_to_string(dir.path().join("runs")).unwrap(), "run\n", "{language}");
+        assert!(!dir.path().join("script.suspended").exists(), "{language}");
+    }
+}
+
+/// The file stays, so that a person can decide whether to repeat the calls since.
+#[test]
+fn interrupted_script_can_be_resumed_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let code = "tools.ok(); print('up', flush=True); import time; time.sleep(90)";
+    let limits = ["--timeout-ms", "100000", "--timeout-reserve-ms", "10000"];
+    suspend(dir.path(), &[&["run", "--tool", "ok=@ask", "-e", code][..], &limits].concat());
+    let file = dir.path().join("script.suspended");
+    let before = fs::read(&file).unwrap();
+    let resume = [&["resume", "script.suspended", "--answer", "0=1"][..], &limits].concat();
+    for _ in 0..2 {
+        let mut child = inside(dir.path(), &resume).spawn().unwrap();
+        up(&mut BufReader::new(child.stdout.take().unwrap()));
+        let other = output(dir.path(), &resume);
+        assert_eq!(other.status.code(), Some(125));
+        assert!(text(&other.stderr).contains("another process is resuming `script.suspended`"));
+        interrupt(&child);
+        assert_eq!(wait(&mut child), 130);
+        let said = rest(child.stderr.take().unwrap());
+        assert!(said.contains("`script.suspended` is unchanged"), "{said}");
+        assert_eq!(fs::read(&file).unwrap(), before);
+    }
+}
+
+#[test]
+fn later_state_replaces_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let code = "for i in range(3): print(i, tools.ok(n=i))\nraise SystemExit(4)";
+    suspend(dir.path(), &["run", "--tool", "ok=@ask", "-e", code]);
+    for (call, exit_code, printed) in [(0, 75, "0 10\n"), (1, 75, "1 11\n"), (2, 4, "2 12\n")] {
+        let answer = format!("{call}={}", call + 10);
+        let ran = output(dir.path(), &["resume", "script.suspended", "--answer", &answer]);
+        assert_eq!((ran.status.code(), &*text(&ran.stdout)), (Some(exit_code), printed), "{}", text(&ran.stderr));
+        assert_eq!(text(&ran.stderr).contains(&format!("call {}: ok", call + 1)), exit_code == 75);
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
+}
+
+/// A call that cannot be stored raises an exception, so that the script can still finish.
+#[test]
+fn full_record_raises_an_exception() {
+    let dir = tempfile::tempdir().unwrap();
+    let code =
+        "import os\nos.urandom(1100000)\ntry: tools.ok()\nexcept tools.ToolError as error: print(type(error).__name__)";
+    let ran = output(dir.path(), &["run", "--tool", "ok=@ask", "-e", code]);
+    assert_eq!((ran.status.code(), &*text(&ran.stdout)), (Some(0), "ToolLimit\n"), "{}", text(&ran.stderr));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
+}

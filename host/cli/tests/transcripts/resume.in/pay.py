@@ -1,0 +1,2 @@
+print("before")
+print("paid:", tools.pay(euros=20))
