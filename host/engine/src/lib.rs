@@ -113,6 +113,8 @@ mod pages {
     mod sessions {}
     #[doc = include_str!("../../../docs/tools.md")]
     mod tools {}
+    #[doc = include_str!("../../../docs/approvals.md")]
+    mod approvals {}
 }
 
 pub mod component;
