@@ -194,7 +194,7 @@ impl<P: Platform> ExecutionCtx<P> {
 
     /// Ends the execution if the platform wants to suspend it and this is possible.
     pub(super) fn suspend_if_wanted(&mut self, fuel_left: u64) -> Result<(), Stop> {
-        if self.journal.is_none() || !self.platform.wants_suspension() {
+        if self.journal.is_none() || !self.platform.wants_suspension() || !self.platform.begin_suspension() {
             return Ok(());
         }
         if let Some(tools) = &mut self.tools {

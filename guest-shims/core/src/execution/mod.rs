@@ -69,7 +69,12 @@ pub trait Platform: Sized {
         false
     }
 
-    /// Receives the result of a wanted suspension. Without an error, the execution ends.
+    /// Begins a wanted suspension. Returns `false` if it is no longer wanted.
+    fn begin_suspension(&self) -> bool {
+        false
+    }
+
+    /// Receives the result of a suspension that has begun. Without an error, the execution ends.
     fn suspended(&self, _recording: Result<Recording, SuspendRefusal>) {}
 
     /// Called when an execution differs from the recording that it repeats. The execution ends.

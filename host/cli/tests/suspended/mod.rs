@@ -100,3 +100,15 @@ fn full_record_raises_an_exception() {
     assert_eq!((ran.status.code(), &*text(&ran.stdout)), (Some(0), "ToolLimit\n"), "{}", text(&ran.stderr));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
 }
+
+#[test]
+fn files_are_written_when_the_script_ends() {
+    let (dir, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let code = "open('a.txt', 'a').write('one\\n'); print(tools.ok()); open('a.txt', 'a').write('two\\n')";
+    let shared = ["--workspace", workspace.path().to_str().unwrap()];
+    suspend(dir.path(), &[&["run", "--tool", "ok=@ask", "-e", code][..], &shared].concat());
+    assert_eq!(fs::read_dir(workspace.path()).unwrap().count(), 0, "a suspended script has written files");
+    let ran = output(dir.path(), &[&["resume", "script.suspended", "--answer", "0=1"][..], &shared].concat());
+    assert_eq!((ran.status.code(), &*text(&ran.stdout)), (Some(0), "1\n"), "{}", text(&ran.stderr));
+    assert_eq!(fs::read_to_string(workspace.path().join("a.txt")).unwrap(), "one\ntwo\n");
+}

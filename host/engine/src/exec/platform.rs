@@ -150,6 +150,10 @@ impl Platform for EnginePlatform {
         self.suspension.as_ref().is_some_and(|suspension| suspension.is_wanted())
     }
 
+    fn begin_suspension(&self) -> bool {
+        self.suspension.as_ref().is_some_and(|suspension| suspension.begin())
+    }
+
     fn suspended(&self, recording: Result<Recording, SuspendRefusal>) {
         if let Some(suspension) = &self.suspension {
             suspension.finish(recording);

@@ -349,7 +349,13 @@ impl<'a> PreparedRequest<'a> {
         events::security(self.session_id.as_deref(), &ran, &wasi.take_events());
         let persists = script.persisted_bytes.is_some();
         let changes = changes(wasi.vfs(), roots.workspace(), runtime.language, persists);
-        let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own);
+        // A suspended execution is repeated from its start, so it must find the same files in host directories.
+        let is_suspended = self.suspension.as_ref().is_some_and(|suspension| suspension.is_suspended());
+        let committed = if is_suspended {
+            Committed::default()
+        } else {
+            inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own)
+        };
         let files = Files::of(wasi.vfs().clone(), roots.workspace());
         let mut execution = self.not_begun(ran.outcome);
         execution.interrupted = ran.interrupted;

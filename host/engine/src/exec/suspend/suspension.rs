@@ -30,6 +30,9 @@ struct SuspensionState {
     result: Option<Result<Recording, SuspendRefusal>>,
     /// The state of the session before the execution.
     before: Option<Checkpoint>,
+    /// `true` while the execution's thread prepares the result.
+    is_in_progress: bool,
+    is_suspended: bool,
     has_ended: bool,
     /// The first difference from the recording that the execution repeats.
     difference: Option<String>,
@@ -44,12 +47,25 @@ impl Suspension {
         self.state().is_wanted
     }
 
+    /// Begins the wanted suspension, on the execution's thread. Returns `false` if the caller no longer wants it.
+    pub(in crate::exec) fn begin(&self) -> bool {
+        let mut state = self.state();
+        state.is_in_progress = std::mem::replace(&mut state.is_wanted, false);
+        state.is_in_progress
+    }
+
     /// Receives the result from the execution's thread.
     pub(in crate::exec) fn finish(&self, result: Result<Recording, SuspendRefusal>) {
         let mut state = self.state();
-        state.is_wanted = false;
+        state.is_in_progress = false;
+        state.is_suspended = result.is_ok();
         state.result = Some(result);
         self.changed.notify_all();
+    }
+
+    /// Returns `true` if the execution ends because it was suspended. The resumed execution commits its files.
+    pub(in crate::exec) fn is_suspended(&self) -> bool {
+        self.state().is_suspended
     }
 
     /// Stores the state of the session before the execution.
@@ -90,10 +106,12 @@ impl Suspension {
                 return Ok(result?);
             }
             let left = end.saturating_duration_since(Instant::now());
-            if state.has_ended || left.is_zero() {
+            if state.has_ended || (left.is_zero() && !state.is_in_progress) {
                 state.is_wanted = false;
                 return Err(if state.has_ended { SuspendError::Ended } else { SuspendError::Running });
             }
+            // A suspension that is in progress takes only a moment longer.
+            let left = left.max(Duration::from_millis(1));
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
