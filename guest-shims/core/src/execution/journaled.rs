@@ -194,7 +194,7 @@ impl<P: Platform> ExecutionCtx<P> {
 
     /// Ends the execution if the platform wants to suspend it and this is possible.
     pub(super) fn suspend_if_wanted(&mut self, fuel_left: u64) -> Result<(), Stop> {
-        if self.journal.is_none() || !self.platform.wants_suspension() || !self.platform.begin_suspension() {
+        if self.journal.is_none() || !self.platform.wants_suspension() {
             return Ok(());
         }
         if let Some(tools) = &mut self.tools {
@@ -203,6 +203,9 @@ impl<P: Platform> ExecutionCtx<P> {
         self.journal_calls()?;
         let (elapsed, age_ns) = (self.begun.elapsed(), self.age_ns());
         let (Some(journal), Some(tools)) = (&mut self.journal, &self.tools) else { return Ok(()) };
+        if !self.platform.begin_suspension() {
+            return Ok(());
+        }
         let recording = if self.soft.asked().is_some() || self.soft.is_in_grace() {
             Err(SuspendRefusal::Interrupted)
         } else {

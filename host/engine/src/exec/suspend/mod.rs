@@ -85,6 +85,8 @@ pub(in crate::exec) struct SuspendedRequest {
     name: String,
     kind: SourceKind,
     stdin: Vec<u8>,
+    /// `true` if a function provides the standard input after `stdin`.
+    has_stdin_source: bool,
     context: Option<String>,
     session_id: Option<String>,
     wants_value: bool,
@@ -102,6 +104,7 @@ impl SuspendedRequest {
             name: request.name.clone().into_owned(),
             kind: request.kind,
             stdin: request.stdin.clone().into_owned(),
+            has_stdin_source: request.stdin_source.is_some(),
             context: request.context.clone().map(Cow::into_owned),
             session_id: request.session_id.clone().map(Cow::into_owned),
             wants_value: request.wants_value,
@@ -209,17 +212,22 @@ impl Suspended {
     /// Repeating takes about as much CPU time as the script has used so far, without its waits. It does not count
     /// towards `limits.timeout_ms`. Unanswered calls get their whole `limits.tool_timeout_ms` again.
     ///
-    /// The resumed execution can be suspended again.
+    /// The resumed execution can be suspended again. If the first request had [`Request::stdin_from`], set it again.
+    /// Otherwise, input that the script has not read yet is empty.
     ///
     /// If the script behaves differently, for example because a file is different, the execution ends with
     /// [`ExecuteError::Diverged`].
     #[must_use]
     pub fn request(&self) -> Request<'_> {
-        let SuspendedRequest { source, name, kind, stdin, context, session_id, wants_value } = &self.request;
+        let SuspendedRequest { source, name, kind, stdin, has_stdin_source, context, session_id, wants_value } =
+            &self.request;
         let mut request =
             Request::new(source).name(name).kind(*kind).stdin(stdin).value(*wants_value).suspendable(true);
         request.context = context.as_deref().map(Cow::Borrowed);
         request.session_id = session_id.as_deref().map(Cow::Borrowed);
+        if *has_stdin_source {
+            request.stdin_source = Some(Box::new(Vec::new));
+        }
         request.replay = Some(Arc::new(self.clone()));
         request
     }
@@ -320,51 +328,63 @@ fn seal_kind(key: Option<&SessionKey>) -> u8 {
     if key.is_some() { 2 } else { 1 }
 }
 
-/// Decodes a recording from untrusted bytes. An entry takes one byte in the encoded form and about a hundred in memory,
-/// so their number is limited before they are decoded.
+/// Decodes a recording from untrusted bytes. An entry takes as little as one byte in the encoded form and about a hundred
+/// in memory, so the number of entries and calls is limited while they are decoded.
 mod limits {
-    use std::fmt;
+    use std::{fmt, marker::PhantomData, time::Duration};
 
-    use glovebox_core::journal::{JournalEntry, MAX_ENTRIES, Recording, SuspendedAt};
+    use glovebox_core::journal::{JournalEntry, MAX_ENTRIES, Recording, SuspendedAt, UnansweredCall};
     use serde::{
         Deserialize, Deserializer,
         de::{Error as _, SeqAccess, Visitor},
     };
 
     #[derive(Deserialize)]
-    struct Limited {
-        #[serde(deserialize_with = "entries")]
+    struct LimitedRecording {
+        #[serde(deserialize_with = "list")]
         entries: Vec<JournalEntry>,
-        at: SuspendedAt,
+        at: LimitedState,
+    }
+
+    /// The fields of [`SuspendedAt`].
+    #[derive(Deserialize)]
+    struct LimitedState {
+        fuel_used: u64,
+        output_bytes: [u64; 2],
+        elapsed: Duration,
+        monotonic_ns: u64,
+        #[serde(deserialize_with = "list")]
+        calls: Vec<UnansweredCall>,
     }
 
     pub(super) fn recording<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Recording, D::Error> {
-        let Limited { entries, at } = Limited::deserialize(deserializer)?;
-        Ok(Recording { entries, at })
+        let LimitedRecording { entries, at } = LimitedRecording::deserialize(deserializer)?;
+        let LimitedState { fuel_used, output_bytes, elapsed, monotonic_ns, calls } = at;
+        Ok(Recording { entries, at: SuspendedAt { fuel_used, output_bytes, elapsed, monotonic_ns, calls } })
     }
 
-    fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<JournalEntry>, D::Error> {
-        deserializer.deserialize_seq(Entries)
+    fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+        deserializer.deserialize_seq(LimitedList(PhantomData))
     }
 
-    struct Entries;
+    struct LimitedList<T>(PhantomData<T>);
 
-    impl<'de> Visitor<'de> for Entries {
-        type Value = Vec<JournalEntry>;
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for LimitedList<T> {
+        type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {MAX_ENTRIES} journal entries")
+            write!(f, "at most {MAX_ENTRIES} elements")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-            let mut entries = Vec::new();
-            while let Some(entry) = seq.next_element()? {
-                if entries.len() >= MAX_ENTRIES {
-                    return Err(A::Error::invalid_length(entries.len() + 1, &self));
+            let mut list = Vec::new();
+            while let Some(element) = seq.next_element()? {
+                if list.len() >= MAX_ENTRIES {
+                    return Err(A::Error::invalid_length(list.len() + 1, &self));
                 }
-                entries.push(entry);
+                list.push(element);
             }
-            Ok(entries)
+            Ok(list)
         }
     }
 }
