@@ -30,6 +30,8 @@ pub struct AuditTable {
 const MAX_OF_CHARS: usize = 256;
 /// The recorded outcome of an operation that succeeded.
 const DONE: &str = "done";
+/// The recorded outcome of an execution that was turned into bytes.
+const SUSPENDED: &str = "suspended";
 
 /// The reason why the audit log cannot be opened for appending.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +46,9 @@ pub struct AuditError {
 /// sent. Listing or describing sessions and listing checkpoints are not recorded. A line names the tenant, the front end
 /// and the outcome. The line of an execution also has the SHA-256 of the source and the fuel, and with `with_source` the
 /// source itself.
+///
+/// An execution that is turned into bytes has the outcome `suspended`, and the SHA-256 of the bytes as
+/// `suspended_sha256`. The execution that resumes them has this hash as `resumed_sha256`, in place of the source's.
 pub struct Audit {
     out: Mutex<Box<dyn Write + Send>>,
     with_source: bool,
@@ -104,10 +109,12 @@ pub(crate) struct AuditSubject<'a> {
     pub(crate) session: Option<&'a str>,
 }
 
-/// The hash of a source and, if configured, its text.
-pub(crate) struct AuditSource {
-    sha256: String,
-    text: Option<String>,
+/// The script of an audited execution.
+pub(crate) enum AuditSource {
+    /// The hash of a source and, if configured, its text.
+    Source { sha256: String, text: Option<String> },
+    /// The hash of the suspended execution that is resumed.
+    Resumed { sha256: String },
 }
 
 /// The audit line of an execution.
@@ -119,10 +126,15 @@ struct Line<'a> {
     action: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<&'a str>,
-    source_sha256: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_sha256: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resumed_sha256: Option<&'a str>,
     outcome: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suspended_sha256: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     runtime: Option<&'a str>,
     fuel: u64,
@@ -154,22 +166,27 @@ impl Audit {
     }
 
     pub(crate) fn source(&self, source: &str) -> AuditSource {
-        let sha256 = Sha256::digest(source).iter().map(|byte| format!("{byte:02x}")).collect();
-        AuditSource { sha256, text: self.with_source.then(|| source.to_owned()) }
+        AuditSource::Source { sha256: sha256(source), text: self.with_source.then(|| source.to_owned()) }
     }
 
     /// Records an execution's result, or the error code of a failed execution.
     pub(crate) fn write(&self, asked: &AuditSubject<'_>, source: AuditSource, ended: &Ended) {
         let executed = ended.as_ref().ok();
+        let (source_sha256, source, resumed_sha256) = match &source {
+            AuditSource::Source { sha256, text } => (Some(&**sha256), text.as_deref(), None),
+            AuditSource::Resumed { sha256 } => (None, None, Some(&**sha256)),
+        };
         let line = Line {
             time: Timestamp::now(),
             tenant: asked.tenant,
             door: asked.door.name(),
             action: "execute",
             session: asked.session,
-            source_sha256: source.sha256,
-            source: source.text.as_deref(),
+            source_sha256,
+            source,
+            resumed_sha256,
             outcome: ended.as_ref().map_or_else(|failed| failed.code, |executed| executed.outcome),
+            suspended_sha256: executed.and_then(|executed| executed.suspended_sha256.as_deref()),
             runtime: executed.map(|executed| &*executed.runtime),
             fuel: executed.map_or(0, |executed| executed.fuel),
             duration_ms: executed.map_or(0.0, |executed| executed.duration_ms),
@@ -208,6 +225,27 @@ pub(crate) struct Executed {
     pub(crate) outcome: &'static str,
     pub(crate) fuel: u64,
     pub(crate) duration_ms: f64,
+    /// The hash of the bytes that the execution was turned into.
+    suspended_sha256: Option<String>,
+}
+
+/// Returns the SHA-256 in hexadecimal.
+fn sha256(bytes: impl AsRef<[u8]>) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl AuditSource {
+    /// Hashes a suspended execution that is resumed. May take a tenth of a second.
+    pub(crate) fn resumed(suspended: &[u8]) -> Self {
+        Self::Resumed { sha256: sha256(suspended) }
+    }
+}
+
+impl Executed {
+    /// Sets the bytes that the execution was turned into. May take a tenth of a second.
+    pub(crate) fn suspended(self, bytes: &[u8]) -> Self {
+        Self { outcome: SUSPENDED, suspended_sha256: Some(sha256(bytes)), ..self }
+    }
 }
 
 impl From<&Execution> for Executed {
@@ -218,6 +256,7 @@ impl From<&Execution> for Executed {
             outcome: outcome_name(&execution.outcome),
             fuel: execution.fuel_consumed,
             duration_ms: execution.duration.as_secs_f64() * 1e3,
+            suspended_sha256: None,
         }
     }
 }
@@ -286,6 +325,7 @@ mod tests {
             outcome: "completed",
             fuel: 1,
             duration_ms: 1.0,
+            suspended_sha256: None,
         };
         audit.write(&asked, audit.source(hostile), &Ok(executed));
         let text = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use glovebox::{
-    AdvanceError, BuildError, ExecuteError, FileError, FilesError, ResumeError, RuntimeError, ToolDefinitionError,
-    Untrusted, VfsError, escaped, with_causes,
+    AdvanceError, BuildError, ExecuteError, FileError, FilesError, ResumeError, RuntimeError, SuspendedBytesError,
+    ToolDefinitionError, Untrusted, VfsError, escaped, with_causes,
 };
 use glovebox_fleet::FleetError;
 use glovebox_sessions::{SessionIdError, SessionsError, StoreError};
@@ -94,6 +94,12 @@ pub enum ServiceError {
     /// A suspended execution could not be resumed.
     #[error(transparent)]
     Advance(#[from] AdvanceError),
+    /// The execution cannot be turned into bytes now. It still waits for answers, unless it has ended.
+    #[error("cannot suspend the execution: {0}")]
+    NotSuspendable(String),
+    /// The bytes are not a suspended execution, or another tenant's.
+    #[error(transparent)]
+    SuspendedBytes(#[from] SuspendedBytesError),
     /// The execution does not exist, or it is not suspended and cannot be cancelled by its ID.
     #[error(
         "execution `{execution}` has ended or is not suspended: it was resumed or cancelled, or it timed out; start a new one",
@@ -183,6 +189,8 @@ const CANCELLED: Code = ("cancelled", 409);
 const ENDED: Code = ("session-ended", 410);
 const NO_CHECKPOINT: Code = ("no-checkpoint", 409);
 const NOT_RESUMABLE: Code = ("not-resumable", 409);
+const NOT_SUSPENDABLE: Code = ("not-suspendable", 409);
+const DIVERGED: Code = ("diverged", 409);
 const TOO_LARGE: Code = ("too-large", 413);
 const FILE: Code = ("file", 422);
 const VARIABLE: Code = ("variable", 422);
@@ -298,7 +306,8 @@ impl ServiceError {
             Self::Execute(error) => of_execute(error),
             Self::Sessions(error) => of_sessions(error),
             Self::Files(error) => of_files(error),
-            Self::Tool(_) | Self::SessionId(_) | Self::Invalid(_) => INVALID,
+            Self::Tool(_) | Self::SessionId(_) | Self::Invalid(_) | Self::SuspendedBytes(_) => INVALID,
+            Self::NotSuspendable(_) => NOT_SUSPENDABLE,
             Self::UnknownRuntime { .. } => UNKNOWN_RUNTIME,
             Self::Generation { .. } => GENERATION,
             Self::Rate { .. } => RATE,
@@ -326,7 +335,7 @@ impl ServiceError {
 }
 
 /// All error codes. Codes that workers report are checked against this list.
-const CODES: [Code; 24] = [
+const CODES: [Code; 26] = [
     INVALID,
     POLICY,
     UNKNOWN_RUNTIME,
@@ -340,6 +349,8 @@ const CODES: [Code; 24] = [
     ENDED,
     NO_CHECKPOINT,
     NOT_RESUMABLE,
+    NOT_SUSPENDABLE,
+    DIVERGED,
     TOO_LARGE,
     FILE,
     VARIABLE,
@@ -379,6 +390,8 @@ fn of_execute(error: &ExecuteError) -> Code {
         ExecuteError::Variable { .. } => VARIABLE,
         ExecuteError::TooManySessions { .. } => TOO_MANY,
         ExecuteError::NotPrepared { .. } => UNSUPPORTED,
+        ExecuteError::OtherImage { .. } | ExecuteError::OtherSession { .. } => NOT_RESUMABLE,
+        ExecuteError::Diverged { .. } => DIVERGED,
         _ => UNAVAILABLE,
     }
 }

@@ -41,8 +41,8 @@ pub use service::{Admission, Door, Service, ServiceConfig, Suspension};
 pub use telemetry::{Telemetry, TelemetryError};
 pub(crate) use tenant::NO_CALLBACKS;
 pub use tenant::{
-    Changed, Ended, Fresh, NeedsTools, NoStore, OnOutput, Script, SessionPage, SessionPlace, SessionSummary,
-    SessionTarget, Stepped, Tenant, TenantConfig, Undelivered, Watch, Work,
+    Changed, Ended, Fresh, NeedsTools, NoStore, OnOutput, Resumption, Script, SessionPage, SessionPlace,
+    SessionSummary, SessionTarget, Stepped, Tenant, TenantConfig, Undelivered, Watch, Work,
 };
 pub use workers::{
     Confinement, Measure, ParentStore, Reach, RelayedError, WorkerCommand, WorkerError, WorkerTenants, WorkersConfig,

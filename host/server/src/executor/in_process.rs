@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use glovebox::{
     BuildError, CancelToken, IfExists, PendingToolCalls, Policy, Request, Sandbox, SandboxBuilder, Session, SessionKey,
-    Stream, Tool,
+    Stream, Suspended, SuspendedBytesError, Tool,
 };
 use glovebox_sessions::{
     ActiveSession, NewSession, PageRequest, Save, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions,
@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Completion, Executor, Finished, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution,
-    Validated, live::LiveSessions, started_here::StartedHere,
+    Validated, live::LiveSessions, started_here::StartedHere, suspendable::SuspendableExecution,
 };
 use crate::{
     Changed, Fresh, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, Work, grant::narrowed,
@@ -48,6 +48,8 @@ struct Local {
     policy: Policy,
     tools: Vec<Tool>,
     add_network: Option<AddNetwork>,
+    /// The key that seals suspended executions.
+    suspended_key: Option<SessionKey>,
     /// Sandboxes with the unchanged policy of the tenant, keyed by runtime name.
     sandboxes: Mutex<HashMap<String, Sandbox>>,
     sessions: Sessions,
@@ -61,6 +63,8 @@ pub(crate) struct InProcessConfig {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) store_policy: StorePolicy,
     pub(crate) key: Option<SessionKey>,
+    /// The key that seals suspended executions.
+    pub(crate) suspended_key: Option<SessionKey>,
     pub(crate) add_network: Option<AddNetwork>,
 }
 
@@ -72,7 +76,8 @@ impl fmt::Debug for InProcess {
 
 impl InProcess {
     pub(crate) fn new(config: InProcessConfig) -> Self {
-        let InProcessConfig { service, policy, tools, store, mut store_policy, key, add_network } = config;
+        let InProcessConfig { service, policy, tools, store, mut store_policy, key, suspended_key, add_network } =
+            config;
         // A session must be saved before its answer is sent. Each save changes its generation.
         store_policy.save = Save::AfterEach;
         let (made, granted, offered, network) = (service.clone(), policy.clone(), tools.clone(), add_network.clone());
@@ -93,7 +98,8 @@ impl InProcess {
             sessions = sessions.key(key);
         }
         let sessions = sessions.build();
-        Self(Arc::new(Local { service, policy, tools, add_network, sandboxes: Mutex::default(), sessions }))
+        let sandboxes = Mutex::default();
+        Self(Arc::new(Local { service, policy, tools, add_network, suspended_key, sandboxes, sessions }))
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {
@@ -146,7 +152,14 @@ impl Executor for InProcess {
 
     async fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
         let local = Arc::clone(&self.0);
-        let Job { mut work, cancel, on_output, .. } = job;
+        let Job { work, cancel, on_output, .. } = job;
+        let mut work = match work {
+            Work::Fresh(fresh) if fresh.is_suspendable() => {
+                let start = move || local.start_suspendable(*fresh, &cancel, on_output);
+                return Ok(Box::new(Service::blocking(start).await??));
+            }
+            work => work,
+        };
         let run =
             move |cancel: &CancelToken, calls: &PendingToolCalls| local.run(&mut work, cancel, on_output, Some(calls));
         Ok(Box::new(StartedHere::new(&cancel, run)))
@@ -180,6 +193,9 @@ impl Local {
         calls: Option<&PendingToolCalls>,
     ) -> Result<Finished, ServiceError> {
         match work {
+            Work::Fresh(fresh) if fresh.is_suspendable() => Err(ServiceError::Unsupported(
+                "an execution can be suspendable or resumed only if the client answers its tool calls",
+            )),
             Work::Fresh(fresh) => {
                 let sandbox = self.sandbox(fresh)?;
                 let wants_value = !fresh.script.without_value;
@@ -192,6 +208,54 @@ impl Local {
                 let execution = self.sessions.open(&target.id)?.run(request)?;
                 Ok(Finished::here(execution, self.generation(&target.id)))
             }
+        }
+    }
+
+    /// Starts or resumes a suspendable execution. Must be called on a thread that is allowed to block.
+    fn start_suspendable(
+        &self,
+        mut fresh: Fresh,
+        cancel: &CancelToken,
+        on_output: Option<OnOutput>,
+    ) -> Result<SuspendableExecution, ServiceError> {
+        let suspended = match fresh.resumption.take() {
+            Some(resumption) => Some(self.suspended(&resumption.suspended)?),
+            None => None,
+        };
+        if let Some(suspended) = &suspended
+            && fresh.language.is_none()
+            && fresh.runtime.is_none()
+        {
+            fresh.runtime = Some(suspended.runtime_name().to_owned());
+        }
+        let sandbox = self.sandbox(&mut fresh)?;
+        let (script, key) = (&mut fresh.script, self.suspended_key.clone());
+        let wants_value = !script.without_value;
+        let request = match &suspended {
+            Some(suspended) => {
+                let request = suspended.request().tools(std::mem::take(&mut script.tools));
+                match script.cancel_after {
+                    Some(after) => request.cancel_after(after),
+                    None => request,
+                }
+            }
+            None => script.request().value(wants_value).suspendable(true),
+        };
+        SuspendableExecution::start(&sandbox, request.cancel(cancel), on_output, key)
+    }
+
+    /// Reads the bytes of a suspended execution.
+    fn suspended(&self, bytes: &[u8]) -> Result<Suspended, ServiceError> {
+        match Suspended::from_bytes(bytes, self.suspended_key.as_ref()) {
+            Ok(suspended) if suspended.is_in_session() => Err(ServiceError::Unsupported(
+                "the execution was suspended in a session, and the server resumes only executions outside sessions",
+            )),
+            Ok(suspended) => Ok(suspended),
+            Err(SuspendedBytesError::KeyMissing) => Err(ServiceError::Invalid(
+                "the suspended execution was sealed with a key; resume it on a server with the same `key_file`"
+                    .to_owned(),
+            )),
+            Err(error) => Err(error.into()),
         }
     }
 

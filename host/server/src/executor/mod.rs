@@ -15,6 +15,7 @@ mod live;
 mod memory;
 mod operation;
 mod started_here;
+mod suspendable;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -112,6 +113,19 @@ pub(crate) trait SteppedExecution: Send + Sync {
     /// execution stays suspended. After any other error, such as the death of a worker, the caller must drop the
     /// execution.
     async fn advance(&self, answers: Vec<ToolAnswer>) -> Result<Advanced, ServiceError>;
+
+    /// Turns the execution into sealed bytes while it waits for answers ([`Fresh::is_suspendable`]). It then ends, and
+    /// [`advance`](Self::advance) returns a result with the outcome `cancelled`. The caller must reserve memory for the
+    /// bytes.
+    ///
+    /// # Errors
+    /// Fails with [`ServiceError::NotSuspendable`] if the execution is not suspendable, or not in its current state. It
+    /// then continues to wait.
+    async fn suspend(&self) -> Result<Vec<u8>, ServiceError> {
+        Err(ServiceError::NotSuspendable(
+            "it was started without `suspendable`; set it to `true` in the request".into(),
+        ))
+    }
 
     /// Returns a token that is cancelled when an execution ends after its first step. [`advance`](Self::advance) then
     /// returns the result without waiting for the script.

@@ -32,7 +32,8 @@ use crate::{Door, Ended, ServiceError, Stepped, Tenant, Undelivered, Watch, Work
 ///
 /// `tools` are functions that the script may call in addition to the server's. A service answers the calls to a tool
 /// with a `callback`. Calls to other tools suspend the execution: the response has status 202, or the last piece has
-/// `type` `needs-tools`. `POST /v1/executions/{id}/continue` resumes the execution.
+/// `type` `needs-tools`. `POST /v1/executions/{id}/continue` resumes the execution. If `suspendable` is set,
+/// `POST /v1/executions/{id}/suspend` turns it into bytes.
 #[utoipa::path(post, path = "/v1/execute", operation_id = "execute", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key and request returns the same response.")),
     responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),
@@ -52,10 +53,17 @@ pub(crate) async fn fresh(
         let tools_bytes = body.tools_bytes()?;
         let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
         let (mut fresh, is_stepped) = (body.fresh()?, tools.is_stepped());
+        if fresh.suspendable && !is_stepped {
+            let detail =
+                "`suspendable` requires a tool without a `callback`; add one to `tools`, or remove `suspendable`";
+            return Err(Problem::invalid(detail));
+        }
         tools.to(&mut fresh.script);
         fresh.script.wants_files = !patterns.is_empty();
+        // A suspendable execution keeps its script and its input.
+        let kept_bytes = if fresh.suspendable { held.bytes() } else { tools_bytes };
         let work = Work::Fresh(Box::new(fresh));
-        Ok(ParsedRequest { begun, patterns, work, is_stepped, tools_bytes, form: Form::of(&headers), held })
+        Ok(ParsedRequest { begun, patterns, work, is_stepped, kept_bytes, form: Form::of(&headers), held })
     });
     execute(shared, tenant, asked.await?).await
 }
@@ -80,14 +88,14 @@ pub(crate) async fn in_session(
     let asked = read.parse_with(move |read| {
         let begun = known.answered.begin(asking.name(), &headers, &[b"session", id.as_bytes(), &read.bytes])?;
         let (mut body, held) = ExecuteBody::read(read)?;
-        let tools_bytes = body.tools_bytes()?;
+        let kept_bytes = body.tools_bytes()?;
         let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
         let (mut script, is_stepped) = (body.in_session()?, tools.is_stepped());
         tools.to(&mut script);
         script.wants_files = !patterns.is_empty();
         script.key = begun.key().map(str::to_owned);
         let work = Work::InSession(IfMatch::of(&headers).target(id)?, Box::new(script));
-        Ok(ParsedRequest { begun, patterns, work, is_stepped, tools_bytes, form: Form::of(&headers), held })
+        Ok(ParsedRequest { begun, patterns, work, is_stepped, kept_bytes, form: Form::of(&headers), held })
     });
     execute(shared, tenant, asked.await?).await
 }
@@ -111,8 +119,8 @@ struct ParsedRequest {
     work: Work,
     /// `true` if the client answers tool calls, so the execution can be suspended.
     is_stepped: bool,
-    /// The memory that the tools occupy, in bytes.
-    tools_bytes: usize,
+    /// The memory that stays charged while the execution is suspended, in bytes.
+    kept_bytes: usize,
     patterns: Vec<String>,
     form: Form,
     held: HeldBytes,
@@ -120,7 +128,7 @@ struct ParsedRequest {
 
 /// Runs a script and responds in the format that the client accepts.
 async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result<Response, Problem> {
-    let ParsedRequest { begun, work, is_stepped, tools_bytes, patterns, form, held } = asked;
+    let ParsedRequest { begun, work, is_stepped, kept_bytes, patterns, form, held } = asked;
     let slot = match begun {
         Begun::Again(answer) => return again(&shared, tenant.name(), answer.body, answer.etag).await,
         Begun::Unkeyed => None,
@@ -130,7 +138,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
         let detail = "`Idempotency-Key` is not supported with tools without a `callback`; remove it";
         return match slot {
             Some(_) => Err(Problem::invalid(detail)),
-            None => step(shared, tenant, StepRequest::Start { work, patterns, tools_bytes }, form, held).await,
+            None => step(shared, tenant, StepRequest::Start { work, patterns, kept_bytes }, form, held).await,
         };
     }
     match (form, slot) {
@@ -200,7 +208,7 @@ impl RunningExecution {
 
 /// A step of an execution whose tool calls the client answers.
 pub(super) enum StepRequest {
-    Start { work: Work, patterns: Vec<String>, tools_bytes: usize },
+    Start { work: Work, patterns: Vec<String>, kept_bytes: usize },
     Resume { execution: String, answers: Vec<ToolAnswer> },
 }
 
@@ -260,12 +268,12 @@ pub(super) async fn step(
     form: Form,
     held: HeldBytes,
 ) -> Result<Response, Problem> {
-    let tools_bytes = asking.tools_bytes();
+    let kept_bytes = asking.kept_bytes();
     if form == Form::Whole {
         let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
         let then = move |ended| serialize_result(&bodies, &name, ended);
         let stepped = asking.step(&tenant, Watch::default(), then).await?;
-        release(&tenant, Some(&stepped), held, tools_bytes);
+        release(&tenant, Some(&stepped), held, kept_bytes);
         return match stepped {
             Stepped::Done((made, generation)) => whole(&shared, tenant.name(), made, generation).await,
             Stepped::NeedsTools(needs) => needs_tools(&shared, tenant.name(), needs).await,
@@ -285,16 +293,16 @@ pub(super) async fn step(
         let then = move |ended| result_piece(&framing, ended);
         let stepped = asking.step(&tenant, watch, then).await;
         drop(running);
-        release(&tenant, stepped.as_ref().ok(), held, tools_bytes);
+        release(&tenant, stepped.as_ref().ok(), held, kept_bytes);
         pieces.end(stepped.and_then(|stepped| last(&pieces, stepped))).await;
     }))
 }
 
-/// Releases the memory charged for a request. If its execution is suspended, `tools_bytes` remain charged until the
+/// Releases the memory charged for a request. If its execution is suspended, `kept_bytes` remain charged until the
 /// execution ends, because it keeps its tools.
-fn release<T>(tenant: &Tenant, stepped: Option<&Stepped<T>>, mut held: HeldBytes, tools_bytes: usize) {
+fn release<T>(tenant: &Tenant, stepped: Option<&Stepped<T>>, mut held: HeldBytes, kept_bytes: usize) {
     if let Some(Stepped::NeedsTools(needs)) = stepped {
-        held.shrink(tools_bytes);
+        held.shrink(kept_bytes);
         tenant.charge_suspended(&needs.execution, held);
     }
 }
@@ -312,10 +320,10 @@ fn last(pieces: &Pieces, stepped: Stepped<Made>) -> Result<Made, ServiceError> {
 }
 
 impl StepRequest {
-    /// Returns the memory that the tools of a new execution occupy, in bytes.
-    fn tools_bytes(&self) -> usize {
+    /// Returns the memory that stays charged while a new execution is suspended, in bytes.
+    fn kept_bytes(&self) -> usize {
         match self {
-            Self::Start { tools_bytes, .. } => *tools_bytes,
+            Self::Start { kept_bytes, .. } => *kept_bytes,
             Self::Resume { .. } => 0,
         }
     }

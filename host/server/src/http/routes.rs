@@ -24,7 +24,7 @@ use utoipa::{
 use super::{
     Answered, BodyBudget, Caller, HttpConfig, Problem, Tenants, budget, e2b, execute,
     guard::{self, Names},
-    page, sessions,
+    page, sessions, suspend,
     wire::{InfoAnswer, RuntimeAnswer},
 };
 use crate::{Service, Tenant, byte_budget::ByteBudget, workers::Workers};
@@ -104,6 +104,8 @@ fn executing() -> Router<Shared> {
         .route("/v1/validate", post(execute::validate))
         .route("/v1/executions/{id}", delete(execute::cancel))
         .route("/v1/executions/{id}/continue", post(execute::go_on))
+        .route("/v1/executions/{id}/suspend", post(suspend::suspend))
+        .route("/v1/executions/resume", post(suspend::resume))
         .route("/v1/sessions", get(sessions::list).post(sessions::open))
         .nest("/v1/sessions/{id}", session)
 }
@@ -154,7 +156,8 @@ impl FromRequestParts<Self> for Shared {
 #[openapi(
     info(title = "Glovebox", description = "Runs untrusted Python and JavaScript. The contract `glovebox:sandbox` over HTTP, as JSON."),
     paths(
-        execute::fresh, execute::validate, execute::in_session, execute::go_on, execute::cancel, sessions::list, sessions::open, sessions::describe, sessions::resume,
+        execute::fresh, execute::validate, execute::in_session, execute::go_on, execute::cancel, suspend::suspend, suspend::resume,
+        sessions::list, sessions::open, sessions::describe, sessions::resume,
         sessions::close, sessions::state, sessions::fork, sessions::undo, sessions::checkpoint, sessions::checkpoints, sessions::hibernate,
         sessions::get_variable, sessions::set_variable, sessions::list_files, sessions::read_file, sessions::write_file,
         sessions::delete_file, info, health, ready, metrics, answer

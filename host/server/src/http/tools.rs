@@ -87,7 +87,7 @@ pub(crate) struct ContinueBody {
     answers: Vec<AnswerBody>,
 }
 
-fn few_answers<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<AnswerBody>, D::Error> {
+pub(super) fn few_answers<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<AnswerBody>, D::Error> {
     at_most::<D, AnswerBody, MAX_ANSWERS>(deserializer)
 }
 
@@ -136,7 +136,7 @@ impl ContinueBody {
 }
 
 impl AnswerBody {
-    fn answer(self) -> Result<ToolAnswer, Problem> {
+    pub(super) fn answer(self) -> Result<ToolAnswer, Problem> {
         let Self { id, value, error } = self;
         match (value, error) {
             (Some(value), None) => Ok(ToolAnswer { id, answer: Ok(Box::<str>::from(value).into()) }),

@@ -63,53 +63,56 @@ impl From<Kind> for SourceKind {
 pub(crate) struct ExecuteBody {
     /// Source code of the script.
     #[schema(required = true, example = "print(6 * 7)")]
-    source: Option<String>,
+    pub(super) source: Option<String>,
     /// `python` or `javascript`. Default: the language of the runtime, or of the server's first runtime. Not
     /// allowed in a session, which has its own language.
     #[schema(value_type = Option<String>, example = "python")]
-    language: Option<Language>,
+    pub(super) language: Option<Language>,
     /// Name of a runtime: `GET /v1/info` lists them. Default: the default runtime of the language. Not allowed in a
     /// session, which has its own runtime.
-    runtime: Option<String>,
+    pub(super) runtime: Option<String>,
     /// File name that tracebacks show. Default: `<sandbox>`.
-    name: Option<String>,
+    pub(super) name: Option<String>,
     /// Parsing mode of JavaScript. Default: `detect`.
-    kind: Option<Kind>,
+    pub(super) kind: Option<Kind>,
     /// Standard input. Default: empty.
-    stdin: Option<Bytes>,
+    pub(super) stdin: Option<Bytes>,
     /// Value of the global variable `context`: any JSON. Default, also for `null`: no such variable; in a session, its
     /// current value.
     #[schema(value_type = Option<Value>)]
-    context: Option<Box<RawValue>>,
+    pub(super) context: Option<Box<RawValue>>,
     /// Returns the value of the last expression. Formatting it as text and JSON consumes fuel. Default: `true`. Not
     /// allowed in a session, which always returns the value.
-    value: Option<bool>,
+    pub(super) value: Option<bool>,
     /// Milliseconds after which the execution is cancelled. Default: no deadline. `limits.timeout_ms` of the policy
     /// still applies.
-    deadline_ms: Option<u64>,
+    pub(super) deadline_ms: Option<u64>,
     /// Files in the workspace at the start, by path. Not allowed in a session, which has its own files.
     #[serde(default, deserialize_with = "files")]
-    files: Option<BTreeMap<String, Bytes>>,
+    pub(super) files: Option<BTreeMap<String, Bytes>>,
     /// Requested policy, within the policy that is granted to this token. It has the keys of a policy file: `limits`,
     /// `clock`, `entropy`, `args`, `env`, `inject_setup`, `auto_persist_globals`, `session`, `metering`, `network`,
     /// `tools`. Not allowed in a session, which has the token's policy.
     #[schema(value_type = Option<BTreeMap<String, Value>>)]
-    policy: Option<Box<RawValue>>,
+    pub(super) policy: Option<Box<RawValue>>,
     /// Functions that the script may call in addition to the server's, at most 64. The client itself answers calls of
     /// tools without a `callback`.
     #[schema(value_type = Option<Vec<ToolBody>>)]
-    tools: Option<Box<RawValue>>,
+    pub(super) tools: Option<Box<RawValue>>,
+    /// `true` to allow `POST /v1/executions/{id}/suspend` while the script waits for the client's answers. Requires a tool
+    /// without a `callback`. Default: `false`. Not allowed in a session.
+    pub(super) suspendable: Option<bool>,
     /// Patterns of files to return, such as `*.png` or `out/**`. Default: none. The names of changed files are always
     /// returned.
     #[serde(default, deserialize_with = "patterns")]
-    return_files: Option<Vec<String>>,
+    pub(super) return_files: Option<Vec<String>>,
 }
 
-fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
+pub(super) fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
     entries_at_most::<D, Bytes, MAX_FILES>(deserializer).map(Some)
 }
 
-fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+pub(super) fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
     at_most::<D, String, MAX_PATTERNS>(deserializer).map(Some)
 }
 
@@ -118,11 +121,7 @@ impl ExecuteBody {
     /// converted from it, exists. Charges the policy and the tools as parsed values, although they are parsed later,
     /// and each file as one value.
     pub(super) fn read(read: ReadBody) -> Result<(Self, HeldBytes), Problem> {
-        read.json_with(|body: &Self| {
-            let files = body.files.as_ref().map_or(0, BTreeMap::len) * UNIT_BYTES;
-            let policy = parsed_bytes("policy", body.policy.as_deref())?;
-            Ok(files + policy + parsed_bytes("tools", body.tools.as_deref())?)
-        })
+        read.json_with(|body: &Self| values_bytes(body.files.as_ref(), body.policy.as_deref(), body.tools.as_deref()))
     }
 
     /// Returns the patterns of the files to return. Fails if a pattern is invalid or a limit is exceeded.
@@ -173,9 +172,9 @@ impl ExecuteBody {
             return Err(Problem::invalid(format!("`files` has {} entries; the maximum is {MAX_FILES}", files.len())));
         }
         let files = files.into_iter().map(|(path, bytes)| (path, bytes.0)).collect();
-        let (language, runtime) = (self.language, self.runtime.take());
+        let (language, runtime, suspendable) = (self.language, self.runtime.take(), self.suspendable == Some(true));
         let policy = self.policy.take().map(|policy| parsed("policy", &policy)).transpose()?.unwrap_or_default();
-        Ok(Fresh { script: self.script()?, language, runtime, files, policy })
+        Ok(Fresh { script: self.script()?, language, runtime, files, policy, suspendable, resumption: None })
     }
 
     /// Converts the body to a script for a session. Fails if it sets fields that sessions do not allow.
@@ -186,6 +185,7 @@ impl ExecuteBody {
             ("value", self.value.is_some()),
             ("files", self.files.is_some()),
             ("policy", self.policy.is_some()),
+            ("suspendable", self.suspendable.is_some()),
         ];
         match given.into_iter().find(|(_, given)| *given) {
             Some((name, _)) => Err(Problem::invalid(format!(
@@ -199,6 +199,17 @@ impl ExecuteBody {
 /// Converts `context` to JSON text for a script.
 pub(crate) fn json_text(raw: Box<RawValue>) -> Result<JsonText, Problem> {
     JsonText::new(Box::<str>::from(raw)).map_err(|error| Problem::invalid(format!("`context`: {}", quoted(error))))
+}
+
+/// Returns the memory that the files, the policy and the tools of a request occupy when parsed, in bytes, in addition to
+/// their text.
+pub(super) fn values_bytes(
+    files: Option<&BTreeMap<String, Bytes>>,
+    policy: Option<&RawValue>,
+    tools: Option<&RawValue>,
+) -> Result<usize, Problem> {
+    let files = files.map_or(0, BTreeMap::len) * UNIT_BYTES;
+    Ok(files + parsed_bytes("policy", policy)? + parsed_bytes("tools", tools)?)
 }
 
 /// Returns the memory that the field `name` occupies when parsed, in bytes. Excludes the contents of strings. Fails if

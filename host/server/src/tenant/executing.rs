@@ -8,7 +8,7 @@ use tracing::{Span, field::Empty, info_span};
 
 use super::{Fresh, Script, SessionTarget, Tenant, Watch, Work};
 use crate::{
-    Door, OnOutput, SPANS, ServiceError,
+    Door, OnOutput, SPANS, Service, ServiceError,
     audit::{AuditSource, AuditSubject, Ended, Executed, Failed},
     executor::{Completion, Finished, Job},
 };
@@ -178,12 +178,25 @@ impl Tenant {
 
     /// Copies the parts of a request that the audit log and the metrics need, before the executor consumes the script.
     pub(super) fn audited_request(&self, door: Door, work: &mut Work) -> AuditedRequest {
-        let source = self.audit_source(&work.script().source);
+        let source = self.inner.service.0.audit.as_ref().map(|audit| {
+            let resumed = work.resumption().map(|resumption| AuditSource::resumed(&resumption.suspended));
+            resumed.unwrap_or_else(|| audit.source(&work.script().source))
+        });
         AuditedRequest { door, session: work.session().cloned(), source }
     }
 
-    fn audit_source(&self, source: &str) -> Option<AuditSource> {
-        self.inner.service.0.audit.as_ref().map(|audit| audit.source(source))
+    /// Like [`audited_request`](Self::audited_request). Hashes a suspended execution on a thread that is allowed to block,
+    /// because it can be long.
+    pub(super) async fn audited_work(
+        &self,
+        door: Door,
+        mut work: Work,
+    ) -> Result<(AuditedRequest, Work), ServiceError> {
+        if work.resumption().is_none() {
+            return Ok((self.audited_request(door, &mut work), work));
+        }
+        let tenant = self.clone();
+        Service::blocking(move || (tenant.audited_request(door, &mut work), work)).await
     }
 
     /// Counts a request that was not admitted. Such requests are not recorded in the audit log, because a client can
@@ -196,18 +209,26 @@ impl Tenant {
 
     /// Records the result of an execution in metrics, the audit log and its span.
     pub(super) fn note(&self, span: &Span, asked: AuditedRequest, result: Result<&Execution, &ServiceError>) {
-        let ended = result.map(Executed::from).map_err(Failed::from);
-        record(span, &ended);
+        self.note_ended(span, asked, &result.map(Executed::from).map_err(Failed::from));
+    }
+
+    /// Like [`note`](Self::note), for an execution that was turned into bytes. May take a tenth of a second.
+    pub(super) fn note_suspended(&self, span: &Span, asked: AuditedRequest, execution: &Execution, bytes: &[u8]) {
+        self.note_ended(span, asked, &Ok(Executed::from(execution).suspended(bytes)));
+    }
+
+    fn note_ended(&self, span: &Span, asked: AuditedRequest, ended: &Ended) {
+        record(span, ended);
         let service = &self.inner.service.0;
         for metrics in [&service.metrics, &self.inner.metrics] {
-            match &ended {
+            match ended {
                 Ok(executed) => metrics.executed(asked.door, executed),
                 Err(failed) => metrics.refused(asked.door, failed.code),
             }
         }
         if let (Some(audit), Some(source)) = (&service.audit, asked.source) {
             let session = asked.session.as_ref().map(SessionId::as_str);
-            audit.write(&AuditSubject { door: asked.door, tenant: &self.inner.name, session }, source, &ended);
+            audit.write(&AuditSubject { door: asked.door, tenant: &self.inner.name, session }, source, ended);
         }
     }
 }

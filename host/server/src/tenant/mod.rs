@@ -25,6 +25,7 @@ use std::{
 };
 
 use glovebox::{Policy, SessionKey, Tool};
+use glovebox_core::hibernate::Seal;
 use glovebox_fleet::FleetClient;
 use glovebox_sessions::{SessionId, SessionStore, Sessions, StorePolicy};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
@@ -51,7 +52,7 @@ pub(crate) use stores::{BoundedStore, ByteQuota, Reservation};
 pub(crate) use summary::generation;
 pub use summary::{SessionPage, SessionSummary};
 pub(crate) use work::NO_CALLBACKS;
-pub use work::{Changed, Fresh, OnOutput, Script, SessionTarget, Watch, Work};
+pub use work::{Changed, Fresh, OnOutput, Resumption, Script, SessionTarget, Watch, Work};
 
 /// A client of the service, with a policy, quotas, and sessions that other tenants cannot access. Cheap to clone.
 #[derive(Clone)]
@@ -108,6 +109,7 @@ impl Tenant {
             SessionPlace::Fleet { client, scope } => (Arc::new(NoStore), Some(Fleet::new(client, scope))),
         };
         let bounded = Arc::new(BoundedStore::new(store, config.stored_bytes));
+        let suspended_key = key.as_ref().map(|key| suspended_key(key, &name));
         let here = Arc::new(InProcess::new(InProcessConfig {
             service: service.clone(),
             policy: policy.clone(),
@@ -115,6 +117,7 @@ impl Tenant {
             store: Arc::new(TracedStore(Arc::clone(&bounded) as Arc<dyn SessionStore>)),
             store_policy,
             key,
+            suspended_key,
             add_network: config.add_network,
         }));
         service.0.session_memory.add(&here);
@@ -275,7 +278,8 @@ pub struct TenantConfig {
     /// The conditions for hibernating sessions. `save` is ignored: a session is saved after each execution, before the
     /// answer is sent.
     pub store_policy: StorePolicy,
-    /// The key that seals the tenant's sessions. Default: sessions are not sealed.
+    /// The key that seals the tenant's sessions. A key derived from it and from `name` seals suspended executions.
+    /// Default: neither is sealed.
     pub key: Option<SessionKey>,
     /// Maximum number of sessions, live or stored. Default 1,000.
     pub sessions: usize,
@@ -332,6 +336,14 @@ impl TenantConfig {
             add_network: None,
         }
     }
+}
+
+/// Derives the key that seals a tenant's suspended executions, so that other tenants cannot resume them. The derived key
+/// is the seal of no bytes under a name that cannot be the ID of a session, because it contains spaces.
+fn suspended_key(key: &SessionKey, tenant: &str) -> SessionKey {
+    let derived = Seal::new(Some(key), &format!("suspended executions of {tenant}")).finish();
+    // A seal is as long as the shortest key, so this does not fail.
+    SessionKey::new(&derived).unwrap_or_else(|_| key.clone())
 }
 
 /// Per-session async mutexes, so that waiting requests do not occupy a thread.

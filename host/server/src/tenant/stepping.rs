@@ -22,6 +22,9 @@ use crate::{
 /// Maximum length of the texts in a result that is mapped on an async thread, in bytes. Mapping a longer result would
 /// delay other requests.
 const MAX_SHORT_BYTES: usize = 16 << 10;
+/// Maximum size of the journal in the bytes of a suspended execution. The engine limits its contents to 1 MiB, and
+/// encoding adds at most half of that.
+const MAX_JOURNAL_BYTES: usize = 2 << 20;
 
 /// The state of an execution after a step.
 #[derive(Debug)]
@@ -116,6 +119,10 @@ pub(super) struct Stepping {
     pub(super) cancel: CancelToken,
     pub(super) asked: AuditedRequest,
     pub(super) return_files: Vec<String>,
+    /// The size of the script and its input, which are part of a suspended execution's bytes.
+    pub(super) script_bytes: usize,
+    /// The size of the unanswered calls, in bytes.
+    pub(super) calls_bytes: usize,
     /// The tenant's and the service's permits for a suspended execution.
     pub(super) suspended: Arc<[OwnedSemaphorePermit; 2]>,
     pub(super) _own: OwnedSemaphorePermit,
@@ -157,7 +164,8 @@ impl Tenant {
         let step = async move {
             let output = Output::default();
             output.set(on_output).await;
-            let asked = tenant.audited_request(door, &mut work);
+            let (script_bytes, answers) = (work.bytes(), work.take_answers());
+            let (asked, work) = tenant.audited_work(door, work).await?;
             let (listener, span) = (Some(output.listener()), Span::current());
             let job = Job { work, cancel: cancel.clone(), on_output: listener, span };
             let started = match tenant.inner.executor.start(job).await {
@@ -174,11 +182,26 @@ impl Tenant {
                 cancel,
                 asked,
                 return_files,
+                script_bytes,
+                calls_bytes: 0,
                 suspended: Arc::new(suspended),
                 _own: own,
                 _turn: turn,
             };
-            tenant.step(id, stepping, Vec::new(), place, then).await
+            let mut advanced = stepping.started.advance(Vec::new()).await;
+            // A resumed script repeats what it did before until it waits for the same calls.
+            if !answers.is_empty() && matches!(advanced, Ok(Advanced::NeedsTools { .. })) {
+                advanced = match stepping.started.advance(answers).await {
+                    // The client can resume the same bytes with other answers.
+                    Err(error) if error.is_about_an_answer() => {
+                        stepping.output.set(None).await;
+                        let _ = tenant.end(stepping).await;
+                        return Err(error);
+                    }
+                    answered => answered,
+                };
+            }
+            tenant.after_step(id, stepping, advanced, place, then).await
         };
         let stepped = tokio::spawn(step.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
         guard.disarm_if(matches!(stepped, Stepped::NeedsTools(_)));
@@ -284,23 +307,38 @@ impl Tenant {
         place: ExecutionPermit,
         then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
-        let result = stepping.started.advance(answers).await;
+        let advanced = stepping.started.advance(answers).await;
+        self.after_step(id, stepping, advanced, place, then).await
+    }
+
+    /// Suspends an execution after a step, or maps its result. The caller must poll the future to its end.
+    async fn after_step<T: Send + 'static>(
+        &self,
+        id: String,
+        mut stepping: Stepping,
+        advanced: Result<Advanced, ServiceError>,
+        place: ExecutionPermit,
+        then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
+    ) -> Result<Stepped<T>, ServiceError> {
         stepping.output.set(None).await;
         // A suspended execution does not keep its permit to run.
         drop(place);
-        let ended = match result {
+        let ended = match advanced {
             Ok(Advanced::Done(finished)) => {
                 self.inner.suspended.forget(&id);
                 self.finish(stepping, *finished)?
             }
-            Ok(Advanced::NeedsTools { calls, reply_room }) => match self.suspend(id.clone(), stepping, true) {
-                Ok(expires_after) => {
-                    let needs = NeedsTools { execution: id, calls, expires_after, reply_room };
-                    return Ok(Stepped::NeedsTools(needs));
+            Ok(Advanced::NeedsTools { calls, reply_room }) => {
+                stepping.calls_bytes = calls.iter().map(|call| call.name.len() + call.arguments.len()).sum();
+                match self.suspend(id.clone(), stepping, true) {
+                    Ok(expires_after) => {
+                        let needs = NeedsTools { execution: id, calls, expires_after, reply_room };
+                        return Ok(Stepped::NeedsTools(needs));
+                    }
+                    // The script is about to end, so its calls need no answers.
+                    Err(cancelled) => self.end(*cancelled).await?,
                 }
-                // The script is about to end, so its calls need no answers.
-                Err(cancelled) => self.end(*cancelled).await?,
-            },
+            }
             Err(error) if error.is_about_an_answer() => match self.suspend(id, stepping, false) {
                 Ok(_) => return Err(error),
                 Err(cancelled) => self.end(*cancelled).await?,
@@ -312,6 +350,13 @@ impl Tenant {
         };
         let mapped = if is_short(&ended) { then(ended) } else { Service::blocking(move || then(ended)).await? };
         Ok(Stepped::Done(mapped?))
+    }
+}
+
+impl Stepping {
+    /// Returns an upper bound of the size of the suspended execution in bytes.
+    fn max_bytes(&self) -> usize {
+        self.script_bytes + self.calls_bytes + MAX_JOURNAL_BYTES
     }
 }
 
@@ -337,6 +382,63 @@ fn record_len(record: &ToolRecord) -> usize {
 }
 
 impl Tenant {
+    /// Turns a suspended execution into bytes and forgets it. [`Fresh::resumption`](crate::Fresh::resumption) resumes it.
+    /// Calls `reserve` first, with an upper bound of their size.
+    ///
+    /// # Errors
+    /// Fails if the execution does not exist, is being resumed by another request, or is not suspendable
+    /// ([`Fresh::suspendable`](crate::Fresh::suspendable)), or if `reserve` fails. The execution then remains suspended.
+    pub async fn suspend_to_bytes<R: Send + 'static>(
+        &self,
+        execution: &str,
+        reserve: impl FnOnce(usize) -> Result<R, ServiceError>,
+    ) -> Result<(Vec<u8>, R), ServiceError> {
+        // If `reserve` fails or the future is dropped, `back` suspends the execution again.
+        let back = self.inner.suspended.take(execution).await?;
+        let reserved = match back.state() {
+            Some(SuspensionState::Waiting(stepping)) => reserve(stepping.max_bytes())?,
+            _ => return Err(ServiceError::NotSuspendable("it has ended; read its result with `continue`".to_owned())),
+        };
+        let Some((id, SuspensionState::Waiting(stepping))) = back.keep() else { return Err(ServiceError::Panicked) };
+        let tenant = self.clone();
+        // Runs in a separate task, so that the execution is not lost if the client disconnects at the beginning.
+        let suspend = async move { tenant.to_bytes(id, *stepping).await };
+        let bytes = tokio::spawn(suspend.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
+        Ok((bytes, reserved))
+    }
+
+    /// Turns an execution into bytes, ends it and forgets it. If that fails, suspends it again. The caller must poll the
+    /// future to its end.
+    async fn to_bytes(&self, id: String, stepping: Stepping) -> Result<Vec<u8>, ServiceError> {
+        let bytes = match stepping.started.suspend().await {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                if let Err(cancelled) = self.suspend(id, stepping, false) {
+                    let _ = self.end(*cancelled).await;
+                }
+                return Err(error);
+            }
+        };
+        self.inner.suspended.forget(&id);
+        stepping.started.ended().cancelled().await;
+        let result = match stepping.started.advance(Vec::new()).await {
+            Ok(Advanced::Done(finished)) => *finished,
+            // Only a faulty worker reports calls after the end.
+            Ok(Advanced::NeedsTools { .. }) => Err(ServiceError::WorkerDied),
+            Err(error) => Err(error),
+        };
+        let (tenant, span) = (self.clone(), Span::current());
+        let note = move || {
+            let Stepping { asked, .. } = stepping;
+            match result {
+                Ok(finished) => tenant.note_suspended(&span, asked, &finished.execution, &bytes),
+                Err(error) => tenant.note(&span, asked, Err(&error)),
+            }
+            bytes
+        };
+        Service::blocking(note).await
+    }
+
     /// Cancels an execution and waits for its end.
     pub(super) async fn end(&self, stepping: Stepping) -> Result<Ended, ServiceError> {
         stepping.cancel.cancel();

@@ -71,6 +71,10 @@ impl Drop for PutBack {
 }
 
 impl PutBack {
+    pub(super) fn state(&self) -> Option<&SuspensionState> {
+        self.state.as_ref()
+    }
+
     /// Returns the execution's ID and state, and does not put the execution back. The caller must suspend the execution
     /// again or forget it.
     pub(super) fn keep(mut self) -> Option<(String, SuspensionState)> {
@@ -389,6 +393,8 @@ mod tests {
             cancel: CancelToken::new(),
             asked: AuditedRequest { door: Door::Http, session: None, source: None },
             return_files: Vec::new(),
+            script_bytes: 0,
+            calls_bytes: 0,
             suspended: Arc::new([permit(), permit()]),
             _own: permit(),
             _turn: None,

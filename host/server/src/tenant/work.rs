@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use glovebox::{CancelToken, JsonText, Language, Request, SourceKind, Stream, Tool};
+use glovebox::{CancelToken, JsonText, Language, Request, SourceKind, Stream, Tool, ToolAnswer};
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -85,6 +85,28 @@ pub struct Fresh {
     pub files: Vec<(String, Vec<u8>)>,
     /// Changes to the tenant's policy. The keys are policy keys.
     pub policy: Map<String, Value>,
+    /// `true` if the execution can be turned into bytes while it waits for answers of the client
+    /// ([`Tenant::suspend_to_bytes`](crate::Tenant::suspend_to_bytes)).
+    pub suspendable: bool,
+    /// A suspended execution to resume instead of starting the script. Its bytes contain the source, the name and the
+    /// input, so those of `script` are ignored. The files, the tools and the policy must be the same as at its start.
+    pub resumption: Option<Resumption>,
+}
+
+impl Fresh {
+    /// Returns `true` if the execution can be turned into bytes. A resumed execution always can.
+    pub(crate) fn is_suspendable(&self) -> bool {
+        self.suspendable || self.resumption.is_some()
+    }
+}
+
+/// A suspended execution to resume.
+#[derive(Clone, Debug, Default)]
+pub struct Resumption {
+    /// The bytes of the suspended execution.
+    pub suspended: Vec<u8>,
+    /// Answers to its tool calls. Calls without an answer remain open.
+    pub answers: Vec<ToolAnswer>,
 }
 
 /// A script, and where to run it.
@@ -109,6 +131,27 @@ impl Work {
             Self::Fresh(_) => None,
             Self::InSession(target, _) => Some(&target.id),
         }
+    }
+
+    /// Returns the suspended execution that the work resumes.
+    pub(super) fn resumption(&mut self) -> Option<&mut Resumption> {
+        match self {
+            Self::Fresh(fresh) => fresh.resumption.as_mut(),
+            Self::InSession(..) => None,
+        }
+    }
+
+    /// Takes the answers for the suspended execution that the work resumes.
+    pub(super) fn take_answers(&mut self) -> Vec<ToolAnswer> {
+        self.resumption().map(|resumption| std::mem::take(&mut resumption.answers)).unwrap_or_default()
+    }
+
+    /// Returns the total size of the script, its input, and the suspended execution to resume, in bytes.
+    pub(super) fn bytes(&mut self) -> usize {
+        let suspended = self.resumption().map_or(0, |resumption| resumption.suspended.len());
+        let Script { source, name, stdin, context, .. } = self.script();
+        let context = context.as_ref().map_or(0, |context| context.as_str().len());
+        suspended + source.len() + name.as_ref().map_or(0, String::len) + stdin.len() + context
     }
 }
 

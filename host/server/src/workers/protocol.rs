@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 
 use super::Confinement;
 use crate::{
-    Fresh, Script, ServiceError, SessionTarget, Work, error::known_kind, executor::SessionOperation, text::message,
+    Fresh, Resumption, Script, ServiceError, SessionTarget, Work, error::known_kind, executor::SessionOperation,
+    text::message,
 };
 
 /// A call from the server to a worker.
@@ -34,6 +35,11 @@ pub(super) enum ToWorker {
     Advance {
         execution: u64,
         answers: Vec<AnswerPart>,
+    },
+    /// Turns a started execution into bytes while it waits for answers, which ends it. The binary part of the reply
+    /// contains the bytes.
+    Suspend {
+        execution: u64,
     },
     /// Returns when a started execution has ended or was dropped.
     AwaitEnd {
@@ -157,7 +163,8 @@ impl AnswerPart {
     }
 }
 
-/// A script for a worker. The binary part contains the standard input, followed by the contents of the files.
+/// A script for a worker. The binary part contains the standard input, followed by the contents of the files, and by the
+/// suspended execution to resume.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RunCall {
     pub(super) tenant: String,
@@ -185,19 +192,27 @@ enum ScriptInterpreter {
         runtime: Option<String>,
         files: Vec<(String, usize)>,
         policy: Map<String, Value>,
+        suspendable: bool,
+        /// The size of the suspended execution to resume.
+        suspended_bytes: Option<usize>,
     },
 }
 
 impl RunCall {
-    /// Returns the call and its binary part. `tools` contains all tools that the script can call.
+    /// Returns the call and its binary part. `tools` contains all tools that the script can call. Drops the answers for a
+    /// suspended execution: the client's answers are sent with [`ToWorker::Advance`].
     pub(super) fn new(tenant: String, execution: u64, work: Work, tools: Vec<ToolDefinition>) -> (Self, Vec<u8>) {
         let (script, place, contents) = match work {
             Work::InSession(target, script) => (*script, ScriptInterpreter::Session(target), Vec::new()),
             Work::Fresh(fresh) => {
-                let Fresh { script, language, runtime, files, policy } = *fresh;
-                let (names, contents): (Vec<_>, Vec<_>) =
+                let Fresh { script, language, runtime, files, policy, suspendable, resumption } = *fresh;
+                let (files, mut contents): (Vec<_>, Vec<_>) =
                     files.into_iter().map(|(path, bytes)| ((path, bytes.len()), bytes)).unzip();
-                (script, ScriptInterpreter::Fresh { language, runtime, files: names, policy }, contents)
+                let suspended = resumption.map(|resumption| resumption.suspended);
+                let suspended_bytes = suspended.as_ref().map(Vec::len);
+                contents.extend(suspended);
+                let place = ScriptInterpreter::Fresh { language, runtime, files, policy, suspendable, suspended_bytes };
+                (script, place, contents)
             }
         };
         let Script { source, name, kind, stdin, context, cancel_after, wants_files, without_value, .. } = script;
@@ -239,9 +254,12 @@ impl RunCall {
         };
         match self.place {
             ScriptInterpreter::Session(target) => Work::InSession(target, Box::new(script)),
-            ScriptInterpreter::Fresh { language, runtime, files, policy } => {
+            ScriptInterpreter::Fresh { language, runtime, files, policy, suspendable, suspended_bytes } => {
                 let files = files.into_iter().map(|(path, length)| (path, take(length))).collect();
-                Work::Fresh(Box::new(Fresh { script, language, runtime, files, policy }))
+                let resumption =
+                    suspended_bytes.map(|length| Resumption { suspended: take(length), answers: Vec::new() });
+                let fresh = Fresh { script, language, runtime, files, policy, suspendable, resumption };
+                Work::Fresh(Box::new(fresh))
             }
         }
     }

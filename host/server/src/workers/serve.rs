@@ -384,6 +384,7 @@ impl WorkerSide {
                 let answers = AnswerPart::join(answers, &bytes);
                 reply(self.advance(execution, answers).await.map(|step| (step, Vec::new())))
             }
+            ToWorker::Suspend { execution } => reply(self.suspend(execution).await.map(|bytes| ((), bytes))),
             ToWorker::ListLeft { execution, pattern } => {
                 let work = move || Ok((self.files_of(execution)?.list(&pattern)?, Vec::new()));
                 reply(Service::blocking(work).await.and_then(|result| result))
@@ -419,9 +420,18 @@ impl WorkerSide {
         self.advance(execution, Vec::new()).await
     }
 
-    async fn advance(&self, execution: u64, answers: Vec<glovebox::ToolAnswer>) -> Result<StepReply, ServiceError> {
+    fn find(&self, execution: u64) -> Result<Arc<StartedHere>, ServiceError> {
         let gone = || ServiceError::NoExecution { execution: execution.to_string() };
-        let started = self.started().get(&execution).cloned().ok_or_else(gone)?;
+        self.started().get(&execution).cloned().ok_or_else(gone)
+    }
+
+    async fn suspend(&self, execution: u64) -> Result<Vec<u8>, ServiceError> {
+        let started = self.find(execution)?;
+        started.run.suspend().await
+    }
+
+    async fn advance(&self, execution: u64, answers: Vec<glovebox::ToolAnswer>) -> Result<StepReply, ServiceError> {
+        let started = self.find(execution)?;
         let step = started.run.advance(answers).await?;
         Ok(match step {
             Advanced::NeedsTools { calls, .. } => StepReply::NeedsTools(calls),

@@ -19,8 +19,9 @@ use serde_json::{Map, Value, json};
 use super::support::{Answer, Server, Setup, metric, until};
 
 /// The documented problem types.
-const KNOWN: [&str; 30] = [
+const KNOWN: [&str; 32] = [
     "cancelled",
+    "diverged",
     "execution-busy",
     "exists",
     "file",
@@ -36,6 +37,7 @@ const KNOWN: [&str; 30] = [
     "not-found",
     "not-resumable",
     "not-running",
+    "not-suspendable",
     "origin",
     "paused",
     "quota-exceeded",

@@ -15,5 +15,6 @@ mod running;
 mod sessions;
 mod stepping;
 pub(crate) mod support;
+mod suspending;
 mod tokens;
 mod unread;

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use glovebox::SessionKey;
 use glovebox_server::{
     Audit, Service, ServiceConfig, Tenant, TenantConfig,
     http::{self, Bound, HttpConfig, Tenants, TokenHash},
@@ -31,6 +32,8 @@ pub(super) struct Setup {
     pub(super) tenant: Option<Change>,
     /// A second tenant's token.
     pub(super) other: Option<&'static str>,
+    /// The key of both tenants.
+    pub(super) key: Option<SessionKey>,
     /// The store's directory. A server that starts with the directory of an earlier server finds its sessions.
     pub(super) dir: Option<Arc<TempDir>>,
 }
@@ -63,7 +66,7 @@ impl Write for Shared {
 
 impl Server {
     pub(super) fn start(setup: Setup) -> Self {
-        let Setup { mut service, http, tenant: change, other, dir } = setup;
+        let Setup { mut service, http, tenant: change, other, key, dir } = setup;
         let dir = dir.unwrap_or_else(|| Arc::new(tempfile::tempdir().unwrap()));
         let log = Shared::default();
         service.audit = Some(Audit::new(log.clone(), false));
@@ -71,6 +74,7 @@ impl Server {
         let tenant = |name: &str, change: Option<Change>| {
             let store = DirectoryStore::open(dir.path().join(name)).unwrap();
             let mut config = TenantConfig::new(name, Arc::new(store));
+            config.key = key.clone();
             if let Some(change) = change {
                 change(&mut config);
             }

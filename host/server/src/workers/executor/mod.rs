@@ -439,6 +439,13 @@ impl SteppedExecution for StartedThere {
         })
     }
 
+    async fn suspend(&self) -> Result<Vec<u8>, ServiceError> {
+        // The caller has reserved memory for the bytes.
+        let ask = ToWorker::Suspend { execution: self.execution };
+        let ((), bytes) = self.live.peer.call(&ask, Vec::new()).await?;
+        Ok(bytes)
+    }
+
     fn ended(&self) -> CancellationToken {
         self.ended.clone()
     }

@@ -1,0 +1,142 @@
+//! Routes that turn an execution into bytes while it waits for answers to tool calls, and resume it from them.
+
+use std::collections::BTreeMap;
+
+use axum::{http::HeaderMap, response::Response};
+use glovebox::{Language, ToolAnswer};
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+use utoipa::ToSchema;
+
+use super::{
+    Caller, InPath, Problem, ReadBody, Shared,
+    answer::ExecutionAnswer,
+    budget::{HeldBytes, Made},
+    execute::{StepRequest, step},
+    output::Form,
+    sessions::octets,
+    tools::{AnswerBody, NeedsToolsAnswer, Offered, ToolBody, few_answers},
+    wire::{ExecuteBody, files, patterns, values_bytes},
+};
+use crate::{Resumption, Tenant, Work, json::Bytes};
+
+/// A suspended execution to resume. The bytes contain the script and its input.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResumeBody {
+    /// Bytes of `POST /v1/executions/{id}/suspend`.
+    #[schema(required = true)]
+    suspended: Option<Bytes>,
+    /// Answers, at most one per call. The response lists calls without an answer again.
+    #[serde(default, deserialize_with = "few_answers")]
+    answers: Vec<AnswerBody>,
+    /// Tools of the request that started the execution.
+    #[schema(value_type = Vec<ToolBody>, required = true)]
+    tools: Option<Box<RawValue>>,
+    /// Files of the request that started the execution, by path. Files that the script has written are not part of them:
+    /// the script writes them again.
+    #[serde(default, deserialize_with = "files")]
+    files: Option<BTreeMap<String, Bytes>>,
+    /// Policy of the request that started the execution. Limits can differ, and apply to the whole execution.
+    #[schema(value_type = Option<BTreeMap<String, Value>>)]
+    policy: Option<Box<RawValue>>,
+    /// Language of the request that started the execution. Default: the runtime that the bytes name.
+    #[schema(value_type = Option<String>)]
+    language: Option<Language>,
+    /// Runtime of the request that started the execution. Default: the runtime that the bytes name.
+    runtime: Option<String>,
+    /// Milliseconds after which the resumed execution is cancelled. Default: no deadline.
+    deadline_ms: Option<u64>,
+    /// Patterns of files to return, as in `POST /v1/execute`.
+    #[serde(default, deserialize_with = "patterns")]
+    return_files: Option<Vec<String>>,
+}
+
+impl ResumeBody {
+    /// Parses a request body, like [`ExecuteBody::read`].
+    fn read(read: ReadBody) -> Result<(Self, HeldBytes), Problem> {
+        read.json_with(|body: &Self| values_bytes(body.files.as_ref(), body.policy.as_deref(), body.tools.as_deref()))
+    }
+
+    /// Returns the suspended execution with its answers, and the rest of the request.
+    fn into_parts(self) -> Result<(Resumption, ExecuteBody), Problem> {
+        let suspended = self.suspended.ok_or_else(|| Problem::invalid("the request body has no `suspended`"))?.0;
+        let answers = self.answers.into_iter().map(AnswerBody::answer).collect::<Result<Vec<ToolAnswer>, _>>()?;
+        let rest = ExecuteBody {
+            // The source is in the bytes.
+            source: Some(String::new()),
+            language: self.language,
+            runtime: self.runtime,
+            deadline_ms: self.deadline_ms,
+            files: self.files,
+            policy: self.policy,
+            tools: self.tools,
+            return_files: self.return_files,
+            ..ExecuteBody::default()
+        };
+        Ok((Resumption { suspended, answers }, rest))
+    }
+}
+
+/// Turns an execution into bytes while it waits for answers to tool calls, and ends it.
+///
+/// The request that started the execution must have set `suspendable`. The client stores the bytes, for example for as
+/// long as a person takes to approve a call. `POST /v1/executions/resume` resumes the execution, also after a restart of
+/// the server, or on another server with the same interpreters and key. The bytes contain the source and everything that
+/// the script has received. Store them as carefully as these.
+#[utoipa::path(post, path = "/v1/executions/{id}/suspend", operation_id = "suspend_execution", tag = "scripts", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 200, description = "The suspended execution. The server has forgotten it.", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 404, description = "The execution does not exist: it has ended, was cancelled, or has expired.", body = Problem),
+        (status = 409, description = "The execution is not suspendable, has ended, or is being resumed by another request. It continues.", body = Problem),
+        (status = "4XX", description = "The request was refused.", body = Problem),
+        (status = "5XX", description = "The server could not suspend the execution.", body = Problem)))]
+pub(crate) async fn suspend(
+    shared: Shared,
+    Caller(tenant): Caller,
+    InPath(execution): InPath<String>,
+) -> Result<Response, Problem> {
+    let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
+    let reserve = move |bytes| bodies.reserve(&name, bytes);
+    let (bytes, room) = tenant.suspend_to_bytes(&execution, reserve).await?;
+    octets(&shared, tenant.name(), Made { bytes: bytes.into(), room }).await
+}
+
+/// Resumes a suspended execution.
+///
+/// The script starts again and repeats what it did before, without calling tools, until it waits for the same calls. Then
+/// it receives the answers. `tools`, `files` and `policy` must be those of the request that started it. The response has
+/// the same forms as for that request. Streamed output contains only new output; the result contains all of it. The same
+/// bytes can be resumed several times, with different answers.
+#[utoipa::path(post, path = "/v1/executions/resume", operation_id = "resume_execution", tag = "scripts", security(("token" = [])), request_body = ResumeBody,
+    responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),
+        (status = 202, description = "The execution is waiting for further answers.", body = NeedsToolsAnswer),
+        (status = 400, description = "The bytes are not a suspended execution of this token, or the answers are invalid.", body = Problem),
+        (status = 409, description = "The bytes need another image, or the script behaved differently than before.", body = Problem),
+        (status = "4XX", description = "The request was refused.", body = Problem),
+        (status = "5XX", description = "The server could not resume the execution.", body = Problem)))]
+pub(crate) async fn resume(
+    shared: Shared,
+    Caller(tenant): Caller,
+    headers: HeaderMap,
+    read: ReadBody,
+) -> Result<Response, Problem> {
+    let asking = tenant.clone();
+    let (request, held) = read.parse_with(move |read| resumed(read, &asking)).await?;
+    step(shared, tenant, request, Form::of(&headers), held).await
+}
+
+/// Parses a request to resume an execution.
+fn resumed(read: ReadBody, tenant: &Tenant) -> Result<(StepRequest, HeldBytes), Problem> {
+    let (body, held) = ResumeBody::read(read)?;
+    let (resumption, mut body) = body.into_parts()?;
+    let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, tenant)?);
+    if !tools.is_stepped() {
+        return Err(Problem::invalid("`tools` must contain the tools of the request that started the execution"));
+    }
+    let mut fresh = body.fresh()?;
+    tools.to(&mut fresh.script);
+    fresh.script.wants_files = !patterns.is_empty();
+    fresh.resumption = Some(resumption);
+    let work = Work::Fresh(Box::new(fresh));
+    Ok((StepRequest::Start { work, patterns, kept_bytes: held.bytes() }, held))
+}
