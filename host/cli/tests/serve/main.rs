@@ -8,4 +8,5 @@ mod server;
 #[expect(dead_code, reason = "other tests of the command use the rest")]
 #[path = "../support/mod.rs"]
 mod support;
+mod suspending;
 mod workers;

@@ -93,7 +93,7 @@ fn suspended_execution_resumes_on_another_server() {
         let (unanswered, same) = waiting(&resume(&server, &first, &json!([])));
         assert_eq!(same, calls, "{language}");
         server.ask("DELETE", &format!("/v1/executions/{unanswered}"), &[], b"").ok();
-        // It can be suspended at each call.
+        // The script can be suspended at each call.
         let (execution, next) = waiting(&resume(&server, &first, &one));
         assert_eq!((&next[0]["id"], &next[0]["arguments"]), (&json!(1), &json!({"q": 2})), "{language}");
         let second = bytes(&suspend(&server, &execution));
@@ -226,7 +226,7 @@ fn execution_that_cannot_be_suspended_continues() {
     assert_eq!(go_on(&server, &execution, &answer(0, "x")).ok()["stdout"], "x\n");
     assert_eq!(suspend(&server, &execution).problem(), (404, "not-found".into()));
 
-    // What the script receives is recorded, up to 1 MiB.
+    // The record of the answers is limited to 1 MiB.
     let source = "for n in range(3): print(len(tools.ask(q=n)))";
     let (execution, _) = waiting(&server.post("/v1/execute", &request("python", source)));
     let long = "x".repeat(700_000);
@@ -277,12 +277,12 @@ fn memory_for_suspended_executions_is_limited() {
     assert_eq!(suspend(&server, &execution).problem(), (413, "too-large".into()));
     assert_eq!(go_on(&server, &execution, &json!([{"id": 0, "value": "x"}])).ok()["stdout"], "x\n");
 
-    // While it waits, its script is charged to the memory for requests: seven eighths of 4 MiB.
-    let server = start(4 << 20);
+    // While it waits, its script is charged to the memory for requests: 5.5 MB.
+    let server = start(6 << 20);
     let long = request("python", &format!("tools.ask(q=1)\n#{}", "x".repeat(1_000_000)));
-    let [first, second] = [(); 2].map(|()| waiting(&server.post("/v1/execute", &long)).0);
+    let executions = [(); 4].map(|()| waiting(&server.post("/v1/execute", &long)).0);
     assert_eq!(server.post("/v1/execute", &long).problem(), (503, "unavailable".into()));
-    for execution in [first, second] {
+    for execution in executions {
         server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").ok();
     }
     let bytes = suspended(&server, &long);

@@ -1,0 +1,91 @@
+//! Tests that suspended executions survive the server, with workers and without.
+
+use std::{fs, io::Read as _, net::TcpStream};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+
+use crate::server::{OTHER, Server, kill, until};
+
+fn request(source: &str) -> Value {
+    json!({
+        "language": "python", "source": source, "tools": [{ "name": "ask" }], "files": { "given": "file" },
+        "return_files": ["out"], "suspendable": true,
+    })
+}
+
+fn resumption(bytes: &[u8], answers: &Value) -> Value {
+    json!({
+        "suspended": { "base64": BASE64_STANDARD.encode(bytes) }, "answers": answers, "tools": [{ "name": "ask" }],
+        "files": { "given": "file" }, "return_files": ["out"],
+    })
+}
+
+/// Starts an execution and returns its ID when it waits for an answer.
+fn start(server: &Server, request: &Value) -> String {
+    let answer = server.post("/v1/execute", request);
+    assert_eq!(answer.status, 202, "{answer:?}");
+    answer.json()["execution"].as_str().unwrap().to_owned()
+}
+
+/// Suspends an execution and returns its bytes.
+fn suspend(server: &Server, execution: &str) -> Vec<u8> {
+    let mut stream: TcpStream = server.begin("POST", &format!("/v1/executions/{execution}/suspend"), &[], "");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("application/octet-stream"), "{head}");
+    answer[end + 4..].to_vec()
+}
+
+#[test]
+fn suspended_executions_survive_workers_and_server() {
+    let source = "import random\nprint(random.random())\nwith open('out', 'w') as out:\n    \
+                  out.write(open('given').read() + tools.ask(q=1) + tools.ask(q=2))";
+    let (one, two) = (json!([{ "id": 0, "value": "1" }]), json!([{ "id": 1, "value": "2" }]));
+    let dir = tempfile::tempdir().unwrap();
+    let key = dir.path().join("key");
+    fs::write(&key, "7".repeat(64)).unwrap();
+    let config = format!("key_file = {:?}\n{OTHER}", key.to_str().unwrap());
+    let (workers, in_process): (&[&str], &[&str]) = (&["--workers", "2"], &["--in-process"]);
+
+    let server = Server::start_on(dir, &config, workers);
+    let first = suspend(&server, &start(&server, &request(source)));
+    let refused = server.ask_as_other("POST", "/v1/executions/resume", &resumption(&first, &one).to_string());
+    assert_eq!(refused.problem(), (400, "invalid-argument".into()), "another tenant's bytes");
+    let mut damaged = first.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    let refused = server.post("/v1/executions/resume", &resumption(&damaged, &one));
+    assert_eq!(refused.problem(), (400, "invalid-argument".into()));
+    let prints = suspend(&server, &start(&server, &request("print(open('given').read())\ntools.ask()")));
+    let mut body = resumption(&prints, &one);
+    body["files"] = json!({ "given": "another file" });
+    assert_eq!(server.post("/v1/executions/resume", &body).problem(), (409, "diverged".into()));
+    let execution = start(&server, &json!({ "source": "tools.ask()", "tools": [{ "name": "ask" }] }));
+    let refused = server.ask("POST", &format!("/v1/executions/{execution}/suspend"), "");
+    assert_eq!(refused.problem(), (409, "not-suspendable".into()));
+    server.workers().into_iter().for_each(kill);
+    until("new workers are ready", || {
+        server.metric("glovebox_worker_restarts_total") == 2 && server.metric("glovebox_workers") == 2
+    });
+
+    // Without workers, and on a new server with workers: each can resume what the others have suspended.
+    let mut outputs = Vec::new();
+    let mut dir = server.kill();
+    for flags in [in_process, workers] {
+        let server = Server::start_on(dir, &config, flags);
+        let waiting = server.post("/v1/executions/resume", &resumption(&first, &one));
+        assert_eq!((waiting.status, &waiting.json()["calls"][0]["id"]), (202, &json!(1)), "{flags:?}");
+        let second = suspend(&server, waiting.json()["execution"].as_str().unwrap());
+        dir = server.kill();
+        for flags in [workers, in_process] {
+            let server = Server::start_on(dir, &config, flags);
+            let done = server.post("/v1/executions/resume", &resumption(&second, &two)).ok();
+            assert_eq!(done["files"]["out"], BASE64_STANDARD.encode("file12"), "{flags:?}: {done}");
+            outputs.push(done["stdout"].as_str().unwrap().to_owned());
+            dir = server.kill();
+        }
+    }
+    assert!(outputs.iter().all(|output| *output == outputs[0]), "{outputs:?}");
+}
