@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Advanced, Finished, SteppedExecution};
 use crate::{OnOutput, Service, ServiceError};
 
-/// A stepwise execution in this process that can be turned into bytes. It has its own thread until the script has ended,
-/// and each step waits on a blocking thread.
+/// A stepwise execution in this process that can be turned into bytes. It has its own thread until the script has
+/// ended, and each step waits on a blocking thread.
 pub(super) struct SuspendableExecution {
     /// `None` once the result was returned.
     started: Mutex<Option<Arc<Started>>>,

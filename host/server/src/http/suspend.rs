@@ -33,8 +33,8 @@ pub(crate) struct ResumeBody {
     /// Tools of the request that started the execution.
     #[schema(value_type = Vec<ToolBody>, required = true)]
     tools: Option<Box<RawValue>>,
-    /// Files of the request that started the execution, by path. Files that the script has written are not part of them:
-    /// the script writes them again.
+    /// Files of the request that started the execution, by path. Files that the script has written are not part of
+    /// them: the script writes them again.
     #[serde(default, deserialize_with = "files")]
     files: Option<BTreeMap<String, Bytes>>,
     /// Policy of the request that started the execution. Limits can differ, and apply to the whole execution.
@@ -81,9 +81,9 @@ impl ResumeBody {
 /// Turns an execution into bytes while it waits for answers to tool calls, and ends it.
 ///
 /// The request that started the execution must have set `suspendable`. The client stores the bytes, for example for as
-/// long as a person takes to approve a call. `POST /v1/executions/resume` resumes the execution, also after a restart of
-/// the server, or on another server with the same interpreters and key. The bytes contain the source and everything that
-/// the script has received. Store them as carefully as these.
+/// long as a person takes to approve a call. `POST /v1/executions/resume` resumes the execution, also after a restart
+/// of the server, or on another server with the same interpreters and key. The bytes contain the source and everything
+/// that the script has received. Store them as carefully as these.
 #[utoipa::path(post, path = "/v1/executions/{id}/suspend", operation_id = "suspend_execution", tag = "scripts", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, description = "The suspended execution. The server has forgotten it.", content_type = "application/octet-stream", body = Vec<u8>),
         (status = 404, description = "The execution does not exist: it has ended, was cancelled, or has expired.", body = Problem),
@@ -103,10 +103,10 @@ pub(crate) async fn suspend(
 
 /// Resumes a suspended execution.
 ///
-/// The script starts again and repeats what it did before, without calling tools, until it waits for the same calls. Then
-/// it receives the answers. `tools`, `files` and `policy` must be those of the request that started it. The response has
-/// the same forms as for that request. Streamed output contains only new output; the result contains all of it. The same
-/// bytes can be resumed several times, with different answers.
+/// The script starts again and repeats what it did before, without calling tools, until it waits for the same calls.
+/// Then it receives the answers. `tools`, `files` and `policy` must be those of the request that started it. The
+/// response has the same forms as for that request. Streamed output contains only new output; the result contains all
+/// of it. The same bytes can be resumed several times, with different answers.
 #[utoipa::path(post, path = "/v1/executions/resume", operation_id = "resume_execution", tag = "scripts", security(("token" = [])), request_body = ResumeBody,
     responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),
         (status = 202, description = "The execution is waiting for further answers.", body = NeedsToolsAnswer),

@@ -99,8 +99,8 @@ pub(crate) struct ExecuteBody {
     /// tools without a `callback`.
     #[schema(value_type = Option<Vec<ToolBody>>)]
     pub(super) tools: Option<Box<RawValue>>,
-    /// `true` to allow `POST /v1/executions/{id}/suspend` while the script waits for the client's answers. Requires a tool
-    /// without a `callback`. Default: `false`. Not allowed in a session.
+    /// `true` to allow `POST /v1/executions/{id}/suspend` while the script waits for the client's answers. Requires a
+    /// tool without a `callback`. Default: `false`. Not allowed in a session.
     pub(super) suspendable: Option<bool>,
     /// Patterns of files to return, such as `*.png` or `out/**`. Default: none. The names of changed files are always
     /// returned.
@@ -201,8 +201,8 @@ pub(crate) fn json_text(raw: Box<RawValue>) -> Result<JsonText, Problem> {
     JsonText::new(Box::<str>::from(raw)).map_err(|error| Problem::invalid(format!("`context`: {}", quoted(error))))
 }
 
-/// Returns the memory that the files, the policy and the tools of a request occupy when parsed, in bytes, in addition to
-/// their text.
+/// Returns the memory that the files, the policy and the tools of a request occupy when parsed, in bytes, in addition
+/// to their text.
 pub(super) fn values_bytes(
     files: Option<&BTreeMap<String, Bytes>>,
     policy: Option<&RawValue>,

@@ -338,8 +338,8 @@ impl TenantConfig {
     }
 }
 
-/// Derives the key that seals a tenant's suspended executions, so that other tenants cannot resume them. The derived key
-/// is the seal of no bytes under a name that cannot be the ID of a session, because it contains spaces.
+/// Derives the key that seals a tenant's suspended executions, so that other tenants cannot resume them. The derived
+/// key is the seal of no bytes under a name that cannot be the ID of a session, because it contains spaces.
 fn suspended_key(key: &SessionKey, tenant: &str) -> SessionKey {
     let derived = Seal::new(Some(key), &format!("suspended executions of {tenant}")).finish();
     // A seal is as long as the shortest key, so this does not fail.

@@ -382,12 +382,13 @@ fn record_len(record: &ToolRecord) -> usize {
 }
 
 impl Tenant {
-    /// Turns a suspended execution into bytes and forgets it. [`Fresh::resumption`](crate::Fresh::resumption) resumes it.
-    /// Calls `reserve` first, with an upper bound of their size.
+    /// Turns a suspended execution into bytes and forgets it. [`Fresh::resumption`](crate::Fresh::resumption) resumes
+    /// it. Calls `reserve` first, with an upper bound of their size.
     ///
     /// # Errors
     /// Fails if the execution does not exist, is being resumed by another request, or is not suspendable
-    /// ([`Fresh::suspendable`](crate::Fresh::suspendable)), or if `reserve` fails. The execution then remains suspended.
+    /// ([`Fresh::suspendable`](crate::Fresh::suspendable)), or if `reserve` fails. The execution then remains
+    /// suspended.
     pub async fn suspend_to_bytes<R: Send + 'static>(
         &self,
         execution: &str,
@@ -407,8 +408,8 @@ impl Tenant {
         Ok((bytes, reserved))
     }
 
-    /// Turns an execution into bytes, ends it and forgets it. If that fails, suspends it again. The caller must poll the
-    /// future to its end.
+    /// Turns an execution into bytes, ends it and forgets it. If that fails, suspends it again. The caller must poll
+    /// the future to its end.
     async fn to_bytes(&self, id: String, stepping: Stepping) -> Result<Vec<u8>, ServiceError> {
         let bytes = match stepping.started.suspend().await {
             Ok(bytes) => bytes,

@@ -163,8 +163,8 @@ impl AnswerPart {
     }
 }
 
-/// A script for a worker. The binary part contains the standard input, followed by the contents of the files, and by the
-/// suspended execution to resume.
+/// A script for a worker. The binary part contains the standard input, followed by the contents of the files, and by
+/// the suspended execution to resume.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RunCall {
     pub(super) tenant: String,
@@ -199,8 +199,8 @@ enum ScriptInterpreter {
 }
 
 impl RunCall {
-    /// Returns the call and its binary part. `tools` contains all tools that the script can call. Drops the answers for a
-    /// suspended execution: the client's answers are sent with [`ToWorker::Advance`].
+    /// Returns the call and its binary part. `tools` contains all tools that the script can call. Drops the answers for
+    /// a suspended execution: the client's answers are sent with [`ToWorker::Advance`].
     pub(super) fn new(tenant: String, execution: u64, work: Work, tools: Vec<ToolDefinition>) -> (Self, Vec<u8>) {
         let (script, place, contents) = match work {
             Work::InSession(target, script) => (*script, ScriptInterpreter::Session(target), Vec::new()),
