@@ -6,6 +6,7 @@ use axum::{http::HeaderMap, response::Response};
 use glovebox::{Language, ToolAnswer};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
+use tracing::Instrument as _;
 use utoipa::ToSchema;
 
 use super::{
@@ -13,12 +14,13 @@ use super::{
     answer::ExecutionAnswer,
     budget::{HeldBytes, Made},
     execute::{StepRequest, step},
+    idempotency::{Answer, Begun},
     output::Form,
     sessions::octets,
     tools::{AnswerBody, NeedsToolsAnswer, Offered, ToolBody, few_answers},
     wire::{ExecuteBody, files, patterns, values_bytes},
 };
-use crate::{Resumption, Tenant, Work, json::Bytes};
+use crate::{Resumption, ServiceError, Tenant, Work, json::Bytes};
 
 /// A suspended execution to resume. The bytes contain the script and its input.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -84,7 +86,8 @@ impl ResumeBody {
 /// long as a person takes to approve a call. `POST /v1/executions/resume` resumes the execution, also after a restart
 /// of the server, or on another server with the same interpreters and key. The bytes contain the source and everything
 /// that the script has received. Store them as carefully as these.
-#[utoipa::path(post, path = "/v1/executions/{id}/suspend", operation_id = "suspend_execution", tag = "scripts", security(("token" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/executions/{id}/suspend", operation_id = "suspend_execution", tag = "scripts", security(("token" = [])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key returns the same bytes.")),
     responses((status = 200, description = "The suspended execution. The server has forgotten it.", content_type = "application/octet-stream", body = Vec<u8>),
         (status = 404, description = "The execution does not exist: it has ended, was cancelled, or has expired.", body = Problem),
         (status = 409, description = "The execution is not suspendable, has ended, or is being resumed by another request. It continues.", body = Problem),
@@ -94,11 +97,29 @@ pub(crate) async fn suspend(
     shared: Shared,
     Caller(tenant): Caller,
     InPath(execution): InPath<String>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let slot = match shared.answered.begin(tenant.name(), &headers, &[b"suspend", execution.as_bytes()])? {
+        Begun::Again(Answer { body: bytes, .. }) => {
+            let room = shared.bodies.reserve(tenant.name(), bytes.len())?;
+            return octets(&shared, tenant.name(), Made { bytes, room }).await;
+        }
+        Begun::Unkeyed => None,
+        Begun::First(slot) => Some(slot),
+    };
     let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
-    let reserve = move |bytes| bodies.reserve(&name, bytes);
-    let (bytes, room) = tenant.suspend_to_bytes(&execution, reserve).await?;
-    octets(&shared, tenant.name(), Made { bytes: bytes.into(), room }).await
+    // Runs in a separate task, so that a retry finds the bytes even if the client disconnects.
+    let suspend = async move {
+        let reserve = |bytes| bodies.reserve(tenant.name(), bytes);
+        let (bytes, room) = tenant.suspend_to_bytes(&execution, reserve).await?;
+        let bytes: axum::body::Bytes = bytes.into();
+        if let Some(slot) = slot {
+            slot.done(Answer { body: bytes.clone(), etag: None });
+        }
+        Ok::<_, ServiceError>(Made { bytes, room })
+    };
+    let made = tokio::spawn(suspend.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
+    octets(&shared, &name, made).await
 }
 
 /// Resumes a suspended execution.

@@ -136,6 +136,27 @@ fn suspended_call_can_be_answered_in_several_ways() {
 }
 
 #[test]
+fn retry_with_a_key_returns_the_same_bytes() {
+    let server = Server::start(setup());
+    let (execution, _) = waiting(&server.post("/v1/execute", &request("python", "print(tools.ask(q=1))")));
+    let path = format!("/v1/executions/{execution}/suspend");
+    let [first, second] = [(); 2].map(|()| server.ask("POST", &path, &[("idempotency-key", "k")], b""));
+    assert_eq!(bytes(&first), bytes(&second));
+    assert_eq!(suspend(&server, &execution).problem(), (404, "not-found".into()), "a request without the key");
+    let done = resume(&server, &bytes(&second), &json!([{"id": 0, "value": "x"}]));
+    assert_eq!(done.ok()["stdout"], "x\n");
+    // A request that failed can be repeated with its key.
+    let mut plain = request("python", "tools.ask(q=1)");
+    plain["suspendable"] = json!(false);
+    let (execution, _) = waiting(&server.post("/v1/execute", &plain));
+    let path = format!("/v1/executions/{execution}/suspend");
+    for _ in 0..2 {
+        let refused = server.ask("POST", &path, &[("idempotency-key", "l")], b"");
+        assert_eq!(refused.problem(), (409, "not-suspendable".into()));
+    }
+}
+
+#[test]
 fn resumed_execution_streams_only_new_output() {
     let server = Server::start(setup());
     let source = "print('one', flush=True)\nprint('two', tools.ask(q=1), flush=True)";
