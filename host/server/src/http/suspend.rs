@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::{http::HeaderMap, response::Response};
 use glovebox::{Language, ToolAnswer};
 use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 use tracing::Instrument as _;
 use utoipa::ToSchema;
 
