@@ -132,6 +132,8 @@ pub struct Journal {
     output_bytes: [u64; 2],
     /// The monotonic clock in the state in which the execution started, in nanoseconds since the start of the instance.
     pub(crate) origin_ns: u64,
+    /// `true` once the execution has been suspended.
+    pub(crate) is_suspended: bool,
     /// The time that repeating took. It does not count as the execution's time.
     pub(crate) repeating: Duration,
 }
@@ -149,6 +151,7 @@ impl Journal {
             fuel_at_start: 0,
             output_bytes: [0; 2],
             origin_ns: 0,
+            is_suspended: false,
             repeating: Duration::ZERO,
         }
     }
@@ -236,12 +239,16 @@ impl Journal {
     pub(crate) fn compare(&mut self, fuel_left: u64, calls: &[UnansweredCall]) {
         let fuel_used = self.fuel_used(fuel_left);
         let Some(at) = &self.until else { return };
-        let difference = if at.fuel_used != fuel_used {
-            format!("the script used {fuel_used} units of fuel instead of {}", at.fuel_used)
-        } else if at.output_bytes != self.output_bytes {
-            format!("the script wrote {:?} bytes of output instead of {:?}", self.output_bytes, at.output_bytes)
-        } else if at.calls != calls {
+        let difference = if at.calls != calls {
             "the script waits for other tool calls".to_owned()
+        } else if at.output_bytes != self.output_bytes {
+            let ([stdout, stderr], [old_stdout, old_stderr]) = (self.output_bytes, at.output_bytes);
+            format!(
+                "the script wrote {stdout} bytes to standard output and {stderr} to standard error instead of {old_stdout} \
+                 and {old_stderr}"
+            )
+        } else if at.fuel_used != fuel_used {
+            format!("the script used {fuel_used} units of fuel instead of {}", at.fuel_used)
         } else {
             return;
         };
@@ -265,6 +272,7 @@ impl Journal {
     ) -> Result<Recording, SuspendRefusal> {
         let fuel_used = self.fuel_used(fuel_left);
         let entries = self.entries.take().ok_or(SuspendRefusal::JournalFull)?;
+        self.is_suspended = true;
         let elapsed = elapsed.saturating_sub(self.repeating);
         let monotonic_ns = monotonic_ns.saturating_sub(self.origin_ns);
         let at = SuspendedAt { fuel_used, output_bytes: self.output_bytes, elapsed, monotonic_ns, calls };

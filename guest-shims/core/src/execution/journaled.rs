@@ -1,4 +1,5 @@
-//! What an execution receives from outside, and its journal. Without a journal, all values come from the platform.
+//! The values that an execution receives from outside. With a journal, they are recorded or repeated. Otherwise, they come
+//! from the platform.
 
 use std::time::Duration;
 
@@ -167,6 +168,11 @@ impl<P: Platform> ExecutionCtx<P> {
         }
         self.journal_calls()?;
         Ok(Some(reply))
+    }
+
+    /// Returns `true` if the execution ends because it was suspended.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.is_suspended)
     }
 
     /// Notes a difference if the script has ended before the end of the recording.
