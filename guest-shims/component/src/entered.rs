@@ -28,7 +28,7 @@ thread_local! {
     static ENTERED: RefCell<Option<Entered>> = const { RefCell::new(None) };
 }
 
-/// Calls into the guest with `call`. `state` is stored here during the call.
+/// Calls into the guest with `call`. During the call, `state` is in `ENTERED`, where the guest's own calls find it.
 pub(crate) fn during<R>(memory: &GuestMemory, state: &mut Box<HostState>, call: impl FnOnce() -> R) -> R {
     let entered = Entered { memory: memory.clone(), state: std::mem::take(state) };
     ENTERED.set(Some(entered));

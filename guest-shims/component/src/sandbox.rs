@@ -312,7 +312,8 @@ impl From<ResumeError> for SandboxError {
 }
 
 impl From<DriverError> for SandboxError {
-    /// Converts the error from a driver that does not match its image, because the component was woven incorrectly.
+    /// Converts a driver's error. Such an error means that the driver does not match its image: the component was woven
+    /// incorrectly.
     fn from(error: DriverError) -> Self {
         Self::Unavailable(format!("the provider does not match its interpreter: {error}; weave the provider again"))
     }

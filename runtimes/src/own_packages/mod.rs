@@ -62,8 +62,12 @@ impl OwnPackages {
         unpack_wheels(names.filter_map(|file| read(file).transpose()))
     }
 
-    /// Adds a wheel, replacing any other version of the same package. `taken` lists the modules of other packages, each
-    /// with its owner.
+    /// Adds a wheel, replacing any version of the same package. `taken` lists the modules of other packages, each with
+    /// its owner.
+    ///
+    /// # Errors
+    /// Fails if the wheel is invalid, a limit on user packages would be exceeded, another package has one of its
+    /// modules, or the wheel cannot be stored.
     pub fn add(&self, file: &str, bytes: &[u8], taken: &[(String, String)]) -> Result<OwnPackage, OwnPackageError> {
         let added = describe_verified(file, bytes)?;
         let same = |other: &OwnPackage| normal(&other.name) == normal(&added.name);

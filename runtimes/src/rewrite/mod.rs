@@ -57,7 +57,7 @@ pub enum RewriteError {
     /// Several functions have the name of a function that the recipe or a change names.
     #[error("the module has several functions named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     AmbiguousFunction(String),
-    /// A function's code differs from the code that its recipe changes.
+    /// The function does not contain the code that the recipe replaces.
     #[error("the module's function `{name}` has unexpected code; its binary does not match its recipe", name = escaped(.0))]
     UnexpectedCode(String),
     /// A function, global or table to export does not exist.

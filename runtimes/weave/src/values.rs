@@ -86,7 +86,7 @@ impl Values {
         }
     }
 
-    /// Redirects an edge from `from` to another block.
+    /// Redirects the edge from `from` to `before`: it then leads to `now`.
     pub(crate) fn move_jump(&mut self, from: Block, before: Block, now: Block) {
         if let Some(node) = self.nodes.get_mut(before.0) {
             node.predecessors.retain(|predecessor| *predecessor != from);

@@ -1,7 +1,7 @@
-// Searches a guest's memory for a secret of the previous guest: `node secret.mjs DIRECTORY`. Hosts cannot see the
-// memories of a provider's guests, so this program exports them before it compiles the module. The search covers the
-// whole memory, including the range above the guest's own end. Prints a line per search: whether the secret was found,
-// and how many bytes were searched.
+// Searches the memories of a provider's guests for a secret of a previous guest: `node secret.mjs DIRECTORY`. Hosts
+// cannot see these memories, so this program exports them before it compiles the module. The search covers each memory
+// completely, including the range beyond the end of the current guest. Prints a line per search: `there` or
+// `not there`, followed by `in a small memory` if at most 32 MiB were searched.
 import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';

@@ -49,7 +49,7 @@ struct State {
     clock: u64,
 }
 
-/// A running double, which lives as long as the test program.
+/// A running test double. It serves requests until the test program exits.
 #[derive(Clone)]
 pub(crate) struct FleetEngine {
     port: u16,

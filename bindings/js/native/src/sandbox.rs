@@ -101,7 +101,7 @@ impl NativeSandbox {
         self.sandbox.language().name()
     }
 
-    /// The runtime's name.
+    /// The name of the runtime that executes the scripts, such as `python-3.15`.
     #[napi(getter)]
     pub fn runtime_name(&self) -> &str {
         self.sandbox.runtime_name()

@@ -113,7 +113,7 @@ impl PyExecution {
 }
 
 /// The input of one execution: source, name, kind of source, standard input, context as JSON text, timeout in
-/// milliseconds, output listener, token.
+/// milliseconds, output listener, cancellation token.
 #[derive(FromPyObject)]
 pub(crate) struct Input(
     PyBackedStr,

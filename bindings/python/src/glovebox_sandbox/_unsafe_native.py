@@ -152,7 +152,7 @@ class UnsafeSandbox:
     def __init__(self, connection: Connection, policy: Policy) -> None:
         self._connection = connection
         self._asked: dict[str, Any] = {
-            # The time is the only limit that applies without a sandbox.
+            # The timeout is the only limit that is enforced without a sandbox.
             "policy": {"limits": {} if policy.limits.timeout_ms is None else {"timeout_ms": policy.limits.timeout_ms}},
             "tools": [{"name": tool.name} for tool in policy.tools],
         }

@@ -163,7 +163,8 @@ export class ComponentBackend implements Backend {
       signal.throwIfAborted();
       return await work();
     } catch (error) {
-      // The worker may have been terminated. The effects of the script are then unknown.
+      // The cancellation may have terminated the worker, which fails with another error. Reports the cancellation
+      // instead.
       if (signal.aborted) throw new Problem('cancelled', 'Stopped', 'The script was stopped.');
       throw error;
     } finally {

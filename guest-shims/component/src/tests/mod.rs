@@ -80,7 +80,7 @@ pub(crate) fn execute(sandbox: &Sandbox, source: &str) -> types::Execution {
     sandbox.execute(&task).unwrap().to_wit()
 }
 
-/// Returns a sandbox without a clock, and its fake.
+/// Returns a sandbox without a clock, and the [`Fake`] that provides its guests.
 pub(crate) fn closed(policy: types::Policy) -> (Rc<Fake>, Sandbox) {
     let (fake, world) = closed_world();
     let sandbox = sandbox_in(&world, policy).unwrap();

@@ -218,7 +218,8 @@ fn named_schemas(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_object().into_iter().flat_map(Map::values)
 }
 
-/// Returns the schemas in an order in which each schema follows the schemas that it applies to the same value.
+/// Sorts the schemas so that each one follows the schemas that it applies to the same value. Fails if more than
+/// [`MAX_IN_PLACE`] of them are nested, or if a schema refers to itself.
 fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
     let mut depths = vec![0_usize; nodes.len()];
     for _ in 0..=MAX_IN_PLACE {

@@ -17,7 +17,8 @@ use crate::{DriverError, GuestValue, Raised, Report, Script, SourceKind, Value};
 /// The name of a script without a file. An image's `scriptArgs` already contains it.
 const DEFAULT_NAME: &str = "<sandbox>";
 
-/// Maximum number of abandoned jobs that are run to discard them. Each job can create only a few others.
+/// Maximum number of queued jobs that `abandon` runs to empty the queue. The loop needs a limit because a job can queue
+/// others.
 const MAX_ABANDONED_JOBS: u32 = 1_000_000;
 
 /// The argument of `prepare` in `driver.js`.

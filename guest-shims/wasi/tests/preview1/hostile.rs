@@ -112,7 +112,7 @@ pub(crate) fn scribble(host: &mut FakeHost, random: &mut Random) {
     for at in (pieces..text - 48).step_by(48) {
         let mut bytes = [0; 48];
         if random.below(4) == 0 {
-            // Encode a subscription.
+            // A subscription: the event type at byte 8, the clock or descriptor at 16, the timeout at 24.
             bytes[8] = random.pick(&[0, 0, 1, 2, 9]);
             bytes[16] = random.pick(&[0, 1, 2, 4, 77]);
             bytes[24] = random.pick(&[0, 1, 255]);

@@ -61,11 +61,11 @@ memory_bytes, duration_ms, sandbox (sessions, started, executions, fuel, held_by
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, override_usage = "glovebox run-component [OPTIONS] APP.wasm [ARGS]...")]
 pub(crate) struct RunComponentArgs {
-    /// Component, followed by its arguments, including flags
+    /// Component to run, followed by its own arguments and flags
     #[arg(value_name = "APP.wasm", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 
-    /// Call an export with arguments in WAVE, and print its result
+    /// Call an export with arguments in WAVE (WebAssembly Value Encoding), and print its result
     ///
     /// Examples: 'add(1, 2)', 'ns:pkg/iface@0.1.0.add({a: 1})'. Version, package and interface are optional if the rest
     /// is unambiguous. Without this flag, the component runs as a command.

@@ -73,7 +73,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
 
-    /// Unix socket to listen on instead of an address; only you can connect, without a token
+    /// Unix socket to listen on instead of an address; only your user can connect, and no token is needed
     #[arg(long, value_name = "PATH", conflicts_with_all = ["listen", "token_file", "no_token", "e2b"])]
     socket: Option<PathBuf>,
 

@@ -74,7 +74,7 @@ fn handles_interrupts(pid: u32) -> bool {
     // Bit N of the mask stands for signal N + 1.
     const SIGINT_BIT: u64 = 1 << 1;
     let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
-        // Other systems than Linux do not report handlers.
+        // Systems other than Linux do not report handlers.
         thread::sleep(Duration::from_millis(300));
         return true;
     };

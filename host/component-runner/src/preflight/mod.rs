@@ -17,8 +17,8 @@ mod tests;
 use definitions::Definitions;
 use wasmparser::{BinaryReaderError, ElementItems, ElementKind, Imports, Payload, TypeRef};
 
-/// Returns the host memory per component instance in bytes, without linear memories and table elements. The result is
-/// never less than Wasmtime allocates.
+/// Checks a component. Returns the host memory per instance in bytes, without linear memories and table elements. The
+/// result is never less than Wasmtime allocates.
 pub(crate) fn check(component: &[u8]) -> Result<u64, Refusal> {
     check_headers(component)?;
     let definitions = Definitions::read(component)?;

@@ -32,8 +32,8 @@ use std::{
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine, Module};
 
-/// Returns Wasmtime's default configuration. On x86-64, code is compiled for the level x86-64-v3 if the CPU has it, so
-/// that other machines can use the code. Otherwise it is compiled for this CPU.
+/// Returns Wasmtime's default configuration. On x86-64 Linux, code is compiled for the level x86-64-v3 if the CPU has
+/// it, so that other machines can use the code. Otherwise, it is compiled for this CPU.
 pub(crate) fn config_for_cpu() -> Config {
     let mut config = Config::new();
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

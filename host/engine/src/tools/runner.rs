@@ -157,7 +157,7 @@ impl ToolRunner for ThreadRunner {
 
     fn repeated(&mut self, name: &str, tool: &Arc<Entry>) {
         self.counted += u64::from(tool.max_calls.is_some());
-        // Calls beyond the maximum were refused in the first run, and their refusal is repeated.
+        // The result is ignored: if the first run refused this call, the journal contains the refusal.
         let _ = self.toolbox.rules().count(name, &mut self.counted_by_name);
     }
 
@@ -223,8 +223,8 @@ impl DirectCall<'_> {
         if let Err(error) = check_json(self.arguments) {
             return invalid(error);
         }
-        // The arguments are valid JSON text, so they can be embedded in other JSON, where they are nested one level
-        // deeper.
+        // The arguments are nested one level deeper in the message, so it can exceed the maximum depth when they do
+        // not.
         let message = format!("{{\"id\":0,\"name\":{},\"arguments\":{}}}", json!(self.name), self.arguments);
         if let Err(error) = check_json(&message) {
             return invalid(error);

@@ -47,7 +47,7 @@ const NOTICE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A node of a fleet.
+/// A process's node of a fleet: listens for the engine's requests and executes sessions.
 pub struct Node {
     endpoint: Endpoint,
     machine: Arc<Machine>,

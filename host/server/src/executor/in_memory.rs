@@ -47,7 +47,7 @@ struct SessionInMemory {
 }
 
 struct Usage {
-    /// The number of changes so far, starting with 1.
+    /// Incremented by every change. A new session has generation 1.
     generation: u64,
     changed_at: Timestamp,
     used_at: Instant,

@@ -97,7 +97,7 @@ pub(super) fn few_answers<'de, D: serde::Deserializer<'de>>(deserializer: D) -> 
 pub(crate) struct AnswerBody {
     /// Id of the call.
     id: u64,
-    /// Result of the tool: any JSON, also `null`.
+    /// Result of the tool: any JSON value, including `null`.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Value>)]
     value: Option<Box<RawValue>>,

@@ -220,7 +220,7 @@ fn of<T: JsonSchema>(settings: SchemaSettings) -> JsonObject {
     object
 }
 
-/// Removes keywords that models do not need and some clients reject: `null` defaults and number formats.
+/// Removes keywords that models do not need and some clients reject: `null` defaults and `format`.
 fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(object) => {

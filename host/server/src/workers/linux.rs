@@ -150,7 +150,7 @@ const CALLS: &[i64] = &[
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
     libc::SYS_shutdown,
-    // A socket pair within the process, which the runtime uses to forward signals. Also timers and pipes.
+    // A socket pair within the process, which Tokio uses to forward signals. Also timers and pipes.
     libc::SYS_socketpair,
     libc::SYS_timerfd_create,
     libc::SYS_timerfd_settime,

@@ -89,7 +89,7 @@ fn invalid_tool_answers_fail_cheaply_in_the_script() {
         text("131071", "2"),
         // The result fits into the component's memory, but exceeds the maximum size of a call's result.
         grow.to_owned() + &text("4096", "0x0a000000"),
-        // The result is a range of a gigabyte that is out of bounds.
+        // The component's memory limit prevents growth by a gigabyte, so the component traps.
         "(if (i32.eq (memory.grow (i32.const 16384)) (i32.const -1)) (then unreachable))".into(),
         "(return (i32.const 33))".into(),
         "(return (i32.const -4))".into(),

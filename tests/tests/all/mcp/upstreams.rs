@@ -252,7 +252,7 @@ fn command_that_is_not_a_server_is_named() {
     }
 }
 
-/// Limits the server's start to one second.
+/// Ends the command's endless output after one second, so that the test does not wait 60 s for the start to time out.
 fn limited(mut config: UpstreamConfig) -> UpstreamConfig {
     config.args = vec!["-c".into(), "timeout 1 yes".into()];
     config

@@ -168,7 +168,7 @@ class Interpreter:
         function = self._ends.get(name) or (self._functions or {}).get(name)
         if function is None:
             raise NameError(f"the function {name} was removed")
-        # This is a separate thread, and frameworks store settings in context variables.
+        # This thread does not inherit the caller's context variables, in which frameworks store settings.
         result = self._context.copy().run(function, *args, **kwargs)
         return self._awaited(result, self._loop) if inspect.isawaitable(result) else self._plain(result)
 

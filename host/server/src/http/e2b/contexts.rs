@@ -277,7 +277,7 @@ impl Running {
     }
 }
 
-/// Returns `true` if `name` is a valid name of an environment variable: not empty, without `=` and NUL.
+/// Returns `true` if `name` is a valid name of an environment variable: not empty, and without `=` or NUL.
 pub(super) fn is_env_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
 }

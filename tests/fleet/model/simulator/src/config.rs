@@ -139,13 +139,13 @@ pub struct Config {
     pub kinds: Vec<Kind>,
     /// Classes of sessions.
     pub classes: Vec<Class>,
-    /// The object store.
+    /// The latency and throughput of the object store.
     pub store: Store,
-    /// The placement of executions.
+    /// The rule that chooses the node for an execution.
     pub placement: Placement,
-    /// The persistence of sessions.
+    /// When a session's state is written to the store.
     pub persistence: Persistence,
-    /// The activity of users.
+    /// The activity of users by time of day.
     pub intensity: Intensity,
     /// Warm-up time at the start, excluded from the results.
     pub settle_s: f64,
