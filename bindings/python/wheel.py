@@ -37,7 +37,7 @@ def metadata(project: str, readme: str, licences: list[str], part: str | None, i
     def key(name: str) -> str:
         found = re.search(rf'^{name} = "(.*)"$', project, re.MULTILINE)
         if found is None:
-            raise SystemExit(f"pyproject.toml has no {name}")
+            raise SystemExit(f'pyproject.toml has no line `{name} = "…"`')
         return found[1]
 
     name, version = key("name"), key("version")

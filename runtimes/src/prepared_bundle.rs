@@ -77,14 +77,14 @@ fn read(
     archive.by_index(index)?.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
     let stored = Stored::parse(&text).filter(|stored| stored.key == *key.parts());
     let Stored { aot_file, aot_bytes, aot_sha256, record, .. } =
-        stored.ok_or_else(|| invalid("a record is invalid"))?;
+        stored.ok_or_else(|| invalid("a record is invalid; copy or create the bundle again"))?;
     let packed = archive.by_name(&entry_name(kind, &(aot_file + COMPRESSED)))?;
     let mut aot = Vec::new();
     aot.try_reserve_exact(usize::try_from(aot_bytes).map_err(io::Error::other)?).map_err(io::Error::other)?;
     zstd::stream::read::Decoder::new(packed)?.take(aot_bytes).read_to_end(&mut aot)?;
     let sha256 = Digest::of(&aot);
     if sha256 != aot_sha256 {
-        return Err(invalid("compiled code differs from its digest"));
+        return Err(invalid("the compiled code does not match its digest; copy or create the bundle again"));
     }
     Ok(Some((NewArtefact { aot, record }, sha256)))
 }

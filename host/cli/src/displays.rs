@@ -98,7 +98,7 @@ pub(crate) fn mention(execution: &Execution, is_written: bool) {
 fn mention_dropped(execution: &Execution) {
     if execution.displays_dropped > 0 {
         let dropped = counted(execution.displays_dropped, "display");
-        note(&format!("{dropped} dropped: over the limit of --display-bytes or of 1,000 displays"));
+        note(&format!("{dropped} dropped because of --display-bytes or the maximum of 1,000 displays"));
     }
 }
 

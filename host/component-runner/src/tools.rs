@@ -178,7 +178,7 @@ impl Provider {
             }
             Err(error) => {
                 tracing::warn!(tool = call.name, component = self.name, "{error}");
-                return Err(format!("tool `{}` cannot be called", call.name).into());
+                return Err(format!("tool `{}` cannot be called; the host's log contains the reason", call.name).into());
             }
         };
         match returned {

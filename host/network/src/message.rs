@@ -422,7 +422,8 @@ pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<Str
 /// Serializes a response. Two of the charged copies of its body are for the message. A control character takes six bytes
 /// in JSON, so the message can be longer. Its remaining length is charged before it is built.
 fn serialize(answered: &ResponseMessage, memory: &CallMemory) -> Result<String, Fault> {
-    let broken = |error: &dyn fmt::Display| Fault::new(Code::Broken, format!("the response is not JSON: {error}"));
+    let broken =
+        |error: &dyn fmt::Display| Fault::new(Code::Broken, format!("cannot serialize the response as JSON: {error}"));
     let mut length = Length(0);
     serde_json::to_writer(&mut length, answered).map_err(|error| broken(&error))?;
     let charged = answered.bytes as u64 * (COPIES_OF_A_BODY - 1);

@@ -97,7 +97,10 @@ def _errors() -> Iterator[None]:
     except RefusedError as error:
         raise _error(error.tag, str(error), error.failure) from error
     except wasmtime.WasmtimeError as error:
-        raise UnavailableError(f"cannot load the provider: {error}") from error
+        raise UnavailableError(
+            f"cannot load the provider: {error}; rebuild it with `guest-shims/component/build`, or pass another one as "
+            "provider=…"
+        ) from error
 
 
 def _error(tag: str, message: str, failure: types.SandboxError) -> GloveboxError:

@@ -118,7 +118,10 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
             schema["additionalProperties"] = True
             continue
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
-            raise TypeError(f"{named} takes `{parameter}` by position only, but scripts pass arguments by name")
+            raise TypeError(
+                f"{named} takes `{parameter}` by position only, but scripts pass arguments by name; "
+                "make it a keyword parameter"
+            )
         of = form(f"{named}({parameter.name})", hints.get(parameter.name, parameter.empty))
         if parameter.default is parameter.empty:
             schema["required"].append(parameter.name)

@@ -282,7 +282,8 @@ impl Abandoned {
         if running_bytes > 0 {
             return Ok(Admission::Later);
         }
-        Err(refused("the arguments of this call and of abandoned calls are too large together"))
+        let most = if all > MAX_BYTES { MAX_BYTES } else { MAX_ORIGIN_BYTES };
+        Err(refused(&format!("the memory for the arguments of this call and of abandoned calls exceeds {most} bytes")))
     }
 
     pub(super) fn add(&self, origin: &Origin, bytes: u64) {

@@ -123,7 +123,13 @@ class _Record(_Shape):
             raise TypeError(f"expected {self.of.__name__}, got {type(value).__name__}")
         record = Record()
         for name, wit, shape in self.fields:
-            setattr(record, wit, shape.lower(getattr(value, name)))
+            try:
+                lowered = shape.lower(getattr(value, name))
+            except TypeError as error:
+                raise TypeError(f"{name}: {error}") from None
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+            setattr(record, wit, lowered)
         return record
 
     def lift(self, value: Any) -> Any:
@@ -184,7 +190,8 @@ class _Variant(_Cases):
 
     def lower(self, value: Any) -> Any:
         if not isinstance(value, tuple(self.by_tag.values())):
-            raise TypeError(f"expected one of {', '.join(each.__name__ for each in self.by_tag.values())}")
+            names = ", ".join(each.__name__ for each in self.by_tag.values())
+            raise TypeError(f"expected one of {names}, got {type(value).__name__}")
         return self.give(getattr(value, "tag"), getattr(value, "value", None))
 
     def lift(self, value: Any) -> Any:

@@ -243,7 +243,7 @@ class Workspace:
     def remove(self, path: str) -> None:
         """Removes a file, a link, or a directory with its contents."""
         if _within(path) == ROOT:
-            raise ValueError(f"{path!r} is the workspace itself")
+            raise ValueError(f"cannot remove {path!r}: it is the workspace itself; remove its entries by name")
         self._operate("remove", path)
 
     def move(self, path: str, to: str) -> None:

@@ -99,18 +99,21 @@ class GloveboxInterpreter:
         if self._is_shut_down:
             raise CodeInterpreterError("the interpreter was shut down; create a new one")
         if _SUBMIT in self._tools:
-            raise CodeInterpreterError(f"a tool must not be named {_SUBMIT}")
+            raise CodeInterpreterError(f"a tool must not be named {_SUBMIT}; rename the tool")
 
     def _variables(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         for name in variables:
             if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-                raise CodeInterpreterError(f"a variable must not be named {name!r}")
+                raise CodeInterpreterError(f"{name!r} is not a valid Python variable name")
             if name == _SUBMIT or name in self._tools:
-                raise CodeInterpreterError(f"a variable must not have the name of the tool {name}")
-        try:
-            return {name: to_jsonable_python(value) for name, value in variables.items()}
-        except ValueError as error:
-            raise CodeInterpreterError(f"a variable cannot be represented in JSON: {error}") from error
+                raise CodeInterpreterError(f"a variable must not have the name of the tool {name}; rename the variable")
+        represented: dict[str, Any] = {}
+        for name, value in variables.items():
+            try:
+                represented[name] = to_jsonable_python(value)
+            except ValueError as error:
+                raise CodeInterpreterError(f"variable {name!r} cannot be represented in JSON: {error}") from error
+        return represented
 
     def _submit(self, *args: Any, **kwargs: Any) -> None:
         if self.output_fields is None:

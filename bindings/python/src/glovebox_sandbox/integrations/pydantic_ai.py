@@ -113,7 +113,8 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
     async def remove(self, path: str) -> None:
         """Removes a file, a link, or a directory with its contents."""
         if f"{ROOT}/".startswith(f"{path.rstrip('/')}/"):
-            raise ValueError(f"{path!r} contains the working directory")
+            message = f"cannot remove {path!r}: it is or contains the working directory; remove its entries by name"
+            raise ValueError(message)
         await self._workspace.run_async("remove", path)
 
     async def exists(self, path: str) -> bool:

@@ -147,7 +147,7 @@ pub enum SuspendedBytesError {
     #[error("the suspended execution was not sealed with a key; resume only what a holder of the key has sealed")]
     Unauthenticated,
     /// The bytes were sealed with a key.
-    #[error("the suspended execution was sealed with a key; pass the key")]
+    #[error("the suspended execution is sealed with a key; pass the session key to resume it")]
     KeyMissing,
     /// The bytes were sealed with another key, or changed afterwards.
     #[error("the suspended execution was sealed with another key, or was changed afterwards")]
