@@ -315,6 +315,8 @@ impl Started {
             Progress::Ended => return Err(SuspendError::Ended),
         }
         let recording = suspension.request(|| self.cancel.wake())?;
+        // Afterwards, `advance` no longer returns the calls, and a session can be used again.
+        suspension.wait_for_end();
         let replayed = replay.as_ref().and_then(|suspended| suspended.session());
         let before = match (suspension.take_before(), replayed) {
             (Some(before), _) => {

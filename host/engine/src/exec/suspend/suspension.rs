@@ -92,6 +92,14 @@ impl Suspension {
         self.changed.notify_all();
     }
 
+    /// Waits until the execution has ended.
+    pub(in crate::exec) fn wait_for_end(&self) {
+        let mut state = self.state();
+        while !state.has_ended {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Requests a suspension and waits for its result. `wake` makes the execution's thread check the request.
     pub(in crate::exec) fn request(&self, wake: impl FnOnce()) -> Result<Recording, SuspendError> {
         let end = Instant::now() + SUSPEND_WAIT;
