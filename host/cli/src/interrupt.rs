@@ -114,7 +114,7 @@ fn handled() -> io::Result<Signals> {
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     let is_ignored = |signal: c_int| match mask {
         Some(mask) => mask & (1 << (signal - 1)) != 0,
-        // Other systems than Linux do not report ignored signals, but `nohup` redirects standard error.
+        // Systems other than Linux do not report ignored signals, but `nohup` redirects standard error.
         None => signal == SIGHUP && !io::IsTerminal::is_terminal(&io::stderr()),
     };
     Signals::new([SIGINT, SIGTERM, SIGHUP].iter().filter(|signal| !is_ignored(**signal)))

@@ -39,7 +39,7 @@ Examples:
   glovebox serve --new-token ci                    generate a token and its configuration entry
   glovebox serve --fleet restate://engine          store the sessions in a fleet (docs/fleet.md)
   glovebox serve --socket /run/user/1000/glovebox/http.sock
-                                                   listen on a Unix socket to which only you can connect, without a token
+                                                   listen on a Unix socket; only your user can connect, and no token is needed
 
   curl -H \"Authorization: Bearer $GLOVEBOX_TOKEN\" http://127.0.0.1:8700/v1/execute \\
     -d '{\"language\": \"python\", \"source\": \"print(6 * 7)\"}'

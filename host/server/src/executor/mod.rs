@@ -167,7 +167,7 @@ impl Finished {
 #[derive(Debug)]
 pub(crate) enum LeftFiles {
     Here(glovebox::Files),
-    /// The files are in another process until this value is dropped.
+    /// The files are in another process, which keeps them until this value is dropped.
     There(Box<dyn FilesThere>),
 }
 
