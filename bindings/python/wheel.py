@@ -45,7 +45,7 @@ def metadata(project: str, readme: str, licences: list[str], part: str | None, i
     extras = re.findall(r'^([a-z]+) = \["(.*)"\]$', groups[1] if groups else "", re.MULTILINE)
     script = re.search(r"^\[project\.scripts\]\n(.*)$", project, re.MULTILINE)
     if not extras or script is None:
-        raise SystemExit("pyproject.toml has no optional dependencies or no script")
+        raise SystemExit("pyproject.toml needs entries in [project.optional-dependencies] and [project.scripts]")
     summary, requirements, entry = key("description"), [], script[1].replace('"', "")
     if part:
         readme, summary, extras, entry = f"{PARTS[part]}.\n", PARTS[part], [], ""

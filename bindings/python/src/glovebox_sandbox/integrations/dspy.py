@@ -81,7 +81,10 @@ class GloveboxInterpreter:
             raise CodeInterpreterError(f"code must be str, not {type(code).__name__}")
         given = self._variables(variables or {})
         if not self._running.acquire(blocking=False):
-            raise CodeInterpreterError("the interpreter is already running a script, possibly the caller of this tool")
+            raise CodeInterpreterError(
+                "the interpreter is already running a script, possibly the caller of this tool; wait until it ends, "
+                "or use another interpreter"
+            )
         try:
             self._submitted.clear()
             return self._result(self._interpreter.run(code, given))
@@ -118,7 +121,7 @@ class GloveboxInterpreter:
     def _submit(self, *args: Any, **kwargs: Any) -> None:
         if self.output_fields is None:
             if len(args) + len(kwargs) != 1 or (kwargs and "output" not in kwargs):
-                raise TypeError("SUBMIT takes one value")
+                raise TypeError("SUBMIT takes one value: pass it as the only argument, or as `output`")
             self._submitted.append({"output": args[0] if args else kwargs["output"]})
             return
         names = [field["name"] for field in self.output_fields]

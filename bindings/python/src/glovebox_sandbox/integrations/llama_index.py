@@ -35,7 +35,10 @@ def code_execute_fn(
     for function in functions:
         if isinstance(function, FunctionTool):
             if function.requires_context:
-                raise TypeError(f"{function.metadata.name} requires a context, but scripts have none")
+                raise TypeError(
+                    f"{function.metadata.name} requires a context, but scripts have none; remove the parameter, "
+                    "or leave the tool out"
+                )
             function = function.real_fn
         elif not callable(function):
             raise _check.wrong("functions", "functions and FunctionTools", function)
