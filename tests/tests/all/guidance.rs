@@ -193,9 +193,9 @@ fn page() -> String {
     let mut page = String::from(
         "# Guidance\n\n\
          Every execution has `guidance`: an analysis of its fuel and, after a failure or truncated output, advice. Advice consists of the\n\
-         problem, possible solutions and, if it is unambiguous, a corrected line. `glovebox run` prints the advice below the error. `--json`\n\
-         contains the guidance as `guidance`, and so do `Execution::guidance` in Rust and `execution` in the contract. It is derived from the\n\
-         outcome, the limits and the source, never from the script's output.\n\n\
+         problem, possible solutions and, if the correction is unambiguous, the corrected line. `glovebox run` prints the advice below the error.\n\
+         Read the guidance from the key `guidance` of `--json`, from `Execution::guidance` in Rust, or from `execution` in the contract. Guidance is\n\
+         derived from the outcome, the limits and the source, never from the script's output.\n\n\
          A test runs these scripts and generates this page. Python scripts run on `python-3.12`, which has neither numpy nor pandas. Some limits are\n\
          lower than [their defaults](limits.md): 400 million units of fuel, 2,000 bytes of standard output and, for scripts that sleep, 200 ms.\n\
          The network is off. Each script is followed by its outcome, then the kind of advice, the problem, the solutions and, for some scripts,\n\

@@ -431,6 +431,7 @@ fn notebook_command(line: &str) -> Option<&'static str> {
         rest if rest.starts_with(['!', '%']) && !name.contains(['(', '"', '\'']) => rest,
         _ => line,
     });
+    let is_magic = command.starts_with('%');
     if let Some(command) = command.strip_prefix(['!', '%']) {
         let mut words = command.trim_start_matches(['!', '%']).split_whitespace();
         let first = words.next().unwrap_or_default();
@@ -442,8 +443,10 @@ fn notebook_command(line: &str) -> Option<&'static str> {
         if command.starts_with('=') {
             return None;
         }
-        let instead = if line.starts_with('%') {
-            "Remove the line: figures and tables are shown without it. Use the `time` module to measure time."
+        let instead = if is_magic && matches!(first, "time" | "timeit") {
+            "Remove the command. Use the `time` module to measure time."
+        } else if line.starts_with('%') {
+            "Remove the line: figures and tables are shown without it."
         } else {
             "Replace the line with Python: there is no shell. Use `pathlib` and `shutil` for files."
         };

@@ -149,6 +149,13 @@ fn commands_of_notebooks_are_recognized() {
     }
     let pip = python("!pip install x", "SyntaxError", "invalid syntax").unwrap();
     assert!(pip.steps.iter().any(|step| step.contains("glovebox packages add")));
+    let steps = |line: &str| python(line, "SyntaxError", "invalid syntax").unwrap().steps.join(" ");
+    for line in ["%time f()", "%%timeit", "x = %timeit 1"] {
+        assert!(steps(line).contains("`time` module"), "{line}");
+    }
+    for line in ["%matplotlib inline", "x = !ls", "!time ls"] {
+        assert!(!steps(line).contains("`time` module"), "{line}");
+    }
 }
 
 #[test]
