@@ -159,7 +159,7 @@ impl<M: GuestMachine> Guest<M> {
         let left = self.end(&result);
         if let (Some(image), Err(DriverError::Machine(MachineError::Stopped(stop)))) = (image, &result)
             && matches!(stop, Stop::OutOfFuel | Stop::Deadline | Stop::Cancelled)
-            && !self.ctx().is_suspended()
+            && !self.ctx().is_abandoned()
         {
             self.flush_streams(image);
         }

@@ -170,9 +170,10 @@ impl<P: Platform> ExecutionCtx<P> {
         Ok(Some(reply))
     }
 
-    /// Returns `true` if the execution ends because it was suspended.
-    pub(crate) fn is_suspended(&self) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.is_suspended)
+    /// Returns `true` if the execution ends because it was suspended, or because it differs from the recording that it
+    /// repeats. The guest must not run again: it stopped within a call to the host.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.is_suspended || journal.difference().is_some())
     }
 
     /// Notes a difference if the script has ended before the end of the recording.

@@ -351,7 +351,7 @@ x.length",
             session
         };
         let plain = open();
-        let started = plain.start(Request::new(second).context(&json!({"n": 2}))).unwrap();
+        let started = plain.start(request(second).suspendable(false).context(&json!({"n": 2}))).unwrap();
         let calls = needs(&started, Vec::new());
         let calls = needs(&started, vec![reply(&calls[0])]);
         let expected = done(&started, vec![reply(&calls[0])]);
