@@ -160,6 +160,7 @@ impl<M: GuestMachine> Guest<M> {
         if let (Some(image), Err(DriverError::Machine(MachineError::Stopped(stop)))) = (image, &result)
             && matches!(stop, Stop::OutOfFuel | Stop::Deadline | Stop::Cancelled)
             && !self.ctx().is_abandoned()
+            && (image.driver.flushes_after_waits() || !self.ctx().was_stopped_in_wait())
         {
             self.flush_streams(image);
         }

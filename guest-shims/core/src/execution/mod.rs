@@ -116,6 +116,8 @@ pub struct ExecutionCtx<P: Platform> {
     extension: Duration,
     /// The time by which the guest's monotonic clock is ahead of `made`, because it continued from a suspension.
     ahead: Duration,
+    /// `true` if the guest was stopped while it waited.
+    was_stopped_in_wait: bool,
     /// The platform's state for this execution.
     pub platform: P,
 }
@@ -135,10 +137,20 @@ impl<P: Platform<Watch: Default> + Default> Default for ExecutionCtx<P> {
 impl<P: Platform> ExecutionCtx<P> {
     /// Creates the context of an execution that starts at `begun`, in an instance created at the same time.
     pub fn new(platform: P, begun: P::Watch, timeout: Duration) -> Self {
-        let made = begun.clone();
-        let (cancel_after, soft, tools) = (None, SoftStop::default(), None);
-        let (journal, extension, ahead, is_cancelled) = (None, Duration::ZERO, Duration::ZERO, false);
-        Self { made, begun, timeout, cancel_after, is_cancelled, soft, tools, journal, extension, ahead, platform }
+        Self {
+            made: begun.clone(),
+            begun,
+            timeout,
+            cancel_after: None,
+            is_cancelled: false,
+            soft: SoftStop::default(),
+            tools: None,
+            journal: None,
+            extension: Duration::ZERO,
+            ahead: Duration::ZERO,
+            was_stopped_in_wait: false,
+            platform,
+        }
     }
 
     /// Changes the start of the execution.
@@ -194,6 +206,11 @@ impl<P: Platform> ExecutionCtx<P> {
     /// Enables the soft stop, which writes these words to guest memory.
     pub(crate) fn arm(&mut self, pokes: InterruptWords) {
         self.soft.arm(pokes);
+    }
+
+    /// Returns `true` if the guest was stopped while it waited.
+    pub(crate) fn was_stopped_in_wait(&self) -> bool {
+        self.was_stopped_in_wait
     }
 
     /// Disables the soft stop when the script has ended. Returns the interrupt that the script received, if any.
@@ -363,6 +380,18 @@ impl<P: Platform> ExecutionCtx<P> {
     /// Waits until `end`. With `for_tools`, an unread reply or the answer of a running call also ends the wait. Fails if
     /// the guest must stop. Does not start while a soft stop is unread.
     fn wait<M: LinearMemory + ?Sized>(
+        &mut self,
+        end: Duration,
+        for_tools: bool,
+        fuel_left: u64,
+        memory: &mut M,
+    ) -> Result<Woken, Stop> {
+        let woken = self.wait_until(end, for_tools, fuel_left, memory);
+        self.was_stopped_in_wait = woken.is_err();
+        woken
+    }
+
+    fn wait_until<M: LinearMemory + ?Sized>(
         &mut self,
         end: Duration,
         for_tools: bool,

@@ -216,6 +216,11 @@ impl Driver for Python {
         python.call("flush_streams").map(drop)
     }
 
+    /// CPython releases the global interpreter lock while it waits. Its functions then end with a fatal error.
+    fn flushes_after_waits(&self) -> bool {
+        false
+    }
+
     fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
         Interpreter::new(machine, anchors).call("close").map(drop)
     }
