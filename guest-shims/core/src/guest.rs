@@ -153,9 +153,11 @@ impl<M: GuestMachine> Guest<M> {
             None => self.run_command(),
         };
         let asked = self.ctx_mut().disarm();
-        if result.is_ok() {
-            self.ctx_mut().end_repetition();
-        }
+        let is_stopped = matches!(
+            &result,
+            Err(DriverError::Machine(MachineError::Stopped(Stop::OutOfFuel | Stop::Deadline | Stop::Cancelled)))
+        );
+        self.ctx_mut().end_repetition(is_stopped);
         let left = self.end(&result);
         if let (Some(image), Err(DriverError::Machine(MachineError::Stopped(stop)))) = (image, &result)
             && matches!(stop, Stop::OutOfFuel | Stop::Deadline | Stop::Cancelled)
@@ -186,7 +188,7 @@ impl<M: GuestMachine> Guest<M> {
     /// ended the script, adds a last line to standard error that names the limit.
     pub fn written(&mut self, outcome: &Outcome, limits: &Limits, printed: Option<Captured>) -> Written {
         let GuestHost { wasi, ctx, .. } = self.machine.host_mut();
-        let (duration, tool_calls) = (ctx.elapsed(), ctx.end_tools());
+        let (duration, tool_calls) = (ctx.duration(), ctx.end_tools());
         let mut output = wasi.take_output();
         if let Some(printed) = printed {
             ctx.platform.output(Stream::Stderr, &printed.bytes);

@@ -50,6 +50,8 @@ pub struct CallEnded {
     pub has_run: bool,
     /// The time of the end, relative to the start of the execution.
     pub ended: Duration,
+    /// The number of earlier replies that no end of a call caused. They determine the order of replies.
+    pub own_replies: u64,
 }
 
 impl JournalEntry {

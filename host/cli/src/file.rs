@@ -3,6 +3,7 @@
 use glovebox::escaped;
 use std::{
     fs,
+    hash::{BuildHasher as _, RandomState},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -84,10 +85,9 @@ fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&Path, &Path) -> io::
 
 /// Returns the name of a temporary file in the same directory.
 fn beside(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.new", std::process::id()));
-    path.with_file_name(name)
+    // Without the name of the file, which can have the maximum length.
+    let random: u64 = RandomState::new().hash_one(path);
+    path.with_file_name(format!(".{}-{random:016x}.new", std::process::id()))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    fs::{File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io::Read as _,
     mem,
     os::unix::fs::MetadataExt as _,
@@ -92,18 +92,14 @@ impl NewSuspendedFile {
     /// Fails if the file exists or cannot be created: calls with effects might precede the suspension, so a script must
     /// not start if it cannot be stored.
     pub(crate) fn new(path: PathBuf, key: Option<SessionKey>) -> anyhow::Result<Self> {
-        if path.symlink_metadata().is_ok() {
-            return Err(exists(&path).into());
+        // The same operation as later: a name can be too long, or name a directory.
+        match file::create(&path, b"") {
+            Ok(()) => fs::remove_file(&path).with_context(|| format!("cannot delete `{}`", escaped(&path)))?,
+            Err(NotCreated::Exists) => return Err(exists(&path).into()),
+            Err(NotCreated::Failed(error)) => {
+                return Err(error.context("the script did not start, because its execution could not be stored"));
+            }
         }
-        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-        let directory = directory.unwrap_or(Path::new("."));
-        tempfile::tempfile_in(directory).map_err(|error| {
-            Hinted::new(
-                format!("cannot create files in `{}`, where a suspended execution would be stored", escaped(directory)),
-                "choose a file in a writable directory: --suspended FILE",
-            )
-            .because(error)
-        })?;
         Ok(Self { path, key })
     }
 
@@ -138,7 +134,10 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 /// The file of a suspended execution. It is locked, so that no other process resumes the execution at the same time.
 #[derive(Debug)]
 pub(crate) struct SuspendedFile {
+    /// The path as the user wrote it, for messages.
     path: PathBuf,
+    /// The path without links, so that a link keeps naming the current state.
+    target: PathBuf,
     key: Option<SessionKey>,
     locked: File,
 }
@@ -150,15 +149,16 @@ impl SuspendedFile {
             let message = format!("cannot read the suspended execution `{}`", escaped(path));
             Hinted::new(message, "name a file that `glovebox run` has written, and that you can write to")
         };
+        let target = path.canonicalize().map_err(|error| unreadable().because(error))?;
         let locked =
-            OpenOptions::new().read(true).write(true).open(path).map_err(|error| unreadable().because(error))?;
+            OpenOptions::new().read(true).write(true).open(&target).map_err(|error| unreadable().because(error))?;
         let is_locked = match locked.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => false,
             Err(TryLockError::Error(error)) => return Err(unreadable().because(error).into()),
         };
         // Before the lock was granted, another process may have replaced or deleted the file.
-        let is_current = match (locked.metadata(), path.metadata()) {
+        let is_current = match (locked.metadata(), target.metadata()) {
             (Ok(locked), Ok(named)) => (locked.dev(), locked.ino()) == (named.dev(), named.ino()),
             _ => false,
         };
@@ -169,7 +169,7 @@ impl SuspendedFile {
             )
             .into());
         }
-        Ok(Self { path: path.to_owned(), key, locked })
+        Ok(Self { path: path.to_owned(), target, key, locked })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -197,16 +197,16 @@ impl SuspendedFile {
 
     /// Replaces the stored execution with its later state.
     pub(crate) fn replace(&self, suspended: &Suspended) -> anyhow::Result<()> {
-        file::replace(&self.path, &suspended.to_bytes(self.key.as_ref()))
+        file::replace(&self.target, &suspended.to_bytes(self.key.as_ref()))
     }
 
     /// Deletes the file after the script has ended. If that fails, prints a note, because the script's result matters
     /// more.
     pub(crate) fn delete(&self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
+        if let Err(error) = fs::remove_file(&self.target) {
             note(&format!(
                 "cannot delete `{}`: {error}; delete it yourself, because resuming it again repeats tool calls",
-                escaped(&self.path)
+                escaped(&self.target)
             ));
         }
     }
@@ -304,19 +304,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.suspended");
         assert!(NewSuspendedFile::new(path.clone(), None).is_ok());
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
         std::os::unix::fs::symlink("nowhere", &path).unwrap();
         let error = NewSuspendedFile::new(path, None).unwrap_err();
         assert!(error.to_string().contains("exists"), "{error}");
         let error = NewSuspendedFile::new(dir.path().join("missing/a.suspended"), None).unwrap_err();
-        assert!(error.to_string().contains("cannot create files in"), "{error}");
+        assert!(error.to_string().contains("the script did not start"), "{error}");
     }
 
     #[test]
     fn file_can_be_opened_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.suspended");
-        std::fs::write(&path, "x").unwrap();
+        fs::write(&path, "x").unwrap();
         let first = SuspendedFile::open(&path, None).unwrap();
         let error = SuspendedFile::open(&path, None).unwrap_err();
         assert!(error.to_string().contains("another process is resuming"), "{error}");

@@ -8,7 +8,7 @@ use glovebox_wasi::{Stop, Stream};
 use super::{ExecutionCtx, Platform};
 use crate::{
     LinearMemory, Watch as _,
-    journal::{JournalEntry, SuspendRefusal},
+    journal::{Journal, JournalEntry, SuspendRefusal},
     tools::Received,
 };
 
@@ -20,8 +20,14 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
+    /// Returns the time that the execution has taken, without the repetition of a recording.
+    pub(crate) fn duration(&self) -> Duration {
+        let repeating = self.journal.as_ref().map_or(Duration::ZERO, |journal| journal.repeating);
+        self.elapsed().saturating_sub(repeating)
+    }
+
     /// Returns `true` while a recording is repeated.
-    fn is_repeating(&self) -> bool {
+    pub(super) fn is_repeating(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.is_repeating())
     }
 
@@ -87,6 +93,7 @@ impl<P: Platform> ExecutionCtx<P> {
         let pick =
             |entry: &JournalEntry| if let JournalEntry::Stdin(bytes) = entry { Some(bytes.clone()) } else { None };
         if let Some(bytes) = self.repeat("reads standard input", pick) {
+            self.platform.skip_stdin();
             return Ok(bytes);
         }
         let bytes = P::stdin(self, fuel_left, memory)?;
@@ -170,16 +177,23 @@ impl<P: Platform> ExecutionCtx<P> {
         Ok(Some(reply))
     }
 
-    /// Returns `true` if the execution ends because it was suspended, or because it differs from the recording that it
-    /// repeats. The guest must not run again: it stopped within a call to the host.
+    /// Returns `true` if the execution ended because it was suspended, or while it repeated a recording. The guest must
+    /// not run again.
     pub(crate) fn is_abandoned(&self) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.is_suspended || journal.difference().is_some())
+        let is_over = |journal: &Journal| journal.is_suspended || journal.is_repeating();
+        self.journal.as_deref().is_some_and(is_over)
     }
 
-    /// Notes a difference if the script has ended before the end of the recording.
-    pub(crate) fn end_repetition(&mut self) {
-        if self.is_repeating() {
-            self.platform.differed("the script ended, which it did not do before");
+    /// Reports a difference from the recording: the first one that was noted, or the end of the script before the end of
+    /// the recording. `is_stopped` is `true` if a limit or a cancellation stopped the script.
+    pub(crate) fn end_repetition(&mut self, is_stopped: bool) {
+        let Some(journal) = &self.journal else { return };
+        match journal.difference() {
+            Some(difference) => self.platform.differed(difference),
+            None if journal.is_repeating() && !is_stopped => {
+                self.platform.differed("the script ended, which it did not do before");
+            }
+            None => {}
         }
     }
 
@@ -191,8 +205,7 @@ impl<P: Platform> ExecutionCtx<P> {
         self.ahead = self.ahead.saturating_add(Duration::from_nanos(monotonic_ns.saturating_sub(age_ns)));
         let repeating = self.begun.elapsed().saturating_sub(recorded);
         journal.go_on(repeating);
-        let restored = |time: Duration| time.saturating_sub(self.extension).saturating_add(repeating);
-        (self.timeout, self.cancel_after) = (restored(self.timeout), self.cancel_after.map(restored));
+        self.timeout = self.timeout.saturating_sub(self.extension).saturating_add(repeating);
         self.extension = Duration::ZERO;
         if let Some(tools) = &mut self.tools {
             tools.go_on(repeating);

@@ -51,6 +51,9 @@ pub trait Platform: Sized {
         Ok(None)
     }
 
+    /// Drops the source of standard input, which the guest had read before a suspension.
+    fn skip_stdin(&mut self) {}
+
     /// Returns the fuel that the execution may use, at most the policy's `allowed` fuel.
     fn fuel_limit(&self, allowed: u64) -> u64 {
         allowed
@@ -189,7 +192,7 @@ impl<P: Platform> ExecutionCtx<P> {
         if journal.is_repeating() {
             // Repeating takes about as long as the execution so far, and does not count as its time.
             self.extension = self.timeout;
-            self.extend(self.extension);
+            self.timeout = self.timeout.saturating_add(self.extension);
         }
         if let Some(tools) = &mut self.tools {
             tools.journal(journal.is_repeating());
@@ -298,13 +301,19 @@ impl<P: Platform> ExecutionCtx<P> {
             if let Some(tools) = &self.tools {
                 tools.cancel();
             }
+            // A script that is interrupted would differ from the recording.
+            if self.is_repeating() {
+                return Err(Stop::Cancelled);
+            }
             match self.soft.cancelled(elapsed, memory) {
                 Some(grace) if elapsed < grace => {}
                 _ => return Err(Stop::Cancelled),
             }
         }
         let left = self.left(elapsed)?;
-        self.soft.look(fuel_left, left, memory);
+        if !self.is_repeating() {
+            self.soft.look(fuel_left, left, memory);
+        }
         Ok(())
     }
 
@@ -371,7 +380,9 @@ impl<P: Platform> ExecutionCtx<P> {
             let until = impatient.map_or(due, |end| end.min(due));
             let _waits = self.tools.as_mut().and_then(|tools| tools.begin_wait(until));
             let woken = self.wait(until, true, fuel_left, memory)?;
-            if woken == Woken::Asked || impatient.is_some_and(|end| self.elapsed() >= end) {
+            // An answer that arrived at the end of the wait is delivered, so that a journal contains it with its reply.
+            let has_reply = self.tools.as_ref().is_some_and(ToolCalls::has_reply);
+            if woken == Woken::Asked || (!has_reply && impatient.is_some_and(|end| self.elapsed() >= end)) {
                 return Ok(None);
             }
         }

@@ -134,6 +134,10 @@ impl Platform for EnginePlatform {
         }
     }
 
+    fn skip_stdin(&mut self) {
+        self.stdin = None;
+    }
+
     fn fuel_limit(&self, allowed: u64) -> u64 {
         self.budget.within(allowed)
     }

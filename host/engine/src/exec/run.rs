@@ -94,6 +94,9 @@ impl<'a> PreparedRequest<'a> {
             [] => Arc::clone(&sandbox.0.toolbox),
             tools => Arc::new(sandbox.0.toolbox.with(tools)?),
         };
+        if let Some(suspended) = &request.replay {
+            suspended.check_tools(&toolbox)?;
+        }
         Ok(Self {
             source: request.source,
             name: request.name,
@@ -199,12 +202,13 @@ impl<'a> PreparedRequest<'a> {
             self.cancel.clone(),
             self.pending.clone(),
         );
-        let ctx = self.cancelled(ctx).with_soft_stop(soft).with_tools(tools);
-        match &self.replay {
+        let ctx = ctx.with_soft_stop(soft).with_tools(tools);
+        let ctx = match &self.replay {
             Some(suspended) => ctx.with_journal(suspended.journal()),
             None if self.is_suspendable => ctx.with_journal(Journal::record().with_origin(self.origin_ns)),
             None => ctx,
-        }
+        };
+        self.cancelled(ctx)
     }
 
     /// Returns `true` if the execution needs the state of its session before it starts.

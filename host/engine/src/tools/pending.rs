@@ -97,10 +97,15 @@ impl PendingCalls {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a call for the caller to answer.
+    /// Adds a call for the caller to answer, unless it was abandoned in the meantime.
     pub(super) fn push(&self, index: usize, call: PendingCall) {
         let mut state = self.state();
         state.known = state.known.max(index.saturating_add(1));
+        // Under the lock, because a caller that sees the call may suspend the execution.
+        if !call.status.hand_over() {
+            drop(state);
+            return;
+        }
         state.calls.insert(index, call);
         self.changed(state);
     }

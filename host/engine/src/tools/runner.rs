@@ -396,15 +396,8 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, p
             }
         }
         Work::Checked(pending, arguments) => {
-            let (status_there, completions) = (Arc::clone(status), Arc::clone(completions));
-            pending.push(
-                index,
-                PendingCall { name: call.name, arguments, held, max_bytes, status: status_there, completions },
-            );
-            // Remove the call again if it was abandoned in the meantime.
-            if !status.hand_over() {
-                pending.withdraw(index);
-            }
+            let (status, completions) = (Arc::clone(status), Arc::clone(completions));
+            pending.push(index, PendingCall { name: call.name, arguments, held, max_bytes, status, completions });
         }
     }
 }

@@ -159,6 +159,12 @@ impl Toolbox {
         &self.tools
     }
 
+    /// Returns `true` if a handler answers calls of this tool.
+    pub(crate) fn has_handler(&self, name: &str) -> bool {
+        let entry = self.reserved(name).or_else(|| self.tools.find(name).cloned());
+        entry.is_some_and(|entry| !matches!(entry.answerer, Answerer::Caller))
+    }
+
     /// Returns the abandoned calls that still run.
     pub(super) fn abandoned(&self) -> &Arc<Abandoned> {
         &self.abandoned

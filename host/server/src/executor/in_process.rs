@@ -247,9 +247,11 @@ impl Local {
     /// Reads the bytes of a suspended execution.
     fn suspended(&self, bytes: &[u8]) -> Result<Suspended, ServiceError> {
         match Suspended::from_bytes(bytes, self.suspended_key.as_ref()) {
-            Ok(suspended) if suspended.is_in_session() => Err(ServiceError::Unsupported(
-                "the execution was suspended in a session, and the server resumes only executions outside sessions",
-            )),
+            Ok(suspended) if suspended.is_in_session() || suspended.session_id().is_some() => {
+                Err(ServiceError::Unsupported(
+                    "the execution was suspended in a session, and the server resumes only executions outside sessions",
+                ))
+            }
             Ok(suspended) => Ok(suspended),
             Err(SuspendedBytesError::KeyMissing) => Err(ServiceError::Invalid(
                 "the suspended execution was sealed with a key; resume it on a server with the same `key_file`"

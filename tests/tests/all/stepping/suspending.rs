@@ -10,13 +10,13 @@ use std::{
 };
 
 use glovebox::{
-    AdvanceError, Clock, Entropy, ExecuteError, Execution, Language, Outcome, Policy, Request, ResumeOptions, Sandbox,
-    Session, Started, Step, SuspendError, SuspendRefusal, Suspended, Tool, ToolAnswer, ToolError, ToolErrorKind,
-    ToolRequest,
+    AdvanceError, CancelToken, Clock, Entropy, ExecuteError, Execution, Language, Outcome, Policy, Request,
+    ResumeOptions, Sandbox, Session, Started, Step, SuspendError, SuspendRefusal, Suspended, Tool, ToolAnswer,
+    ToolError, ToolErrorKind, ToolPolicy, ToolRequest,
 };
 use serde_json::{Value, json};
 
-use super::{BOTH, LONG, ask, done, needs, of, stepped, text};
+use super::{BOTH, LONG, answer, ask, done, needs, of, stepped, text};
 use glovebox_tests::engine;
 
 /// A script with everything that an execution receives from outside: answers in any order, errors, times, sleeps,
@@ -400,4 +400,58 @@ fn suspended_execution_is_resumed_where_it_ran() {
     assert!(matches!(refused, ExecuteError::OtherSession { in_session: false }), "{refused}");
     let refused = sandbox.resume_suspended_session(&outside, ResumeOptions::default()).unwrap_err();
     assert!(refused.to_string().contains("outside a session"), "{refused}");
+}
+
+#[test]
+fn waiting_call_is_not_passed_to_a_handler() {
+    let plain = Sandbox::builder(engine()).language(Language::Python).build().unwrap();
+    let started = plain.start(request("print(tools.ask(q=1))").tools(vec![ask()])).unwrap();
+    needs(&started, Vec::new());
+    let suspended = through_bytes(&started);
+    let called = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&called);
+    let handled = Tool::new("ask", "Asks.")
+        .schema(json!({ "properties": { "q": {} }, "required": ["q"] }))
+        .handler(move |_, _| Ok(json!(counted.fetch_add(1, Ordering::SeqCst))));
+    let resumed = plain.start(suspended.request().tools(vec![handled])).unwrap();
+    let error = resumed.advance(Vec::new(), Some(LONG)).unwrap_err();
+    assert!(error.to_string().contains("a handler answers the tool `ask`"), "{error}");
+    assert_eq!(called.load(Ordering::SeqCst), 0);
+    let resumed = plain.start(suspended.request().tools(vec![ask()])).unwrap();
+    let calls = needs(&resumed, Vec::new());
+    assert_eq!(text(&done(&resumed, vec![answer(&calls[0], 7)])), "7\n");
+}
+
+#[test]
+fn waiting_call_counts_once_towards_the_policy() {
+    let sandbox = stepped(Language::Python, &[], |policy| {
+        let mut limited = ToolPolicy::default();
+        limited.max_calls = Some(2);
+        policy.tools.insert("ask".to_owned(), limited);
+    });
+    let source = "
+print(tools.ask(q='x'))
+print(tools.ask(q='y'))
+try: tools.ask(q='z')
+except tools.ToolLimit: print('limit')";
+    let (execution, suspensions) = run_with_suspensions(&sandbox, source, 1);
+    assert_eq!((&*text(&execution), suspensions), ("x\ny\nlimit\n", 2));
+}
+
+#[test]
+fn cancellation_during_the_repetition_is_a_cancellation() {
+    let sandbox = stepped(Language::Python, &[], |_| {});
+    let session = sandbox.session().unwrap();
+    let started = session.start(request("for i in range(30_000_000): pass\ntools.ask(q=1)")).unwrap();
+    needs(&started, Vec::new());
+    let suspended = started.suspend().unwrap();
+    let session = sandbox.resume_suspended_session(&suspended, ResumeOptions::default()).unwrap();
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    let resumed = session.start(suspended.request().cancel(&cancel)).unwrap();
+    assert_eq!(done(&resumed, Vec::new()).outcome, Outcome::Cancelled);
+    assert!(session.execute("1 + 1").unwrap().is_success());
+    let resumed = session.start(suspended.request()).unwrap();
+    resumed.cancel();
+    assert_eq!(done(&resumed, Vec::new()).outcome, Outcome::Cancelled);
 }

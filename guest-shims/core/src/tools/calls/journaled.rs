@@ -12,6 +12,8 @@ use crate::{
 pub(super) struct JournaledCalls<T> {
     /// The calls that have ended since the last [`ToolCalls::take_ended`].
     pub(super) ended: Vec<CallEnded>,
+    /// The number of replies so far that no end of a call caused, such as errors about unknown tools.
+    pub(super) own_replies: u64,
     /// The names and arguments of the calls that were started and have not ended, by position.
     pub(super) started: BTreeMap<usize, (String, String)>,
     /// The calls that the script has repeated and whose end has not been repeated yet. `None` once the execution
@@ -23,7 +25,7 @@ impl<R: ToolRunner> ToolCalls<R> {
     /// Keeps track of the calls for a journal. With `repeats`, no tool is called until [`go_on`](Self::go_on).
     pub(crate) fn journal(&mut self, repeats: bool) {
         let repeated = repeats.then(Vec::new);
-        self.journaled = Some(JournaledCalls { ended: Vec::new(), started: BTreeMap::new(), repeated });
+        self.journaled = Some(JournaledCalls { ended: Vec::new(), own_replies: 0, started: BTreeMap::new(), repeated });
     }
 
     pub(super) fn repeated(&mut self) -> Option<&mut Vec<QueuedCall<R::Tool>>> {
@@ -35,12 +37,17 @@ impl<R: ToolRunner> ToolCalls<R> {
         self.journaled.as_mut().map(|journaled| std::mem::take(&mut journaled.ended)).unwrap_or_default()
     }
 
-    /// Repeats the end of a call. Returns `false` if the script has not made the call again.
+    /// Repeats the end of a call. Returns `false` if the script has not made the call again, or has not received the
+    /// replies that preceded the end.
     pub(crate) fn repeat_end(&mut self, end: &CallEnded) -> bool {
+        if self.journaled.as_ref().is_some_and(|journaled| journaled.own_replies < end.own_replies) {
+            return false;
+        }
         loop {
             let Some(repeated) = self.repeated() else { return false };
             if let Some(at) = repeated.iter().position(|call| call.index == end.index) {
-                let QueuedCall { id, index, .. } = repeated.remove(at);
+                let QueuedCall { id, index, name, tool, .. } = repeated.remove(at);
+                self.runner.repeated(&name, &tool);
                 let CallEnded { answer, has_run, ended, .. } = end.clone();
                 if has_run {
                     let (answer, held) = hold_answer(&self.account, answer);
@@ -66,7 +73,6 @@ impl<R: ToolRunner> ToolCalls<R> {
             return false;
         }
         let Some(call) = self.queued.pop_front() else { return false };
-        self.runner.repeated(&call.name, &call.tool);
         repeated.push(call);
         true
     }
@@ -108,7 +114,8 @@ impl<R: ToolRunner> ToolCalls<R> {
     pub(super) fn journal_end(&mut self, index: usize, answer: &Answer, has_run: bool, ended: Duration) {
         if let Some(journaled) = &mut self.journaled {
             journaled.started.remove(&index);
-            journaled.ended.push(CallEnded { index, answer: answer.clone(), has_run, ended });
+            let own_replies = journaled.own_replies;
+            journaled.ended.push(CallEnded { index, answer: answer.clone(), has_run, ended, own_replies });
         }
     }
 
@@ -117,5 +124,17 @@ impl<R: ToolRunner> ToolCalls<R> {
         let answer = Err(failure);
         self.journal_end(index, &answer, false, ended);
         self.finish(id, index, answer, ended);
+    }
+
+    /// Handles a guest's message. Returns `true` if it is a tool call.
+    pub fn send(&mut self, text: &[u8]) -> bool {
+        let ended = |calls: &Self| calls.journaled.as_ref().map_or(0, |journaled| journaled.ended.len());
+        let (unread_before, ended_before) = (self.unread.len(), ended(self));
+        let is_call = self.take_message(text);
+        let own_replies = (self.unread.len() - unread_before).saturating_sub(ended(self) - ended_before);
+        if let Some(journaled) = &mut self.journaled {
+            journaled.own_replies += own_replies as u64;
+        }
+        is_call
     }
 }

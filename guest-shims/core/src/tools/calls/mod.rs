@@ -272,7 +272,7 @@ impl<R: ToolRunner> ToolCalls<R> {
     }
 
     /// Handles a guest's message. Returns `true` if it is a tool call.
-    pub fn send(&mut self, text: &[u8]) -> bool {
+    pub(super) fn take_message(&mut self, text: &[u8]) -> bool {
         if self.unread.len() >= UNREAD_MAX {
             return false;
         }

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use suspension::Suspension;
 
-use crate::{ExecuteError, HibernateError, Request, Sandbox, SessionKey, SourceKind, ToolRequest};
+use crate::{ExecuteError, HibernateError, Request, Sandbox, SessionKey, SourceKind, ToolRequest, tools::Toolbox};
 
 const MAGIC: &[u8; 8] = b"GLOVESUS";
 const VERSION: u16 = 1;
@@ -196,6 +196,12 @@ impl Suspended {
         &self.image_sha256
     }
 
+    /// Returns the ID of the script's session, if the first request had one.
+    #[must_use]
+    pub fn session_id(&self) -> Option<&str> {
+        self.request.session_id.as_deref()
+    }
+
     /// Returns the name of the runtime that ran the script. For information only.
     #[must_use]
     pub fn runtime_name(&self) -> &str {
@@ -311,6 +317,19 @@ impl Suspended {
         }
     }
 
+    /// Fails if a handler would answer one of the waiting calls. The caller's answer, such as a refusal, would have no
+    /// effect.
+    pub(in crate::exec) fn check_tools(&self, toolbox: &Toolbox) -> Result<(), ExecuteError> {
+        match self.recording.at.calls.iter().find(|call| toolbox.has_handler(&call.name)) {
+            None => Ok(()),
+            Some(call) => {
+                let difference =
+                    format!("a handler answers the tool `{}`, which the caller answered before", call.name);
+                Err(ExecuteError::Diverged { difference })
+            }
+        }
+    }
+
     /// Fails if the execution cannot be resumed in `sandbox`.
     pub(in crate::exec) fn check(&self, sandbox: &Sandbox) -> Result<(), ExecuteError> {
         if sandbox.image_sha256() == Some(&*self.image_sha256) {
@@ -333,7 +352,10 @@ fn seal_kind(key: Option<&SessionKey>) -> u8 {
 mod limits {
     use std::{fmt, marker::PhantomData, time::Duration};
 
-    use glovebox_core::journal::{JournalEntry, MAX_ENTRIES, Recording, SuspendedAt, UnansweredCall};
+    use glovebox_core::{
+        check_json,
+        journal::{CallEnded, JournalEntry, MAX_ENTRIES, Recording, SuspendedAt, UnansweredCall},
+    };
     use serde::{
         Deserialize, Deserializer,
         de::{Error as _, SeqAccess, Visitor},
@@ -360,6 +382,13 @@ mod limits {
     pub(super) fn recording<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Recording, D::Error> {
         let LimitedRecording { entries, at } = LimitedRecording::deserialize(deserializer)?;
         let LimitedState { fuel_used, output_bytes, elapsed, monotonic_ns, calls } = at;
+        let is_valid = |entry: &JournalEntry| match entry {
+            JournalEntry::CallEnded(CallEnded { answer: Ok(text), .. }) => check_json(text).is_ok(),
+            _ => true,
+        };
+        if !entries.iter().all(is_valid) || !calls.iter().all(|call| check_json(&call.arguments).is_ok()) {
+            return Err(D::Error::custom("an answer or an argument is not JSON"));
+        }
         Ok(Recording { entries, at: SuspendedAt { fuel_used, output_bytes, elapsed, monotonic_ns, calls } })
     }
 
@@ -423,7 +452,7 @@ mod tests {
     fn all_entries() -> Vec<JournalEntry> {
         let ended = |answer| {
             let ended = Duration::from_nanos(17);
-            JournalEntry::CallEnded(CallEnded { index: 1, answer, has_run: true, ended })
+            JournalEntry::CallEnded(CallEnded { index: 1, answer, has_run: true, ended, own_replies: 3 })
         };
         vec![
             JournalEntry::Realtime(u64::MAX),

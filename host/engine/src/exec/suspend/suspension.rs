@@ -104,6 +104,9 @@ impl Suspension {
     pub(in crate::exec) fn request(&self, wake: impl FnOnce()) -> Result<Recording, SuspendError> {
         let end = Instant::now() + SUSPEND_WAIT;
         let mut state = self.state();
+        if state.is_suspended || state.has_ended {
+            return Err(SuspendError::Ended);
+        }
         state.is_wanted = true;
         state.result = None;
         drop(state);
