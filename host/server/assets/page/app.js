@@ -127,7 +127,7 @@ query = """
     GROUP BY name ORDER BY sum(copies) DESC
 """
 for name, titles, copies, list_of_titles in database.execute(query):
-    print(f"{name}: {copies} of {titles} titles: {list_of_titles}")
+    print(f"{name}: {copies} copies of {titles} titles: {list_of_titles}")
 try:
     with database:
         database.execute("UPDATE book SET copies = copies - 2")

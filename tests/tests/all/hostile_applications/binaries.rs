@@ -199,7 +199,7 @@ fn huge_types_are_rejected() {
         )
     });
     let types = [900, 1_001, 100_000, 1_000_000]
-        .map(|depth| (nested_types(depth), if depth > 900 { "more than 1000 types" } else { "" }));
+        .map(|depth| (nested_types(depth), if depth > 900 { "more than 1000 nested component and instance types" } else { "" }));
     // The loader must reject these components before it allocates memory for their items.
     let before = peak_resident_bytes();
     for (bytes, words) in table.into_iter().chain(parts).chain(types) {
