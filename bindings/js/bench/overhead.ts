@@ -31,7 +31,7 @@ async function timed(call: () => Promise<unknown>): Promise<number[]> {
 async function measure(language: 'python' | 'javascript'): Promise<Record<string, number>> {
   const native = findNative();
   if (native instanceof Error) throw native;
-  const host = { answer: async () => [false, ''] as const, answerNow: () => [false, ''] as const, progress: () => undefined };
+  const host = { answer: async () => ['failed', ''] as const, answerNow: () => ['failed', ''] as const, progress: () => undefined };
   const backend = (await openNative(native, language, checked({}).policy, host)) as Awaited<ReturnType<typeof openNative>> & { native: NativeSandbox };
   const box = new Sandbox('native', backend);
   const source = SCRIPTS[language];
