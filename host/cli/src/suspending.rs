@@ -92,7 +92,7 @@ impl NewSuspendedFile {
     /// Fails if the file exists or cannot be created: calls with effects might precede the suspension, so a script must
     /// not start if it cannot be stored.
     pub(crate) fn new(path: PathBuf, key: Option<SessionKey>) -> anyhow::Result<Self> {
-        // The same operation as later: a name can be too long, or name a directory.
+        // Creates the file as the suspension will, because its name can be too long, or can name a directory.
         match file::create(&path, b"") {
             Ok(()) => fs::remove_file(&path).with_context(|| format!("cannot delete `{}`", escaped(&path)))?,
             Err(NotCreated::Exists) => return Err(exists(&path).into()),

@@ -198,8 +198,9 @@ fn huge_types_are_rejected() {
             if depth > 1_000 { "more than 1000 modules and components" } else { "no function `f`" },
         )
     });
-    let types = [900, 1_001, 100_000, 1_000_000]
-        .map(|depth| (nested_types(depth), if depth > 900 { "more than 1000 nested component and instance types" } else { "" }));
+    let types = [900, 1_001, 100_000, 1_000_000].map(|depth| {
+        (nested_types(depth), if depth > 900 { "more than 1000 nested component and instance types" } else { "" })
+    });
     // The loader must reject these components before it allocates memory for their items.
     let before = peak_resident_bytes();
     for (bytes, words) in table.into_iter().chain(parts).chain(types) {
