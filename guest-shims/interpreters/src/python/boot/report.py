@@ -70,6 +70,21 @@ def format_frame_summary(self, frame_summary, **settings):
 replace(traceback.StackSummary, "format_frame_summary", format_frame_summary)
 
 
+_get_code_position = traceback._get_code_position
+last_position = None, -1, None
+
+
+def get_code_position(code, instruction):
+    # traceback iterates over a function's positions for each frame. For equal consecutive frames, once is enough.
+    global last_position
+    if last_position[0] is not code or last_position[1] != instruction:
+        last_position = code, instruction, _get_code_position(code, instruction)
+    return last_position[2]
+
+
+replace(traceback, "_get_code_position", get_code_position)
+
+
 _init = traceback.TracebackException.__init__
 
 
