@@ -108,7 +108,7 @@ pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if bytes.is_empty() {
         return Err(Problem::invalid("the request has no body; send a JSON object"));
     }
-    serde_json::from_slice(bytes).map_err(|error| Problem::invalid(format!("the request body: {error}")))
+    serde_json::from_slice(bytes).map_err(|error| Problem::invalid(format!("the request body is invalid: {error}")))
 }
 
 impl ExecuteBody {
@@ -187,7 +187,7 @@ impl ExecuteBody {
         if bytes > MAX_PATTERN_BYTES || stars > MAX_STARS {
             return Err(Problem::invalid(format!(
                 "the patterns of `return_files` have {bytes} bytes in total and up to {stars} `*` each; the limits \
-                 are {MAX_PATTERN_BYTES} bytes in total and {MAX_STARS} `*` each"
+                 are {MAX_PATTERN_BYTES} bytes in total and {MAX_STARS} `*` each; use shorter patterns"
             )));
         }
         // Report an invalid pattern before anything runs.

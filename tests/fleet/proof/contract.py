@@ -72,4 +72,4 @@ def read(operation: Operation, status: int, answer: bytes) -> None:
             count, _, rest = str(execution["stdout"]).strip().partition(" ")
             operation.count, operation.recorded = int(count), rest == "recorded"
         case _:
-            raise ValueError(f"status {status}: {answer[:300]!r}")
+            raise ValueError(f"unexpected status {status}: {answer[:300]!r}")

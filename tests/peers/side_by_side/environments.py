@@ -115,7 +115,7 @@ def run(command: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] 
         raise Unavailable(f"`{' '.join(command)}` did not end within {INSTALL_SECONDS} s") from error
     if ended.returncode != 0:
         lines = [line.strip() for line in (ended.stderr + ended.stdout).splitlines() if line.strip()]
-        errors = [line for line in lines if "error" in line.lower()] or lines or ["nothing said why"]
+        errors = [line for line in lines if "error" in line.lower()] or lines or ["no error output"]
         raise Unavailable(f"`{Path(command[0]).name} {' '.join(command[1:4])} …` failed: {errors[0][:300]}")
 
 

@@ -287,7 +287,8 @@ impl ReadBody {
             self.grow(2 * len)?;
         }
         let value = serde_json::from_slice(&self.bytes);
-        let value = value.map_err(|error| Problem::invalid(format!("the request body: {}", quoted(error))))?;
+        let value =
+            value.map_err(|error| Problem::invalid(format!("the request body is invalid: {}", quoted(error))))?;
         let total = len + parsed_bytes(&value)?;
         self.grow(total)?;
         let Self { bytes, mut held, .. } = self;

@@ -250,7 +250,10 @@ pub(crate) async fn set_variable(
             let text = String::from_utf8(bytes)
                 .map_err(|_| Problem::invalid("the request body is not UTF-8; send JSON in UTF-8"))?;
             let json = JsonText::new(text);
-            Ok((json.map_err(|error| Problem::invalid(format!("the request body: {}", quoted(error))))?, held))
+            Ok((
+                json.map_err(|error| Problem::invalid(format!("the request body is invalid: {}", quoted(error))))?,
+                held,
+            ))
         })
         .await?;
     Ok(done(tenant.set_variable(expected.target(id)?, name, json, held).await?.generation))

@@ -132,7 +132,7 @@ impl ExecuteBody {
         if bytes > MAX_PATTERN_BYTES || stars > MAX_STARS {
             return Err(Problem::invalid(format!(
                 "the patterns of `return_files` have {bytes} bytes in total and up to {stars} `*` each; the limits \
-                 are {MAX_PATTERN_BYTES} bytes in total and {MAX_STARS} `*` each"
+                 are {MAX_PATTERN_BYTES} bytes in total and {MAX_STARS} `*` each; use shorter patterns"
             )));
         }
         // Reject invalid patterns before any code runs.

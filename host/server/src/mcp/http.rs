@@ -202,7 +202,7 @@ impl<'a> Message<'a> {
     /// Parses a message. Fails if a field occurs twice, because the protocol library could use the other value.
     fn parse(body: &'a [u8]) -> Result<Self, Problem> {
         let message = serde_json::from_slice(body);
-        message.map_err(|error| Problem::invalid(format!("the request body: {}", quoted(error))))
+        message.map_err(|error| Problem::invalid(format!("the request body is invalid: {}", quoted(error))))
     }
 
     /// Rejects an overlong request ID, because the answer would repeat it.
