@@ -331,7 +331,7 @@ def providers(check: Check) -> str:
 
 
 def rust(check: Check) -> str:
-    """Builds README's Rust example."""
+    """Skips README's Rust example, which the tests of the repository run."""
     raise Skipped("the clean environment has no Rust; `cargo test` compiles and runs the example")
 
 

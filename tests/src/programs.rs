@@ -87,7 +87,7 @@ fn built(script: &str, names: &[&str]) -> BTreeSet<String> {
     let is_missing = |line: &&str| line.contains(MISSING);
     let missing =
         said.lines().filter(is_missing).filter_map(|line| Some(line.split_once(": ")?.1.to_owned())).collect();
-    // Compiler and installer messages are shown unchanged.
+    // Shows the script's other messages, such as a compiler's errors.
     if !output.status.success() {
         said.lines().filter(|line| !is_missing(line)).for_each(|line| eprintln!("{line}"));
     }

@@ -198,7 +198,7 @@ pub enum DriverError {
     /// An image's own code failed in the booted interpreter.
     #[error("the image's setup failed: {0}")]
     Setup(String),
-    /// The guest returned a value that its driver never returns, because it has damaged itself.
+    /// The guest returned a value that its driver never returns: a script has damaged the guest's memory.
     #[error("the guest's driver returned an invalid report: {name}", name = escaped_text(.0))]
     Report(String),
 }

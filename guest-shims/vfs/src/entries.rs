@@ -70,7 +70,7 @@ impl Vfs {
     /// Rejects an entry whose nesting is too deep or whose path is too long.
     pub(crate) fn check_position(&self, at: Position, kind: FileKind) -> Result<(), VfsError> {
         let too_deep = kind == FileKind::Directory && at.depth > self.limits.depth;
-        // No slash follows the last name.
+        // `path_bytes` includes a slash after the last name, which does not count towards the limit.
         if too_deep || at.path_bytes > self.limits.path_bytes.saturating_add(1) {
             return Err(VfsError::NameTooLong);
         }

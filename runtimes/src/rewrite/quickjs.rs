@@ -70,7 +70,7 @@ const SPLICES: &[Splice] = &[
         "41 00 21 07 0b 20 00 10 {emit_source_loc} 41 00 21 08",
         "41 00 21 07 0b 20 00 20 02 20 0a 45 10 {begin_call} 20 00 10 {emit_source_loc} 41 00 21 08",
     ),
-    // Records the call after its arguments, with and without `...`.
+    // Records a call after its arguments: first a call with spread arguments (`...`), then a call without.
     Splice::new(
         PARSER,
         "20 00 28 02 60 41 0e 10 {emit_op} 02 40 02 40 02 40 02 40 20 08",

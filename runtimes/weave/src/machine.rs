@@ -266,9 +266,9 @@ const ARGUMENTS: u32 = 2;
 const COUNT: u32 = 3;
 const RESULT: u32 = 4;
 
-/// A local of both functions: a result.
+/// The local that holds the callee's result, in both functions.
 const RETURNED: u32 = 5;
-/// A local of both functions: the stack that remained before the call.
+/// The local that holds the stack counter's value before the call, in both functions.
 const DEPTH: u32 = 6;
 
 #[derive(Clone, Copy)]

@@ -103,7 +103,7 @@ fn concurrent_operations_of_a_session_are_serialized() {
             scope.spawn(move || {
                 for _ in 0..10 {
                     forks.lock().unwrap().push(session.fork().unwrap());
-                    // Otherwise, on a slow machine, successive undos would undo the declarations as well.
+                    // Gives `undo` an execution to revert. Without it, successive undos could revert the declarations.
                     assert_eq!(short(&session.execute(step).unwrap().outcome), "completed");
                     // There is nothing to undo if nothing has been executed since the last rollback.
                     let undone = session.undo();

@@ -2,9 +2,9 @@
 //! `everywhere_hostile/wasmtime/peers/repeat`. On every push, the scripts run in one host, and the hostile callers run
 //! in all hosts.
 //!
-//! Each script must have its row's outcome, and the same instance must answer the next call. The only differences
-//! allowed are those in `everywhere::exceptions`. Some of them are traps that end the instance: the host must report
-//! the trap, and a new instance must answer.
+//! Each script must have the outcome that its row in `tests/hostile` names, and the same instance must answer the next
+//! call. The only differences allowed are those in `everywhere::exceptions`. Some of them are traps that end the
+//! instance: the host must report the trap, and a new instance must answer.
 
 use std::process::Command;
 

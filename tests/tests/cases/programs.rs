@@ -110,8 +110,8 @@ impl Agent {
         Ok(())
     }
 
-    /// The second session, a fork, exceeds the quota, and no agent handles that error. Each agent therefore fails as
-    /// usual in its language, with the reason.
+    /// Tests that an agent ends with the reason if it does not handle an error of the sandbox. The quota allows one
+    /// session, and the agents do not handle the failure of their fork.
     fn unhandled_error_ends_the_agent(&self, bytes: &[u8]) -> Result<(), Failed> {
         let mut quotas = Quotas::default();
         quotas.sessions = 1;

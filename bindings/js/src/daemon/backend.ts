@@ -14,7 +14,7 @@ export async function openSandbox(client: Client, name: string, policy: Policy, 
   const changes = jsonOf(policyRecord(policy));
   const fields = {
     runtime: fieldsOf({ [name === 'python' || name === 'javascript' ? 'language' : 'runtime']: name }),
-    // Without changes to its policy, the daemon uses a sandbox that it already has.
+    // If the request changes no policy setting, the daemon reuses one of its own sandboxes.
     policy: changes === '{}' ? '' : `"policy":${changes}`,
     files: fieldsOf({ files: Object.fromEntries(policy.files.map(([path, contents]) => [path, encoded(contents)])) }),
     tools: `"tools":[${policy.tools.map((tool) => `{${fieldsOf({ name: tool.name, description: tool.description })},"schema":${tool.schema}}`).join()}]`,

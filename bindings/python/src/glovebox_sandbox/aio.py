@@ -83,7 +83,7 @@ class _Opening(Sandbox):
         self._opened = None
 
     def open(self, wait: Await) -> None:
-        """Opens the sandbox."""
+        """Opens the sandbox with the options that `_open` recorded."""
         super()._open(*self._described, wait)
 
 

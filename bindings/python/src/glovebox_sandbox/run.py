@@ -130,7 +130,7 @@ class RunFiles(Mapping[str, bytes]):
 
 
 def entries(listed: list[tuple[str, FileKind, int, int]]) -> list[FileEntry]:
-    """Converts entries for users."""
+    """Converts a backend's entries to `FileEntry` objects."""
     return [FileEntry(path=path, kind=kind, size_bytes=size, modified_ns=at) for path, kind, size, at in listed]
 
 

@@ -235,8 +235,8 @@ fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> 
             FdTarget::Device(Device::Null | Device::Displays | Device::Space | Device::Scrypt | Device::Text),
             FD_READ,
         ) => (0, 0),
-        // A read returns immediately only if part of a reply remains. Otherwise it waits for a reply, with a timeout
-        // that a message sets, so waiting here would be redundant.
+        // Always ready, although a read waits if nothing of a reply remains. The guest sets a timeout for each such
+        // read, so waiting here would be redundant.
         (FdTarget::Device(Device::Tools), FD_READ) => (wasi.tools.rest_bytes().max(1), 0),
         _ => (1, 0),
     })

@@ -243,7 +243,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let mut admission = Admission::default();
     admission.running = admission.running.max(MIN_RUNNING);
     // A client that was killed cannot answer. Its executions end at their own limits or, like its sessions, after
-    // `--idle`. The time is longer than a server's, because a program of this machine can be stopped or busy for minutes.
+    // `--idle`. The time is longer than a server's, because a local program can be stopped or busy for minutes.
     let suspension = Suspension { count: MAX_SUSPENDED, time: args.idle };
     let config = ServiceConfig { runtimes: args.runtimes.clone(), admission, suspension, ..ServiceConfig::default() };
     let service = host.with_progress(|engine| Service::new(engine.clone(), config)).context("cannot serve")?;

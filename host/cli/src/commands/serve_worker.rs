@@ -32,7 +32,7 @@ use crate::{
     terminal::note,
 };
 
-/// Options of a server about its workers.
+/// Options for a server's workers.
 #[derive(Args, Debug)]
 pub(crate) struct WorkersArgs {
     /// Run scripts in N confined worker processes [default: one for each processor]
@@ -45,7 +45,7 @@ pub(crate) struct WorkersArgs {
 }
 
 impl WorkersArgs {
-    /// Overrides the `workers` table of a configuration.
+    /// Applies the options to the `workers` table of a configuration.
     pub(crate) fn apply(&self, table: &mut WorkersTable) {
         table.in_process |= self.in_process;
         if let Some(count) = self.workers {

@@ -45,7 +45,7 @@ fn scripts_and_sessions_run_in_confined_workers() {
             let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
             line.split_whitespace().next().unwrap().to_owned()
         };
-        // Each of the three workers has 34 of the 100 live sessions.
+        // A third of the 100 live sessions, rounded up: there are three workers.
         let sessions = 34;
         let bytes = (64 << 30) + sessions * ((256 << 20) + Limits::default().memory_bytes);
         assert_eq!(limit("Max core file size"), "0");

@@ -139,8 +139,8 @@ impl Plan<'_> {
 }
 
 impl EngineInner {
-    /// Loads a runtime or a custom image by name. Fails for a custom image that is not to be prepared, because its setup
-    /// would not run.
+    /// Loads a runtime or a custom image by name. Fails for a custom image without `prepared`, because its setup would
+    /// not run.
     pub(crate) fn load_named(&self, name: &str, prepared: bool) -> Result<Arc<Runtime>, RuntimeError> {
         let found = self.find(name)?;
         if !prepared && found.own.is_some() {

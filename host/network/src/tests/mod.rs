@@ -112,7 +112,7 @@ fn call() -> Call {
     call_within(&account(1 << 30))
 }
 
-/// Returns the memory of an execution's calls with `room_bytes` left.
+/// Returns a memory account for an execution's calls, with `room_bytes` left.
 fn account(room_bytes: u64) -> Arc<ToolMemory> {
     let account = Arc::new(ToolMemory::default());
     account.set_room(room_bytes);

@@ -55,7 +55,7 @@ fn framed(
 }
 
 /// Like [`framed`], for the result of a suspended execution. If memory is already charged for the result because it was
-/// not read, the answer takes over that memory. If the budget then lacks room for the answer, the error contains the
+/// not read, the answer takes over that memory. If the budget still has no room for the answer, the error contains the
 /// result, so that it can be read later.
 fn framed_result(
     bodies: &BodyBudget,

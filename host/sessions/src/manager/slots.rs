@@ -1,4 +1,4 @@
-//! Slots of live sessions, one per session ID, handles to stored sessions, and the eviction of idle sessions.
+//! Slots for live sessions (one per session ID), handles to stored sessions, and the eviction of idle sessions.
 
 use std::{
     collections::HashMap,

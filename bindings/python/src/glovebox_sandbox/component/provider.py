@@ -111,7 +111,7 @@ class Sandbox:
         return info
 
     def default_policy(self) -> types.Policy:
-        """Returns the policy of an execution whose policy is empty."""
+        """Returns the default policy, with a value in every field."""
         policy: types.Policy = lift(types.Policy, self._enter("default-policy"))
         return policy
 

@@ -317,7 +317,7 @@ impl Console {
 
 /// Returns the limits of one input, in the format of a policy file.
 fn limits(sandbox: &Sandbox) -> anyhow::Result<String> {
-    // Without the policy's paths, which may have no TOML form.
+    // Omit the policy's paths: a path that is not UTF-8 has no TOML form.
     let mut policy = Policy::default();
     policy.limits = sandbox.policy().limits.clone();
     let policy = policy.to_toml()?;

@@ -1,5 +1,5 @@
-//! Suspended executions: an execution that waits for its caller's answers as bytes, to resume it later, in another
-//! process or on another machine.
+//! Suspended executions: executions that wait for their caller's answers, as bytes to store and resume later, in
+//! another process or on another machine.
 //!
 //! The bytes contain the request and the execution's journal ([`glovebox_core::journal`]). Resuming starts the script
 //! again and gives it everything that it received before, without calling tools, until it waits for the same calls.

@@ -19,7 +19,7 @@ use crate::{CancelToken, Limits, exec::platform::Stopwatch};
 /// Longer than any step of these tests, but short enough to detect a hang.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The guest's side of the device.
+/// The guest's side of the tools device.
 struct Guest {
     calls: Calls,
     begun: Stopwatch,

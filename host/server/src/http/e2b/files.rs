@@ -196,7 +196,7 @@ impl From<FileEntry> for Entry {
     }
 }
 
-/// Performs the procedure that the path names.
+/// Serves `/filesystem.Filesystem/{method}`, such as `ListDir`.
 pub(super) async fn call(
     RequestedSandbox(sandbox): RequestedSandbox,
     Extension(replies): Extension<ReplyRooms>,

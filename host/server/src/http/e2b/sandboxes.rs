@@ -302,7 +302,7 @@ impl FromRequestParts<Shared> for RequestedSandbox {
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, E2bError> {
         let extension = Extension::<Sandboxes>::from_request_parts(parts, shared).await;
         let Extension(sandboxes) = extension.map_err(|_| E2bError::unsupported_path(&parts.uri))?;
-        // Only a URL for a browser, from `download_url` or `upload_url`, lacks the header.
+        // The client always sends the header. Only URLs for a browser (`download_url`, `upload_url`) have none.
         let Some(id) = text(&parts.headers, "e2b-sandbox-id") else {
             return Err(E2bError::unsupported(
                 "a request without the header `E2b-Sandbox-Id`, for example to a `download_url`,",
