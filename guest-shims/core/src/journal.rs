@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::tools::Answer;
 
-/// The default maximum size of a journal, in bytes.
+/// The maximum size of a journal, in bytes.
 pub const JOURNAL_BYTES: u64 = 1 << 20;
 
-/// The size that an entry without its texts is counted with, in bytes.
+/// The size of an entry that counts in addition to its texts, in bytes.
 const ENTRY_BYTES: u64 = 16;
 
 /// The maximum number of entries in a journal.
@@ -25,7 +25,7 @@ pub const MAX_ENTRIES: usize = 1 << 16;
 pub enum JournalEntry {
     /// A reading of the wall clock, in nanoseconds since 1970.
     Realtime(u64),
-    /// A reading of the monotonic clock, in nanoseconds since the state in which the execution started.
+    /// A reading of the monotonic clock, in nanoseconds since its value when the execution started.
     Monotonic(u64),
     /// Random bytes.
     Random(Vec<u8>),
@@ -76,7 +76,7 @@ pub struct SuspendedAt {
     pub output_bytes: [u64; 2],
     /// The time that the execution has taken, without suspensions.
     pub elapsed: Duration,
-    /// The monotonic clock, in nanoseconds since the state in which the execution started.
+    /// The monotonic clock, in nanoseconds since its value when the execution started.
     pub monotonic_ns: u64,
     /// The unanswered calls in the order in which the script made them.
     pub calls: Vec<UnansweredCall>,
@@ -123,7 +123,7 @@ pub struct Journal {
     /// `None` if the journal would exceed its maximum size.
     entries: Option<Vec<JournalEntry>>,
     bytes: u64,
-    /// The number of entries that were repeated. All others were recorded.
+    /// The position of the next entry to repeat. While recording, the number of entries.
     repeated: usize,
     /// The state that the repeated execution must reach; `None` while recording.
     until: Option<SuspendedAt>,
@@ -132,7 +132,7 @@ pub struct Journal {
     /// The fuel at the start of the current call into the guest.
     fuel_at_start: u64,
     output_bytes: [u64; 2],
-    /// The monotonic clock in the state in which the execution started, in nanoseconds since the start of the instance.
+    /// The value of the monotonic clock when the execution started, in nanoseconds since the start of the instance.
     pub(crate) origin_ns: u64,
     /// `true` once the execution has been suspended.
     pub(crate) is_suspended: bool,
@@ -158,8 +158,8 @@ impl Journal {
         }
     }
 
-    /// Sets the monotonic clock in the state in which the execution starts, in nanoseconds since the start of the
-    /// instance. Default: 0, for an execution in a new instance.
+    /// Sets the value of the monotonic clock when the execution starts, in nanoseconds since the start of the instance.
+    /// Default: 0, for an execution in a new instance.
     #[must_use]
     pub fn with_origin(self, origin_ns: u64) -> Self {
         Self { origin_ns, ..self }
@@ -222,7 +222,7 @@ impl Journal {
         self.entries.as_ref()?.get(self.repeated)
     }
 
-    /// Moves on to the entry after the next one.
+    /// Skips the entry that [`next`](Self::next) returns.
     pub(crate) fn advance(&mut self) {
         self.repeated += 1;
     }

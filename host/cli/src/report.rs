@@ -18,7 +18,7 @@ use crate::{
     terminal::{BROKEN_PIPE_EXIT_CODE, out_json},
 };
 
-/// The form of a report.
+/// Options for the output and the reports of scripts.
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
     /// Print a report of each script as JSON instead of its output
@@ -107,7 +107,8 @@ impl<'a> Reporter<'a> {
         Ok(SUSPENDED_EXIT_CODE)
     }
 
-    /// Reports the execution that `error` contains, if the script has run although its changes were not saved.
+    /// Prints the report of the execution that `error` contains, if any: the script has run, but its changes were not saved.
+    /// Prints nothing without `--json`.
     pub(crate) fn fail(&self, error: &anyhow::Error) -> anyhow::Result<()> {
         match execution_of(error) {
             Some(execution) if self.args.json => out_json(execution),

@@ -117,7 +117,7 @@ impl<P: Platform> ExecutionCtx<P> {
         Ok(())
     }
 
-    /// Passes on output.
+    /// Passes output to the platform, and counts it.
     pub(crate) fn output(&mut self, stream: Stream, bytes: &[u8]) {
         if let Some(journal) = &mut self.journal {
             journal.output(usize::from(stream == Stream::Stderr), bytes.len());

@@ -120,15 +120,15 @@ fn parts(text: &str) -> Option<(u64, &str)> {
     Some((call.parse().ok()?, rest))
 }
 
-/// The options of a command line that `glovebox resume` has as well, as words for a shell. A suspended script continues
-/// with these options.
+/// The given options that `glovebox resume` also has, as words for a shell. The command that `glovebox run` prints for
+/// continuing a suspended script repeats them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RepeatedOptions {
     words: Vec<String>,
 }
 
 impl RepeatedOptions {
-    /// The options that are different each time.
+    /// Options that are not repeated, because each command has new ones.
     const NEW_EACH_TIME: [&str; 2] = ["answers", "denials"];
 
     pub(crate) fn words(&self) -> &[String] {

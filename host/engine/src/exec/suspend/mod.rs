@@ -307,7 +307,7 @@ impl Suspended {
         Journal::replay(self.recording.clone())
     }
 
-    /// Fails if the execution was not suspended in the same kind of place.
+    /// Fails if the execution was suspended in a session but is resumed outside one, or the reverse.
     pub(crate) fn check_place(&self, in_session: bool) -> Result<(), ExecuteError> {
         let was_in_session = self.is_in_session();
         if was_in_session == in_session {

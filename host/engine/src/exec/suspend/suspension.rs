@@ -1,4 +1,4 @@
-//! The suspension of an execution between the execution's thread and its caller.
+//! Coordinates the suspension of an execution between its thread and its caller.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
@@ -16,7 +16,7 @@ use super::SuspendError;
 /// immediately. A script that polls for answers is suspended at its next poll.
 const SUSPEND_WAIT: Duration = Duration::from_secs(5);
 
-/// The suspension of a running execution: the caller's wish, and its result. The execution's thread and the caller
+/// The suspension of a running execution: the caller's request, and its result. The execution's thread and the caller
 /// share it.
 #[derive(Debug, Default)]
 pub(crate) struct Suspension {
@@ -47,7 +47,7 @@ impl Suspension {
         self.state().is_wanted
     }
 
-    /// Begins the wanted suspension, on the execution's thread. Returns `false` if the caller no longer wants it.
+    /// Begins the requested suspension, on the execution's thread. Returns `false` if the caller has withdrawn its request.
     pub(in crate::exec) fn begin(&self) -> bool {
         let mut state = self.state();
         state.is_in_progress = std::mem::replace(&mut state.is_wanted, false);
