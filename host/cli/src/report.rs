@@ -107,8 +107,8 @@ impl<'a> Reporter<'a> {
         Ok(SUSPENDED_EXIT_CODE)
     }
 
-    /// Prints the report of the execution that `error` contains, if any: the script has run, but its changes were not saved.
-    /// Prints nothing without `--json`.
+    /// Prints the report of the execution that `error` contains, if any: the script has run, but its changes were not
+    /// saved. Prints nothing without `--json`.
     pub(crate) fn fail(&self, error: &anyhow::Error) -> anyhow::Result<()> {
         match execution_of(error) {
             Some(execution) if self.args.json => out_json(execution),

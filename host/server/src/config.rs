@@ -52,7 +52,8 @@ pub struct ServerConfig {
     /// The directory of stored sessions, with one subdirectory per token. Default: `server`, next to the sessions of
     /// the command line.
     pub store: Option<PathBuf>,
-    /// A file with the secret that seals stored sessions, 32 to 64 bytes. Default: sessions are not sealed.
+    /// A file with the secret that seals stored sessions and suspended executions, 32 to 64 bytes. Default: none, so
+    /// they are not sealed.
     pub key_file: Option<PathBuf>,
     /// The fleet that stores and runs the sessions: `restate://HOST[:INGRESS][?admin=PORT]`. Default: none; the server
     /// stores and runs them.

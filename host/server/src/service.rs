@@ -49,8 +49,8 @@ impl Default for Admission {
     }
 }
 
-/// Limits on suspended executions, which wait for the client to answer tool calls. Each occupies a blocking thread of the
-/// Tokio runtime until it ends, so the runtime needs at least `count` blocking threads in addition to those for
+/// Limits on suspended executions, which wait for the client to answer tool calls. Each can occupy a blocking thread of
+/// the Tokio runtime until it ends, so the runtime needs at least `count` blocking threads in addition to those for
 /// [`Admission::running`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspension {

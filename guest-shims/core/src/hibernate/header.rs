@@ -191,9 +191,10 @@ impl<'a> Envelope<'a> {
 /// The size of a seal in bytes, equal for both types.
 pub const SEAL_BYTES: usize = 32;
 
-/// A key for sealing hibernated sessions with HMAC-SHA-256. A program with a key resumes only sessions sealed with it.
+/// A key for sealing hibernated sessions and suspended executions with HMAC-SHA-256. A program with a key resumes only
+/// those that were sealed with it.
 ///
-/// The key authenticates but does not encrypt: a session's content is readable without the key.
+/// The key authenticates but does not encrypt: the sealed content is readable without the key.
 #[derive(Clone)]
 pub struct SessionKey([u8; Self::MAX_BYTES]);
 

@@ -171,8 +171,8 @@ pub(crate) struct StoreArgs {
     #[arg(long, global = true, value_name = "DIR|URL")]
     pub(crate) store: Option<PathBuf>,
 
-    /// File with a secret of 32 to 64 bytes that seals sessions; sessions with another seal are rejected [default:
-    /// GLOVEBOX_KEY_FILE]
+    /// File with a secret of 32 to 64 bytes that seals sessions and suspended executions; those with another seal are
+    /// rejected [default: GLOVEBOX_KEY_FILE]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 

@@ -47,7 +47,8 @@ impl Suspension {
         self.state().is_wanted
     }
 
-    /// Begins the requested suspension, on the execution's thread. Returns `false` if the caller has withdrawn its request.
+    /// Begins the requested suspension, on the execution's thread. Returns `false` if the caller has withdrawn its
+    /// request.
     pub(in crate::exec) fn begin(&self) -> bool {
         let mut state = self.state();
         state.is_in_progress = std::mem::replace(&mut state.is_wanted, false);

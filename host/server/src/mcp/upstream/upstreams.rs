@@ -66,8 +66,8 @@ impl Upstreams {
     /// Starts the servers and lists their tools. `result_bytes` limits the size of each result as JSON.
     ///
     /// # Errors
-    /// Fails if a server cannot be started, does not speak MCP, or does not have a configured tool. Also fails if a tool
-    /// has no valid and unique name for scripts, or if the tools exceed a limit.
+    /// Fails if a server cannot be started, does not speak MCP, or does not offer a configured tool. Also fails if a
+    /// tool has no valid and unique name for scripts, or if the tools exceed a limit.
     pub async fn start(configs: Vec<UpstreamConfig>, result_bytes: u64) -> Result<Self, UpstreamError> {
         let result_bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
         let max_message_bytes = result_bytes.saturating_mul(MESSAGE_TIMES).saturating_add(MESSAGE_BYTES);
