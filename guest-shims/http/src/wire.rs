@@ -169,7 +169,9 @@ impl ExecuteBody {
             return Err(Problem::unsupported(detail));
         }
         Ok(Request {
-            source: self.source.ok_or_else(|| Problem::invalid("the request body has no `source`"))?,
+            source: self
+                .source
+                .ok_or_else(|| Problem::invalid("the request body has no `source`; add the script's source"))?,
             name: self.name,
             kind: self.kind.map(Into::into),
             stdin: self.stdin.map(|Bytes(stdin)| stdin),
@@ -230,7 +232,9 @@ fn context_of(raw: Box<RawValue>) -> Result<String, Problem> {
 fn policy_of(raw: &RawValue) -> Result<Map<String, Value>, Problem> {
     let bytes = raw.get().len();
     if bytes > MAX_POLICY_BYTES {
-        return Err(Problem::invalid(format!("`policy` is {bytes} bytes of JSON; the maximum is {MAX_POLICY_BYTES}")));
+        return Err(Problem::invalid(format!(
+            "`policy` is {bytes} bytes of JSON; the maximum is {MAX_POLICY_BYTES}; send less"
+        )));
     }
     serde_json::from_str(raw.get()).map_err(|error| Problem::invalid(format!("`policy`: {error}")))
 }

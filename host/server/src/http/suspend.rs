@@ -62,7 +62,12 @@ impl ResumeBody {
 
     /// Returns the suspended execution with its answers, and the rest of the request.
     fn into_parts(self) -> Result<(Resumption, ExecuteBody), Problem> {
-        let suspended = self.suspended.ok_or_else(|| Problem::invalid("the request body has no `suspended`"))?.0;
+        let suspended = self
+            .suspended
+            .ok_or_else(|| {
+                Problem::invalid("the request body has no `suspended`; add the bytes of the suspended execution")
+            })?
+            .0;
         let answers = self.answers.into_iter().map(AnswerBody::answer).collect::<Result<Vec<ToolAnswer>, _>>()?;
         let rest = ExecuteBody {
             // The source is in the bytes.

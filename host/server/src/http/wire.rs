@@ -152,7 +152,8 @@ impl ExecuteBody {
     }
 
     fn script(self) -> Result<Script, Problem> {
-        let source = self.source.ok_or_else(|| Problem::invalid("the request body has no `source`"))?;
+        let source =
+            self.source.ok_or_else(|| Problem::invalid("the request body has no `source`; add the script's source"))?;
         Ok(Script {
             source,
             name: self.name,
@@ -169,7 +170,10 @@ impl ExecuteBody {
     pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
         let files = self.files.take().unwrap_or_default();
         if files.len() > MAX_FILES {
-            return Err(Problem::invalid(format!("`files` has {} entries; the maximum is {MAX_FILES}", files.len())));
+            return Err(Problem::invalid(format!(
+                "`files` has {} entries; the maximum is {MAX_FILES}; send fewer",
+                files.len()
+            )));
         }
         let files = files.into_iter().map(|(path, bytes)| (path, bytes.0)).collect();
         let (language, runtime, suspendable) = (self.language, self.runtime.take(), self.suspendable == Some(true));
