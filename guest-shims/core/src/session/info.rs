@@ -123,21 +123,10 @@ pub enum OnUnwind {
 
 /// Session settings: the `[session]` table of a policy file.
 ///
-/// The cost of a checkpoint grows with the session's private memory. An idle Python session has 0.3 MiB of private
-/// memory, an idle JavaScript session 0.1 MiB. The measurements below are the time that a checkpoint adds to an
-/// execution, for reading the page map and comparing pages (median, AMD EPYC, 2 threads):
-///
-/// | additional private memory | checkpoint, Python | JavaScript |
-/// |---|---|---|
-/// | nothing | 0.14 ms | 0.03 ms |
-/// | 0.5 MiB | 0.15 ms | 0.05 ms |
-/// | 1 MiB | 0.17 ms | 0.06 ms |
-/// | 4 MiB | 0.28 ms | 0.16 ms |
-/// | 16 MiB | 1.6 ms | 1.2 ms |
-/// | 64 MiB | 7.8 ms | 7.0 ms |
-///
-/// At 1 MiB, a rollback takes 0.8 ms and a fork 0.2 ms. Both grow with the private memory, to about 60 ms and 90 ms at
-/// 64 MiB. `glovebox-bench` measures checkpoints and forks. On systems without a page map, all memory is compared.
+/// The cost of a checkpoint, a rollback or a fork grows with the session's private memory. An idle Python session has
+/// 0.3 MiB of private memory, an idle JavaScript session 0.1 MiB. For a checkpoint, the host reads the page map and
+/// compares pages. This adds less than 0.1 ms to an execution in a small session, and about 8 ms with 64 MiB of private
+/// memory; `docs/performance.md` lists measurements. On systems without a page map, all memory is compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
