@@ -85,7 +85,7 @@ fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&Path, &Path) -> io::
 
 /// Returns the name of a temporary file in the same directory.
 fn beside(path: &Path) -> PathBuf {
-    // Without the name of the file, which can have the maximum length.
+    // Does not contain the file's name, which can already have the maximum length.
     let random: u64 = RandomState::new().hash_one(path);
     path.with_file_name(format!(".{}-{random:016x}.new", std::process::id()))
 }

@@ -216,7 +216,7 @@ impl SuspendedFile {
 pub(crate) fn write_waiting(suspended: &Suspended, path: &Path, options: &RepeatedOptions) {
     note(&format!("the script waits for answers; its execution is stored in `{}`", escaped(path)));
     for call in suspended.tool_requests() {
-        // Complete, because a person decides about the arguments.
+        // The arguments are not shortened, because a person decides on the basis of them.
         let arguments = escaped_json(&call.arguments);
         note_escaped(&format!("call {}: {}({arguments})", call.id, escaped(&call.name)));
     }

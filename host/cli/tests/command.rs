@@ -180,7 +180,7 @@ fn ignored_signal_stays_ignored() {
         (child, out)
     };
     for signal in [Signal::HUP, Signal::INT] {
-        // As `nohup` and the shell's `&` do.
+        // Ignores the signals, like `nohup` and the shell's `&`.
         let (mut child, out) = run("trap '' HUP INT;");
         kill_process(Pid::from_child(&child), signal).unwrap();
         child.stdin.take().unwrap().write_all(b"went on\n").unwrap();

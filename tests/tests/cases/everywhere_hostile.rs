@@ -162,7 +162,7 @@ fn cut(text: &str) -> String {
 fn case(row: &Row, source: &str, timeout_ms: u64) -> Case {
     let mut policy = Policy::default();
     policy.limits.timeout_ms = timeout_ms;
-    // These tests are for unwinding, so they disable the soft limit.
+    // Disables the soft limit, so that the guest is unwound.
     policy.limits.timeout_reserve_ms = 0;
     policy.limits.fuel_reserve = 0;
     policy.limits.memory_bytes = MEMORY_BYTES;

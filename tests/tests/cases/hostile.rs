@@ -38,7 +38,7 @@ pub(crate) fn child(name: &str) {
     let row = &rows().into_iter().find(|row| row.name == name).expect("the parent names a row");
     let sandbox = sandbox(row.language, |policy| {
         policy.limits.timeout_ms = timeout_ms(row);
-        // These tests are for unwinding, so they disable the soft limit.
+        // Disables the soft limit, so that the guest is unwound.
         policy.limits.timeout_reserve_ms = 0;
         policy.limits.fuel_reserve = 0;
         policy.limits.memory_bytes = MEMORY_BYTES;

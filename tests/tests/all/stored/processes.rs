@@ -73,7 +73,7 @@ fn wait_behind_another_thread_can_be_cancelled(place: &dyn Place) {
         second.cancel();
         in_use(other.join().unwrap().unwrap_err());
         assert!(!one.is_finished(), "the waiter must wait for the other process");
-        // These operations do not wait for the lock that long either.
+        // These operations fail before the lock is free, too.
         in_use(waiting.hibernate(&id("a")).unwrap_err());
         in_use(waiting.delete(&id("a")).unwrap_err());
         let exported = waiting.export(&id("a")).unwrap();
