@@ -114,7 +114,7 @@ impl<'a> PreparedRequest<'a> {
             pending: request.pending,
             wants_value: request.wants_value,
             is_suspendable: request.is_suspendable,
-            // A request that is not started reports a difference in the same way.
+            // Also set without `Sandbox::start`, so that any resumed execution can report a difference.
             suspension: request.suspension.or_else(|| request.replay.is_some().then(Arc::default)),
             replay: request.replay,
             origin_ns: 0,

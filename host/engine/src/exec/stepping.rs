@@ -305,7 +305,8 @@ impl Started {
     ///
     /// # Errors
     /// Fails if the request was not [`suspendable`](Request::suspendable), if the script does not wait for answers, if a
-    /// tool's handler is running, or if the journal is too large. The execution then continues.
+    /// tool's handler is running, if a limit or a cancellation has interrupted the script, or if the journal is too
+    /// large. The execution then continues, except after [`SuspendError::Session`].
     pub fn suspend(&self) -> Result<Suspended, SuspendError> {
         let Suspendable { suspension, sandbox, request, replay } =
             self.suspendable.as_ref().ok_or(SuspendError::NotSuspendable)?;
