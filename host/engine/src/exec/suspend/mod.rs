@@ -150,9 +150,7 @@ pub enum SuspendedBytesError {
     #[error("the suspended execution is sealed with a key; pass the session key to resume it")]
     KeyMissing,
     /// The bytes were sealed with another key, or changed afterwards.
-    #[error(
-        "the suspended execution was sealed with another key, or was changed afterwards; use its key or an unchanged copy"
-    )]
+    #[error("the suspended execution was sealed with another key, or was changed; use its key or an unchanged copy")]
     NotAuthentic,
 }
 
