@@ -96,10 +96,10 @@ pub struct UnansweredCall {
 /// The entries up to the point of suspension, and the state at that point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
-    /// The entries, oldest first.
-    pub entries: Vec<JournalEntry>,
     /// The state at the end of the entries.
     pub at: SuspendedAt,
+    /// The entries, oldest first.
+    pub entries: Vec<JournalEntry>,
 }
 
 /// The reason why an execution cannot be suspended now. The script continues.

@@ -54,7 +54,7 @@ pub use exec::{
     platform::{Timestamp, TimestampError},
     request::{IfBusy, Request, SANDBOX_NAME},
     stepping::{AdvanceError, PendingToolCalls, Started, Step, ToolAnswer, ToolRequest},
-    suspend::{SuspendError, Suspended, SuspendedBytesError},
+    suspend::{SuspendError, Suspended, SuspendedBytesError, UncheckedSuspended},
 };
 pub use files::{
     CopyReport, FileEntry, FileError, FilePage, Files, FilesError, IfExists, ListLimits, SessionFiles, check_pattern,

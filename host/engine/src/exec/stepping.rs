@@ -215,7 +215,7 @@ pub struct Started {
 struct Suspendable {
     suspension: Arc<Suspension>,
     sandbox: Sandbox,
-    request: SuspendedRequest,
+    request: Arc<SuspendedRequest>,
     /// The execution that this one resumes.
     replay: Option<Arc<Suspended>>,
 }
@@ -256,7 +256,10 @@ impl Started {
         let suspendable = request.is_suspendable.then(|| Suspendable {
             suspension: Arc::default(),
             sandbox: sandbox.clone(),
-            request: SuspendedRequest::of(&request),
+            request: match &request.replay {
+                Some(suspended) => suspended.first_request(),
+                None => Arc::new(SuspendedRequest::of(&request)),
+            },
             replay: request.replay.clone(),
         });
         request.suspension = suspendable.as_ref().map(|suspendable| Arc::clone(&suspendable.suspension));
@@ -326,7 +329,7 @@ impl Started {
             }
             (None, replayed) => replayed.map(<[u8]>::to_vec),
         };
-        let request = if before.is_some() { request.clone().in_session() } else { request.clone() };
+        let request = if before.is_some() { Arc::new(request.in_session()) } else { Arc::clone(request) };
         Ok(Suspended::new(sandbox, request, before, recording))
     }
 

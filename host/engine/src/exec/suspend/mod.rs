@@ -15,6 +15,8 @@
 //! | body | the image, the request and the journal, in the postcard format |
 //! | trailer | 32 bytes: the seal over all preceding bytes |
 
+mod limits;
+mod peek;
 mod suspension;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
@@ -23,8 +25,9 @@ use glovebox_core::{
     hibernate::{SEAL_BYTES, Seal},
     journal::{JOURNAL_BYTES, Journal, Recording, SuspendRefusal},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use peek::UncheckedSuspended;
 pub(crate) use suspension::Suspension;
 
 use crate::{ExecuteError, HibernateError, Request, Sandbox, SessionKey, SourceKind, ToolRequest, tools::Toolbox};
@@ -35,9 +38,6 @@ const VERSION: u16 = 1;
 const HEAD_BYTES: usize = 12;
 /// Distinguishes the seals of suspended executions from those of sessions with the same key.
 const BOUND_TO: &str = "suspended execution";
-
-/// Maximum size of a suspended execution in bytes.
-const MAX_BYTES: usize = 64 << 20;
 
 /// An execution that was suspended while it waited for its caller's answers. [`Started::suspend`](crate::Started::suspend)
 /// creates it, [`to_bytes`](Self::to_bytes) turns it into bytes, and [`request`](Self::request) resumes it.
@@ -71,11 +71,22 @@ pub struct Suspended {
     image_sha256: String,
     /// The name of the runtime, for messages.
     runtime: String,
-    request: SuspendedRequest,
+    #[serde(serialize_with = "shared", deserialize_with = "to_shared")]
+    request: Arc<SuspendedRequest>,
     /// The hibernated session before the execution. `None` outside sessions.
-    session: Option<Vec<u8>>,
-    #[serde(deserialize_with = "limits::recording")]
-    recording: Recording,
+    #[serde(serialize_with = "shared", deserialize_with = "to_shared")]
+    session: Arc<Option<Vec<u8>>>,
+    #[serde(serialize_with = "shared", deserialize_with = "limits::recording")]
+    recording: Arc<Recording>,
+}
+
+/// Serializes a shared value like the value itself.
+fn shared<T: Serialize, S: Serializer>(value: &Arc<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    T::serialize(value, serializer)
+}
+
+fn to_shared<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<T>, D::Error> {
+    T::deserialize(deserializer).map(Arc::new)
 }
 
 /// The parts of a request that an execution needs to start again.
@@ -93,9 +104,9 @@ pub(in crate::exec) struct SuspendedRequest {
 }
 
 impl SuspendedRequest {
-    /// Removes the value of `context`, which the state of the session contains already.
-    pub(in crate::exec) fn in_session(self) -> Self {
-        Self { context: None, ..self }
+    /// Returns the request without the value of `context`, which the state of the session contains already.
+    pub(in crate::exec) fn in_session(&self) -> Self {
+        Self { context: None, ..self.clone() }
     }
 
     pub(in crate::exec) fn of(request: &Request<'_>) -> Self {
@@ -155,19 +166,34 @@ pub enum SuspendedBytesError {
 }
 
 impl Suspended {
+    /// Maximum size of the bytes that [`from_bytes`](Self::from_bytes) accepts: 64 MiB.
+    pub const MAX_BYTES: usize = 64 << 20;
+
     pub(in crate::exec) fn new(
         sandbox: &Sandbox,
-        request: SuspendedRequest,
+        request: Arc<SuspendedRequest>,
         session: Option<Vec<u8>>,
         recording: Recording,
     ) -> Self {
         let image_sha256 = sandbox.image_sha256().unwrap_or_default().to_owned();
+        let (session, recording) = (Arc::new(session), Arc::new(recording));
         Self { image_sha256, runtime: sandbox.runtime_name().to_owned(), request, session, recording }
     }
 
     /// Returns the hibernated session before the execution, or `None` if the execution was suspended outside a session.
     pub(crate) fn session(&self) -> Option<&[u8]> {
-        self.session.as_deref()
+        (*self.session).as_deref()
+    }
+
+    /// Returns the request that the execution starts again with.
+    pub(in crate::exec) fn first_request(&self) -> Arc<SuspendedRequest> {
+        Arc::clone(&self.request)
+    }
+
+    /// Returns the script's source.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.request.source
     }
 
     /// Returns `true` if the execution was suspended in a session. Such an execution is resumed in the session that
@@ -226,7 +252,7 @@ impl Suspended {
     #[must_use]
     pub fn request(&self) -> Request<'_> {
         let SuspendedRequest { source, name, kind, stdin, has_stdin_source, context, session_id, wants_value } =
-            &self.request;
+            &*self.request;
         let mut request =
             Request::new(source).name(name).kind(*kind).stdin(stdin).value(*wants_value).suspendable(true);
         request.context = context.as_deref().map(Cow::Borrowed);
@@ -248,7 +274,7 @@ impl Suspended {
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&[seal_kind(key), 0]);
         // Infallible: writing to a vector cannot fail, and all types have a known length.
-        bytes.extend(postcard::to_allocvec(self).unwrap_or_default());
+        let mut bytes = postcard::to_extend(self, bytes).unwrap_or_default();
         let mut seal = Seal::new(key, BOUND_TO);
         seal.update(&bytes);
         bytes.extend_from_slice(&seal.finish());
@@ -261,7 +287,7 @@ impl Suspended {
     /// Fails if the bytes are damaged or exceed 64 MiB, or if their seal does not match the key.
     pub fn from_bytes(bytes: &[u8], key: Option<&SessionKey>) -> Result<Self, SuspendedBytesError> {
         let damaged = |reason| SuspendedBytesError::Damaged { reason };
-        if bytes.len() > MAX_BYTES {
+        if bytes.len() > Self::MAX_BYTES {
             return Err(damaged("they exceed 64 MiB"));
         }
         let (sealed, trailer) = bytes.split_last_chunk::<SEAL_BYTES>().ok_or_else(|| damaged("they are too short"))?;
@@ -304,7 +330,7 @@ impl Suspended {
     }
 
     pub(in crate::exec) fn journal(&self) -> Journal {
-        Journal::replay(self.recording.clone())
+        Journal::replay(Recording::clone(&self.recording))
     }
 
     /// Fails if the execution was suspended in a session but is resumed outside one, or the reverse.
@@ -347,77 +373,6 @@ fn seal_kind(key: Option<&SessionKey>) -> u8 {
     if key.is_some() { 2 } else { 1 }
 }
 
-/// Decodes a recording from untrusted bytes. An entry takes as little as one byte in the encoded form and about a hundred
-/// in memory, so the number of entries and calls is limited while they are decoded.
-mod limits {
-    use std::{fmt, marker::PhantomData, time::Duration};
-
-    use glovebox_core::{
-        check_json,
-        journal::{CallEnded, JournalEntry, MAX_ENTRIES, Recording, SuspendedAt, UnansweredCall},
-    };
-    use serde::{
-        Deserialize, Deserializer,
-        de::{Error as _, SeqAccess, Visitor},
-    };
-
-    #[derive(Deserialize)]
-    struct LimitedRecording {
-        #[serde(deserialize_with = "list")]
-        entries: Vec<JournalEntry>,
-        at: LimitedState,
-    }
-
-    /// The fields of [`SuspendedAt`].
-    #[derive(Deserialize)]
-    struct LimitedState {
-        fuel_used: u64,
-        output_bytes: [u64; 2],
-        elapsed: Duration,
-        monotonic_ns: u64,
-        #[serde(deserialize_with = "list")]
-        calls: Vec<UnansweredCall>,
-    }
-
-    pub(super) fn recording<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Recording, D::Error> {
-        let LimitedRecording { entries, at } = LimitedRecording::deserialize(deserializer)?;
-        let LimitedState { fuel_used, output_bytes, elapsed, monotonic_ns, calls } = at;
-        let is_valid = |entry: &JournalEntry| match entry {
-            JournalEntry::CallEnded(CallEnded { answer: Ok(text), .. }) => check_json(text).is_ok(),
-            _ => true,
-        };
-        if !entries.iter().all(is_valid) || !calls.iter().all(|call| check_json(&call.arguments).is_ok()) {
-            return Err(D::Error::custom("an answer or an argument is not JSON"));
-        }
-        Ok(Recording { entries, at: SuspendedAt { fuel_used, output_bytes, elapsed, monotonic_ns, calls } })
-    }
-
-    fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-        deserializer.deserialize_seq(LimitedList(PhantomData))
-    }
-
-    struct LimitedList<T>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for LimitedList<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {MAX_ENTRIES} elements")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-            let mut list = Vec::new();
-            while let Some(element) = seq.next_element()? {
-                if list.len() >= MAX_ENTRIES {
-                    return Err(A::Error::invalid_length(list.len() + 1, &self));
-                }
-                list.push(element);
-            }
-            Ok(list)
-        }
-    }
-}
-
 /// The default maximum size of a journal is part of the documentation of [`Request::suspendable`].
 const _: () = assert!(JOURNAL_BYTES == 1 << 20);
 
@@ -443,9 +398,9 @@ mod tests {
         Suspended {
             image_sha256: "ab".repeat(32),
             runtime: "python-3.15".to_owned(),
-            request,
-            session: Some(vec![1, 2]),
-            recording: Recording { entries, at },
+            request: Arc::new(request),
+            session: Arc::new(Some(vec![1, 2])),
+            recording: Arc::new(Recording { at, entries }),
         }
     }
 
@@ -506,5 +461,23 @@ mod tests {
             let bytes = suspended(vec![JournalEntry::Slept; count]).to_bytes(None);
             assert_eq!(Suspended::from_bytes(&bytes, None).is_ok(), fits, "{count}");
         }
+    }
+
+    #[test]
+    fn peek_reads_the_source_and_bounds_the_memory() {
+        let bytes = |count| suspended(vec![JournalEntry::Slept; count]).to_bytes(None);
+        let (none, all) = (bytes(0), bytes(MAX_ENTRIES));
+        let memory = |bytes: &[u8]| Suspended::peek(bytes).unwrap().memory_bytes;
+        assert_eq!(Suspended::peek(&all).map(|peek| peek.source), Some("tools.pay(euros=20)"));
+        assert!(memory(&none) > 2 * none.len(), "the unanswered call");
+        // An entry without texts is one byte long.
+        let entries = memory(&all) - memory(&none) - 2 * (all.len() - none.len());
+        assert!(entries >= 3 * MAX_ENTRIES * std::mem::size_of::<JournalEntry>(), "{entries}");
+        // The bytes end with the number of entries and the seal.
+        let body = none.len() - SEAL_BYTES;
+        for at in 0..body {
+            assert_eq!(Suspended::peek(&none[..at]), None, "{at}");
+        }
+        assert!(Suspended::peek(&none[..body]).is_some(), "the seal is not checked");
     }
 }

@@ -1,0 +1,70 @@
+//! Decodes a recording from untrusted bytes. An entry takes as little as one byte in the encoded form and about a hundred
+//! in memory, so the number of entries and calls is limited while they are decoded.
+
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+
+use glovebox_core::{
+    check_json,
+    journal::{CallEnded, JournalEntry, MAX_ENTRIES, Recording, SuspendedAt, UnansweredCall},
+};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, SeqAccess, Visitor},
+};
+
+#[derive(Deserialize)]
+struct LimitedRecording {
+    at: LimitedState,
+    #[serde(deserialize_with = "list")]
+    entries: Vec<JournalEntry>,
+}
+
+/// The fields of [`SuspendedAt`].
+#[derive(Deserialize)]
+struct LimitedState {
+    fuel_used: u64,
+    output_bytes: [u64; 2],
+    elapsed: Duration,
+    monotonic_ns: u64,
+    #[serde(deserialize_with = "list")]
+    calls: Vec<UnansweredCall>,
+}
+
+pub(super) fn recording<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Recording>, D::Error> {
+    let LimitedRecording { at, entries } = LimitedRecording::deserialize(deserializer)?;
+    let LimitedState { fuel_used, output_bytes, elapsed, monotonic_ns, calls } = at;
+    let is_valid = |entry: &JournalEntry| match entry {
+        JournalEntry::CallEnded(CallEnded { answer: Ok(text), .. }) => check_json(text).is_ok(),
+        _ => true,
+    };
+    if !entries.iter().all(is_valid) || !calls.iter().all(|call| check_json(&call.arguments).is_ok()) {
+        return Err(D::Error::custom("an answer or an argument is not JSON"));
+    }
+    let at = SuspendedAt { fuel_used, output_bytes, elapsed, monotonic_ns, calls };
+    Ok(Arc::new(Recording { at, entries }))
+}
+
+fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    deserializer.deserialize_seq(LimitedList(PhantomData))
+}
+
+struct LimitedList<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for LimitedList<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {MAX_ENTRIES} elements")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(element) = seq.next_element()? {
+            if list.len() >= MAX_ENTRIES {
+                return Err(A::Error::invalid_length(list.len() + 1, &self));
+            }
+            list.push(element);
+        }
+        Ok(list)
+    }
+}

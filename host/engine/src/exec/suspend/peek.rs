@@ -1,0 +1,112 @@
+//! Reads the beginning of a suspended execution's bytes without copying them.
+
+use std::{fmt, mem, time::Duration};
+
+use glovebox_core::journal::{JournalEntry, MAX_ENTRIES, UnansweredCall};
+use serde::{
+    Deserialize, Deserializer,
+    de::{SeqAccess, Visitor},
+};
+
+use super::{HEAD_BYTES, Suspended};
+use crate::SourceKind;
+
+/// The memory that the texts of an entry or a call occupy in addition to their length, in bytes.
+const TEXTS_BYTES: usize = 64;
+/// The number of copies of each entry and call: a list that grows doubles its capacity, and the journal is a copy.
+const COPIES: usize = 3;
+
+/// Facts about the bytes of a suspended execution. Neither their seal nor most of their content is checked, so they are
+/// as trustworthy as the bytes. Use them for a log, or to reserve memory before [`Suspended::from_bytes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UncheckedSuspended<'a> {
+    /// The script's source.
+    pub source: &'a str,
+    /// Upper bound of the memory that the decoded execution occupies until the resumed script has ended, in bytes. It
+    /// does not include the guest's memory.
+    pub memory_bytes: usize,
+}
+
+/// The fields of [`Suspended`] up to the number of entries in its journal.
+#[derive(Deserialize)]
+struct Head<'a> {
+    _image_sha256: &'a str,
+    _runtime: &'a str,
+    #[serde(borrow)]
+    request: RequestHead<'a>,
+    #[serde(borrow)]
+    _session: Option<&'a [u8]>,
+    at: StateHead,
+    /// The length of the list of entries, which precedes them.
+    entries: usize,
+}
+
+/// The fields of [`SuspendedRequest`](super::SuspendedRequest).
+#[derive(Deserialize)]
+struct RequestHead<'a> {
+    source: &'a str,
+    _name: &'a str,
+    _kind: SourceKind,
+    _stdin: &'a [u8],
+    _has_stdin_source: bool,
+    #[serde(borrow)]
+    _context: Option<&'a str>,
+    #[serde(borrow)]
+    _session_id: Option<&'a str>,
+    _wants_value: bool,
+}
+
+/// The fields of [`SuspendedAt`](glovebox_core::journal::SuspendedAt).
+#[derive(Deserialize)]
+struct StateHead {
+    _fuel_used: u64,
+    _output_bytes: [u64; 2],
+    _elapsed: Duration,
+    _monotonic_ns: u64,
+    calls: CallCount,
+}
+
+/// The number of unanswered calls.
+struct CallCount(usize);
+
+impl<'de> Deserialize<'de> for CallCount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct CountVisitor;
+
+        impl<'de> Visitor<'de> for CountVisitor {
+            type Value = CallCount;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of calls")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<CallCount, A::Error> {
+                let mut count = 0;
+                // The fields of `UnansweredCall`.
+                while seq.next_element::<(usize, &str, &str)>()?.is_some() {
+                    count += 1;
+                }
+                Ok(CallCount(count))
+            }
+        }
+
+        deserializer.deserialize_seq(CountVisitor)
+    }
+}
+
+impl Suspended {
+    /// Reads facts from the bytes of [`to_bytes`](Self::to_bytes) without decoding them. Returns `None` if
+    /// [`from_bytes`](Self::from_bytes) cannot decode the bytes. It may fail even if this returns a value.
+    #[must_use]
+    pub fn peek(bytes: &[u8]) -> Option<UncheckedSuspended<'_>> {
+        let (Head { request, at, entries, .. }, _) = postcard::take_from_bytes(bytes.get(HEAD_BYTES..)?).ok()?;
+        // Decoding fails at the first element above `MAX_ENTRIES`.
+        let list = |count: usize, size: usize| count.min(MAX_ENTRIES + 1) * (COPIES * size + TEXTS_BYTES);
+        let entries = list(entries, mem::size_of::<JournalEntry>());
+        let calls = list(at.calls.0, mem::size_of::<UnansweredCall>());
+        // The decoded texts, and the copies in the request and the journal.
+        let texts = bytes.len().saturating_mul(2);
+        Some(UncheckedSuspended { source: request.source, memory_bytes: texts.saturating_add(entries + calls) })
+    }
+}
