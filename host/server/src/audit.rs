@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use glovebox::{EscapedJson, Execution, Language, Outcome, Timestamp};
+use glovebox::{EscapedJson, Execution, Language, Outcome, Suspended, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -48,7 +48,7 @@ pub struct AuditError {
 /// source itself.
 ///
 /// An execution that is turned into bytes has the outcome `suspended`, and the SHA-256 of the bytes as
-/// `suspended_sha256`. The execution that resumes them has this hash as `resumed_sha256`, in place of the source's.
+/// `suspended_sha256`. The execution that resumes them also has this hash, as `resumed_sha256`.
 pub struct Audit {
     out: Mutex<Box<dyn Write + Send>>,
     with_source: bool,
@@ -110,11 +110,14 @@ pub(crate) struct AuditSubject<'a> {
 }
 
 /// The script of an audited execution.
-pub(crate) enum AuditSource {
-    /// The hash of a source and, if configured, its text.
-    Source { sha256: String, text: Option<String> },
+#[derive(Default)]
+pub(crate) struct AuditSource {
+    /// `None` if the bytes of a suspended execution contain no source, because they are damaged.
+    source_sha256: Option<String>,
+    /// The source text, if configured.
+    source: Option<String>,
     /// The hash of the suspended execution that is resumed.
-    Resumed { sha256: String },
+    resumed_sha256: Option<String>,
 }
 
 /// The audit line of an execution.
@@ -166,15 +169,23 @@ impl Audit {
     }
 
     pub(crate) fn source(&self, source: &str) -> AuditSource {
-        AuditSource::Source { sha256: sha256(source), text: self.with_source.then(|| source.to_owned()) }
+        let text = self.with_source.then(|| source.to_owned());
+        AuditSource { source_sha256: Some(sha256(source)), source: text, resumed_sha256: None }
+    }
+
+    /// Describes a suspended execution that is resumed. May take a tenth of a second. If the execution is rejected, the
+    /// source is part of bytes that were not checked.
+    pub(crate) fn resumed(&self, suspended: &[u8]) -> AuditSource {
+        let source = Suspended::peek(suspended).map(|peek| self.source(peek.source));
+        AuditSource { resumed_sha256: Some(sha256(suspended)), ..source.unwrap_or_default() }
     }
 
     /// Records an execution's result, or the error code of a failed execution.
     pub(crate) fn write(&self, asked: &AuditSubject<'_>, source: AuditSource, ended: &Ended) {
         let executed = ended.as_ref().ok();
-        let (source_sha256, source, resumed_sha256) = match &source {
-            AuditSource::Source { sha256, text } => (Some(&**sha256), text.as_deref(), None),
-            AuditSource::Resumed { sha256 } => (None, None, Some(&**sha256)),
+        let (outcome, suspended_sha256) = match ended {
+            Ok(executed) => (executed.outcome, &executed.suspended_sha256),
+            Err(failed) => (failed.code, &failed.suspended_sha256),
         };
         let line = Line {
             time: Timestamp::now(),
@@ -182,11 +193,11 @@ impl Audit {
             door: asked.door.name(),
             action: "execute",
             session: asked.session,
-            source_sha256,
-            source,
-            resumed_sha256,
-            outcome: ended.as_ref().map_or_else(|failed| failed.code, |executed| executed.outcome),
-            suspended_sha256: executed.and_then(|executed| executed.suspended_sha256.as_deref()),
+            source_sha256: source.source_sha256.as_deref(),
+            source: source.source.as_deref(),
+            resumed_sha256: source.resumed_sha256.as_deref(),
+            outcome,
+            suspended_sha256: suspended_sha256.as_deref(),
             runtime: executed.map(|executed| &*executed.runtime),
             fuel: executed.map_or(0, |executed| executed.fuel),
             duration_ms: executed.map_or(0.0, |executed| executed.duration_ms),
@@ -234,13 +245,6 @@ fn sha256(bytes: impl AsRef<[u8]>) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl AuditSource {
-    /// Hashes a suspended execution that is resumed. May take a tenth of a second.
-    pub(crate) fn resumed(suspended: &[u8]) -> Self {
-        Self::Resumed { sha256: sha256(suspended) }
-    }
-}
-
 impl Executed {
     /// Sets the bytes that the execution was turned into. May take a tenth of a second.
     pub(crate) fn suspended(self, bytes: &[u8]) -> Self {
@@ -261,15 +265,29 @@ impl From<&Execution> for Executed {
     }
 }
 
-/// An execution without a result: it failed, or its answer was lost.
+/// An execution without a result: it failed, or its result was lost.
 #[derive(Clone, Debug)]
 pub(crate) struct Failed {
     pub(crate) code: &'static str,
+    /// The hash of the bytes that the execution was turned into.
+    suspended_sha256: Option<String>,
+}
+
+impl Failed {
+    /// An execution that was turned into bytes, and whose result was lost. May take a tenth of a second.
+    pub(crate) fn suspended(bytes: &[u8]) -> Self {
+        Self { code: SUSPENDED, suspended_sha256: Some(sha256(bytes)) }
+    }
+
+    /// Returns `true` if the execution was turned into bytes.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.suspended_sha256.is_some()
+    }
 }
 
 impl From<&ServiceError> for Failed {
     fn from(error: &ServiceError) -> Self {
-        Self { code: error.code() }
+        Self { code: error.code(), suspended_sha256: None }
     }
 }
 
@@ -296,8 +314,8 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{Act, Audit, AuditSubject, Executed};
-    use crate::Door;
+    use super::{Act, Audit, AuditSource, AuditSubject, Executed, Failed};
+    use crate::{Door, ServiceError};
 
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
@@ -333,5 +351,28 @@ mod tests {
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 2);
         assert_eq!((&lines[0]["of"], &lines[1]["source"]), (&hostile.into(), &hostile.into()));
+    }
+
+    #[test]
+    fn execution_whose_result_was_lost_is_suspended_if_its_bytes_exist() {
+        let out = Written::default();
+        let audit = Audit::new(out.clone(), false);
+        let asked = AuditSubject { door: Door::Http, tenant: "me", session: None };
+        let failed = Failed::from(&ServiceError::WorkerDied);
+        assert_eq!((failed.is_suspended(), Failed::suspended(b"x").is_suspended()), (false, true));
+        audit.write(&asked, audit.source("1"), &Err(failed));
+        audit.write(&asked, audit.source("1"), &Err(Failed::suspended(b"x")));
+        let text = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&lines[0]["outcome"], &lines[1]["outcome"]), (&"worker-died".into(), &"suspended".into()));
+        let sha256 = super::sha256("x");
+        assert_eq!((&lines[0]["suspended_sha256"], &lines[1]["suspended_sha256"]), (&Value::Null, &sha256.into()));
+    }
+
+    #[test]
+    fn damaged_bytes_of_a_suspended_execution_have_no_source() {
+        let audit = Audit::new(Written::default(), true);
+        let AuditSource { source_sha256, source, resumed_sha256 } = audit.resumed(b"GLOVESUS");
+        assert_eq!((source_sha256, source, resumed_sha256), (None, None, Some(super::sha256("GLOVESUS"))));
     }
 }

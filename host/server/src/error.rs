@@ -109,8 +109,8 @@ pub enum ServiceError {
         /// The requested ID.
         execution: String,
     },
-    /// The execution is already being resumed by another request.
-    #[error("another request is already resuming execution `{execution}`; try again when it returns", execution = escaped(.execution))]
+    /// The execution is being resumed or turned into bytes by another request.
+    #[error("another request is resuming or suspending execution `{execution}`; try again when it returns", execution = escaped(.execution))]
     ExecutionBusy {
         /// The ID of the execution.
         execution: String,
@@ -131,6 +131,11 @@ pub enum ServiceError {
         "the request was executed, but the server's memory for answers is full; read answers faster, or request less"
     )]
     NoRoom,
+    /// The memory budget has no room for the bytes of an execution, which therefore remains suspended in the service.
+    #[error(
+        "the server's memory for suspended executions is full (`http.bodies_bytes`); the execution still waits; try again later"
+    )]
+    NoRoomToSuspend,
     /// The answer exceeds the memory that the tenant can have for answers.
     #[error(
         "the answer is {bytes} bytes; the maximum for this token is {most} (`http.bodies_bytes`); request less output or smaller files"
@@ -227,6 +232,7 @@ impl ServiceError {
             | Self::TooManySuspended { .. }
             | Self::NoWorker
             | Self::NoRoom
+            | Self::NoRoomToSuspend
             | Self::Draining
             | Self::Fleet(FleetError::Unreachable { .. } | FleetError::NoNode) => Some(Duration::from_secs(1)),
             _ => None,
@@ -261,6 +267,7 @@ impl ServiceError {
                 | Self::TooManySuspended { .. }
                 | Self::NoWorker
                 | Self::NoRoom
+                | Self::NoRoomToSuspend
                 | Self::Draining
                 // The worker has already removed the details.
                 | Self::Relayed(_)
@@ -317,6 +324,7 @@ impl ServiceError {
             | Self::TooManySuspended { .. }
             | Self::NoWorker
             | Self::NoRoom
+            | Self::NoRoomToSuspend
             | Self::Worker(_)
             | Self::Draining => UNAVAILABLE,
             Self::Advance(error) => of_advance(error),

@@ -139,11 +139,37 @@ impl<'de> Visitor<'de> for BytesVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Bytes, A::Error> {
         let wrong = || A::Error::custom("bytes must be a string, or an object with `base64` as its only key");
-        let (name, text) = map.next_entry::<String, String>()?.ok_or_else(wrong)?;
-        if name != "base64" || map.next_key::<String>()?.is_some() {
+        if map.next_key::<String>()?.as_deref() != Some("base64") {
             return Err(wrong());
         }
-        BASE64_STANDARD.decode(text).map(Bytes).map_err(A::Error::custom)
+        let Base64(bytes) = map.next_value()?;
+        if map.next_key::<String>()?.is_some() {
+            return Err(wrong());
+        }
+        Ok(Bytes(bytes))
+    }
+}
+
+/// Bytes in base64, which are decoded without a copy of the text.
+struct Base64(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Base64 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Base64Visitor)
+    }
+}
+
+struct Base64Visitor;
+
+impl Visitor<'_> for Base64Visitor {
+    type Value = Base64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string in base64")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Base64, E> {
+        BASE64_STANDARD.decode(text).map(Base64).map_err(E::custom)
     }
 }
 

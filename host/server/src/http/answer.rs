@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::{
     Extension,
-    body::{Body, Bytes},
+    body::Body,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 use super::{
     BodyBudget, Shared,
     budget::{Counted, Made, held_body},
+    idempotency::Answer,
     output::Pieces,
     parameters::with_etag,
     tools::NeedsToolsAnswer,
@@ -57,12 +58,7 @@ fn framed(
 /// Like [`framed`], for the result of a suspended execution. If memory is already charged for the result because it was
 /// not read, the answer takes over that memory. If the budget still has no room for the answer, the error contains the
 /// result, so that it can be read later.
-fn framed_result(
-    bodies: &BodyBudget,
-    tenant: &str,
-    ended: Ended,
-    texts: [&str; 2],
-) -> Result<(Made, Option<String>), Undelivered> {
+fn framed_result(bodies: &BodyBudget, tenant: &str, ended: Ended, texts: [&str; 2]) -> Result<Whole, Undelivered> {
     let Ended { finished, return_files, mut charged } = ended;
     let mut answer = ExecutionAnswer::new(finished);
     let reserve = |len| match &mut charged {
@@ -73,7 +69,7 @@ fn framed_result(
         None => bodies.reserve(tenant, len),
     };
     match framed(&mut answer, &return_files, texts, reserve) {
-        Ok(made) => Ok((made, answer.generation)),
+        Ok(made) => Ok(Whole { status: StatusCode::OK, made, etag: answer.generation }),
         Err(ServiceError::NoRoom) if charged.is_some() => {
             let finished = answer.into_finished();
             Err(Undelivered::NoRoom(Box::new(Ended { finished, return_files, charged })))
@@ -82,25 +78,45 @@ fn framed_result(
     }
 }
 
-/// Serializes an execution as JSON. Also returns the session's new generation.
+/// A response in one piece that was built and not yet sent.
+#[derive(Debug)]
+pub(super) struct Whole {
+    status: StatusCode,
+    made: Made,
+    /// The session's new generation.
+    etag: Option<String>,
+}
+
+impl Whole {
+    /// Returns the response to store for the request's key.
+    pub(super) fn answer(&self) -> Answer {
+        Answer { status: self.status, body: self.made.bytes.clone(), etag: self.etag.clone() }
+    }
+}
+
+/// Serializes an execution as JSON.
 pub(super) fn serialize_execution(
     bodies: &BodyBudget,
     tenant: &str,
     finished: Finished,
     patterns: &[String],
-) -> Result<(Made, Option<String>), ServiceError> {
+) -> Result<Whole, ServiceError> {
     let mut answer = ExecutionAnswer::new(finished);
     let made = framed(&mut answer, patterns, [""; 2], |len| bodies.reserve(tenant, len))?;
-    Ok((made, answer.generation))
+    Ok(Whole { status: StatusCode::OK, made, etag: answer.generation })
 }
 
 /// Like [`serialize_execution`], for the result of a suspended execution.
-pub(super) fn serialize_result(
-    bodies: &BodyBudget,
-    tenant: &str,
-    ended: Ended,
-) -> Result<(Made, Option<String>), Undelivered> {
+pub(super) fn serialize_result(bodies: &BodyBudget, tenant: &str, ended: Ended) -> Result<Whole, Undelivered> {
     framed_result(bodies, tenant, ended, [""; 2])
+}
+
+/// Serializes the unanswered calls of a suspended execution as JSON.
+pub(super) fn serialize_calls(bodies: &BodyBudget, tenant: &str, needs: NeedsTools) -> Result<Whole, ServiceError> {
+    let (answer, bytes, _reply_room) = NeedsToolsAnswer::new(needs);
+    let room = bodies.reserve(tenant, bytes)?;
+    let json = serde_json::to_vec(&answer).map_err(|error| ServiceError::Invalid(error.to_string()))?;
+    Ok(Whole { status: StatusCode::ACCEPTED, made: Made { bytes: json.into(), room }, etag: None })
 }
 
 /// Serializes an execution as the last chunk of a streamed response.
@@ -113,8 +129,7 @@ pub(super) fn execution_piece(pieces: &Pieces, finished: Finished, patterns: &[S
 /// Like [`execution_piece`], for the result of a suspended execution.
 pub(super) fn result_piece(pieces: &Pieces, ended: Ended) -> Result<Made, Undelivered> {
     let [before, after] = result_frame(pieces);
-    let (made, _) = framed_result(pieces.bodies(), pieces.tenant(), ended, [&before, &after])?;
-    Ok(made)
+    Ok(framed_result(pieces.bodies(), pieces.tenant(), ended, [&before, &after])?.made)
 }
 
 fn result_frame(pieces: &Pieces) -> [String; 2] {
@@ -122,39 +137,27 @@ fn result_frame(pieces: &Pieces) -> [String; 2] {
     [format!(r#"{before}{{"type":"result","result":"#), format!("}}{after}")]
 }
 
+/// Sends a response in one piece.
 pub(super) async fn whole(
     shared: &Shared,
     tenant: &str,
-    Made { bytes, room }: Made,
-    etag: Option<String>,
+    Whole { status, made: Made { bytes, room }, etag }: Whole,
 ) -> Result<Response, Problem> {
     let held = shared.bodies.settle(tenant, room, bytes.len()).await?;
-    Ok(json(held_body(bytes, held), etag))
+    Ok(json(status, held_body(bytes, held), etag))
 }
 
 /// Responds with a stored answer.
 pub(super) async fn again(
     shared: &Shared,
     tenant: &str,
-    bytes: Bytes,
-    etag: Option<String>,
+    Answer { status, body, etag }: Answer,
 ) -> Result<Response, Problem> {
-    Ok(json(shared.bodies.answer(tenant, bytes).await?, etag))
+    Ok(json(status, shared.bodies.answer(tenant, body).await?, etag))
 }
 
-fn json(body: Body, etag: Option<String>) -> Response {
-    with_etag(etag, (Extension(Counted), [(header::CONTENT_TYPE, "application/json")], body))
-}
-
-/// Responds with the unanswered calls of a suspended execution.
-pub(super) async fn needs_tools(shared: &Shared, tenant: &str, needs: NeedsTools) -> Result<Response, Problem> {
-    let (answer, bytes, reply_room) = NeedsToolsAnswer::new(needs);
-    let room = shared.bodies.reserve(tenant, bytes)?;
-    let json = serde_json::to_vec(&answer).map_err(|error| ServiceError::Invalid(error.to_string()))?;
-    drop((answer, reply_room));
-    let held = shared.bodies.settle(tenant, room, json.len()).await?;
-    let json_type = [(header::CONTENT_TYPE, "application/json")];
-    Ok((StatusCode::ACCEPTED, Extension(Counted), json_type, held_body(json.into(), held)).into_response())
+fn json(status: StatusCode, body: Body, etag: Option<String>) -> Response {
+    with_etag(etag, (status, Extension(Counted), [(header::CONTENT_TYPE, "application/json")], body))
 }
 
 /// An error response: a problem document, `application/problem+json`. The outcome of a script is never a problem.

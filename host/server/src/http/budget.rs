@@ -15,6 +15,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
+use glovebox::Suspended;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
@@ -35,6 +36,10 @@ pub(crate) const PIECE_BYTES: usize = 64 << 10;
 /// Maximum size of a response that is sent even if the budget is exhausted, in bytes, because an error response would be
 /// as long. Each connection sends only one response at a time, so the memory of such responses is limited as well.
 const SHORT_BYTES: usize = 4 << 10;
+
+/// Maximum size of the journal and the calls in the bytes of a suspended execution, in addition to the script and its
+/// input.
+const MAX_RECEIVED_BYTES: usize = 4 << 20;
 
 /// The memory budget for all requests and responses. Clones share the budget.
 #[derive(Clone, Debug)]
@@ -144,6 +149,19 @@ impl BodyBudget {
         &self.bytes
     }
 
+    /// Returns the maximum size of a suspended execution in bytes. The script and its input fit in the body of a request,
+    /// so a client can suspend almost every execution that it can start.
+    pub(super) fn max_suspended_bytes(&self) -> usize {
+        self.max_bytes.saturating_add(MAX_RECEIVED_BYTES).min(Suspended::MAX_BYTES)
+    }
+
+    /// Returns this budget for requests that resume an execution. In addition to `body_bytes`, their bodies contain the
+    /// bytes of the execution in base64.
+    fn for_resumption(&self) -> Self {
+        let base64 = self.max_suspended_bytes().div_ceil(3).saturating_mul(4);
+        Self { max_bytes: self.max_bytes.saturating_add(base64), ..self.clone() }
+    }
+
     /// Returns the budget for a request, which is limited if the request is from a client process.
     fn of_request(&self, extensions: &Extensions) -> Self {
         match extensions.get::<ClientProcess>() {
@@ -245,14 +263,30 @@ impl FromRequest<Shared> for ReadBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, shared: &Shared) -> Result<Self, Problem> {
-        let (parts, body) = request.into_parts();
-        let tenant = parts.extensions.get::<Tenant>().map(Tenant::name);
-        let bodies = parts.extensions.get::<BodyBudget>().unwrap_or(&shared.bodies);
-        bodies.read(tenant, &parts.headers, body).await
+        Self::of(request, shared, BodyBudget::clone).await
+    }
+}
+
+/// The body of a request that resumes an execution.
+pub(crate) struct ReadResumption(pub(super) ReadBody);
+
+impl FromRequest<Shared> for ReadResumption {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, shared: &Shared) -> Result<Self, Problem> {
+        ReadBody::of(request, shared, BodyBudget::for_resumption).await.map(Self)
     }
 }
 
 impl ReadBody {
+    /// Reads the body of a request. `limited` changes the budget of its client.
+    async fn of(request: Request, shared: &Shared, limited: fn(&BodyBudget) -> BodyBudget) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let tenant = parts.extensions.get::<Tenant>().map(Tenant::name);
+        let bodies = limited(parts.extensions.get::<BodyBudget>().unwrap_or(&shared.bodies));
+        bodies.read(tenant, &parts.headers, body).await
+    }
+
     /// Returns the bytes and the charged memory, which must be held while the bytes exist.
     pub(crate) fn into_parts(self) -> (Vec<u8>, HeldBytes) {
         (self.bytes, self.held)
@@ -431,6 +465,19 @@ mod tests {
         }
         drop(held);
         assert_eq!(charge((424 << 10) + 1).await.unwrap().1.bytes(), 425 << 10);
+    }
+
+    #[tokio::test]
+    async fn body_of_a_resumption_has_room_for_the_suspended_execution() {
+        let config = HttpConfig { body_bytes: 1_000, ..HttpConfig::default() };
+        let bodies = BodyBudget::new(&config, 64 << 20, ["a"].into_iter());
+        let base64 = (1_000 + MAX_RECEIVED_BYTES).div_ceil(3) * 4;
+        for (bodies, most) in [(bodies.for_resumption(), 1_000 + base64), (bodies, 1_000)] {
+            for (bytes, status) in [(most, Ok(())), (most + 1, Err(413))] {
+                let read = bodies.read(Some("a"), &HeaderMap::new(), Body::from(vec![b' '; bytes])).await;
+                assert_eq!(read.map(drop).map_err(|problem| problem.status), status, "{bytes}");
+            }
+        }
     }
 
     #[test]

@@ -11,11 +11,11 @@ use tracing::Instrument as _;
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
     answer::{
-        ExecutionAnswer, again, execution_piece, needs_tools, result_piece, serialize_execution, serialize_result,
-        whole,
+        ExecutionAnswer, Whole, again, execution_piece, result_piece, serialize_calls, serialize_execution,
+        serialize_result, whole,
     },
     budget::{HeldBytes, Made},
-    idempotency::{Answer, Begun},
+    idempotency::{Begun, KeySlot},
     output::{Form, Pieces},
     parameters::IfMatch,
     tools::{ContinueBody, NeedsToolsAnswer, Offered},
@@ -51,15 +51,14 @@ pub(crate) async fn fresh(
         let begun = known.answered.begin(asking.name(), &headers, &[b"execute", &read.bytes])?;
         let (mut body, held) = ExecuteBody::read(read)?;
         let tools_bytes = body.tools_bytes()?;
-        let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
+        let (tools, patterns) = Offered::of(&mut body, &asking)?;
         let (mut fresh, is_stepped) = (body.fresh()?, tools.is_stepped());
         if fresh.suspendable && !is_stepped {
             let detail =
                 "`suspendable` requires a tool without a `callback`; add one to `tools`, or remove `suspendable`";
             return Err(Problem::invalid(detail));
         }
-        tools.to(&mut fresh.script);
-        fresh.script.wants_files = !patterns.is_empty();
+        tools.to(&mut fresh.script, &patterns);
         // A suspendable execution keeps its script and its input.
         let kept_bytes = if fresh.suspendable { held.bytes() } else { tools_bytes };
         let work = Work::Fresh(Box::new(fresh));
@@ -89,10 +88,9 @@ pub(crate) async fn in_session(
         let begun = known.answered.begin(asking.name(), &headers, &[b"session", id.as_bytes(), &read.bytes])?;
         let (mut body, held) = ExecuteBody::read(read)?;
         let kept_bytes = body.tools_bytes()?;
-        let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
+        let (tools, patterns) = Offered::of(&mut body, &asking)?;
         let (mut script, is_stepped) = (body.in_session()?, tools.is_stepped());
-        tools.to(&mut script);
-        script.wants_files = !patterns.is_empty();
+        tools.to(&mut script, &patterns);
         script.key = begun.key().map(str::to_owned);
         let work = Work::InSession(IfMatch::of(&headers).target(id)?, Box::new(script));
         Ok(ParsedRequest { begun, patterns, work, is_stepped, kept_bytes, form: Form::of(&headers), held })
@@ -126,13 +124,16 @@ struct ParsedRequest {
     held: HeldBytes,
 }
 
+/// The error message for requests with a key that accept a streamed response.
+const KEY_WITH_STREAM: &str =
+    "`Idempotency-Key` is not supported with streamed responses; remove it, or accept `application/json`";
+
 /// Runs a script and responds in the format that the client accepts.
 async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result<Response, Problem> {
     let ParsedRequest { begun, work, is_stepped, kept_bytes, patterns, form, held } = asked;
-    let slot = match begun {
-        Begun::Again(answer) => return again(&shared, tenant.name(), answer.body, answer.etag).await,
-        Begun::Unkeyed => None,
-        Begun::First(slot) => Some(slot),
+    let slot = match begun.into_slot() {
+        Ok(slot) => slot,
+        Err(answer) => return again(&shared, tenant.name(), answer).await,
     };
     if is_stepped {
         let detail = "`Idempotency-Key` is not supported with tools without a `callback`; remove it";
@@ -145,42 +146,22 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
         (Form::Whole, None) => {
             let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
             let then = move |finished| serialize_execution(&bodies, &name, finished, &patterns);
-            let (made, etag) = tenant.execute_then(Door::Http, work, Watch::default(), then).await?;
+            let made = tenant.execute_then(Door::Http, work, Watch::default(), then).await?;
             drop(held);
-            whole(&shared, tenant.name(), made, etag).await
+            whole(&shared, tenant.name(), made).await
         }
         (Form::Whole, Some(slot)) => {
             let name = tenant.name().to_owned();
             let (bodies, asking) = (shared.bodies.clone(), name.clone());
-            // Runs in a separate task, so that it completes even if the client disconnects. A retry then finds the
-            // response.
             let done = async move {
                 let _held = held;
                 let then = move |finished| Ok(serialize_execution(&bodies, &asking, finished, &patterns));
-                match tenant.execute_then(Door::Http, work, Watch::default(), then).await {
-                    Ok(Ok((made, etag))) => {
-                        slot.done(Answer { body: made.bytes.clone(), etag: etag.clone() });
-                        Ok((made, etag))
-                    }
-                    // The script has run. A retry must not run it again just because there is no response.
-                    Ok(Err(error)) => {
-                        slot.forget();
-                        Err(error)
-                    }
-                    Err(error) => {
-                        if error.has_run() {
-                            slot.forget();
-                        }
-                        Err(error)
-                    }
-                }
+                let done = tenant.execute_then(Door::Http, work, Watch::default(), then).await;
+                stored(slot, done)
             };
-            let (made, etag) = tokio::spawn(done.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
-            whole(&shared, &name, made, etag).await
+            whole(&shared, &name, in_task(done).await?).await
         }
-        (Form::Events | Form::Lines, Some(_)) => Err(Problem::invalid(
-            "`Idempotency-Key` is not supported with streamed responses; remove it, or accept `application/json`",
-        )),
+        (Form::Events | Form::Lines, Some(_)) => Err(Problem::invalid(KEY_WITH_STREAM)),
         (Form::Events | Form::Lines, None) => {
             Ok(Pieces::answer(form, &shared.bodies, tenant.name().to_owned(), move |pieces| async move {
                 let _held = held;
@@ -196,6 +177,35 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
             }))
         }
     }
+}
+
+/// Stores the response to a request with a key. `done` is the error of a request that failed. Otherwise, it is the
+/// response, or the reason why the response could not be built.
+fn stored(slot: KeySlot, done: Result<Result<Whole, ServiceError>, ServiceError>) -> Result<Whole, ServiceError> {
+    match done {
+        Ok(Ok(whole)) => {
+            slot.done(whole.answer());
+            Ok(whole)
+        }
+        // The script has run. A retry must not run it again just because there is no response.
+        Ok(Err(error)) => {
+            slot.forget();
+            Err(error)
+        }
+        Err(error) => {
+            if error.has_run() {
+                slot.forget();
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Completes a request with a key in a separate task, even if the client disconnects. A retry then finds the response.
+pub(super) async fn in_task<T: Send + 'static>(
+    done: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+) -> Result<T, ServiceError> {
+    tokio::spawn(done.in_current_span()).await.map_err(|_| ServiceError::Panicked)?
 }
 
 impl RunningExecution {
@@ -245,6 +255,7 @@ pub(crate) async fn go_on(
     responses((status = 200, description = "Outcome of the script, which was waiting for answers. Its session is in the same state as after any cancelled execution.", body = ExecutionAnswer),
         (status = 204, description = "The execution is cancelled. The response of the request that is running it contains the result."),
         (status = 404, description = "The execution does not exist, or its result was delivered.", body = Problem),
+        (status = 409, description = "Another request is suspending the execution. Nothing was cancelled.", body = Problem),
         (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn cancel(
@@ -255,7 +266,7 @@ pub(crate) async fn cancel(
     let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
     let then = move |ended| serialize_result(&bodies, &name, ended);
     match tenant.cancel_then(&execution, then).await? {
-        Some((made, generation)) => whole(&shared, tenant.name(), made, generation).await,
+        Some(made) => whole(&shared, tenant.name(), made).await,
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }
@@ -274,10 +285,11 @@ pub(super) async fn step(
         let then = move |ended| serialize_result(&bodies, &name, ended);
         let stepped = asking.step(&tenant, Watch::default(), then).await?;
         release(&tenant, Some(&stepped), held, kept_bytes);
-        return match stepped {
-            Stepped::Done((made, generation)) => whole(&shared, tenant.name(), made, generation).await,
-            Stepped::NeedsTools(needs) => needs_tools(&shared, tenant.name(), needs).await,
+        let made = match stepped {
+            Stepped::Done(made) => made,
+            Stepped::NeedsTools(needs) => serialize_calls(&shared.bodies, tenant.name(), needs)?,
         };
+        return whole(&shared, tenant.name(), made).await;
     }
     let bodies = shared.bodies.clone();
     Ok(Pieces::answer(form, &bodies, tenant.name().to_owned(), move |pieces| async move {
@@ -296,6 +308,38 @@ pub(super) async fn step(
         release(&tenant, stepped.as_ref().ok(), held, kept_bytes);
         pieces.end(stepped.and_then(|stepped| last(&pieces, stepped))).await;
     }))
+}
+
+/// Like [`step`], for a request with a key: stores the response, and completes the step even if the client disconnects.
+pub(super) async fn step_with_key(
+    shared: Shared,
+    tenant: Tenant,
+    asking: StepRequest,
+    ResponseForKey { form, held, slot }: ResponseForKey,
+) -> Result<Response, Problem> {
+    if form != Form::Whole {
+        return Err(Problem::invalid(KEY_WITH_STREAM));
+    }
+    let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
+    let done = async move {
+        let (kept_bytes, result_bodies, owner) = (asking.kept_bytes(), bodies.clone(), tenant.name().to_owned());
+        let then = move |ended| Ok(serialize_result(&result_bodies, &owner, ended).map_err(ServiceError::from));
+        let stepped = asking.step(&tenant, Watch::default(), then).await;
+        release(&tenant, stepped.as_ref().ok(), held, kept_bytes);
+        let done = stepped.map(|stepped| match stepped {
+            Stepped::Done(made) => made,
+            Stepped::NeedsTools(needs) => serialize_calls(&bodies, tenant.name(), needs),
+        });
+        stored(slot, done)
+    };
+    whole(&shared, &name, in_task(done).await?).await
+}
+
+/// The key of a request and the form of its response.
+pub(super) struct ResponseForKey {
+    pub(super) form: Form,
+    pub(super) held: HeldBytes,
+    pub(super) slot: KeySlot,
 }
 
 /// Releases the memory charged for a request. If its execution is suspended, `kept_bytes` remain charged until the

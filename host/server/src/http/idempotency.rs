@@ -3,7 +3,8 @@
 //! A client that received no response repeats its request with the same key, and receives the response to the first
 //! request. The first request is completed even if its connection is lost. Keys belong to a token. They are stored in
 //! memory for up to ten minutes and do not survive a restart. Stored responses have a separate memory budget, so they
-//! do not occupy the memory for requests. Only newer responses of the same token can evict a stored response.
+//! do not occupy the memory for requests. Only newer responses of the same token can evict a stored response. None can
+//! evict a response whose memory was reserved, because it is the only copy of a suspended execution.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,7 +19,10 @@ use axum::{
 use sha2::{Digest, Sha256};
 
 use super::Problem;
-use crate::byte_budget::{ByteBudget, HeldBytes};
+use crate::{
+    ServiceError,
+    byte_budget::{ByteBudget, HeldBytes},
+};
 
 /// Maximum retention time of keys and responses, from the completion of the request.
 const HELD_FOR: Duration = Duration::from_secs(600);
@@ -28,6 +32,7 @@ const MAX_KEY_BYTES: usize = 255;
 /// A stored response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
     pub(crate) etag: Option<String>,
 }
@@ -52,7 +57,7 @@ struct Answers {
     /// Keyed by token name.
     entries: Mutex<HashMap<String, Entries>>,
     max_keys: usize,
-    /// The memory budget for the stored responses of all tokens. Used only while `entries` is locked.
+    /// The memory budget for the stored responses of all tokens. Acquired from only while `entries` is locked.
     budget: ByteBudget,
 }
 
@@ -61,8 +66,17 @@ struct Entries {
     by_key: HashMap<Arc<str>, Entry>,
     /// The keys of completed requests with the time of completion, oldest first.
     order: VecDeque<(Instant, Arc<str>)>,
-    /// The keys of stored responses with the memory charged for each response, oldest first.
-    stored: VecDeque<(Arc<str>, HeldBytes)>,
+    /// The keys of stored responses, oldest first.
+    stored: VecDeque<StoredResponse>,
+}
+
+#[derive(Debug)]
+struct StoredResponse {
+    key: Arc<str>,
+    /// The memory charged for the response.
+    held: HeldBytes,
+    /// `true` if newer responses must not evict this one.
+    is_only_copy: bool,
 }
 
 /// The result of looking up a request's key.
@@ -83,6 +97,15 @@ impl Begun {
             Self::Unkeyed | Self::Again(_) => None,
         }
     }
+
+    /// Returns the reserved key, if the request has one, or the response to the first request.
+    pub(super) fn into_slot(self) -> Result<Option<KeySlot>, Answer> {
+        match self {
+            Self::Unkeyed => Ok(None),
+            Self::First(slot) => Ok(Some(slot)),
+            Self::Again(answer) => Err(answer),
+        }
+    }
 }
 
 /// A reserved key. Dropping the slot without calling `done` or `forget` releases the key.
@@ -91,6 +114,8 @@ pub(crate) struct KeySlot {
     tenant: String,
     key: Option<Arc<str>>,
     request: Request,
+    /// The memory reserved for the response.
+    reserved: Option<HeldBytes>,
 }
 
 impl Answered {
@@ -145,7 +170,7 @@ impl Answered {
                 let key: Arc<str> = key.into();
                 entries.by_key.insert(Arc::clone(&key), Entry::Running(request));
                 let (held, tenant) = (Arc::clone(&self.0), tenant.to_owned());
-                Ok(Begun::First(KeySlot { held, tenant, key: Some(key), request }))
+                Ok(Begun::First(KeySlot { held, tenant, key: Some(key), request, reserved: None }))
             }
         }
     }
@@ -184,25 +209,48 @@ impl Entries {
     /// Acquires memory for a response of `bytes`. If too little is free, drops the oldest responses of this token but
     /// not their keys, because a retry must not repeat the request. Drops nothing if that would not free enough.
     fn room(&mut self, budget: &ByteBudget, tenant: &str, bytes: usize) -> Option<HeldBytes> {
-        let (mut free, mut count) = (budget.free_bytes(Some(tenant)), 0);
-        let mut stored = self.stored.iter();
+        let (mut free, mut count) = (budget.free_bytes(Some(tenant)), 0_usize);
+        let mut evictable = self.stored.iter().filter(|stored| !stored.is_only_copy);
         while free < bytes {
-            free += stored.next()?.1.bytes();
+            free += evictable.next()?.held.bytes();
             count += 1;
         }
-        for (key, _) in self.stored.drain(..count) {
-            if let Some(entry) = self.by_key.get_mut(&key)
-                && let Entry::Done(request, _) = entry
-            {
-                *entry = Entry::Forgotten(*request);
+        let by_key = &mut self.by_key;
+        self.stored.retain(|stored| {
+            let stays = count == 0 || stored.is_only_copy;
+            if !stays {
+                count -= 1;
+                if let Some(entry) = by_key.get_mut(&stored.key)
+                    && let Entry::Done(request, _) = entry
+                {
+                    *entry = Entry::Forgotten(*request);
+                }
             }
-        }
+            stays
+        });
         budget.try_room(Some(tenant), bytes).ok()
     }
 }
 
 impl KeySlot {
-    /// Stores the response. If the budget has no room, records only that the request was completed.
+    /// Reserves memory for a response of at most `bytes` before the request is executed. [`done`](Self::done) then stores
+    /// the response, and newer responses do not evict it.
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), ServiceError> {
+        let bytes = bytes.saturating_add(self.key.as_ref().map_or(0, |key| key.len()));
+        let (budget, tenant) = (&self.held.budget, &*self.tenant);
+        let most = budget.max_bytes(Some(tenant));
+        if bytes > most {
+            return Err(ServiceError::AnswerTooLarge { bytes, most });
+        }
+        let mut all = self.held.current(Instant::now());
+        let room = all.entry(tenant.to_owned()).or_default().room(budget, tenant, bytes);
+        drop(all);
+        self.reserved = Some(room.ok_or(ServiceError::NoRoomToSuspend)?);
+        Ok(())
+    }
+
+    /// Stores the response. If no memory was reserved and the budget has no room, records only that the request was
+    /// completed.
     pub(crate) fn done(self, answer: Answer) {
         self.keep(Some(answer));
     }
@@ -214,16 +262,24 @@ impl KeySlot {
 
     fn keep(mut self, answer: Option<Answer>) {
         let Some(key) = self.key.take() else { return };
-        let now = Instant::now();
+        let (now, reserved) = (Instant::now(), self.reserved.take());
         let mut all = self.held.current(now);
         let entries = all.entry(self.tenant.clone()).or_default();
         let stored = answer.and_then(|answer| {
             let bytes = answer.body.len() + answer.etag.as_ref().map_or(0, String::len) + key.len();
-            Some((answer, entries.room(&self.held.budget, &self.tenant, bytes)?))
+            let is_only_copy = reserved.is_some();
+            let held = match reserved {
+                Some(mut held) => {
+                    held.shrink(bytes);
+                    held
+                }
+                None => entries.room(&self.held.budget, &self.tenant, bytes)?,
+            };
+            Some((answer, StoredResponse { key: Arc::clone(&key), held, is_only_copy }))
         });
         let entry = match stored {
-            Some((answer, held)) => {
-                entries.stored.push_back((Arc::clone(&key), held));
+            Some((answer, stored)) => {
+                entries.stored.push_back(stored);
                 Entry::Done(self.request, answer)
             }
             None => Entry::Forgotten(self.request),
@@ -256,7 +312,7 @@ mod tests {
     }
 
     fn answer(bytes: usize) -> Answer {
-        Answer { body: vec![b'x'; bytes].into(), etag: None }
+        Answer { status: StatusCode::OK, body: vec![b'x'; bytes].into(), etag: None }
     }
 
     fn first(answered: &Answered, key: &str) -> KeySlot {
@@ -307,6 +363,32 @@ mod tests {
         );
         first(&answered, "5").done(answer((6 << 10) - 1));
         assert_eq!((status("2"), status("3"), status("5")), (409, 409, 200));
+    }
+
+    #[test]
+    fn response_with_reserved_memory_is_stored_and_not_evicted() {
+        let answered = answered(10, 6, &["a"]);
+        let status = |key: &str| status(&answered, "a", key, b"x");
+        first(&answered, "1").done(answer((4 << 10) - 1));
+        let mut slot = first(&answered, "2");
+        assert!(matches!(slot.reserve(6 << 10), Err(ServiceError::AnswerTooLarge { .. })));
+        assert_eq!(status("1"), 200, "a reservation that can never fit evicts nothing");
+        slot.reserve((3 << 10) - 1).unwrap();
+        assert_eq!(status("1"), 409, "the reservation has evicted it");
+        slot.done(answer((2 << 10) - 1));
+        first(&answered, "3").done(answer(4 << 10));
+        assert_eq!((status("2"), status("3")), (200, 409), "the rest of the reservation is free: 4 KiB");
+        first(&answered, "4").done(answer((4 << 10) - 1));
+        assert_eq!((status("2"), status("4")), (200, 200));
+        let (mut slot, mut other) = (first(&answered, "5"), first(&answered, "6"));
+        slot.reserve((4 << 10) - 1).unwrap();
+        assert!(matches!(other.reserve(1), Err(ServiceError::NoRoomToSuspend)));
+        drop(slot);
+        other.reserve(1).unwrap();
+        assert_eq!((status("2"), status("4"), status("5"), status("6")), (200, 409, 201, 409));
+        other.done(answer(1));
+        drop(answered.0.current(Instant::now() + HELD_FOR + Duration::from_secs(1)));
+        assert_eq!((status("2"), answered.0.budget.free_bytes(Some("a"))), (201, 6 << 10), "expired");
     }
 
     #[test]

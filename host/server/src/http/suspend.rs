@@ -2,25 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use axum::{http::HeaderMap, response::Response};
-use glovebox::{Language, ToolAnswer};
+use axum::{
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use glovebox::{Language, Suspended, ToolAnswer};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tracing::Instrument as _;
 use utoipa::ToSchema;
 
 use super::{
-    Caller, InPath, Problem, ReadBody, Shared,
-    answer::ExecutionAnswer,
-    budget::{HeldBytes, Made},
-    execute::{StepRequest, step},
-    idempotency::{Answer, Begun},
+    BodyBudget, Caller, InPath, Problem, ReadBody, Shared,
+    answer::{ExecutionAnswer, again},
+    budget::{HeldBytes, Made, ReadResumption},
+    execute::{ResponseForKey, StepRequest, in_task, step, step_with_key},
+    idempotency::Answer,
     output::Form,
     sessions::octets,
     tools::{AnswerBody, NeedsToolsAnswer, Offered, ToolBody, few_answers},
     wire::{ExecuteBody, files, patterns, values_bytes},
 };
-use crate::{Resumption, ServiceError, Tenant, Work, json::Bytes};
+use crate::{Resumption, ServiceError, Tenant, Work, byte_budget::Room, json::Bytes};
 
 /// A suspended execution to resume. The bytes contain the script and its input.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -55,9 +57,13 @@ pub(crate) struct ResumeBody {
 }
 
 impl ResumeBody {
-    /// Parses a request body, like [`ExecuteBody::read`].
+    /// Parses a request body, like [`ExecuteBody::read`]. Also charges the suspended execution as decoded, although it is
+    /// decoded later.
     fn read(read: ReadBody) -> Result<(Self, HeldBytes), Problem> {
-        read.json_with(|body: &Self| values_bytes(body.files.as_ref(), body.policy.as_deref(), body.tools.as_deref()))
+        read.json_with(|body: &Self| {
+            let values = values_bytes(body.files.as_ref(), body.policy.as_deref(), body.tools.as_deref())?;
+            Ok(values.saturating_add(body.suspended.as_ref().map_or(0, |suspended| decoded_bytes(&suspended.0))))
+        })
     }
 
     /// Returns the suspended execution with its answers, and the rest of the request.
@@ -95,36 +101,53 @@ impl ResumeBody {
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key returns the same bytes.")),
     responses((status = 200, description = "The suspended execution. The server has forgotten it.", content_type = "application/octet-stream", body = Vec<u8>),
         (status = 404, description = "The execution does not exist: it has ended, was cancelled, or has expired.", body = Problem),
-        (status = 409, description = "The execution is not suspendable, has ended, or is being resumed by another request. It continues.", body = Problem),
+        (status = 409, description = "The execution is not suspendable, has ended, or is being resumed or suspended by another request. It continues.", body = Problem),
         (status = "4XX", description = "The request was refused.", body = Problem),
-        (status = "5XX", description = "The server could not suspend the execution.", body = Problem)))]
+        (status = "5XX", description = "The server could not suspend the execution. If the status is 503, the execution still waits.", body = Problem)))]
 pub(crate) async fn suspend(
     shared: Shared,
     Caller(tenant): Caller,
     InPath(execution): InPath<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let slot = match shared.answered.begin(tenant.name(), &headers, &[b"suspend", execution.as_bytes()])? {
-        Begun::Again(Answer { body: bytes, .. }) => {
+    let begun = shared.answered.begin(tenant.name(), &headers, &[b"suspend", execution.as_bytes()])?;
+    let mut slot = match begun.into_slot() {
+        Ok(slot) => slot,
+        Err(Answer { body: bytes, .. }) => {
             let room = shared.bodies.reserve(tenant.name(), bytes.len())?;
             return octets(&shared, tenant.name(), Made { bytes, room }).await;
         }
-        Begun::Unkeyed => None,
-        Begun::First(slot) => Some(slot),
     };
     let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
-    // Runs in a separate task, so that a retry finds the bytes even if the client disconnects.
-    let suspend = async move {
-        let reserve = |bytes| bodies.reserve(tenant.name(), bytes);
+    let suspended = async move {
+        let reserve = |bytes| {
+            let room = reserve_suspended(&bodies, tenant.name(), bytes)?;
+            // The server forgets the execution, so a retry must find the bytes.
+            slot.as_mut().map_or(Ok(()), |slot| slot.reserve(bytes))?;
+            Ok::<_, ServiceError>(room)
+        };
         let (bytes, room) = tenant.suspend_to_bytes(&execution, reserve).await?;
         let bytes: axum::body::Bytes = bytes.into();
         if let Some(slot) = slot {
-            slot.done(Answer { body: bytes.clone(), etag: None });
+            slot.done(Answer { status: StatusCode::OK, body: bytes.clone(), etag: None });
         }
         Ok::<_, ServiceError>(Made { bytes, room })
     };
-    let made = tokio::spawn(suspend.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
-    octets(&shared, &name, made).await
+    octets(&shared, &name, in_task(suspended).await?).await
+}
+
+/// Reserves memory for a suspended execution of at most `bytes`. Fails if no request could resume it.
+fn reserve_suspended(bodies: &BodyBudget, tenant: &str, bytes: usize) -> Result<Room, ServiceError> {
+    let most = bodies.max_suspended_bytes();
+    if bytes > most {
+        return Err(ServiceError::NotSuspendable(format!(
+            "its script, input and calls can take {bytes} bytes; the maximum is {most} (`http.body_bytes`); let it finish"
+        )));
+    }
+    bodies.reserve(tenant, bytes).map_err(|error| match error {
+        ServiceError::NoRoom => ServiceError::NoRoomToSuspend,
+        error => error,
+    })
 }
 
 /// Resumes a suspended execution.
@@ -132,8 +155,10 @@ pub(crate) async fn suspend(
 /// The script starts again and repeats what it did before, without calling tools, until it waits for the same calls.
 /// Then it receives the answers. `tools`, `files` and `policy` must be those of the request that started it. The
 /// response has the same forms as for that request. Streamed output contains only new output; the result contains all
-/// of it. The same bytes can be resumed several times, with different answers.
+/// of it. The same bytes can be resumed several times, with different answers. The body can exceed the server's limit for
+/// requests by the suspended execution.
 #[utoipa::path(post, path = "/v1/executions/resume", operation_id = "resume_execution", tag = "scripts", security(("token" = [])), request_body = ResumeBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key and request returns the same response.")),
     responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),
         (status = 202, description = "The execution is waiting for further answers.", body = NeedsToolsAnswer),
         (status = 400, description = "The bytes are not a suspended execution of this token, or the answers are invalid.", body = Problem),
@@ -144,24 +169,38 @@ pub(crate) async fn resume(
     shared: Shared,
     Caller(tenant): Caller,
     headers: HeaderMap,
-    read: ReadBody,
+    ReadResumption(read): ReadResumption,
 ) -> Result<Response, Problem> {
-    let asking = tenant.clone();
-    let (request, held) = read.parse_with(move |read| resumed(read, &asking)).await?;
-    step(shared, tenant, request, Form::of(&headers), held).await
+    let (known, asking, form) = (shared.clone(), tenant.clone(), Form::of(&headers));
+    let parsed = read.parse_with(move |read| {
+        let begun = known.answered.begin(asking.name(), &headers, &[b"resume", &read.bytes])?;
+        let (request, held) = resumed(read, &asking)?;
+        Ok((begun, request, held))
+    });
+    let (begun, request, held) = parsed.await?;
+    match begun.into_slot() {
+        Err(answer) => again(&shared, tenant.name(), answer).await,
+        Ok(None) => step(shared, tenant, request, form, held).await,
+        Ok(Some(slot)) => step_with_key(shared, tenant, request, ResponseForKey { form, held, slot }).await,
+    }
+}
+
+/// Returns the memory that a suspended execution occupies when it is decoded and resumed, in bytes.
+fn decoded_bytes(suspended: &[u8]) -> usize {
+    // Bytes that cannot be decoded occupy no more than their texts.
+    Suspended::peek(suspended).map_or(suspended.len(), |peek| peek.memory_bytes)
 }
 
 /// Parses a request to resume an execution.
 fn resumed(read: ReadBody, tenant: &Tenant) -> Result<(StepRequest, HeldBytes), Problem> {
     let (body, held) = ResumeBody::read(read)?;
     let (resumption, mut body) = body.into_parts()?;
-    let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, tenant)?);
+    let (tools, patterns) = Offered::of(&mut body, tenant)?;
     if !tools.is_stepped() {
         return Err(Problem::invalid("`tools` must contain the tools of the request that started the execution"));
     }
     let mut fresh = body.fresh()?;
-    tools.to(&mut fresh.script);
-    fresh.script.wants_files = !patterns.is_empty();
+    tools.to(&mut fresh.script, &patterns);
     fresh.resumption = Some(resumption);
     let work = Work::Fresh(Box::new(fresh));
     Ok((StepRequest::Start { work, patterns, kept_bytes: held.bytes() }, held))

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
-use super::Problem;
+use super::{Problem, wire::ExecuteBody};
 use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, byte_budget::Room, json::at_most, tools::Callback};
 
 /// Maximum number of tools in a request.
@@ -48,7 +48,13 @@ pub(super) struct Offered {
 }
 
 impl Offered {
-    pub(super) fn new(ToolBodies(bodies): ToolBodies, tenant: &Tenant) -> Result<Self, Problem> {
+    /// Takes the tools of a request, and the patterns of the files to return.
+    pub(super) fn of(body: &mut ExecuteBody, tenant: &Tenant) -> Result<(Self, Vec<String>), Problem> {
+        let patterns = body.returned()?;
+        Ok((Self::new(body.tools()?, tenant)?, patterns))
+    }
+
+    fn new(ToolBodies(bodies): ToolBodies, tenant: &Tenant) -> Result<Self, Problem> {
         let mut offered = Self::default();
         for ToolBody { name, description, schema, callback } in bodies {
             let Some(url) = callback else {
@@ -72,9 +78,10 @@ impl Offered {
         !self.tools.is_empty()
     }
 
-    /// Adds the tools to a script.
-    pub(super) fn to(self, script: &mut Script) {
+    /// Adds the tools to a script. `patterns` match the files to return.
+    pub(super) fn to(self, script: &mut Script, patterns: &[String]) {
         (script.tools, script.callbacks) = (self.tools, self.callbacks);
+        script.wants_files = !patterns.is_empty();
     }
 }
 

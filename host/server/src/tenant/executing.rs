@@ -179,7 +179,7 @@ impl Tenant {
     /// Copies the parts of a request that the audit log and the metrics need, before the executor consumes the script.
     pub(super) fn audited_request(&self, door: Door, work: &mut Work) -> AuditedRequest {
         let source = self.inner.service.0.audit.as_ref().map(|audit| {
-            let resumed = work.resumption().map(|resumption| AuditSource::resumed(&resumption.suspended));
+            let resumed = work.resumption().map(|resumption| audit.resumed(&resumption.suspended));
             resumed.unwrap_or_else(|| audit.source(&work.script().source))
         });
         AuditedRequest { door, session: work.session().cloned(), source }
@@ -212,9 +212,20 @@ impl Tenant {
         self.note_ended(span, asked, &result.map(Executed::from).map_err(Failed::from));
     }
 
-    /// Like [`note`](Self::note), for an execution that was turned into bytes. May take a tenth of a second.
-    pub(super) fn note_suspended(&self, span: &Span, asked: AuditedRequest, execution: &Execution, bytes: &[u8]) {
-        self.note_ended(span, asked, &Ok(Executed::from(execution).suspended(bytes)));
+    /// Like [`note`](Self::note), for an execution that was turned into bytes. May take a tenth of a second. Without a
+    /// result, because the result was lost, the fuel and the duration are unknown.
+    pub(super) fn note_suspended(
+        &self,
+        span: &Span,
+        asked: AuditedRequest,
+        execution: Option<&Execution>,
+        bytes: &[u8],
+    ) {
+        let ended = match execution {
+            Some(execution) => Ok(Executed::from(execution).suspended(bytes)),
+            None => Err(Failed::suspended(bytes)),
+        };
+        self.note_ended(span, asked, &ended);
     }
 
     fn note_ended(&self, span: &Span, asked: AuditedRequest, ended: &Ended) {
@@ -223,6 +234,8 @@ impl Tenant {
         for metrics in [&service.metrics, &self.inner.metrics] {
             match ended {
                 Ok(executed) => metrics.executed(asked.door, executed),
+                // The server refused nothing, and the duration is unknown.
+                Err(failed) if failed.is_suspended() => {}
                 Err(failed) => metrics.refused(asked.door, failed.code),
             }
         }

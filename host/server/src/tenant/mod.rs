@@ -1,6 +1,7 @@
 //! Tenants: clients of the service, and the operations on their behalf.
 //!
-//! * [`executing`], [`stepping`], [`sessions`]: a tenant's operations, which its [executor](crate::executor) performs.
+//! * [`executing`], [`stepping`], [`suspending`], [`sessions`]: a tenant's operations, which its
+//!   [executor](crate::executor) performs.
 //! * [`work`]: requested work. [`summary`]: descriptions of sessions.
 //! * [`running`], [`suspended`]: running and suspended executions. [`replies`]: the memory of workers' replies.
 //! * [`quotas`], [`stores`]: the limits on a tenant.
@@ -14,6 +15,7 @@ mod stepping;
 mod stores;
 mod summary;
 mod suspended;
+mod suspending;
 mod work;
 
 use std::{

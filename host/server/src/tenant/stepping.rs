@@ -22,9 +22,6 @@ use crate::{
 /// Maximum length of the texts in a result that is mapped on an async thread, in bytes. Mapping a longer result would
 /// delay other requests.
 const MAX_SHORT_BYTES: usize = 16 << 10;
-/// Maximum size of the journal in the bytes of a suspended execution. The engine limits its contents to 1 MiB, and
-/// encoding adds at most half of that.
-const MAX_JOURNAL_BYTES: usize = 2 << 20;
 
 /// The state of an execution after a step.
 #[derive(Debug)]
@@ -242,7 +239,7 @@ impl Tenant {
                 let read = Service::blocking(read).await.inspect_err(|_| self.inner.suspended.forget(&id));
                 return read?.map(Stepped::Done);
             }
-            Some((_, SuspensionState::Busy | SuspensionState::Fetching)) | None => return Err(ServiceError::Panicked),
+            _ => return Err(ServiceError::Panicked),
         };
         let guard = CancelOnDrop(stepping.cancel.clone());
         let cancelled = stepping.cancel.clone();
@@ -293,7 +290,7 @@ impl Tenant {
                 let read = Service::blocking(move || executions.read(&id, *unread, then)).await;
                 return read.inspect_err(|_| self.inner.suspended.forget(execution))?.map(Some);
             }
-            SuspensionState::Busy | SuspensionState::Fetching => return Ok(None),
+            SuspensionState::Busy | SuspensionState::Suspending | SuspensionState::Fetching => return Ok(None),
         };
         Ok(Some(Service::blocking(move || then(ended)).await??))
     }
@@ -353,13 +350,6 @@ impl Tenant {
     }
 }
 
-impl Stepping {
-    /// Returns an upper bound of the size of the suspended execution in bytes.
-    fn max_bytes(&self) -> usize {
-        self.script_bytes + self.calls_bytes + MAX_JOURNAL_BYTES
-    }
-}
-
 /// Returns `true` if mapping a result takes little time: it contains no long texts, and no files have to be read.
 fn is_short(ended: &Ended) -> bool {
     let Execution { outcome, interrupted, value, stdout, stderr, displays, .. } = ended.execution();
@@ -382,64 +372,6 @@ fn record_len(record: &ToolRecord) -> usize {
 }
 
 impl Tenant {
-    /// Turns a suspended execution into bytes and forgets it. [`Fresh::resumption`](crate::Fresh::resumption) resumes
-    /// it. Calls `reserve` first, with an upper bound of their size.
-    ///
-    /// # Errors
-    /// Fails if the execution does not exist, is being resumed by another request, or is not suspendable
-    /// ([`Fresh::suspendable`](crate::Fresh::suspendable)), or if `reserve` fails. The execution then remains
-    /// suspended.
-    pub async fn suspend_to_bytes<R: Send + 'static>(
-        &self,
-        execution: &str,
-        reserve: impl FnOnce(usize) -> Result<R, ServiceError>,
-    ) -> Result<(Vec<u8>, R), ServiceError> {
-        // If `reserve` fails or the future is dropped, `back` suspends the execution again.
-        let back = self.inner.suspended.take(execution).await?;
-        let reserved = match back.state() {
-            Some(SuspensionState::Waiting(stepping)) => reserve(stepping.max_bytes())?,
-            _ => return Err(ServiceError::NotSuspendable("it has ended; read its result with `continue`".to_owned())),
-        };
-        let Some((id, SuspensionState::Waiting(stepping))) = back.keep() else { return Err(ServiceError::Panicked) };
-        let tenant = self.clone();
-        // Runs in a separate task, so that the execution is not lost if the client disconnects at the beginning.
-        let suspend = async move { tenant.to_bytes(id, *stepping).await };
-        let bytes = tokio::spawn(suspend.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
-        Ok((bytes, reserved))
-    }
-
-    /// Turns an execution into bytes, ends it and forgets it. If that fails, suspends it again. The caller must poll
-    /// the future to its end.
-    async fn to_bytes(&self, id: String, stepping: Stepping) -> Result<Vec<u8>, ServiceError> {
-        let bytes = match stepping.started.suspend().await {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                if let Err(cancelled) = self.suspend(id, stepping, false) {
-                    let _ = self.end(*cancelled).await;
-                }
-                return Err(error);
-            }
-        };
-        self.inner.suspended.forget(&id);
-        stepping.started.ended().cancelled().await;
-        let result = match stepping.started.advance(Vec::new()).await {
-            Ok(Advanced::Done(finished)) => *finished,
-            // Only a faulty worker reports calls after the end.
-            Ok(Advanced::NeedsTools { .. }) => Err(ServiceError::WorkerDied),
-            Err(error) => Err(error),
-        };
-        let (tenant, span) = (self.clone(), Span::current());
-        let note = move || {
-            let Stepping { asked, .. } = stepping;
-            match result {
-                Ok(finished) => tenant.note_suspended(&span, asked, &finished.execution, &bytes),
-                Err(error) => tenant.note(&span, asked, Err(&error)),
-            }
-            bytes
-        };
-        Service::blocking(note).await
-    }
-
     /// Cancels an execution and waits for its end.
     pub(super) async fn end(&self, stepping: Stepping) -> Result<Ended, ServiceError> {
         stepping.cancel.cancel();

@@ -39,6 +39,9 @@ pub(super) enum SuspensionState {
     Waiting(Box<Stepping>),
     /// A request is resuming the execution or reading its result.
     Busy,
+    /// A request is turning the execution into bytes. Until it has done so or failed, the execution cannot be cancelled:
+    /// the client could not know whether the bytes exist.
+    Suspending,
     /// The execution ended while it was suspended. The watcher is fetching its result.
     Fetching,
     /// The execution ended while it was suspended. The client has not yet read the result.
@@ -89,14 +92,23 @@ impl SuspendedExecutions {
 
     /// Takes an execution in order to resume it or to read its result. Waits while the watcher fetches the result.
     pub(super) async fn take(&self, id: &str) -> Result<PutBack, ServiceError> {
-        self.once_fetched(|| self.try_take(id)).await
+        self.once_fetched(|| self.try_take(id, SuspensionState::Busy)).await
     }
 
-    fn try_take(&self, id: &str) -> Result<Option<PutBack>, ServiceError> {
+    /// Like [`take`](Self::take), in order to turn the execution into bytes.
+    pub(super) async fn take_to_suspend(&self, id: &str) -> Result<PutBack, ServiceError> {
+        self.once_fetched(|| self.try_take(id, SuspensionState::Suspending)).await
+    }
+
+    /// Takes an execution. Its entry is `meanwhile` until then. Returns `None` while the watcher fetches the result.
+    fn try_take(&self, id: &str, meanwhile: SuspensionState) -> Result<Option<PutBack>, ServiceError> {
         let mut entries = self.entries();
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
-        match std::mem::replace(&mut entry.state, SuspensionState::Busy) {
-            SuspensionState::Busy => Err(ServiceError::ExecutionBusy { execution: id.to_owned() }),
+        match std::mem::replace(&mut entry.state, meanwhile) {
+            state @ (SuspensionState::Busy | SuspensionState::Suspending) => {
+                entry.state = state;
+                Err(busy(id))
+            }
             SuspensionState::Fetching => {
                 entry.state = SuspensionState::Fetching;
                 Ok(None)
@@ -107,19 +119,37 @@ impl SuspendedExecutions {
 
     /// Cancels an execution. Waits while the watcher fetches its result. Returns the execution, unless it is busy. The
     /// caller must end an execution that was waiting for answers, and [read](Self::read) an unread result.
+    ///
+    /// Fails, and cancels nothing, while a request is turning the execution into bytes.
     pub(super) async fn cancel(&self, id: &str) -> Result<SuspensionState, ServiceError> {
         self.once_fetched(|| self.try_cancel(id)).await
     }
 
     fn try_cancel(&self, id: &str) -> Result<Option<SuspensionState>, ServiceError> {
-        let found = self.entries().get(id).map(|entry| entry.cancel.clone());
+        let cancel = {
+            let mut entries = self.entries();
+            let cancel = entries.get(id).ok_or_else(|| not_found(id))?.cancel.clone();
+            match Self::take_cancelled(&mut entries, id)? {
+                Some(SuspensionState::Busy) => cancel,
+                taken => return Ok(taken),
+            }
+        };
         // Cancelling runs hooks, which may take time or need the lock, so the lock is not held. `put` does not suspend
-        // the execution after this.
-        found.ok_or_else(|| not_found(id))?.cancel();
+        // the execution after this, but may have done so before.
+        cancel.cancel();
         let mut entries = self.entries();
         // If the execution has just ended, the request that resumed it has the result.
-        let Some(entry) = entries.get_mut(id) else { return Ok(Some(SuspensionState::Busy)) };
+        if entries.contains_key(id) { Self::take_cancelled(&mut entries, id) } else { Ok(Some(SuspensionState::Busy)) }
+    }
+
+    /// Takes an execution that is cancelled. Returns `None` while the watcher fetches its result.
+    fn take_cancelled(entries: &mut HashMap<String, Entry>, id: &str) -> Result<Option<SuspensionState>, ServiceError> {
+        let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
         Ok(match std::mem::replace(&mut entry.state, SuspensionState::Busy) {
+            SuspensionState::Suspending => {
+                entry.state = SuspensionState::Suspending;
+                return Err(busy(id));
+            }
             SuspensionState::Fetching => {
                 entry.state = SuspensionState::Fetching;
                 None
@@ -262,6 +292,10 @@ fn not_found(id: &str) -> ServiceError {
     ServiceError::NoExecution { execution: id.to_owned() }
 }
 
+fn busy(id: &str) -> ServiceError {
+    ServiceError::ExecutionBusy { execution: id.to_owned() }
+}
+
 /// The interval between checks of an execution that a request is resuming, or whose result is unread.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum time for which a cancelled execution's result stays unread, if there was no memory for the answer. Most
@@ -354,119 +388,4 @@ async fn watch(tenant: Tenant, id: String, has_ended: CancellationToken) {
 }
 
 #[cfg(test)]
-mod tests {
-    use async_trait::async_trait;
-    use glovebox::ToolAnswer;
-    use tokio::sync::Semaphore;
-
-    use super::*;
-    use crate::{
-        Door,
-        executor::{Advanced, SteppedExecution},
-        tenant::{executing::AuditedRequest, stepping::Output},
-    };
-
-    /// An execution that waits for an answer, or has ended.
-    struct Waiting(CancellationToken);
-
-    #[async_trait]
-    impl SteppedExecution for Waiting {
-        async fn advance(&self, _: Vec<ToolAnswer>) -> Result<Advanced, ServiceError> {
-            Err(ServiceError::Panicked)
-        }
-
-        fn ended(&self) -> CancellationToken {
-            self.0.clone()
-        }
-    }
-
-    fn stepping(has_ended: bool) -> Stepping {
-        let ended = CancellationToken::new();
-        if has_ended {
-            ended.cancel();
-        }
-        let permits = Arc::new(Semaphore::new(3));
-        let permit = || Arc::clone(&permits).try_acquire_owned().unwrap();
-        Stepping {
-            started: Box::new(Waiting(ended)),
-            output: Output::default(),
-            cancel: CancelToken::new(),
-            asked: AuditedRequest { door: Door::Http, session: None, source: None },
-            return_files: Vec::new(),
-            script_bytes: 0,
-            calls_bytes: 0,
-            suspended: Arc::new([permit(), permit()]),
-            _own: permit(),
-            _turn: None,
-        }
-    }
-
-    #[test]
-    fn execution_that_timed_out_ends_while_another_result_is_fetched() {
-        let executions = SuspendedExecutions::default();
-        let now = Instant::now();
-        assert!(matches!(executions.put("early", stepping(false), now, true), Ok(true)));
-        assert!(matches!(executions.put("late", stepping(false), now + Duration::from_secs(3_600), true), Ok(true)));
-        let can_fetch = false;
-        assert!(matches!(executions.check("early", false, can_fetch), SuspensionCheck::End(_)));
-        assert!(matches!(executions.check("early", false, can_fetch), SuspensionCheck::Gone));
-        assert!(matches!(executions.check("late", false, can_fetch), SuspensionCheck::Again));
-        assert!(matches!(executions.check("late", true, can_fetch), SuspensionCheck::End(_)));
-    }
-
-    #[test]
-    fn cancelled_execution_is_not_suspended() {
-        let executions = SuspendedExecutions::default();
-        let expires = Instant::now() + Duration::from_secs(3_600);
-        assert!(matches!(executions.put("resumed", stepping(false), expires, true), Ok(true)));
-        assert!(matches!(executions.try_take("resumed").map(|taken| taken.and_then(PutBack::keep)), Ok(Some(_))));
-        assert!(matches!(executions.try_cancel("resumed"), Ok(Some(SuspensionState::Busy))));
-        for id in ["new", "resumed"] {
-            let cancelled = stepping(false);
-            cancelled.cancel.cancel();
-            assert!(executions.put(id, cancelled, expires, true).is_err(), "{id}");
-            assert!(matches!(executions.try_take(id), Err(ServiceError::NoExecution { .. })), "{id}");
-        }
-    }
-
-    #[tokio::test]
-    async fn requests_wait_for_a_result_that_is_being_fetched() {
-        let executions = SuspendedExecutions::default();
-        let expires = Instant::now() + Duration::from_secs(3_600);
-        for is_cancelled in [false, true] {
-            assert!(matches!(executions.put("a", stepping(true), expires, true), Ok(true)));
-            let fetching = executions.fetching.try_lock().unwrap();
-            let SuspensionCheck::HasEnded(ended) = executions.check("a", false, true) else {
-                panic!("the execution has not ended")
-            };
-            let asking = executions.clone();
-            let request = tokio::spawn(async move {
-                match is_cancelled {
-                    true => asking.cancel("a").await.ok(),
-                    false => asking.take("a").await.ok().and_then(PutBack::keep).map(|(_, state)| state),
-                }
-            });
-            tokio::task::yield_now().await;
-            assert!(!request.is_finished());
-            let suspended = Arc::clone(&ended.suspended);
-            executions
-                .ended("a", Unread { result: Err(ServiceError::Panicked), suspended, held: HeldBytes::default() });
-            drop(fetching);
-            assert!(matches!(request.await.unwrap(), Some(SuspensionState::Ended(_))));
-            let latest = Instant::now() + CANCELLED_TIME;
-            let ends_soon = executions.entries().get("a").is_some_and(|entry| entry.expires <= latest);
-            assert_eq!(ends_soon, is_cancelled);
-            executions.forget("a");
-        }
-    }
-
-    #[tokio::test]
-    async fn requests_do_not_wait_for_a_watcher_that_panicked() {
-        let executions = SuspendedExecutions::default();
-        let expires = Instant::now() + Duration::from_secs(3_600);
-        assert!(matches!(executions.put("a", stepping(true), expires, true), Ok(true)));
-        assert!(matches!(executions.check("a", false, true), SuspensionCheck::HasEnded(_)));
-        assert!(matches!(executions.take("a").await, Err(ServiceError::Panicked)));
-        assert!(matches!(executions.cancel("a").await, Err(ServiceError::Panicked)));
-    }
-}
+mod tests;

@@ -218,7 +218,14 @@ impl RunCall {
         let Script { source, name, kind, stdin, context, cancel_after, wants_files, without_value, .. } = script;
         let stdin_bytes = stdin.len();
         let mut bytes = stdin;
-        contents.iter().for_each(|content| bytes.extend_from_slice(content));
+        for content in contents {
+            // A suspended execution to resume is often the only content, and can be long.
+            if bytes.is_empty() {
+                bytes = content;
+            } else {
+                bytes.extend_from_slice(&content);
+            }
+        }
         let call = Self {
             tenant,
             execution,

@@ -69,6 +69,12 @@ fn resume(server: &Server, bytes: &[u8], answers: &Value) -> Answer {
     server.post("/v1/executions/resume", &resumption(bytes, answers))
 }
 
+/// Returns a server without a key, and with this memory for requests and responses.
+fn with_memory(bodies_bytes: usize) -> Server {
+    let http = HttpConfig { bodies_bytes, body_time: Duration::from_secs(1), ..HttpConfig::default() };
+    Server::start(Setup { http, ..Setup::default() })
+}
+
 fn go_on(server: &Server, execution: &str, answers: &Value) -> Answer {
     server.post(&format!("/v1/executions/{execution}/continue"), &json!({ "answers": answers }))
 }
@@ -107,7 +113,8 @@ fn suspended_execution_resumes_on_another_server() {
         // The audit log connects the executions.
         let lines = server.audited();
         assert_eq!(lines[0]["resumed_sha256"], suspended[0]["suspended_sha256"], "{lines:?}");
-        assert!(lines.iter().all(|line| line["source_sha256"].is_null()), "{lines:?}");
+        let source = &suspended[0]["source_sha256"];
+        assert!(source.is_string() && lines.iter().all(|line| line["source_sha256"] == *source), "{lines:?}");
         let outcomes: Vec<_> = lines.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
         assert_eq!(outcomes, ["cancelled", "suspended", "completed", "completed"], "{language}");
         assert_eq!(metric(&server, "glovebox_running"), 0);
@@ -153,6 +160,97 @@ fn retry_with_a_key_returns_the_same_bytes() {
     for _ in 0..2 {
         let refused = server.ask("POST", &path, &[("idempotency-key", "l")], b"");
         assert_eq!(refused.problem(), (409, "not-suspendable".into()));
+    }
+}
+
+#[test]
+fn suspension_with_a_key_needs_memory_to_store_the_bytes() {
+    // The server reserves 2 MiB for the journal. An eighth of the memory is for stored responses.
+    let server = with_memory(12 << 20);
+    let (execution, _) = waiting(&server.post("/v1/execute", &request("python", "print(tools.ask(q=1))")));
+    let path = format!("/v1/executions/{execution}/suspend");
+    for _ in 0..2 {
+        let refused = server.ask("POST", &path, &[("idempotency-key", "k")], b"");
+        assert_eq!(refused.problem(), (413, "too-large".into()), "the execution still waits");
+    }
+    let done = resume(&server, &bytes(&suspend(&server, &execution)), &json!([{"id": 0, "value": "x"}]));
+    assert_eq!(done.ok()["stdout"], "x\n");
+}
+
+#[test]
+fn retry_of_a_resumption_with_a_key_returns_the_same_response() {
+    let server = Server::start(setup());
+    let resume = |key: &str, bytes: &[u8], answers: &Value| {
+        let body = resumption(bytes, answers).to_string();
+        server.ask("POST", "/v1/executions/resume", &[("idempotency-key", key)], body.as_bytes())
+    };
+    let (one, two) = (json!([{"id": 0, "value": "one"}]), json!([{"id": 1, "value": "two"}]));
+    let first = suspended(&server, &request("python", "print(tools.ask(q=1))\nprint(tools.ask(q=2))"));
+    let [answer, again] = [(); 2].map(|()| resume("k", &first, &one));
+    let (execution, _) = waiting(&answer);
+    assert_eq!((again.status, &again.body), (202, &answer.body));
+    assert_eq!(resume("k", &first, &two).problem(), (422, "idempotency-key".into()), "another request");
+    let second = bytes(&suspend(&server, &execution));
+    let before = server.audited().len();
+    let [answer, again] = [(); 2].map(|()| resume("l", &second, &two));
+    assert_eq!((&answer.ok()["stdout"], again.status, &again.body), (&json!("one\ntwo\n"), 200, &answer.body));
+    assert_eq!(server.audited().len(), before + 1, "the second request executes nothing");
+    // A request that failed can be repeated with its key.
+    for _ in 0..2 {
+        let invalid = resume("m", &second, &json!([{"id": 7, "value": 1}]));
+        assert_eq!(invalid.problem(), (400, "invalid-argument".into()));
+    }
+    let headers = [("idempotency-key", "n"), LINES];
+    let body = resumption(&second, &two).to_string();
+    let streamed = server.ask("POST", "/v1/executions/resume", &headers, body.as_bytes());
+    assert_eq!(streamed.problem(), (400, "invalid-argument".into()));
+    assert!(streamed.text().contains("`Idempotency-Key` is not supported with streamed responses"), "{streamed:?}");
+}
+
+#[test]
+fn either_the_suspension_or_the_cancellation_of_an_execution_succeeds() {
+    let change: Box<dyn FnOnce(&mut TenantConfig)> = Box::new(|tenant| tenant.suspended = 1);
+    let server = Server::start(Setup { tenant: Some(change), ..setup() });
+    let rounds = 20;
+    for round in 0..rounds {
+        // The previous round has released the only permit.
+        let (execution, _) = waiting(&server.post("/v1/execute", &request("python", "tools.ask(q=1)")));
+        let suspending = server.begin("POST", &format!("/v1/executions/{execution}/suspend"), &[], b"");
+        let cancelled = server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"");
+        let suspended = Answer::read(suspending);
+        match (suspended.status, cancelled.status) {
+            (200, 404) | (404, 200) => {}
+            (200, 409) => assert_eq!(cancelled.problem(), (409, "execution-busy".into())),
+            _ => panic!("{round}: {suspended:?}, {cancelled:?}"),
+        }
+        assert_eq!(go_on(&server, &execution, &json!([])).problem(), (404, "not-found".into()), "{round}");
+    }
+    let lines = server.audited();
+    let is_expected = |line: &Value| line["outcome"] == "suspended" || line["outcome"] == "cancelled";
+    assert!(lines.len() == rounds && lines.iter().all(is_expected), "{lines:?}");
+    assert_eq!(metric(&server, "glovebox_running"), 0);
+}
+
+#[test]
+fn request_that_resumes_an_execution_can_exceed_the_body_limit() {
+    let http = HttpConfig { body_bytes: 200_000, ..HttpConfig::default() };
+    let server = Server::start(Setup { http, ..setup() });
+    let long = request("python", &format!("print(tools.ask(q=1))\n#{}", "x".repeat(180_000)));
+    let bytes = suspended(&server, &long);
+    let body = resumption(&bytes, &json!([{"id": 0, "value": "x"}]));
+    assert!(body.to_string().len() > 200_000, "the bytes are in base64");
+    assert_eq!(server.post("/v1/executions/resume", &body).ok()["stdout"], "x\n");
+}
+
+#[test]
+fn decoded_execution_counts_towards_the_memory_for_requests() {
+    let long = request("python", &format!("print(tools.ask(q=1))\n#{}", "x".repeat(1_000_000)));
+    let bytes = suspended(&Server::start(Setup::default()), &long);
+    // The body is 1.3 MB long, and takes 2.7 MB while it is parsed. The decoded execution takes another 2 MB, which is
+    // 3.4 MB in total. Requests can use 3.2 and 3.9 MB.
+    for (bodies_bytes, status) in [(3_600_000, 503), (4_500_000, 200)] {
+        let answer = resume(&with_memory(bodies_bytes), &bytes, &json!([{"id": 0, "value": "x"}]));
+        assert_eq!(answer.status, status, "{bodies_bytes}: {}", answer.text());
     }
 }
 
@@ -288,18 +386,14 @@ fn suspendable_execution_needs_a_tool_that_the_client_answers() {
 
 #[test]
 fn memory_for_suspended_executions_is_limited() {
-    let start = |bodies_bytes: usize| {
-        let http = HttpConfig { bodies_bytes, body_time: Duration::from_secs(1), ..HttpConfig::default() };
-        Server::start(Setup { http, ..Setup::default() })
-    };
     // The server reserves memory for the bytes before it suspends an execution. Without it, the execution still waits.
-    let server = start(2 << 20);
+    let server = with_memory(2 << 20);
     let (execution, _) = waiting(&server.post("/v1/execute", &request("python", "print(tools.ask(q=1))")));
     assert_eq!(suspend(&server, &execution).problem(), (413, "too-large".into()));
     assert_eq!(go_on(&server, &execution, &json!([{"id": 0, "value": "x"}])).ok()["stdout"], "x\n");
 
     // While it waits, its script is charged to the memory for requests: 5.5 MB.
-    let server = start(6 << 20);
+    let server = with_memory(6 << 20);
     let long = request("python", &format!("tools.ask(q=1)\n#{}", "x".repeat(1_000_000)));
     let executions = [(); 4].map(|()| waiting(&server.post("/v1/execute", &long)).0);
     assert_eq!(server.post("/v1/execute", &long).problem(), (503, "unavailable".into()));

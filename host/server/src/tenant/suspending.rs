@@ -1,0 +1,85 @@
+//! Turning an execution into bytes while it waits for answers to tool calls.
+
+use tracing::{Instrument as _, Span};
+
+use super::{Tenant, stepping::Stepping, suspended::SuspensionState};
+use crate::{Service, ServiceError, executor::Advanced};
+
+/// Maximum size of the journal in the bytes of a suspended execution. The engine limits its contents to 1 MiB, and
+/// encoding adds at most half of that.
+const MAX_JOURNAL_BYTES: usize = 2 << 20;
+
+impl Stepping {
+    /// Returns an upper bound of the size of the suspended execution in bytes.
+    fn max_bytes(&self) -> usize {
+        self.script_bytes + self.calls_bytes + MAX_JOURNAL_BYTES
+    }
+}
+
+impl Tenant {
+    /// Turns a suspended execution into bytes and forgets it. [`Fresh::resumption`](crate::Fresh::resumption) resumes
+    /// it. Calls `reserve` first, with an upper bound of their size. Until this returns, the execution cannot be resumed
+    /// or cancelled ([`ServiceError::ExecutionBusy`]).
+    ///
+    /// # Errors
+    /// Fails if the execution does not exist, is being resumed by another request, or is not suspendable
+    /// ([`Fresh::suspendable`](crate::Fresh::suspendable)), or if `reserve` fails. The execution then remains
+    /// suspended.
+    pub async fn suspend_to_bytes<R: Send + 'static>(
+        &self,
+        execution: &str,
+        reserve: impl FnOnce(usize) -> Result<R, ServiceError>,
+    ) -> Result<(Vec<u8>, R), ServiceError> {
+        // If `reserve` fails or the future is dropped, `back` suspends the execution again.
+        let back = self.inner.suspended.take_to_suspend(execution).await?;
+        let reserved = match back.state() {
+            Some(SuspensionState::Waiting(stepping)) => reserve(stepping.max_bytes())?,
+            _ => return Err(ServiceError::NotSuspendable("it has ended; read its result with `continue`".to_owned())),
+        };
+        let Some((id, SuspensionState::Waiting(stepping))) = back.keep() else { return Err(ServiceError::Panicked) };
+        let tenant = self.clone();
+        // Runs in a separate task, so that the execution is not lost if the client disconnects at the beginning.
+        let suspend = async move { tenant.to_bytes(id, *stepping).await };
+        let suspended = tokio::spawn(suspend.in_current_span()).await;
+        let bytes = suspended.map_err(|_| {
+            self.inner.suspended.forget(execution);
+            ServiceError::Panicked
+        })??;
+        Ok((bytes, reserved))
+    }
+
+    /// Turns an execution into bytes, ends it and forgets it. If that fails, suspends it again. The caller must poll
+    /// the future to its end.
+    async fn to_bytes(&self, id: String, stepping: Stepping) -> Result<Vec<u8>, ServiceError> {
+        let bytes = match stepping.started.suspend().await {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                return match self.suspend(id.clone(), stepping, false) {
+                    Ok(_) => Err(error),
+                    // The service is shutting down, or the execution was cancelled just before. It has no result.
+                    Err(cancelled) => {
+                        let _ = self.end(*cancelled).await;
+                        Err(ServiceError::NoExecution { execution: id })
+                    }
+                };
+            }
+        };
+        self.inner.suspended.forget(&id);
+        stepping.started.ended().cancelled().await;
+        let result = match stepping.started.advance(Vec::new()).await {
+            Ok(Advanced::Done(finished)) => *finished,
+            // Only a faulty worker reports calls after the end.
+            Ok(Advanced::NeedsTools { .. }) => Err(ServiceError::WorkerDied),
+            Err(error) => Err(error),
+        };
+        let (tenant, span) = (self.clone(), Span::current());
+        let note = move || {
+            let Stepping { asked, .. } = stepping;
+            // Even if the result was lost, the bytes can be resumed.
+            let execution = result.as_ref().ok().map(|finished| &finished.execution);
+            tenant.note_suspended(&span, asked, execution, &bytes);
+            bytes
+        };
+        Service::blocking(note).await
+    }
+}
