@@ -149,8 +149,8 @@ impl BodyBudget {
         &self.bytes
     }
 
-    /// Returns the maximum size of a suspended execution in bytes. The script and its input fit in the body of a request,
-    /// so a client can suspend almost every execution that it can start.
+    /// Returns the maximum size of a suspended execution in bytes. The script and its input fit in the body of a
+    /// request, so a client can suspend almost every execution that it can start.
     pub(super) fn max_suspended_bytes(&self) -> usize {
         self.max_bytes.saturating_add(MAX_RECEIVED_BYTES).min(Suspended::MAX_BYTES)
     }

@@ -201,7 +201,8 @@ fn stored(slot: KeySlot, done: Result<Result<Whole, ServiceError>, ServiceError>
     }
 }
 
-/// Completes a request with a key in a separate task, even if the client disconnects. A retry then finds the response.
+/// Completes a request in a separate task, even if the client disconnects. A retry with the same key then finds the
+/// response.
 pub(super) async fn in_task<T: Send + 'static>(
     done: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
 ) -> Result<T, ServiceError> {

@@ -233,8 +233,8 @@ impl Entries {
 }
 
 impl KeySlot {
-    /// Reserves memory for a response of at most `bytes` before the request is executed. [`done`](Self::done) then stores
-    /// the response, and newer responses do not evict it.
+    /// Reserves memory for a response of at most `bytes` before the request is executed. [`done`](Self::done) then
+    /// stores the response, and newer responses do not evict it.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), ServiceError> {
         let bytes = bytes.saturating_add(self.key.as_ref().map_or(0, |key| key.len()));
         let (budget, tenant) = (&self.held.budget, &*self.tenant);

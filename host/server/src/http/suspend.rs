@@ -57,8 +57,8 @@ pub(crate) struct ResumeBody {
 }
 
 impl ResumeBody {
-    /// Parses a request body, like [`ExecuteBody::read`]. Also charges the suspended execution as decoded, although it is
-    /// decoded later.
+    /// Parses a request body, like [`ExecuteBody::read`]. Also charges the suspended execution as decoded, although it
+    /// is decoded later.
     fn read(read: ReadBody) -> Result<(Self, HeldBytes), Problem> {
         read.json_with(|body: &Self| {
             let values = values_bytes(body.files.as_ref(), body.policy.as_deref(), body.tools.as_deref())?;
@@ -141,7 +141,8 @@ fn reserve_suspended(bodies: &BodyBudget, tenant: &str, bytes: usize) -> Result<
     let most = bodies.max_suspended_bytes();
     if bytes > most {
         return Err(ServiceError::NotSuspendable(format!(
-            "its script, input and calls can take {bytes} bytes; the maximum is {most} (`http.body_bytes`); let it finish"
+            "its script, input and calls can take {bytes} bytes; the maximum is {most} (`http.body_bytes`); let it \
+             finish"
         )));
     }
     bodies.reserve(tenant, bytes).map_err(|error| match error {
@@ -155,8 +156,8 @@ fn reserve_suspended(bodies: &BodyBudget, tenant: &str, bytes: usize) -> Result<
 /// The script starts again and repeats what it did before, without calling tools, until it waits for the same calls.
 /// Then it receives the answers. `tools`, `files` and `policy` must be those of the request that started it. The
 /// response has the same forms as for that request. Streamed output contains only new output; the result contains all
-/// of it. The same bytes can be resumed several times, with different answers. The body can exceed the server's limit for
-/// requests by the suspended execution.
+/// of it. The same bytes can be resumed several times, with different answers. The body can exceed the server's limit
+/// for requests by the suspended execution.
 #[utoipa::path(post, path = "/v1/executions/resume", operation_id = "resume_execution", tag = "scripts", security(("token" = [])), request_body = ResumeBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key and request returns the same response.")),
     responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),

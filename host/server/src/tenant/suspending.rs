@@ -18,8 +18,8 @@ impl Stepping {
 
 impl Tenant {
     /// Turns a suspended execution into bytes and forgets it. [`Fresh::resumption`](crate::Fresh::resumption) resumes
-    /// it. Calls `reserve` first, with an upper bound of their size. Until this returns, the execution cannot be resumed
-    /// or cancelled ([`ServiceError::ExecutionBusy`]).
+    /// it. Calls `reserve` first, with an upper bound of their size. Until this returns, the execution cannot be
+    /// resumed or cancelled ([`ServiceError::ExecutionBusy`]).
     ///
     /// # Errors
     /// Fails if the execution does not exist, is being resumed by another request, or is not suspendable

@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for CallCount {
 
 impl Suspended {
     /// Reads facts from the bytes of [`to_bytes`](Self::to_bytes) without decoding them. Returns `None` if
-    /// [`from_bytes`](Self::from_bytes) cannot decode the bytes. It may fail even if this returns a value.
+    /// [`from_bytes`](Self::from_bytes) cannot decode the bytes. `from_bytes` may fail even if this returns a value.
     #[must_use]
     pub fn peek(bytes: &[u8]) -> Option<UncheckedSuspended<'_>> {
         let (Head { request, at, entries, .. }, _) = postcard::take_from_bytes(bytes.get(HEAD_BYTES..)?).ok()?;
