@@ -472,7 +472,7 @@ mod tests {
         assert!(memory(&none) > 2 * none.len(), "the unanswered call");
         // An entry without texts is one byte long.
         let entries = memory(&all) - memory(&none) - 2 * (all.len() - none.len());
-        assert!(entries >= 3 * MAX_ENTRIES * std::mem::size_of::<JournalEntry>(), "{entries}");
+        assert!(entries >= 3 * MAX_ENTRIES * size_of::<JournalEntry>(), "{entries}");
         // The bytes end with the number of entries and the seal.
         let body = none.len() - SEAL_BYTES;
         for at in 0..body {

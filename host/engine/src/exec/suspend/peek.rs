@@ -1,6 +1,6 @@
 //! Reads the beginning of a suspended execution's bytes without copying them.
 
-use std::{fmt, mem, time::Duration};
+use std::{fmt, time::Duration};
 
 use glovebox_core::journal::{JournalEntry, MAX_ENTRIES, UnansweredCall};
 use serde::{
@@ -103,8 +103,8 @@ impl Suspended {
         let (Head { request, at, entries, .. }, _) = postcard::take_from_bytes(bytes.get(HEAD_BYTES..)?).ok()?;
         // Decoding fails at the first element above `MAX_ENTRIES`.
         let list = |count: usize, size: usize| count.min(MAX_ENTRIES + 1) * (COPIES * size + TEXTS_BYTES);
-        let entries = list(entries, mem::size_of::<JournalEntry>());
-        let calls = list(at.calls.0, mem::size_of::<UnansweredCall>());
+        let entries = list(entries, size_of::<JournalEntry>());
+        let calls = list(at.calls.0, size_of::<UnansweredCall>());
         // The decoded texts, and the copies in the request and the journal.
         let texts = bytes.len().saturating_mul(2);
         Some(UncheckedSuspended { source: request.source, memory_bytes: texts.saturating_add(entries + calls) })
