@@ -119,9 +119,19 @@ pub(super) fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 impl ExecuteBody {
     /// Parses a request body. Returns the body and the charged memory, which must be held while the body, or a value
     /// converted from it, exists. Charges the policy and the tools as parsed values, although they are parsed later,
-    /// and each file as one value.
+    /// and each file as one value. Charges the copy of the script and its input that a suspendable execution holds.
     pub(super) fn read(read: ReadBody) -> Result<(Self, HeldBytes), Problem> {
-        read.json_with(|body: &Self| values_bytes(body.files.as_ref(), body.policy.as_deref(), body.tools.as_deref()))
+        read.json_with(|body: &Self| {
+            let values = values_bytes(body.files.as_ref(), body.policy.as_deref(), body.tools.as_deref())?;
+            Ok(values + if body.suspendable == Some(true) { body.script_bytes() } else { 0 })
+        })
+    }
+
+    /// Returns the size of the script and its input, in bytes.
+    fn script_bytes(&self) -> usize {
+        let source = self.source.as_ref().map_or(0, String::len);
+        let stdin = self.stdin.as_ref().map_or(0, |stdin| stdin.0.len());
+        source + stdin + self.context.as_ref().map_or(0, |context| context.get().len())
     }
 
     /// Returns the patterns of the files to return. Fails if a pattern is invalid or a limit is exceeded.

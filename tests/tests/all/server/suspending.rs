@@ -392,10 +392,10 @@ fn memory_for_suspended_executions_is_limited() {
     assert_eq!(suspend(&server, &execution).problem(), (413, "too-large".into()));
     assert_eq!(go_on(&server, &execution, &json!([{"id": 0, "value": "x"}])).ok()["stdout"], "x\n");
 
-    // While it waits, its script is charged to the memory for requests: 5.5 MB.
+    // While a suspendable execution waits, its script counts twice towards the memory for requests: 5.5 MB.
     let server = with_memory(6 << 20);
     let long = request("python", &format!("tools.ask(q=1)\n#{}", "x".repeat(1_000_000)));
-    let executions = [(); 4].map(|()| waiting(&server.post("/v1/execute", &long)).0);
+    let executions = [(); 2].map(|()| waiting(&server.post("/v1/execute", &long)).0);
     assert_eq!(server.post("/v1/execute", &long).problem(), (503, "unavailable".into()));
     for execution in executions {
         server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").ok();
