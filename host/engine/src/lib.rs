@@ -51,10 +51,10 @@ pub use error::{BuildError, EngineError, ExecuteError, RuntimeError, with_causes
 pub use exec::{
     cancel::{CancelToken, OnCancel},
     execution::Execution,
-    platform::{Timestamp, TimestampError},
     request::{IfBusy, Request, SANDBOX_NAME},
     stepping::{AdvanceError, PendingToolCalls, Started, Step, ToolAnswer, ToolRequest},
     suspend::{SuspendError, Suspended, SuspendedBytesError, UncheckedSuspended},
+    timestamp::{Timestamp, TimestampError},
 };
 pub use files::{
     CopyReport, FileEntry, FileError, FilePage, Files, FilesError, IfExists, ListLimits, SessionFiles, check_pattern,

@@ -4,7 +4,7 @@
 //! * [`run`]: runs one execution. [`stepping`]: executions that the caller steps through. [`suspend`]: executions as
 //!   bytes. [`transcript`]: the output of a started execution.
 //! * [`platform`]: time, output, random numbers and fuel budgets. [`cancel`]: cancellation.
-//! * [`events`]: log events.
+//! * [`timestamp`]: points in time. [`events`]: log events.
 
 pub(crate) mod cancel;
 pub(crate) mod events;
@@ -14,4 +14,5 @@ pub(crate) mod request;
 pub(crate) mod run;
 pub(crate) mod stepping;
 pub(crate) mod suspend;
+pub(crate) mod timestamp;
 mod transcript;
