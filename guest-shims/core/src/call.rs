@@ -41,7 +41,8 @@ pub struct CallResult {
     pub fuel_consumed: u64,
     /// The peak memory usage, in bytes.
     pub memory_used_bytes: u64,
-    /// The memory usage, in bytes, that a refused growth would have led to; `None` if none was refused.
+    /// The memory usage, in bytes, that a refused growth would have led to; `None` if none was refused, or if a
+    /// suspended execution has reported the growth.
     pub memory_refused_bytes: Option<u64>,
     /// The state of the guest after the call.
     pub after: GuestState,

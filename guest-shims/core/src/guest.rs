@@ -106,11 +106,13 @@ impl<M: GuestMachine> Guest<M> {
     }
 
     /// Ends a call, charges the budget and returns the remaining fuel. If a call was stopped from outside, its exact
-    /// fuel use is unknown, so the whole allowance is charged.
+    /// fuel use is unknown, so the whole allowance is charged. A suspension stops the guest in a host call, so its fuel
+    /// use is known.
     fn end<T>(&mut self, result: &Result<T, DriverError>) -> u64 {
         let left = self.machine.fuel();
-        let is_known =
-            !matches!(result, Err(DriverError::Machine(MachineError::Stopped(Stop::Deadline | Stop::Cancelled))));
+        let is_stopped =
+            matches!(result, Err(DriverError::Machine(MachineError::Stopped(Stop::Deadline | Stop::Cancelled))));
+        let is_known = !is_stopped || self.ctx().is_suspended();
         self.ctx().platform.spend(self.fuel_limit.saturating_sub(if is_known { left } else { 0 }));
         left
     }
@@ -158,6 +160,9 @@ impl<M: GuestMachine> Guest<M> {
             Err(DriverError::Machine(MachineError::Stopped(Stop::OutOfFuel | Stop::Deadline | Stop::Cancelled)))
         );
         self.ctx_mut().end_repetition(is_stopped);
+        if self.ctx().is_repeating() {
+            self.machine.host_mut().forget_events();
+        }
         let left = self.end(&result);
         if let (Some(image), Err(DriverError::Machine(MachineError::Stopped(stop)))) = (image, &result)
             && matches!(stop, Stop::OutOfFuel | Stop::Deadline | Stop::Cancelled)
@@ -166,7 +171,8 @@ impl<M: GuestMachine> Guest<M> {
         {
             self.flush_streams(image);
         }
-        self.usage(limits, left).conclude(CallEnd { driver, result, asked })
+        let result = self.usage(limits, left).conclude(CallEnd { driver, result, asked })?;
+        Ok(CallResult { memory_refused_bytes: self.machine.host().limiter.unreported_bytes(), ..result })
     }
 
     /// Flushes a stopped script's remaining output through its interpreter. Ignores errors, because the guest is

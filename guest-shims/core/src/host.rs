@@ -51,7 +51,16 @@ impl<P: Platform> GuestHost<P> {
         // A delivered reply has moved to the WASI state, so the tools stop counting its bytes.
         ctx.settle();
         limiter.see_peak();
+        if ctx.take_continued() {
+            self.forget_events();
+        }
         (result, fuel_left)
+    }
+
+    /// Drops the guest's security events, which a suspended execution has reported.
+    pub(crate) fn forget_events(&mut self) {
+        drop(self.wasi.take_events());
+        self.limiter.mark_reported();
     }
 
     /// Returns the WASI state to save. Its monotonic clock includes the instance's age.

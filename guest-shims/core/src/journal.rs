@@ -17,7 +17,7 @@ pub const JOURNAL_BYTES: u64 = 1 << 20;
 /// The size of an entry that counts in addition to its texts, in bytes.
 const ENTRY_BYTES: u64 = 16;
 
-/// The maximum number of entries in a journal.
+/// The maximum number of entries in a journal, and of calls of an execution that can be suspended.
 pub const MAX_ENTRIES: usize = 1 << 16;
 
 /// A value or an event that the guest received from outside.
@@ -48,7 +48,9 @@ pub struct CallEnded {
     pub answer: Answer,
     /// `true` if the tool answered. Otherwise, the call failed to start or exceeded its timeout.
     pub has_run: bool,
-    /// The time of the end, relative to the start of the execution.
+    /// `true` if the call counts towards the maximum number of calls of its tool.
+    pub is_counted: bool,
+    /// The time of the end, relative to the start of the execution and without suspensions.
     pub ended: Duration,
     /// The number of earlier replies that no end of a call caused. They determine the order of replies.
     pub own_replies: u64,
@@ -78,8 +80,19 @@ pub struct SuspendedAt {
     pub elapsed: Duration,
     /// The monotonic clock, in nanoseconds since its value when the execution started.
     pub monotonic_ns: u64,
+    /// The tool calls.
+    pub calls: SuspendedCalls,
+}
+
+/// The tool calls of an execution at the point where it was suspended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuspendedCalls {
     /// The unanswered calls in the order in which the script made them.
-    pub calls: Vec<UnansweredCall>,
+    pub unanswered: Vec<UnansweredCall>,
+    /// The number of further calls, which were still in the queue.
+    pub queued: usize,
+    /// The times of all calls of the execution, relative to its start and without suspensions.
+    pub times: Vec<Duration>,
 }
 
 /// A tool call that waits for the caller's answer.
@@ -238,11 +251,13 @@ impl Journal {
     }
 
     /// Compares the state at the end of the recording with the recorded state.
-    pub(crate) fn compare(&mut self, fuel_left: u64, calls: &[UnansweredCall]) {
+    pub(crate) fn compare(&mut self, fuel_left: u64, calls: &SuspendedCalls) {
         let fuel_used = self.fuel_used(fuel_left);
         let Some(at) = &self.until else { return };
-        let difference = if at.calls != calls {
+        let difference = if (&at.calls.unanswered, at.calls.queued) != (&calls.unanswered, calls.queued) {
             "the script waits for other tool calls".to_owned()
+        } else if at.calls.times.len() != calls.times.len() {
+            format!("the script made {} tool calls instead of {}", calls.times.len(), at.calls.times.len())
         } else if at.output_bytes != self.output_bytes {
             let ([stdout, stderr], [old_stdout, old_stderr]) = (self.output_bytes, at.output_bytes);
             format!(
@@ -270,9 +285,12 @@ impl Journal {
         fuel_left: u64,
         elapsed: Duration,
         monotonic_ns: u64,
-        calls: Vec<UnansweredCall>,
+        calls: SuspendedCalls,
     ) -> Result<Recording, SuspendRefusal> {
         let fuel_used = self.fuel_used(fuel_left);
+        if calls.times.len() > MAX_ENTRIES {
+            return Err(SuspendRefusal::JournalFull);
+        }
         let entries = self.entries.take().ok_or(SuspendRefusal::JournalFull)?;
         self.is_suspended = true;
         let elapsed = elapsed.saturating_sub(self.repeating);

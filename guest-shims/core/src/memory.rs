@@ -60,6 +60,8 @@ pub struct MemoryLimiter {
     peak_bytes: u64,
     /// The total that the last refused growth in the current execution would have led to.
     refused_bytes: Option<u64>,
+    /// `true` if a suspended execution has reported the last refused growth.
+    is_refusal_reported: bool,
     /// The guest's share of the total of all sessions; `None` outside a session.
     reservation: Option<Reservation>,
     /// The peak of [`host_bytes`](Self::host_bytes) since the reservation was made.
@@ -124,6 +126,17 @@ impl MemoryLimiter {
         self.refused_bytes
     }
 
+    /// Like [`refused_bytes`](Self::refused_bytes), but without a growth that a suspended execution has reported.
+    #[must_use]
+    pub(crate) fn unreported_bytes(&self) -> Option<u64> {
+        self.refused_bytes.filter(|_| !self.is_refusal_reported)
+    }
+
+    /// Marks a refused growth as reported.
+    pub(crate) fn mark_reported(&mut self) {
+        self.is_refusal_reported = true;
+    }
+
     /// Sets the number of bytes that the host uses, excluding tool calls.
     pub fn set_host_bytes(&mut self, bytes: u64) {
         self.host_bytes = bytes;
@@ -143,7 +156,7 @@ impl MemoryLimiter {
 
     /// Resets the peak and the refused growth for a new execution, and installs the memory account of its tool calls.
     pub fn begin(&mut self, tools: Arc<ToolMemory>) {
-        self.refused_bytes = None;
+        (self.refused_bytes, self.is_refusal_reported) = (None, false);
         self.peak_bytes = 0;
         self.tools = tools;
         self.set_host_bytes(self.host_bytes);
@@ -177,7 +190,7 @@ impl MemoryLimiter {
         if !fits || !self.reservation.as_mut().is_none_or(|reservation| reservation.reserve(grown)) {
             // Recompute the room for tools, which may have shrunk.
             self.set_host_bytes(self.host_bytes);
-            self.refused_bytes = Some(sum);
+            (self.refused_bytes, self.is_refusal_reported) = (Some(sum), false);
             return false;
         }
         self.linear_bytes = linear_bytes;

@@ -1,7 +1,7 @@
 //! The values that an execution receives from outside. With a journal, they are recorded or repeated. Otherwise, they come
 //! from the platform.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use glovebox_wasi::{Stop, Stream};
 
@@ -27,7 +27,7 @@ impl<P: Platform> ExecutionCtx<P> {
     }
 
     /// Returns `true` while a recording is repeated.
-    pub(super) fn is_repeating(&self) -> bool {
+    pub(crate) fn is_repeating(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.is_repeating())
     }
 
@@ -162,14 +162,19 @@ impl<P: Platform> ExecutionCtx<P> {
         self.repeat_ended_calls();
         let (Some(journal), Some(tools)) = (&mut self.journal, &mut self.tools) else { return Ok(None) };
         if journal.next().is_none() {
-            journal.compare(fuel_left, &tools.unanswered().unwrap_or_default());
+            tools.requeue(journal.until().map_or(0, |at| at.calls.queued));
+            journal.compare(fuel_left, &tools.suspended().unwrap_or_default());
             self.journal_calls()?;
             self.go_on();
             return Ok(None);
         }
+        let reply = if let Received::Reply(reply) = tools.take() { Some(reply) } else { None };
+        // After a reply was taken, queued calls start, and some of them fail immediately. The journal contains the ends
+        // of these calls before the read.
+        self.repeat_ended_calls();
+        let Some(journal) = &mut self.journal else { return Ok(None) };
         let pick = |entry: &JournalEntry| if let JournalEntry::Received(some) = entry { Some(*some) } else { None };
         let has_reply = journal.repeat("reads from the tools", pick);
-        let reply = if let Received::Reply(reply) = tools.take() { Some(reply) } else { None };
         if has_reply.is_some_and(|has_reply| has_reply != reply.is_some()) {
             journal.differ("the script receives other replies from its tools");
         }
@@ -182,6 +187,16 @@ impl<P: Platform> ExecutionCtx<P> {
     pub(crate) fn is_abandoned(&self) -> bool {
         let is_over = |journal: &Journal| journal.is_suspended || journal.is_repeating();
         self.journal.as_deref().is_some_and(is_over)
+    }
+
+    /// Returns `true` if the execution ended because it was suspended.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.journal.as_deref().is_some_and(|journal| journal.is_suspended)
+    }
+
+    /// Returns `true` if a repetition has ended since the last call.
+    pub(crate) fn take_continued(&mut self) -> bool {
+        mem::take(&mut self.has_continued)
     }
 
     /// Reports a difference from the recording: the first one that was noted, or the end of the script before the end of
@@ -207,6 +222,7 @@ impl<P: Platform> ExecutionCtx<P> {
         journal.go_on(repeating);
         self.timeout = self.timeout.saturating_sub(self.extension).saturating_add(repeating);
         self.extension = Duration::ZERO;
+        self.has_continued = true;
         if let Some(tools) = &mut self.tools {
             tools.go_on(repeating);
         }
@@ -229,7 +245,7 @@ impl<P: Platform> ExecutionCtx<P> {
         let recording = if self.soft.asked().is_some() || self.soft.is_in_grace() {
             Err(SuspendRefusal::Interrupted)
         } else {
-            let calls = tools.unanswered().ok_or(SuspendRefusal::HandlerRuns);
+            let calls = tools.suspended().ok_or(SuspendRefusal::HandlerRuns);
             calls.and_then(|calls| journal.suspend(fuel_left, elapsed, age_ns, calls))
         };
         let is_suspended = recording.is_ok();

@@ -121,6 +121,8 @@ pub struct ExecutionCtx<P: Platform> {
     ahead: Duration,
     /// `true` if the guest was stopped while it waited.
     was_stopped_in_wait: bool,
+    /// `true` from the end of a repetition to the end of the host call in which it ended.
+    has_continued: bool,
     /// The platform's state for this execution.
     pub platform: P,
 }
@@ -152,6 +154,7 @@ impl<P: Platform> ExecutionCtx<P> {
             extension: Duration::ZERO,
             ahead: Duration::ZERO,
             was_stopped_in_wait: false,
+            has_continued: false,
             platform,
         }
     }
@@ -195,7 +198,7 @@ impl<P: Platform> ExecutionCtx<P> {
             self.timeout = self.timeout.saturating_add(self.extension);
         }
         if let Some(tools) = &mut self.tools {
-            tools.journal(journal.is_repeating());
+            tools.journal(journal.until().map(|at| at.calls.times.clone()));
         }
         self.journal = Some(Box::new(journal));
         self
@@ -224,8 +227,10 @@ impl<P: Platform> ExecutionCtx<P> {
 
     /// Ends the tool calls and returns their records. Abandons calls that are still running. Drops the journal.
     pub fn end_tools(&mut self) -> Vec<ToolRecord> {
+        // Another execution continues the calls that a suspended one leaves unanswered.
+        let is_last = !self.is_abandoned();
         self.journal = None;
-        self.tools.take().map(ToolCalls::end).unwrap_or_default()
+        self.tools.take().map(|tools| tools.end_and_report(is_last)).unwrap_or_default()
     }
 
     /// Returns the memory account of the tool calls.
@@ -397,22 +402,12 @@ impl<P: Platform> ExecutionCtx<P> {
         fuel_left: u64,
         memory: &mut M,
     ) -> Result<Woken, Stop> {
-        let woken = self.wait_until(end, for_tools, fuel_left, memory);
-        self.was_stopped_in_wait = woken.is_err();
-        woken
-    }
-
-    fn wait_until<M: LinearMemory + ?Sized>(
-        &mut self,
-        end: Duration,
-        for_tools: bool,
-        fuel_left: u64,
-        memory: &mut M,
-    ) -> Result<Woken, Stop> {
-        loop {
+        // Until the wait ends without an error.
+        self.was_stopped_in_wait = true;
+        let woken = loop {
             self.look(fuel_left, memory)?;
             if self.soft.is_unread(memory) {
-                return Ok(Woken::Asked);
+                break Woken::Asked;
             }
             if for_tools {
                 self.suspend_if_wanted(fuel_left)?;
@@ -422,7 +417,7 @@ impl<P: Platform> ExecutionCtx<P> {
             let is_over = !self.begun.has_clock() || self.begun.elapsed() >= end;
             let has_reply = for_tools && tools.is_some_and(ToolCalls::has_reply);
             if is_over || has_reply || has_answer() {
-                return Ok(Woken::Due);
+                break Woken::Due;
             }
             let until = end.min(self.soft.next_look(self.timeout));
             // A cancelled guest can wait until its grace period ends.
@@ -431,6 +426,8 @@ impl<P: Platform> ExecutionCtx<P> {
             let until = cancel_after.map_or(until, |after| after.min(until));
             let is_ready = || has_answer() || (for_tools && self.platform.wants_suspension());
             self.platform.wait(&self.begun, until, heeds_cancellation, is_ready);
-        }
+        };
+        self.was_stopped_in_wait = false;
+        Ok(woken)
     }
 }

@@ -289,6 +289,15 @@ impl Records {
         self.list.get(index)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Returns the times of all calls.
+    pub(super) fn times(&self) -> Vec<Duration> {
+        self.list.iter().map(|record| record.started).collect()
+    }
+
     pub(super) fn take(&mut self) -> Vec<ToolRecord> {
         std::mem::take(&mut self.list)
     }

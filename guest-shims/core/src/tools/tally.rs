@@ -132,6 +132,18 @@ impl Tally {
         self.records.get(index)
     }
 
+    /// Returns the number of recorded calls, which is the index of the next one.
+    #[must_use]
+    pub(super) fn recorded(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Returns the times of all recorded calls.
+    #[must_use]
+    pub(super) fn times(&self) -> Vec<Duration> {
+        self.records.times()
+    }
+
     /// Takes the records of all calls.
     pub(super) fn take(&mut self) -> Vec<ToolRecord> {
         self.records.take()

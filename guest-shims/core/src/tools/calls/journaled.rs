@@ -1,10 +1,11 @@
 //! The tool calls of an execution that has a journal.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, mem, time::Duration};
 
 use super::{Done, QueuedCall, ToolCalls, ToolRunner};
 use crate::{
-    journal::{CallEnded, UnansweredCall},
+    Watch as _,
+    journal::{CallEnded, SuspendedCalls, UnansweredCall},
     tools::{Answer, CallFailure, hold_answer},
 };
 
@@ -19,13 +20,50 @@ pub(super) struct JournaledCalls<T> {
     /// The calls that the script has repeated and whose end has not been repeated yet. `None` once the execution
     /// continues.
     pub(super) repeated: Option<Vec<QueuedCall<T>>>,
+    /// The repeated calls that have ended and count towards the maximum of their tool.
+    counted: Vec<(String, T)>,
+    /// The times of the calls before the suspension, by position.
+    times: Vec<Duration>,
+    /// The number of refused calls before the suspension.
+    refused: u64,
+    /// The time that the repetition took. The records do not include it.
+    repeating: Duration,
 }
 
 impl<R: ToolRunner> ToolCalls<R> {
-    /// Keeps track of the calls for a journal. With `repeats`, no tool is called until [`go_on`](Self::go_on).
-    pub(crate) fn journal(&mut self, repeats: bool) {
-        let repeated = repeats.then(Vec::new);
-        self.journaled = Some(JournaledCalls { ended: Vec::new(), own_replies: 0, started: BTreeMap::new(), repeated });
+    /// Keeps track of the calls for a journal. With `repeats`, the times of the calls to repeat, no tool is called
+    /// until [`go_on`](Self::go_on).
+    pub(crate) fn journal(&mut self, repeats: Option<Vec<Duration>>) {
+        self.journaled = Some(JournaledCalls {
+            ended: Vec::new(),
+            own_replies: 0,
+            started: BTreeMap::new(),
+            repeated: repeats.is_some().then(Vec::new),
+            counted: Vec::new(),
+            times: repeats.unwrap_or_default(),
+            refused: 0,
+            repeating: Duration::ZERO,
+        });
+    }
+
+    /// Converts a time on the watch to a time for the records, which do not include the repetition of a recording.
+    pub(super) fn recorded_time(&self, at: Duration) -> Duration {
+        at.saturating_sub(self.journaled.as_ref().map_or(Duration::ZERO, |journaled| journaled.repeating))
+    }
+
+    /// Returns the time of the next call for its record. A repeated call keeps its first time.
+    pub(super) fn time_of_call(&self) -> Duration {
+        let first = self.journaled.as_ref().and_then(|journaled| journaled.times.get(self.tally.recorded()));
+        first.copied().unwrap_or_else(|| self.recorded_time(self.watch.elapsed()))
+    }
+
+    /// Returns the number of refused calls that were already reported before a suspension.
+    pub(super) fn repeated_refusals(&self) -> u64 {
+        match &self.journaled {
+            Some(journaled) if journaled.repeated.is_some() => self.tally.refused(),
+            Some(journaled) => journaled.refused,
+            None => 0,
+        }
     }
 
     pub(super) fn repeated(&mut self) -> Option<&mut Vec<QueuedCall<R::Tool>>> {
@@ -34,7 +72,7 @@ impl<R: ToolRunner> ToolCalls<R> {
 
     /// Takes the calls that have ended, in order, for the journal.
     pub(crate) fn take_ended(&mut self) -> Vec<CallEnded> {
-        self.journaled.as_mut().map(|journaled| std::mem::take(&mut journaled.ended)).unwrap_or_default()
+        self.journaled.as_mut().map(|journaled| mem::take(&mut journaled.ended)).unwrap_or_default()
     }
 
     /// Repeats the end of a call. Returns `false` if the script has not made the call again, or has not received the
@@ -47,8 +85,10 @@ impl<R: ToolRunner> ToolCalls<R> {
             let Some(repeated) = self.repeated() else { return false };
             if let Some(at) = repeated.iter().position(|call| call.index == end.index) {
                 let QueuedCall { id, index, name, tool, .. } = repeated.remove(at);
-                self.runner.repeated(&name, &tool);
-                let CallEnded { answer, has_run, ended, .. } = end.clone();
+                let CallEnded { answer, has_run, is_counted, ended, .. } = end.clone();
+                if is_counted && let Some(journaled) = &mut self.journaled {
+                    journaled.counted.push((name, tool));
+                }
                 if has_run {
                     let (answer, held) = hold_answer(&self.account, answer);
                     self.reply(id, Done { index, answer, held, ended });
@@ -77,51 +117,67 @@ impl<R: ToolRunner> ToolCalls<R> {
         true
     }
 
-    /// Returns the unanswered calls, or `None` if one of them cannot be started again after a suspension.
-    pub(crate) fn unanswered(&self) -> Option<Vec<UnansweredCall>> {
+    /// Returns repeated calls to the queue, until it contains `queued` calls as in the recording. A repetition starts
+    /// calls as early as `tool_calls_at_once` allows. In the first run, [`ToolRunner::turn`] may have delayed them
+    /// further.
+    pub(crate) fn requeue(&mut self, queued: usize) {
+        let Some(repeated) = self.journaled.as_mut().and_then(|journaled| journaled.repeated.as_mut()) else { return };
+        while self.queued.len() < queued {
+            // Calls start in order, so the last ones were delayed.
+            let Some(call) = repeated.pop() else { return };
+            self.queued.push_front(call);
+        }
+    }
+
+    /// Returns the calls for a suspension, or `None` if an unanswered call cannot be started again afterwards.
+    pub(crate) fn suspended(&self) -> Option<SuspendedCalls> {
         if !self.running.iter().all(|call| self.runner.can_restart(&call.running)) {
             return None;
         }
         let journaled = self.journaled.as_ref()?;
-        if let Some(repeated) = &journaled.repeated {
-            let mut calls: Vec<_> = repeated
-                .iter()
-                .map(|call| UnansweredCall { index: call.index, name: call.name.clone(), arguments: call.text.clone() })
-                .collect();
-            calls.sort_by_key(|call| call.index);
-            return Some(calls);
-        }
-        let calls = journaled.started.iter();
-        let unanswered = |(index, (name, arguments)): (&usize, &(String, String))| UnansweredCall {
-            index: *index,
-            name: name.clone(),
-            arguments: arguments.clone(),
+        let call = |index: usize, name: &str, arguments: &str| UnansweredCall {
+            index,
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
         };
-        Some(calls.map(unanswered).collect())
+        let unanswered: Vec<_> = match &journaled.repeated {
+            Some(repeated) => {
+                repeated.iter().map(|repeated| call(repeated.index, &repeated.name, &repeated.text)).collect()
+            }
+            None => journaled.started.iter().map(|(index, (name, text))| call(*index, name, text)).collect(),
+        };
+        Some(SuspendedCalls { unanswered, queued: self.queued.len(), times: self.tally.times() })
     }
 
     /// Ends the repetition: starts the calls that the recording leaves unanswered, so that the caller can answer them.
-    /// `extension` is the time by which the execution's timeout was extended.
-    pub(crate) fn go_on(&mut self, extension: Duration) {
-        self.timeout = self.timeout.saturating_add(extension);
-        let repeated = self.journaled.as_mut().and_then(|journaled| journaled.repeated.take());
-        for call in repeated.unwrap_or_default() {
+    /// `repeating` is the time that the repetition took, by which the execution's timeout was extended.
+    pub(crate) fn go_on(&mut self, repeating: Duration) {
+        self.timeout = self.timeout.saturating_add(repeating);
+        let refused = self.tally.refused();
+        let Some(journaled) = &mut self.journaled else { return };
+        (journaled.refused, journaled.repeating) = (refused, repeating);
+        let (calls, counted) = (journaled.repeated.take().unwrap_or_default(), mem::take(&mut journaled.counted));
+        for call in calls {
             self.start_call(call);
+        }
+        // Counted last: the unanswered calls were within the limits in the first run, but some ended calls were not.
+        for (name, tool) in counted {
+            self.runner.repeated(&name, &tool);
         }
     }
 
-    /// Adds the end of a call to the journal.
+    /// Adds the end of a call to the journal. `ended` is a time for the records.
     pub(super) fn journal_end(&mut self, index: usize, answer: &Answer, has_run: bool, ended: Duration) {
         if let Some(journaled) = &mut self.journaled {
-            journaled.started.remove(&index);
-            let own_replies = journaled.own_replies;
-            journaled.ended.push(CallEnded { index, answer: answer.clone(), has_run, ended, own_replies });
+            let is_counted = journaled.started.remove(&index).is_some();
+            let (answer, own_replies) = (answer.clone(), journaled.own_replies);
+            journaled.ended.push(CallEnded { index, answer, has_run, is_counted, ended, own_replies });
         }
     }
 
     /// Records a call that its tool has not answered: it could not be started, or exceeded its timeout.
     pub(super) fn ended_unrun(&mut self, id: u64, index: usize, failure: CallFailure, ended: Duration) {
-        let answer = Err(failure);
+        let (answer, ended) = (Err(failure), self.recorded_time(ended));
         self.journal_end(index, &answer, false, ended);
         self.finish(id, index, answer, ended);
     }

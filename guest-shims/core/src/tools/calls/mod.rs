@@ -4,103 +4,24 @@
 //! on its own thread, or inline until it is finished ([`ToolRunner`]).
 
 mod journaled;
+mod runner;
 
-use std::{collections::VecDeque, fmt, ops::Deref, sync::Arc, time::Duration};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
 use super::{
-    Answer, CallFailure, Checked, HeldMemory, Message, NO_ROOM, Reply, Size, StartedCall, Tally, ToolMemory,
-    ToolRecord, Toolset, answered, hold_answer, not_understood, timeout, weight,
+    Answer, HeldMemory, Message, NO_ROOM, Reply, Size, StartedCall, Tally, ToolMemory, ToolRecord, answered,
+    hold_answer, not_understood, timeout, weight,
 };
 use crate::{Limits, Watch};
 use journaled::JournaledCalls;
 
+pub use runner::ToolRunner;
+
 /// Maximum number of unread replies. Further messages are dropped without an answer. A guest that reads its replies
 /// never reaches the limit.
 const UNREAD_MAX: usize = 1 << 16;
-
-/// The platform's executor for the tools of one execution.
-pub trait ToolRunner {
-    /// The platform's stopwatch.
-    type Watch: Watch;
-    /// A registered tool that can be called.
-    type Tool: Clone + Deref<Target: AsRef<Checked>>;
-    /// A handle of a running call.
-    type Running;
-    /// A guard that exists while the guest waits.
-    type Wait;
-
-    /// `true` if starting a tool runs it until it is finished, on the guest's time.
-    const RUN_INLINE: bool = false;
-
-    /// Returns the tools that scripts may call.
-    fn tools(&self) -> &Toolset<Self::Tool>;
-
-    /// Returns the tool of a reserved name. Scripts call it like any other tool.
-    fn reserved(&self, _name: &str) -> Option<Self::Tool> {
-        None
-    }
-
-    /// Returns the maximum size, in bytes, of this tool's arguments and of its result; `None` for `limits.tool_bytes`.
-    fn max_bytes(&self, _tool: &Self::Tool) -> Option<u64> {
-        None
-    }
-
-    /// Starts a call. Fails if the call cannot run; the guest receives the failure.
-    fn start(&mut self, call: ReadyCall<Self::Tool>) -> Result<Start<Self::Running>, CallFailure>;
-
-    /// Decides whether the next queued call may start while others are running.
-    fn turn(
-        &self,
-        _next: &QueuedCall<Self::Tool>,
-        _running: &[RunningCall<Self::Running>],
-    ) -> Result<Admission, CallFailure> {
-        Ok(Admission::Now)
-    }
-
-    /// Takes the answers of running calls, in the order in which they arrived.
-    fn answers(&mut self) -> Vec<Done> {
-        Vec::new()
-    }
-
-    /// Returns whether the answer to a running call is available.
-    fn has_answer(&self) -> bool {
-        false
-    }
-
-    /// Returns `true` if the execution can be suspended while this call is unanswered: starting the call again has no
-    /// effect, because the caller of the execution answers it.
-    fn can_restart(&self, _running: &Self::Running) -> bool {
-        false
-    }
-
-    /// Counts a call of an earlier run that is repeated without running its tool.
-    fn repeated(&mut self, _name: &str, _tool: &Self::Tool) {}
-
-    /// Asks a call to stop, because its result is no longer needed.
-    fn cancel(&self, _running: &Self::Running) {}
-
-    /// Abandons a call. Its tool may continue to run.
-    fn give_up(&self, _index: usize, _running: &Self::Running) {}
-
-    /// Called when the guest starts to wait for replies. `is_look` is `true` if the guest only polls.
-    fn begin_wait(&mut self, _is_look: bool, _running: &[RunningCall<Self::Running>]) -> Option<Self::Wait> {
-        None
-    }
-
-    /// Called when the guest sends a call or reads a reply.
-    fn end_wait(&mut self) {}
-
-    /// Called after a call has been counted and recorded.
-    fn began(&self, _name: &str, _index: usize) {}
-
-    /// Called when a call has ended.
-    fn ended(&self, _record: &ToolRecord, _index: usize) {}
-
-    /// Called with the number of calls that were refused without a record.
-    fn refused(&self, _count: u64) {}
-}
 
 /// The decision about starting a queued call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -310,7 +231,8 @@ impl<R: ToolRunner> ToolCalls<R> {
             self.unread.push_back(Reply::NotUnderstood("a call with this `id` has not been answered yet"));
             return;
         }
-        let StartedCall { index, bytes } = match self.tally.begin(&name, &text, self.watch.elapsed()) {
+        let made = self.time_of_call();
+        let StartedCall { index, bytes } = match self.tally.begin(&name, &text, made) {
             Ok(begun) => begun,
             Err(failure) => return self.answer(id, Err(failure)),
         };
@@ -326,7 +248,7 @@ impl<R: ToolRunner> ToolCalls<R> {
             }
             Err(failure) => {
                 drop((arguments, text, held));
-                self.finish(id, index, Err(failure), self.watch.elapsed());
+                self.finish(id, index, Err(failure), made);
             }
         }
     }
@@ -432,18 +354,27 @@ impl<R: ToolRunner> ToolCalls<R> {
 
     /// Ends all calls when the execution ends, and returns their records.
     #[must_use]
-    pub fn end(mut self) -> Vec<ToolRecord> {
+    pub fn end(self) -> Vec<ToolRecord> {
+        self.end_and_report(true)
+    }
+
+    /// Like [`end`](Self::end). Without `reports_unfinished`, calls without an answer are not reported to the runner.
+    #[must_use]
+    pub(crate) fn end_and_report(mut self, reports_unfinished: bool) -> Vec<ToolRecord> {
         self.collect();
-        let now = self.watch.elapsed();
+        let now = self.recorded_time(self.watch.elapsed());
+        let refused = self.tally.refused().saturating_sub(self.repeated_refusals());
         let repeated = self.journaled.take().and_then(|journaled| journaled.repeated).unwrap_or_default();
         let left = self.running.iter().map(|call| call.index).chain(self.queued.iter().map(|call| call.index));
         for index in left.chain(repeated.iter().map(|call| call.index)).collect::<Vec<_>>() {
             self.tally.leave(index, now);
-            self.report(index);
+            if reports_unfinished {
+                self.report(index);
+            }
         }
         self.give_up_running();
-        if self.tally.refused() > 0 {
-            self.runner.refused(self.tally.refused());
+        if refused > 0 {
+            self.runner.refused(refused);
         }
         self.tally.take()
     }
@@ -459,11 +390,12 @@ impl<R: ToolRunner> ToolCalls<R> {
     fn ran(&mut self, id: u64, deadline: Duration, done: Done) {
         let Done { index, answer, held, ended } = done;
         let answer = if ended > deadline { Err(timeout(self.call_timeout_ms)) } else { answer };
+        let ended = self.recorded_time(ended);
         self.journal_end(index, &answer, true, ended);
         self.reply(id, Done { index, answer, held, ended });
     }
 
-    /// Records the answer of a tool and queues the reply.
+    /// Records the answer of a tool and queues the reply. `done.ended` is a time for the records.
     fn reply(&mut self, id: u64, done: Done) {
         let Done { index, answer, held, ended } = done;
         self.write_down(index, &answer, ended);
@@ -471,7 +403,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         self.unread.push_back(Reply::Answer { id, answer, ran: true, held });
     }
 
-    /// Records a call that ended without an answer from its tool.
+    /// Records a call that ended without an answer from its tool. `ended` is a time for the records.
     fn finish(&mut self, id: u64, index: usize, answer: Answer, ended: Duration) {
         self.write_down(index, &answer, ended);
         self.answer(id, answer);

@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use glovebox_core::{
     check_json,
-    journal::{CallEnded, JournalEntry, MAX_ENTRIES, Recording, SuspendedAt, UnansweredCall},
+    journal::{CallEnded, JournalEntry, MAX_ENTRIES, Recording, SuspendedAt, SuspendedCalls, UnansweredCall},
 };
 use serde::{
     Deserialize, Deserializer,
@@ -26,20 +26,31 @@ struct LimitedState {
     output_bytes: [u64; 2],
     elapsed: Duration,
     monotonic_ns: u64,
+    calls: LimitedCalls,
+}
+
+/// The fields of [`SuspendedCalls`].
+#[derive(Deserialize)]
+struct LimitedCalls {
     #[serde(deserialize_with = "list")]
-    calls: Vec<UnansweredCall>,
+    unanswered: Vec<UnansweredCall>,
+    queued: usize,
+    #[serde(deserialize_with = "list")]
+    times: Vec<Duration>,
 }
 
 pub(super) fn recording<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Recording>, D::Error> {
     let LimitedRecording { at, entries } = LimitedRecording::deserialize(deserializer)?;
     let LimitedState { fuel_used, output_bytes, elapsed, monotonic_ns, calls } = at;
+    let LimitedCalls { unanswered, queued, times } = calls;
     let is_valid = |entry: &JournalEntry| match entry {
         JournalEntry::CallEnded(CallEnded { answer: Ok(text), .. }) => check_json(text).is_ok(),
         _ => true,
     };
-    if !entries.iter().all(is_valid) || !calls.iter().all(|call| check_json(&call.arguments).is_ok()) {
+    if !entries.iter().all(is_valid) || !unanswered.iter().all(|call| check_json(&call.arguments).is_ok()) {
         return Err(D::Error::custom("an answer or an argument is not JSON"));
     }
+    let calls = SuspendedCalls { unanswered, queued, times };
     let at = SuspendedAt { fuel_used, output_bytes, elapsed, monotonic_ns, calls };
     Ok(Arc::new(Recording { at, entries }))
 }

@@ -206,7 +206,7 @@ impl Suspended {
     /// Returns the unanswered calls, in the order in which the script made them.
     #[must_use]
     pub fn tool_requests(&self) -> Vec<ToolRequest> {
-        let calls = self.recording.at.calls.iter();
+        let calls = self.recording.at.calls.unanswered.iter();
         let requested = calls.map(|call| ToolRequest {
             id: call.index as u64,
             name: call.name.clone(),
@@ -346,7 +346,7 @@ impl Suspended {
     /// Fails if a handler would answer one of the waiting calls. The caller's answer, such as a refusal, would have no
     /// effect.
     pub(in crate::exec) fn check_tools(&self, toolbox: &Toolbox) -> Result<(), ExecuteError> {
-        match self.recording.at.calls.iter().find(|call| toolbox.has_handler(&call.name)) {
+        match self.recording.at.calls.unanswered.iter().find(|call| toolbox.has_handler(&call.name)) {
             None => Ok(()),
             Some(call) => {
                 let difference =
@@ -379,7 +379,7 @@ const _: () = assert!(JOURNAL_BYTES == 1 << 20);
 #[cfg(test)]
 mod tests {
     use glovebox_core::{
-        journal::{CallEnded, JournalEntry, MAX_ENTRIES, SuspendedAt, UnansweredCall},
+        journal::{CallEnded, JournalEntry, MAX_ENTRIES, SuspendedAt, SuspendedCalls, UnansweredCall},
         tools::{CallFailure, ToolErrorKind},
     };
 
@@ -392,7 +392,7 @@ mod tests {
             output_bytes: [3, 4],
             elapsed: Duration::from_millis(1_500),
             monotonic_ns: 9,
-            calls: vec![call],
+            calls: SuspendedCalls { unanswered: vec![call], queued: 2, times: vec![Duration::from_nanos(5); 5] },
         };
         let request = SuspendedRequest::of(&Request::new("tools.pay(euros=20)").name("é.py").stdin(b"\0in"));
         Suspended {
@@ -407,7 +407,14 @@ mod tests {
     fn all_entries() -> Vec<JournalEntry> {
         let ended = |answer| {
             let ended = Duration::from_nanos(17);
-            JournalEntry::CallEnded(CallEnded { index: 1, answer, has_run: true, ended, own_replies: 3 })
+            JournalEntry::CallEnded(CallEnded {
+                index: 1,
+                answer,
+                has_run: true,
+                is_counted: true,
+                ended,
+                own_replies: 3,
+            })
         };
         vec![
             JournalEntry::Realtime(u64::MAX),

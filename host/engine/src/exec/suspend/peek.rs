@@ -1,6 +1,6 @@
 //! Reads the beginning of a suspended execution's bytes without copying them.
 
-use std::{fmt, time::Duration};
+use std::{fmt, marker::PhantomData, time::Duration};
 
 use glovebox_core::journal::{JournalEntry, MAX_ENTRIES, UnansweredCall};
 use serde::{
@@ -37,7 +37,8 @@ struct Head<'a> {
     request: RequestHead<'a>,
     #[serde(borrow)]
     _session: Option<&'a [u8]>,
-    at: StateHead,
+    #[serde(borrow)]
+    at: StateHead<'a>,
     /// The length of the list of entries, which precedes them.
     entries: usize,
 }
@@ -59,39 +60,49 @@ struct RequestHead<'a> {
 
 /// The fields of [`SuspendedAt`](glovebox_core::journal::SuspendedAt).
 #[derive(Deserialize)]
-struct StateHead {
+struct StateHead<'a> {
     _fuel_used: u64,
     _output_bytes: [u64; 2],
     _elapsed: Duration,
     _monotonic_ns: u64,
-    calls: CallCount,
+    #[serde(borrow)]
+    calls: CallsHead<'a>,
 }
 
-/// The number of unanswered calls.
-struct CallCount(usize);
+/// The fields of [`SuspendedCalls`](glovebox_core::journal::SuspendedCalls).
+#[derive(Deserialize)]
+struct CallsHead<'a> {
+    /// The fields of `UnansweredCall`.
+    #[serde(borrow)]
+    unanswered: Count<(usize, &'a str, &'a str)>,
+    _queued: usize,
+    times: Count<Duration>,
+}
 
-impl<'de> Deserialize<'de> for CallCount {
+/// The length of a list of `T`.
+struct Count<T> {
+    count: usize,
+    items: PhantomData<T>,
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Count<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct CountVisitor;
+        deserializer.deserialize_seq(Self { count: 0, items: PhantomData })
+    }
+}
 
-        impl<'de> Visitor<'de> for CountVisitor {
-            type Value = CallCount;
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Count<T> {
+    type Value = Self;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of calls")
-            }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<CallCount, A::Error> {
-                let mut count = 0;
-                // The fields of `UnansweredCall`.
-                while seq.next_element::<(usize, &str, &str)>()?.is_some() {
-                    count += 1;
-                }
-                Ok(CallCount(count))
-            }
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Self, A::Error> {
+        while seq.next_element::<T>()?.is_some() {
+            self.count += 1;
         }
-
-        deserializer.deserialize_seq(CountVisitor)
+        Ok(self)
     }
 }
 
@@ -104,9 +115,10 @@ impl Suspended {
         // Decoding fails at the first element above `MAX_ENTRIES`.
         let list = |count: usize, size: usize| count.min(MAX_ENTRIES + 1) * (COPIES * size + TEXTS_BYTES);
         let entries = list(entries, size_of::<JournalEntry>());
-        let calls = list(at.calls.0, size_of::<UnansweredCall>());
+        let calls = list(at.calls.unanswered.count, size_of::<UnansweredCall>());
+        let times = list(at.calls.times.count, size_of::<Duration>());
         // The decoded texts, and the copies in the request and the journal.
         let texts = bytes.len().saturating_mul(2);
-        Some(UncheckedSuspended { source: request.source, memory_bytes: texts.saturating_add(entries + calls) })
+        Some(UncheckedSuspended { source: request.source, memory_bytes: texts.saturating_add(entries + calls + times) })
     }
 }

@@ -1,0 +1,91 @@
+//! The interface between the tool calls of an execution and the platform that runs the tools.
+
+use std::ops::Deref;
+
+use super::{Admission, Done, QueuedCall, ReadyCall, RunningCall, Start};
+use crate::{
+    Watch,
+    tools::{CallFailure, Checked, ToolRecord, Toolset},
+};
+
+/// The platform's executor for the tools of one execution.
+pub trait ToolRunner {
+    /// The platform's stopwatch.
+    type Watch: Watch;
+    /// A registered tool that can be called.
+    type Tool: Clone + Deref<Target: AsRef<Checked>>;
+    /// A handle of a running call.
+    type Running;
+    /// A guard that exists while the guest waits.
+    type Wait;
+
+    /// `true` if starting a tool runs it until it is finished, on the guest's time.
+    const RUN_INLINE: bool = false;
+
+    /// Returns the tools that scripts may call.
+    fn tools(&self) -> &Toolset<Self::Tool>;
+
+    /// Returns the tool of a reserved name. Scripts call it like any other tool.
+    fn reserved(&self, _name: &str) -> Option<Self::Tool> {
+        None
+    }
+
+    /// Returns the maximum size, in bytes, of this tool's arguments and of its result; `None` for `limits.tool_bytes`.
+    fn max_bytes(&self, _tool: &Self::Tool) -> Option<u64> {
+        None
+    }
+
+    /// Starts a call. Fails if the call cannot run; the guest receives the failure.
+    fn start(&mut self, call: ReadyCall<Self::Tool>) -> Result<Start<Self::Running>, CallFailure>;
+
+    /// Decides whether the next queued call may start while others are running.
+    fn turn(
+        &self,
+        _next: &QueuedCall<Self::Tool>,
+        _running: &[RunningCall<Self::Running>],
+    ) -> Result<Admission, CallFailure> {
+        Ok(Admission::Now)
+    }
+
+    /// Takes the answers of running calls, in the order in which they arrived.
+    fn answers(&mut self) -> Vec<Done> {
+        Vec::new()
+    }
+
+    /// Returns whether the answer to a running call is available.
+    fn has_answer(&self) -> bool {
+        false
+    }
+
+    /// Returns `true` if the execution can be suspended while this call is unanswered: starting the call again has no
+    /// effect, because the caller of the execution answers it.
+    fn can_restart(&self, _running: &Self::Running) -> bool {
+        false
+    }
+
+    /// Counts a call of an earlier run that is repeated without running its tool.
+    fn repeated(&mut self, _name: &str, _tool: &Self::Tool) {}
+
+    /// Asks a call to stop, because its result is no longer needed.
+    fn cancel(&self, _running: &Self::Running) {}
+
+    /// Abandons a call. Its tool may continue to run.
+    fn give_up(&self, _index: usize, _running: &Self::Running) {}
+
+    /// Called when the guest starts to wait for replies. `is_look` is `true` if the guest only polls.
+    fn begin_wait(&mut self, _is_look: bool, _running: &[RunningCall<Self::Running>]) -> Option<Self::Wait> {
+        None
+    }
+
+    /// Called when the guest sends a call or reads a reply.
+    fn end_wait(&mut self) {}
+
+    /// Called after a call has been counted and recorded.
+    fn began(&self, _name: &str, _index: usize) {}
+
+    /// Called when a call has ended. Not called for calls that a suspended execution leaves unanswered.
+    fn ended(&self, _record: &ToolRecord, _index: usize) {}
+
+    /// Called with the number of calls that were refused without a record, except for those before a suspension.
+    fn refused(&self, _count: u64) {}
+}
