@@ -5,8 +5,9 @@ use std::sync::Arc;
 use glovebox_interpreters::Machine as _;
 
 use super::{
-    Checkpoint, CheckpointId, CheckpointInfo, History, LedgerEntry, Memory, Pages, RandomNumbers, Rollback, Saved,
-    SessionBackend, SessionCall, SessionFailure, SessionInfo, SessionSetup, TooMany, recovery::restore,
+    Checkpoint, CheckpointId, CheckpointInfo, History, LedgerEntry, Memory, Pages, RandomNumbers, Reservation,
+    Rollback, Saved, SessionBackend, SessionCall, SessionFailure, SessionInfo, SessionSetup, TooMany,
+    recovery::restore,
 };
 use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, WORKSPACE, files::Snapshot};
 
@@ -170,6 +171,22 @@ impl<B: SessionBackend> SessionState<B> {
     /// Returns the current state, for a fork or for storage. The state shares pages with the last checkpoint.
     pub fn save(&mut self) -> Result<Checkpoint, B::Error> {
         self.with_idle(Self::save_from)
+    }
+
+    /// Like [`save`](Self::save), but counts the state towards the limit of all sessions until the reservation is
+    /// dropped. Fails if the limit would be exceeded. Pages that the state shares with a checkpoint count twice.
+    pub fn save_counted(&mut self) -> Result<(Checkpoint, Option<Reservation>), B::Error> {
+        self.with_idle(|state, guest| {
+            let page_bytes = state.backend.max_page_bytes(guest)?;
+            state.check_room(guest, page_bytes)?;
+            let saved = state.save_from(guest)?;
+            let reservation = state.place.as_ref().map(|place| {
+                let mut reservation = place.reservation(state.backend.setup().limits);
+                reservation.add(saved.held_bytes());
+                reservation
+            });
+            Ok((saved, reservation))
+        })
     }
 
     /// Returns the initial state of another fork.

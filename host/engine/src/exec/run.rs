@@ -13,7 +13,7 @@ use crate::{
         events,
         platform::{Budget, EnginePlatform, ExecutionCtx, Stopwatch},
         request::{OnOutput, StdinSource},
-        suspend::Suspension,
+        suspend::{StateBefore, Suspension},
     },
     files::workspace::{Committed, Roots},
     guest::Guest,
@@ -25,7 +25,6 @@ use glovebox_core::{
     CallResult, Displays, GuestMachine as _, GuestState, Refusal, SoftStop, Written, changes, check_request,
     guidance::{Facts, Guidance, guidance},
     journal::Journal,
-    session::Checkpoint,
 };
 use glovebox_interpreters::Script;
 use glovebox_wasi::Captured;
@@ -218,8 +217,8 @@ impl<'a> PreparedRequest<'a> {
 
     /// Sets the state of the session before the execution, and the value that the guest's monotonic clock had at the
     /// start of the instance.
-    pub(crate) fn set_state_before(&mut self, before: Checkpoint, base_ns: u64) {
-        self.origin_ns = before.wasi.monotonic_base_ns().saturating_sub(base_ns);
+    pub(crate) fn set_state_before(&mut self, before: StateBefore, base_ns: u64) {
+        self.origin_ns = before.state.wasi.monotonic_base_ns().saturating_sub(base_ns);
         if let Some(suspension) = &self.suspension {
             suspension.set_before(before);
         }

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::{
     CancelToken, ExecuteError, Execution, Request, Sandbox, Stream, SuspendError, Suspended, ToolError,
     exec::{
-        suspend::{SuspendedRequest, Suspension},
+        suspend::{StateBefore, SuspendedRequest, Suspension},
         transcript::{Transcript, written},
     },
     tools::{CallerAnswer, OpenCall, PendingCalls, Progress},
@@ -323,8 +323,9 @@ impl Started {
         suspension.wait_for_end();
         let replayed = replay.as_ref().and_then(|suspended| suspended.session());
         let before = match (suspension.take_before(), replayed) {
-            (Some(before), _) => {
-                let encoded = sandbox.hibernate_checkpoint(before).map_err(Arc::new).map_err(SuspendError::Session)?;
+            (Some(StateBefore { state, reservation }), _) => {
+                let encoded = sandbox.hibernate_checkpoint(state).map_err(Arc::new).map_err(SuspendError::Session)?;
+                drop(reservation);
                 Some(encoded)
             }
             (None, replayed) => replayed.map(<[u8]>::to_vec),
@@ -424,6 +425,10 @@ impl Shared {
         self.end.set(end).ok();
         if has_output {
             self.transcript.close();
+        }
+        // Before the caller sees the end, so that the session limits no longer count the state then.
+        if let Some(suspension) = &suspension {
+            suspension.release_before();
         }
         self.pending.end();
         if let Some(suspension) = suspension {

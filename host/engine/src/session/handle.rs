@@ -1,12 +1,12 @@
-//! The public session handle and its turns.
+//! The public session handle.
 
 use std::{
-    fmt, mem,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use glovebox_core::session::{Checkpoint, CheckpointId, CheckpointInfo, RandomNumbers, SessionCall, SessionState};
+use glovebox_core::session::{Checkpoint, CheckpointId, CheckpointInfo, RandomNumbers, SessionState};
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     Started,
     exec::{
         platform::SessionScope,
-        run::{CONTEXT, Executed, PreparedRequest},
+        run::{CONTEXT, PreparedRequest},
     },
     files::workspace::Roots,
     guest,
@@ -23,8 +23,9 @@ use crate::{
         SessionOptions, SharedWorkspace,
         backend::EngineBackend,
         check_id,
-        line::{FairLock, FairLockGuard, TurnFailure},
-        shared::{self, Status, chosen_id},
+        line::{FairLock, TurnFailure},
+        shared::{Status, chosen_id},
+        turn::SessionTurn,
     },
 };
 
@@ -57,8 +58,9 @@ use crate::{
 #[derive(Clone)]
 pub struct Session(Arc<Shared>);
 
-struct Shared {
-    sandbox: Sandbox,
+/// The parts of a session that all handles share.
+pub(super) struct Shared {
+    pub(super) sandbox: Sandbox,
     id: Arc<str>,
     line: FairLock,
     workspace: Option<SharedWorkspace>,
@@ -67,75 +69,8 @@ struct Shared {
 }
 
 impl Shared {
-    fn status(&self) -> MutexGuard<'_, Status> {
+    pub(super) fn status(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Exclusive access to a session during a turn.
-struct SessionTurn<'a> {
-    state: MutexGuard<'a, SessionState<EngineBackend>>,
-    shared: &'a Shared,
-    _turn: FairLockGuard<'a>,
-    _workspace_turn: Option<FairLockGuard<'a>>,
-}
-
-impl Drop for SessionTurn<'_> {
-    fn drop(&mut self) {
-        let (backend, guest) = self.state.parts();
-        backend.give_files(guest.as_deref());
-        let mut status = self.shared.status();
-        self.state.update(&mut status.info);
-        status.idle_since = Some(Instant::now());
-    }
-}
-
-impl SessionTurn<'_> {
-    /// Runs a script. Must be called on a guest stack.
-    fn run(&mut self, request: &mut PreparedRequest<'_>) -> Result<Execution, ExecuteError> {
-        if let Some(json) = &request.context {
-            self.state.set_variable(CONTEXT, json)?;
-        }
-        if request.needs_state_before() {
-            let before = self.state.save()?;
-            let base_ns = self.state.parts().1.map_or(0, |guest| guest.wasi().monotonic_base_ns());
-            request.set_state_before(before, base_ns);
-        }
-        let stdin = mem::take(&mut request.stdin);
-        let execute = |SessionCall { backend, guest, history }: SessionCall<'_, EngineBackend>| {
-            guest.ctx_mut().renew(request.start());
-            let (roots, own) = backend.roots_and_commits();
-            let executed = request.execute(guest, roots, false, own);
-            guest.ctx_mut().platform.forget_listener();
-            let executed = executed?;
-            if let Some(whole) = executed.committed.whole() {
-                backend.committed(whole, history);
-                // Commits to host directories stay, even if the guest is lost later.
-                backend.keep_files(guest);
-            }
-            let after = executed.after;
-            Ok((executed, after))
-        };
-        let (mut executed, rollback) =
-            self.state.run(&stdin, execute, |executed: &Executed| &executed.execution.outcome)?;
-        executed.execution.rolled_back_to = rollback;
-        executed.into_result()
-    }
-
-    /// Lets the host change the files, and commits the changes as the policy requires.
-    fn with_files<R, E: From<ExecuteError>>(
-        &mut self,
-        work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
-    ) -> Result<R, E> {
-        self.state.with_files(|SessionCall { backend, guest, history }| {
-            let sandbox = &self.shared.sandbox;
-            let (roots, own) = backend.roots_and_commits();
-            let (result, committed) = shared::change(sandbox, roots, guest.wasi_mut().vfs_mut(), own, work);
-            if let Some(whole) = committed {
-                backend.committed(whole, history);
-            }
-            result
-        })
     }
 }
 
@@ -494,7 +429,7 @@ impl Session {
         let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (backend, guest) = state.parts();
         backend.take_files(guest);
-        Ok(SessionTurn { state, shared, _turn: turn, _workspace_turn: workspace_turn })
+        Ok(SessionTurn::new(shared, state, turn, workspace_turn))
     }
 
     fn busy(&self) -> ExecuteError {

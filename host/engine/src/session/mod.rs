@@ -1,6 +1,6 @@
 //! Sessions: interpreters that persist between executions.
 //!
-//! * [`handle`]: the public [`Session`] and its turns. [`line`]: the lock behind the turns.
+//! * [`handle`]: the public [`Session`]. [`turn`]: its turns. [`line`]: the lock behind the turns.
 //! * [`backend`]: the engine's implementation of a session. [`pages`]: private memory pages, found by comparison with
 //!   the pristine image.
 //! * [`shared`]: workspaces that several sessions share, and session options. [`hibernate`]: sessions as bytes.
@@ -34,6 +34,7 @@ pub(crate) mod hibernate;
 mod line;
 mod pages;
 mod shared;
+mod turn;
 
 use crate::{ExecuteError, Sandbox};
 

@@ -28,7 +28,7 @@ use glovebox_core::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use peek::UncheckedSuspended;
-pub(crate) use suspension::Suspension;
+pub(crate) use suspension::{StateBefore, Suspension};
 
 use crate::{ExecuteError, HibernateError, Request, Sandbox, SessionKey, SourceKind, ToolRequest, tools::Toolbox};
 

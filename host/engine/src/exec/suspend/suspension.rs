@@ -7,7 +7,7 @@ use std::{
 
 use glovebox_core::{
     journal::{Recording, SuspendRefusal},
-    session::Checkpoint,
+    session::{Checkpoint, Reservation},
 };
 
 use super::SuspendError;
@@ -28,14 +28,22 @@ pub(crate) struct Suspension {
 struct SuspensionState {
     is_wanted: bool,
     result: Option<Result<Recording, SuspendRefusal>>,
-    /// The state of the session before the execution.
-    before: Option<Checkpoint>,
+    /// The state of the session before the execution, until it is serialized or the execution ends otherwise.
+    before: Option<StateBefore>,
     /// `true` while the execution's thread prepares the result.
     is_in_progress: bool,
     is_suspended: bool,
     has_ended: bool,
     /// The first difference from the recording that the execution repeats.
     difference: Option<String>,
+}
+
+/// The state of a session before an execution. Counts towards `limits.session_total_bytes` until it is dropped.
+#[derive(Debug)]
+pub(crate) struct StateBefore {
+    pub(crate) state: Checkpoint,
+    /// Released on drop.
+    pub(crate) reservation: Option<Reservation>,
 }
 
 impl Suspension {
@@ -70,12 +78,12 @@ impl Suspension {
     }
 
     /// Stores the state of the session before the execution.
-    pub(crate) fn set_before(&self, before: Checkpoint) {
+    pub(crate) fn set_before(&self, before: StateBefore) {
         self.state().before = Some(before);
     }
 
     /// Takes the state of the session before the execution. `None` outside sessions.
-    pub(in crate::exec) fn take_before(&self) -> Option<Checkpoint> {
+    pub(in crate::exec) fn take_before(&self) -> Option<StateBefore> {
         self.state().before.take()
     }
 
@@ -85,6 +93,15 @@ impl Suspension {
 
     pub(in crate::exec) fn difference(&self) -> Option<String> {
         self.state().difference.clone()
+    }
+
+    /// Drops the state of the session before the execution, unless the execution was suspended. Called when the
+    /// execution has ended.
+    pub(in crate::exec) fn release_before(&self) {
+        let mut state = self.state();
+        let unneeded = if state.is_suspended { None } else { state.before.take() };
+        drop(state);
+        drop(unneeded);
     }
 
     /// Records the end of the execution.
