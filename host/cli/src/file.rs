@@ -17,6 +17,11 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_or_explain(path, bytes, 0o600)
 }
 
+/// Fails if [`replace`] cannot write the file, because its directory is not writable. Leaves nothing behind.
+pub(crate) fn check_replace(path: &Path) -> anyhow::Result<()> {
+    put(path, b"", 0o600, |beside, _| fs::remove_file(beside)).map_err(|error| explained(path, error))
+}
+
 /// Like [`replace`], but fails and changes nothing if the file exists.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<(), NotCreated> {
     put(path, bytes, 0o600, name_if_free).map_err(|error| {

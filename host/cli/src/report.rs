@@ -1,9 +1,6 @@
 //! Reports executions: their output while they run, and their results.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::{io, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -87,22 +84,21 @@ impl<'a> Reporter<'a> {
         Ok(execution.outcome.exit_code())
     }
 
-    /// Reports an execution that is stored in the file `path`, where it waits for a person. Returns the exit code.
+    /// Reports an execution that is stored in a file and waits for a person. Returns the exit code.
     pub(crate) fn suspend(
         &self,
         passed: &Passthrough,
         script: &SuspendedScript,
-        path: &Path,
         options: &RepeatedOptions,
     ) -> anyhow::Result<i32> {
         if let Some(code) = closed(passed)? {
             return Ok(code);
         }
         if self.args.json {
-            waiting_json(&script.suspended, path, options, Some(script))?;
+            waiting_json(&script.suspended, &script.path, options, Some(script))?;
         } else {
             end_open_line(&script.stdout, &script.stderr);
-            write_waiting(&script.suspended, path, options);
+            write_waiting(&script.suspended, &script.path, options);
         }
         Ok(SUSPENDED_EXIT_CODE)
     }

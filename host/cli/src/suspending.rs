@@ -48,15 +48,24 @@ pub(crate) enum SuspendableRun {
 #[derive(Debug)]
 pub(crate) struct SuspendedScript {
     pub(crate) suspended: Suspended,
+    /// The file that contains the execution.
+    pub(crate) path: PathBuf,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
 }
 
 /// Passes answers to a suspendable execution. Returns when the script has ended, or suspends it when it waits for
-/// further answers.
+/// further answers. `store` writes the suspended execution to a file and returns the file's path.
+///
+/// Call this within [`interrupt::guarded`](crate::interrupt::guarded). Otherwise, Ctrl-C can end the process before the
+/// file is complete.
 ///
 /// If the execution's record is full, it can no longer be suspended. The calls then raise `ToolLimit` in the script.
-pub(crate) fn advance(started: &Started, mut answers: Vec<ToolAnswer>) -> anyhow::Result<SuspendableRun> {
+pub(crate) fn advance(
+    started: &Started,
+    mut answers: Vec<ToolAnswer>,
+    store: impl FnOnce(&Suspended) -> anyhow::Result<PathBuf>,
+) -> anyhow::Result<SuspendableRun> {
     loop {
         let calls = match started.advance(mem::take(&mut answers), None)? {
             Step::Done(execution) => return Ok(SuspendableRun::Ended(execution)),
@@ -67,7 +76,8 @@ pub(crate) fn advance(started: &Started, mut answers: Vec<ToolAnswer>) -> anyhow
         let (stdout, stderr) = (output(Stream::Stdout), output(Stream::Stderr));
         match started.suspend() {
             Ok(suspended) => {
-                return Ok(SuspendableRun::Suspended(Box::new(SuspendedScript { suspended, stdout, stderr })));
+                let path = store(&suspended)?;
+                return Ok(SuspendableRun::Suspended(Box::new(SuspendedScript { suspended, path, stdout, stderr })));
             }
             Err(SuspendError::Refused(full @ SuspendRefusal::JournalFull)) => {
                 let reason = format!("the execution cannot be suspended: {full}");
@@ -195,9 +205,17 @@ impl SuspendedFile {
         Ok(suspended)
     }
 
-    /// Replaces the stored execution with its later state.
-    pub(crate) fn replace(&self, suspended: &Suspended) -> anyhow::Result<()> {
-        file::replace(&self.target, &suspended.to_bytes(self.key.as_ref()))
+    /// Fails if the file's directory is not writable, so that the file could be neither replaced nor deleted. Call this
+    /// before the script continues, because its calls can have effects.
+    pub(crate) fn check_directory(&self) -> anyhow::Result<()> {
+        file::check_replace(&self.target)
+            .context("the script did not continue, because its execution could not be stored")
+    }
+
+    /// Replaces the stored execution with its later state. Returns the path as the user wrote it.
+    pub(crate) fn replace(&self, suspended: &Suspended) -> anyhow::Result<PathBuf> {
+        file::replace(&self.target, &suspended.to_bytes(self.key.as_ref()))?;
+        Ok(self.path.clone())
     }
 
     /// Deletes the file after the script has ended. If that fails, prints a note, because the script's result matters
@@ -326,6 +344,20 @@ mod tests {
         SuspendedFile::open(&path, None).unwrap().delete();
         assert!(!path.exists());
         assert!(SuspendedFile::open(&path, None).is_err());
+    }
+
+    #[test]
+    fn file_in_a_missing_directory_is_rejected_before_continuing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (inner, moved) = (dir.path().join("inner"), dir.path().join("moved"));
+        fs::create_dir(&inner).unwrap();
+        fs::write(inner.join("a.suspended"), "x").unwrap();
+        let file = SuspendedFile::open(&inner.join("a.suspended"), None).unwrap();
+        file.check_directory().unwrap();
+        assert_eq!(fs::read_dir(&inner).unwrap().count(), 1, "something was left behind");
+        fs::rename(&inner, &moved).unwrap();
+        let error = file.check_directory().unwrap_err();
+        assert!(error.to_string().contains("the script did not continue"), "{error}");
     }
 
     #[test]

@@ -203,6 +203,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
         }
         return Ok(SUSPENDED_EXIT_CODE);
     }
+    file.check_directory()?;
     let policy = args.policy.resolve()?;
     let mut tools = args.programs.all_tools(&policy)?;
     // A person answers the waiting calls, even without `--tool NAME=@ask`.
@@ -230,20 +231,20 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
             return Ok(SuspendableRun::Ended(execution));
         }
         has_continued = true;
-        suspending::advance(&started, answers)
+        let ran = suspending::advance(&started, answers, |suspended| file.replace(suspended))?;
+        // Before Ctrl-C can end the process: a file that remains would repeat the script's tool calls.
+        if let SuspendableRun::Ended(execution) = &ran
+            && !matches!(execution.outcome, Outcome::Cancelled)
+        {
+            file.delete();
+        }
+        Ok(ran)
     });
     match ran {
-        Ok(SuspendableRun::Suspended(script)) => {
-            file.replace(&script.suspended).inspect_err(|_| warn_of_repetition(&args.file))?;
-            reporter.suspend(&passed, &script, file.path(), &args.options)
-        }
+        Ok(SuspendableRun::Suspended(script)) => reporter.suspend(&passed, &script, &args.options),
         Ok(SuspendableRun::Ended(execution)) => {
-            let has_finished = has_continued && !matches!(execution.outcome, Outcome::Cancelled);
-            if has_finished {
-                file.delete();
-            }
             let reported = reporter.finish(&passed, &execution, false);
-            if has_continued && !has_finished {
+            if has_continued && matches!(execution.outcome, Outcome::Cancelled) {
                 warn_of_repetition(&args.file);
             }
             reported

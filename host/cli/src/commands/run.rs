@@ -259,14 +259,11 @@ impl Job<'_> {
         let (request, passed) = self.reporter.forward(self.request(&script.source).suspendable(true));
         let ran = interrupt::guarded(|| -> anyhow::Result<SuspendableRun> {
             let started = sandbox.start(request)?;
-            suspending::advance(&started, Vec::new())
+            suspending::advance(&started, Vec::new(), |suspended| file.create(suspended))
         });
         match ran {
             Ok(SuspendableRun::Ended(execution)) => self.reporter.finish(&passed, &execution, false),
-            Ok(SuspendableRun::Suspended(suspended)) => {
-                let path = file.create(&suspended.suspended)?;
-                self.reporter.suspend(&passed, &suspended, &path, &self.args.options)
-            }
+            Ok(SuspendableRun::Suspended(script)) => self.reporter.suspend(&passed, &script, &self.args.options),
             Err(error) => self.fail(error, &script.source),
         }
     }

@@ -5,6 +5,8 @@ use std::{
     io::BufReader,
     path::Path,
     process::{Command, Output},
+    thread,
+    time::Duration,
 };
 
 use super::{
@@ -50,6 +52,41 @@ fn script_is_suspended_after_running_programs_have_answered() {
         assert_eq!(fs::read_to_string(dir.path().join("runs")).unwrap(), "run\n", "{language}");
         assert!(!dir.path().join("script.suspended").exists(), "{language}");
     }
+}
+
+/// Ctrl-C waits until a suspended execution is stored.
+#[test]
+fn interruption_while_the_file_is_written_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    // The file contains the input, so writing it takes a while.
+    fs::write(dir.path().join("input"), vec![b'x'; 15 << 20]).unwrap();
+    let is_writing = || {
+        fs::read_dir(dir.path()).unwrap().filter_map(Result::ok).any(|entry| {
+            // Before the script starts, an empty temporary file is created and removed.
+            entry.path().extension().is_some_and(|extension| extension == "new")
+                && entry.metadata().is_ok_and(|metadata| metadata.len() > 0)
+        })
+    };
+    for args in [
+        &["run", "--stdin", "input", "--tool", "ok=@ask", "-e", "print(tools.ok(n=1), tools.ok(n=2))"][..],
+        &["resume", "script.suspended", "--answer", "0=1"],
+    ] {
+        let mut child = inside(dir.path(), args).spawn().unwrap();
+        loop {
+            if is_writing() {
+                interrupt(&child);
+                break;
+            }
+            if child.try_wait().unwrap().is_some() {
+                break;
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+        assert_eq!(wait(&mut child), 75, "{}", rest(child.stderr.take().unwrap()));
+    }
+    let ran = output(dir.path(), &["resume", "script.suspended", "--answer", "1=2"]);
+    assert_eq!((ran.status.code(), &*text(&ran.stdout)), (Some(0), "1 2\n"), "{}", text(&ran.stderr));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something was left behind");
 }
 
 /// The file stays, so that a person can decide whether to repeat the calls since.
