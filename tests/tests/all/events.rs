@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use glovebox::{IfExists, Language, Request, Sandbox, Tool, ToolError};
+use glovebox::{IfExists, Language, Request, Sandbox, SandboxBuilder, Step, Tool, ToolAnswer, ToolError};
 use glovebox_sessions::{DirectoryStore, NewSession, Prune, SessionId, Sessions};
 use glovebox_tests::{Captured, Event, Recorder, engine, sandbox};
+use serde_json::json;
 
 /// Runs a request under a unique session ID, and returns the events with this ID.
 fn events(captured: &Captured, id: &str, run: impl FnOnce()) -> Vec<Event> {
@@ -115,6 +116,36 @@ fn executions_are_logged() {
             "events must not contain arguments and results of tools: {all}"
         );
 
+        let id = format!("suspended-{language}");
+        let seen = events(&captured, &id, || {
+            let mut policy = sandbox.policy().clone();
+            policy.limits.timeout_ms = 60_000;
+            policy.limits.fuel = 20_000_000_000;
+            policy.limits.tool_calls = 2;
+            suspend_and_resume(
+                Sandbox::builder(engine()).language(language).policy(policy),
+                pick(
+                    "import asyncio, os\ntry: os.symlink('../../x', 'l'); open('l')\nexcept OSError: pass\n\
+                     try: open('../etc/passwd')\nexcept OSError: pass\ntools.log()\n\
+                     async def main(): await asyncio.gather(tools.ask.aio(), tools.log.aio(), return_exceptions=True)\n\
+                     asyncio.run(main())",
+                    "std.open('x/../../etc/passwd', 'r'); std.open('../etc/passwd', 'r');\n\
+                     await tools.log(); await Promise.allSettled([tools.ask(), tools.log()])",
+                ),
+                &id,
+            );
+        });
+        for (name, count) in [
+            ("execution.start", 2),
+            ("execution.complete", 2),
+            ("tool.start", 2),
+            ("tool.complete", 2),
+            ("security.tools_refused", 1),
+            ("security.path_escape", 1),
+        ] {
+            assert_eq!(named(&seen, name).len(), count, "{name}: {seen:#?}");
+        }
+
         let id = format!("waits-{language}");
         let seen = events(&captured, &id, || {
             let mut limits = sandbox.policy().limits.clone();
@@ -142,6 +173,20 @@ fn executions_are_logged() {
     assert_eq!(seen.len(), 2, "{seen:#?}");
 
     stored_sessions_are_logged(&captured);
+}
+
+/// Suspends a script while it waits for the tool `ask`, and resumes it. The tool `log` has a handler.
+fn suspend_and_resume(builder: SandboxBuilder, source: &str, id: &str) {
+    let log = Tool::new("log", "").handler(|_, _| Ok(json!(1)));
+    let sandbox = builder.tool(Tool::new("ask", "").stepped()).tool(log).build().unwrap();
+    let started = sandbox.start(Request::new(source).session_id(id).suspendable(true)).unwrap();
+    started.advance(Vec::new(), None).unwrap();
+    let suspended = started.suspend().unwrap();
+    let resumed = sandbox.start(suspended.request()).unwrap();
+    let Step::NeedsTools(calls) = resumed.advance(Vec::new(), None).unwrap() else { panic!("the script waits") };
+    let answers = vec![ToolAnswer::value(calls[0].id, &json!(1))];
+    let Step::Done(execution) = resumed.advance(answers, None).unwrap() else { panic!("the script ends") };
+    assert!(execution.is_success(), "{execution:?}");
 }
 
 fn stored_sessions_are_logged(captured: &Captured) {

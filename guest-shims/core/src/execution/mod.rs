@@ -227,7 +227,7 @@ impl<P: Platform> ExecutionCtx<P> {
 
     /// Ends the tool calls and returns their records. Abandons calls that are still running. Drops the journal.
     pub fn end_tools(&mut self) -> Vec<ToolRecord> {
-        // Another execution continues the calls that a suspended one leaves unanswered.
+        // A resumed execution continues the unanswered calls of a suspended execution, and reports their ends.
         let is_last = !self.is_abandoned();
         self.journal = None;
         self.tools.take().map(|tools| tools.end_and_report(is_last)).unwrap_or_default()

@@ -11,6 +11,9 @@
 //! | `session.file.<operation>` | `session_id`, `path`; operation: `list`, `read`, `write`, `make`, `delete`, `rename` |
 //! | `component.unavailable` | `what`, `reason`: an operation that was unavailable to a component, and the cause |
 //! | `security.<kind>` | `session_id`, `kind`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `tools_refused`, `trap` |
+//!
+//! A resumed execution logs `execution.start` and `execution.complete` again, but not the tool calls and the security
+//! events from before its suspension. Calls that wait at a suspension complete in the resumed execution.
 
 use std::error::Error;
 

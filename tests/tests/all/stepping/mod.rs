@@ -3,6 +3,7 @@
 mod answers;
 mod ending;
 mod output;
+mod repeating;
 mod sessions;
 mod steps;
 mod suspending;

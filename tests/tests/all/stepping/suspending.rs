@@ -56,12 +56,12 @@ fn source(language: Language) -> &'static str {
     of(language, PYTHON, JAVASCRIPT)
 }
 
-fn request(source: &str) -> Request<'_> {
+pub(super) fn request(source: &str) -> Request<'_> {
     Request::new(source).stdin(b"input").suspendable(true)
 }
 
 /// Answers a call by its arguments: numbers with a list, `b` with an error, other letters with themselves.
-fn reply(call: &ToolRequest) -> ToolAnswer {
+pub(super) fn reply(call: &ToolRequest) -> ToolAnswer {
     let q = &call.values()["q"];
     match q.as_str() {
         Some("b") => ToolAnswer::error(call.id, ToolError::of(ToolErrorKind::Timeout, "too late")),
@@ -70,12 +70,12 @@ fn reply(call: &ToolRequest) -> ToolAnswer {
     }
 }
 
-fn resume(sandbox: &Sandbox, suspended: &Suspended) -> Started {
+pub(super) fn resume(sandbox: &Sandbox, suspended: &Suspended) -> Started {
     sandbox.start(suspended.request()).unwrap()
 }
 
 /// Turns an execution into bytes and back.
-fn through_bytes(started: &Started) -> Suspended {
+pub(super) fn through_bytes(started: &Started) -> Suspended {
     let suspended = started.suspend().unwrap();
     Suspended::from_bytes(&suspended.to_bytes(None), None).unwrap()
 }
@@ -90,7 +90,7 @@ fn without_chance(execution: &Execution) -> (String, String) {
 }
 
 /// Runs a script and suspends it at every wait. With `answers_at_once`, answers that many calls before the next wait.
-fn run_with_suspensions(sandbox: &Sandbox, source: &str, answers_at_once: usize) -> (Arc<Execution>, usize) {
+pub(super) fn run_with_suspensions(sandbox: &Sandbox, source: &str, answers_at_once: usize) -> (Arc<Execution>, usize) {
     let mut started = sandbox.start(request(source)).unwrap();
     let (mut answers, mut suspensions) = (Vec::new(), 0);
     loop {
@@ -108,7 +108,7 @@ fn run_with_suspensions(sandbox: &Sandbox, source: &str, answers_at_once: usize)
     }
 }
 
-fn run_without_suspensions(sandbox: &Sandbox, source: &str, answers_at_once: usize) -> Arc<Execution> {
+pub(super) fn run_without_suspensions(sandbox: &Sandbox, source: &str, answers_at_once: usize) -> Arc<Execution> {
     let started = sandbox.start(request(source)).unwrap();
     let mut answers = Vec::new();
     loop {
@@ -312,7 +312,7 @@ fn difference_from_the_first_run_is_an_error() {
 }
 
 /// Restores the session of a suspended execution, and resumes the execution in it.
-fn resume_in_session(sandbox: &Sandbox, suspended: &Suspended) -> (Session, Started) {
+pub(super) fn resume_in_session(sandbox: &Sandbox, suspended: &Suspended) -> (Session, Started) {
     let session = sandbox.resume_suspended_session(suspended, ResumeOptions::default()).unwrap();
     let started = session.start(suspended.request()).unwrap();
     (session, started)

@@ -12,6 +12,7 @@ use crate::{
             types::{CallFailure, Tool, ToolOutcome},
         },
     },
+    exec::platform::Budget,
 };
 
 /// Longer than any execution in these tests, but shorter than the timeout of a hanging test.
@@ -440,4 +441,21 @@ fn components_cannot_use_foreign_handles() {
     assert!(HostStarted::cancel(&mut two, same(&started)).is_err());
     assert!(two.read_output(same(&started), OutputStream::Stdout, 0, 1).is_err());
     needs(&mut one, &started, vec![]);
+}
+
+/// Components cannot suspend executions yet, but their fuel budgets are the only ones.
+#[test]
+fn suspension_charges_only_the_used_fuel() {
+    const GRANTED: u64 = 1_000_000_000_000;
+    let tool = crate::Tool::new("ask", "").stepped();
+    let builder = crate::Sandbox::builder(engine()).language(crate::Language::JavaScript).tool(tool);
+    let (sandbox, budget) = (builder.build().unwrap(), Budget::empty());
+    budget.renew(GRANTED);
+    let request = crate::Request::new("await tools.ask()").suspendable(true).budget(&budget);
+    let started = sandbox.start(request).unwrap();
+    assert!(matches!(started.advance(Vec::new(), None).unwrap(), crate::Step::NeedsTools(_)));
+    started.suspend().unwrap();
+    let crate::Step::Done(execution) = started.advance(Vec::new(), None).unwrap() else { panic!() };
+    assert!(execution.fuel_consumed > 0);
+    assert_eq!(GRANTED - budget.take(), execution.fuel_consumed);
 }

@@ -1,0 +1,222 @@
+//! Tests the repetition of a suspended execution: delayed and refused calls, times, session limits, and several
+//! continuations of one suspended execution.
+
+use std::{slice, thread, time::Duration};
+
+use glovebox::{
+    AdvanceError, ExecuteError, Language, Outcome, Policy, Request, ResumeOptions, Sandbox, Tool, ToolAnswer,
+    ToolPolicy,
+};
+use glovebox_tests::lone_engine;
+use serde_json::json;
+
+use super::{
+    BOTH, LONG, answer, ask, done, needs, of, questions, stepped,
+    suspending::{
+        reply, request, resume, resume_in_session, run_with_suspensions, run_without_suspensions, through_bytes,
+    },
+    text,
+};
+
+/// Five concurrent calls, of which the policy refuses two, then two single ones.
+const FIVE: (&str, &str) = (
+    "
+import asyncio
+async def ask(q):
+    try: return await tools.ask.aio(q=q)
+    except tools.ToolLimit: return 'limit'
+async def main(): print(*await asyncio.gather(*[ask(q) for q in 'vwxyz']))
+asyncio.run(main())
+print(tools.more(q='x'), tools.more(q='y'))",
+    "
+const ask = q => tools.ask({q}).catch(error => error.name === 'ToolLimit' ? 'limit' : error.name);
+print(...await Promise.all([...'vwxyz'].map(ask)));
+print(await tools.more({q: 'x'}), await tools.more({q: 'y'}));",
+);
+
+/// Calls beyond `tool_calls_at_once` wait in a queue. Calls beyond the policy's maximum fail when they leave the queue,
+/// which can be at the read of another call's reply.
+#[test]
+fn queued_and_refused_calls_are_repeated() {
+    let more = Tool::new("more", "").schema(json!({ "properties": { "q": {} }, "required": ["q"] })).stepped();
+    for language in BOTH {
+        for (at_once, answers_at_once) in [(1, 1), (2, 1), (2, 2), (3, 2), (5, 1), (5, 2), (5, 3)] {
+            let sandbox = stepped(language, slice::from_ref(&more), |policy| {
+                policy.limits.tool_calls_at_once = at_once;
+                let mut limited = ToolPolicy::default();
+                limited.max_calls = Some(3);
+                policy.tools.insert("ask".to_owned(), limited);
+            });
+            let source = of(language, FIVE.0, FIVE.1);
+            let (execution, suspensions) = run_with_suspensions(&sandbox, source, answers_at_once);
+            assert_eq!(text(&execution), "v w x limit limit\nx y\n", "{language}, {at_once}, {answers_at_once}");
+            assert!(suspensions >= 3, "{suspensions}");
+            let other = run_without_suspensions(&sandbox, source, answers_at_once);
+            assert_eq!(text(&execution), text(&other), "{language}");
+            let outcomes = |calls: &[glovebox::ToolRecord]| -> Vec<_> {
+                calls.iter().map(|call| (call.name.clone(), call.outcome.clone())).collect()
+            };
+            assert_eq!(outcomes(&execution.tool_calls), outcomes(&other.tool_calls), "{language}");
+        }
+    }
+}
+
+#[test]
+fn some_of_many_calls_can_be_answered_before_a_suspension() {
+    const SOURCE: (&str, &str) = (
+        "
+import asyncio
+async def main(): print(*await asyncio.gather(*[tools.ask.aio(q=q) for q in 'uvwxyz']))
+asyncio.run(main())",
+        "print(...await Promise.all([...'uvwxyz'].map(q => tools.ask({q}))))",
+    );
+    for language in BOTH {
+        let sandbox = stepped(language, &[], |policy| policy.limits.tool_calls_at_once = 3);
+        let started = sandbox.start(request(of(language, SOURCE.0, SOURCE.1))).unwrap();
+        let first = needs(&started, Vec::new());
+        assert_eq!(questions(&first), ["u", "v", "w"]);
+        // The second call is answered, so another one leaves the queue.
+        let left = needs(&started, vec![reply(&first[1])]);
+        assert_eq!(questions(&left), ["u", "w", "x"]);
+        let resumed = resume(&sandbox, &through_bytes(&started));
+        assert_eq!(needs(&resumed, Vec::new()), left);
+        let last = needs(&resumed, left.iter().map(reply).collect());
+        assert_eq!(questions(&last), ["y", "z"]);
+        let execution = done(&resumed, last.iter().map(reply).collect());
+        assert_eq!(text(&execution), "u v w x y z\n", "{language}");
+    }
+}
+
+/// The arguments of concurrent calls have a maximum size. Calls beyond it wait, although `tool_calls_at_once` allows
+/// them.
+#[test]
+fn calls_delayed_for_memory_are_delayed_again() {
+    let sandbox = stepped(Language::Python, &[], |policy| {
+        policy.limits.memory_bytes = 512 << 20;
+        policy.limits.tool_bytes = 8 << 20;
+    });
+    let source = "
+import asyncio
+async def main(): print(*await asyncio.gather(*[tools.ask.aio(q=q * 6_000_000) for q in 'vwx']))
+asyncio.run(main())";
+    let mut started = sandbox.start(request(source)).unwrap();
+    let mut answers = Vec::new();
+    for letter in ["v", "w", "x"] {
+        let calls = needs(&started, answers);
+        assert_eq!(calls.len(), 1, "the other calls wait for memory");
+        assert!(calls[0].arguments.contains(letter));
+        let suspended = through_bytes(&started);
+        assert_eq!(suspended.tool_requests(), calls);
+        started = resume(&sandbox, &suspended);
+        assert!(needs(&started, Vec::new()) == calls, "the same call");
+        answers = vec![answer(&calls[0], letter)];
+    }
+    assert_eq!(text(&done(&started, answers)), "v w x\n");
+}
+
+#[test]
+fn repeated_calls_keep_their_times() {
+    const PAUSE: Duration = Duration::from_millis(50);
+    let sandbox = stepped(Language::Python, &[], |_| {});
+    let source = "import time\ntime.sleep(0.05)\ntools.ask(q=1)\ntools.ask(q=2)\ntools.ask(q=3)";
+    let started = sandbox.start(request(source)).unwrap();
+    let calls = needs(&started, Vec::new());
+    thread::sleep(PAUSE);
+    let calls = needs(&started, vec![reply(&calls[0])]);
+    let suspended = through_bytes(&started);
+    let first = done(&started, Vec::new());
+    assert_eq!(first.outcome, Outcome::Cancelled);
+    thread::sleep(6 * PAUSE);
+    let resumed = resume(&sandbox, &suspended);
+    needs(&resumed, Vec::new());
+    let calls = needs(&resumed, vec![reply(&calls[0])]);
+    let execution = done(&resumed, vec![reply(&calls[0])]);
+    text(&execution);
+    let [one, two, three] = &execution.tool_calls[..] else { panic!("{:?}", execution.tool_calls) };
+    assert_eq!(one, &first.tool_calls[0]);
+    assert!(one.started >= PAUSE && one.duration >= PAUSE, "{one:?}");
+    assert_eq!(two.started, first.tool_calls[1].started);
+    // The times do not include the repetition, like the duration of the execution.
+    assert!(two.started + two.duration <= three.started, "{two:?} {three:?}");
+    assert!(three.started + three.duration <= execution.duration, "{three:?} {:?}", execution.duration);
+}
+
+#[test]
+fn state_before_an_execution_counts_as_session_bytes() {
+    const HELD: u64 = 4 << 20;
+    let engine = lone_engine(None);
+    let open = |session_total_bytes: u64| {
+        let mut policy = Policy::default();
+        policy.limits.session_total_bytes = session_total_bytes;
+        let builder = Sandbox::builder(&engine).language(Language::JavaScript).policy(policy).tool(ask());
+        let session = builder.build().unwrap().session().unwrap();
+        let source = format!("globalThis.held = new Uint8Array({HELD}).fill(1); 0");
+        assert!(session.execute(&source).unwrap().is_success());
+        session
+    };
+    let used = || engine.session_usage().bytes;
+    let waiting = |request: Request<'_>, session: &glovebox::Session| {
+        let started = session.start(request).unwrap();
+        let calls = needs(&started, Vec::new());
+        (started, calls)
+    };
+    let source = "await tools.ask({q: 1})";
+    let session = open(64 << 20);
+    let (started, calls) = waiting(Request::new(source), &session);
+    let plain = used();
+    done(&started, vec![reply(&calls[0])]);
+    let (started, calls) = waiting(request(source), &session);
+    let more = used() - plain;
+    assert!((HELD..HELD + (2 << 20)).contains(&more), "the state before the execution: {more}");
+    done(&started, vec![reply(&calls[0])]);
+    // `started` still exists, but the execution has ended.
+    assert!(used() < plain + HELD / 2, "{} {plain}", used());
+    let (started, _) = waiting(request(source), &session);
+    started.suspend().unwrap();
+    assert!(used() < plain + HELD / 2, "{} {plain}", used());
+    drop((started, session));
+
+    let session = open(7 << 20);
+    let error = session.start(request(source)).unwrap().advance(Vec::new(), Some(LONG)).unwrap_err();
+    let AdvanceError::Execute(error) = error else { panic!("{error}") };
+    assert!(
+        matches!(*error, ExecuteError::TooManySessions { key: "limits.session_total_bytes", .. }),
+        "the state does not fit: {error}"
+    );
+    assert_eq!(session.execute("held.length").unwrap().value.unwrap().repr, HELD.to_string(), "usable after");
+}
+
+#[test]
+fn suspended_execution_in_a_session_can_be_continued_in_several_ways() {
+    for language in BOTH {
+        let sandbox = stepped(language, &[], |_| {});
+        let session = sandbox.session().unwrap();
+        session.execute(of(language, "x = ['old']", "let x = ['old']; 0")).unwrap();
+        let source = of(language, "x.append(tools.ask(q=1))\nprint(x)", "x.push(await tools.ask({q: 1})); print(x)");
+        let started = session.start(request(source)).unwrap();
+        let calls = needs(&started, Vec::new());
+        let suspended = through_bytes(&started);
+        // Both continuations run at the same time.
+        let continued = ["yes", "no"].map(|value| (value, resume_in_session(&sandbox, &suspended)));
+        for (value, (session, started)) in continued {
+            assert_eq!(needs(&started, Vec::new()), calls, "{language}");
+            let execution = done(&started, vec![answer(&calls[0], value)]);
+            assert!(text(&execution).contains(value), "{language}: {execution:?}");
+            let last = session.execute(of(language, "x[1], len(x)", "[x[1], x.length].join()")).unwrap();
+            let expected =
+                if language == Language::Python { format!("('{value}', 2)") } else { format!("'{value},2'") };
+            assert_eq!(last.value.unwrap().repr, expected, "{language}");
+        }
+        // A continuation can be suspended, and continued in several ways as well.
+        let (_session, started) = resume_in_session(&sandbox, &suspended);
+        needs(&started, Vec::new());
+        let again = through_bytes(&started);
+        for value in [json!(1), json!(2)] {
+            let session = sandbox.resume_suspended_session(&again, ResumeOptions::default()).unwrap();
+            let started = session.start(again.request()).unwrap();
+            assert_eq!(needs(&started, Vec::new()), calls, "{language}");
+            let execution = done(&started, vec![ToolAnswer::value(calls[0].id, &value)]);
+            assert!(text(&execution).contains(&value.to_string()), "{language}");
+        }
+    }
+}
