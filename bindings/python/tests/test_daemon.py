@@ -26,8 +26,8 @@ from glovebox_sandbox import (
     _unsafe_native,
 )
 from glovebox_sandbox._daemon_client import connect
+from glovebox_sandbox._input import _input
 from glovebox_sandbox.run import Run
-from glovebox_sandbox.sandbox import _input
 from glovebox_sandbox.tools import CancelToken
 from scripts import Daemon, use_daemon
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from glovebox_sandbox import Limits, PolicyError, Sandbox, UnavailableError
 from glovebox_sandbox._daemon_client import Client
+from glovebox_sandbox._input import _input
 from glovebox_sandbox._remote import cancelled
 from glovebox_sandbox.run import Run
-from glovebox_sandbox.sandbox import _input
 from glovebox_sandbox.tools import CancelToken
 
 Reply = Callable[["Handler"], "tuple[int, object]"]

@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 
 import glovebox_sandbox
-from glovebox_sandbox import aio, sandbox, tools
+from glovebox_sandbox import aio, sandbox, tools, waiting
 
 PAGE = Path(__file__).parents[3] / "docs/from-python.md"
 
@@ -19,9 +19,10 @@ class Docs(unittest.TestCase):
         self.assertGreater(result.attempted, 20)
 
     def test_docstring_examples_pass(self) -> None:
-        for module in (glovebox_sandbox, aio, sandbox, tools):
+        names = {name: getattr(glovebox_sandbox, name) for name in ("AsyncSandbox", "Sandbox", "Tool")}
+        for module in (glovebox_sandbox, aio, sandbox, tools, waiting):
             with self.subTest(module.__name__):
-                result = doctest.testmod(module, extraglobs={"AsyncSandbox": glovebox_sandbox.AsyncSandbox})
+                result = doctest.testmod(module, extraglobs=names)
                 self.assertEqual(result.failed, 0)
                 self.assertGreater(result.attempted, 0)
 

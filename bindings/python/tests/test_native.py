@@ -140,6 +140,7 @@ except KeyboardInterrupt:
             r"box.execute('tools.ready()\nimport time; time.sleep(90)')",
             r"box.session().execute('tools.ready()\nwhile True: pass')",
             r"box.execute('tools.ready()\nwhile True: pass', on_stdout=print)",
+            r"box.start('tools.ready()\nwhile True: pass')",
         ]:
             with self.subTest(call):
                 self.assertEqual(self.interrupted(call), ["interrupted again"])

@@ -3,9 +3,10 @@
 use std::error::Error;
 
 use glovebox::{
-    BuildError, EngineError, ExecuteError, FilesError, HibernateError, NotJson, PolicyError, ResumeError, with_causes,
+    AdvanceError, BuildError, EngineError, ExecuteError, FilesError, HibernateError, NotJson, PolicyError, ResumeError,
+    SuspendError, SuspendedBytesError, with_causes,
 };
-use pyo3::{intern, prelude::*};
+use pyo3::{exceptions::PyRuntimeError, intern, prelude::*};
 
 /// The exception class of an error.
 #[derive(Clone, Copy)]
@@ -15,6 +16,7 @@ enum Class {
     Session,
     Files,
     Commit,
+    Suspension,
 }
 
 impl Class {
@@ -25,6 +27,7 @@ impl Class {
             Self::Session => "SessionError",
             Self::Files => "FilesError",
             Self::Commit => "CommitError",
+            Self::Suspension => "SuspensionError",
         }
     }
 
@@ -83,22 +86,73 @@ impl IntoException for BuildError {
 
 impl IntoException for ExecuteError {
     fn exception(self) -> PyErr {
-        let class = match self {
-            Self::SessionEnded { .. }
-            | Self::SessionBusy { .. }
-            | Self::WorkspaceBusy
-            | Self::NoCheckpoint { .. }
-            | Self::Variable { .. }
-            | Self::TooManySessions { .. } => Class::Session,
-            Self::Commit { .. } => Class::Files,
-            Self::Instantiate { .. }
-            | Self::System { .. }
-            | Self::TypeScript { .. }
-            | Self::Driver(_)
-            | Self::Unrestorable { .. } => Class::Unavailable,
-            _ => Class::Policy,
-        };
-        class.exception(&with_causes(&self))
+        not_executed(&self)
+    }
+}
+
+/// Converts the error of an execution that could not be carried out.
+fn not_executed(error: &ExecuteError) -> PyErr {
+    let class = match error {
+        ExecuteError::SessionEnded { .. }
+        | ExecuteError::SessionBusy { .. }
+        | ExecuteError::WorkspaceBusy
+        | ExecuteError::NoCheckpoint { .. }
+        | ExecuteError::Variable { .. }
+        | ExecuteError::TooManySessions { .. } => Class::Session,
+        // The engine's message names functions of Rust.
+        ExecuteError::OtherSession { in_session: true } => {
+            return Class::Suspension.exception(
+                "the execution was suspended in a session; restore the session with `resume_suspended_session`, and \
+                 call its `resume_suspended`",
+            );
+        }
+        ExecuteError::OtherSession { in_session: false } => {
+            return Class::Suspension
+                .exception("the execution was suspended outside a session; resume it with `Sandbox.resume_suspended`");
+        }
+        ExecuteError::OtherImage { .. } | ExecuteError::Diverged { .. } => Class::Suspension,
+        ExecuteError::Commit { .. } => Class::Files,
+        ExecuteError::Instantiate { .. }
+        | ExecuteError::System { .. }
+        | ExecuteError::TypeScript { .. }
+        | ExecuteError::Driver(_)
+        | ExecuteError::Unrestorable { .. } => Class::Unavailable,
+        _ => Class::Policy,
+    };
+    class.exception(&with_causes(error))
+}
+
+impl IntoException for AdvanceError {
+    fn exception(self) -> PyErr {
+        match self {
+            Self::Execute(error) => not_executed(&error),
+            Self::Panicked => PyRuntimeError::new_err("the engine panicked; this is a bug in Glovebox"),
+            error => Class::Policy.exception(&with_causes(&error)),
+        }
+    }
+}
+
+impl IntoException for SuspendError {
+    fn exception(self) -> PyErr {
+        match self {
+            // The engine's messages about these two name functions of Rust.
+            Self::Running => Class::Suspension.exception(
+                "the script no longer waits for answers; call `answer()` to wait until it ends or needs more answers",
+            ),
+            Self::Ended => Class::Suspension.exception("the execution has ended; get its result with `answer()`"),
+            error => Class::Suspension.exception(&with_causes(&error)),
+        }
+    }
+}
+
+impl IntoException for SuspendedBytesError {
+    fn exception(self) -> PyErr {
+        match self {
+            Self::KeyMissing => Class::Suspension.exception(
+                "the suspended execution is sealed with a key; resume it from Rust or with `glovebox resume`",
+            ),
+            error => Class::Suspension.exception(&with_causes(&error)),
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use glovebox::{
-    CancelToken, Display, ExecuteError, Execution, FileEntry, FileKind, JsonText, Request, SourceKind, Tool, ToolError,
-    ToolErrorKind, with_causes,
+    CancelToken, Display, ExecuteError, Execution, FileEntry, FileKind, JsonText, Request, SourceKind, Started, Tool,
+    ToolError, ToolErrorKind, with_causes,
 };
 use pyo3::{
     prelude::*,
@@ -16,6 +16,7 @@ use pyo3::{
 use crate::{
     error::{IntoException, not_committed},
     interrupt::{Event, attended, interruptible},
+    started::PyStarted,
 };
 
 /// A file's path, kind, size in bytes, and modification time in nanoseconds since 1970.
@@ -152,13 +153,30 @@ impl Input {
         Ok(request)
     }
 
+    /// Returns the token that cancels the execution.
+    fn token(&self) -> CancelToken {
+        self.7.as_ref().map(|token| token.get().0.clone()).unwrap_or_default()
+    }
+
+    /// Starts the input as a request that can be suspended. There is no output listener.
+    pub(crate) fn start(
+        &self,
+        py: Python<'_>,
+        process: u32,
+        start: impl FnOnce(Request<'_>) -> Result<Started, ExecuteError> + Send,
+    ) -> PyResult<PyStarted> {
+        let token = self.token();
+        let request = self.request(&token)?.suspendable(true);
+        PyStarted::begin(py, token.clone(), process, move || start(request))
+    }
+
     /// Executes the input as a request, on this thread, or on another thread if a listener receives the output.
     pub(crate) fn execute(
         &self,
         py: Python<'_>,
         run: impl FnOnce(Request<'_>) -> Result<Execution, ExecuteError> + Send,
     ) -> PyResult<PyExecution> {
-        let token = self.7.as_ref().map(|token| token.get().0.clone()).unwrap_or_default();
+        let token = self.token();
         let request = self.request(&token)?;
         let executed = match &self.6 {
             None => interruptible(py, &token, move || run(request))?,
@@ -194,23 +212,22 @@ impl Input {
 }
 
 /// A tool: name, description, schema as JSON text, and function. The function receives the arguments as JSON text and
-/// the call's token, and returns `("returned", result as JSON text)`, `("failed", message)` or `("denied", message)`.
+/// the call's token, and returns the outcome and the text of [`tool_answer`]. Without a function, the caller of `start`
+/// answers the calls.
 #[derive(FromPyObject)]
-pub(crate) struct ToolInput(String, String, String, Py<PyAny>);
+pub(crate) struct ToolInput(String, String, String, Option<Py<PyAny>>);
 
 impl ToolInput {
     pub(crate) fn tool(self) -> PyResult<Tool> {
         let Self(name, description, schema, answer) = self;
         let schema = serde_json::from_str(&schema).map_err(IntoException::exception)?;
+        let tool = Tool::new(name, description).schema(schema);
+        let Some(answer) = answer else { return Ok(tool.stepped()) };
         let handler = move |call: &glovebox::ToolCall, arguments: String| {
             let answered = Python::try_attach(|py| {
                 let token = PyCancelToken(call.cancel.clone());
                 let (kind, text) = answer.call1(py, (arguments, token))?.extract::<(PyBackedStr, PyBackedStr)>(py)?;
-                Ok(match &*kind {
-                    "returned" => Ok(text.to_string()),
-                    "denied" => Err(ToolError::of(ToolErrorKind::Denied, &*text)),
-                    _ => Err(ToolError::new(&*text)),
-                })
+                Ok(tool_answer(&kind, text.to_string()))
             });
             match answered {
                 Some(Ok(answer)) => answer,
@@ -218,7 +235,17 @@ impl ToolInput {
                 None => Err(ToolError::new("the process is exiting")),
             }
         };
-        Ok(Tool::new(name, description).schema(schema).text_handler(handler))
+        Ok(tool.text_handler(handler))
+    }
+}
+
+/// Converts an answer to a tool call. `text` is the result as JSON text if `kind` is `returned`. It is the text of the
+/// failure if `kind` is `denied` or `failed`.
+pub(crate) fn tool_answer(kind: &str, text: String) -> Result<String, ToolError> {
+    match kind {
+        "returned" => Ok(text),
+        "denied" => Err(ToolError::of(ToolErrorKind::Denied, text)),
+        _ => Err(ToolError::new(text)),
     }
 }
 

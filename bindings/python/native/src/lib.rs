@@ -8,12 +8,14 @@
 //! | `interrupt` | Ctrl-C while the caller's own thread runs a guest; work on another thread while it serves Python |
 //! | `sandbox` | the engine and the classes |
 //! | `execution` | the input of an execution, with its tools and its cancellation token, and its result |
+//! | `started` | executions that Python answers, suspends and resumes |
 //! | `error` | the conversion of the engine's errors to the package's exceptions |
 
 mod error;
 mod execution;
 mod interrupt;
 mod sandbox;
+mod started;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -32,6 +34,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sandbox::PyEngine>()?;
     module.add_class::<sandbox::PySandbox>()?;
     module.add_class::<sandbox::PySession>()?;
+    module.add_class::<started::PyStarted>()?;
     module.add_class::<execution::PyExecution>()?;
     module.add_class::<execution::PyCancelToken>()?;
     module.add_function(wrap_pyfunction!(command, module)?)

@@ -16,6 +16,7 @@ use crate::{
     error::{IntoException, forked},
     execution::{Entry, Input, PyExecution, ToolInput, entry},
     interrupt::{Event, Progress, attended, interruptible},
+    started::{PyStarted, SuspendedInput, WaitingCall, suspended, waiting_calls},
 };
 
 /// A diagnostic: line, column and message.
@@ -93,6 +94,22 @@ impl PySandbox {
         input.execute(py, |request| sandbox.run(request))
     }
 
+    fn start(&self, py: Python<'_>, input: Input) -> PyResult<PyStarted> {
+        let sandbox = self.here()?;
+        input.start(py, self.process, |request| sandbox.start(request))
+    }
+
+    fn start_suspended(&self, py: Python<'_>, input: SuspendedInput) -> PyResult<PyStarted> {
+        let sandbox = self.here()?;
+        input.start(py, self.process, |request| sandbox.start(request))
+    }
+
+    /// Returns the calls that a suspended execution waits for, without running anything.
+    fn suspended_calls(&self, py: Python<'_>, state: PyBackedBytes) -> PyResult<Vec<WaitingCall>> {
+        self.here()?;
+        Ok(waiting_calls(&suspended(py, &state)?))
+    }
+
     fn validate(&self, py: Python<'_>, input: Input) -> PyResult<Vec<Message>> {
         let sandbox = self.here()?;
         let token = CancelToken::new();
@@ -132,6 +149,22 @@ impl PySandbox {
         options.id = id;
         let session = py.detach(|| sandbox.resume(&state, options)).map_err(IntoException::exception)?;
         Ok(PySession::new(session, self.process))
+    }
+
+    /// Restores the session of a suspended execution, in its state before the execution.
+    #[pyo3(signature = (state, id))]
+    fn resume_suspended_session(
+        &self,
+        py: Python<'_>,
+        state: PyBackedBytes,
+        id: Option<String>,
+    ) -> PyResult<PySession> {
+        let sandbox = self.here()?;
+        let mut options = ResumeOptions::default();
+        options.id = id;
+        let suspended = suspended(py, &state)?;
+        let session = py.detach(|| sandbox.resume_suspended_session(&suspended, options));
+        Ok(PySession::new(session.map_err(IntoException::exception)?, self.process))
     }
 }
 
@@ -210,6 +243,16 @@ impl PySession {
     fn execute(&self, py: Python<'_>, input: Input) -> PyResult<PyExecution> {
         let session = self.here()?;
         input.execute(py, |request| session.run(request))
+    }
+
+    fn start(&self, py: Python<'_>, input: Input) -> PyResult<PyStarted> {
+        let session = self.here()?;
+        input.start(py, self.process, |request| session.start(request))
+    }
+
+    fn start_suspended(&self, py: Python<'_>, input: SuspendedInput) -> PyResult<PyStarted> {
+        let session = self.here()?;
+        input.start(py, self.process, |request| session.start(request))
     }
 
     fn get_variable(&self, py: Python<'_>, name: &str) -> PyResult<Option<(String, Option<String>)>> {

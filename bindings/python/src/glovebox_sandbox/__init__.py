@@ -32,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import types
     from ._backend import Mount
-    from .aio import AsyncSandbox, AsyncSession
+    from .aio import AsyncSandbox, AsyncSession, AsyncWaitingRun
     from .displays import Display
     from .errors import (
         CommitError,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         PolicyError,
         ScriptError,
         SessionError,
+        SuspensionError,
         ToolDenied,
         UnavailableError,
         UnsupportedError,
@@ -50,19 +51,21 @@ if TYPE_CHECKING:
     from .sandbox import Sandbox, Session
     from .tools import Tool
     from .types import Limits
+    from .waiting import WaitingCall, WaitingRun
 else:
     # Importing all modules takes longer than 30 ms, so each is imported when one of its names is first used.
     _MODULES = {
         "_backend": "Mount",
-        "aio": "AsyncSandbox AsyncSession",
+        "aio": "AsyncSandbox AsyncSession AsyncWaitingRun",
         "displays": "Display",
-        "errors": "CommitError FilesError GloveboxError PolicyError ScriptError SessionError ToolDenied UnavailableError "
-        "UnsupportedError",
+        "errors": "CommitError FilesError GloveboxError PolicyError ScriptError SessionError SuspensionError ToolDenied "
+        "UnavailableError UnsupportedError",
         "network": "Network Secret",
         "run": "Diagnostic Opaque Outcome Run RunFiles ToolCall",
         "sandbox": "Sandbox Session",
         "tools": "Tool",
         "types": "Limits",
+        "waiting": "WaitingCall WaitingRun",
     }
 
     def __getattr__(name):
@@ -85,6 +88,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncSandbox",
     "AsyncSession",
+    "AsyncWaitingRun",
     "CommitError",
     "Diagnostic",
     "Display",
@@ -103,10 +107,13 @@ __all__ = [
     "Secret",
     "Session",
     "SessionError",
+    "SuspensionError",
     "Tool",
     "ToolCall",
     "ToolDenied",
     "UnavailableError",
     "UnsupportedError",
+    "WaitingCall",
+    "WaitingRun",
     "types",
 ]

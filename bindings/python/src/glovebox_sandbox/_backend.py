@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from .tools import Tool
+from .tools import AnswerKind, Tool
 from .types import FileKind, Limits
 
 Commit = Literal["always", "on-success", "never"]
@@ -21,6 +21,12 @@ Input: TypeAlias = (
 )
 """Source, name, kind of source, standard input, context as JSON text, milliseconds until the execution is cancelled,
 output listener (called with `True` for standard error, and the data), token."""
+
+SuspendedInput: TypeAlias = "tuple[bytes, int | None, Any]"
+"""The bytes of a suspended execution, milliseconds until the execution is cancelled, token."""
+
+Call: TypeAlias = "tuple[int, str, str]"
+"""A waiting tool call: id, name of the tool, and arguments as JSON text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +123,30 @@ class Backend(Protocol):
     def validate(self, input: Input) -> list[tuple[int, int, str]]: ...
     def session(self, id: str | None, context: str | None) -> BackendSession: ...
     def resume(self, state: bytes, id: str | None) -> BackendSession: ...
+
+
+class Started(Protocol):
+    """An execution that the caller advances from one wait to the next. It is cancelled when it is dropped."""
+
+    def advance(self, answers: list[tuple[int, AnswerKind, str]]) -> tuple[Executed | None, list[Call]]:
+        """Passes answers to the script, and waits until it ends or needs more answers. Returns the execution or the
+        waiting calls."""
+
+    def suspend(self) -> bytes: ...
+    def output(self, is_stderr: bool) -> bytes: ...
+
+
+@runtime_checkable
+class SuspendingSession(Protocol):
+    """A session or a sandbox of a backend that can suspend executions."""
+
+    def start(self, input: Input) -> Started: ...
+    def start_suspended(self, input: SuspendedInput) -> Started: ...
+
+
+@runtime_checkable
+class SuspendingBackend(SuspendingSession, Protocol):
+    """A sandbox of a backend that can suspend executions."""
+
+    def suspended_calls(self, state: bytes) -> list[Call]: ...
+    def resume_suspended_session(self, state: bytes, id: str | None) -> BackendSession: ...

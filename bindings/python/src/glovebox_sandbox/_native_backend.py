@@ -69,7 +69,12 @@ def _engine(packages: bool) -> Any:
 def open_backend(name: str, policy: Policy, wait: tools.Await, progress: Callable[[str], None] | None) -> Backend:
     """Creates a sandbox. Fetches and compiles nothing that the packages contain."""
     answered: list[Any] = [
-        (tool.name, tool.description, json.dumps(tool.schema), functools.partial(tools.answer, tool, wait))
+        (
+            tool.name,
+            tool.description,
+            json.dumps(tool.schema),
+            None if tool.waits else functools.partial(tools.answer, tool, wait),
+        )
         for tool in policy.tools
     ]
     engine = _engine(policy.packages is not False)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from . import _native_backend
 from ._backend import Backend, Policy
+from ._input import _input
 from .run import Diagnostic, Run
-from .sandbox import Sandbox, Session, _input
+from .sandbox import Sandbox, Session
 from .tools import Await, CancelToken, Token
 from .types import CheckpointInfo, FileEntry, SessionInfo, SourceKind
+from .waiting import WaitingCall, WaitingRun, resume, start
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,10 +44,11 @@ class _Threads:
         context = contextvars.copy_context()
         return asyncio.get_running_loop().run_in_executor(self._executor, functools.partial(context.run, call))
 
-    async def run_cancellable(self, call: Callable[[Any], T]) -> T:
-        """Like `run`, with a token. A cancelled task cancels its execution, and raises after the execution has ended.
+    async def run_cancellable(self, call: Callable[[Any], T], token: Any = None) -> T:
+        """Like `run`, with a token, by default a new one. A cancelled task cancels its execution, and raises after the
+        execution has ended.
         """
-        token = self.token()
+        token = self.token() if token is None else token
         future = self._submit(functools.partial(call, token))
         try:
             return await asyncio.shield(future)
@@ -152,6 +155,46 @@ class AsyncSandbox:
         given = (source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr)
         return Run(await self._threads.run_cancellable(lambda token: backend.execute(_input(*given, token))))
 
+    async def start(
+        self,
+        source: str,
+        *,
+        name: str | None = None,
+        kind: SourceKind | None = None,
+        stdin: str | bytes | None = None,
+        context: Any = None,
+        timeout_ms: int | None = None,
+    ) -> Run | AsyncWaitingRun:
+        """Like `Sandbox.start`."""
+        backend = (await self._ready())._backend
+        given = (source, name, kind, stdin, context, timeout_ms, None, None)
+        return await _advance(self._threads, lambda token: start(backend, _input(*given, token)))
+
+    async def resume_suspended(
+        self,
+        state: bytes,
+        answers: Mapping[int, Any] | None = None,
+        *,
+        denied: Mapping[int, str] | None = None,
+        failed: Mapping[int, str] | None = None,
+        timeout_ms: int | None = None,
+    ) -> Run | AsyncWaitingRun:
+        """Like `Sandbox.resume_suspended`."""
+        backend = (await self._ready())._backend
+
+        def answer(run: WaitingRun) -> Run | WaitingRun:
+            return run.answer(answers, denied=denied, failed=failed)
+
+        return await _advance(self._threads, lambda token: resume(backend, state, timeout_ms, token, answer))
+
+    async def suspended_calls(self, state: bytes) -> list[WaitingCall]:
+        """Like `Sandbox.suspended_calls`."""
+        return await self._threads.run((await self._ready()).suspended_calls, state)
+
+    def resume_suspended_session(self, state: bytes, *, id: str | None = None) -> AsyncSession:
+        """Like `Sandbox.resume_suspended_session`. The session opens when it is entered, or first used."""
+        return AsyncSession(self, lambda box: box.resume_suspended_session(state, id=id))
+
     async def validate(
         self, source: str, *, name: str | None = None, kind: SourceKind | None = None
     ) -> list[Diagnostic]:
@@ -229,6 +272,38 @@ class AsyncSession:
         run = self._sandbox._threads.run_cancellable(lambda token: session.execute(_input(*given, token)))
         return Run(await run)
 
+    async def start(
+        self,
+        source: str,
+        *,
+        name: str | None = None,
+        kind: SourceKind | None = None,
+        stdin: str | bytes | None = None,
+        context: Any = None,
+        timeout_ms: int | None = None,
+    ) -> Run | AsyncWaitingRun:
+        """Like `Session.start`."""
+        session = (await self._ready())._session
+        given = (source, name, kind, stdin, context, timeout_ms, None, None)
+        return await _advance(self._sandbox._threads, lambda token: start(session, _input(*given, token)))
+
+    async def resume_suspended(
+        self,
+        state: bytes,
+        answers: Mapping[int, Any] | None = None,
+        *,
+        denied: Mapping[int, str] | None = None,
+        failed: Mapping[int, str] | None = None,
+        timeout_ms: int | None = None,
+    ) -> Run | AsyncWaitingRun:
+        """Like `Session.resume_suspended`."""
+        session = (await self._ready())._session
+
+        def answer(run: WaitingRun) -> Run | WaitingRun:
+            return run.answer(answers, denied=denied, failed=failed)
+
+        return await _advance(self._sandbox._threads, lambda token: resume(session, state, timeout_ms, token, answer))
+
     async def get_variable(self, name: str, default: Any = None) -> Any:
         """Returns a global variable, or `default` if there is no such variable."""
         return await self._ask(lambda session: session.variables.get(name, default))
@@ -291,3 +366,55 @@ class AsyncSession:
         await self.close()
 
 
+class AsyncWaitingRun:
+    """Like `WaitingRun`, for asynchronous code."""
+
+    def __init__(self, threads: _Threads, token: Any, run: WaitingRun) -> None:
+        """`AsyncSandbox.start` and `AsyncSession.start` make instances."""
+        self._threads = threads
+        self._token = token
+        self._run = run
+
+    @property
+    def calls(self) -> list[WaitingCall]:
+        """The waiting calls, in the order in which the script made them."""
+        return self._run.calls
+
+    @property
+    def stdout(self) -> str:
+        """Standard output so far, as text."""
+        return self._run.stdout
+
+    @property
+    def stderr(self) -> str:
+        """Standard error so far, as text."""
+        return self._run.stderr
+
+    async def answer(
+        self,
+        answers: Mapping[int, Any] | None = None,
+        *,
+        denied: Mapping[int, str] | None = None,
+        failed: Mapping[int, str] | None = None,
+    ) -> Run | AsyncWaitingRun:
+        """Like `WaitingRun.answer`. A cancelled task cancels the script."""
+        run = self._run
+        return await _advance(
+            self._threads, lambda _: run.answer(answers, denied=denied, failed=failed), self._token
+        )
+
+    async def suspend(self) -> bytes:
+        """Like `WaitingRun.suspend`."""
+        return await self._threads.run(self._run.suspend)
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._run)[1:]}"
+
+
+async def _advance(
+    threads: _Threads, advance: Callable[[Any], Run | WaitingRun], token: Any = None
+) -> Run | AsyncWaitingRun:
+    """Advances a run on one of the threads."""
+    token = threads.token() if token is None else token
+    run = await threads.run_cancellable(advance, token)
+    return AsyncWaitingRun(threads, token, run) if isinstance(run, WaitingRun) else run

@@ -47,6 +47,11 @@ class CommitError(GloveboxError):
         """The run whose files were not committed."""
 
 
+class SuspensionError(GloveboxError):
+    """A script cannot be suspended now, or a suspended script cannot be resumed: the bytes are damaged, need another
+    interpreter, or are resumed in the wrong place, or the script behaves differently than before."""
+
+
 class ToolDenied(Exception):
     """Raised by a tool's function when a person or a policy refuses the call. The script receives `tools.ToolDenied` with
     the same message. This package never raises it."""

@@ -29,11 +29,12 @@ except ImportError as error:
     raise ImportError("the kernel needs ipykernel; install it with: pip install 'glovebox-sandbox[kernel]'") from error
 
 from . import __version__, _introspection, _native_backend
+from ._input import _input
 from ._named import MagicError, NamedSessions, split
 from ._report import error_name, error_value, explain, traceback_of
 from .errors import GloveboxError
 from .run import Run
-from .sandbox import Sandbox, Session, _input
+from .sandbox import Sandbox, Session
 from .types import Limits
 
 T = TypeVar("T")

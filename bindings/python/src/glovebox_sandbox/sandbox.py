@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
 import sys
@@ -11,13 +10,15 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from . import _check, _native_backend
-from ._backend import Backend, BackendSession, Commit, Input, Mount, Policy
+from ._backend import Backend, BackendSession, Commit, Mount, Policy
+from ._input import _input
 from ._options import policy_of
-from .errors import GloveboxError, SessionError, UnavailableError
+from .errors import GloveboxError, SessionError, UnavailableError, UnsupportedError
 from .network import Network
 from .run import Diagnostic, Run, entries, value_of
 from .tools import Await, Tool, await_here
 from .types import CheckpointInfo, FileEntry, Limits, SessionInfo, SourceKind
+from .waiting import Starting, WaitingCall, suspending_backend, waiting_calls
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ def _say(text: str) -> None:
     print(f"glovebox: {text}", file=sys.stderr, flush=True)
 
 
-class Sandbox:
+class Sandbox(Starting):
     """A language with the permissions of its scripts. Every `execute` starts a new interpreter with new files.
 
     >>> with Sandbox("python") as box:
@@ -146,6 +147,9 @@ class Sandbox:
     ) -> None:
         kind: Kind = "component"
         opened: Backend | None = None
+        waits = any(tool.waits for tool in policy.tools)
+        if waits and backend == "auto":
+            backend = "wasm"
         if backend in ("auto", "daemon"):
             # Imports an HTTP client.
             from . import _daemon_backend
@@ -158,6 +162,8 @@ class Sandbox:
                 backend = "wasm"
         if backend == "wasm":
             backend = "native" if _native_backend.is_here() else "component"
+        if waits and backend != "native":
+            raise UnsupportedError('tools: a tool with waits=True needs backend="native"; remove the tool, or use that backend')
         if backend == "daemon":
             kind, opened = "daemon", _daemon_backend.open_backend(name, policy, wait)
         elif backend == "unsafe-native":
@@ -241,6 +247,23 @@ class Sandbox:
         """
         return Session(self._backend.resume(_check.of("state", bytes, state), _check.optional("id", str, id)))
 
+    def _startable(self) -> object:
+        return self._backend
+
+    def suspended_calls(self, state: bytes) -> list[WaitingCall]:
+        """Returns the calls that a suspended run waits for, without running anything. `state` is the result of
+        `WaitingRun.suspend`."""
+        return waiting_calls(suspending_backend(self._backend).suspended_calls(_check.of("state", bytes, state)))
+
+    def resume_suspended_session(self, state: bytes, *, id: str | None = None) -> Session:
+        """Restores the session of a suspended run, in its state before the run. Its `resume_suspended` resumes the run.
+
+        Random numbers of the interpreter's generators are the same in all sessions that are restored from these bytes.
+        """
+        backend = suspending_backend(self._backend)
+        id = _check.optional("id", str, id)
+        return Session(backend.resume_suspended_session(_check.of("state", bytes, state), id))
+
     def close(self) -> None:
         """Releases the sandbox's resources. Its sessions continue."""
         self._opened = None
@@ -257,7 +280,7 @@ class Sandbox:
         return f"<Sandbox: {self._opened.runtime_name}, {self.backend}>" if self._opened else "<Sandbox: closed>"
 
 
-class Session:
+class Session(Starting):
     """An interpreter that persists between executions: variables, functions, imports and files stay."""
 
     def __init__(self, session: BackendSession) -> None:
@@ -305,6 +328,9 @@ class Session:
         return Run(
             self._session.execute(_input(source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr, None))
         )
+
+    def _startable(self) -> object:
+        return self._session
 
     def fork(self, *, context: Any = None, id: str | None = None) -> Session:
         """Creates a second session with the same state. Later changes in one are invisible to the other."""
@@ -406,53 +432,3 @@ class SessionFiles:
 
 def _json(name: str, value: Any) -> str | None:
     return None if value is None else _check.as_json(name, value)
-
-
-def _input(
-    source: str,
-    name: str | None,
-    kind: SourceKind | None,
-    stdin: str | bytes | None,
-    context: Any,
-    timeout_ms: int | None,
-    on_stdout: Callable[[str], object] | None,
-    on_stderr: Callable[[str], object] | None,
-    token: Any,
-) -> Input:
-    """Checks the input of an execution. Common cases come first, because every execution passes through here."""
-    if type(source) is not str or not source.isascii():
-        source = _check.of("source", str, source)
-    if name is not None:
-        name = _check.of("name", str, name)
-    if kind is not None and kind not in ("detect", "script", "module"):
-        raise TypeError(f'kind must be "detect", "script" or "module", not {kind!r}')
-    if timeout_ms is not None:
-        _check.whole("timeout_ms", timeout_ms)
-    listener = None
-    if on_stdout is not None or on_stderr is not None:
-        listener = _listener(_check.callback("on_stdout", on_stdout), _check.callback("on_stderr", on_stderr))
-    return (
-        source,
-        name,
-        kind,
-        None if stdin is None else _check.contents("stdin", stdin),
-        None if context is None else _check.as_json("context", context),
-        timeout_ms,
-        listener,
-        token,
-    )
-
-
-def _listener(
-    on_stdout: Callable[[str], object] | None, on_stderr: Callable[[str], object] | None
-) -> Callable[[bool, bytes], None]:
-    """Decodes each stream separately, because a character may be split between two chunks."""
-    decoder = codecs.getincrementaldecoder("utf-8")
-    streams = {False: (on_stdout, decoder("replace")), True: (on_stderr, decoder("replace"))}
-
-    def listener(is_stderr: bool, written: bytes) -> None:
-        on_text, decoder = streams[is_stderr]
-        if on_text is not None and (text := decoder.decode(written)):
-            on_text(text)
-
-    return listener

@@ -64,7 +64,7 @@ class Tool:
     Tools run concurrently, on separate threads.
     """
 
-    __slots__ = ("description", "function", "name", "schema")
+    __slots__ = ("description", "function", "name", "schema", "waits")
 
     def __init__(
         self,
@@ -73,8 +73,13 @@ class Tool:
         name: str | None = None,
         description: str | None = None,
         schema: Mapping[str, Any] | None = None,
+        waits: bool = False,
     ) -> None:
-        """`schema` is a JSON Schema of an object whose properties are the named arguments."""
+        """`schema` is a JSON Schema of an object whose properties are the named arguments.
+
+        With `waits=True`, calls do not call the function: they wait for an answer from the caller of `Sandbox.start`.
+        In `execute`, they fail. Only the native backend supports this.
+        """
         if not callable(function):
             raise _check.wrong("function", "callable", function)
         self.function = function
@@ -89,6 +94,7 @@ class Tool:
         else:
             raise _check.wrong("schema", "a mapping", schema)
         _check.as_json("schema", self.schema)
+        self.waits = _check.of("waits", bool, waits)
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"

@@ -13,11 +13,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
 from .. import _check
+from .._input import _input
 from .._native_backend import is_here
 from ..aio import _Opening, _Threads
 from ..errors import SessionError
 from ..run import Run
-from ..sandbox import Session, _input
+from ..sandbox import Session
 from ..tools import Tool, await_here
 from ..types import Limits
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .. import _check
+from .._input import _input
 from ..aio import _Opening, _Threads
 from ..errors import GloveboxError
 from ..run import Run
-from ..sandbox import Sandbox, _input
+from ..sandbox import Sandbox
 from ..types import Limits
 from ._common import DEFAULT_LIMITS, threads_of
 

@@ -1,0 +1,132 @@
+//! Executions that Python answers, suspends and resumes.
+
+use std::{sync::Arc, time::Duration};
+
+use glovebox::{
+    AdvanceError, CancelToken, ExecuteError, Request, Started, Step, Stream, Suspended, ToolAnswer, ToolRequest,
+    with_causes,
+};
+use pyo3::{
+    prelude::*,
+    pybacked::{PyBackedBytes, PyBackedStr},
+    types::PyBytes,
+};
+
+use crate::{
+    error::{IntoException, forked, not_committed},
+    execution::{PyCancelToken, PyExecution, tool_answer},
+    interrupt::interruptible,
+};
+
+/// A waiting tool call: ID, name of the tool, and arguments as JSON text.
+pub(crate) type WaitingCall = (u64, String, String);
+
+fn waiting(ToolRequest { id, name, arguments, .. }: ToolRequest) -> WaitingCall {
+    (id, name, arguments)
+}
+
+/// Reads a suspended execution.
+pub(crate) fn suspended(py: Python<'_>, state: &PyBackedBytes) -> PyResult<Suspended> {
+    py.detach(|| Suspended::from_bytes(state, None)).map_err(IntoException::exception)
+}
+
+/// Returns the calls that a suspended execution waits for.
+pub(crate) fn waiting_calls(suspended: &Suspended) -> Vec<WaitingCall> {
+    suspended.tool_requests().into_iter().map(waiting).collect()
+}
+
+/// The input of a resumed execution: the bytes of the suspended execution, timeout in milliseconds, cancellation token.
+#[derive(FromPyObject)]
+pub(crate) struct SuspendedInput(PyBackedBytes, Option<u64>, Option<Py<PyCancelToken>>);
+
+impl SuspendedInput {
+    /// Starts the suspended execution again. Its first step repeats the script until it waits for the same calls.
+    pub(crate) fn start(
+        &self,
+        py: Python<'_>,
+        process: u32,
+        start: impl FnOnce(Request<'_>) -> Result<Started, ExecuteError> + Send,
+    ) -> PyResult<PyStarted> {
+        let Self(state, timeout_ms, token) = self;
+        let token = token.as_ref().map(|token| token.get().0.clone()).unwrap_or_default();
+        let suspended = suspended(py, state)?;
+        let mut request = suspended.request().cancel(&token);
+        if let Some(timeout_ms) = timeout_ms {
+            request = request.cancel_after(Duration::from_millis(*timeout_ms));
+        }
+        PyStarted::begin(py, token.clone(), process, move || start(request))
+    }
+}
+
+/// An execution that the caller advances from one wait to the next. The execution is cancelled when Python drops it.
+#[pyclass(frozen, module = "glovebox_sandbox._native", name = "Started")]
+pub(crate) struct PyStarted {
+    started: Started,
+    /// The token of the request, which Ctrl-C cancels.
+    token: CancelToken,
+    process: u32,
+}
+
+impl PyStarted {
+    pub(crate) fn begin(
+        py: Python<'_>,
+        token: CancelToken,
+        process: u32,
+        start: impl FnOnce() -> Result<Started, ExecuteError> + Send,
+    ) -> PyResult<Self> {
+        let started = interruptible(py, &token, start)?.map_err(IntoException::exception)?;
+        Ok(Self { started, token, process })
+    }
+
+    /// Returns the execution. Fails in a forked child, which does not inherit the execution's thread.
+    fn here(&self) -> PyResult<&Started> {
+        if self.process == std::process::id() { Ok(&self.started) } else { Err(forked()) }
+    }
+}
+
+#[pymethods]
+impl PyStarted {
+    /// Passes answers to the script: the ID of the call, `returned`, `failed` or `denied`, and the result as JSON text
+    /// or the text of the failure. Waits until the script ends or needs more answers. Returns the execution or the
+    /// waiting calls.
+    fn advance(
+        &self,
+        py: Python<'_>,
+        answers: Vec<(u64, PyBackedStr, String)>,
+    ) -> PyResult<(Option<PyExecution>, Vec<WaitingCall>)> {
+        let started = self.here()?;
+        let answers: Vec<ToolAnswer> =
+            answers.into_iter().map(|(id, kind, text)| ToolAnswer { id, answer: tool_answer(&kind, text) }).collect();
+        let step = interruptible(py, &self.token, move || started.advance(answers, None))?;
+        match step {
+            Ok(Step::Done(execution)) => Ok((Some(Arc::unwrap_or_clone(execution).into()), Vec::new())),
+            Ok(Step::NeedsTools(calls)) => Ok((None, calls.into_iter().map(waiting).collect())),
+            // Only a wait with a time limit ends while the script runs.
+            Ok(Step::Running) => Ok((None, Vec::new())),
+            Err(error) => {
+                if let AdvanceError::Execute(cause) = &error
+                    && let ExecuteError::Commit { execution, .. } = &**cause
+                {
+                    let execution = PyExecution::from((**execution).clone());
+                    return Err(not_committed(py, &with_causes(&error), execution));
+                }
+                Err(error.exception())
+            }
+        }
+    }
+
+    /// Ends the execution and serializes it.
+    fn suspend<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let started = self.here()?;
+        let bytes = py.detach(|| started.suspend().map(|suspended| suspended.to_bytes(None)));
+        Ok(PyBytes::new(py, &bytes.map_err(IntoException::exception)?))
+    }
+
+    /// Returns the output so far on a stream.
+    fn output<'py>(&self, py: Python<'py>, is_stderr: bool) -> PyResult<Bound<'py, PyBytes>> {
+        let stream = if is_stderr { Stream::Stderr } else { Stream::Stdout };
+        let started = self.here()?;
+        let bytes = py.detach(|| started.read_output(stream, 0, u64::MAX));
+        Ok(PyBytes::new(py, &bytes))
+    }
+}

@@ -1,0 +1,232 @@
+"""Scripts that wait for answers to tool calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _check
+from ._backend import SuspendingBackend, SuspendingSession
+from ._input import _input
+from .errors import UnsupportedError
+from .run import Run
+from .tools import AnswerKind
+from .types import SourceKind
+
+if TYPE_CHECKING:
+    from ._backend import Call, Input, Started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingCall:
+    """A tool call that waits for an answer."""
+
+    id: int
+    """The number of the call in the execution, counted from 0. Calls to other tools are counted too."""
+    name: str
+    """The name of the tool."""
+    arguments: dict[str, Any]
+    """The arguments, which match the tool's schema."""
+
+
+class WaitingRun:
+    """A script that waits for answers to calls of tools with `waits=True`.
+
+    >>> def pay(euros: int) -> str:
+    ...     "Pays an invoice."
+    ...     return f"receipt for {euros}"
+    >>> box = Sandbox("python", tools=[Tool(pay, waits=True)])
+    >>> run = box.start("print(tools.pay(euros=20))")
+    >>> while isinstance(run, WaitingRun):
+    ...     run = run.answer({call.id: pay(**call.arguments) for call in run.calls})
+    >>> run.stdout
+    'receipt for 20\\n'
+
+    While the script waits in memory, its limits continue to apply: after `Limits.tool_timeout_ms`, the call raises
+    `ToolTimeout` in the script, and `Limits.timeout_ms` includes the wait. `suspend` turns the run into bytes, which
+    can wait for days. In a session, other executions wait until the run ends or is suspended. The script is cancelled
+    if the run is dropped.
+    """
+
+    def __init__(self, started: Started, calls: list[Call]) -> None:
+        """`Sandbox.start` and `Session.start` make instances."""
+        self._started = started
+        self._calls = waiting_calls(calls)
+
+    @property
+    def calls(self) -> list[WaitingCall]:
+        """The waiting calls, in the order in which the script made them."""
+        return list(self._calls)
+
+    @property
+    def stdout(self) -> str:
+        """Standard output so far, as text."""
+        return self._started.output(False).decode(errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        """Standard error so far, as text."""
+        return self._started.output(True).decode(errors="replace")
+
+    def answer(
+        self,
+        answers: Mapping[int, Any] | None = None,
+        *,
+        denied: Mapping[int, str] | None = None,
+        failed: Mapping[int, str] | None = None,
+    ) -> Run | WaitingRun:
+        """Answers waiting calls, and continues the script until it ends or needs more answers. Calls without an answer
+        continue to wait.
+
+        The keys are ids of `calls`. `answers` contains results, which must be values that JSON can represent. `denied`
+        contains reasons: the calls raise `tools.ToolDenied` in the script. `failed` contains messages: the calls raise
+        `tools.ToolError`. Answers to calls that have timed out are ignored.
+        """
+        return advance(self._started, _answers(self._calls, answers, denied, failed))
+
+    def suspend(self) -> bytes:
+        """Ends the run, and returns it as bytes for `resume_suspended`, in any process on any machine that has the same
+        interpreter.
+
+        The bytes contain the script, its input and everything that it has received. They are not encrypted. A checksum
+        detects damage, but not forgery. In a session, the bytes also contain the session in its state before the
+        script, and the session itself is rolled back to its last checkpoint.
+
+        Raises `SuspensionError` if the script no longer waits, if it has received more than 1 MiB, or if the function
+        of another tool is running. The script then continues.
+        """
+        return self._started.suspend()
+
+    def __repr__(self) -> str:
+        return f"<WaitingRun: {', '.join(f'{call.name} ({call.id})' for call in self._calls)}>"
+
+
+class Starting:
+    """The methods of sandboxes and sessions for scripts that wait for answers. They need the native backend."""
+
+    def _startable(self) -> object:
+        """Returns the sandbox or the session of the backend."""
+        raise NotImplementedError
+
+    def start(
+        self,
+        source: str,
+        *,
+        name: str | None = None,
+        kind: SourceKind | None = None,
+        stdin: str | bytes | None = None,
+        context: Any = None,
+        timeout_ms: int | None = None,
+    ) -> Run | WaitingRun:
+        """Like `execute`, but returns a `WaitingRun` if the script waits for answers to calls of tools with
+        `waits=True`.
+
+        `timeout_ms` includes the time that the script waits in memory, but not the time while it is suspended.
+        """
+        input = _input(source, name, kind, stdin, context, timeout_ms, None, None, None)
+        return start(self._startable(), input)
+
+    def resume_suspended(
+        self,
+        state: bytes,
+        answers: Mapping[int, Any] | None = None,
+        *,
+        denied: Mapping[int, str] | None = None,
+        failed: Mapping[int, str] | None = None,
+        timeout_ms: int | None = None,
+    ) -> Run | WaitingRun:
+        """Resumes a run from the bytes that `WaitingRun.suspend` returned, here or elsewhere, with the answers of
+        `WaitingRun.answer`. Without answers, the result waits for the same calls.
+
+        The script starts again, and receives the same answers, times and random numbers as before, without calling
+        tools, until it waits for the same calls. This takes about as much CPU time as the script had used. The result
+        contains everything from the first start on. A run that was suspended in a session is resumed in the session
+        that `Sandbox.resume_suspended_session` restores.
+
+        The tools, files, arguments and environment variables must be the same. If the script behaves differently, if
+        the bytes are damaged, or if the interpreter is another one, raises `SuspensionError`. The bytes can be resumed
+        several times, for example with different answers.
+
+        Resuming bytes from another author runs their code, within this sandbox's limits.
+        """
+
+        def answer(run: WaitingRun) -> Run | WaitingRun:
+            return run.answer(answers, denied=denied, failed=failed)
+
+        return resume(self._startable(), state, timeout_ms, None, answer)
+
+
+def suspending_backend(backend: object) -> SuspendingBackend:
+    """Returns a backend that can suspend. Raises `UnsupportedError` for others."""
+    if not isinstance(backend, SuspendingBackend):
+        raise _unsupported()
+    return backend
+
+
+def start(on: object, input: Input) -> Run | WaitingRun:
+    """Starts a script in a backend or its session, and runs it until it ends or waits for answers."""
+    return advance(_suspending(on).start(input), [])
+
+
+def resume(
+    on: object, state: bytes, timeout_ms: int | None, token: Any, answer: Callable[[WaitingRun], Run | WaitingRun]
+) -> Run | WaitingRun:
+    """Resumes a suspended run in a backend or its session. Calls `answer` when the script waits again."""
+    if timeout_ms is not None:
+        _check.whole("timeout_ms", timeout_ms)
+    input = (_check.of("state", bytes, state), timeout_ms, token)
+    run = advance(_suspending(on).start_suspended(input), [])
+    return answer(run) if isinstance(run, WaitingRun) else run
+
+
+def advance(started: Started, answers: list[tuple[int, AnswerKind, str]]) -> Run | WaitingRun:
+    """Passes answers to a script, and runs it until it ends or needs more answers."""
+    executed, calls = started.advance(answers)
+    return WaitingRun(started, calls) if executed is None else Run(executed)
+
+
+def waiting_calls(calls: list[Call]) -> list[WaitingCall]:
+    """Converts calls for users."""
+    return [WaitingCall(id=id, name=name, arguments=json.loads(arguments)) for id, name, arguments in calls]
+
+
+def _suspending(on: object) -> SuspendingSession:
+    if not isinstance(on, SuspendingSession):
+        raise _unsupported()
+    return on
+
+
+def _unsupported() -> UnsupportedError:
+    return UnsupportedError('this backend cannot suspend scripts; use backend="native"')
+
+
+def _answers(
+    calls: list[WaitingCall],
+    answers: Mapping[int, Any] | None,
+    denied: Mapping[int, str] | None,
+    failed: Mapping[int, str] | None,
+) -> list[tuple[int, AnswerKind, str]]:
+    """Checks the answers. Each is for one of the waiting calls."""
+    waiting = [call.id for call in calls]
+    given: dict[int, tuple[AnswerKind, str]] = {}
+    kinds: list[tuple[str, AnswerKind, Mapping[int, Any] | None]] = [
+        ("answers", "returned", answers),
+        ("denied", "denied", denied),
+        ("failed", "failed", failed),
+    ]
+    for name, kind, each in kinds:
+        if not isinstance(each, Mapping | None):
+            raise _check.wrong(name, "a mapping", each)
+        for id, value in (each or {}).items():
+            if _check.whole(f"a key of {name}", id) not in waiting:
+                raise ValueError(
+                    f"{name} has the key {id}, but the script does not wait for this call; "
+                    f"answer one of these calls: {', '.join(map(str, waiting))}"
+                )
+            if id in given:
+                raise ValueError(f"{name} has the key {id}, but the call has another answer; give each call one answer")
+            path = f"{name}[{id}]"
+            given[id] = kind, _check.as_json(path, value) if kind == "returned" else _check.of(path, str, value)
+    return [(id, kind, text) for id, (kind, text) in given.items()]

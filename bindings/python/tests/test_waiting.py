@@ -1,0 +1,316 @@
+"""Scripts that wait for answers to tool calls, and their suspension."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+from typing import Any
+
+from glovebox_sandbox import (
+    AsyncSandbox,
+    AsyncWaitingRun,
+    Limits,
+    Run,
+    Sandbox,
+    SuspensionError,
+    Tool,
+    UnsupportedError,
+    WaitingCall,
+    WaitingRun,
+)
+from scripts import PROVIDERS
+
+
+def pay(euros: int) -> Any:
+    """Pays an invoice."""
+    raise AssertionError("the function of a waiting tool was called")
+
+
+PAY = Tool(pay, waits=True)
+
+BOTH = """
+import asyncio
+async def main():
+    print(await asyncio.gather(tools.pay.aio(euros=1), tools.pay.aio(euros=2)))
+asyncio.run(main())
+"""
+
+CAUGHT = """
+try:
+    print("paid:", tools.pay(euros=20))
+except tools.ToolError as error:
+    print(type(error).__name__, error)
+"""
+
+
+class Case(unittest.TestCase):
+    def waits(self, run: Run | WaitingRun, *ids: int) -> WaitingRun:
+        """Checks that a run waits for these calls."""
+        if not isinstance(run, WaitingRun):
+            self.fail(f"the script does not wait: {run}, {run.stderr}")
+        self.assertEqual([call.id for call in run.calls], list(ids))
+        return run
+
+    def ended(self, run: Run | WaitingRun) -> Run:
+        """Checks that a script ran to its end."""
+        if isinstance(run, WaitingRun):
+            self.fail(f"the script waits: {run}")
+        self.assertEqual(run.outcome.kind, "completed", run.stderr)
+        return run
+
+    def suspended(self, source: str = CAUGHT) -> bytes:
+        """Suspends a script at its first call."""
+        with Sandbox(tools=[PAY]) as box:
+            return self.waits(box.start(source), 0).suspend()
+
+
+class Answers(Case):
+    def test_script_without_waiting_calls_ends(self) -> None:
+        self.assertEqual(self.ended(Sandbox(tools=[PAY]).start("print(1)")).stdout, "1\n")
+
+    def test_answers_continue_the_script(self) -> None:
+        source = "print(input(), context['a'])\nprint(tools.pay(euros=20))\nprint(tools.pay(euros=1))"
+        run = self.waits(Sandbox(tools=[PAY]).start(source, stdin="in", context={"a": "b"}), 0)
+        self.assertEqual(run.calls, [WaitingCall(id=0, name="pay", arguments={"euros": 20})])
+        self.assertEqual((run.stdout, run.stderr, repr(run)), ("in b\n", "", "<WaitingRun: pay (0)>"))
+        run = self.waits(run.answer({0: {"receipt": 17}}), 1)
+        ended = self.ended(run.answer({1: None}))
+        self.assertEqual(ended.stdout, "in b\n{'receipt': 17}\nNone\n")
+        self.assertEqual([call.result for call in ended.tool_calls], [{"receipt": 17}, None])
+
+    def test_calls_are_answered_in_any_order(self) -> None:
+        run = self.waits(Sandbox(tools=[PAY]).start(BOTH), 0, 1)
+        run = self.waits(run.answer(), 0, 1)
+        run = self.waits(run.answer({1: "second"}), 0)
+        self.assertEqual(self.ended(run.answer({0: "first"})).stdout, "['first', 'second']\n")
+
+    def test_denied_and_failed_calls_raise(self) -> None:
+        box = Sandbox(tools=[PAY])
+        run = self.waits(box.start(CAUGHT), 0)
+        self.assertEqual(self.ended(run.answer(denied={0: "too much"})).stdout, "ToolDenied too much\n")
+        run = self.waits(box.start(CAUGHT), 0)
+        self.assertEqual(self.ended(run.answer(failed={0: "no money"})).stdout, "ToolError no money\n")
+
+    def test_wrong_answers_are_refused(self) -> None:
+        run = self.waits(Sandbox(tools=[PAY]).start(CAUGHT), 0)
+        for given, kind, said in [
+            ({"answers": {1: 2}}, ValueError, r"answers has the key 1, .* answer one of these calls: 0"),
+            ({"answers": {0: 1}, "denied": {0: "no"}}, ValueError, r"denied has the key 0, .* another answer"),
+            ({"answers": {0: object()}}, TypeError, r"answers\[0\] must be a JSON value"),
+            ({"answers": {"0": 1}}, TypeError, "a key of answers must be int, not str"),
+            ({"answers": [1]}, TypeError, "answers must be a mapping, not list"),
+            ({"denied": {0: 1}}, TypeError, r"denied\[0\] must be str, not int"),
+        ]:
+            with self.subTest(said), self.assertRaisesRegex(kind, said):
+                run.answer(**given)  # type: ignore[arg-type]
+        self.assertEqual(self.ended(run.answer({0: 1})).stdout, "paid: 1\n")
+
+    def test_call_in_memory_times_out(self) -> None:
+        box = Sandbox(tools=[PAY], limits=Limits(tool_timeout_ms=100))
+        run = self.waits(box.start(CAUGHT), 0)
+        time.sleep(1)
+        self.assertIn("ToolTimeout", self.ended(run.answer({0: 1})).stdout)
+
+    def test_execute_fails_waiting_calls(self) -> None:
+        self.assertIn("use `start`", Sandbox(tools=[PAY]).execute(CAUGHT).stdout)
+
+    def test_dropped_run_ends(self) -> None:
+        with Sandbox(tools=[PAY]).session() as session:
+            session.execute("x = 1")
+            run = self.waits(session.start("tools.pay(euros=1)"), 0)
+            del run
+            self.assertEqual(session.execute("x").value, 1)
+
+    def test_only_the_native_backend_has_waiting_tools(self) -> None:
+        for backend in ("component", "daemon"):
+            with self.subTest(backend), self.assertRaisesRegex(UnsupportedError, "waits=True"):
+                Sandbox(backend=backend, tools=[PAY])
+        self.assertEqual(Sandbox(backend="auto", tools=[PAY]).backend, "native")
+        box = Sandbox("javascript", backend="component", provider=PROVIDERS / "glovebox-javascript.wasm")
+        with self.assertRaisesRegex(UnsupportedError, "cannot suspend"):
+            box.start("1")
+        with self.assertRaisesRegex(UnsupportedError, "cannot suspend"):
+            box.suspended_calls(b"")
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from glovebox_sandbox import Sandbox, Tool, WaitingRun
+
+def pay(euros: int) -> str:
+    "Pays an invoice."
+    raise AssertionError("the function of a waiting tool was called")
+
+def log(text: str) -> None:
+    "Adds a line to a file."
+    with open("log", "a") as file:
+        file.write(text + "\\n")
+
+box = Sandbox(tools=[Tool(pay, waits=True), log])
+state = Path("state")
+"""
+
+SUSPENDING = """
+SCRIPT = '''
+import random, time
+x = (random.random(), time.time())
+tools.log(text="once")
+print(x)
+print(tools.pay(euros=20), x)
+'''
+run = box.start(SCRIPT)
+print(run.stdout, end="")
+state.write_bytes(run.suspend())
+"""
+
+RESUMING = """
+(call,) = box.suspended_calls(state.read_bytes())
+assert (call.name, call.arguments) == ("pay", {"euros": 20}), call
+run = box.resume_suspended(state.read_bytes(), {call.id: "paid"})
+print(run.stdout, end="")
+"""
+
+
+class Suspension(Case):
+    def test_script_is_resumed_in_another_process(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+
+            def ran(text: str) -> str:
+                command = [sys.executable, "-c", PROGRAM + text]
+                return subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout
+
+            before = ran(SUSPENDING)
+            self.assertEqual(ran(RESUMING), before + f"paid {before}")
+            self.assertEqual(Path(directory, "log").read_text(), "once\n")
+
+    def test_script_is_resumed_with_different_answers(self) -> None:
+        state, box = self.suspended(), Sandbox(tools=[PAY])
+        for given, stdout in [
+            ({"answers": {0: 1}}, "paid: 1\n"),
+            ({"answers": {0: 2}}, "paid: 2\n"),
+            ({"denied": {0: "too much"}}, "ToolDenied too much\n"),
+            ({"failed": {0: "no money"}}, "ToolError no money\n"),
+        ]:
+            run: Any = box.resume_suspended(state, **given)  # type: ignore[arg-type]
+            self.assertEqual(self.ended(run).stdout, stdout)
+        run = self.waits(box.resume_suspended(state), 0)
+        self.assertEqual(self.ended(run.answer({0: 3})).stdout, "paid: 3\n")
+
+    def test_answers_are_given_in_steps(self) -> None:
+        box = Sandbox(tools=[PAY])
+        state = self.waits(box.start(BOTH), 0, 1).suspend()
+        state = self.waits(box.resume_suspended(state, {1: "second"}), 0).suspend()
+        self.assertEqual(self.ended(box.resume_suspended(state, {0: "first"})).stdout, "['first', 'second']\n")
+
+    def test_suspended_run_has_ended(self) -> None:
+        run = self.waits(Sandbox(tools=[PAY]).start(CAUGHT), 0)
+        run.suspend()
+        with self.assertRaisesRegex(SuspensionError, "has ended"):
+            run.suspend()
+        ended: Any = run.answer()
+        self.assertEqual(ended.outcome.kind, "cancelled")
+
+    def test_damaged_bytes_are_refused(self) -> None:
+        state, box = self.suspended(), Sandbox(tools=[PAY])
+        middle = len(state) // 2
+        changed = state[:middle] + bytes([state[middle] ^ 1]) + state[middle + 1 :]
+        for damaged in (b"", b"text", state[:-1], state + b"x", changed):
+            for read in (box.suspended_calls, box.resume_suspended, box.resume_suspended_session):
+                with self.assertRaisesRegex(SuspensionError, "not a suspended execution"):
+                    read(damaged)
+        with self.assertRaisesRegex(TypeError, "state must be bytes, not str"):
+            box.resume_suspended("text")  # type: ignore[arg-type]
+
+    def test_other_interpreter_is_refused(self) -> None:
+        with self.assertRaisesRegex(SuspensionError, "needs the image"):
+            Sandbox("javascript", tools=[PAY]).resume_suspended(self.suspended(), {0: 1})
+
+    def test_script_that_behaves_differently_is_refused(self) -> None:
+        source = "exec(open('code').read())"
+        with Sandbox(tools=[PAY], files={"code": "tools.pay(euros=1)"}) as box:
+            state = self.waits(box.start(source), 0).suspend()
+        for tool, code in [(PAY, "tools.pay(euros=2)"), (Tool(pay), "tools.pay(euros=1)")]:
+            box = Sandbox(tools=[tool], files={"code": code})
+            with self.subTest(code), self.assertRaisesRegex(SuspensionError, "behaves differently"):
+                box.resume_suspended(state, {0: 1})
+
+    def test_resumed_script_obeys_its_timeout(self) -> None:
+        box = Sandbox(tools=[PAY], limits=Limits(timeout_ms=100_000))
+        state = self.waits(box.start("tools.pay(euros=1)\nwhile True: pass"), 0).suspend()
+        run: Any = box.resume_suspended(state, {0: 1}, timeout_ms=1_000)
+        self.assertEqual(run.outcome.kind, "cancelled")
+
+
+class Sessions(Case):
+    def test_script_in_a_session_is_resumed_in_a_restored_session(self) -> None:
+        box = Sandbox(tools=[PAY])
+        with box.session() as session:
+            session.execute("total = 20")
+            run = self.waits(session.start("total += 1\nreceipt = tools.pay(euros=total)\nreceipt"), 0)
+            state = run.suspend()
+            self.assertEqual(session.execute("total").value, 20)
+        (call,) = box.suspended_calls(state)
+        self.assertEqual(call.arguments, {"euros": 21})
+        for receipt in ("one", "two"):
+            with box.resume_suspended_session(state) as session:
+                self.assertEqual(self.ended(session.resume_suspended(state, {0: receipt})).value, receipt)
+                self.assertEqual((session.variables["receipt"], session.variables["total"]), (receipt, 21))
+
+    def test_place_must_be_the_same(self) -> None:
+        box = Sandbox(tools=[PAY])
+        with box.session() as session:
+            inside = self.waits(session.start(CAUGHT), 0).suspend()
+        with self.assertRaisesRegex(SuspensionError, "resume_suspended_session"):
+            box.resume_suspended(inside, {0: 1})
+        outside = self.suspended()
+        with box.session() as session, self.assertRaisesRegex(SuspensionError, "outside a session"):
+            session.resume_suspended(outside, {0: 1})
+        with self.assertRaisesRegex(SuspensionError, "outside a session"):
+            box.resume_suspended_session(outside)
+
+
+class Asynchronous(unittest.IsolatedAsyncioTestCase):
+    async def test_script_is_suspended_and_resumed(self) -> None:
+        async with AsyncSandbox(tools=[PAY]) as box:
+            run = await box.start(BOTH)
+            assert isinstance(run, AsyncWaitingRun), run
+            self.assertEqual((run.stdout, run.stderr, repr(run)), ("", "", "<AsyncWaitingRun: pay (0), pay (1)>"))
+            state = await run.suspend()
+            self.assertEqual(await box.suspended_calls(state), run.calls)
+            run = await box.resume_suspended(state, {0: "first"})
+            assert isinstance(run, AsyncWaitingRun), run
+            ended = await run.answer(denied={1: "no"})
+            assert isinstance(ended, Run), ended
+            self.assertEqual((ended.outcome.type, ended.outcome.message), ("ToolDenied", "no"))
+
+    async def test_session_is_restored(self) -> None:
+        async with AsyncSandbox(tools=[PAY]) as box:
+            async with box.session() as session:
+                run = await session.start("x = tools.pay(euros=1)")
+                assert isinstance(run, AsyncWaitingRun), run
+                state = await run.suspend()
+            async with box.resume_suspended_session(state) as session:
+                await session.resume_suspended(state, {0: 5})
+                self.assertEqual(await session.get_variable("x"), 5)
+
+    async def test_cancelled_task_cancels_its_script(self) -> None:
+        async with AsyncSandbox(tools=[PAY], limits=Limits(timeout_ms=100_000)) as box:
+            run = await box.start("tools.pay(euros=1)\nwhile True: pass")
+            assert isinstance(run, AsyncWaitingRun), run
+            task = asyncio.create_task(run.answer({0: 1}))
+            await asyncio.sleep(0.2)
+            begun = time.monotonic()
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertLess(time.monotonic() - begun, 60)
+
+
+if __name__ == "__main__":
+    unittest.main()
