@@ -9,6 +9,7 @@ import time
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp_types import ElicitResult
 
 GLOVEBOX = os.environ["GLOVEBOX"]
 TOOLS = [
@@ -82,6 +83,31 @@ async def over_stdio(mode, versions):
         await use(client)
 
 
+async def approve(mode, versions):
+    """Approves a script's first call of a tool, and denies its second one."""
+    environment = {name: os.environ[name] for name in os.environ if name.startswith(("GLOVEBOX_", "XDG_"))}
+    asked = []
+
+    async def answer(_context, params):
+        asked.append(params.message)
+        content = {"approve": True} if len(asked) == 1 else {"approve": False, "reason": "too expensive"}
+        return ElicitResult(action="accept", content=content)
+
+    arguments = ["mcp", "--tool", "pay=cat", "--approve", "pay"]
+    parameters = StdioServerParameters(command=GLOVEBOX, args=arguments, env=environment)
+    async with Client(parameters, mode=mode, elicitation_callback=answer) as client:
+        assert client.protocol_version in versions, client.protocol_version
+        code = (
+            "print(tools.pay(euros=20))\n"
+            "try: tools.pay(euros=30)\n"
+            "except tools.ToolError as error: print(type(error).__name__, error)"
+        )
+        result = await client.call_tool("run_code", {"language": "python", "code": code})
+    assert text(result) == "{'euros': 20}\nToolDenied too expensive\n", result
+    question = "A script wants to call the tool `pay` with these arguments: "
+    assert asked == [question + '{"euros":20}', question + '{"euros":30}'], asked
+
+
 async def over_http(mode, versions, address, token):
     headers = {"Authorization": f"Bearer {token}"} if token else None
     transport = streamable_http_client(f"http://{address}/mcp", http_client=create_mcp_http_client(headers=headers))
@@ -94,6 +120,7 @@ async def main():
     modes = [("auto", ["2026-07-28"]), ("legacy", ["2025-11-25", "2025-06-18"])]
     for mode, versions in modes:
         await over_stdio(mode, versions)
+        await approve(mode, versions)
         print(f"python, stdio, {mode}: passed")
     for token in (None, TOKEN):
         environment = dict(os.environ, **({"GLOVEBOX_TOKEN": token} if token else {}))

@@ -41,7 +41,7 @@ impl CodeLanguage {
 }
 
 /// The arguments of `run_code`.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunCode {
     /// The language of `code`.
@@ -62,7 +62,7 @@ pub(super) struct RunCode {
 }
 
 /// A file for the script.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub(super) struct NewFile {

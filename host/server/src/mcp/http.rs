@@ -56,7 +56,8 @@ const MAX_VERSION_BYTES: usize = 100;
 /// Maximum length of a request ID as JSON, in bytes.
 const MAX_ID_BYTES: usize = 1_000;
 
-/// The number of copies of a request's text in memory: the body, the parsed message, and the tool arguments.
+/// The number of copies of a request's text in memory: the body, the parsed message, and the tool arguments or the
+/// decoded `requestState`.
 const REQUEST_COPIES: usize = 3;
 
 /// The interval between keep-alive writes to an open response. Only a failed write reveals that a client has
@@ -150,7 +151,7 @@ impl Endpoint {
             .with_sse_keep_alive(Some(KEEP_ALIVE))
             .with_cancellation_token(self.stop.child_token());
         let connected = Arc::new(Connections::new(CLIENT_IDLE));
-        let listing = if tenant.tools().is_empty() { "" } else { &self.listing };
+        let listing = if tenant.has_tools() { &*self.listing } else { "" };
         let server = McpServer::new(tenant.clone(), listing);
         let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::clone(&connected), config);
         Clients { service, connected }
@@ -253,6 +254,13 @@ impl Account {
     /// Returns the account of a request by its extensions, if the request arrived over HTTP.
     pub(super) fn of(extensions: &Extensions) -> Option<&Self> {
         extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>())
+    }
+
+    /// Reserves memory for data that an answer is made from, without waiting. Reserves nothing if the request did not
+    /// arrive over HTTP.
+    pub(super) fn reserve(context: &RequestContext<RoleServer>, bytes: usize) -> Result<HeldBytes, NoRoom> {
+        let Some(Self { bodies, tenant, .. }) = Self::of(&context.extensions) else { return Ok(HeldBytes::default()) };
+        bodies.bytes().try_room(Some(tenant), bytes)
     }
 
     /// Charges an answer to the memory budget. Uses `data`, the memory of the data that the answer was made from. Does

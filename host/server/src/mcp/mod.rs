@@ -7,6 +7,7 @@
 //! Supports the MCP specification of 2026-07-28 and earlier versions. `rmcp` negotiates the version.
 
 mod answer;
+mod approval;
 mod arguments;
 mod connections;
 mod files;
@@ -41,6 +42,7 @@ use crate::{
     Door, Fresh, Script, ServiceError, Tenant, Watch, Work, executor::Finished, tenant::ReplyRooms, text::quoted,
 };
 use answer::Answering;
+use approval::{ApprovedRun, RequestStates, RetryParts};
 use arguments::{self as given, CodeLanguage};
 use http::Account;
 use outputs::{OutputId, Outputs};
@@ -48,7 +50,7 @@ use tools::Name;
 use upstream::BoundedLines;
 
 pub use http::router;
-pub use upstream::{Listing, UpstreamConfig, UpstreamError, Upstreams};
+pub use upstream::{Approve, Listing, UpstreamConfig, UpstreamError, Upstreams};
 
 /// Instructions for models, which clients receive when they connect.
 const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox. Use run_code to compute, to work \
@@ -62,6 +64,8 @@ struct McpInner {
     tenant: Tenant,
     outputs: Outputs,
     tools: Vec<Tool>,
+    /// Seals the states of calls that wait for approvals.
+    states: RequestStates,
 }
 
 impl fmt::Debug for McpServer {
@@ -88,7 +92,8 @@ impl McpServer {
         let tenant = tenant.through(Door::Mcp);
         let names = Name::ALL.iter().filter(|name| !tenant.is_in_fleet() || name.is_in_fleet());
         let tools = names.map(|name| name.tool(&tenant, listing)).collect();
-        Self(Arc::new(McpInner { tenant, outputs: Outputs::default(), tools }))
+        let states = RequestStates::new(tenant.name(), tenant.key().cloned());
+        Self(Arc::new(McpInner { tenant, outputs: Outputs::default(), tools, states }))
     }
 
     /// Returns the tenant whose policy and sessions the server uses.
@@ -101,12 +106,13 @@ impl McpServer {
         &self,
         name: Name,
         arguments: JsonObject,
+        retry: RetryParts,
         context: &RequestContext<RoleServer>,
         replies: &ReplyRooms,
-    ) -> Result<CallToolResult, ServiceError> {
+    ) -> Result<CallToolResponse, ServiceError> {
         let tenant = &self.0.tenant.replying(replies);
         let said = match name {
-            Name::RunCode => return self.run_code(given::read(arguments)?, context).await,
+            Name::RunCode => return self.run_code(arguments, retry, context, tenant).await,
             Name::SessionOpen => tools::open_session(tenant, given::read(arguments)?).await,
             Name::SessionList => tools::list_sessions(tenant, given::read(arguments)?).await,
             Name::SessionFork => tools::fork_session(tenant, given::read(arguments)?).await,
@@ -116,48 +122,64 @@ impl McpServer {
             Name::FilesRead => files::read(tenant, given::read(arguments)?).await,
             Name::FilesWrite => files::write(tenant, given::read(arguments)?).await,
         };
-        Ok(said?.into())
+        Ok(CallToolResult::from(said?).into())
     }
 
     async fn run_code(
         &self,
-        given: given::RunCode,
+        arguments: JsonObject,
+        retry: RetryParts,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, ServiceError> {
+        tenant: &Tenant,
+    ) -> Result<CallToolResponse, ServiceError> {
+        let needs_approval = !tenant.approved_tools().is_empty();
+        if retry.state.is_some() && !needs_approval {
+            return Err(ServiceError::Invalid(
+                "`requestState` is unexpected, because no tool of this server needs an approval; call `run_code` \
+                 without it"
+                    .to_owned(),
+            ));
+        }
+        let digest = if needs_approval { approval::digest(&arguments) } else { Default::default() };
+        let given: given::RunCode = given::read(arguments)?;
         let max_ms = self.0.tenant.policy().limits.timeout_ms;
         if let Some(asked) = given.timeout_ms.filter(|asked| !(1..=max_ms).contains(asked)) {
             return Err(ServiceError::Invalid(format!("`timeout_ms` is {asked}; it must be between 1 and {max_ms}")));
         }
-        let id = OutputId::random()?;
-        let in_session = given.session.is_some();
-        let cancelled_after_ms = given.timeout_ms.filter(|_| in_session);
+        let most = Duration::from_millis(given.timeout_ms.unwrap_or(max_ms));
         let last = LastLine::default();
-        let watch = last.watch();
+        let reported = last.clone();
+        let run = async move {
+            if needs_approval {
+                let run = ApprovedRun { server: self, tenant, given, arguments: digest, context, last };
+                return run.run(retry).await;
+            }
+            Ok(self.run_at_once(given, last.watch()).await?.into())
+        };
+        match context.meta.get_progress_token() {
+            Some(token) => tokio::select! {
+                answer = run => answer,
+                never = report_progress(context.peer.clone(), token, most, reported) => match never {},
+            },
+            None => run.await,
+        }
+    }
+
+    /// Runs a script to its end.
+    async fn run_at_once(&self, given: given::RunCode, watch: Watch) -> Result<CallToolResult, ServiceError> {
+        let id = OutputId::random()?;
+        let cancelled_after_ms = given.timeout_ms.filter(|_| given.session.is_some());
         let server = self.clone();
         let then = move |finished: Finished| {
             let answering = Answering { outputs: &server.0.outputs, id, cancelled_after_ms };
             Ok(answering.answer(&finished.execution))
         };
-        match context.meta.get_progress_token() {
-            Some(token) => {
-                let most = Duration::from_millis(given.timeout_ms.unwrap_or(max_ms));
-                let reports = report_progress(context.peer.clone(), token, most, last);
-                tokio::select! {
-                    answer = self.execute(given, watch, then) => answer,
-                    never = reports => match never {},
-                }
-            }
-            None => self.execute(given, watch, then).await,
-        }
+        let work = self.work(given).await?;
+        self.0.tenant.execute_then(Door::Mcp, work, watch, then).await
     }
 
-    /// Runs a script. Maps the result with `then` on a thread that is allowed to block.
-    async fn execute(
-        &self,
-        given: given::RunCode,
-        watch: Watch,
-        then: impl FnOnce(Finished) -> Result<CallToolResult, ServiceError> + Send + 'static,
-    ) -> Result<CallToolResult, ServiceError> {
+    /// Returns the work that runs a script. Writes its files first if it runs in a session.
+    async fn work(&self, given: given::RunCode) -> Result<Work, ServiceError> {
         let given::RunCode { language, code, session, timeout_ms, files } = given;
         let files = files.into_iter().map(|file| {
             let bytes = given::content(&file.path, file.text, file.base64)?;
@@ -165,7 +187,7 @@ impl McpServer {
         });
         let files = files.collect::<Result<Vec<_>, ServiceError>>()?;
         let script = Script { source: code, name: language.file_name(), ..Script::default() };
-        let work = match session {
+        Ok(match session {
             Some(session) => self.work_in(&session, language, script, timeout_ms, files).await?,
             None => {
                 let mut policy = Map::new();
@@ -175,8 +197,7 @@ impl McpServer {
                 let fresh = Fresh { script, language: Some(language.language()), files, policy, ..Fresh::default() };
                 Work::Fresh(Box::new(fresh))
             }
-        };
-        self.0.tenant.execute_then(Door::Mcp, work, watch, then).await
+        })
     }
 
     /// Writes files to a session and returns the work that runs a script in it.
@@ -249,16 +270,21 @@ impl ServerHandler for McpServer {
             ErrorData::invalid_params(text, None)
         })?;
         let arguments = request.arguments.unwrap_or_default();
+        let retry = RetryParts { state: request.request_state, responses: request.input_responses.unwrap_or_default() };
         let replies = ReplyRooms::default();
         tokio::select! {
             // A cancelled request needs no answer. Dropping `call` cancels its work.
             biased;
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
-            result = self.call(name, arguments, &context, &replies) => {
-                let result = result.unwrap_or_else(|error| refused(&error));
-                let counted = Account::count(&context, replies.take(), &result).await;
-                let unavailable = |_| CallToolResult::error(vec![ContentBlock::text(format!("unavailable: {NO_ROOM}"))]);
-                Ok(counted.map_or_else(unavailable, |()| result).into())
+            result = self.call(name, arguments, retry, &context, &replies) => {
+                let response = result.unwrap_or_else(|error| refused(&error).into());
+                let counted = match &response {
+                    CallToolResponse::Complete(result) => Account::count(&context, replies.take(), result).await,
+                    CallToolResponse::InputRequired(result) => Account::count(&context, replies.take(), result).await,
+                    _ => Ok(()),
+                };
+                let unavailable = || CallToolResult::error(vec![ContentBlock::text(format!("unavailable: {NO_ROOM}"))]);
+                Ok(counted.map_or_else(|_| unavailable().into(), |()| response))
             }
         }
     }

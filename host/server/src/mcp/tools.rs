@@ -66,7 +66,7 @@ impl Name {
 
     /// Builds the tool's description for a tenant. `listing` describes the host functions that scripts can call.
     pub(super) fn tool(self, tenant: &Tenant, listing: &str) -> Tool {
-        let is_open = !tenant.tools().is_empty() || tenant.policy().network.is_on();
+        let is_open = tenant.has_tools() || tenant.policy().network.is_on();
         match self {
             Self::RunCode => {
                 let (mut input, policy) = (arguments::input::<given::RunCode>(), tenant.policy());

@@ -13,7 +13,8 @@ use crate::{
     executor::{Completion, Finished, Job},
 };
 
-pub(super) struct CancelOnDrop(pub(super) CancelToken);
+/// Cancels an execution or a call on drop.
+pub(crate) struct CancelOnDrop(pub(crate) CancelToken);
 
 impl CancelOnDrop {
     /// Drops the guard. Does not cancel a suspended execution.

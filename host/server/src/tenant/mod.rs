@@ -46,6 +46,7 @@ use running::RunningExecutions;
 use stores::TracedStore;
 use suspended::SuspendedExecutions;
 
+pub(crate) use executing::CancelOnDrop;
 pub(crate) use replies::ReplyRooms;
 pub(crate) use running::RunningExecution;
 pub use stepping::{Ended, NeedsTools, Stepped, Undelivered};
@@ -73,6 +74,9 @@ struct TenantInner {
     name: String,
     policy: Policy,
     tools: Vec<Tool>,
+    approved_tools: Vec<Tool>,
+    /// The key that seals the tenant's sessions.
+    key: Option<SessionKey>,
     callbacks: Option<Callbacks>,
     executor: Arc<dyn Executor>,
     /// The executor in this process.
@@ -111,6 +115,7 @@ impl Tenant {
             SessionPlace::Fleet { client, scope } => (Arc::new(NoStore), Some(Fleet::new(client, scope))),
         };
         let bounded = Arc::new(BoundedStore::new(store, config.stored_bytes));
+        let own_key = key.clone();
         let suspended_key = key.as_ref().map(|key| suspended_key(key, &name));
         let here = Arc::new(InProcess::new(InProcessConfig {
             service: service.clone(),
@@ -141,6 +146,8 @@ impl Tenant {
             name,
             policy,
             tools,
+            approved_tools: config.approved_tools,
+            key: own_key,
             callbacks,
             executor,
             here,
@@ -225,6 +232,22 @@ impl Tenant {
         &self.inner.tools
     }
 
+    /// Returns the tools that the tenant's scripts may call over the Model Context Protocol if the client approves each
+    /// call.
+    pub fn approved_tools(&self) -> &[Tool] {
+        &self.inner.approved_tools
+    }
+
+    /// Returns `true` if the tenant's scripts may call tools over the Model Context Protocol.
+    pub(crate) fn has_tools(&self) -> bool {
+        !self.inner.tools.is_empty() || !self.inner.approved_tools.is_empty()
+    }
+
+    /// Returns the key that seals the tenant's sessions, if there is one.
+    pub(crate) fn key(&self) -> Option<&SessionKey> {
+        self.inner.key.as_ref()
+    }
+
     /// Returns the number of open sessions, or `None` if the sessions are in a store or in a fleet.
     #[must_use]
     pub fn open_sessions(&self) -> Option<usize> {
@@ -273,6 +296,10 @@ pub struct TenantConfig {
     pub policy: Policy,
     /// Tools that the tenant's scripts may call.
     pub tools: Vec<Tool>,
+    /// Tools that the tenant's scripts may call if a person at the client approves each call. Only
+    /// [`McpServer`](crate::mcp::McpServer) offers them. A call that is not approved raises `ToolDenied`. Default:
+    /// none.
+    pub approved_tools: Vec<Tool>,
     /// The client for callbacks, which lets requests define tools that external services answer. Default: none.
     pub callbacks: Option<Callbacks>,
     /// The location of the sessions.
@@ -325,6 +352,7 @@ impl TenantConfig {
             name,
             policy: Policy::default(),
             tools: Vec::new(),
+            approved_tools: Vec::new(),
             callbacks: None,
             place,
             store_policy: StorePolicy::default(),

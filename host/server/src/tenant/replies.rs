@@ -37,7 +37,7 @@ impl Tenant {
     }
 
     /// Keeps the memory of a reply until the request's response is charged. Releases it if no request is waiting.
-    pub(super) fn keep(&self, rooms: impl IntoIterator<Item = Room>) {
+    pub(crate) fn keep(&self, rooms: impl IntoIterator<Item = Room>) {
         if let Some(rooms_of_request) = self.replies.0.upgrade() {
             rooms_of_request.lock().unwrap_or_else(PoisonError::into_inner).extend(rooms);
         }

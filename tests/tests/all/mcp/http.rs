@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use glovebox::Tool;
 use glovebox_server::{
     Service, ServiceConfig, Tenant, TenantConfig,
     http::{self, Bound, HttpConfig, Tenants, TokenHash},
@@ -34,6 +35,11 @@ struct Server {
 
 impl Server {
     fn start(config: HttpConfig) -> Self {
+        Self::with(config, |_| {})
+    }
+
+    /// Starts a server. `change` changes each tenant's configuration.
+    fn with(config: HttpConfig, change: impl Fn(&mut TenantConfig)) -> Self {
         let (runtime, dir) = (runtime(), tempfile::tempdir().unwrap());
         let service = Service::new(engine().clone(), ServiceConfig::default()).unwrap();
         let mut tenants = Tenants::default();
@@ -41,6 +47,7 @@ impl Server {
             let store = DirectoryStore::open(dir.path().join(name)).unwrap();
             let mut tenant = TenantConfig::new(name, Arc::new(store));
             tenant.policy.limits.timeout_ms = 600_000;
+            change(&mut tenant);
             tenants.add(TokenHash::of(token), Tenant::new(&service, tenant));
         }
         let bound = runtime.block_on(Bound::new(([127, 0, 0, 1], 0).into())).unwrap();
@@ -53,11 +60,16 @@ impl Server {
 
     /// Sends a request as specified in version 2026-07-28, and returns the stream to read the answer from.
     fn begin(&self, headers: &[(&str, &str)], method: &str, params: Value) -> TcpStream {
+        self.begin_with(&json!({}), headers, method, params)
+    }
+
+    /// Like `begin`, for a client with these capabilities.
+    fn begin_with(&self, capabilities: &Value, headers: &[(&str, &str)], method: &str, params: Value) -> TcpStream {
         let mut params = params;
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientInfo": { "name": "t", "version": "1" },
-            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientCapabilities": capabilities,
         });
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let mut all = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
@@ -152,6 +164,50 @@ fn a_request_is_answered_without_a_handshake() {
     let other = [("authorization", "Bearer another token of the tests")];
     let (_, body) = server.ask(&other, "resources/read", json!({ "uri": uri }));
     assert!(body.contains("is no longer stored"), "{body}");
+}
+
+/// Returns the message in a response, which has either form.
+fn message(text: &str) -> Value {
+    let json = text.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line)).find(|line| line.starts_with('{'));
+    serde_json::from_str(json.unwrap_or_else(|| panic!("no message: {text}"))).unwrap()
+}
+
+#[test]
+fn call_that_needs_an_approval_is_resumed_with_the_answer() {
+    let server = Server::with(HttpConfig::default(), |tenant| {
+        tenant.approved_tools = vec![Tool::new("pay", "Pays.").handler(|_, arguments| Ok(arguments))];
+    });
+    let code = "console.log('before'); console.log(JSON.stringify(await tools.pay({euros: 20})))";
+    let call = |headers: &[(&str, &str)], capabilities: Value, extra: Value| {
+        let mut params = json!({ "name": "run_code", "arguments": { "language": "javascript", "code": code } });
+        params.as_object_mut().unwrap().append(&mut extra.as_object().unwrap().clone());
+        let (status, text) = answer(server.begin_with(&capabilities, headers, "tools/call", params));
+        assert_eq!(status, 200, "{text}");
+        message(&text)["result"].clone()
+    };
+    let elicitation = || json!({ "elicitation": {} });
+    let asked = call(&[], elicitation(), json!({}));
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let question = &asked["inputRequests"]["call-0"];
+    assert_eq!(question["method"], "elicitation/create", "{asked}");
+    let expected = "A script wants to call the tool `pay` with these arguments: {\"euros\":20}";
+    assert_eq!(question["params"]["message"], expected, "{asked}");
+
+    let state = &asked["requestState"];
+    let approve = json!({ "action": "accept", "content": { "approve": true } });
+    let retry = json!({ "requestState": state, "inputResponses": { "call-0": approve } });
+    let other = [("authorization", "Bearer another token of the tests")];
+    let refused = call(&other, elicitation(), retry.clone());
+    assert!(refused.to_string().contains("`requestState` is not valid"), "{refused}");
+    let result = call(&[], elicitation(), retry.clone());
+    assert_eq!(result["structuredContent"]["stdout"], "before\n{\"euros\":20}\n", "{result}");
+    let again = call(&[], elicitation(), retry);
+    assert!(again.to_string().contains("were already approved"), "{again}");
+    assert_eq!(server.running(), 0);
+
+    // A client that cannot ask a person denies all calls.
+    let result = call(&[], json!({}), json!({}));
+    assert!(result.to_string().contains("does not support elicitation"), "{result}");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! A server and a connected client.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use glovebox_server::{
     Service, ServiceConfig, Tenant, TenantConfig,
-    mcp::{McpServer, Upstreams},
+    mcp::{Approve, McpServer, Upstreams},
 };
 use glovebox_sessions::DirectoryStore;
 use glovebox_tests::engine;
@@ -16,21 +16,27 @@ use rmcp::{
     ClientHandler, RoleClient, ServiceExt as _,
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResult, ClientConfig, ClientRequest, ContentBlock,
-        ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResult, ServerResult,
+        ElicitRequestParams, ElicitResult, ElicitationCapability, ErrorData, ProgressNotificationParam,
+        ReadResourceRequestParams, ReadResourceResult, ServerResult,
     },
     service::{
-        ClientLifecycleMode, ClientServiceExt as _, NotificationContext, PeerRequestOptions, RequestHandle,
-        RunningService,
+        ClientLifecycleMode, ClientServiceExt as _, NotificationContext, PeerRequestOptions, RequestContext,
+        RequestHandle, RunningService,
     },
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// A client that records the notifications it receives.
+/// A client that records the notifications and questions that it receives.
 #[derive(Clone, Default)]
 pub(super) struct Listener {
     pub(super) progress: Arc<Mutex<Vec<ProgressNotificationParam>>>,
+    /// The messages of the questions.
+    pub(super) questions: Arc<Mutex<Vec<String>>>,
+    /// The answers to the next questions. Further questions are not answered. `None` if the client does not support
+    /// elicitation.
+    pub(super) answers: Option<Arc<Mutex<VecDeque<ElicitResult>>>>,
 }
 
 impl ClientHandler for Listener {
@@ -38,8 +44,24 @@ impl ClientHandler for Listener {
         self.progress.lock().unwrap().push(params);
     }
 
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let ElicitRequestParams::FormElicitationParams { message, .. } = request else { panic!("{request:?}") };
+        self.questions.lock().unwrap().push(message);
+        let answer = self.answers.as_ref().and_then(|answers| answers.lock().unwrap().pop_front());
+        match answer {
+            Some(answer) => Ok(answer),
+            None => std::future::pending().await,
+        }
+    }
+
     fn get_info(&self) -> ClientConfig {
-        ClientConfig::default()
+        let mut config = ClientConfig::default();
+        config.capabilities.elicitation = self.answers.as_ref().map(|_| ElicitationCapability::new());
+        config
     }
 }
 
@@ -62,6 +84,8 @@ pub(super) struct Setup {
     pub(super) service: ServiceConfig,
     pub(super) lifecycle: Option<ClientLifecycleMode>,
     pub(super) listing: String,
+    /// The client's answers to questions. `None` if it does not support elicitation.
+    pub(super) answers: Option<Vec<Value>>,
 }
 
 pub(super) fn runtime() -> Runtime {
@@ -86,7 +110,9 @@ impl Mcp {
             change(&mut config);
         }
         let tenant = Tenant::new(&service, config);
-        let (runtime, listener) = (runtime(), Listener::default());
+        let answer = |answer| serde_json::from_value::<ElicitResult>(answer).unwrap();
+        let answers = setup.answers.map(|answers| Arc::new(Mutex::new(answers.into_iter().map(answer).collect())));
+        let (runtime, listener) = (runtime(), Listener { answers, ..Listener::default() });
         let server = McpServer::new(tenant, &setup.listing);
         let lifecycle = setup.lifecycle.unwrap_or(ClientLifecycleMode::Initialize);
         let (ours, theirs) = tokio::io::duplex(1 << 20);
@@ -242,6 +268,7 @@ impl Inner {
             env: BTreeMap::new(),
             cwd: None,
             tools: None,
+            approve: Approve::Never,
         }
     }
 }

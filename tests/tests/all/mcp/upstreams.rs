@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use glovebox_server::mcp::{UpstreamConfig, Upstreams};
+use glovebox_server::mcp::{Approve, UpstreamConfig, Upstreams};
 use serde_json::{Value, json};
 
 use super::support::{Inner, Mcp, Setup, runtime, start, structured, text, until};
@@ -181,7 +181,12 @@ fn clashing_and_unusable_tool_names_are_rejected() {
     runtime.block_on(upstreams.close());
     let mut missing = plain.config("s");
     missing.tools = Some(vec!["c".into()]);
-    assert!(start(&runtime, vec![missing], 1 << 20).unwrap_err().contains("MCP server `s` has no tool `c`"));
+    let error = start(&runtime, vec![missing], 1 << 20).unwrap_err();
+    assert!(error.contains("MCP server `s` has no tool `c`; remove it from its `tools`"), "{error}");
+    let mut missing = plain.config("s");
+    missing.approve = Approve::Tools(vec!["b".into(), "c".into()]);
+    let error = start(&runtime, vec![missing], 1 << 20).unwrap_err();
+    assert!(error.contains("MCP server `s` has no tool `c`; remove it from its `approve`"), "{error}");
 }
 
 #[test]
@@ -238,6 +243,7 @@ fn command_that_is_not_a_server_is_named() {
         env: Default::default(),
         cwd: None,
         tools: None,
+        approve: Approve::Never,
     };
     for (config, said) in [
         (config("/no/such/program", &[]), "MCP server `x` cannot be started: "),

@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use glovebox::{CancelToken, Policy, Sandbox, escaped};
+use glovebox::{CancelToken, Policy, Sandbox, Tool, escaped};
 use glovebox_fleet::{FleetClient, FleetUrl};
 use glovebox_server::{
     ServerConfig, Service, ServiceConfig, Tenant, TenantConfig, WorkersTable,
@@ -55,6 +55,7 @@ after each script, by default in $XDG_STATE_HOME/glovebox/mcp-sessions, where th
 With --tools-from, scripts may call the tools of other servers as tools.SERVER_TOOL(…). FILE lists them in the usual format:
 {\"mcpServers\": {\"weather\": {\"command\": \"npx\", \"args\": [\"-y\", \"weather-server\"], \"env\": {\"KEY\": \"…\"}}}}. A server runs with
 your permissions; its environment contains PATH, HOME and the variables in FILE. \"tools\": [\"NAME\"] offers only these tools.
+With \"approve\": \"always\" or [\"NAME\"], or with --approve, the client asks a person before a script calls a tool.
 
 Standard output contains only protocol messages; notes, errors and logs (-v) go to standard error. The server exits at the end
 of standard input or on Ctrl-C.";
@@ -111,6 +112,9 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// Maximum length in bytes of the file that lists MCP servers.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
+/// Maximum number of tools in the hint of an error.
+const MAX_SHOWN_NAMES: usize = 8;
+
 /// Options of the server, and the policy of its scripts.
 #[derive(Args, Debug)]
 struct ServerArgs {
@@ -138,12 +142,17 @@ struct ServerArgs {
     #[command(flatten)]
     programs: ProgramArgs,
 
+    /// Tool of --tool or --tools-from, as named in scripts, whose calls a person at the client must approve; repeatable
+    #[arg(long, value_name = "NAME", help_heading = "Tools")]
+    approve: Vec<String>,
+
     #[command(flatten)]
     workers: WorkersArgs,
 
     /// Fleet for the sessions, `restate://HOST`, instead of a store; its nodes execute the requests to sessions,
     /// without access to this host's functions
-    #[arg(long, value_name = "URL", conflicts_with_all = ["store", "key_file", "tools_from", "tools"], help_heading = "Sessions")]
+    #[arg(long, value_name = "URL", help_heading = "Sessions")]
+    #[arg(conflicts_with_all = ["store", "key_file", "tools_from", "tools", "approve"])]
     fleet: Option<FleetUrl>,
 
     /// Interpreters to serve, by name (see `glovebox runtimes list`), separated by commas; the first one of a language
@@ -190,6 +199,16 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let served = runtime.block_on(async {
         let upstreams = start(servers, &policy).await?;
+        let mut config = config;
+        config.tools = programs;
+        config.tools.extend(upstreams.iter().flat_map(Upstreams::tools));
+        config.approved_tools.extend(upstreams.iter().flat_map(Upstreams::approved_tools));
+        if let Err(error) = require_approval(&mut config, &args.approve) {
+            if let Some(upstreams) = &upstreams {
+                upstreams.close().await;
+            }
+            return Err(error.into());
+        }
         if let Some(fleet) = &fleet {
             probe(fleet).await;
         }
@@ -205,9 +224,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
             prepare_now(&host, &service).await?;
             service.start_workers(serve_worker::started_for_one(global, &host, job)?).await?;
         }
-        let mut config = config;
-        (config.policy, config.tools) = (policy, programs);
-        config.tools.extend(upstreams.iter().flat_map(Upstreams::tools));
+        config.policy = policy;
         let mut listing = Listing::default();
         for name in args.programs.names() {
             let about = "A program on the host. It accepts any named arguments.";
@@ -237,6 +254,25 @@ fn tenant_config(args: &ServerArgs, fleet: Option<&FleetClient>) -> anyhow::Resu
     let mut config = TenantConfig::new(TENANT, sessions.shared_store());
     config.key = sessions.key().cloned();
     Ok((config, Some(sessions.location().to_owned())))
+}
+
+/// Requires approval for calls of these tools.
+fn require_approval(config: &mut TenantConfig, names: &[String]) -> Result<(), Hinted> {
+    for name in names {
+        if config.approved_tools.iter().any(|tool| tool.name() == name) {
+            continue;
+        }
+        let Some(at) = config.tools.iter().position(|tool| tool.name() == name) else {
+            let known: Vec<&str> = config.tools.iter().map(Tool::name).take(MAX_SHOWN_NAMES).collect();
+            let hint = match known.is_empty() {
+                true => "add tools with --tool or --tools-from".to_owned(),
+                false => format!("use a name as in scripts, such as {}", known.join(", ")),
+            };
+            return Err(Hinted::new(format!("there is no tool `{}` to approve", escaped(name)), hint));
+        };
+        config.approved_tools.push(config.tools.remove(at));
+    }
+    Ok(())
 }
 
 /// Starts the MCP servers whose tools scripts can call.

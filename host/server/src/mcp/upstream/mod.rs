@@ -41,6 +41,41 @@ pub struct UpstreamConfig {
     pub cwd: Option<PathBuf>,
     /// The names of the tools that scripts can call. Default: all tools.
     pub tools: Option<Vec<String>>,
+    /// The tools whose calls a person at the client must approve. Default: none.
+    pub approve: Approve,
+}
+
+/// The tools of a server whose calls a person at the client must approve.
+///
+/// In a configuration file, this is `"always"`, `"never"`, or a list of names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Approve {
+    /// No tool.
+    #[default]
+    Never,
+    /// All tools.
+    Always,
+    /// The tools with these names on the server.
+    Tools(Vec<String>),
+}
+
+impl Approve {
+    /// Returns `true` if calls of the tool must be approved.
+    fn covers(&self, tool: &str) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Always => true,
+            Self::Tools(names) => names.iter().any(|name| name == tool),
+        }
+    }
+
+    /// Returns the names of single tools.
+    fn names(&self) -> &[String] {
+        match self {
+            Self::Tools(names) => names,
+            Self::Never | Self::Always => &[],
+        }
+    }
 }
 
 /// An error that prevents upstream tools from being offered to scripts.
@@ -94,6 +129,7 @@ struct Server {
     #[serde(default)]
     disabled: bool,
     tools: Option<Vec<String>>,
+    approve: Option<ApproveKey>,
     // Keys that other clients use, which are accepted and ignored.
     #[serde(rename = "description")]
     _description: Option<serde::de::IgnoredAny>,
@@ -103,6 +139,14 @@ struct Server {
     _auto_approve: Option<serde::de::IgnoredAny>,
     #[serde(rename = "alwaysAllow")]
     _always_allow: Option<serde::de::IgnoredAny>,
+}
+
+/// The value of the key `approve`.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "`approve` must be \"always\", \"never\" or a list of tools")]
+enum ApproveKey {
+    Word(String),
+    Tools(Vec<String>),
 }
 
 impl UpstreamConfig {
@@ -146,8 +190,22 @@ impl Server {
                 escaped(variable)
             )));
         }
+        let approve = match self.approve {
+            None => Approve::Never,
+            Some(ApproveKey::Tools(names)) => Approve::Tools(names),
+            Some(ApproveKey::Word(word)) => match &*word {
+                "always" => Approve::Always,
+                "never" => Approve::Never,
+                other => {
+                    let other = escaped(other);
+                    return Err(wrong(&format!(
+                        "has the `approve` value `{other}`; use \"always\", \"never\" or a list of tools"
+                    )));
+                }
+            },
+        };
         let cwd = self.cwd.map(|cwd| base.join(cwd));
-        Ok(UpstreamConfig { name, command, args: self.args, env: self.env, cwd, tools: self.tools })
+        Ok(UpstreamConfig { name, command, args: self.args, env: self.env, cwd, tools: self.tools, approve })
     }
 }
 
@@ -171,6 +229,29 @@ mod tests {
         assert_eq!(servers[0].tools.as_deref(), Some(&["one".to_owned()][..]));
         assert_eq!((&*servers[1].command, &servers[1].env["K"]), ("npx", &"v".to_owned()));
         assert_eq!(servers[1].cwd.as_deref(), Some(Path::new("/base/sub")));
+    }
+
+    #[test]
+    fn approval_is_configured_for_all_no_or_some_tools() {
+        let approve = |value: &str| {
+            let json = format!(r#"{{"mcpServers": {{"a": {{"command": "x", "approve": {value}}}}}}}"#);
+            read(&json).map(|mut servers| servers.remove(0).approve)
+        };
+        assert_eq!(read(r#"{"mcpServers": {"a": {"command": "x"}}}"#).unwrap()[0].approve, Approve::Never);
+        for (value, expected, covers) in [
+            (r#""never""#, Approve::Never, [false, false]),
+            (r#""always""#, Approve::Always, [true, true]),
+            (r#"["pay"]"#, Approve::Tools(vec!["pay".into()]), [true, false]),
+            ("[]", Approve::Tools(vec![]), [false, false]),
+        ] {
+            let approve = approve(value).unwrap();
+            assert_eq!((&approve, ["pay", "pay2"].map(|tool| approve.covers(tool))), (&expected, covers), "{value}");
+        }
+        let error = approve(r#""sometimes\n""#).unwrap_err();
+        assert!(error.contains("MCP server `a` has the `approve` value `sometimes\\n`; use \"always\""), "{error}");
+        for value in ["true", "{}", "[1]"] {
+            assert!(approve(value).unwrap_err().contains("`approve` must be \"always\""), "{value}");
+        }
     }
 
     #[test]

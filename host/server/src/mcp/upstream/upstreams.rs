@@ -43,6 +43,8 @@ const MAX_SCHEMA_BYTES: usize = 64 << 10;
 pub struct Upstreams {
     servers: Vec<Arc<Server>>,
     tools: Vec<Tool>,
+    /// Tools whose calls a person must approve.
+    approved_tools: Vec<Tool>,
     listing: Listing,
 }
 
@@ -85,7 +87,8 @@ impl Upstreams {
                 Err(error) => failed = failed.or(Some(UpstreamError::Config(error.to_string()))),
             }
         }
-        let mut made = Self { servers: Vec::new(), tools: Vec::new(), listing: Listing::default() };
+        let mut made =
+            Self { servers: Vec::new(), tools: Vec::new(), approved_tools: Vec::new(), listing: Listing::default() };
         let mut names = BTreeMap::new();
         for (server, tools) in started.into_values() {
             let server = Arc::new(server);
@@ -95,7 +98,8 @@ impl Upstreams {
                 failed = failed.or(offered.err());
             }
         }
-        let all = check_tools(&made.tools).map_err(|error| {
+        let offered = [&*made.tools, &*made.approved_tools].concat();
+        let all = check_tools(&offered).map_err(|error| {
             UpstreamError::Config(format!(
                 "cannot offer the tools of all MCP servers together: {error}; list fewer tools in their `tools`"
             ))
@@ -109,10 +113,18 @@ impl Upstreams {
         }
     }
 
-    /// Returns the tools of all servers, for [`TenantConfig::tools`](crate::TenantConfig::tools).
+    /// Returns the tools of all servers whose calls need no approval, for
+    /// [`TenantConfig::tools`](crate::TenantConfig::tools).
     #[must_use]
     pub fn tools(&self) -> Vec<Tool> {
         self.tools.clone()
+    }
+
+    /// Returns the tools of all servers whose calls a person must approve ([`UpstreamConfig::approve`]), for
+    /// [`TenantConfig::approved_tools`](crate::TenantConfig::approved_tools).
+    #[must_use]
+    pub fn approved_tools(&self) -> Vec<Tool> {
+        self.approved_tools.clone()
     }
 
     /// Returns the listing of all tools for a model's prompt.
@@ -185,7 +197,10 @@ impl Upstreams {
         }
         let output = tool.output_schema.as_ref().map(|output| Value::Object((**output).clone()));
         self.listing.add(&name, &description, &schema, output.as_ref());
-        self.tools.push(offer);
+        match config.approve.covers(&tool.name) {
+            true => self.approved_tools.push(offer),
+            false => self.tools.push(offer),
+        }
         names.insert(name, (config.name.clone(), tool.name.to_string()));
         Ok(())
     }
@@ -211,9 +226,11 @@ impl Server {
                 return Err(wrong(reason));
             }
         };
-        if let Some(missing) = config.tools.iter().flatten().find(|name| tools.iter().all(|tool| tool.name != ***name))
-        {
-            let reason = format!("has no tool `{}`; remove it from its `tools`", glovebox::escaped(missing));
+        let selected = config.tools.iter().flatten().map(|name| ("tools", name));
+        let approved = config.approve.names().iter().map(|name| ("approve", name));
+        let missing = selected.chain(approved).find(|(_, name)| tools.iter().all(|tool| tool.name != ***name));
+        if let Some((key, missing)) = missing {
+            let reason = format!("has no tool `{}`; remove it from its `{key}`", glovebox::escaped(missing));
             process.end().await;
             return Err(wrong(reason));
         }

@@ -1,0 +1,335 @@
+//! Approval of tool calls: `run_code` asks the person at the client before a script calls certain tools
+//! ([`TenantConfig::approved_tools`](crate::TenantConfig::approved_tools)).
+//!
+//! Scripts see these tools as stepped tools. When a script waits for their calls, the server suspends the execution as
+//! bytes and asks the client. Afterwards, it resumes the execution, which repeats what it did until it waits for the
+//! same calls. The server calls the handlers of the approved calls, and answers with their results.
+//!
+//! * [`decision`]: the questions and answers. [`request_state`]: the state that the client returns.
+//! * An execution in a session waits in memory instead, where its limits apply.
+
+mod decision;
+mod request_state;
+
+use std::time::{Duration, Instant};
+
+use glovebox::{
+    CancelToken, JsonText, RelayedCall, SuspendRefusal, Tool, ToolAnswer, ToolError, ToolErrorKind, ToolRequest,
+};
+use rmcp::{
+    RoleServer,
+    model::{CallToolResponse, CallToolResult, InputRequiredResult, InputResponses},
+    service::RequestContext,
+};
+use tokio::{runtime::Handle, task::JoinSet};
+
+use super::{LastLine, McpServer, answer::Answering, arguments as given, http::Account, outputs::OutputId};
+use crate::{
+    Door, Ended, Resumption, Service, ServiceError, Stepped, Tenant, Undelivered, Work,
+    byte_budget::{HeldBytes, NoRoom, Room},
+    tenant::CancelOnDrop,
+};
+use decision::{ANSWER_TIME, Approver, Decision, Decisions, MAX_QUESTIONS, ask, decisions, questions};
+use request_state::{ArgumentsDigest, MAX_SUSPENDED_BYTES, OpenedState, WaitingRun};
+
+pub(super) use request_state::{RequestStates, digest};
+
+/// The interval between attempts to suspend an execution. An attempt fails while a handler of another tool is running.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// The number of copies of a suspended execution in memory while a result is made from it.
+const COPIES: usize = 2;
+
+/// Maximum time for the handler of an approved call, whatever the policy allows.
+const MAX_HANDLER_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The parts of a request that repeats a call with answers.
+#[derive(Debug, Default)]
+pub(super) struct RetryParts {
+    pub(super) state: Option<String>,
+    pub(super) responses: InputResponses,
+}
+
+/// A call of `run_code` whose script can call tools that need approval.
+pub(super) struct ApprovedRun<'a> {
+    pub(super) server: &'a McpServer,
+    /// The server's tenant, for this request.
+    pub(super) tenant: &'a Tenant,
+    pub(super) given: given::RunCode,
+    pub(super) arguments: ArgumentsDigest,
+    pub(super) context: &'a RequestContext<RoleServer>,
+    pub(super) last: LastLine,
+}
+
+type Step = Stepped<CallToolResult>;
+type Then = Box<dyn FnOnce(Ended) -> Result<CallToolResult, Undelivered> + Send>;
+
+/// An execution that waits in memory. Cancelled on drop, unless [`keep`](Self::keep) was called.
+struct CancelWaiting {
+    tenant: Tenant,
+    execution: Option<String>,
+}
+
+impl CancelWaiting {
+    fn keep(mut self) {
+        self.execution = None;
+    }
+}
+
+impl Drop for CancelWaiting {
+    fn drop(&mut self) {
+        let Some(execution) = self.execution.take() else { return };
+        // There is no runtime if the process is about to end.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let tenant = self.tenant.clone();
+        runtime.spawn(async move {
+            let _ = tenant.cancel_then(&execution, |_: Ended| Ok(())).await;
+        });
+    }
+}
+
+/// The result of an attempt to suspend an execution as bytes.
+enum SuspendAttempt {
+    /// The execution, and the memory reserved for it.
+    Bytes(Vec<u8>, HeldBytes),
+    /// The script has continued or ended, or another tool's handler is running.
+    NotYet,
+    /// The execution cannot be suspended, for this reason.
+    Never(String),
+}
+
+impl ApprovedRun<'_> {
+    /// Runs the script, or resumes it from the client's state, until it ends or the client must decide about calls.
+    pub(super) async fn run(&self, retry: RetryParts) -> Result<CallToolResponse, ServiceError> {
+        let mut state = match &retry.state {
+            Some(state) => Some(self.server.0.states.open(state, &self.arguments)?),
+            None => None,
+        };
+        let (mut decisions, mut step) = match &mut state {
+            Some(opened) => (decisions(retry.responses)?, self.resume_run(opened).await?),
+            None => (Decisions::new(), self.start(None).await?),
+        };
+        let approver = Approver::of(self.context);
+        loop {
+            let needs = match step {
+                Stepped::Done(result) => return Ok(result.into()),
+                Stepped::NeedsTools(needs) => needs,
+            };
+            let waiting = CancelWaiting { tenant: self.tenant.clone(), execution: Some(needs.execution.clone()) };
+            let (decided, open) = split(needs.calls, std::mem::take(&mut decisions), &approver);
+            if !decided.is_empty() {
+                if let Some(opened) = &state
+                    && decided.iter().any(|(_, decision)| *decision == Decision::Approved)
+                {
+                    self.server.0.states.use_once(opened)?;
+                    state = None;
+                }
+                let answers = self.answers(decided).await;
+                step = self.advance(&needs.execution, answers).await?;
+                waiting.keep();
+                continue;
+            }
+            let suspended = match self.is_in_session() {
+                true => None,
+                false => match self.suspend(&needs.execution).await? {
+                    SuspendAttempt::Bytes(bytes, held) => Some((bytes, held)),
+                    attempt => {
+                        let answers = refusals(&open, &attempt);
+                        step = self.advance(&needs.execution, answers).await?;
+                        waiting.keep();
+                        continue;
+                    }
+                },
+            };
+            match (&approver, suspended) {
+                (Approver::Answers(peer), Some((bytes, held))) => {
+                    // The execution has become the bytes.
+                    waiting.keep();
+                    decisions = ask(peer, &open, ANSWER_TIME).await?;
+                    step = self.start(Some(bytes)).await?;
+                    drop(held);
+                }
+                (Approver::Answers(peer), None) => {
+                    // Earlier than the execution's own timeout, so that the script receives the denial.
+                    decisions = ask(peer, &open, needs.expires_after.mul_f64(0.9)).await?;
+                    step = self.advance(&needs.execution, Vec::new()).await?;
+                    waiting.keep();
+                }
+                (_, suspended) => {
+                    let (run, held) = match suspended {
+                        Some((bytes, held)) => (WaitingRun::Suspended(bytes), held),
+                        None => (WaitingRun::InMemory(needs.execution.clone()), HeldBytes::default()),
+                    };
+                    let state = self.server.0.states.close(&run, &self.arguments)?;
+                    let questions = questions(&open)?;
+                    waiting.keep();
+                    self.tenant.keep([Room::HeldBytes(held)]);
+                    return Ok(InputRequiredResult::new(Some(questions), Some(state)).into());
+                }
+            }
+        }
+    }
+
+    fn is_in_session(&self) -> bool {
+        self.given.session.is_some()
+    }
+
+    /// Returns the function that maps the script's result.
+    fn then(&self) -> Result<Then, ServiceError> {
+        let (server, id) = (self.server.clone(), OutputId::random()?);
+        let cancelled_after_ms = self.given.timeout_ms.filter(|_| self.is_in_session());
+        Ok(Box::new(move |ended: Ended| -> Result<CallToolResult, Undelivered> {
+            let answering = Answering { outputs: &server.0.outputs, id, cancelled_after_ms };
+            Ok(answering.answer(ended.execution()))
+        }))
+    }
+
+    /// Starts the script, or resumes it from the bytes of a suspended execution.
+    async fn start(&self, suspended: Option<Vec<u8>>) -> Result<Step, ServiceError> {
+        let mut work = self.server.work(self.given.clone()).await?;
+        work.script().tools = self.tenant.approved_tools().iter().map(|tool| tool.clone().stepped()).collect();
+        if let Work::Fresh(fresh) = &mut work {
+            fresh.suspendable = true;
+            fresh.resumption = suspended.map(|suspended| Resumption { suspended, answers: Vec::new() });
+        }
+        self.tenant.start_then(Door::Mcp, work, Vec::new(), self.last.watch(), self.then()?).await
+    }
+
+    /// Resumes the run of a state.
+    async fn resume_run(&self, state: &mut OpenedState) -> Result<Step, ServiceError> {
+        match &mut state.run {
+            WaitingRun::Suspended(bytes) => self.start(Some(std::mem::take(bytes))).await,
+            WaitingRun::InMemory(execution) => self.advance(execution, Vec::new()).await,
+        }
+    }
+
+    /// Passes answers to an execution in memory.
+    async fn advance(&self, execution: &str, answers: Vec<ToolAnswer>) -> Result<Step, ServiceError> {
+        self.tenant.resume_then(execution, answers, self.last.watch(), self.then()?).await
+    }
+
+    /// Suspends an execution as bytes.
+    async fn suspend(&self, execution: &str) -> Result<SuspendAttempt, ServiceError> {
+        let mut is_too_large = false;
+        let reserve = |bytes: usize| {
+            if bytes > MAX_SUSPENDED_BYTES {
+                is_too_large = true;
+                return Err(ServiceError::NotSuspendable(String::new()));
+            }
+            Account::reserve(self.context, bytes * COPIES).map_err(|NoRoom| ServiceError::NoRoom)
+        };
+        let error = match self.tenant.suspend_to_bytes(execution, reserve).await {
+            Ok((bytes, mut held)) => {
+                held.shrink(bytes.len() * COPIES);
+                return Ok(SuspendAttempt::Bytes(bytes, held));
+            }
+            Err(error) => error,
+        };
+        if is_too_large {
+            let text = "the script and the data that it has received are too large to wait for an approval; pass less";
+            return Ok(SuspendAttempt::Never(text.to_owned()));
+        }
+        if error.code() != "not-suspendable" {
+            return Err(error);
+        }
+        let full = SuspendRefusal::JournalFull.to_string();
+        if error.to_string().contains(&full) {
+            return Ok(SuspendAttempt::Never(full));
+        }
+        tokio::time::sleep(RETRY).await;
+        Ok(SuspendAttempt::NotYet)
+    }
+
+    /// Calls the handlers of approved calls, all at once, and returns the answers to all calls.
+    async fn answers(&self, decided: Vec<(ToolRequest, Decision)>) -> Vec<ToolAnswer> {
+        let mut answers = Vec::new();
+        let mut handlers = JoinSet::new();
+        let limits = &self.tenant.policy().limits;
+        let time = Duration::from_millis(limits.tool_timeout_ms).min(MAX_HANDLER_TIME);
+        for (call, decision) in decided {
+            let tool = self.tenant.approved_tools().iter().find(|tool| tool.name() == call.name).cloned();
+            match (decision, tool) {
+                (Decision::Approved, Some(tool)) => {
+                    let (session, memory_bytes) = (self.given.session.clone(), limits.memory_bytes);
+                    handlers.spawn(handle(tool, call, session, memory_bytes, time));
+                }
+                (Decision::Approved, None) => {
+                    let error = ToolError::of(ToolErrorKind::Unknown, "the server does not offer this tool");
+                    answers.push(ToolAnswer::error(call.id, error));
+                }
+                (Decision::Denied(reason), _) => {
+                    answers.push(ToolAnswer::error(call.id, ToolError::of(ToolErrorKind::Denied, reason)));
+                }
+            }
+        }
+        while let Some(answer) = handlers.join_next().await {
+            answers.extend(answer);
+        }
+        answers
+    }
+}
+
+/// Separates the calls about which a decision exists from those about which the client must be asked. Ignores decisions
+/// about calls that the last questions did not include.
+fn split(
+    calls: Vec<ToolRequest>,
+    mut decisions: Decisions,
+    approver: &Approver,
+) -> (Vec<(ToolRequest, Decision)>, Vec<ToolRequest>) {
+    let (mut decided, mut open) = (Vec::new(), Vec::new());
+    let mut asked = 0;
+    for call in calls {
+        // A call that the client cannot approve is denied, even if the client sends an approval.
+        if let Some(decision) = approver.decide(&call) {
+            decided.push((call, decision));
+            continue;
+        }
+        asked += 1;
+        match decisions.remove(&call.id) {
+            Some(decision) if asked <= MAX_QUESTIONS => decided.push((call, decision)),
+            _ => open.push(call),
+        }
+    }
+    (decided, open)
+}
+
+/// Returns the answers to the calls of an execution that cannot be suspended. Without answers, it is tried again.
+fn refusals(calls: &[ToolRequest], attempt: &SuspendAttempt) -> Vec<ToolAnswer> {
+    let SuspendAttempt::Never(reason) = attempt else { return Vec::new() };
+    let refused = |call: &ToolRequest| ToolAnswer::error(call.id, ToolError::of(ToolErrorKind::Limit, reason));
+    calls.iter().map(refused).collect()
+}
+
+/// Calls the handler of a tool. Cancels the call at its timeout, or if the future is dropped.
+async fn handle(
+    tool: Tool,
+    call: ToolRequest,
+    session_id: Option<String>,
+    memory_bytes: u64,
+    time: Duration,
+) -> ToolAnswer {
+    let cancel = CancelOnDrop(CancelToken::new());
+    let relayed = RelayedCall {
+        index: usize::try_from(call.id).unwrap_or(usize::MAX),
+        session_id,
+        cancel: cancel.0.clone(),
+        deadline: Instant::now() + time,
+        memory_bytes,
+        budget: None,
+    };
+    let arguments = call.arguments;
+    let handled = tokio::time::timeout(time, Service::blocking(move || tool.answer(relayed, arguments)));
+    let answer = match handled.await {
+        Ok(Ok(Ok(text))) => match JsonText::new(text) {
+            Ok(text) => Ok(String::from(text)),
+            Err(error) => Err(ToolError::new(format!("the tool's result is invalid: {error}"))),
+        },
+        Ok(Ok(Err(error))) => Err(error),
+        Ok(Err(_)) => Err(ToolError::new("the tool panicked")),
+        Err(_) => Err(ToolError::of(
+            ToolErrorKind::Timeout,
+            format!("the tool did not answer within {} ms (`limits.tool_timeout_ms`)", time.as_millis()),
+        )),
+    };
+    ToolAnswer { id: call.id, answer }
+}

@@ -1,0 +1,308 @@
+//! Tests tool calls that a person at the client approves or denies.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use glovebox::{SessionKey, Tool};
+use glovebox_server::{TenantConfig, mcp::Approve};
+use rmcp::{
+    model::{CallToolRequestParams, CallToolResponse, CallToolResult, InputRequiredResult, ProtocolVersion},
+    service::ClientLifecycleMode,
+};
+use serde_json::{Value, json};
+
+use super::support::{Inner, Mcp, Setup, runtime, start, text, until};
+
+/// Calls `pay` and prints its result or the reason for a failure.
+const PAY: &str = "\
+def pay(euros):
+    try: print(tools.pay(euros=euros)['paid'])
+    except tools.ToolError as error: print(type(error).__name__, error)
+print('before')
+pay(20)";
+
+/// The number of payments.
+#[derive(Clone, Default)]
+struct Payments(Arc<AtomicU32>);
+
+impl Payments {
+    fn count(&self) -> u32 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Returns a tool that counts its calls.
+    fn tool(&self) -> Tool {
+        let payments = self.clone();
+        let schema =
+            json!({ "type": "object", "properties": { "euros": { "type": "integer" } }, "required": ["euros"] });
+        Tool::new("pay", "Pays.").schema(schema).handler(move |_, arguments| {
+            payments.0.fetch_add(1, Ordering::SeqCst);
+            Ok(json!({ "paid": arguments["euros"] }))
+        })
+    }
+}
+
+fn current() -> ClientLifecycleMode {
+    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+}
+
+fn accept() -> Value {
+    json!({ "action": "accept", "content": { "approve": true } })
+}
+
+fn deny(reason: &str) -> Value {
+    json!({ "action": "accept", "content": { "approve": false, "reason": reason } })
+}
+
+/// Starts a server with the tool `pay`, whose client gives these answers.
+fn paying(payments: &Payments, lifecycle: ClientLifecycleMode, answers: Option<Vec<Value>>) -> Mcp {
+    changed(payments, lifecycle, answers, |_| {})
+}
+
+fn changed(
+    payments: &Payments,
+    lifecycle: ClientLifecycleMode,
+    answers: Option<Vec<Value>>,
+    change: impl FnOnce(&mut TenantConfig) + 'static,
+) -> Mcp {
+    let tool = payments.tool();
+    let change = move |config: &mut TenantConfig| {
+        config.approved_tools = vec![tool];
+        config.policy.limits.timeout_ms = 60_000;
+        config.policy.limits.tool_timeout_ms = 60_000;
+        change(config);
+    };
+    Mcp::with(Setup { change: Some(Box::new(change)), lifecycle: Some(lifecycle), answers, ..Setup::default() })
+}
+
+/// Sends one request, without answering the server's questions.
+fn once(mcp: &Mcp, arguments: &Value, state: Option<&str>, responses: Value) -> CallToolResponse {
+    let mut params = CallToolRequestParams::new("run_code").with_arguments(arguments.as_object().unwrap().clone());
+    if let Some(state) = state {
+        let responses = serde_json::from_value(responses).unwrap();
+        params = params.with_request_state(state).with_input_responses(responses);
+    }
+    mcp.runtime.block_on(mcp.client().call_tool_once(params)).unwrap()
+}
+
+fn required(response: CallToolResponse) -> InputRequiredResult {
+    match response {
+        CallToolResponse::InputRequired(required) => required,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn complete(response: CallToolResponse) -> CallToolResult {
+    match response {
+        CallToolResponse::Complete(result) => result,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Returns the state and the keys of the questions.
+fn state_and_keys(response: CallToolResponse) -> (String, Vec<String>) {
+    let required = required(response);
+    (required.request_state.unwrap(), required.input_requests.unwrap().into_keys().collect())
+}
+
+fn python(code: &str) -> Value {
+    json!({ "language": "python", "code": code })
+}
+
+#[test]
+fn approved_call_is_made_once() {
+    for lifecycle in [ClientLifecycleMode::Initialize, current()] {
+        let payments = Payments::default();
+        let mcp = paying(&payments, lifecycle, Some(vec![accept(), accept()]));
+        let result = mcp.python(&format!("{PAY}\nprint('after')\npay(30)"));
+        assert_eq!(text(&result), "before\n20\nafter\n30\n", "{result:?}");
+        assert_eq!(payments.count(), 2);
+        let questions = mcp.listener.questions.lock().unwrap().clone();
+        let expected =
+            |euros| format!("A script wants to call the tool `pay` with these arguments: {{\"euros\":{euros}}}");
+        assert_eq!(questions, [expected(20), expected(30)]);
+        assert_eq!(mcp.running(), 0);
+    }
+}
+
+#[test]
+fn denied_call_raises_the_reason() {
+    for lifecycle in [ClientLifecycleMode::Initialize, current()] {
+        for (answer, reason) in [
+            (deny("too expensive"), "too expensive"),
+            (json!({ "action": "decline" }), "a person denied the call"),
+            (json!({ "action": "cancel" }), "a person dismissed the question about the call"),
+        ] {
+            let payments = Payments::default();
+            let mcp = paying(&payments, lifecycle.clone(), Some(vec![answer]));
+            assert_eq!(text(&mcp.python(PAY)), format!("before\nToolDenied {reason}\n"));
+            assert_eq!(payments.count(), 0);
+        }
+    }
+}
+
+#[test]
+fn client_without_elicitation_denies() {
+    for lifecycle in [ClientLifecycleMode::Initialize, current()] {
+        let payments = Payments::default();
+        let mcp = paying(&payments, lifecycle, None);
+        let printed = text(&mcp.python(PAY));
+        let reason = "`pay` needs a person's approval, and this MCP client cannot ask for it: it does not support \
+                      elicitation; use a client that does";
+        let expected = format!("before\nToolDenied {reason}\n");
+        assert_eq!(printed, expected);
+        let session = mcp.session();
+        assert_eq!(text(&mcp.in_session(&session, PAY)), expected);
+        assert_eq!(payments.count(), 0);
+    }
+}
+
+#[test]
+fn invalid_arguments_fail_without_a_question() {
+    let payments = Payments::default();
+    let mcp = paying(&payments, current(), Some(vec![]));
+    let printed = text(&mcp.python(&PAY.replace("pay(20)", "pay('x')")));
+    assert!(printed.starts_with("before\nInvalidArguments "), "{printed}");
+    let script = PAY.replace("euros=euros", "euros=1, note='x' * 20_000");
+    let printed = text(&mcp.python(&script));
+    assert!(printed.starts_with("before\nToolDenied ") && printed.contains("the maximum is 16384"), "{printed}");
+    assert!(mcp.listener.questions.lock().unwrap().is_empty() && payments.count() == 0);
+}
+
+#[test]
+fn state_is_resumed_on_another_server_with_the_same_key() {
+    let payments = Payments::default();
+    let with_key = |key: u8| {
+        changed(&payments, current(), Some(vec![]), move |config| {
+            config.key = Some(SessionKey::new(&[key; 32]).unwrap());
+        })
+    };
+    let (one, other, foreign) = (with_key(1), with_key(1), with_key(2));
+    let arguments = python(PAY);
+    let (state, keys) = state_and_keys(once(&one, &arguments, None, json!({})));
+    assert_eq!((&*keys, payments.count()), (&["call-0".to_owned()][..], 0));
+    assert_eq!(one.running(), 0);
+    let approve = || json!({ "call-0": accept() });
+
+    // The server rejects a state that it did not make for these arguments.
+    let refused = |mcp: &Mcp, arguments: &Value, state: &str| {
+        let result = complete(once(mcp, arguments, Some(state), approve()));
+        assert_eq!(result.is_error, Some(true), "{result:?}");
+        assert!(text(&result).contains("`requestState` is not valid for this call"), "{result:?}");
+    };
+    refused(&foreign, &arguments, &state);
+    refused(&one, &python("1"), &state);
+    let end = if state.ends_with('A') { "B" } else { "A" };
+    refused(&one, &arguments, &format!("{}{end}", &state[..state.len() - 1]));
+    refused(&one, &arguments, &"A".repeat(9 << 20));
+    refused(&one, &arguments, "");
+    let malformed = complete(once(&one, &arguments, Some(&state), json!({ "call-0": 7 })));
+    assert!(text(&malformed).contains("`inputResponses.call-0` is not the result"), "{malformed:?}");
+    assert_eq!(payments.count(), 0);
+
+    // Without an answer, the client is asked again.
+    let (again, keys) = state_and_keys(once(&other, &arguments, Some(&state), json!({ "call-1": accept() })));
+    assert_eq!((&*keys, payments.count()), (&["call-0".to_owned()][..], 0));
+    for (mcp, state) in [(&other, &state), (&one, &again)] {
+        let result = complete(once(mcp, &arguments, Some(state), approve()));
+        assert_eq!(text(&result), "before\n20\n", "{result:?}");
+        let result = complete(once(mcp, &arguments, Some(state), approve()));
+        assert!(text(&result).contains("were already approved"), "{result:?}");
+    }
+    assert_eq!(payments.count(), 2);
+    assert_eq!((one.running(), other.running()), (0, 0));
+}
+
+#[test]
+fn some_of_several_calls_can_be_answered() {
+    let payments = Payments::default();
+    let mcp = paying(&payments, current(), Some(vec![]));
+    let script = "const pay = euros => tools.pay({euros}).then(a => a.paid, e => e.message);\n\
+                  console.log(JSON.stringify(await Promise.all([...Array(20).keys()].map(pay))))";
+    let arguments = json!({ "language": "javascript", "code": script });
+    let (state, keys) = state_and_keys(once(&mcp, &arguments, None, json!({})));
+    assert_eq!(keys.len(), 16, "{keys:?}");
+    // The client was not asked about call 19 yet.
+    let answers = json!({ "call-0": accept(), "call-1": deny("no"), "call-19": accept() });
+    let (state, keys) = state_and_keys(once(&mcp, &arguments, Some(&state), answers));
+    assert_eq!((keys.len(), payments.count()), (16, 1), "{keys:?}");
+    let all: serde_json::Map<String, Value> = (2..18).map(|call| (format!("call-{call}"), accept())).collect();
+    let (state, keys) = state_and_keys(once(&mcp, &arguments, Some(&state), all.into()));
+    assert_eq!((&*keys, payments.count()), (&["call-18", "call-19"].map(str::to_owned)[..], 17));
+    let answers = json!({ "call-18": accept(), "call-19": accept() });
+    let result = complete(once(&mcp, &arguments, Some(&state), answers));
+    assert_eq!(text(&result), "[0,\"no\",2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19]\n", "{result:?}");
+    assert_eq!(payments.count(), 19);
+}
+
+#[test]
+fn call_in_a_session_is_approved() {
+    for lifecycle in [ClientLifecycleMode::Initialize, current()] {
+        let payments = Payments::default();
+        let mcp = paying(&payments, lifecycle, Some(vec![accept(), deny("no")]));
+        let session = mcp.session();
+        assert_eq!(text(&mcp.in_session(&session, PAY)), "before\n20\n");
+        assert_eq!(text(&mcp.in_session(&session, "pay(30)")), "ToolDenied no\n");
+        assert_eq!((payments.count(), mcp.running()), (1, 0));
+    }
+}
+
+#[test]
+fn cancelling_a_question_ends_its_script() {
+    let payments = Payments::default();
+    let mcp = paying(&payments, ClientLifecycleMode::Initialize, Some(vec![]));
+    let session = mcp.session();
+    for (count, session) in [(1, None), (2, Some(&session))] {
+        let handle = mcp.begin("run_code", json!({ "language": "python", "code": PAY, "session": session }));
+        until("the client is asked", || mcp.listener.questions.lock().unwrap().len() == count);
+        mcp.runtime.block_on(handle.cancel(None)).unwrap();
+    }
+    // The session is free again.
+    assert_eq!(text(&mcp.in_session(&session, "print(6 * 7)")), "42\n");
+    assert_eq!((payments.count(), mcp.running()), (0, 0));
+}
+
+#[test]
+fn script_that_is_too_large_to_suspend_receives_an_error() {
+    let payments = Payments::default();
+    let mcp = paying(&payments, current(), Some(vec![]));
+    // 2 MiB of the limit of 6 MiB are reserved for the data that the script receives.
+    let code = |bytes: usize| format!("{PAY}\n#{}", "x".repeat(bytes));
+    let (_, keys) = state_and_keys(once(&mcp, &python(&code((4 << 20) - 10_000)), None, json!({})));
+    assert_eq!(keys, ["call-0"]);
+    let printed = text(&mcp.python(&code(4 << 20)));
+    assert!(printed.starts_with("before\nToolLimit the script and the data"), "{printed}");
+    assert!(mcp.listener.questions.lock().unwrap().is_empty() && payments.count() == 0);
+}
+
+#[test]
+fn upstream_tools_are_approved() {
+    let tools = json!([
+        { "name": "look", "inputSchema": { "type": "object" } },
+        { "name": "buy", "inputSchema": { "type": "object" } },
+    ]);
+    let inner = Inner::new(&tools, "text(name)");
+    let runtime = runtime();
+    let mut config = inner.config("shop");
+    config.approve = Approve::Tools(vec!["buy".into()]);
+    let upstreams = start(&runtime, vec![config], 1 << 20).unwrap();
+    let (free, approved, listing) = (upstreams.tools(), upstreams.approved_tools(), upstreams.listing().text());
+    assert_eq!((free.len(), approved.len()), (1, 1));
+    assert!(listing.contains("tools.shop_look()") && listing.contains("tools.shop_buy()"), "{listing}");
+    let change = move |config: &mut TenantConfig| (config.tools, config.approved_tools) = (free, approved);
+    let mcp = Mcp::with(Setup {
+        change: Some(Box::new(change)),
+        lifecycle: Some(current()),
+        answers: Some(vec![accept(), deny("not now")]),
+        listing,
+        ..Setup::default()
+    });
+    let script = "print(tools.shop_look(), tools.shop_buy())\n\
+                  try: tools.shop_buy()\n\
+                  except tools.ToolError as error: print(type(error).__name__, error)";
+    assert_eq!(text(&mcp.python(script)), "look buy\nToolDenied not now\n");
+    assert_eq!(mcp.listener.questions.lock().unwrap().len(), 2);
+    runtime.block_on(upstreams.close());
+}
