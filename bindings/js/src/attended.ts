@@ -1,14 +1,19 @@
 // Runs an execution with its listeners and abort signal.
 import type { Attendant } from './backend.ts';
 import type { Cancel } from './cancel.ts';
-import type { ExecuteOptions } from './options.ts';
-import type { Run } from './run.ts';
+import type { ListenOptions } from './options.ts';
+import { Run } from './run.ts';
+import type { WaitingRun } from './waiting.ts';
 
 /**
  * Runs an execution with its listeners and abort signal. Every execution passes through here, so unused options must
  * cost nothing.
  */
-export async function attended(cancel: Cancel, options: ExecuteOptions, execute: (attendant: Attendant) => Promise<Run>): Promise<Run> {
+export async function attended<Result extends Run | WaitingRun>(
+  cancel: Cancel,
+  options: ListenOptions,
+  execute: (attendant: Attendant) => Promise<Result>,
+): Promise<Result> {
   const { signal, onStdout, onStderr } = options;
   signal?.throwIfAborted();
   const abort = (): void => cancel.cancel();
@@ -18,7 +23,7 @@ export async function attended(cancel: Cancel, options: ExecuteOptions, execute:
     const run = await execute({ cancel, output: listeners && ((isStderr, bytes) => listeners.hear(isStderr, bytes)) });
     if (listeners?.thrown) throw listeners.thrown.error;
     // The execution may have finished by itself just before the abort.
-    if (signal?.aborted && (run.outcome.kind === 'cancelled' || run.interrupted)) throw signal.reason;
+    if (signal?.aborted && (!(run instanceof Run) || run.outcome.kind === 'cancelled' || run.interrupted)) throw signal.reason;
     return run;
   } finally {
     signal?.removeEventListener('abort', abort);

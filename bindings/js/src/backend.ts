@@ -18,6 +18,8 @@ export interface ToolDescription {
   name: string;
   description: string;
   schema: string;
+  /** True if the caller of `Sandbox.start` answers the calls, instead of a function. */
+  waits: boolean;
 }
 
 /** A script's permissions, after type checks. */
@@ -124,6 +126,35 @@ export interface Executed {
   readFile(path: string): Promise<Uint8Array>;
 }
 
+/** A call that waits for the caller's answer. The arguments are JSON text. */
+export interface RequestedCall {
+  id: number;
+  name: string;
+  arguments: string;
+}
+
+/** The caller's answer to a call. `text` is as in `Answer`. */
+export interface CallAnswer {
+  call: number;
+  kind: Answer[0];
+  text: string;
+}
+
+/** A started execution that waits for answers. */
+export interface BackendWaiting {
+  readonly calls: readonly RequestedCall[];
+  /** Standard output so far. */
+  readonly stdout: string;
+  /** Standard error so far. */
+  readonly stderr: string;
+  answer(answers: CallAnswer[], attendant: Attendant): Promise<Stepped>;
+  suspend(): Promise<Uint8Array>;
+  cancel(): void;
+}
+
+/** A started execution after a step: its result, or the calls that it waits for. */
+export type Stepped = Executed | BackendWaiting;
+
 /** An interpreter that persists between executions. */
 export interface BackendSession {
   readonly id: string;
@@ -154,4 +185,13 @@ export interface Backend {
   session(id: string | undefined, context: string | undefined): Promise<BackendSession>;
   resume(state: Uint8Array, id: string | undefined): Promise<BackendSession>;
   close(): Promise<void>;
+}
+
+/** A sandbox of a backend whose executions can wait for answers of the caller. */
+export interface SteppingBackend extends Backend {
+  start(input: Input, attendant: Attendant): Promise<Stepped>;
+  /** Repeats a suspended execution until it waits for the same calls. */
+  startSuspended(state: Uint8Array, timeoutMs: number | undefined, attendant: Attendant): Promise<Stepped>;
+  /** Returns the calls that a suspended execution waits for. */
+  suspendedCalls(state: Uint8Array): Promise<RequestedCall[]>;
 }

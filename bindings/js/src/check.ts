@@ -60,6 +60,12 @@ export function contents(name: string, value: unknown): Uint8Array {
   throw wrong(name, 'a string or a Uint8Array', value);
 }
 
+/** Checks that a value is a `Uint8Array`. */
+export function bytes(name: string, value: unknown): Uint8Array {
+  if (value instanceof Uint8Array) return value;
+  throw wrong(name, 'a Uint8Array', value);
+}
+
 /** Checks each entry of an object with `each`. Returns no entries for `undefined`. */
 export function entries<Each>(name: string, value: unknown, each: (name: string, value: unknown) => Each): [string, Each][] {
   if (value === undefined) return [];

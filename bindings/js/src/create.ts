@@ -7,7 +7,7 @@ import type { StartWorker } from './component/messages.ts';
 import { errorOf } from './errors.ts';
 import { type ComponentOptions, type SandboxOptions, checked } from './options.ts';
 import { Sandbox } from './sandbox.ts';
-import { type Answer, answer, answerNow } from './tools.ts';
+import { type Answer, answer, answerNow, isAnswering } from './tools.ts';
 
 /** The differences between Node.js and the Web. */
 export interface Platform {
@@ -38,11 +38,11 @@ export async function createWith(platform: Platform, options: SandboxOptions): P
   const host: Host = {
     answer: (index, parameters, signal) => {
       const tool = tools[index];
-      return tool ? answer(tool, parameters, signal) : Promise.resolve(unknownTool(index));
+      return isAnswering(tool) ? answer(tool, parameters, signal) : Promise.resolve(unknownTool(index));
     },
     answerNow: (index, parameters) => {
       const tool = tools[index];
-      return tool ? answerNow(tool, parameters) : unknownTool(index);
+      return isAnswering(tool) ? answerNow(tool, parameters) : unknownTool(index);
     },
     progress: (text) => progress?.(text),
   };

@@ -46,6 +46,14 @@ export class TerminatedError extends GloveboxError {
   override readonly name = 'TerminatedError';
 }
 
+/**
+ * A run cannot be suspended, or bytes cannot be resumed: they are damaged or need another interpreter, or the script behaves
+ * differently than before its suspension.
+ */
+export class SuspensionError extends GloveboxError {
+  override readonly name = 'SuspensionError';
+}
+
 /** An operation on workspace files failed. The workspace is unchanged. */
 export class FilesError extends GloveboxError {
   override readonly name = 'FilesError';
@@ -86,7 +94,16 @@ export class ScriptError extends GloveboxError {
   }
 }
 
-const CLASSES = { PolicyError, UnavailableError, UnsupportedError, SessionError, SessionLostError, TerminatedError, FilesError };
+const CLASSES = {
+  PolicyError,
+  UnavailableError,
+  UnsupportedError,
+  SessionError,
+  SessionLostError,
+  SuspensionError,
+  TerminatedError,
+  FilesError,
+};
 
 /** The error classes that a backend can report. */
 export type FailureClass = keyof typeof CLASSES;

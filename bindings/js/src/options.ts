@@ -4,6 +4,7 @@ import * as check from './check.ts';
 import type { Limits as ContractLimits } from './component/contract.ts';
 import type { ProviderModules } from './component/provider.ts';
 import { type NamedTool, type Tools, toolsOf } from './tools.ts';
+import type { CallAnswers } from './waiting.ts';
 
 /** Limits on an execution's resources, as numbers or bigints. Omitted limits have their defaults. */
 export type Limits = { [Name in keyof ContractLimits]?: number | bigint };
@@ -148,6 +149,12 @@ export interface ExecuteOptions {
   signal?: AbortSignal;
 }
 
+/** The options for listening to an execution and for cancelling it. */
+export type ListenOptions = Pick<ExecuteOptions, 'onStdout' | 'onStderr' | 'signal'>;
+
+/** The options for resuming a suspended run. `timeoutMs` applies to this call, and the listeners receive only new output. */
+export interface ResumeOptions extends CallAnswers, Pick<ExecuteOptions, 'timeoutMs' | 'onStdout' | 'onStderr' | 'signal'> {}
+
 /** The options of a session. */
 export interface SessionOptions {
   /** The value of the global variable `context`. Default: no such variable. */
@@ -209,7 +216,12 @@ export function checked(options: SandboxOptions): Checked {
     workspace: given.workspace === undefined ? undefined : text('workspace', given.workspace),
     commit: check.oneOf('commit', ['always', 'on-success', 'never'], given.commit ?? 'always'),
     mounts: check.entries('mounts', given.mounts, mountOf),
-    tools: tools.map(({ name, description, schema }, index) => ({ name, description, schema: check.json(`tools[${index}].schema`, schema) })),
+    tools: tools.map(({ name, description, schema, call }, index) => ({
+      name,
+      description,
+      schema: check.json(`tools[${index}].schema`, schema),
+      waits: call === undefined,
+    })),
     files: check.entries('files', given.files, check.contents),
     env: check.entries('env', given.env, text),
     args: check.list('args', given.args, text),
@@ -314,20 +326,37 @@ function urlsOf(name: string, urls: unknown): string[] {
 
 const EXECUTE = ['name', 'kind', 'stdin', 'context', 'timeoutMs', 'onStdout', 'onStderr', 'signal'] as const satisfies (keyof ExecuteOptions)[];
 
+function checkListeners({ onStdout, onStderr, signal }: ListenOptions): void {
+  check.optional('onStdout', 'function', onStdout);
+  check.optional('onStderr', 'function', onStderr);
+  check.signal('signal', signal);
+}
+
+function timeoutOf({ timeoutMs }: Pick<ExecuteOptions, 'timeoutMs'>): number | undefined {
+  return timeoutMs === undefined ? undefined : Number(check.whole('timeoutMs', timeoutMs));
+}
+
 /** Checks the input of an execution. */
 export function inputOf(source: unknown, options: ExecuteOptions): Input {
   check.known('options', options, EXECUTE);
-  check.optional('onStdout', 'function', options.onStdout);
-  check.optional('onStderr', 'function', options.onStderr);
-  check.signal('signal', options.signal);
+  checkListeners(options);
   return {
     source: check.of('source', 'string', source),
     name: check.optional('name', 'string', options.name),
     kind: options.kind === undefined ? undefined : check.oneOf('kind', ['detect', 'script', 'module'], options.kind),
     stdin: options.stdin === undefined ? undefined : check.contents('stdin', options.stdin),
     context: options.context === undefined ? undefined : check.json('context', options.context),
-    timeoutMs: options.timeoutMs === undefined ? undefined : Number(check.whole('timeoutMs', options.timeoutMs)),
+    timeoutMs: timeoutOf(options),
   };
+}
+
+const RESUME = ['answers', 'denied', 'timeoutMs', 'onStdout', 'onStderr', 'signal'] as const satisfies (keyof ResumeOptions)[];
+
+/** Checks the options for resuming a suspended run, except the answers. Returns the timeout. */
+export function resumeTimeout(options: ResumeOptions): number | undefined {
+  check.known('options', options, RESUME);
+  checkListeners(options);
+  return timeoutOf(options);
 }
 
 /** Checks the options of a session. */

@@ -2,8 +2,16 @@
 import type { Policy } from './backend.ts';
 import { errorOf } from './errors.ts';
 
+/** Rejects tools whose calls wait for the caller's answer, which only the engine in this process supports. */
+export function refuseWaitingTools({ tools }: Policy): void {
+  const waiting = tools.find(({ waits }) => waits);
+  if (!waiting) return;
+  throw errorOf('UnsupportedError', `tools: \`${waiting.name}\` has no execute function; add it, or use backend: "native" and Sandbox.start`);
+}
+
 /** Rejects options that only the engine in this process supports. `reason` completes the message. */
 export function refuseHostAccess(policy: Policy, reason: string): void {
+  refuseWaitingTools(policy);
   const asked = {
     workspace: policy.workspace !== undefined,
     mounts: policy.mounts.length > 0,

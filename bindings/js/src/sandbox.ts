@@ -1,11 +1,20 @@
 import { attended } from './attended.ts';
-import type { Backend, BackendKind, Diagnostic } from './backend.ts';
+import type { Attendant, Backend, BackendKind, Diagnostic, Stepped, SteppingBackend } from './backend.ts';
 import { Cancel } from './cancel.ts';
 import * as check from './check.ts';
-import { SessionError } from './errors.ts';
-import { type ExecuteOptions, type SessionOptions, inputOf, sessionOptions } from './options.ts';
+import { SessionError, UnsupportedError } from './errors.ts';
+import {
+  type ExecuteOptions,
+  type ListenOptions,
+  type ResumeOptions,
+  type SessionOptions,
+  inputOf,
+  resumeTimeout,
+  sessionOptions,
+} from './options.ts';
 import { Run } from './run.ts';
 import { Session } from './session.ts';
+import { type WaitingCall, WaitingRun, answersOf, callsOf } from './waiting.ts';
 
 /** A language and the permissions of its scripts. Every `execute` starts a new interpreter with new files. */
 export class Sandbox implements AsyncDisposable {
@@ -51,6 +60,32 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
+   * Starts a script in a new interpreter. Returns when the script has ended, or when it waits for answers to calls of
+   * tools without `execute`. Such a run can be answered, or suspended and resumed later.
+   */
+  async start(source: string, options: ExecuteOptions = {}): Promise<Run | WaitingRun> {
+    const backend = this.#stepping('start');
+    const input = inputOf(source, options);
+    return this.#step(options, (to) => backend.start(input, to));
+  }
+
+  /** Returns the backend if it supports waiting runs. */
+  #stepping(method: string): SteppingBackend {
+    const backend = this.#open;
+    if (isStepping(backend)) return backend;
+    throw new UnsupportedError(`${method}: backend: "${this.backend}" does not support runs that wait for answers; use backend: "native"`);
+  }
+
+  #step(options: ListenOptions, step: (to: Attendant) => Promise<Stepped>): Promise<Run | WaitingRun> {
+    return this.#cancellable((cancel) =>
+      attended(cancel, options, async (to) => {
+        const stepped = await step(to);
+        return 'calls' in stepped ? new WaitingRun(stepped, (next) => this.#step(options, next)) : new Run(stepped);
+      }),
+    );
+  }
+
+  /**
    * Parses a source with the language's own parser and returns its diagnostics: an empty list if the source is
    * well-formed. Executes nothing.
    */
@@ -70,17 +105,46 @@ export class Sandbox implements AsyncDisposable {
    */
   async resume(state: Uint8Array, options: { id?: string } = {}): Promise<Session> {
     check.known('options', options, ['id']);
-    if (!(state instanceof Uint8Array)) throw check.wrong('state', 'a Uint8Array', state);
-    const session = await this.#open.resume(state, check.optional('id', 'string', options.id));
+    const session = await this.#open.resume(check.bytes('state', state), check.optional('id', 'string', options.id));
     return new Session(session, (run) => this.#cancellable(run));
   }
 
-  /** Cancels all current executions, including those in sessions. Their outcome is `cancelled`. */
+  /**
+   * Resumes a run from the bytes that `WaitingRun.suspend` returned, in this or another process, with answers to its
+   * calls. The script starts again, and repeats its earlier steps without calling tools. Then it continues with the
+   * answers. The same bytes can be resumed several times. The sandbox must have the same language, tools and files as the
+   * first one.
+   */
+  async resumeSuspended(state: Uint8Array, options: ResumeOptions = {}): Promise<Run | WaitingRun> {
+    const backend = this.#stepping('resumeSuspended');
+    const bytes = check.bytes('state', state);
+    const timeoutMs = resumeTimeout(options);
+    const answers = answersOf(options);
+    const run = await this.#step(options, (to) => backend.startSuspended(bytes, timeoutMs, to));
+    // A cancellation or a timeout may have ended the run.
+    if (run instanceof Run || answers.length === 0) return run;
+    try {
+      return await run.answer({ answers: options.answers, denied: options.denied });
+    } catch (error) {
+      run.cancel();
+      throw error;
+    }
+  }
+
+  /** Returns the calls that a suspended run waits for. Runs nothing. */
+  async suspendedCalls(state: Uint8Array): Promise<WaitingCall[]> {
+    return callsOf(await this.#stepping('suspendedCalls').suspendedCalls(check.bytes('state', state)));
+  }
+
+  /**
+   * Cancels all current executions, including those in sessions. Their outcome is `cancelled`. Runs that wait for answers
+   * are not affected: see `WaitingRun.cancel`.
+   */
   cancel(): void {
     for (const each of this.#cancels) each.cancel();
   }
 
-  async #cancellable(run: (cancel: Cancel) => Promise<Run>): Promise<Run> {
+  async #cancellable<Result>(run: (cancel: Cancel) => Promise<Result>): Promise<Result> {
     const cancel = new Cancel();
     this.#cancels.add(cancel);
     try {
@@ -103,4 +167,8 @@ export class Sandbox implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
+}
+
+function isStepping(backend: Backend): backend is SteppingBackend {
+  return 'startSuspended' in backend;
 }

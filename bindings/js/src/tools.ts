@@ -24,9 +24,10 @@ export interface Tool {
   schema?: object;
   /**
    * Answers a call, synchronously or with a promise. JSON must be able to represent the result. A thrown `ToolDenied`
-   * becomes a `ToolDenied` in the script, and any other error a `ToolError`.
+   * becomes a `ToolDenied` in the script, and any other error a `ToolError`. Without this function, calls wait for your
+   * answer: see `Sandbox.start`.
    */
-  execute(parameters: any, context: ToolContext): unknown;
+  execute?(parameters: any, context: ToolContext): unknown;
 }
 
 /** A function, which scripts call by its name. `Tool` adds a description and a schema. */
@@ -35,12 +36,20 @@ export type ToolFunction = (parameters: any, context: ToolContext) => unknown;
 /** The tools of a sandbox: an array of functions and tools with names, or a record by name. */
 export type Tools = readonly (Tool | ToolFunction)[] | Readonly<Record<string, Tool | ToolFunction>>;
 
-/** A tool with all fields set. */
+/** A tool with all fields set. `call` is `undefined` if calls wait for the caller's answer. */
 export interface NamedTool {
   name: string;
   description: string;
   schema: object;
-  call: ToolFunction;
+  call: ToolFunction | undefined;
+}
+
+/** A tool whose calls a function answers. */
+export type AnsweringTool = NamedTool & { call: ToolFunction };
+
+/** Returns `true` if a function answers the tool's calls. */
+export function isAnswering(tool: NamedTool | undefined): tool is AnsweringTool {
+  return tool?.call !== undefined;
 }
 
 /** Checks the tools that the caller passed, and fills in defaults. */
@@ -58,14 +67,15 @@ function toolOf(at: string, tool: unknown, key?: string): NamedTool {
   }
   if (typeof tool !== 'object' || tool === null) throw check.wrong(at, 'a function or an object', tool);
   const { name, description, schema, execute } = tool as Partial<Tool>;
-  const answer = check.of(`${at}.execute`, 'function', execute) as ToolFunction;
-  const called = check.optional(`${at}.name`, 'string', name) ?? key ?? answer.name;
+  const answer = check.optional(`${at}.execute`, 'function', execute) as ToolFunction | undefined;
+  const called = check.optional(`${at}.name`, 'string', name) ?? key ?? answer?.name;
+  if (called === undefined) throw new TypeError(`${at} has neither a name nor execute; pass { name, execute }`);
   if (schema !== undefined && (typeof schema !== 'object' || schema === null)) throw check.wrong(`${at}.schema`, 'an object', schema);
   return {
     name: called,
     description: check.optional(`${at}.description`, 'string', description) ?? '',
     schema: schema ?? { type: 'object' },
-    call: (parameters, context) => answer.call(tool as never, parameters as never, context as never),
+    call: answer && ((parameters, context) => answer.call(tool as never, parameters as never, context as never)),
   };
 }
 
@@ -73,7 +83,7 @@ function toolOf(at: string, tool: unknown, key?: string): NamedTool {
 export type Answer = readonly [kind: 'returned' | 'failed' | 'denied', text: string];
 
 /** Answers a call whose arguments are JSON text. Never rejects. */
-export async function answer(tool: NamedTool, parameters: string, signal: AbortSignal): Promise<Answer> {
+export async function answer(tool: AnsweringTool, parameters: string, signal: AbortSignal): Promise<Answer> {
   try {
     return result(tool, await tool.call(JSON.parse(parameters), { signal }));
   } catch (error) {
@@ -82,7 +92,7 @@ export async function answer(tool: NamedTool, parameters: string, signal: AbortS
 }
 
 /** Like `answer`, but synchronous, for backends that cannot wait for a promise. */
-export function answerNow(tool: NamedTool, parameters: string): Answer {
+export function answerNow(tool: AnsweringTool, parameters: string): Answer {
   try {
     const value = tool.call(JSON.parse(parameters), { signal: new AbortController().signal });
     if (value instanceof Promise) {

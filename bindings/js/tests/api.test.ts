@@ -1,7 +1,7 @@
 // Tests the API on every backend.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FilesError, Opaque, PolicyError, ScriptError, SessionError, ToolDenied, type Tools } from '../src/node.ts';
+import { FilesError, Opaque, PolicyError, ScriptError, SessionError, ToolDenied, type Tools, UnsupportedError } from '../src/node.ts';
 import { sandbox, ways } from './backends.ts';
 
 for (const way of ways) {
@@ -136,6 +136,16 @@ for (const way of ways) {
     const info = await session.info();
     assert.deepEqual([info.id, info.language, info.ended], [session.id, 'javascript', undefined]);
   });
+
+  // `suspend.test.ts` tests them on the engine.
+  if (way !== 'native') {
+    of('runs that wait for answers are not supported', async () => {
+      const box = await sandbox(way);
+      for (const ask of [() => box.start('1'), () => box.resumeSuspended(Uint8Array.of(1)), () => box.suspendedCalls(Uint8Array.of(1))]) {
+        await assert.rejects(ask, (error) => error instanceof UnsupportedError && /use backend: "native"/.test(error.message));
+      }
+    });
+  }
 
   of('an ended session reports it', async () => {
     const box = await sandbox(way);

@@ -1,29 +1,17 @@
 // Tests the engine in this process: threads, host directories, first starts and images.
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { after, test } from 'node:test';
-import { promisify } from 'node:util';
 import { interpreters, platformPackage } from '../src/native/find.ts';
 import { CommitError, PolicyError, createSandbox } from '../src/node.ts';
+import { program } from './program.ts';
 
 const directory = await mkdtemp(join(tmpdir(), 'glovebox-node-'));
 after(() => rm(directory, { recursive: true, force: true }));
-const entry = new URL(import.meta.url.endsWith('.ts') ? '../src/node.ts' : '../src/node.js', import.meta.url).href;
-
-/** Runs a program in another process and returns its output. */
-async function program(text: string, environment: Record<string, string> = {}): Promise<string> {
-  const run = promisify(execFile);
-  const { stdout } = await run(process.execPath, ['--input-type=module', '-e', `import { createSandbox } from ${JSON.stringify(entry)};\n${text}`], {
-    env: { ...process.env, ...environment },
-    timeout: 300_000,
-  });
-  return stdout;
-}
 
 test('a hundred concurrent executions with nested executions finish', async () => {
   const inner = await createSandbox({ language: 'javascript', backend: 'native' });

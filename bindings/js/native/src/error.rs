@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use glovebox::{
-    BuildError, EngineError, ExecuteError, Execution, FilesError, HibernateError, NotJson, PolicyError, ResumeError,
-    with_causes,
+    AdvanceError, BuildError, EngineError, ExecuteError, Execution, FilesError, HibernateError, NotJson, PolicyError,
+    ResumeError, SuspendError, SuspendedBytesError, with_causes,
 };
 use napi_derive::napi;
 
@@ -26,6 +26,15 @@ impl EngineFailure {
     pub(crate) fn panicked() -> Self {
         let message = "the engine panicked; this is a bug in Glovebox".to_owned();
         Self { class: "UnavailableError", message, execution: None }
+    }
+
+    fn suspension(message: &str) -> Self {
+        Self { class: "SuspensionError", message: message.to_owned(), execution: None }
+    }
+
+    /// The error about an execution that was suspended in a session.
+    pub(crate) fn suspended_in_session() -> Self {
+        Self::suspension("the execution was suspended in a session; resume it from Rust or over HTTP")
     }
 }
 
@@ -81,28 +90,75 @@ impl From<BuildError> for EngineFailure {
     }
 }
 
+/// Returns the name of an error's class.
+fn class(error: &ExecuteError) -> &'static str {
+    match error {
+        ExecuteError::SessionEnded { .. }
+        | ExecuteError::SessionBusy { .. }
+        | ExecuteError::WorkspaceBusy
+        | ExecuteError::NoCheckpoint { .. }
+        | ExecuteError::Variable { .. }
+        | ExecuteError::TooManySessions { .. } => "SessionError",
+        ExecuteError::OtherSession { .. } | ExecuteError::OtherImage { .. } | ExecuteError::Diverged { .. } => {
+            "SuspensionError"
+        }
+        ExecuteError::Commit { .. } => "CommitError",
+        ExecuteError::Instantiate { .. }
+        | ExecuteError::System { .. }
+        | ExecuteError::TypeScript { .. }
+        | ExecuteError::Driver(_)
+        | ExecuteError::Unrestorable { .. } => "UnavailableError",
+        _ => "PolicyError",
+    }
+}
+
 impl From<ExecuteError> for EngineFailure {
     fn from(error: ExecuteError) -> Self {
-        let class = match error {
-            ExecuteError::SessionEnded { .. }
-            | ExecuteError::SessionBusy { .. }
-            | ExecuteError::WorkspaceBusy
-            | ExecuteError::NoCheckpoint { .. }
-            | ExecuteError::Variable { .. }
-            | ExecuteError::TooManySessions { .. } => "SessionError",
-            ExecuteError::Commit { .. } => "CommitError",
-            ExecuteError::Instantiate { .. }
-            | ExecuteError::System { .. }
-            | ExecuteError::TypeScript { .. }
-            | ExecuteError::Driver(_)
-            | ExecuteError::Unrestorable { .. } => "UnavailableError",
-            _ => "PolicyError",
-        };
-        let mut failure = Self::new(class, &error);
+        let mut failure = Self::new(class(&error), &error);
         if let ExecuteError::Commit { execution, .. } = error {
             failure.execution = Some(execution);
         }
         failure
+    }
+}
+
+impl From<AdvanceError> for EngineFailure {
+    fn from(error: AdvanceError) -> Self {
+        match error {
+            AdvanceError::Execute(error) => {
+                let mut failure = Self::new(class(&error), &*error);
+                if let ExecuteError::Commit { execution, .. } = &*error {
+                    failure.execution = Some(execution.clone());
+                }
+                failure
+            }
+            AdvanceError::Panicked => Self::panicked(),
+            error => Self::new("PolicyError", &error),
+        }
+    }
+}
+
+/// The engine's messages about a running and an ended execution name functions that JavaScript does not use.
+impl From<SuspendError> for EngineFailure {
+    fn from(error: SuspendError) -> Self {
+        match error {
+            SuspendError::Running => {
+                Self::suspension("the script does not wait for answers any more; continue it with `answer()`")
+            }
+            SuspendError::Ended => Self::suspension("the script has ended; get its result with `answer()`"),
+            error => Self::new("SuspensionError", &error),
+        }
+    }
+}
+
+impl From<SuspendedBytesError> for EngineFailure {
+    fn from(error: SuspendedBytesError) -> Self {
+        match error {
+            SuspendedBytesError::KeyMissing => Self::suspension(
+                "the suspended execution is sealed with a key; resume it from Rust, from the shell or over HTTP",
+            ),
+            error => Self::new("SuspensionError", &error),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
 
 use glovebox::{
     CancelToken, Display, ExecuteError, Execution, FileEntry, FileKind, Form, JsonText, Request, SourceKind, Stream,
-    Tool, ToolCall, ToolError,
+    Tool, ToolCall, ToolError, ToolErrorKind, ToolRequest,
 };
 use napi::{
     Status,
@@ -189,7 +189,7 @@ pub(crate) struct Input {
     stdin: Vec<u8>,
     context: Option<String>,
     timeout: Option<Duration>,
-    is_heard: bool,
+    pub(crate) is_heard: bool,
     pub(crate) token: CancelToken,
 }
 
@@ -206,7 +206,7 @@ impl Input {
             kind,
             stdin: input.stdin.map(|stdin| stdin.to_vec()).unwrap_or_default(),
             context: input.context,
-            timeout: input.timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok()),
+            timeout: timeout(input.timeout_ms),
             is_heard: input.is_heard,
             token,
         }
@@ -241,6 +241,11 @@ impl Input {
     }
 }
 
+/// Converts a timeout in milliseconds.
+pub(crate) fn timeout(ms: Option<f64>) -> Option<Duration> {
+    ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok())
+}
+
 /// A cancellation token, shared by any number of executions.
 #[napi]
 pub struct NativeToken(CancelToken);
@@ -271,10 +276,18 @@ type Payload = Either3<NativeExecution, Buffer, NativeFailure>;
 type Args = FnArgs<(u32, u32, Payload)>;
 
 /// An event of an execution. The numbers are defined in `src/native/module.ts`.
-enum Event {
+pub(crate) enum Event {
     Done(NativeExecution),
     Failed(EngineFailure),
     Output(Stream, Vec<u8>),
+    /// The script waits for answers to these calls.
+    Waits(Vec<ToolRequest>),
+}
+
+impl From<NativeExecution> for Event {
+    fn from(execution: NativeExecution) -> Self {
+        Self::Done(execution)
+    }
 }
 
 impl Event {
@@ -284,6 +297,8 @@ impl Event {
             Self::Failed(failure) => (1, Either3::C(failure.into())),
             Self::Output(Stream::Stdout, bytes) => (2, Either3::B(bytes.into())),
             Self::Output(Stream::Stderr, bytes) => (3, Either3::B(bytes.into())),
+            // As JSON text. Numbers and strings can always be serialized.
+            Self::Waits(calls) => (5, Either3::B(serde_json::to_vec(&calls).unwrap_or_default().into())),
         };
         (execution, number, payload).into()
     }
@@ -326,17 +341,17 @@ impl ExecutionEvents {
 }
 
 impl NativePort {
-    /// Runs an execution on another thread. The last event is the result, or the error that prevented it from
-    /// starting.
-    pub(crate) fn start(
+    /// Runs an execution, or a step of one, on another thread. The last event is its result, or the error that
+    /// prevented it.
+    pub(crate) fn start<T: Into<Event> + 'static>(
         &self,
         execution: u32,
-        work: impl FnOnce(&ExecutionEvents) -> Result<NativeExecution, EngineFailure> + Send + 'static,
+        work: impl FnOnce(&ExecutionEvents) -> Result<T, EngineFailure> + Send + 'static,
     ) {
         let events = ExecutionEvents { function: Arc::clone(&self.0), execution };
         threads::run(Box::new(move || {
             let event = match catch_unwind(AssertUnwindSafe(|| work(&events))) {
-                Ok(Ok(value)) => Event::Done(value),
+                Ok(Ok(value)) => value.into(),
                 Ok(Err(failure)) => Event::Failed(failure),
                 Err(_) => Event::Failed(EngineFailure::panicked()),
             };
@@ -364,6 +379,18 @@ pub struct NativeTool {
     pub description: String,
     /// The JSON Schema of the arguments object, as JSON text.
     pub schema: String,
+    /// True if the caller of `start` answers the calls, instead of a handler.
+    pub waits: bool,
+}
+
+/// Converts an answer of JavaScript to a call. `text` is the result as JSON text if `kind` is `returned`. It is the
+/// message of the failure if `kind` is `denied` or `failed`.
+pub(crate) fn tool_answer(kind: &str, text: String) -> Result<String, ToolError> {
+    match kind {
+        "returned" => Ok(text),
+        "denied" => Err(ToolError::of(ToolErrorKind::Denied, text)),
+        _ => Err(ToolError::new(text)),
+    }
 }
 
 /// A result as JSON text, or a failure; `None` if the answer is no longer needed.
@@ -396,8 +423,11 @@ impl Calls {
         let function = answer.build_threadsafe_function::<(u32, u32, Option<String>)>().weak::<true>();
         let caller: Arc<Caller> = Arc::new(function.build_callback(|ctx| Ok(ctx.value.into()))?);
         let made = (0..).zip(tools).map(|(index, tool)| {
-            let (calls, caller) = (self.clone(), Arc::clone(&caller));
-            Unchecked { tool, handler: Box::new(move |call, arguments| calls.ask(&caller, call, index, arguments)) }
+            let handler = || -> Handler {
+                let (calls, caller) = (self.clone(), Arc::clone(&caller));
+                Box::new(move |call: &ToolCall, arguments| calls.ask(&caller, call, index, arguments))
+            };
+            Unchecked { handler: (!tool.waits).then(handler), tool }
         });
         Ok(made.collect())
     }
@@ -430,13 +460,18 @@ type Handler = Box<dyn Fn(&ToolCall, String) -> Result<String, ToolError> + Send
 /// A tool whose schema has not been parsed yet.
 pub(crate) struct Unchecked {
     tool: NativeTool,
-    handler: Handler,
+    /// `None` if the caller of `start` answers the calls.
+    handler: Option<Handler>,
 }
 
 impl Unchecked {
     /// Parses the schema and creates the engine's tool.
     pub(crate) fn tool(self) -> Result<Tool, EngineFailure> {
-        let NativeTool { name, description, schema } = self.tool;
-        Ok(Tool::new(name, description).schema(serde_json::from_str(&schema)?).text_handler(self.handler))
+        let NativeTool { name, description, schema, waits: _ } = self.tool;
+        let tool = Tool::new(name, description).schema(serde_json::from_str(&schema)?);
+        Ok(match self.handler {
+            Some(handler) => tool.text_handler(handler),
+            None => tool.stepped(),
+        })
     }
 }

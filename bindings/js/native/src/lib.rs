@@ -9,9 +9,11 @@
 //! | `threads` | work on other threads, with callbacks to JavaScript |
 //! | `sandbox` | the engine and the classes |
 //! | `execution` | the input of an execution, its callbacks, its cancellation token, its result, and the files that it left |
+//! | `started` | executions that JavaScript answers, suspends and resumes |
 //! | `error` | the conversion of the engine's errors to the package's |
 
 mod error;
 mod execution;
 mod sandbox;
+mod started;
 mod threads;

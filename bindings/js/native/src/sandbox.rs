@@ -4,14 +4,15 @@ use std::{sync::Arc, time::Instant};
 
 use glovebox::{
     CheckpointId, Engine, EngineConfig, ExecuteError, HibernateOptions, IfExists, JsonText, Packages, Policy,
-    ResumeOptions, Sandbox, Session, SessionOptions, ToolError, ToolErrorKind,
+    ResumeOptions, Sandbox, Session, SessionOptions, Suspended,
 };
 use napi::bindgen_prelude::{BigInt, Buffer, ToNapiValue};
 use napi_derive::napi;
 
 use crate::{
     error::EngineFailure,
-    execution::{Answer, Calls, Input, NativeEntry, NativeInput, NativePort, NativeToken, NativeTool},
+    execution::{Answer, Calls, Input, NativeEntry, NativeInput, NativePort, NativeToken, NativeTool, tool_answer},
+    started::{NativeStarted, NativeSuspended, SuspendedInput},
     threads::{Callback, Progress, start, start_long},
 };
 
@@ -87,12 +88,7 @@ impl NativeSandbox {
     /// if `kind` is `denied` or `failed`.
     #[napi]
     pub fn reply(&self, call: u32, kind: String, text: String) {
-        let answer = match kind.as_str() {
-            "returned" => Ok(text),
-            "denied" => Err(ToolError::of(ToolErrorKind::Denied, text)),
-            _ => Err(ToolError::new(text)),
-        };
-        self.calls.reply(call, answer);
+        self.calls.reply(call, tool_answer(&kind, text));
     }
 
     /// The language: `python` or `javascript`.
@@ -118,6 +114,36 @@ impl NativeSandbox {
     pub fn execute(&self, input: NativeInput, token: &NativeToken, port: &NativePort, execution: u32) {
         let (sandbox, input) = (self.sandbox.clone(), Input::new(input, token.token()));
         port.start(execution, move |events| input.execute(events, |request| sandbox.run(request)));
+    }
+
+    /// Starts a script in a new interpreter. The last event is the result, or the calls that the script waits for.
+    #[napi]
+    pub fn start(&self, input: NativeInput, token: &NativeToken, port: &NativePort, execution: u32) -> NativeStarted {
+        let (sandbox, input) = (self.sandbox.clone(), Input::new(input, token.token()));
+        NativeStarted::begin(port, execution, move |stepped, events| {
+            stepped.start(&sandbox, input.request()?.suspendable(true), input.is_heard, events)
+        })
+    }
+
+    /// Starts a suspended script again, and repeats it without calling tools. The last event is the calls that the
+    /// script waits for, or the result if it was cancelled before.
+    #[napi]
+    pub fn start_suspended(
+        &self,
+        suspended: NativeSuspended,
+        token: &NativeToken,
+        port: &NativePort,
+        execution: u32,
+    ) -> NativeStarted {
+        let (sandbox, input) = (self.sandbox.clone(), SuspendedInput::new(suspended, token.token()));
+        NativeStarted::begin(port, execution, move |stepped, events| stepped.resume(&sandbox, &input, events))
+    }
+
+    /// Returns the calls that a suspended execution waits for, as JSON text.
+    #[napi]
+    pub fn suspended_calls(&self, state: Buffer, callback: Callback<'_, String>) -> napi::Result<()> {
+        let state = state.to_vec();
+        start(&callback, move |_| Ok(serde_json::to_string(&Suspended::from_bytes(&state, None)?.tool_requests())?))
     }
 
     /// Parses a source with the language's own parser and returns its diagnostics.

@@ -13,6 +13,7 @@ import type {
 } from '../backend.ts';
 import { type FailureClass, type GloveboxError, errorOf } from '../errors.ts';
 import { NARROW } from '../options.ts';
+import { refuseWaitingTools } from '../policy.ts';
 import type { Answer } from '../tools.ts';
 import type { Execution, FileEntry, Policy as ContractPolicy, ProviderInfo, Request } from './contract.ts';
 import { InstanceLostError, SandboxError } from './errors.ts';
@@ -43,6 +44,7 @@ export function refuse(policy: Policy): void {
       throw errorOf('UnsupportedError', `${name}: a component has no access to host directories; ${instead}`);
     }
   }
+  refuseWaitingTools(policy);
   if (policy.metering !== 'fuel') throw errorOf('UnsupportedError', 'metering: a component always counts fuel; remove it, or use backend: "native"');
   if (policy.network) throw errorOf('UnsupportedError', 'network: a component has no network; remove it, or use backend: "native"');
   if (policy.packages) throw errorOf('UnsupportedError', 'packages: a component has no Python packages; remove it, or use backend: "native"');

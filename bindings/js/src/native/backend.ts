@@ -4,6 +4,8 @@ import type {
   Attendant,
   Backend,
   BackendSession,
+  BackendWaiting,
+  CallAnswer,
   Diagnostic,
   Entry,
   Executed,
@@ -11,8 +13,11 @@ import type {
   Input,
   NetworkRecord,
   Policy,
+  RequestedCall,
   Shown,
   ShownValue,
+  Stepped,
+  SteppingBackend,
 } from '../backend.ts';
 import { CommitError, type FailureClass, errorOf } from '../errors.ts';
 import { jsonOf, policyRecord, snake } from '../policy.ts';
@@ -30,10 +35,11 @@ import {
   type NativePort,
   type NativeSandbox,
   type NativeSession,
+  type NativeStarted,
   type NativeToken,
   PROGRESS,
 } from './module.ts';
-import { Port } from './port.ts';
+import { Port, type PortResult } from './port.ts';
 
 /** Calls a function that reports through a callback, and returns the result as a promise. */
 function asked<Result>(ask: (callback: Callback) => void, tell?: (event: number, payload: any) => void): Promise<Result> {
@@ -114,7 +120,7 @@ function hostPolicyRecord(policy: Policy): object {
   };
 }
 
-class NativeBackend implements Backend {
+class NativeBackend implements SteppingBackend {
   readonly #module: NativeModule;
   /** The native sandbox, for benchmarks. */
   readonly native: NativeSandbox;
@@ -132,6 +138,24 @@ class NativeBackend implements Backend {
 
   execute(input: Input, attendant: Attendant): Promise<Executed> {
     return executed(this.#module, this.native, input, attendant);
+  }
+
+  start(input: Input, attendant: Attendant): Promise<Stepped> {
+    const given = nativeInput(input, attendant.output !== undefined);
+    return stepped(this.#module, new this.#module.NativeToken(), attendant, (token, port, execution) =>
+      this.native.start(given, token, port, execution),
+    );
+  }
+
+  startSuspended(state: Uint8Array, timeoutMs: number | undefined, attendant: Attendant): Promise<Stepped> {
+    const suspended = { state: buffer(state), timeoutMs, isHeard: attendant.output !== undefined };
+    return stepped(this.#module, new this.#module.NativeToken(), attendant, (token, port, execution) =>
+      this.native.startSuspended(suspended, token, port, execution),
+    );
+  }
+
+  async suspendedCalls(state: Uint8Array): Promise<RequestedCall[]> {
+    return JSON.parse(await asked((callback) => this.native.suspendedCalls(buffer(state), callback)));
   }
 
   validate(input: Input): Promise<Diagnostic[]> {
@@ -165,18 +189,82 @@ interface Executes {
 /** The port of this JavaScript thread. */
 let port: Port | undefined;
 
-async function executed(module: NativeModule, what: Executes, input: Input, { cancel, output }: Attendant): Promise<Executed> {
+/** Runs an execution or a step of one, which `token` cancels. */
+async function ran(
+  module: NativeModule,
+  token: NativeToken,
+  { cancel, output }: Attendant,
+  begin: (port: NativePort, execution: number) => void,
+): Promise<PortResult> {
   port ??= new Port(module);
-  const token = new module.NativeToken();
   cancel.onCancel(() => token.cancel());
   try {
-    const given = nativeInput(input, output !== undefined);
-    return new NativeExecuted(await port.execute((port, execution) => what.execute(given, token, port, execution), output));
+    return await port.execute(begin, output);
   } catch (error) {
     // The native module throws an `Error` if it cannot start the execution.
     throw error instanceof Error ? error : failureOf(error as NativeFailure);
   } finally {
     cancel.onCancel(undefined);
+  }
+}
+
+async function executed(module: NativeModule, what: Executes, input: Input, attendant: Attendant): Promise<Executed> {
+  const token = new module.NativeToken();
+  const given = nativeInput(input, attendant.output !== undefined);
+  const result = await ran(module, token, attendant, (port, execution) => what.execute(given, token, port, execution));
+  return new NativeExecuted(result as NativeExecution);
+}
+
+/** Runs a step of a started execution. `step` begins it. */
+async function stepped(
+  module: NativeModule,
+  token: NativeToken,
+  attendant: Attendant,
+  step: (token: NativeToken, port: NativePort, execution: number) => NativeStarted,
+): Promise<Stepped> {
+  let started: NativeStarted | undefined;
+  const result = await ran(module, token, attendant, (port, execution) => {
+    started = step(token, port, execution);
+  });
+  if (!Array.isArray(result)) return new NativeExecuted(result);
+  return new EngineWaiting(module, started as NativeStarted, token, result);
+}
+
+/** An execution of the engine that waits for answers. */
+class EngineWaiting implements BackendWaiting {
+  readonly #module: NativeModule;
+  readonly #started: NativeStarted;
+  readonly #token: NativeToken;
+  readonly calls: readonly RequestedCall[];
+
+  constructor(module: NativeModule, started: NativeStarted, token: NativeToken, calls: RequestedCall[]) {
+    this.#module = module;
+    this.#started = started;
+    this.#token = token;
+    this.calls = calls;
+  }
+
+  get stdout(): string {
+    return this.#started.stdout;
+  }
+
+  get stderr(): string {
+    return this.#started.stderr;
+  }
+
+  answer(answers: CallAnswer[], attendant: Attendant): Promise<Stepped> {
+    return stepped(this.#module, this.#token, attendant, (_, port, execution) => {
+      this.#started.advance(answers, port, execution);
+      return this.#started;
+    });
+  }
+
+  suspend(): Promise<Uint8Array> {
+    return asked((callback) => this.#started.suspend(callback));
+  }
+
+  cancel(): void {
+    this.#token.cancel();
   }
 }
 

@@ -1,5 +1,5 @@
 // The types and event numbers of the native module, `bindings/js/native`. Private to the package.
-import type { Input, Shown, ToolDescription } from '../backend.ts';
+import type { CallAnswer, Input, Shown, ToolDescription } from '../backend.ts';
 import type { Answer } from '../tools.ts';
 
 /** Event numbers, which must equal those in `native/src/threads.rs` and `native/src/execution.rs`. */
@@ -8,8 +8,9 @@ export const FAILED = 1;
 export const STDOUT = 2;
 export const STDERR = 3;
 export const PROGRESS = 4;
+export const WAITS = 5;
 
-/** Called with an event number and its payload. The last call has `DONE` or `FAILED`. */
+/** Called with an event number and its payload. The last call has `DONE`, `FAILED` or `WAITS`. */
 export type Callback = (event: number, payload: any) => void;
 
 /** Called with an execution's number, an event number and the event's payload. */
@@ -49,6 +50,21 @@ export interface NativeInput extends Input {
   isHeard: boolean;
 }
 
+/** A suspended execution, and the options of the request that resumes it. */
+export interface NativeSuspended {
+  state: Uint8Array;
+  timeoutMs: number | undefined;
+  isHeard: boolean;
+}
+
+/** A started execution. It is cancelled when it is dropped. */
+export interface NativeStarted {
+  readonly stdout: string;
+  readonly stderr: string;
+  advance(answers: CallAnswer[], port: NativePort, execution: number): void;
+  suspend(callback: Callback): void;
+}
+
 export interface NativeSession {
   readonly id: string;
   readonly ended: string | null;
@@ -73,6 +89,9 @@ export interface NativeSandbox {
   readonly runtimeName: string;
   readonly version: string | null;
   execute(input: NativeInput, token: NativeToken, port: NativePort, execution: number): void;
+  start(input: NativeInput, token: NativeToken, port: NativePort, execution: number): NativeStarted;
+  startSuspended(suspended: NativeSuspended, token: NativeToken, port: NativePort, execution: number): NativeStarted;
+  suspendedCalls(state: Uint8Array, callback: Callback): void;
   validate(input: NativeInput, token: NativeToken, callback: Callback): void;
   /** Returns the duration of each of `count` executions in Rust, in microseconds. */
   time(source: string, count: number): number[];

@@ -1,6 +1,7 @@
 /// <reference types="node" />
 // The events of this thread's executions. One callback of the native module receives all of them.
-import { DONE, FAILED, type NativeExecution, type NativeFailure, type NativeModule, type NativePort, STDERR } from './module.ts';
+import type { RequestedCall } from '../backend.ts';
+import { DONE, FAILED, type NativeExecution, type NativeFailure, type NativeModule, type NativePort, STDERR, WAITS } from './module.ts';
 
 /**
  * Time that Node.js polls for the end of an execution before it sleeps, in milliseconds. Waking takes as long as a
@@ -10,8 +11,11 @@ const LOOKING_MS = 0.5;
 /** Execution numbers wrap around at this value. */
 const NUMBERS = 2 ** 32;
 
+/** An execution's result, or the calls that it waits for. */
+export type PortResult = NativeExecution | RequestedCall[];
+
 interface Pending {
-  resolve(execution: NativeExecution): void;
+  resolve(result: PortResult): void;
   reject(failure: NativeFailure): void;
   output: ((isStderr: boolean, bytes: Uint8Array) => void) | undefined;
 }
@@ -30,8 +34,8 @@ export class Port {
     this.#native = new module.NativePort((execution, event, payload) => this.#heard(execution, event, payload));
   }
 
-  /** Starts an execution and waits for its result. Rejects with a `NativeFailure`. */
-  execute(begin: (port: NativePort, execution: number) => void, output: Pending['output']): Promise<NativeExecution> {
+  /** Starts an execution or a step of one, and waits for its result. Rejects with a `NativeFailure`. */
+  execute(begin: (port: NativePort, execution: number) => void, output: Pending['output']): Promise<PortResult> {
     return new Promise((resolve, reject) => {
       const execution = this.#count;
       begin(this.#native, execution);
@@ -45,13 +49,14 @@ export class Port {
   #heard(execution: number, event: number, payload: any): void {
     const pending = this.#pending.get(execution);
     if (!pending) return;
-    if (event !== DONE && event !== FAILED) {
+    if (event !== DONE && event !== FAILED && event !== WAITS) {
       pending.output?.(event === STDERR, payload);
       return;
     }
     this.#pending.delete(execution);
     if (this.#pending.size === 0) this.#hold.unref();
     if (event === DONE) pending.resolve(payload);
+    else if (event === WAITS) pending.resolve(JSON.parse(new TextDecoder().decode(payload)));
     else pending.reject(payload);
   }
 

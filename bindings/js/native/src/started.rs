@@ -1,0 +1,225 @@
+//! Executions that JavaScript starts, answers, suspends and resumes.
+
+use std::{
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use glovebox::{CancelToken, Request, Sandbox, Started, Step, Stream, SuspendError, Suspended, ToolAnswer};
+use napi::bindgen_prelude::Buffer;
+use napi_derive::napi;
+
+use crate::{
+    error::EngineFailure,
+    execution::{Event, ExecutionEvents, NativePort, timeout, tool_answer},
+    threads::{Callback, start},
+};
+
+/// An answer to a tool call.
+#[napi(object, object_to_js = false)]
+pub struct NativeAnswer {
+    /// The ID of the call.
+    pub call: u32,
+    /// `returned`, `denied` or `failed`.
+    pub kind: String,
+    /// The result as JSON text, or the message of the failure.
+    pub text: String,
+}
+
+impl From<NativeAnswer> for ToolAnswer {
+    fn from(NativeAnswer { call, kind, text }: NativeAnswer) -> Self {
+        Self { id: call.into(), answer: tool_answer(&kind, text) }
+    }
+}
+
+/// A suspended execution, and the options of the request that resumes it.
+#[napi(object, object_to_js = false)]
+pub struct NativeSuspended {
+    /// The bytes of the suspended execution.
+    pub state: Buffer,
+    /// Milliseconds after which the execution is cancelled.
+    pub timeout_ms: Option<f64>,
+    /// True if JavaScript has an output listener.
+    pub is_heard: bool,
+}
+
+/// A `NativeSuspended` in types that can be sent to another thread.
+pub(crate) struct SuspendedInput {
+    state: Vec<u8>,
+    timeout: Option<Duration>,
+    is_heard: bool,
+    token: CancelToken,
+}
+
+impl SuspendedInput {
+    pub(crate) fn new(NativeSuspended { state, timeout_ms, is_heard }: NativeSuspended, token: CancelToken) -> Self {
+        Self { state: state.to_vec(), timeout: timeout(timeout_ms), is_heard, token }
+    }
+}
+
+/// Passes output to the events of the current step. Between two steps, keeps the output for the next one: the script
+/// continues without an answer if a call exceeds its timeout.
+#[derive(Default)]
+struct OutputRelay(Mutex<RelayState>);
+
+#[derive(Default)]
+struct RelayState {
+    /// `None` between two steps.
+    events: Option<ExecutionEvents>,
+    held: Vec<(Stream, Vec<u8>)>,
+}
+
+impl OutputRelay {
+    fn state(&self) -> MutexGuard<'_, RelayState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pass_on(&self, stream: Stream, bytes: &[u8]) {
+        let mut state = self.state();
+        if let Some(events) = &state.events {
+            events.output(stream, bytes);
+        } else {
+            state.held.push((stream, bytes.to_vec()));
+        }
+    }
+
+    fn begin_step(&self, events: &ExecutionEvents) {
+        let mut state = self.state();
+        for (stream, bytes) in mem::take(&mut state.held) {
+            events.output(stream, &bytes);
+        }
+        state.events = Some(events.clone());
+    }
+
+    fn end_step(&self) {
+        self.state().events = None;
+    }
+}
+
+/// An execution that the caller advances from one wait to the next.
+#[derive(Default)]
+pub(crate) struct SteppedExecution {
+    /// `None` before the start, and once JavaScript has the result.
+    started: Mutex<Option<Arc<Started>>>,
+    output: Arc<OutputRelay>,
+}
+
+impl SteppedExecution {
+    fn started(&self) -> MutexGuard<'_, Option<Arc<Started>>> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a request. Returns when the script has ended or waits for answers.
+    pub(crate) fn start(
+        &self,
+        sandbox: &Sandbox,
+        mut request: Request<'_>,
+        is_heard: bool,
+        events: &ExecutionEvents,
+    ) -> Result<Event, EngineFailure> {
+        if is_heard {
+            // The listener does not own the execution, which ends when JavaScript drops it.
+            let output = Arc::clone(&self.output);
+            request = request.on_output(move |stream, bytes| output.pass_on(stream, bytes));
+        }
+        let started = sandbox.start(request)?;
+        *self.started() = Some(Arc::new(started));
+        self.advance(Vec::new(), events)
+    }
+
+    /// Starts a suspended execution again. Returns when the script waits for the same calls.
+    pub(crate) fn resume(
+        &self,
+        sandbox: &Sandbox,
+        input: &SuspendedInput,
+        events: &ExecutionEvents,
+    ) -> Result<Event, EngineFailure> {
+        let suspended = Suspended::from_bytes(&input.state, None)?;
+        if suspended.is_in_session() {
+            return Err(EngineFailure::suspended_in_session());
+        }
+        let mut request = suspended.request().cancel(&input.token);
+        if let Some(timeout) = input.timeout {
+            request = request.cancel_after(timeout);
+        }
+        self.start(sandbox, request, input.is_heard, events)
+    }
+
+    /// Passes answers to the script. Returns when the script has ended or waits for further answers.
+    fn advance(&self, answers: Vec<ToolAnswer>, events: &ExecutionEvents) -> Result<Event, EngineFailure> {
+        let Some(started) = self.started().clone() else { return Err(SuspendError::Ended.into()) };
+        self.output.begin_step(events);
+        let step = started.advance(answers, None);
+        self.output.end_step();
+        match step? {
+            Step::NeedsTools(calls) => Ok(Event::Waits(calls)),
+            Step::Done(execution) => {
+                // Drop the handles first: they share the execution, which would otherwise be copied.
+                drop(started);
+                *self.started() = None;
+                Ok(Event::Done(Arc::unwrap_or_clone(execution).into()))
+            }
+            // Only a wait with a time limit ends while the script runs.
+            Step::Running => Err(EngineFailure::panicked()),
+        }
+    }
+
+    fn suspend(&self) -> Result<Vec<u8>, EngineFailure> {
+        let Some(started) = self.started().clone() else { return Err(SuspendError::Ended.into()) };
+        Ok(started.suspend()?.to_bytes(None))
+    }
+
+    fn output(&self, stream: Stream) -> String {
+        let bytes = self.started().as_ref().map(|started| started.read_output(stream, 0, u64::MAX));
+        String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+    }
+}
+
+/// A started execution. The execution is cancelled when JavaScript drops it.
+#[napi]
+pub struct NativeStarted(Arc<SteppedExecution>);
+
+impl NativeStarted {
+    /// Runs the first step on another thread.
+    pub(crate) fn begin(
+        port: &NativePort,
+        execution: u32,
+        work: impl FnOnce(&SteppedExecution, &ExecutionEvents) -> Result<Event, EngineFailure> + Send + 'static,
+    ) -> Self {
+        let stepped = Arc::new(SteppedExecution::default());
+        let first = Arc::clone(&stepped);
+        port.start(execution, move |events| work(&first, events));
+        Self(stepped)
+    }
+}
+
+#[napi]
+impl NativeStarted {
+    /// Standard output so far, as text. Empty once the script has ended.
+    #[napi(getter)]
+    pub fn stdout(&self) -> String {
+        self.0.output(Stream::Stdout)
+    }
+
+    /// Standard error so far, as text. Empty once the script has ended.
+    #[napi(getter)]
+    pub fn stderr(&self) -> String {
+        self.0.output(Stream::Stderr)
+    }
+
+    /// Passes answers to the script. The last event is the result, or the calls that the script waits for.
+    #[napi]
+    pub fn advance(&self, answers: Vec<NativeAnswer>, port: &NativePort, execution: u32) {
+        let stepped = Arc::clone(&self.0);
+        let answers: Vec<ToolAnswer> = answers.into_iter().map(Into::into).collect();
+        port.start(execution, move |events| stepped.advance(answers, events));
+    }
+
+    /// Ends the execution and serializes it.
+    #[napi]
+    pub fn suspend(&self, callback: Callback<'_, Buffer>) -> napi::Result<()> {
+        let stepped = Arc::clone(&self.0);
+        start(&callback, move |_| Ok(stepped.suspend()?.into()))
+    }
+}

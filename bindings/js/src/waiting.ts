@@ -1,0 +1,120 @@
+// Runs that wait for answers to tool calls.
+import type { Attendant, BackendWaiting, CallAnswer, RequestedCall, Stepped } from './backend.ts';
+import * as check from './check.ts';
+import { PolicyError, SuspensionError } from './errors.ts';
+import type { Run } from './run.ts';
+import type { Answer } from './tools.ts';
+
+/** A tool call that waits for an answer. */
+export interface WaitingCall {
+  /** The call's number in the run, counted from 0. Calls of tools with `execute` are counted too. */
+  id: number;
+  /** The name of the tool. */
+  name: string;
+  /** The arguments, which match the tool's schema. */
+  arguments: any;
+}
+
+/** Answers to waiting calls, by the calls' ids. Calls without an answer continue to wait. */
+export interface CallAnswers {
+  /** The results of calls. JSON must be able to represent them. */
+  answers?: Readonly<Record<number, unknown>> | undefined;
+  /** The reasons for which calls are refused. In the script, such a call raises `ToolDenied` with the reason. */
+  denied?: Readonly<Record<number, string>> | undefined;
+}
+
+/** Converts calls to their public form. */
+export function callsOf(calls: readonly RequestedCall[]): WaitingCall[] {
+  return calls.map(({ id, name, arguments: given }) => ({ id, name, arguments: JSON.parse(given) }));
+}
+
+/** Checks the types of answers, and converts them to JSON text. */
+export function answersOf({ answers, denied }: CallAnswers): [call: string, answer: Answer][] {
+  const results = check.entries('answers', answers, (name, value): Answer => ['returned', check.json(name, value)]);
+  const refusals = check.entries('denied', denied, (name, reason): Answer => ['denied', check.of(name, 'string', reason)]);
+  const twice = refusals.find(([call]) => results.some(([other]) => other === call));
+  if (twice) throw new TypeError(`answers and denied both contain call ${twice[0]}; answer each call once`);
+  return [...results, ...refusals];
+}
+
+/** Runs the next step of a run, with the listeners of the first one. */
+type RunStep = (step: (to: Attendant) => Promise<Stepped>) => Promise<Run | WaitingRun>;
+
+/**
+ * A run that waits for answers to calls of tools without `execute`. Answer it, or suspend it and resume it later. Until
+ * then, its interpreter stays in memory, and `limits.timeoutMs` and `limits.toolTimeoutMs` apply. Each instance can be
+ * continued or suspended once.
+ */
+export class WaitingRun {
+  readonly #waiting: BackendWaiting;
+  readonly #step: RunStep;
+  #isUsed = false;
+  /** The calls without an answer, in the order in which the script made them. */
+  readonly calls: readonly WaitingCall[];
+
+  /** Use `Sandbox.start` or `Sandbox.resumeSuspended` to obtain instances. */
+  constructor(waiting: BackendWaiting, step: RunStep) {
+    this.#waiting = waiting;
+    this.#step = step;
+    this.calls = callsOf(waiting.calls);
+  }
+
+  /** Standard output so far, as text. */
+  get stdout(): string {
+    return this.#waiting.stdout;
+  }
+
+  /** Standard error so far, as text. */
+  get stderr(): string {
+    return this.#waiting.stderr;
+  }
+
+  /**
+   * Continues the script with answers. Returns when the script has ended or waits again. Ignores answers to calls that
+   * exceeded their timeout. The listeners and the signal of the first call still apply.
+   */
+  async answer(options: CallAnswers = {}): Promise<Run | WaitingRun> {
+    check.known('options', options, ['answers', 'denied']);
+    const answers = answersOf(options).map((answer) => this.#callAnswer(answer));
+    this.#use();
+    try {
+      return await this.#step((to) => this.#waiting.answer(answers, to));
+    } catch (error) {
+      // For example, the signal was aborted before this step.
+      this.cancel();
+      throw error;
+    }
+  }
+
+  #callAnswer([call, [kind, text]]: [string, Answer]): CallAnswer {
+    const found = this.calls.find(({ id }) => String(id) === call);
+    if (found) return { call: found.id, kind, text };
+    const ids = this.calls.map(({ id }) => id).join(', ');
+    throw new PolicyError(`the script does not wait for call ${call}; answer one of these calls: ${ids}`);
+  }
+
+  /**
+   * Ends the run and returns it as bytes, which `Sandbox.resumeSuspended` resumes in this or another process. The bytes contain the
+   * script, its input, and everything that it received, such as the results of tools. They are not encrypted. Fails, and
+   * the run still waits, if a tool's `execute` is running, or if the script has received more than 1 MiB.
+   */
+  async suspend(): Promise<Uint8Array> {
+    this.#use();
+    try {
+      return await this.#waiting.suspend();
+    } catch (error) {
+      this.#isUsed = false;
+      throw error;
+    }
+  }
+
+  #use(): void {
+    if (this.#isUsed) throw new SuspensionError('the run was already continued or suspended; use the new run, or resume the bytes');
+    this.#isUsed = true;
+  }
+
+  /** Cancels the run and releases its interpreter. Does nothing if the run has ended. */
+  cancel(): void {
+    this.#waiting.cancel();
+  }
+}

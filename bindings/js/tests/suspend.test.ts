@@ -1,0 +1,229 @@
+// Tests runs that wait for answers of the caller, and their suspension, on the engine in this process.
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import {
+  type CallAnswers,
+  PolicyError,
+  Run,
+  type Sandbox,
+  type SandboxOptions,
+  SessionError,
+  SuspensionError,
+  type Tools,
+  UnsupportedError,
+  WaitingRun,
+  createSandbox,
+} from '../src/node.ts';
+import { program } from './program.ts';
+
+const directory = await mkdtemp(join(tmpdir(), 'glovebox-suspend-'));
+after(() => rm(directory, { recursive: true, force: true }));
+
+/** A tool whose calls wait for answers. */
+const pay = { description: 'Pays an invoice.', schema: { properties: { euros: { type: 'number' } }, required: ['euros'] } };
+
+function sandbox(options: SandboxOptions = {}): Promise<Sandbox> {
+  // Runs may wait for long on a busy machine.
+  const limits = { timeoutMs: 100_000, toolTimeoutMs: 100_000 };
+  return createSandbox({ language: 'python', backend: 'native', tools: { pay }, limits, ...options });
+}
+
+function waiting(run: Run | WaitingRun): WaitingRun {
+  assert.ok(run instanceof WaitingRun, String((run as Run).outcome));
+  return run;
+}
+
+function ended(run: Run | WaitingRun): Run {
+  assert.ok(run instanceof Run);
+  return run;
+}
+
+/** Starts a script, and suspends it when it waits. */
+async function suspended(box: Sandbox, source: string): Promise<Uint8Array> {
+  return waiting(await box.start(source)).suspend();
+}
+
+const PAYS = 'print("before")\nprint("paid:", tools.pay(euros=20))';
+
+test('a run waits for answers', async () => {
+  const box = await sandbox();
+  const run = waiting(await box.start(PAYS));
+  assert.deepEqual(run.calls, [{ id: 0, name: 'pay', arguments: { euros: 20 } }]);
+  assert.deepEqual([run.stdout, run.stderr], ['before\n', '']);
+  const done = ended(await run.answer({ answers: { 0: { receipt: 17 } } }));
+  assert.equal(done.throwForOutcome().stdout, "before\npaid: {'receipt': 17}\n");
+  assert.deepEqual(done.toolCalls.map(({ name, result }) => [name, result]), [['pay', { receipt: 17 }]]);
+  assert.equal(ended(await box.start('print(1)')).stdout, '1\n');
+});
+
+test('a run is suspended in one process and resumed in another', async () => {
+  const log = join(directory, 'log');
+  const box = `import { appendFileSync } from 'node:fs';
+    const note = ({ text }) => appendFileSync(${JSON.stringify(log)}, text + ' ');
+    const tools = { note, pay: ${JSON.stringify(pay)} };
+    const box = await createSandbox({ language: 'python', backend: 'native', tools, files: { 'a.txt': 'A' } });\n`;
+  const script = `import random\nn = random.random()\ntools.note(text="begun")\nopen("b.txt", "w").write("B")
+print(n)\nprint(tools.pay(euros=20), n, open("a.txt").read(), open("b.txt").read())\ntools.note(text="paid")`;
+  const state = await program(`${box}const run = await box.start(${JSON.stringify(script)}, { name: 'pay.py', stdin: 'x' });
+    process.stdout.write(Buffer.from(await run.suspend()).toString('base64'));`);
+  assert.equal(await readFile(log, 'utf8'), 'begun ');
+  const printed = await program(`${box}const heard = [];
+    const options = { answers: { 1: 'ok' }, onStdout: (text) => heard.push(text) };
+    const run = await box.resumeSuspended(Buffer.from('${state}', 'base64'), options);
+    console.log(JSON.stringify([run.outcome.kind, run.stdout, heard.join(''), run.toolCalls.length, run.filesCreated]));`);
+  assert.equal(await readFile(log, 'utf8'), 'begun paid ');
+  const [kind, stdout, heard, calls, created] = JSON.parse(printed);
+  const [first, second] = stdout.split('\n');
+  assert.deepEqual([kind, second, heard, calls, created], ['completed', `ok ${first} A B`, `ok ${first} A B\n`, 3, ['b.txt']]);
+});
+
+test('a denied call raises ToolDenied in the script', async () => {
+  const box = await sandbox();
+  const state = await suspended(box, 'try: tools.pay(euros=20)\nexcept tools.ToolDenied as error: print("denied:", error)');
+  const run = ended(await box.resumeSuspended(state, { denied: { 0: 'too expensive' } }));
+  assert.equal(run.throwForOutcome().stdout, 'denied: too expensive\n');
+  const script = 'try { await tools.pay({ euros: 1 }) } catch (error) { console.log(error instanceof tools.ToolDenied, error.message) }';
+  const javascript = waiting(await (await sandbox({ language: 'javascript' })).start(script));
+  assert.equal(ended(await javascript.answer({ denied: { 0: 'no' } })).stdout, 'true no\n');
+});
+
+test('changed and cut bytes are rejected', async () => {
+  const box = await sandbox();
+  const state = await suspended(box, PAYS);
+  for (const at of [0, 8, 100, state.length - 1]) {
+    const changed = Uint8Array.from(state);
+    changed[at] = (changed[at] ?? 0) ^ 1;
+    for (const bytes of [changed, state.slice(0, at)]) {
+      for (const rejected of [() => box.resumeSuspended(bytes, { answers: { 0: 1 } }), () => box.suspendedCalls(bytes)]) {
+        await assert.rejects(rejected, (error) => error instanceof SuspensionError && /not a suspended execution/.test(error.message));
+      }
+    }
+  }
+  await assert.rejects(box.resume(state), SessionError);
+  const session = await box.session();
+  await assert.rejects(box.resumeSuspended(await session.hibernate(), { answers: {} }), SuspensionError);
+});
+
+test('the same bytes are resumed twice with different answers', async () => {
+  const box = await sandbox();
+  const state = await suspended(box, PAYS);
+  const runs = await Promise.all(['a', 'b'].map((answer) => box.resumeSuspended(state, { answers: { 0: answer } })));
+  assert.deepEqual(runs.map((run) => ended(run).stdout), ['before\npaid: a\n', 'before\npaid: b\n']);
+});
+
+test('several calls are answered in steps', async () => {
+  const box = await sandbox({ language: 'javascript' });
+  const script = `const paid = await Promise.all([1, 2, 3].map((euros) => tools.pay({ euros }).catch((error) => error.message)));
+    console.log(paid.join(), await tools.pay({ euros: 4 }));`;
+  let state = await suspended(box, script);
+  const listed = waiting(await box.resumeSuspended(state));
+  assert.deepEqual(listed.calls.map(({ id, arguments: { euros } }) => [id, euros]), [[0, 1], [1, 2], [2, 3]]);
+  assert.deepEqual(await box.suspendedCalls(state), listed.calls);
+  listed.cancel();
+  let run = waiting(await box.resumeSuspended(state, { answers: { 1: 'two' }, denied: { 2: 'no' } }));
+  assert.deepEqual(run.calls.map(({ id }) => id), [0]);
+  state = await run.suspend();
+  run = waiting(await box.resumeSuspended(state, { answers: { 0: 'one' } }));
+  assert.deepEqual(run.calls, [{ id: 3, name: 'pay', arguments: { euros: 4 } }]);
+  assert.equal(ended(await run.answer({ answers: { 3: 'four' } })).stdout, 'one,two,no four\n');
+});
+
+test('a script that behaves differently is an error', async () => {
+  const script = 'print(open("a.txt").read())\ntools.pay(euros=20)';
+  const state = await suspended(await sandbox({ files: { 'a.txt': 'one' } }), script);
+  const answers = { 0: null };
+  const same = await sandbox({ files: { 'a.txt': 'one' } });
+  assert.equal(ended(await same.resumeSuspended(state, { answers })).throwForOutcome().stdout, 'one\n');
+  const different = await sandbox({ files: { 'a.txt': 'another' } });
+  const diverged = (error: unknown): boolean => error instanceof SuspensionError && /behaves differently/.test(error.message);
+  await assert.rejects(different.resumeSuspended(state, { answers }), diverged);
+  const answering = await sandbox({ files: { 'a.txt': 'one' }, tools: { pay: () => 1 } });
+  await assert.rejects(answering.resumeSuspended(state, { answers }), diverged);
+  const other = await sandbox({ language: 'javascript' });
+  const needsOther = (error: unknown): boolean => error instanceof SuspensionError && /needs the image/.test(error.message);
+  await assert.rejects(other.resumeSuspended(state, { answers }), needsOther);
+});
+
+test('a workspace is written when the script ends', async () => {
+  const workspace = await mkdtemp(join(directory, 'workspace-'));
+  const box = await sandbox({ workspace });
+  const state = await suspended(box, 'open("a.txt", "w").write("one")\ntools.pay(euros=20)');
+  assert.deepEqual(await readdir(workspace), []);
+  const denied = ended(await box.resumeSuspended(state, { denied: { 0: 'no' } }));
+  assert.deepEqual([denied.outcome.type, await readdir(workspace)], ['ToolDenied', ['a.txt']]);
+});
+
+test('each instance of a run is used once', async () => {
+  const box = await sandbox();
+  const run = waiting(await box.start(PAYS));
+  for (const [answers, error, message] of [
+    [{ answers: { 1: 1 } }, PolicyError, /does not wait for call 1; answer one of these calls: 0$/],
+    [{ answers: { pay: 1 } }, PolicyError, /call pay/],
+    [{ answers: { 0: 1 }, denied: { 0: 'no' } }, TypeError, /call 0/],
+    [{ answers: { 0: undefined } }, TypeError, /answers\["0"\] must be a JSON value/],
+    [{ answers: [1] }, TypeError, /answers must be an object/],
+    [{ denied: { 0: 1 } }, TypeError, /denied\["0"\] must be a string/],
+    [{ answer: {} }, TypeError, /options has no `answer`/],
+  ] as [CallAnswers, new () => Error, RegExp][]) {
+    const rejected = (thrown: unknown): boolean => thrown instanceof error && message.test(thrown.message);
+    await assert.rejects(run.answer(answers), rejected);
+    if ('answers' in answers || 'denied' in answers) await assert.rejects(box.resumeSuspended(await suspended(box, PAYS), answers), rejected);
+  }
+  const state = await run.suspend();
+  for (const again of [() => run.suspend(), () => run.answer()]) {
+    await assert.rejects(again, (error) => error instanceof SuspensionError && /already continued or suspended/.test(error.message));
+  }
+  assert.equal(ended(await box.resumeSuspended(state, { answers: { 0: 1 } })).stdout, 'before\npaid: 1\n');
+  await assert.rejects(box.resumeSuspended(state, { answers: {}, id: 'a' } as CallAnswers), /options has no `id`/);
+});
+
+test('a waiting run is cancelled', async () => {
+  const box = await sandbox();
+  const run = waiting(await box.start(PAYS));
+  run.cancel();
+  assert.equal(ended(await run.answer()).outcome.kind, 'cancelled');
+  run.cancel();
+  const controller = new AbortController();
+  const heard: string[] = [];
+  const listening = { signal: controller.signal, onStdout: (text: string) => void heard.push(text) };
+  const aborted = waiting(await box.start(`${PAYS}\nprint(tools.pay(euros=1))`, listening));
+  const next = waiting(await aborted.answer({ answers: { 0: 1 } }));
+  assert.equal(heard.join(''), 'before\npaid: 1\n');
+  controller.abort(new Error('enough'));
+  await assert.rejects(next.answer({ answers: { 1: 2 } }), /enough/);
+  const state = await suspended(box, 'tools.pay(euros=1)\nwhile True: pass');
+  const stopped = ended(await box.resumeSuspended(state, { answers: { 0: 1 }, timeoutMs: 500 }));
+  assert.equal(stopped.outcome.kind, 'cancelled');
+});
+
+test('calls without an answer exceed their timeout', async () => {
+  const box = await sandbox({ limits: { toolTimeoutMs: 1_000, timeoutMs: 60_000 } });
+  const heard: string[] = [];
+  const script = 'try: tools.pay(euros=20)\nexcept tools.ToolTimeout: print("late")';
+  const run = waiting(await box.start(script, { onStdout: (text) => heard.push(text) }));
+  while (run.stdout === '') await new Promise((resolve) => setTimeout(resolve, 20));
+  await assert.rejects(run.suspend(), SuspensionError);
+  const done = ended(await run.answer({ answers: { 0: 'too late' } }));
+  assert.deepEqual([done.throwForOutcome().stdout, heard.join('')], ['late\n', 'late\n']);
+  const state = await suspended(box, script);
+  await new Promise((resolve) => setTimeout(resolve, 1_200));
+  assert.equal(ended(await box.resumeSuspended(state, { answers: { 0: 1 } })).stdout, '', 'time passed while the run was suspended');
+});
+
+test('only `start` waits for tools without `execute`', async () => {
+  const box = await sandbox();
+  const run = await box.execute('tools.pay(euros=20)');
+  assert.match(run.toolCalls[0]?.error ?? '', /not begun with `start`/);
+  const nameless = [{ description: 'x' }] as unknown as Tools;
+  await assert.rejects(sandbox({ tools: nameless }), /^TypeError: tools\[0\] has neither a name nor execute/);
+});
+
+test('other backends reject tools without `execute`', async () => {
+  for (const backend of ['component', 'daemon'] as const) {
+    const rejected = (error: unknown): boolean => error instanceof UnsupportedError && /`pay` has no execute function/.test(error.message);
+    await assert.rejects(createSandbox({ backend, tools: { pay } }), rejected);
+  }
+});
