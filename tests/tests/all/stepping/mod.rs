@@ -7,6 +7,7 @@ mod repeating;
 mod sessions;
 mod steps;
 mod suspending;
+mod suspending_random;
 
 use std::{sync::Arc, time::Duration};
 

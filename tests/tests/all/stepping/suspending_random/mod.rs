@@ -1,0 +1,313 @@
+//! Suspends random scripts. A script that is suspended and resumed in another sandbox must have the same outcome, output,
+//! value, files, tool calls and fuel as without suspensions.
+//!
+//! A seed determines each script, the answers to its calls and their order. Failures name the seed and print the script.
+//! `GLOVEBOX_SUSPENDED_SEED=17` runs only that script, and `GLOVEBOX_SUSPENDED_SCRIPTS=10000` sets the number of scripts.
+
+mod script;
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+};
+
+use glovebox::{
+    Execution, FileKind, Language, Request, ResumeOptions, Sandbox, Session, Started, Step, Stream, Suspended,
+    ToolAnswer, ToolRequest,
+};
+use glovebox_tests::{
+    fixed,
+    model::Dice,
+    process::{child_task, run_child},
+    short,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{BOTH, LONG, needs, of, stepped};
+use script::{INPUT, reply, script};
+
+/// The default number of scripts, half of them in each language.
+const SCRIPTS: u64 = 200;
+
+/// A random script and its environment.
+struct Trial {
+    language: Language,
+    seed: u64,
+    source: String,
+    is_in_session: bool,
+    /// `true` if the standard input is provided at the first read instead of in advance.
+    is_input_late: bool,
+}
+
+/// The waits at which an execution is suspended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Suspensions {
+    Never,
+    /// At every wait. The calls are then answered one at a time.
+    Always,
+    /// At half of the waits. Several calls are then answered at once.
+    Sometimes,
+}
+
+/// The result of a script, as far as suspensions must not change it.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Observed {
+    outcome: String,
+    stdout: String,
+    stderr: String,
+    value: Option<String>,
+    fuel: u64,
+    calls: Vec<String>,
+    changes: [Vec<String>; 3],
+    /// The text and modification time of each file.
+    files: BTreeMap<String, (String, u64)>,
+    /// The value of a script that runs in the session afterwards.
+    afterwards: Option<String>,
+}
+
+/// A started execution, and the session in which it runs.
+struct Run {
+    started: Started,
+    session: Option<Session>,
+}
+
+impl Trial {
+    fn new(language: Language, seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let (is_in_session, is_input_late) = (dice.below(4) == 0, dice.below(2) == 0);
+        Self { language, seed, source: script(&mut dice, language), is_in_session, is_input_late }
+    }
+
+    fn with_input<'a>(&self, request: Request<'a>) -> Request<'a> {
+        if self.is_input_late { request.stdin_from(|| INPUT.to_vec()) } else { request.stdin(INPUT) }
+    }
+
+    /// Runs the script in one of two equal sandboxes. Suspensions move it to the other one and back. Returns the result
+    /// and the number of waits.
+    fn run(&self, sandboxes: &[Sandbox; 2], suspensions: Suspensions) -> (Observed, usize) {
+        let (mut order, mut chance) = (Dice::new(self.seed), Dice::new(!self.seed));
+        let mut run = Run::start(&sandboxes[0], self, suspensions != Suspensions::Never);
+        let (mut answers, mut waits) = (Vec::new(), 0);
+        let mut written = [Vec::<u8>::new(), Vec::new()];
+        loop {
+            let calls = match run.started.advance(answers, Some(LONG)).unwrap() {
+                Step::Done(execution) => {
+                    assert!(execution.stdout.bytes.starts_with(&written[0]), "earlier output is different");
+                    assert!(execution.stderr.bytes.starts_with(&written[1]), "earlier output is different");
+                    return (Observed::of(&execution, self.language, run.session.as_ref()), waits);
+                }
+                Step::NeedsTools(calls) => calls,
+                Step::Running => panic!("the script neither ends nor waits"),
+            };
+            waits += 1;
+            let now = run.written();
+            assert!(
+                now.iter().zip(&written).all(|(now, before)| now.starts_with(before)),
+                "earlier output is different"
+            );
+            written = now;
+            let suspends = match suspensions {
+                Suspensions::Never => false,
+                Suspensions::Always => true,
+                Suspensions::Sometimes => chance.below(2) == 0,
+            };
+            if suspends {
+                let bytes = run.suspend();
+                run = Run::resume(&sandboxes[waits % 2], self, &bytes);
+                assert_eq!(needs(&run.started, Vec::new()), calls, "the calls are different");
+                assert_eq!(run.written(), written, "the repeated output is different");
+            }
+            answers = if suspensions == Suspensions::Sometimes {
+                self.several(&mut order, calls)
+            } else {
+                vec![self.one(&mut order, &calls)]
+            };
+        }
+    }
+
+    /// Answers a random call.
+    fn one(&self, order: &mut Dice, calls: &[ToolRequest]) -> ToolAnswer {
+        reply(self.seed, &calls[order.below(calls.len())])
+    }
+
+    /// Answers random calls in random order.
+    fn several(&self, order: &mut Dice, mut calls: Vec<ToolRequest>) -> Vec<ToolAnswer> {
+        let count = 1 + order.below(calls.len());
+        (0..count).map(|_| reply(self.seed, &calls.remove(order.below(calls.len())))).collect()
+    }
+
+    /// Compares executions with and without suspensions. Returns the number of waits.
+    fn check(&self, repeatable: &[Sandbox; 2], random: &[Sandbox; 2]) -> usize {
+        let (expected, waits) = self.run(repeatable, Suspensions::Never);
+        let (observed, suspensions) = self.run(repeatable, Suspensions::Always);
+        assert_eq!(observed, expected);
+        assert_eq!(suspensions, waits);
+        // With the host's clock and random numbers, the journal contains them. The text of results is different.
+        let (observed, _) = self.run(random, Suspensions::Sometimes);
+        assert_eq!(first_word(&observed.outcome), first_word(&expected.outcome));
+        assert_eq!(observed.changes, expected.changes);
+        waits
+    }
+}
+
+/// Returns the kind of an outcome, without the numbers that it contains.
+fn first_word(outcome: &str) -> &str {
+    outcome.split(' ').next().unwrap_or_default()
+}
+
+impl Run {
+    fn start(sandbox: &Sandbox, trial: &Trial, is_suspendable: bool) -> Self {
+        let session = trial.is_in_session.then(|| {
+            let session = sandbox.session().unwrap();
+            let first = of(trial.language, "import random\nrandom.random()", "Math.random()");
+            assert!(session.execute(first).unwrap().is_success());
+            session
+        });
+        let request = Request::new(&trial.source).value(true).suspendable(is_suspendable);
+        Self::begin(sandbox, session, trial.with_input(request))
+    }
+
+    fn begin(sandbox: &Sandbox, session: Option<Session>, request: Request<'_>) -> Self {
+        let started = match &session {
+            Some(session) => session.start(request),
+            None => sandbox.start(request),
+        };
+        Self { started: started.unwrap(), session }
+    }
+
+    fn suspend(self) -> Vec<u8> {
+        self.started.suspend().unwrap().to_bytes(None)
+    }
+
+    fn resume(sandbox: &Sandbox, trial: &Trial, bytes: &[u8]) -> Self {
+        let suspended = Suspended::from_bytes(bytes, None).unwrap();
+        assert_eq!(suspended.is_in_session(), trial.is_in_session);
+        let restore = || sandbox.resume_suspended_session(&suspended, ResumeOptions::default()).unwrap();
+        let session = trial.is_in_session.then(restore);
+        let request = suspended.request();
+        Self::begin(sandbox, session, if trial.is_input_late { trial.with_input(request) } else { request })
+    }
+
+    fn written(&self) -> [Vec<u8>; 2] {
+        [Stream::Stdout, Stream::Stderr].map(|stream| self.started.read_output(stream, 0, u64::MAX))
+    }
+}
+
+impl Observed {
+    fn of(execution: &Execution, language: Language, session: Option<&Session>) -> Self {
+        let repr = |execution: &Execution| execution.value.as_ref().map(|value| value.repr.clone());
+        let calls = execution.tool_calls.iter();
+        let files = execution.files();
+        let mut listed = files.list("**").unwrap();
+        listed.retain(|entry| entry.kind == FileKind::File);
+        let held = |path: &str| String::from_utf8(files.read(path).unwrap()).unwrap();
+        let afterwards = session.map(|session| {
+            let source = of(language, "len(seen), random.random()", "[seen.length, Math.random()]");
+            let later = session.execute(source).unwrap();
+            repr(&later).unwrap_or_else(|| panic!("{:?} {}", later.outcome, later.stderr.text()))
+        });
+        Self {
+            outcome: format!("{} {:?}", short(&execution.outcome), execution.outcome),
+            stdout: execution.stdout.text(),
+            stderr: execution.stderr.text(),
+            value: repr(execution),
+            fuel: execution.fuel_consumed,
+            calls: calls.map(|call| format!("{} {:?} {:?}", call.name, call.arguments, call.outcome)).collect(),
+            changes: [&execution.files_created, &execution.files_modified, &execution.files_deleted].map(Clone::clone),
+            files: listed.iter().map(|entry| (entry.path.clone(), (held(&entry.path), entry.modified_ns))).collect(),
+            afterwards,
+        }
+    }
+}
+
+fn setting(name: &str) -> Option<u64> {
+    env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("`{name}` is a number")))
+}
+
+fn check_all(language: Language) {
+    let repeatable = [(); 2].map(|()| stepped(language, &[], fixed));
+    let random = [(); 2].map(|()| stepped(language, &[], |_| {}));
+    let count = setting("GLOVEBOX_SUSPENDED_SCRIPTS").unwrap_or(SCRIPTS) / 2;
+    let only = setting("GLOVEBOX_SUSPENDED_SEED");
+    let mut waits = 0;
+    for seed in only.map_or(0..count, |seed| seed..seed + 1) {
+        let trial = Trial::new(language, seed);
+        match catch_unwind(AssertUnwindSafe(|| trial.check(&repeatable, &random))) {
+            Ok(more) => waits += more as u64,
+            Err(_) => panic!("{language}, GLOVEBOX_SUSPENDED_SEED={seed}:\n{}", trial.source),
+        }
+    }
+    println!("{language}: {waits} suspensions");
+    assert!(only.is_some() || waits > count, "the scripts make too few calls: {waits}");
+}
+
+#[test]
+fn random_python_scripts_behave_alike_with_suspensions() {
+    check_all(Language::Python);
+}
+
+#[test]
+fn random_javascript_scripts_behave_alike_with_suspensions() {
+    check_all(Language::JavaScript);
+}
+
+#[test]
+fn script_continues_in_other_processes() {
+    const TEST: &str = "stepping::suspending_random::script_continues_in_other_processes";
+    if let Some(task) = child_task() {
+        return continue_in_child(&task);
+    }
+    for language in BOTH {
+        let sandboxes = [(); 2].map(|()| stepped(language, &[], fixed));
+        for is_in_session in [false, true] {
+            let of_this_kind = |trial: &Trial| trial.is_in_session == is_in_session;
+            let mut trials = (0..).map(|seed| Trial::new(language, seed)).filter(of_this_kind);
+            let (trial, expected, waits) = trials
+                .find_map(|trial| {
+                    let (expected, waits) = trial.run(&sandboxes, Suspensions::Never);
+                    (2..=4).contains(&waits).then_some((trial, expected, waits))
+                })
+                .unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let run = Run::start(&sandboxes[0], &trial, true);
+            needs(&run.started, Vec::new());
+            fs::write(dir.path().join("suspended"), run.suspend()).unwrap();
+            for wait in 0..waits {
+                let task = format!("{language} {} {wait} {}", trial.seed, dir.path().display());
+                let child = run_child(TEST, &task, LONG);
+                let said = String::from_utf8_lossy(&child.stdout);
+                let has_passed = said.contains("test result: ok. 1 passed;");
+                assert!(has_passed, "{said}{}\n{}", String::from_utf8_lossy(&child.stderr), trial.source);
+            }
+            let observed = fs::read(dir.path().join("observed")).unwrap();
+            let observed: Observed = serde_json::from_slice(&observed).unwrap();
+            assert_eq!(observed, expected, "{language}, seed {}:\n{}", trial.seed, trial.source);
+        }
+    }
+}
+
+/// Resumes the execution that the parent process or an earlier child has suspended, and answers one call. Suspends the
+/// execution again, or writes its result.
+fn continue_in_child(task: &str) {
+    let [language, seed, wait, dir] = task.splitn(4, ' ').collect::<Vec<_>>()[..] else { panic!("{task}") };
+    let language = BOTH.into_iter().find(|known| known.to_string() == language).unwrap();
+    let (trial, dir) = (Trial::new(language, seed.parse().unwrap()), Path::new(dir));
+    let mut order = Dice::new(trial.seed);
+    // Every earlier process has drawn one number.
+    for _ in 0..wait.parse::<usize>().unwrap() {
+        order.roll();
+    }
+    let sandbox = stepped(language, &[], fixed);
+    let run = Run::resume(&sandbox, &trial, &fs::read(dir.join("suspended")).unwrap());
+    let calls = needs(&run.started, Vec::new());
+    match run.started.advance(vec![trial.one(&mut order, &calls)], Some(LONG)).unwrap() {
+        Step::NeedsTools(_) => fs::write(dir.join("suspended"), run.suspend()).unwrap(),
+        Step::Done(execution) => {
+            let observed = Observed::of(&execution, language, run.session.as_ref());
+            fs::write(dir.join("observed"), serde_json::to_vec(&observed).unwrap()).unwrap();
+        }
+        Step::Running => panic!("the script neither ends nor waits"),
+    }
+}
