@@ -10,6 +10,7 @@ mod numbers;
 mod path_resolution;
 mod saved_state;
 mod snapshot;
+mod suspended;
 mod wasi_args;
 
 pub use hibernated::{forged, hibernated};
@@ -18,6 +19,7 @@ pub use numbers::Numbers;
 pub use path_resolution::path_resolution;
 pub use saved_state::saved_state;
 pub use snapshot::snapshot;
+pub use suspended::suspended;
 pub use wasi_args::wasi_args;
 
 /// A fuzz target: its name, its body and its seed inputs.
@@ -32,11 +34,12 @@ pub struct Target {
 }
 
 /// All fuzz targets.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     Target { name: "hibernated", body: hibernated, seeds: hibernated::seeds },
     Target { name: "manifest", body: manifest, seeds: manifest::seeds },
     Target { name: "path_resolution", body: path_resolution, seeds: path_resolution::seeds },
     Target { name: "saved_state", body: saved_state, seeds: saved_state::seeds },
     Target { name: "snapshot", body: snapshot, seeds: snapshot::seeds },
+    Target { name: "suspended", body: suspended, seeds: suspended::seeds },
     Target { name: "wasi_args", body: wasi_args, seeds: wasi_args::seeds },
 ];

@@ -69,13 +69,18 @@ fn snapshot_survives_arbitrary_modules() {
 }
 
 #[test]
-fn wasi_args_survive_arbitrary_calls() {
+fn suspended_executions_survive_forgery() {
     smoke(&TARGETS[5]);
 }
 
 #[test]
+fn wasi_args_survive_arbitrary_calls() {
+    smoke(&TARGETS[6]);
+}
+
+#[test]
 fn every_target_has_its_program_and_its_smoke_run() {
-    let names = ["hibernated", "manifest", "path_resolution", "saved_state", "snapshot", "wasi_args"];
+    let names = ["hibernated", "manifest", "path_resolution", "saved_state", "snapshot", "suspended", "wasi_args"];
     assert_eq!(TARGETS.map(|target| target.name), names);
     for target in TARGETS {
         let path = format!("{}/fuzz/fuzz_targets/{}.rs", env!("CARGO_MANIFEST_DIR"), target.name);

@@ -6,6 +6,7 @@ mod output;
 mod repeating;
 mod sessions;
 mod steps;
+mod suspended_bytes;
 mod suspending;
 mod suspending_random;
 

@@ -1,8 +1,9 @@
-//! Suspends random scripts. A script that is suspended and resumed in another sandbox must have the same outcome, output,
-//! value, files, tool calls and fuel as without suspensions.
+//! Suspends random scripts. A script that is suspended and resumed in another sandbox must have the same outcome,
+//! output, value, files, tool calls and fuel as without suspensions.
 //!
-//! A seed determines each script, the answers to its calls and their order. Failures name the seed and print the script.
-//! `GLOVEBOX_SUSPENDED_SEED=17` runs only that script, and `GLOVEBOX_SUSPENDED_SCRIPTS=10000` sets the number of scripts.
+//! A seed determines each script, the answers to its calls and their order. Failures name the seed and print the
+//! script. `GLOVEBOX_SUSPENDED_SEED=17` runs only that script, and `GLOVEBOX_SUSPENDED_SCRIPTS=10000` sets the number of
+//! scripts.
 
 mod script;
 
