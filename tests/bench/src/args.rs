@@ -6,7 +6,8 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 
 const AFTER_HELP: &str = "\
-Each case except `work` runs `print(1)` or `console.log(1)` with the default limits and fuel metering:
+Each case except `work`, `suspend_*` and `resume_*` runs `print(1)` or `console.log(1)` with the
+default limits and fuel metering:
   fresh        a new sandbox for each run, through the library
   component    like fresh, but requested and timed by a component that imports `glovebox:sandbox`
   live         one session, without checkpoints
@@ -18,6 +19,9 @@ Each case except `work` runs `print(1)` or `console.log(1)` with the default lim
   fork         forking a session that holds 1 MiB
   hibernate    saving a session as compressed bytes
   resume       restoring a session from these bytes
+  suspend_1    suspending a script that waits for a tool call, after 1 answered call;
+               suspend_10, suspend_100: after more
+  resume_1     resuming this script until it waits again; resume_10, resume_100: after more calls
   parallel_1   fresh runs on one thread
   parallel_n   fresh runs on as many threads as there are processors
   parallel_2n  fresh runs on twice as many

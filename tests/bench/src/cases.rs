@@ -13,6 +13,7 @@ use crate::{
     rival::{Rival, time_process},
     samples::{Samples, block, timed},
     sessions::{SessionCases, SessionSamples, curve},
+    suspended::{self, SuspendedSamples},
     work,
 };
 
@@ -20,7 +21,7 @@ use crate::{
 pub(crate) struct Work {
     /// The number of turns for each case, except the parallel cases.
     turns: u64,
-    /// The number of runs per point of the checkpoint curve.
+    /// The number of runs per point of the checkpoint curve, and per case of suspended executions.
     curve_turns: u64,
     /// The number of concurrent sessions, and the number of executions distributed over them.
     sessions: u64,
@@ -71,6 +72,7 @@ pub(crate) struct Measured {
     pub(crate) rival: Samples,
     pub(crate) rival_work: Samples,
     pub(crate) sessions: SessionSamples,
+    pub(crate) suspended: Vec<SuspendedSamples>,
     pub(crate) parallel_1: Throughput,
     pub(crate) parallel_n: Throughput,
     pub(crate) parallel_2n: Throughput,
@@ -91,10 +93,9 @@ impl Measured {
         ];
         cases.extend(self.component.as_ref().map(|samples| ("component", samples)));
         cases.extend(sessions.curve.iter().map(|(case, samples)| (*case, samples)));
+        cases.extend([("fork", &sessions.fork), ("hibernate", &sessions.hibernate), ("resume", &sessions.resume)]);
+        cases.extend(self.suspended.iter().flat_map(SuspendedSamples::cases));
         cases.extend([
-            ("fork", &sessions.fork),
-            ("hibernate", &sessions.hibernate),
-            ("resume", &sessions.resume),
             ("parallel_1", &self.parallel_1.samples),
             ("parallel_n", &self.parallel_n.samples),
             ("parallel_2n", &self.parallel_2n.samples),
@@ -186,6 +187,7 @@ impl<'a> Subject<'a> {
         session.close()?;
         drop(sessions);
         measured.sessions.curve = curve(self.sandbox, self.saving, self.source, work.curve_turns)?;
+        measured.suspended = suspended::measure(self.sandbox, work.curve_turns)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         for _ in 0..work.parallel_turns {
             measured.parallel_1.run(self.sandbox, self.source, 1, work.parallel_period)?;

@@ -15,6 +15,7 @@ mod rival;
 mod samples;
 mod serve;
 mod sessions;
+mod suspended;
 mod table;
 mod work;
 
@@ -96,11 +97,13 @@ fn prepare(program: &Path, args: &Args, runtimes: &[RuntimeInfo]) -> anyhow::Res
     Ok(())
 }
 
-/// Creates a sandbox with the default limits. The checkpoint policy is explicit, because checkpoints are measured
-/// separately.
+/// Creates a sandbox with the default limits, except for the number of tool calls. The checkpoint policy is explicit,
+/// because checkpoints are measured separately.
 fn sandbox(engine: &Engine, runtime: &RuntimeInfo, checkpoints: Checkpoints) -> anyhow::Result<Sandbox> {
     let mut policy = Policy::default();
     policy.session.checkpoints = checkpoints;
+    // The case `suspend_100` needs one more call than the default.
+    policy.limits.tool_calls = 101;
     let builder = Sandbox::builder(engine).language(runtime.language).runtime(&runtime.name).policy(policy);
     builder.build().with_context(|| format!("cannot set up `{}`", runtime.name))
 }

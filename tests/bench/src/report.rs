@@ -27,6 +27,8 @@ pub(crate) struct Report {
     differences: Vec<Difference>,
     /// The memory of live sessions.
     sessions: Vec<SessionMemory>,
+    /// The sizes of suspended executions.
+    suspended: Vec<SuspendedSize>,
     /// Executions per second in the parallel cases. The JSON contains their ratio instead.
     #[serde(skip)]
     rates: Vec<(String, f64)>,
@@ -66,6 +68,14 @@ struct SessionMemory {
     bytes_each: u64,
 }
 
+/// The size of a suspended execution, after this number of answered calls.
+#[derive(Debug, Serialize)]
+struct SuspendedSize {
+    runtime: String,
+    answered: u64,
+    bytes: u64,
+}
+
 impl Report {
     pub(crate) fn new(machine: Machine) -> Self {
         Self {
@@ -74,6 +84,7 @@ impl Report {
             ratios: Vec::new(),
             differences: Vec::new(),
             sessions: Vec::new(),
+            suspended: Vec::new(),
             rates: Vec::new(),
         }
     }
@@ -111,6 +122,11 @@ impl Report {
                 difference_us: rounded(difference_ms * 1000.0, 1),
             });
         }
+        self.suspended.extend(measured.suspended.iter().map(|suspended| SuspendedSize {
+            runtime: runtime.name.clone(),
+            answered: suspended.answered,
+            bytes: suspended.bytes,
+        }));
         let (rate_1, rate_n) = (measured.parallel_1.rate(), measured.parallel_n.rate());
         self.ratio("parallel_n", &runtime.name, "parallel_1", rate_n, rate_1);
         let threads = self.machine.threads;
@@ -183,6 +199,13 @@ impl Report {
         let held =
             self.sessions.iter().map(|held| [format!("{} of {}", held.count, held.runtime), bytes(held.bytes_each)]);
         let rows: Vec<[String; 2]> = std::iter::once(head).chain(held).collect();
+        text.push_str(&table([Align::Left, Align::Right], &rows));
+        text.push('\n');
+        let head = ["SUSPENDED EXECUTIONS", "SIZE"].map(str::to_owned);
+        let sizes = self.suspended.iter().map(|SuspendedSize { runtime, answered, bytes: size }| {
+            [format!("{runtime}, answered calls: {answered}"), bytes(*size)]
+        });
+        let rows: Vec<[String; 2]> = std::iter::once(head).chain(sizes).collect();
         text.push_str(&table([Align::Left, Align::Right], &rows));
         text
     }

@@ -16,7 +16,7 @@ fn the_report_has_every_case() {
         Command::new(env!("CARGO_BIN_EXE_glovebox-bench")).args(["javascript", "--quick", "--json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(keys(&report), BTreeSet::from(["machine", "results", "ratios", "differences", "sessions"]));
+    assert_eq!(keys(&report), BTreeSet::from(["machine", "results", "ratios", "differences", "sessions", "suspended"]));
     let cases: BTreeSet<&str> =
         report["results"].as_array().unwrap().iter().map(|line| line["case"].as_str().unwrap()).collect();
     let expected = [
@@ -35,6 +35,12 @@ fn the_report_has_every_case() {
         "fork",
         "hibernate",
         "resume",
+        "suspend_1",
+        "resume_1",
+        "suspend_10",
+        "resume_10",
+        "suspend_100",
+        "resume_100",
         "parallel_1",
         "parallel_n",
         "parallel_2n",
@@ -52,6 +58,13 @@ fn the_report_has_every_case() {
         assert_eq!(line["count"], 100);
         let bytes = line["bytes_each"].as_u64().unwrap();
         assert!((10_000..10_000_000).contains(&bytes), "{line}");
+    }
+    let suspended = report["suspended"].as_array().unwrap();
+    assert_eq!(suspended.iter().map(|line| line["answered"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 10, 100]);
+    for line in suspended {
+        assert_eq!(keys(line), BTreeSet::from(["runtime", "answered", "bytes"]));
+        let bytes = line["bytes"].as_u64().unwrap();
+        assert!((200..20_000).contains(&bytes), "{line}");
     }
     for line in report["differences"].as_array().unwrap() {
         assert_eq!(keys(line), BTreeSet::from(["case", "runtime", "against", "difference_us"]));

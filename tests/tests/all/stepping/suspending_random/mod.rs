@@ -2,8 +2,8 @@
 //! output, value, files, tool calls and fuel as without suspensions.
 //!
 //! A seed determines each script, the answers to its calls and their order. Failures name the seed and print the
-//! script. `GLOVEBOX_SUSPENDED_SEED=17` runs only that script, and `GLOVEBOX_SUSPENDED_SCRIPTS=10000` sets the number of
-//! scripts.
+//! script. `GLOVEBOX_SUSPENDED_SEED=17` runs only that script, and `GLOVEBOX_SUSPENDED_SCRIPTS=10000` sets the number
+//! of scripts.
 
 mod script;
 
