@@ -149,10 +149,21 @@ impl PendingCalls {
     }
 
     /// Passes answers to the execution. Ignores answers to calls that are not pending.
+    ///
+    /// The guest receives all answers at the same time. Otherwise, its next steps and its fuel would depend on the
+    /// number of answers that have arrived when it wakes up.
     pub(crate) fn answer(&self, answers: Vec<CallerAnswer>) {
+        // All calls of an execution have the same queue.
+        let mut completed: Option<(Arc<CompletionQueue>, Vec<Done>)> = None;
         for CallerAnswer { index, answer } in answers {
             let Some(call) = self.state().calls.remove(&index) else { continue };
-            call.answer(index, answer);
+            let completions = Arc::clone(&call.completions);
+            if let Some(done) = call.complete(index, answer) {
+                completed.get_or_insert_with(|| (completions, Vec::new())).1.push(done);
+            }
+        }
+        if let Some((completions, done)) = completed {
+            completions.put(done);
         }
     }
 
@@ -221,17 +232,19 @@ fn open_call((index, call): (&usize, &PendingCall)) -> OpenCall {
 }
 
 impl PendingCall {
-    fn answer(self, index: usize, answer: Result<String, (ToolErrorKind, String)>) {
+    /// Returns the completed call, unless the execution no longer waits for it.
+    fn complete(self, index: usize, answer: Result<String, (ToolErrorKind, String)>) -> Option<Done> {
         let ended = self.completions.elapsed();
         drop(self.held);
         let answer = match answer {
             Ok(text) => within(text, self.max_bytes),
             Err((kind, message)) => Err(CallFailure::new(kind, message)),
         };
-        if self.status.answer() {
-            let (answer, held) = hold_answer(&self.completions.account, answer);
-            self.completions.put(Done { index, answer, held, ended });
+        if !self.status.answer() {
+            return None;
         }
+        let (answer, held) = hold_answer(&self.completions.account, answer);
+        Some(Done { index, answer, held, ended })
     }
 }
 

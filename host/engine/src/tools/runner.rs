@@ -271,9 +271,9 @@ impl CompletionQueue {
         self.watch.elapsed()
     }
 
-    /// Adds an answer and wakes the execution if it waits.
-    pub(super) fn put(&self, done: Done) {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+    /// Adds answers at the same time, and wakes the execution if it waits.
+    pub(super) fn put(&self, done: impl IntoIterator<Item = Done>) {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).extend(done);
         self.wake.wake();
     }
 
@@ -392,7 +392,7 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, p
             drop(held);
             if status.answer() {
                 let (answer, held) = hold_answer(&completions.account, answer);
-                completions.put(Done { index, answer, held, ended });
+                completions.put([Done { index, answer, held, ended }]);
             }
         }
         Work::Checked(pending, arguments) => {
