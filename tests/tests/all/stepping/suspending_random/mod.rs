@@ -40,15 +40,16 @@ struct Trial {
     is_in_session: bool,
     /// `true` if the standard input is provided at the first read instead of in advance.
     is_input_late: bool,
+    /// `true` if several calls are answered at once.
+    answers_together: bool,
 }
 
 /// The waits at which an execution is suspended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Suspensions {
     Never,
-    /// At every wait. The calls are then answered one at a time.
     Always,
-    /// At half of the waits. Several calls are then answered at once.
+    /// At half of the waits.
     Sometimes,
 }
 
@@ -77,8 +78,10 @@ struct Run {
 impl Trial {
     fn new(language: Language, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
-        let (is_in_session, is_input_late) = (dice.below(4) == 0, dice.below(2) == 0);
-        Self { language, seed, source: script(&mut dice, language), is_in_session, is_input_late }
+        let is_in_session = dice.below(4) == 0;
+        let [is_input_late, answers_together] = [(); 2].map(|()| dice.below(2) == 0);
+        let source = script(&mut dice, language);
+        Self { language, seed, source, is_in_session, is_input_late, answers_together }
     }
 
     fn with_input<'a>(&self, request: Request<'a>) -> Request<'a> {
@@ -120,22 +123,13 @@ impl Trial {
                 assert_eq!(needs(&run.started, Vec::new()), calls, "the calls are different");
                 assert_eq!(run.written(), written, "the repeated output is different");
             }
-            answers = if suspensions == Suspensions::Sometimes {
-                self.several(&mut order, calls)
-            } else {
-                vec![self.one(&mut order, &calls)]
-            };
+            answers = self.answers(&mut order, calls);
         }
     }
 
-    /// Answers a random call.
-    fn one(&self, order: &mut Dice, calls: &[ToolRequest]) -> ToolAnswer {
-        reply(self.seed, &calls[order.below(calls.len())])
-    }
-
-    /// Answers random calls in random order.
-    fn several(&self, order: &mut Dice, mut calls: Vec<ToolRequest>) -> Vec<ToolAnswer> {
-        let count = 1 + order.below(calls.len());
+    /// Answers one or more random calls in random order.
+    fn answers(&self, order: &mut Dice, mut calls: Vec<ToolRequest>) -> Vec<ToolAnswer> {
+        let count = if self.answers_together { 1 + order.below(calls.len()) } else { 1 };
         (0..count).map(|_| reply(self.seed, &calls.remove(order.below(calls.len())))).collect()
     }
 
@@ -263,7 +257,7 @@ fn script_continues_in_other_processes() {
     for language in BOTH {
         let sandboxes = [(); 2].map(|()| stepped(language, &[], fixed));
         for is_in_session in [false, true] {
-            let of_this_kind = |trial: &Trial| trial.is_in_session == is_in_session;
+            let of_this_kind = |trial: &Trial| trial.is_in_session == is_in_session && !trial.answers_together;
             let mut trials = (0..).map(|seed| Trial::new(language, seed)).filter(of_this_kind);
             let (trial, expected, waits) = trials
                 .find_map(|trial| {
@@ -296,14 +290,14 @@ fn continue_in_child(task: &str) {
     let language = BOTH.into_iter().find(|known| known.to_string() == language).unwrap();
     let (trial, dir) = (Trial::new(language, seed.parse().unwrap()), Path::new(dir));
     let mut order = Dice::new(trial.seed);
-    // Every earlier process has drawn one number.
+    // Every earlier process has answered one call, and drawn one number for it.
     for _ in 0..wait.parse::<usize>().unwrap() {
         order.roll();
     }
     let sandbox = stepped(language, &[], fixed);
     let run = Run::resume(&sandbox, &trial, &fs::read(dir.join("suspended")).unwrap());
     let calls = needs(&run.started, Vec::new());
-    match run.started.advance(vec![trial.one(&mut order, &calls)], Some(LONG)).unwrap() {
+    match run.started.advance(trial.answers(&mut order, calls), Some(LONG)).unwrap() {
         Step::NeedsTools(_) => fs::write(dir.join("suspended"), run.suspend()).unwrap(),
         Step::Done(execution) => {
             let observed = Observed::of(&execution, language, run.session.as_ref());
