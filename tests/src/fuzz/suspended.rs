@@ -36,8 +36,12 @@ pub fn suspended(data: &[u8]) {
         1 => sealed(rest),
         _ => forged(real(), rest),
     };
+    let peeked = Suspended::peek(&forged);
     match Suspended::from_bytes(&forged, None) {
-        Ok(suspended) => resume(&base().0, &suspended),
+        Ok(suspended) => {
+            assert!(peeked.is_some(), "the bytes can be decoded");
+            resume(&base().0, &suspended);
+        }
         // Without a key, invalid bytes must never be reported as unauthenticated.
         Err(SuspendedBytesError::NotAuthentic | SuspendedBytesError::Unauthenticated) => panic!("there is no key"),
         Err(error) => assert!(!error.to_string().is_empty()),
