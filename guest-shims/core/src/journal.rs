@@ -4,6 +4,8 @@
 //! An execution is suspended at a point where it waits for its caller's answers. To resume it, another guest repeats
 //! it with the journal up to that point ([`Journal::replay`]), without calling tools, and then continues. The journal
 //! continues as well, so a resumed execution can be suspended again.
+//!
+//! The journal of an execution that has ended repeats the whole execution ([`Journal::whole`]).
 
 use std::time::Duration;
 
@@ -140,6 +142,8 @@ pub struct Journal {
     repeated: usize,
     /// The state that the repeated execution must reach; `None` while recording.
     until: Option<SuspendedAt>,
+    /// `true` if the recorded execution has ended. Nothing follows its last entry.
+    is_whole: bool,
     /// The first difference from the recording.
     difference: Option<String>,
     /// The fuel at the start of the current call into the guest.
@@ -162,6 +166,7 @@ impl Journal {
             bytes: 0,
             repeated: 0,
             until: None,
+            is_whole: false,
             difference: None,
             fuel_at_start: 0,
             output_bytes: [0; 2],
@@ -184,6 +189,24 @@ impl Journal {
         let Recording { entries, at } = recording;
         let bytes = entries.iter().map(JournalEntry::bytes).sum();
         Self { entries: Some(entries), bytes, until: Some(at), ..Self::record() }
+    }
+
+    /// Repeats the recording of an execution that has ended. The execution never continues with new values.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        Self { is_whole: true, ..self }
+    }
+
+    /// Returns `true` if the repeated execution ends with its recording.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Returns `true` if an entry has not been repeated. Ends of calls do not count: a script can end without reading
+    /// the replies.
+    pub(crate) fn has_unreceived(&self) -> bool {
+        let mut rest = self.entries.iter().flatten().skip(self.repeated);
+        rest.any(|entry| !matches!(entry, JournalEntry::CallEnded(_)))
     }
 
     /// Returns the state that the repeated execution must reach; `None` while recording.
@@ -297,6 +320,13 @@ impl Journal {
         let monotonic_ns = monotonic_ns.saturating_sub(self.origin_ns);
         let at = SuspendedAt { fuel_used, output_bytes: self.output_bytes, elapsed, monotonic_ns, calls };
         Ok(Recording { entries, at })
+    }
+
+    /// Returns the recording of an execution that has ended, or `None` if the journal has exceeded its maximum size.
+    pub(crate) fn finish(&mut self, fuel_used: u64, elapsed: Duration) -> Option<Recording> {
+        let entries = self.entries.take()?;
+        let (output_bytes, calls) = (self.output_bytes, Default::default());
+        Some(Recording { entries, at: SuspendedAt { fuel_used, output_bytes, elapsed, monotonic_ns: 0, calls } })
     }
 
     fn fuel_used(&self, fuel_left: u64) -> u64 {

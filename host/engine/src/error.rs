@@ -305,8 +305,8 @@ pub enum ExecuteError {
         /// `true` if the execution was suspended in a session.
         in_session: bool,
     },
-    /// A suspended execution needs another image.
-    #[error("the suspended execution needs the image {expected} of `{expected_runtime}`, which differs from that of `{runtime}`; use the version of Glovebox that suspended it", expected = escaped(.expected), expected_runtime = escaped(.expected_runtime), runtime = escaped(.runtime))]
+    /// A suspended or recorded execution needs another image.
+    #[error("the execution needs the image {expected} of `{expected_runtime}`, which differs from that of `{runtime}`; use the version of Glovebox that ran it before", expected = escaped(.expected), expected_runtime = escaped(.expected_runtime), runtime = escaped(.runtime))]
     OtherImage {
         /// The identity of the image that the execution needs.
         expected: String,
@@ -321,6 +321,15 @@ pub enum ExecuteError {
         /// The first difference.
         difference: String,
     },
+    /// A repeated execution differs from its recording.
+    #[error("the repeated execution differs from its recording: {difference}; repeat it with the same files, policy and version of Glovebox", difference = escaped_text(.difference))]
+    NotRepeated {
+        /// The first difference.
+        difference: String,
+    },
+    /// An execution in a session can neither be recorded nor repeated.
+    #[error("executions in sessions cannot be recorded; run the script in a fresh sandbox with `Sandbox::run`")]
+    RecordedInSession,
     /// A session's saved state does not match its image, or its files cannot be restored. Indicates a defect of
     /// Glovebox.
     #[error("session `{id}` cannot be restored: {reason}; open another one", id = escaped(.id), reason = escaped_text(.reason))]

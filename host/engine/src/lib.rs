@@ -25,6 +25,7 @@
 //! * [`Started`]: an execution that the caller steps through, to answer its tool calls or to stream its output.
 //!   [`PendingToolCalls`] is for callers with their own threads.
 //! * [`Execution`]: the result of a script: its [`Outcome`], its output, its resource usage and its file changes.
+//! * [`Recording`]: an execution as bytes, to repeat it and compare the results.
 //!
 //! An *outcome* describes the guest: it completed, exited, raised an exception, exhausted a limit, trapped or was
 //! cancelled. An *error* comes from Glovebox or from the caller. They never mix: a script that raises is an
@@ -53,6 +54,7 @@ pub use exec::{
     execution::Execution,
     request::{IfBusy, Request, SANDBOX_NAME},
     stepping::{AdvanceError, PendingToolCalls, Started, Step, ToolAnswer, ToolRequest},
+    suspend::recording::{RecordError, Recording, RecordingBytesError},
     suspend::{SuspendError, Suspended, SuspendedBytesError, UncheckedSuspended},
     timestamp::{Timestamp, TimestampError},
 };

@@ -8,7 +8,7 @@ use glovebox_wasi::{Stop, Stream};
 use super::{ExecutionCtx, Platform};
 use crate::{
     LinearMemory, Watch as _,
-    journal::{Journal, JournalEntry, SuspendRefusal},
+    journal::{Journal, JournalEntry, Recording, SuspendRefusal},
     tools::Received,
 };
 
@@ -161,7 +161,7 @@ impl<P: Platform> ExecutionCtx<P> {
         }
         self.repeat_ended_calls();
         let (Some(journal), Some(tools)) = (&mut self.journal, &mut self.tools) else { return Ok(None) };
-        if journal.next().is_none() {
+        if journal.next().is_none() && !journal.is_whole() {
             tools.requeue(journal.until().map_or(0, |at| at.calls.queued));
             journal.compare(fuel_left, &tools.suspended().unwrap_or_default());
             self.journal_calls()?;
@@ -182,10 +182,10 @@ impl<P: Platform> ExecutionCtx<P> {
         Ok(Some(reply))
     }
 
-    /// Returns `true` if the execution ended because it was suspended, or while it repeated a recording. The guest must
-    /// not run again.
+    /// Returns `true` if the execution ended because it was suspended, or while it repeated the recording of an execution
+    /// that continues. The guest must not run again.
     pub(crate) fn is_abandoned(&self) -> bool {
-        let is_over = |journal: &Journal| journal.is_suspended || journal.is_repeating();
+        let is_over = |journal: &Journal| journal.is_suspended || (journal.is_repeating() && !journal.is_whole());
         self.journal.as_deref().is_some_and(is_over)
     }
 
@@ -205,11 +205,29 @@ impl<P: Platform> ExecutionCtx<P> {
         let Some(journal) = &self.journal else { return };
         match journal.difference() {
             Some(difference) => self.platform.differed(difference),
-            None if journal.is_repeating() && !is_stopped => {
+            None if journal.is_repeating() && !journal.is_whole() && !is_stopped => {
                 self.platform.differed("the script ended, which it did not do before");
             }
             None => {}
         }
+    }
+
+    /// Ends the journal of a script that has ended. Returns the recording, or the reason why the execution cannot be
+    /// repeated. Returns `None` if the execution has no journal, or repeats a recording.
+    pub fn end_journal(&mut self, fuel_used: u64) -> Option<Result<Recording, SuspendRefusal>> {
+        let elapsed = self.duration();
+        let journal = self.journal.as_mut().filter(|journal| !journal.is_repeating())?;
+        // The script received an exception at a point that depends on the host.
+        if self.soft.asked().is_some() || self.soft.is_in_grace() {
+            return Some(Err(SuspendRefusal::Interrupted));
+        }
+        Some(journal.finish(fuel_used, elapsed).ok_or(SuspendRefusal::JournalFull))
+    }
+
+    /// Returns `true` if the execution repeats a recording and has not received everything that it contains.
+    pub fn has_unreceived(&mut self) -> bool {
+        self.repeat_ended_calls();
+        self.journal.as_ref().is_some_and(|journal| journal.is_repeating() && journal.has_unreceived())
     }
 
     /// Continues after a repetition. The timeouts and the monotonic clock continue as if there had been no suspension.

@@ -250,11 +250,14 @@ impl From<&ExecuteError> for SandboxError {
             ExecuteError::System { .. } | ExecuteError::Driver(_) | ExecuteError::Unrestorable { .. } => {
                 unavailable("the guest could not be run", error)
             }
-            // Components cannot name sessions, share workspaces, mount host directories or suspend executions.
+            // Components cannot name sessions, share workspaces, mount host directories, or suspend or record
+            // executions.
             ExecuteError::SessionId { .. }
             | ExecuteError::OtherSession { .. }
             | ExecuteError::OtherImage { .. }
             | ExecuteError::Diverged { .. }
+            | ExecuteError::NotRepeated { .. }
+            | ExecuteError::RecordedInSession
             | ExecuteError::WorkspaceBusy
             | ExecuteError::OtherWorkspace { .. }
             | ExecuteError::ForkWorkspace

@@ -1,6 +1,6 @@
 //! The result of one execution.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_core::{from_milliseconds, is_text, milliseconds};
@@ -11,7 +11,8 @@ use serde::{
 };
 
 use crate::{
-    Display, Files, Form, GuestValue, Guidance, Metadata, Outcome, Output, RaisedOutcome, Rollback, ToolRecord,
+    Display, Files, Form, GuestValue, Guidance, Metadata, Outcome, Output, RaisedOutcome, RecordError, Recording,
+    Rollback, ToolRecord,
 };
 
 /// The result and resource usage of one execution.
@@ -22,7 +23,7 @@ use crate::{
 /// `rolled_back_to`, `guidance`, `metadata`.
 ///
 /// An execution can be deserialized from this JSON, for example on another machine. A deserialized execution serializes
-/// to the same JSON, but has no [`files`](Self::files).
+/// to the same JSON, but has no [`files`](Self::files) and no [`recording`](Self::recording).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Execution {
@@ -77,6 +78,7 @@ pub struct Execution {
     pub metadata: Metadata,
     /// The workspace files at the end of the execution.
     pub(crate) files: Files,
+    pub(crate) recording: Result<Arc<Recording>, RecordError>,
 }
 
 impl Execution {
@@ -98,6 +100,18 @@ impl Execution {
     #[must_use]
     pub fn files(&self) -> &Files {
         &self.files
+    }
+
+    /// Returns the recording of the execution, for [`Sandbox::replay`](crate::Sandbox::replay).
+    ///
+    /// # Errors
+    /// Fails if the request was not [`recorded`](crate::Request::recorded), if the script received too much from outside,
+    /// or if a time limit or a cancellation interrupted it.
+    pub fn recording(&self) -> Result<&Recording, RecordError> {
+        match &self.recording {
+            Ok(recording) => Ok(recording),
+            Err(error) => Err(*error),
+        }
     }
 
     /// Takes the files and leaves an empty workspace.
@@ -186,6 +200,7 @@ impl<'de> Deserialize<'de> for Execution {
             guidance: fields.guidance,
             metadata,
             files: Files::none(),
+            recording: Err(RecordError::NotRecorded),
         })
     }
 }

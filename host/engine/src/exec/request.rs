@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use crate::{
-    CancelToken, JsonText, PendingToolCalls, SourceKind, Stream, Suspended, Tool,
+    CancelToken, JsonText, PendingToolCalls, Recording, SourceKind, Stream, Suspended, Tool,
     exec::{platform::Budget, suspend::Suspension},
     tools::PendingCalls,
 };
@@ -62,6 +62,9 @@ pub struct Request<'a> {
     pub(crate) replay: Option<Arc<Suspended>>,
     /// Set by `start`, if the request is suspendable.
     pub(crate) suspension: Option<Arc<Suspension>>,
+    pub(crate) is_recorded: bool,
+    /// The recorded execution to repeat.
+    pub(crate) repeated: Option<Arc<Recording>>,
 }
 
 impl<'a> Request<'a> {
@@ -87,6 +90,8 @@ impl<'a> Request<'a> {
             is_suspendable: false,
             replay: None,
             suspension: None,
+            is_recorded: false,
+            repeated: None,
         }
     }
 
@@ -111,6 +116,8 @@ impl<'a> Request<'a> {
             is_suspendable: self.is_suspendable,
             replay: self.replay,
             suspension: self.suspension,
+            is_recorded: self.is_recorded,
+            repeated: self.repeated,
         }
     }
 
@@ -230,6 +237,18 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn suspendable(mut self, suspendable: bool) -> Self {
         self.is_suspendable = suspendable;
+        self
+    }
+
+    /// Sets whether the execution is recorded: [`Execution::recording`](crate::Execution::recording) then returns
+    /// everything that is needed to repeat it. Default: `false`. Requires a prepared runtime. Not supported in sessions.
+    ///
+    /// The recording contains at most 1 MiB of what the script receives from outside: answers of tools, times, random
+    /// numbers, standard input that is not provided in advance. Beyond it, the execution continues without a recording.
+    /// `limits.fuel_reserve` does not apply, because its exception would not occur at the same point again.
+    #[must_use]
+    pub fn recorded(mut self, recorded: bool) -> Self {
+        self.is_recorded = recorded;
         self
     }
 

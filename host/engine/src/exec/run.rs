@@ -7,13 +7,13 @@ use std::{
 };
 
 use crate::{
-    CancelToken, Diagnostic, ExecuteError, Execution, Files, Language, Metadata, Metering, Outcome, Output, Request,
-    SourceKind, Suspended,
+    CancelToken, Diagnostic, ExecuteError, Execution, Files, Language, Metadata, Metering, Outcome, Output,
+    RecordError, Recording, Request, SourceKind, Suspended,
     exec::{
         events,
         platform::{Budget, EnginePlatform, ExecutionCtx, Stopwatch},
         request::{OnOutput, StdinSource},
-        suspend::{StateBefore, Suspension},
+        suspend::{StateBefore, SuspendedRequest, Suspension},
     },
     files::workspace::{Committed, Roots},
     guest::Guest,
@@ -57,6 +57,10 @@ pub(crate) struct PreparedRequest<'a> {
     is_suspendable: bool,
     pub(crate) replay: Option<Arc<Suspended>>,
     suspension: Option<Arc<Suspension>>,
+    /// The request as the caller made it, if the execution is recorded.
+    recorded: Option<SuspendedRequest>,
+    /// The recorded execution that this one repeats.
+    repeated: Option<Arc<Recording>>,
     /// The monotonic clock in the state of the session before the execution. See [`Journal::with_origin`].
     origin_ns: u64,
     pub(crate) sandbox: &'a Sandbox,
@@ -96,6 +100,12 @@ impl<'a> PreparedRequest<'a> {
         if let Some(suspended) = &request.replay {
             suspended.check_tools(&toolbox)?;
         }
+        let toolbox = match &request.repeated {
+            Some(recording) => Arc::new(recording.toolbox(&toolbox)?),
+            None => toolbox,
+        };
+        let recorded = request.is_recorded.then(|| SuspendedRequest::of(&request));
+        let repeats = request.replay.is_some() || request.repeated.is_some();
         Ok(Self {
             source: request.source,
             name: request.name,
@@ -113,8 +123,10 @@ impl<'a> PreparedRequest<'a> {
             pending: request.pending,
             wants_value: request.wants_value,
             is_suspendable: request.is_suspendable,
-            // Also set without `Sandbox::start`, so that any resumed execution can report a difference.
-            suspension: request.suspension.or_else(|| request.replay.is_some().then(Arc::default)),
+            // Also set without `Sandbox::start`, so that any resumed or repeated execution can report a difference.
+            suspension: request.suspension.or_else(|| repeats.then(Arc::default)),
+            recorded,
+            repeated: request.repeated,
             replay: request.replay,
             origin_ns: 0,
             sandbox,
@@ -136,11 +148,15 @@ impl<'a> PreparedRequest<'a> {
             }
             _ => {}
         }
-        if request.is_suspendable && sandbox.0.runtime.image().is_none() {
+        let has_journal = request.is_suspendable || request.is_recorded || request.repeated.is_some();
+        if has_journal && sandbox.0.runtime.image().is_none() {
             return Err(ExecuteError::NotPrepared { name: sandbox.0.runtime.name.clone() });
         }
         if let Some(suspended) = &request.replay {
             suspended.check(sandbox)?;
+        }
+        if let Some(recording) = &request.repeated {
+            recording.check(sandbox)?;
         }
         Ok(check_request(&sandbox.0.policy.limits, source, name, stdin)?)
     }
@@ -190,7 +206,8 @@ impl<'a> PreparedRequest<'a> {
         };
         // Repeatable executions must not be stopped early by a fuel reserve. Unmetered executions cannot run out of
         // fuel.
-        let keeps_none = inner.policy.is_repeatable() || inner.policy.metering == Metering::None;
+        let is_recording = self.recorded.is_some() || self.repeated.is_some();
+        let keeps_none = inner.policy.is_repeatable() || is_recording || inner.policy.metering == Metering::None;
         let soft = SoftStop::within(limits, self.budget.within(limits.fuel), keeps_none);
         let tools = ThreadRunner::calls(
             Arc::clone(&self.toolbox),
@@ -202,9 +219,16 @@ impl<'a> PreparedRequest<'a> {
             self.pending.clone(),
         );
         let ctx = ctx.with_soft_stop(soft).with_tools(tools);
-        let ctx = match &self.replay {
-            Some(suspended) => ctx.with_journal(suspended.journal()),
-            None if self.is_suspendable => ctx.with_journal(Journal::record().with_origin(self.origin_ns)),
+        let journal = match (&self.replay, &self.repeated) {
+            (Some(suspended), _) => Some(suspended.journal()),
+            (None, Some(recording)) => Some(recording.journal()),
+            (None, None) if self.is_suspendable || self.recorded.is_some() => {
+                Some(Journal::record().with_origin(self.origin_ns))
+            }
+            (None, None) => None,
+        };
+        let ctx = match journal {
+            Some(journal) => ctx.with_journal(journal),
             None => ctx,
         };
         self.cancelled(ctx)
@@ -224,9 +248,11 @@ impl<'a> PreparedRequest<'a> {
         }
     }
 
-    /// Fails if the execution differed from the suspended execution that it resumes.
+    /// Fails if the execution differed from the suspended execution that it resumes, or from the recorded execution that
+    /// it repeats.
     fn check_repeated(&self) -> Result<(), ExecuteError> {
         match self.suspension.as_ref().and_then(|suspension| suspension.difference()) {
+            Some(difference) if self.repeated.is_some() => Err(ExecuteError::NotRepeated { difference }),
             Some(difference) => Err(ExecuteError::Diverged { difference }),
             None => Ok(()),
         }
@@ -347,14 +373,19 @@ impl<'a> PreparedRequest<'a> {
             None => guest.run(runtime.image().map(|image| image.driver()), limits, &script)?,
         };
         self.check_repeated()?;
+        let (ended, has_unreceived) = {
+            let ctx = guest.ctx_mut();
+            (ctx.end_journal(ran.fuel_consumed), ctx.has_unreceived())
+        };
         let Written { output, tool_calls, duration } = guest.written(&ran.outcome, limits, printed);
         let wasi = guest.wasi_mut();
         events::security(self.session_id.as_deref(), &ran, &wasi.take_events());
         let persists = script.persisted_bytes.is_some();
         let changes = changes(wasi.vfs(), roots.workspace(), runtime.language, persists);
-        // A suspended execution is repeated from its start, so it must find the same files in host directories.
+        // A suspended execution is repeated from its start, so it must find the same files in host directories. A
+        // repeated execution has already committed its files.
         let is_suspended = self.suspension.as_ref().is_some_and(|suspension| suspension.is_suspended());
-        let committed = if is_suspended {
+        let committed = if is_suspended || self.repeated.is_some() {
             Committed::default()
         } else {
             inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own)
@@ -383,6 +414,13 @@ impl<'a> PreparedRequest<'a> {
             [execution.stdout.total_bytes, execution.stderr.total_bytes],
         );
         events::complete(&execution);
+        if let Some(recording) = &self.repeated {
+            recording.compare(&execution, has_unreceived)?;
+        }
+        if let (Some(request), Some(ended)) = (&self.recorded, ended) {
+            let recording = Recording::new(self.sandbox, &self.toolbox, request, ended, &execution);
+            execution.recording = recording.map(Arc::new);
+        }
         Ok(Executed { execution, after: ran.after, committed })
     }
 
@@ -421,6 +459,7 @@ impl<'a> PreparedRequest<'a> {
                 stderr_total_bytes: 0,
             },
             files: Files::none(),
+            recording: Err(RecordError::NotRecorded),
         }
     }
 

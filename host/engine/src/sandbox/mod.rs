@@ -9,7 +9,7 @@ use glovebox_interpreters::Diagnostic;
 use glovebox_wasi::{Mount as WasiMount, Wasi};
 
 use crate::{
-    Engine, ExecuteError, Execution, Language, Limits, Policy, Request, RuntimeError, Started, Tool,
+    Engine, ExecuteError, Execution, Language, Limits, Policy, Recording, Request, RuntimeError, Started, Tool,
     ToolDefinitionError,
     engine::EngineInner,
     exec::{
@@ -156,6 +156,17 @@ impl Sandbox {
             self.recycle(guest, executed.after, executed.execution.duration);
             executed.into_result()
         })?
+    }
+
+    /// Repeats a recorded execution without calling tools, and compares the results: outcome, fuel, output, value,
+    /// displays, tool calls and changed files. Host directories are not changed. To cancel a repetition or to receive
+    /// its output, [`run`](Self::run) the recording's [`request`](Recording::request).
+    ///
+    /// # Errors
+    /// [`ExecuteError::NotRepeated`] if a result differs, [`ExecuteError::OtherImage`] if the sandbox has another image.
+    /// Other errors are those of [`run`](Self::run).
+    pub fn replay(&self, recording: &Recording) -> Result<Execution, ExecuteError> {
+        self.run(recording.request())
     }
 
     /// Starts [`run`](Self::run) on a new thread, for the caller to step through. See [`Started`].

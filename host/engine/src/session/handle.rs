@@ -208,6 +208,9 @@ impl Session {
         if let Some(suspended) = &request.replay {
             suspended.check_place(true)?;
         }
+        if request.is_recorded || request.repeated.is_some() {
+            return Err(ExecuteError::RecordedInSession);
+        }
         let if_busy = request.if_busy;
         let request = PreparedRequest::new(&shared.sandbox, request.session_id(&shared.id))?;
         match self.hold(if_busy, &request.cancel, request.cancel_at) {

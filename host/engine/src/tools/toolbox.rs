@@ -159,6 +159,16 @@ impl Toolbox {
         &self.tools
     }
 
+    /// Returns the list of tools that scripts read, as JSON text.
+    pub(crate) fn catalogue(&self) -> String {
+        self.tools.catalogue()
+    }
+
+    /// Returns `true` if scripts can call a tool with this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.tools.find(name).is_some()
+    }
+
     /// Returns `true` if a handler answers calls of this tool.
     pub(crate) fn has_handler(&self, name: &str) -> bool {
         let entry = self.reserved(name).or_else(|| self.tools.find(name).cloned());

@@ -17,6 +17,9 @@
 
 mod limits;
 mod peek;
+pub(crate) mod recording;
+mod results;
+mod sealed;
 mod suspension;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
@@ -107,6 +110,18 @@ impl SuspendedRequest {
     /// Returns the request without the value of `context`, which the state of the session contains already.
     pub(in crate::exec) fn in_session(&self) -> Self {
         Self { context: None, ..self.clone() }
+    }
+
+    /// Returns a request that starts the script again.
+    fn request(&self) -> Request<'_> {
+        let Self { source, name, kind, stdin, has_stdin_source, context, session_id, wants_value } = self;
+        let mut request = Request::new(source).name(name).kind(*kind).stdin(stdin).value(*wants_value);
+        request.context = context.as_deref().map(Cow::Borrowed);
+        request.session_id = session_id.as_deref().map(Cow::Borrowed);
+        if *has_stdin_source {
+            request.stdin_source = Some(Box::new(Vec::new));
+        }
+        request
     }
 
     pub(in crate::exec) fn of(request: &Request<'_>) -> Self {
@@ -251,15 +266,7 @@ impl Suspended {
     /// [`ExecuteError::Diverged`].
     #[must_use]
     pub fn request(&self) -> Request<'_> {
-        let SuspendedRequest { source, name, kind, stdin, has_stdin_source, context, session_id, wants_value } =
-            &*self.request;
-        let mut request =
-            Request::new(source).name(name).kind(*kind).stdin(stdin).value(*wants_value).suspendable(true);
-        request.context = context.as_deref().map(Cow::Borrowed);
-        request.session_id = session_id.as_deref().map(Cow::Borrowed);
-        if *has_stdin_source {
-            request.stdin_source = Some(Box::new(Vec::new));
-        }
+        let mut request = self.request.request().suspendable(true);
         request.replay = Some(Arc::new(self.clone()));
         request
     }
