@@ -8,7 +8,9 @@ use clap::{
 };
 
 use crate::args::GlobalArgs;
-use crate::commands::{doctor, image, packages, policy, repl, resume, run, runtimes, services, session, validate};
+use crate::commands::{
+    doctor, image, packages, policy, repl, replay, resume, run, runtimes, services, session, validate,
+};
 use crate::source::STDIN;
 
 const USAGE: &str = "glovebox [OPTIONS] <COMMAND>\n       glovebox FILE [OPTIONS] [ARG]...";
@@ -23,6 +25,7 @@ Examples:
   glovebox run --workspace out report.py     write the files in /app to a host directory
   glovebox run --session trip -e 'x = 1'     run in a stored session
   glovebox resume pay.suspended              continue a script that waits for a person's answer
+  glovebox replay run.recording              repeat a recorded script and compare the results
   glovebox run-component agent.wasm          run a component that uses the sandbox
   glovebox serve                             answer requests over HTTP
   glovebox repl                              evaluate code interactively
@@ -117,6 +120,7 @@ fn looks_like_a_file(name: &str) -> bool {
 pub(crate) enum Command {
     Run(Box<run::RunArgs>),
     Resume(Box<resume::ResumeArgs>),
+    Replay(Box<replay::ReplayArgs>),
     Repl(Box<repl::ReplArgs>),
     Session(session::SessionArgs),
     Validate(validate::ValidateArgs),

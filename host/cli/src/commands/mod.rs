@@ -11,6 +11,7 @@ pub(crate) mod mcp;
 pub(crate) mod packages;
 pub(crate) mod policy;
 pub(crate) mod repl;
+pub(crate) mod replay;
 pub(crate) mod resume;
 pub(crate) mod run;
 #[cfg(feature = "full")]
@@ -42,6 +43,7 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
     match &cli.command {
         Command::Run(args) => run::run(&cli.global, args),
         Command::Resume(args) => resume::run(&cli.global, args),
+        Command::Replay(args) => replay::run(&cli.global, args),
         Command::Repl(args) => repl::run(&cli.global, args),
         Command::Session(args) => session::run(&cli.global, args),
         Command::Validate(args) => validate::run(&cli.global, args),

@@ -1,6 +1,10 @@
 //! `glovebox run`: runs scripts, each in a fresh sandbox or all in a stored session.
 
-use std::{fs::File, io, path::PathBuf};
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use clap::Args;
@@ -11,7 +15,7 @@ use crate::{
     args::{ContextArgs, GlobalArgs, PolicyArgs, ProgramArgs, RuntimeArgs, SourceArgs, StoreArgs},
     commands::resume::RepeatedOptions,
     engine::{Host, Image, Pooling},
-    interrupt,
+    file, interrupt,
     report::{ReportArgs, Reporter},
     script_packages::add_required,
     source::{PipedStdin, STDIN, Source, bounded},
@@ -30,6 +34,7 @@ Examples:
   glovebox run --context '{\"city\": \"Oslo\"}' -e 'print(context[\"city\"])'
   glovebox run --tool add='python3 add.py' -e 'print(tools.add(a=1, b=2))'
   glovebox run --tool pay=@ask -e 'print(tools.pay(euros=20))'
+  glovebox run --record run.recording -e 'import random; print(random.random())'
   glovebox run --workspace out --mount data:/data:ro report.py
   glovebox run --timeout-ms 500 --memory-bytes 64MiB untrusted.py
   glovebox run --seed 7 --json -e 'import random; print(random.random())'
@@ -64,6 +69,12 @@ after such an answer, glovebox stores it in a file, lists the waiting calls and 
 it with your answers. A program that has answered a call does not run again for it. Piped standard input is read before
 the script starts. The file contains the script, its input and everything it received; --key-file seals it. Not supported
 with --session, with --no-prepare and with several scripts.
+
+With --record FILE, the script, its input and everything that it receives from outside are written to FILE: answers of tools,
+times, random numbers. `glovebox replay FILE` runs the script again on any machine, without calling tools, and compares the
+results to the unit of fuel. FILE is overwritten. If the script receives more than 1 MiB, or if a time limit or Ctrl-C stops
+it, nothing is written and the exit code is 125. --fuel-reserve has no effect. Not supported with --session, with
+--no-prepare, with tools that a person answers and with several scripts.
 
 With --json, one line per script goes to standard output, an object with these keys: success, outcome,
 exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, displays, displays_dropped,
@@ -108,6 +119,10 @@ pub(crate) struct RunArgs {
 
     #[command(flatten)]
     report: ReportArgs,
+
+    /// File for a recording of the script, which `glovebox replay` repeats; overwritten if it exists
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 
     /// Standard input of the script: a file, or `-` to read this process's input to its end first [default: this
     /// process's input if it is a pipe or a file, read when the script reads]
@@ -172,6 +187,28 @@ impl RunArgs {
         Ok(Some(NewSuspendedFile::new(path, stored::key(&self.store)?)?))
     }
 
+    /// Rejects options that are not supported with `--record`.
+    fn check_record(&self, scripts: &[Script]) -> Result<(), Hinted> {
+        if self.record.is_none() {
+            return Ok(());
+        }
+        let unsupported =
+            |with: &str, hint: &str| Err(Hinted::new(format!("`--record` is not supported with {with}"), hint));
+        if self.session.is_some() {
+            return unsupported("--session", "remove --session: only a fresh sandbox can be recorded");
+        }
+        if self.no_prepare {
+            return unsupported("--no-prepare", "remove --no-prepare");
+        }
+        if self.programs.asked().next().is_some() {
+            return unsupported("tools that a person answers", "use a program: --tool NAME=COMMAND");
+        }
+        if scripts.len() > 1 {
+            return unsupported("several scripts", "run the scripts one at a time");
+        }
+        Ok(())
+    }
+
     #[cfg(test)]
     pub(crate) fn options(&self) -> &RepeatedOptions {
         &self.options
@@ -190,6 +227,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
         .into_iter()
         .map(|source| Ok(Script { language: source.language(&args.source, &args.runtime)?, source }))
         .collect::<anyhow::Result<Vec<_>>>()?;
+    args.check_record(&scripts)?;
     let suspended_file = args.suspended_file(&scripts)?;
     let mut stdin = Stdin::of(args, &policy)?;
     let displays = args.report.display_files()?;
@@ -210,6 +248,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
     match (&args.session, suspended_file, scripts.as_slice()) {
         (Some(id), ..) => job.run_in_session(&scripts, id),
         (None, Some(file), [script]) => job.run_suspendable(script, &file),
+        (None, None, [script]) if let Some(file) = &args.record => job.run_recorded(script, file),
         _ => job.run_fresh(&scripts),
     }
 }
@@ -266,6 +305,21 @@ impl Job<'_> {
             Ok(SuspendableRun::Suspended(script)) => self.reporter.suspend(&passed, &script, &self.args.options),
             Err(error) => self.fail(error, &script.source),
         }
+    }
+
+    /// Runs a script in a fresh sandbox and writes its recording to `file`.
+    fn run_recorded(&self, script: &Script, file: &Path) -> anyhow::Result<i32> {
+        let runtime = self.runtime_for(script)?;
+        let sandbox = self.with_tools(self.host.sandbox(&runtime, script.language, &self.policy)?)?;
+        let (request, passed) = self.reporter.forward(self.request(&script.source).recorded(true));
+        let execution = match interrupt::guarded(|| sandbox.run(request)) {
+            Ok(execution) => execution,
+            Err(error) => return self.fail(error.into(), &script.source),
+        };
+        let code = self.reporter.finish(&passed, &execution, self.args.source.code.eval.is_some())?;
+        let recording = execution.recording().context("the script has run, but was not recorded")?;
+        file::replace(file, &recording.to_bytes()).context("the script has run, but its recording was not written")?;
+        Ok(code)
     }
 
     /// Returns the runtime from the flags, or otherwise the runtime on which the script starts fastest.

@@ -4,6 +4,7 @@ mod answers;
 mod ending;
 mod output;
 mod repeating;
+mod replaying;
 mod sessions;
 mod steps;
 mod suspended_bytes;
