@@ -142,7 +142,7 @@ fn failed_execution_can_be_repeated() {
 fn typescript_can_be_repeated() {
     let sandbox = sandbox(Language::JavaScript, |_| {});
     for source in ["const x: number = Math.random(); print(x)", "const x: = 1"] {
-        let request = Request::new(source).name("a.ts").kind(glovebox::SourceKind::TypeScript).recorded(true);
+        let request = Request::new(source).name("a.ts").recorded(true);
         let execution = sandbox.run(request).unwrap();
         let repeated = sandbox.replay(&recording(&execution)).unwrap();
         assert_eq!(
