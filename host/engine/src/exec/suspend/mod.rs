@@ -24,23 +24,21 @@ mod suspension;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use glovebox_core::{
-    hibernate::{SEAL_BYTES, Seal},
-    journal::{JOURNAL_BYTES, Journal, Recording, SuspendRefusal},
-};
+use glovebox_core::journal::{JOURNAL_BYTES, Journal, Recording, SuspendRefusal};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use peek::UncheckedSuspended;
+use sealed::{NotOpened, SealedFormat};
 pub(crate) use suspension::{StateBefore, Suspension};
 
 use crate::{ExecuteError, HibernateError, Request, Sandbox, SessionKey, SourceKind, ToolRequest, tools::Toolbox};
 
-const MAGIC: &[u8; 8] = b"GLOVESUS";
-const VERSION: u16 = 1;
-/// The size of the parts before the body, in bytes.
-const HEAD_BYTES: usize = 12;
-/// Distinguishes the seals of suspended executions from those of sessions with the same key.
-const BOUND_TO: &str = "suspended execution";
+const FORMAT: SealedFormat = SealedFormat {
+    magic: b"GLOVESUS",
+    wrong_magic: "they do not begin with `GLOVESUS`",
+    version: 1,
+    bound_to: "suspended execution",
+};
 
 /// An execution that was suspended while it waited for its caller's answers. [`Started::suspend`](crate::Started::suspend)
 /// creates it, [`to_bytes`](Self::to_bytes) turns it into bytes, and [`request`](Self::request) resumes it.
@@ -182,7 +180,7 @@ pub enum SuspendedBytesError {
 
 impl Suspended {
     /// Maximum size of the bytes that [`from_bytes`](Self::from_bytes) accepts: 64 MiB.
-    pub const MAX_BYTES: usize = 64 << 20;
+    pub const MAX_BYTES: usize = sealed::MAX_BYTES;
 
     pub(in crate::exec) fn new(
         sandbox: &Sandbox,
@@ -277,15 +275,7 @@ impl Suspended {
     /// encrypted.
     #[must_use]
     pub fn to_bytes(&self, key: Option<&SessionKey>) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&[seal_kind(key), 0]);
-        // Infallible: writing to a vector cannot fail, and all types have a known length.
-        let mut bytes = postcard::to_extend(self, bytes).unwrap_or_default();
-        let mut seal = Seal::new(key, BOUND_TO);
-        seal.update(&bytes);
-        bytes.extend_from_slice(&seal.finish());
-        bytes
+        FORMAT.seal(self, key)
     }
 
     /// Reads the bytes of [`to_bytes`](Self::to_bytes). They may be untrusted: they set no limit and grant no right.
@@ -293,37 +283,12 @@ impl Suspended {
     /// # Errors
     /// Fails if the bytes are damaged or exceed 64 MiB, or if their seal does not match the key.
     pub fn from_bytes(bytes: &[u8], key: Option<&SessionKey>) -> Result<Self, SuspendedBytesError> {
-        let damaged = |reason| SuspendedBytesError::Damaged { reason };
-        if bytes.len() > Self::MAX_BYTES {
-            return Err(damaged("they exceed 64 MiB"));
-        }
-        let (sealed, trailer) = bytes.split_last_chunk::<SEAL_BYTES>().ok_or_else(|| damaged("they are too short"))?;
-        let (head, body) = sealed.split_first_chunk::<HEAD_BYTES>().ok_or_else(|| damaged("they are too short"))?;
-        let [magic @ .., version, version_high, kind, reserved] = head;
-        if magic != MAGIC {
-            return Err(damaged("they do not begin with `GLOVESUS`"));
-        }
-        if u16::from_le_bytes([*version, *version_high]) != VERSION || *reserved != 0 {
-            return Err(damaged("this version of Glovebox cannot read their format; use the version that wrote them"));
-        }
-        match (kind, key) {
-            (1, Some(_)) => return Err(SuspendedBytesError::Unauthenticated),
-            (2, None) => return Err(SuspendedBytesError::KeyMissing),
-            (1 | 2, _) => {}
-            _ => return Err(damaged("their seal has an unknown type")),
-        }
-        let mut seal = Seal::new(key, BOUND_TO);
-        seal.update(sealed);
-        if !seal.verify(trailer) {
-            return Err(match key {
-                Some(_) => SuspendedBytesError::NotAuthentic,
-                None => damaged("their checksum does not match"),
-            });
-        }
-        match postcard::take_from_bytes(body) {
-            Ok((suspended, [])) => Ok(suspended),
-            _ => Err(damaged("their body cannot be decoded")),
-        }
+        FORMAT.open(bytes, key).map_err(|not_opened| match not_opened {
+            NotOpened::Damaged(reason) => SuspendedBytesError::Damaged { reason },
+            NotOpened::Unauthenticated => SuspendedBytesError::Unauthenticated,
+            NotOpened::KeyMissing => SuspendedBytesError::KeyMissing,
+            NotOpened::NotAuthentic => SuspendedBytesError::NotAuthentic,
+        })
     }
 
     /// Returns the time that the execution had taken when it was suspended.
@@ -376,16 +341,13 @@ impl Suspended {
     }
 }
 
-fn seal_kind(key: Option<&SessionKey>) -> u8 {
-    if key.is_some() { 2 } else { 1 }
-}
-
 /// The default maximum size of a journal is part of the documentation of [`Request::suspendable`].
 const _: () = assert!(JOURNAL_BYTES == 1 << 20);
 
 #[cfg(test)]
 mod tests {
     use glovebox_core::{
+        hibernate::SEAL_BYTES,
         journal::{CallEnded, JournalEntry, MAX_ENTRIES, SuspendedAt, SuspendedCalls, UnansweredCall},
         tools::{CallFailure, ToolErrorKind},
     };

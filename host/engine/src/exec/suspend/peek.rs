@@ -8,7 +8,7 @@ use serde::{
     de::{SeqAccess, Visitor},
 };
 
-use super::{HEAD_BYTES, Suspended};
+use super::{Suspended, sealed::HEAD_BYTES};
 use crate::SourceKind;
 
 /// The memory that the texts of an entry or a call occupy in addition to their length, in bytes.

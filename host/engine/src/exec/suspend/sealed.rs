@@ -6,10 +6,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::SessionKey;
 
 /// The size of the parts before the body, in bytes.
-const HEAD_BYTES: usize = 12;
+pub(super) const HEAD_BYTES: usize = 12;
 
 /// Maximum size of sealed bytes.
-const MAX_BYTES: usize = 64 << 20;
+pub(super) const MAX_BYTES: usize = 64 << 20;
 
 /// A type of sealed bytes.
 pub(super) struct SealedFormat {
@@ -41,7 +41,7 @@ impl SealedFormat {
         bytes.extend_from_slice(&self.version.to_le_bytes());
         bytes.extend_from_slice(&[if key.is_some() { 2 } else { 1 }, 0]);
         // Infallible: writing to a vector cannot fail, and all types have a known length.
-        bytes.extend(postcard::to_allocvec(value).unwrap_or_default());
+        let mut bytes = postcard::to_extend(value, bytes).unwrap_or_default();
         let mut seal = Seal::new(key, self.bound_to);
         seal.update(&bytes);
         bytes.extend_from_slice(&seal.finish());
