@@ -105,8 +105,8 @@ impl Execution {
     /// Returns the recording of the execution, for [`Sandbox::replay`](crate::Sandbox::replay).
     ///
     /// # Errors
-    /// Fails if the request was not [`recorded`](crate::Request::recorded), if the script received too much from outside,
-    /// or if a time limit or a cancellation interrupted it.
+    /// Fails if the request was not [`recorded`](crate::Request::recorded), if the script received too much from
+    /// outside, or if a time limit or a cancellation interrupted it.
     pub fn recording(&self) -> Result<&Recording, RecordError> {
         match &self.recording {
             Ok(recording) => Ok(recording),

@@ -241,7 +241,8 @@ impl<'a> Request<'a> {
     }
 
     /// Sets whether the execution is recorded: [`Execution::recording`](crate::Execution::recording) then returns
-    /// everything that is needed to repeat it. Default: `false`. Requires a prepared runtime. Not supported in sessions.
+    /// everything that is needed to repeat it. Default: `false`. Requires a prepared runtime. Not supported in
+    /// sessions.
     ///
     /// The recording contains at most 1 MiB of what the script receives from outside: answers of tools, times, random
     /// numbers, standard input that is not provided in advance. Beyond it, the execution continues without a recording.

@@ -248,8 +248,8 @@ impl<'a> PreparedRequest<'a> {
         }
     }
 
-    /// Fails if the execution differed from the suspended execution that it resumes, or from the recorded execution that
-    /// it repeats.
+    /// Fails if the execution differed from the suspended execution that it resumes, or from the recorded execution
+    /// that it repeats.
     fn check_repeated(&self) -> Result<(), ExecuteError> {
         match self.suspension.as_ref().and_then(|suspension| suspension.difference()) {
             Some(difference) if self.repeated.is_some() => Err(ExecuteError::NotRepeated { difference }),

@@ -1,7 +1,7 @@
 //! Recorded executions: an execution that has ended as bytes, to repeat it and compare the results.
 //!
-//! The bytes contain the request, the journal and the results. Repeating starts the script again, gives it everything that
-//! it received before, without calling tools, and compares the results.
+//! The bytes contain the request, the journal and the results. Repeating starts the script again, gives it everything
+//! that it received before, without calling tools, and compares the results.
 //!
 //! # Format, version 1
 //!
@@ -148,9 +148,9 @@ impl Recording {
     /// Returns a request that repeats the execution, for [`Sandbox::run`] or [`Sandbox::start`]. No tool is called, and
     /// host directories are not changed.
     ///
-    /// The sandbox must have the same image, files and policy as the first one. It needs no tools: the recording contains
-    /// their definitions. Time limits can differ. Repeating takes about as much CPU time as the script used, without its
-    /// waits, and at most twice `limits.timeout_ms`.
+    /// The sandbox must have the same image, files and policy as the first one. It needs no tools: the recording
+    /// contains their definitions. Time limits can differ. Repeating takes about as much CPU time as the script used,
+    /// without its waits, and at most twice `limits.timeout_ms`.
     ///
     /// If the script behaves differently, or if a result differs, the execution ends with
     /// [`ExecuteError::NotRepeated`].
