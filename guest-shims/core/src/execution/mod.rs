@@ -227,8 +227,9 @@ impl<P: Platform> ExecutionCtx<P> {
 
     /// Ends the tool calls and returns their records. Abandons calls that are still running. Drops the journal.
     pub fn end_tools(&mut self) -> Vec<ToolRecord> {
-        // A resumed execution continues the unanswered calls of a suspended execution, and reports their ends.
-        let is_last = !self.is_abandoned();
+        // A resumed execution continues the unanswered calls of a suspended execution, and reports their ends. A recorded
+        // execution has already reported its calls.
+        let is_last = !self.is_abandoned() && !self.is_repeating();
         self.journal = None;
         self.tools.take().map(|tools| tools.end_and_report(is_last)).unwrap_or_default()
     }
