@@ -30,9 +30,8 @@ fn stored(dir: &Path) -> Option<(u64, usize)> {
     let listed = output(dir, &["resume", FILE, "--json"]);
     assert_eq!(listed.status.code(), Some(75), "{}", text(&listed.stderr));
     let report: Value = serde_json::from_slice(&listed.stdout).unwrap();
-    let call = &report["calls"][0];
-    let wait = usize::try_from(call["arguments"]["n"].as_u64().unwrap()).unwrap();
-    Some((call["id"].as_u64().unwrap(), wait))
+    let number = |pointer| report.pointer(pointer).and_then(Value::as_u64).unwrap();
+    Some((number("/calls/0/id"), usize::try_from(number("/calls/0/arguments/n")).unwrap()))
 }
 
 /// Kills a process. Returns `false` if it had already ended.
