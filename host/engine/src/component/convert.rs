@@ -70,6 +70,7 @@ impl From<Execution> for types::Execution {
             guidance,
             metadata,
             files: _,
+            recording: _,
         } = execution;
         Self {
             outcome: outcome.into(),

@@ -205,19 +205,15 @@ pub(super) mod tests {
             was.difference(&now, false)
         };
         assert_eq!(changed(|_| ()), None);
-        let changes: [(fn(&mut RecordedResults), &str); 5] = [
-            (|now| now.fuel_consumed = 8, "the script used 8 units of fuel instead of 7"),
-            (|now| now.stderr.total_bytes = 4, "the script wrote 4 bytes to standard error instead of 3"),
-            (|now| now.stdout.sha256 = [9; 32], "the script wrote other text to standard output"),
-            (|now| now.files = [9; 32], "the changed files differ"),
-            (
-                |now| now.outcome = json(&Outcome::Exited { code: 3 }),
-                "the outcome is `exited with 3` instead of `completed`",
-            ),
-        ];
-        for (edit, difference) in changes {
-            assert_eq!(changed(edit).as_deref(), Some(difference));
-        }
+        let check = |edit, difference| assert_eq!(changed(edit).as_deref(), Some(difference));
+        check(|now| now.fuel_consumed = 8, "the script used 8 units of fuel instead of 7");
+        check(|now| now.stderr.total_bytes = 4, "the script wrote 4 bytes to standard error instead of 3");
+        check(|now| now.stdout.sha256 = [9; 32], "the script wrote other text to standard output");
+        check(|now| now.files = [9; 32], "the changed files differ");
+        check(
+            |now| now.outcome = json(&Outcome::Exited { code: 3 }),
+            "the outcome is `exited with 3` instead of `completed`",
+        );
         assert!(was.difference(&was, true).unwrap().contains("ended before"));
     }
 }
