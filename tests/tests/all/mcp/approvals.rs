@@ -249,6 +249,30 @@ fn call_in_a_session_is_approved() {
     }
 }
 
+/// Several states can lead to the same call of an execution in memory.
+#[test]
+fn call_in_a_session_is_made_once() {
+    let payments = Payments::default();
+    let mcp = paying(&payments, current(), Some(vec![]));
+    let mut arguments = python(&format!("{PAY}\npay(30)"));
+    arguments["session"] = mcp.session().into();
+    let (first, keys) = state_and_keys(once(&mcp, &arguments, None, json!({})));
+    assert_eq!(keys, ["call-0"]);
+    let (second, keys) = state_and_keys(once(&mcp, &arguments, Some(&first), json!({})));
+    assert_eq!(keys, ["call-0"]);
+    let (third, keys) = state_and_keys(once(&mcp, &arguments, Some(&first), json!({ "call-0": accept() })));
+    assert_eq!((&*keys, payments.count()), (&["call-1".to_owned()][..], 1));
+    // The states from before the second call approve only the first one.
+    for state in [&first, &second] {
+        let answers = json!({ "call-0": accept(), "call-1": accept() });
+        let (_, keys) = state_and_keys(once(&mcp, &arguments, Some(state), answers));
+        assert_eq!((&*keys, payments.count()), (&["call-1".to_owned()][..], 1));
+    }
+    let result = complete(once(&mcp, &arguments, Some(&third), json!({ "call-1": deny("no") })));
+    assert_eq!(text(&result), "before\n20\nToolDenied no\n", "{result:?}");
+    assert_eq!((payments.count(), mcp.running()), (1, 0));
+}
+
 #[test]
 fn cancelling_a_question_ends_its_script() {
     let payments = Payments::default();
@@ -275,6 +299,11 @@ fn script_that_is_too_large_to_suspend_receives_an_error() {
     let printed = text(&mcp.python(&code(4 << 20)));
     assert!(printed.starts_with("before\nToolLimit the script and the data"), "{printed}");
     assert!(mcp.listener.questions.lock().unwrap().is_empty() && payments.count() == 0);
+    // The script does not count twice when it is suspended again.
+    let arguments = python(&format!("{}\npay(30)", code(3 << 20)));
+    let (state, _) = state_and_keys(once(&mcp, &arguments, None, json!({})));
+    let (_, keys) = state_and_keys(once(&mcp, &arguments, Some(&state), json!({ "call-0": accept() })));
+    assert_eq!((&*keys, payments.count()), (&["call-1".to_owned()][..], 1));
 }
 
 #[test]

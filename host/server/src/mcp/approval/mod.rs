@@ -30,7 +30,9 @@ use crate::{
     tenant::CancelOnDrop,
 };
 use decision::{ANSWER_TIME, Approver, Decision, Decisions, MAX_QUESTIONS, ask, decisions, questions};
-use request_state::{ArgumentsDigest, MAX_SUSPENDED_BYTES, OpenedState, WaitingRun};
+use request_state::{
+    ArgumentsDigest, CallDigest, MAX_SUSPENDED_BYTES, Nonce, OpenedState, WaitingRun, call_digest, call_nonce,
+};
 
 pub(super) use request_state::{RequestStates, digest};
 
@@ -105,9 +107,12 @@ impl ApprovedRun<'_> {
             Some(state) => Some(self.server.0.states.open(state, &self.arguments)?),
             None => None,
         };
-        let (mut decisions, mut step) = match &mut state {
-            Some(opened) => (decisions(retry.responses)?, self.resume_run(opened).await?),
-            None => (Decisions::new(), self.start(None).await?),
+        let (mut decisions, mut asked, mut step) = match &mut state {
+            Some(opened) => {
+                let decisions = decisions(retry.responses)?;
+                (decisions, std::mem::take(&mut opened.asked), self.resume_run(opened).await?)
+            }
+            None => (Decisions::new(), Vec::new(), self.start(None).await?),
         };
         let approver = Approver::of(self.context);
         loop {
@@ -116,13 +121,16 @@ impl ApprovedRun<'_> {
                 Stepped::NeedsTools(needs) => needs,
             };
             let waiting = CancelWaiting { tenant: self.tenant.clone(), execution: Some(needs.execution.clone()) };
-            let (decided, open) = split(needs.calls, std::mem::take(&mut decisions), &approver);
+            let answered = Answered { decisions: std::mem::take(&mut decisions), asked: std::mem::take(&mut asked) };
+            let (decided, open) = answered.split(needs.calls, &approver);
             if !decided.is_empty() {
-                if let Some(opened) = &state
-                    && decided.iter().any(|(_, decision)| *decision == Decision::Approved)
-                {
-                    self.server.0.states.use_once(opened)?;
-                    state = None;
+                let nonces = self.nonces(&needs.execution, &decided, &approver, &mut state);
+                if let Err(error) = self.server.0.states.use_once(&nonces) {
+                    if self.is_in_session() {
+                        // Another request answers the calls, and needs the execution.
+                        waiting.keep();
+                    }
+                    return Err(error);
                 }
                 let answers = self.answers(decided).await;
                 step = self.advance(&needs.execution, answers).await?;
@@ -145,12 +153,14 @@ impl ApprovedRun<'_> {
                 (Approver::Answers(peer), Some((bytes, held))) => {
                     // The execution has become the bytes.
                     waiting.keep();
+                    asked = digests(&open);
                     decisions = ask(peer, &open, ANSWER_TIME).await?;
                     step = self.start(Some(bytes)).await?;
                     drop(held);
                 }
                 (Approver::Answers(peer), None) => {
                     // Earlier than the execution's own timeout, so that the script receives the denial.
+                    asked = digests(&open);
                     decisions = ask(peer, &open, needs.expires_after.mul_f64(0.9)).await?;
                     step = self.advance(&needs.execution, Vec::new()).await?;
                     waiting.keep();
@@ -160,7 +170,7 @@ impl ApprovedRun<'_> {
                         Some((bytes, held)) => (WaitingRun::Suspended(bytes), held),
                         None => (WaitingRun::InMemory(needs.execution.clone()), HeldBytes::default()),
                     };
-                    let state = self.server.0.states.close(&run, &self.arguments)?;
+                    let state = self.server.0.states.close(run, digests(&open), &self.arguments)?;
                     let questions = questions(&open)?;
                     waiting.keep();
                     self.tenant.keep([Room::HeldBytes(held)]);
@@ -168,6 +178,24 @@ impl ApprovedRun<'_> {
                 }
             }
         }
+    }
+
+    /// Returns the numbers that prevent that calls are made twice. Takes `state` if its calls are about to be made.
+    fn nonces(
+        &self,
+        execution: &str,
+        decided: &[(ToolRequest, Decision)],
+        approver: &Approver,
+        state: &mut Option<OpenedState>,
+    ) -> Vec<Nonce> {
+        if self.is_in_session() {
+            // Several states can lead to the same call, so each call counts. A denial without a question is repeatable.
+            let decided = decided.iter().filter(|(call, _)| approver.decide(call).is_none());
+            return decided.map(|(call, _)| call_nonce(execution, call.id)).collect();
+        }
+        let is_approved = decided.iter().any(|(_, decision)| *decision == Decision::Approved);
+        let used = if is_approved { state.take() } else { None };
+        used.map(|opened| opened.nonce).into_iter().collect()
     }
 
     fn is_in_session(&self) -> bool {
@@ -190,7 +218,11 @@ impl ApprovedRun<'_> {
         work.script().tools = self.tenant.approved_tools().iter().map(|tool| tool.clone().stepped()).collect();
         if let Work::Fresh(fresh) = &mut work {
             fresh.suspendable = true;
-            fresh.resumption = suspended.map(|suspended| Resumption { suspended, answers: Vec::new() });
+            if let Some(suspended) = suspended {
+                // The bytes contain the source. It would count twice when the execution is suspended again.
+                fresh.script.source = String::new();
+                fresh.resumption = Some(Resumption { suspended, answers: Vec::new() });
+            }
         }
         self.tenant.start_then(Door::Mcp, work, Vec::new(), self.last.watch(), self.then()?).await
     }
@@ -269,28 +301,40 @@ impl ApprovedRun<'_> {
     }
 }
 
-/// Separates the calls about which a decision exists from those about which the client must be asked. Ignores decisions
-/// about calls that the last questions did not include.
-fn split(
-    calls: Vec<ToolRequest>,
-    mut decisions: Decisions,
-    approver: &Approver,
-) -> (Vec<(ToolRequest, Decision)>, Vec<ToolRequest>) {
-    let (mut decided, mut open) = (Vec::new(), Vec::new());
-    let mut asked = 0;
-    for call in calls {
-        // A call that the client cannot approve is denied, even if the client sends an approval.
-        if let Some(decision) = approver.decide(&call) {
-            decided.push((call, decision));
-            continue;
+/// The client's decisions, and the digests of the calls that it was asked about.
+struct Answered {
+    decisions: Decisions,
+    asked: Vec<CallDigest>,
+}
+
+impl Answered {
+    /// Separates the calls about which a decision exists from those about which the client must be asked. Ignores
+    /// decisions about calls that the last questions did not show with exactly these arguments: a faulty worker can
+    /// report other calls for a resumed execution.
+    fn split(
+        mut self,
+        calls: Vec<ToolRequest>,
+        approver: &Approver,
+    ) -> (Vec<(ToolRequest, Decision)>, Vec<ToolRequest>) {
+        let (mut decided, mut open) = (Vec::new(), Vec::new());
+        for call in calls {
+            // A call that the client cannot approve is denied, even if the client sends an approval.
+            if let Some(decision) = approver.decide(&call) {
+                decided.push((call, decision));
+                continue;
+            }
+            match self.decisions.remove(&call.id) {
+                Some(decision) if self.asked.contains(&call_digest(&call)) => decided.push((call, decision)),
+                _ => open.push(call),
+            }
         }
-        asked += 1;
-        match decisions.remove(&call.id) {
-            Some(decision) if asked <= MAX_QUESTIONS => decided.push((call, decision)),
-            _ => open.push(call),
-        }
+        (decided, open)
     }
-    (decided, open)
+}
+
+/// Returns the digests of the calls that the next questions show.
+fn digests(open: &[ToolRequest]) -> Vec<CallDigest> {
+    open.iter().take(MAX_QUESTIONS).map(call_digest).collect()
 }
 
 /// Returns the answers to the calls of an execution that cannot be suspended. Without answers, it is tried again.
@@ -332,4 +376,32 @@ async fn handle(
         )),
     };
     ToolAnswer { id: call.id, answer }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(id: u64, arguments: &str) -> ToolRequest {
+        serde_json::from_value(json!({ "id": id, "name": "pay", "arguments": arguments })).unwrap()
+    }
+
+    #[test]
+    fn decisions_apply_only_to_calls_as_they_were_shown() {
+        let shown: Vec<ToolRequest> = (0..20).map(|id| call(id, "{}")).collect();
+        let answered =
+            || Answered { decisions: (0..20).map(|id| (id, Decision::Approved)).collect(), asked: digests(&shown) };
+        let ids = |calls: Vec<ToolRequest>| {
+            let (decided, open) = answered().split(calls, &Approver::Retries);
+            let decided: Vec<u64> = decided.iter().map(|(call, _)| call.id).collect();
+            (decided, open.iter().map(|call| call.id).collect::<Vec<u64>>())
+        };
+        let (first, others): (Vec<u64>, Vec<u64>) = (0..20).partition(|id| *id < MAX_QUESTIONS as u64);
+        assert_eq!(ids(shown.clone()), (first, others));
+        assert_eq!(ids(vec![call(0, r#"{"euros":1}"#), call(1, "{}"), call(30, "{}")]), (vec![1], vec![0, 30]));
+        let unasked = Answered { asked: Vec::new(), ..answered() };
+        assert!(unasked.split(shown.clone(), &Approver::Retries).0.is_empty());
+    }
 }

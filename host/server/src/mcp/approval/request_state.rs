@@ -2,6 +2,14 @@
 //!
 //! A state is sealed and bound to the arguments of the call, because it determines which calls an answer approves. It
 //! is not encrypted.
+//!
+//! | part | content |
+//! |---|---|
+//! | kind | 1 byte: 1 a suspended execution, 2 an execution in memory |
+//! | nonce | 32 random bytes |
+//! | asked | 1 byte: the number of calls that the client is asked about; 32 bytes for each: its digest |
+//! | seal | 32 bytes: the seal over the digest of the arguments and all other parts |
+//! | payload | the rest: the bytes of the suspended execution, or the ID of the execution |
 
 use std::{
     collections::VecDeque,
@@ -9,11 +17,12 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use glovebox::SessionKey;
+use glovebox::{SessionKey, ToolRequest};
 use glovebox_core::hibernate::{SEAL_BYTES, Seal};
 use rmcp::model::JsonObject;
 use sha2::{Digest as _, Sha256};
 
+use super::decision::MAX_QUESTIONS;
 use crate::ServiceError;
 
 /// Maximum size of the suspended execution in a state, in bytes. Its base64 text then has 8 MiB, which fits into the
@@ -21,16 +30,41 @@ use crate::ServiceError;
 pub(super) const MAX_SUSPENDED_BYTES: usize = 6 << 20;
 
 /// The size of a nonce in bytes.
-const NONCE_BYTES: usize = 16;
+const NONCE_BYTES: usize = 32;
+
+/// The size of a call's digest in bytes.
+const CALL_BYTES: usize = 32;
 
 /// Maximum length of a state in characters.
-const MAX_STATE_CHARS: usize = (1 + NONCE_BYTES + SEAL_BYTES + MAX_SUSPENDED_BYTES).div_ceil(3) * 4;
+const MAX_STATE_CHARS: usize =
+    (2 + NONCE_BYTES + MAX_QUESTIONS * CALL_BYTES + SEAL_BYTES + MAX_SUSPENDED_BYTES).div_ceil(3) * 4;
 
-/// Maximum number of used states that a server remembers.
+/// Maximum number of used states and calls that a server remembers.
 const MAX_USED: usize = 10_000;
 
-/// A random number that makes each state unique.
-type Nonce = [u8; NONCE_BYTES];
+/// A number that identifies a state, or a call of an execution in memory.
+pub(super) type Nonce = [u8; NONCE_BYTES];
+
+/// A digest of a tool call: its ID, its tool and its arguments.
+pub(super) type CallDigest = [u8; CALL_BYTES];
+
+/// Returns a digest of a tool call.
+pub(super) fn call_digest(call: &ToolRequest) -> CallDigest {
+    let mut digest = Sha256::new();
+    digest.update(call.id.to_le_bytes());
+    digest.update((call.name.len() as u64).to_le_bytes());
+    digest.update(&call.name);
+    digest.update(&call.arguments);
+    digest.finalize().into()
+}
+
+/// Returns the number for [`RequestStates::use_once`] of a call of an execution in memory.
+pub(super) fn call_nonce(execution: &str, call: u64) -> Nonce {
+    let mut digest = Sha256::new();
+    digest.update(call.to_le_bytes());
+    digest.update(execution);
+    digest.finalize().into()
+}
 
 /// A digest of a call's arguments.
 pub(in crate::mcp) type ArgumentsDigest = [u8; 32];
@@ -65,11 +99,13 @@ impl WaitingRun {
     }
 }
 
-/// A state that a client returned, after its seal was verified.
-#[derive(Debug)]
+/// The content of a state. If a client returned the state, its seal was verified.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenedState {
     pub(super) run: WaitingRun,
-    nonce: Nonce,
+    pub(super) nonce: Nonce,
+    /// The digests of the calls that the client was asked about.
+    pub(super) asked: Vec<CallDigest>,
 }
 
 /// Seals and opens the states of one tenant.
@@ -79,7 +115,7 @@ pub(in crate::mcp) struct RequestStates {
     key: Option<SessionKey>,
     random_key: OnceLock<SessionKey>,
     bound_to: String,
-    /// The nonces of the most recent states whose calls were approved.
+    /// The most recent numbers of [`use_once`](Self::use_once).
     used: Mutex<VecDeque<Nonce>>,
 }
 
@@ -99,22 +135,26 @@ impl RequestStates {
         Ok(self.random_key.get_or_init(|| key))
     }
 
-    fn seal(&self, run: &WaitingRun, nonce: &Nonce, arguments: &ArgumentsDigest) -> Result<Seal, ServiceError> {
+    fn seal(&self, state: &OpenedState, arguments: &ArgumentsDigest) -> Result<Seal, ServiceError> {
         let mut seal = Seal::new(Some(self.key()?), &self.bound_to);
         seal.update(arguments);
-        seal.update(&[run.kind()]);
-        seal.update(nonce);
-        seal.update(run.payload());
+        seal.update(&head(state));
+        seal.update(state.run.payload());
         Ok(seal)
     }
 
-    /// Returns the state for a call with these arguments.
-    pub(super) fn close(&self, run: &WaitingRun, arguments: &ArgumentsDigest) -> Result<String, ServiceError> {
-        let nonce: Nonce = random()?;
-        let mut bytes = vec![run.kind()];
-        bytes.extend_from_slice(&nonce);
-        bytes.extend_from_slice(&self.seal(run, &nonce, arguments)?.finish());
-        bytes.extend_from_slice(run.payload());
+    /// Returns the state for a call with these arguments. The client is asked about the calls with the digests `asked`,
+    /// of which there are at most [`MAX_QUESTIONS`].
+    pub(super) fn close(
+        &self,
+        run: WaitingRun,
+        asked: Vec<CallDigest>,
+        arguments: &ArgumentsDigest,
+    ) -> Result<String, ServiceError> {
+        let state = OpenedState { run, nonce: random()?, asked };
+        let mut bytes = head(&state);
+        bytes.extend_from_slice(&self.seal(&state, arguments)?.finish());
+        bytes.extend_from_slice(state.run.payload());
         Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
     }
 
@@ -126,38 +166,58 @@ impl RequestStates {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(state).map_err(|_| invalid())?;
         let (kind, rest) = bytes.split_first().ok_or_else(invalid)?;
         let (nonce, rest) = rest.split_first_chunk::<NONCE_BYTES>().ok_or_else(invalid)?;
+        let (count, mut rest) = rest.split_first().ok_or_else(invalid)?;
+        let mut asked = Vec::new();
+        for _ in 0..*count {
+            let (digest, others) = rest.split_first_chunk::<CALL_BYTES>().ok_or_else(invalid)?;
+            asked.push(*digest);
+            rest = others;
+        }
         let (seal, payload) = rest.split_first_chunk::<SEAL_BYTES>().ok_or_else(invalid)?;
+        if payload.len() > MAX_SUSPENDED_BYTES {
+            return Err(invalid());
+        }
         let run = match kind {
             1 => WaitingRun::Suspended(payload.to_vec()),
             2 => WaitingRun::InMemory(String::from_utf8(payload.to_vec()).map_err(|_| invalid())?),
             _ => return Err(invalid()),
         };
-        match self.seal(&run, nonce, arguments)?.verify(seal) {
-            true => Ok(OpenedState { run, nonce: *nonce }),
+        let opened = OpenedState { run, nonce: *nonce, asked };
+        match self.seal(&opened, arguments)?.verify(seal) {
+            true => Ok(opened),
             false => Err(invalid()),
         }
     }
 
-    /// Records that calls of a state are about to be made.
+    /// Records that the calls of these numbers are about to be made or refused: the nonce of the state of a suspended
+    /// execution, or [`call_nonce`] of each call of an execution in memory.
     ///
     /// # Errors
-    /// Fails if this server has already made calls of the state. Otherwise, a client that repeats its request would
-    /// repeat the effects of the calls.
-    pub(super) fn use_once(&self, state: &OpenedState) -> Result<(), ServiceError> {
+    /// Fails, and records nothing, if this server has already recorded one of them. Otherwise, a client that repeats
+    /// its request would repeat the effects of the calls.
+    pub(super) fn use_once(&self, nonces: &[Nonce]) -> Result<(), ServiceError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if used.contains(&state.nonce) {
+        if nonces.iter().any(|nonce| used.contains(nonce)) {
             return Err(ServiceError::Invalid(
                 "the calls of this `requestState` were already approved, and are not made again; call `run_code` \
                  without it to run the script from the start"
                     .to_owned(),
             ));
         }
-        if used.len() >= MAX_USED {
-            used.pop_front();
-        }
-        used.push_back(state.nonce);
+        used.extend(nonces);
+        let oldest = used.len().saturating_sub(MAX_USED);
+        used.drain(..oldest);
         Ok(())
     }
+}
+
+/// Returns the parts of a state before its seal.
+fn head(OpenedState { run, nonce, asked }: &OpenedState) -> Vec<u8> {
+    let mut head = vec![run.kind()];
+    head.extend_from_slice(nonce);
+    head.push(u8::try_from(asked.len()).unwrap_or(u8::MAX));
+    asked.iter().for_each(|digest| head.extend_from_slice(digest));
+    head
 }
 
 fn invalid() -> ServiceError {
@@ -191,18 +251,27 @@ mod tests {
         WaitingRun::Suspended(vec![1; length])
     }
 
+    fn call(id: u64, name: &str, arguments: &str) -> ToolRequest {
+        serde_json::from_value(json!({ "id": id, "name": name, "arguments": arguments })).unwrap()
+    }
+
     #[test]
     fn state_is_opened_with_the_same_key_tenant_and_arguments_only() {
-        let in_memory = || WaitingRun::InMemory("execution".to_owned());
-        for made in [run(0), run(1_000), in_memory()] {
-            let state = states("a", 1).close(&made, &ARGUMENTS).unwrap();
-            assert_eq!(states("a", 1).open(&state, &ARGUMENTS).unwrap().run, made);
+        fn in_memory() -> WaitingRun {
+            WaitingRun::InMemory("execution".to_owned())
+        }
+        let runs: [fn() -> WaitingRun; 3] = [|| run(0), || run(1_000), in_memory];
+        for (make, calls) in runs.into_iter().zip([0, 1, MAX_QUESTIONS]) {
+            let asked = vec![[9; CALL_BYTES]; calls];
+            let state = states("a", 1).close(make(), asked.clone(), &ARGUMENTS).unwrap();
+            let opened = states("a", 1).open(&state, &ARGUMENTS).unwrap();
+            assert_eq!((opened.run, opened.asked), (make(), asked));
             assert!(states("a", 2).open(&state, &ARGUMENTS).is_err(), "another key");
             assert!(states("b", 1).open(&state, &ARGUMENTS).is_err(), "another tenant");
             assert!(states("a", 1).open(&state, &[8; 32]).is_err(), "other arguments");
         }
         let (one, other) = (RequestStates::new("a", None), RequestStates::new("a", None));
-        let state = one.close(&in_memory(), &ARGUMENTS).unwrap();
+        let state = one.close(in_memory(), Vec::new(), &ARGUMENTS).unwrap();
         assert!(one.open(&state, &ARGUMENTS).is_ok());
         assert!(other.open(&state, &ARGUMENTS).is_err(), "another server without a key");
     }
@@ -210,7 +279,7 @@ mod tests {
     #[test]
     fn changed_state_is_rejected() {
         let states = states("a", 1);
-        let state = states.close(&run(10), &ARGUMENTS).unwrap();
+        let state = states.close(run(100), vec![[9; CALL_BYTES]; 2], &ARGUMENTS).unwrap();
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(&state).unwrap();
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
@@ -227,26 +296,50 @@ mod tests {
     fn state_at_the_limit_is_opened_and_over_it_rejected() {
         let states = states("a", 1);
         for (bytes, is_refused) in
-            [(MAX_SUSPENDED_BYTES - 1, false), (MAX_SUSPENDED_BYTES, false), (MAX_SUSPENDED_BYTES + 3, true)]
+            [(MAX_SUSPENDED_BYTES - 1, false), (MAX_SUSPENDED_BYTES, false), (MAX_SUSPENDED_BYTES + 1, true)]
         {
-            let state = states.close(&run(bytes), &ARGUMENTS).unwrap();
-            assert_eq!(states.open(&state, &ARGUMENTS).is_err(), is_refused, "{bytes}");
+            for calls in [0, MAX_QUESTIONS] {
+                let state = states.close(run(bytes), vec![[9; CALL_BYTES]; calls], &ARGUMENTS).unwrap();
+                assert_eq!(states.open(&state, &ARGUMENTS).is_err(), is_refused, "{bytes}");
+            }
         }
     }
 
     #[test]
     fn calls_of_a_state_are_made_once() {
         let states = states("a", 1);
-        let opened = || states.open(&states.close(&run(1), &ARGUMENTS).unwrap(), &ARGUMENTS).unwrap();
-        let first = opened();
-        states.use_once(&first).unwrap();
+        let nonce = || {
+            let state = states.close(run(1), Vec::new(), &ARGUMENTS).unwrap();
+            states.open(&state, &ARGUMENTS).unwrap().nonce
+        };
+        let first = nonce();
+        states.use_once(&[first]).unwrap();
         for _ in 1..MAX_USED {
-            states.use_once(&opened()).unwrap();
+            states.use_once(&[nonce()]).unwrap();
         }
-        assert!(states.use_once(&first).unwrap_err().to_string().contains("already approved"));
+        assert!(states.use_once(&[first]).unwrap_err().to_string().contains("already approved"));
         assert_eq!(states.used.lock().unwrap().len(), MAX_USED);
-        states.use_once(&opened()).unwrap();
+        states.use_once(&[nonce()]).unwrap();
         assert_eq!(states.used.lock().unwrap().len(), MAX_USED);
+    }
+
+    #[test]
+    fn calls_in_memory_are_made_once() {
+        let states = states("a", 1);
+        let [one, two, three] = [0, 1, 2].map(|call| call_nonce("execution", call));
+        states.use_once(&[one, two]).unwrap();
+        assert!(states.use_once(&[three, two]).is_err());
+        states.use_once(&[three, call_nonce("other", 1)]).unwrap();
+        states.use_once(&[]).unwrap();
+    }
+
+    #[test]
+    fn call_digest_depends_on_the_call_and_all_its_parts() {
+        let digest = |id, name, arguments| call_digest(&call(id, name, arguments));
+        assert_eq!(digest(1, "pay", "{}"), digest(1, "pay", "{}"));
+        for other in [digest(2, "pay", "{}"), digest(1, "pa", "y{}"), digest(1, "pay", r#"{"euros":1}"#)] {
+            assert_ne!(digest(1, "pay", "{}"), other);
+        }
     }
 
     #[test]
