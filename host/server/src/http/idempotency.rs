@@ -64,10 +64,18 @@ struct Answers {
 #[derive(Debug, Default)]
 struct Entries {
     by_key: HashMap<Arc<str>, Entry>,
-    /// The keys of completed requests with the time of completion, oldest first.
-    order: VecDeque<(Instant, Arc<str>)>,
+    /// The keys of completed requests, oldest first.
+    order: VecDeque<CompletedKey>,
     /// The keys of stored responses, oldest first.
     stored: VecDeque<StoredResponse>,
+}
+
+#[derive(Debug)]
+struct CompletedKey {
+    key: Arc<str>,
+    at: Instant,
+    /// `true` if the key's response is stored and newer keys must not evict it.
+    is_only_copy: bool,
 }
 
 #[derive(Debug)]
@@ -160,7 +168,7 @@ impl Answered {
             }
             None => {
                 if entries.by_key.len() >= self.0.max_keys {
-                    entries.forget_oldest();
+                    entries.forget_oldest_copy();
                 }
                 if entries.by_key.len() >= self.0.max_keys {
                     let detail = "too many requests with an `Idempotency-Key` are running; try again later";
@@ -191,18 +199,29 @@ impl Answers {
 }
 
 impl Entries {
-    /// Removes the oldest key of a completed request.
-    fn forget_oldest(&mut self) {
-        if let Some((_, key)) = self.order.pop_front()
+    /// Removes the oldest key of a completed request, except for keys whose response is the only copy.
+    fn forget_oldest_copy(&mut self) {
+        if let Some(at) = self.order.iter().position(|completed| !completed.is_only_copy) {
+            self.forget(at);
+        }
+    }
+
+    /// Removes the key at this position in `order`.
+    fn forget(&mut self, at: usize) {
+        if let Some(CompletedKey { key, .. }) = self.order.remove(at)
             && let Some(Entry::Done(..)) = self.by_key.remove(&key)
         {
-            self.stored.pop_front();
+            // Both lists have the same order, so this is usually the first response.
+            let at = self.stored.iter().position(|stored| stored.key == key);
+            if let Some(at) = at {
+                self.stored.remove(at);
+            }
         }
     }
 
     fn forget_old(&mut self, now: Instant) {
-        while self.order.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > HELD_FOR) {
-            self.forget_oldest();
+        while self.order.front().is_some_and(|oldest| now.saturating_duration_since(oldest.at) > HELD_FOR) {
+            self.forget(0);
         }
     }
 
@@ -277,6 +296,7 @@ impl KeySlot {
             };
             Some((answer, StoredResponse { key: Arc::clone(&key), held, is_only_copy }))
         });
+        let is_only_copy = stored.as_ref().is_some_and(|(_, stored)| stored.is_only_copy);
         let entry = match stored {
             Some((answer, stored)) => {
                 entries.stored.push_back(stored);
@@ -285,7 +305,7 @@ impl KeySlot {
             None => Entry::Forgotten(self.request),
         };
         entries.by_key.insert(Arc::clone(&key), entry);
-        entries.order.push_back((now, key));
+        entries.order.push_back(CompletedKey { key, at: now, is_only_copy });
     }
 }
 
@@ -426,6 +446,25 @@ mod tests {
         assert_eq!(status(&answered, "a", "r4", b"x"), 503, "every key is still running");
         drop(running);
         assert_eq!(status(&answered, "a", "r4", b"x"), 201);
+    }
+
+    #[test]
+    fn newer_keys_do_not_evict_the_only_copy() {
+        let answered = answered(2, 8, &["a"]);
+        let mut slot = first(&answered, "only");
+        slot.reserve(10).unwrap();
+        slot.done(answer(1));
+        for key in ["a", "b", "c"] {
+            first(&answered, key).done(answer(1));
+        }
+        let status = |key: &str| status(&answered, "a", key, b"x");
+        assert_eq!((status("only"), status("c")), (200, 200));
+        let mut slot = first(&answered, "other");
+        slot.reserve(10).unwrap();
+        slot.done(answer(1));
+        assert_eq!((status("new"), status("only"), status("other")), (503, 200, 200), "no key can be evicted");
+        drop(answered.0.current(Instant::now() + HELD_FOR + Duration::from_secs(1)));
+        assert_eq!((status("only"), answered.0.budget.free_bytes(Some("a"))), (201, 8 << 10), "expired");
     }
 
     #[test]
