@@ -127,7 +127,7 @@ impl ApprovedRun<'_> {
                 let nonces = self.nonces(&needs.execution, &decided, &approver, &mut state);
                 if let Err(error) = self.server.0.states.use_once(&nonces) {
                     if self.is_in_session() {
-                        // Another request answers the calls, and needs the execution.
+                        // The execution continues in the request that answers the calls.
                         waiting.keep();
                     }
                     return Err(error);
