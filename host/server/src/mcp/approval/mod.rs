@@ -132,7 +132,7 @@ impl ApprovedRun<'_> {
                     }
                     return Err(error);
                 }
-                let answers = self.answers(decided).await;
+                let answers = self.answers(decided, &needs.execution, needs.expires_after).await;
                 step = self.advance(&needs.execution, answers).await?;
                 waiting.keep();
                 continue;
@@ -272,8 +272,14 @@ impl ApprovedRun<'_> {
         Ok(SuspendAttempt::NotYet)
     }
 
-    /// Calls the handlers of approved calls, all at once, and returns the answers to all calls.
-    async fn answers(&self, decided: Vec<(ToolRequest, Decision)>) -> Vec<ToolAnswer> {
+    /// Calls the handlers of approved calls, all at once, and returns the answers to all calls. Meanwhile, the execution
+    /// does not time out, although a handler may take longer than `expires_after`.
+    async fn answers(
+        &self,
+        decided: Vec<(ToolRequest, Decision)>,
+        execution: &str,
+        expires_after: Duration,
+    ) -> Vec<ToolAnswer> {
         let mut answers = Vec::new();
         let mut handlers = JoinSet::new();
         let limits = &self.tenant.policy().limits;
@@ -294,10 +300,17 @@ impl ApprovedRun<'_> {
                 }
             }
         }
-        while let Some(answer) = handlers.join_next().await {
-            answers.extend(answer);
+        // An interval must not be zero.
+        let mut ticks = tokio::time::interval((expires_after / 4).max(RETRY));
+        loop {
+            tokio::select! {
+                answer = handlers.join_next() => match answer {
+                    Some(answer) => answers.extend(answer),
+                    None => return answers,
+                },
+                _ = ticks.tick() => self.tenant.restart_timeout(execution),
+            }
         }
-        answers
     }
 }
 

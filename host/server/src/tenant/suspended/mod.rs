@@ -213,6 +213,13 @@ impl SuspendedExecutions {
         self.entries().get(id).map(|entry| entry.expires)
     }
 
+    /// Defers the deadline of an execution. Does nothing if the execution does not exist.
+    pub(super) fn defer(&self, id: &str, expires: Instant) {
+        if let Some(entry) = self.entries().get_mut(id) {
+            entry.expires = entry.expires.max(expires);
+        }
+    }
+
     /// Suspends an execution. Sets the deadline to `expires` if the execution is new or `was_answered`; otherwise the
     /// previous deadline remains. Returns `true` if the execution is new.
     ///
@@ -308,6 +315,11 @@ impl Tenant {
         if let Some(entry) = self.inner.suspended.entries().get_mut(execution) {
             entry.held.join(held);
         }
+    }
+
+    /// Restarts the timeout of a suspended execution while the server prepares an answer for it.
+    pub(crate) fn restart_timeout(&self, execution: &str) {
+        self.inner.suspended.defer(execution, Instant::now() + self.inner.service.suspension().time);
     }
 
     /// Suspends an execution and returns its timeout. The timeout restarts only if `was_answered`. Returns the execution

@@ -58,6 +58,18 @@ fn execution_that_timed_out_ends_while_another_result_is_fetched() {
 }
 
 #[test]
+fn deferred_execution_does_not_time_out() {
+    let executions = SuspendedExecutions::default();
+    let now = Instant::now();
+    assert!(matches!(executions.put("a", stepping(false), now, true), Ok(true)));
+    executions.defer("a", now + Duration::from_secs(3_600));
+    executions.defer("a", now);
+    executions.defer("other", now);
+    assert!(matches!(executions.check("a", false, true), SuspensionCheck::Again));
+    assert!(matches!(executions.check("a", true, true), SuspensionCheck::End(_)));
+}
+
+#[test]
 fn cancelled_execution_is_not_suspended() {
     let executions = SuspendedExecutions::default();
     let expires = Instant::now() + Duration::from_secs(3_600);
