@@ -39,6 +39,9 @@ pub(super) use request_state::{RequestStates, digest};
 /// The interval between attempts to suspend an execution. An attempt fails while a handler of another tool is running.
 const RETRY: Duration = Duration::from_millis(20);
 
+/// Maximum time for which the results of calls are passed to an execution while the server or the execution is busy.
+const ANSWERED_TIME: Duration = Duration::from_secs(60);
+
 /// The number of copies of a suspended execution in memory while a result is made from it.
 const COPIES: usize = 2;
 
@@ -133,7 +136,7 @@ impl ApprovedRun<'_> {
                     return Err(error);
                 }
                 let answers = self.answers(decided, &needs.execution, needs.expires_after).await;
-                step = self.advance(&needs.execution, answers).await?;
+                step = self.advance_answered(&needs.execution, answers).await?;
                 waiting.keep();
                 continue;
             }
@@ -238,6 +241,24 @@ impl ApprovedRun<'_> {
     /// Passes answers to an execution in memory.
     async fn advance(&self, execution: &str, answers: Vec<ToolAnswer>) -> Result<Step, ServiceError> {
         self.tenant.resume_then(execution, answers, self.last.watch(), self.then()?).await
+    }
+
+    /// Like [`advance`](Self::advance), but tries again while other requests occupy the server or the execution. The calls
+    /// have been made, so the script must receive their results.
+    async fn advance_answered(&self, execution: &str, answers: Vec<ToolAnswer>) -> Result<Step, ServiceError> {
+        let end = Instant::now() + ANSWERED_TIME;
+        loop {
+            self.tenant.restart_timeout(execution);
+            let advanced = self.advance(execution, answers.clone()).await;
+            let is_busy = matches!(
+                advanced,
+                Err(ServiceError::QueueFull { .. } | ServiceError::NoTurn { .. } | ServiceError::ExecutionBusy { .. })
+            );
+            if !is_busy || Instant::now() >= end {
+                return advanced;
+            }
+            tokio::time::sleep(RETRY).await;
+        }
     }
 
     /// Suspends an execution as bytes.
