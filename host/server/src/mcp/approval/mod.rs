@@ -14,7 +14,8 @@ mod request_state;
 use std::time::{Duration, Instant};
 
 use glovebox::{
-    CancelToken, JsonText, RelayedCall, SuspendRefusal, Tool, ToolAnswer, ToolError, ToolErrorKind, ToolRequest,
+    CancelToken, JsonText, RelayedCall, SuspendRefusal, Suspended, Tool, ToolAnswer, ToolError, ToolErrorKind,
+    ToolRequest,
 };
 use rmcp::{
     RoleServer,
@@ -113,6 +114,7 @@ impl ApprovedRun<'_> {
         let (mut decisions, mut asked, mut step) = match &mut state {
             Some(opened) => {
                 let decisions = decisions(retry.responses)?;
+                self.reserve_resumed(&opened.run)?;
                 (decisions, std::mem::take(&mut opened.asked), self.resume_run(opened).await?)
             }
             None => (Decisions::new(), Vec::new(), self.start(None).await?),
@@ -228,6 +230,15 @@ impl ApprovedRun<'_> {
             }
         }
         self.tenant.start_then(Door::Mcp, work, Vec::new(), self.last.watch(), self.then()?).await
+    }
+
+    /// Reserves memory for the decoded execution of a state, until the response to this request is charged.
+    fn reserve_resumed(&self, run: &WaitingRun) -> Result<(), ServiceError> {
+        let WaitingRun::Suspended(bytes) = run else { return Ok(()) };
+        let bytes = Suspended::peek(bytes).map_or(bytes.len(), |peek| peek.memory_bytes);
+        let held = Account::reserve(self.context, bytes).map_err(|NoRoom| ServiceError::NoRoomToSuspend)?;
+        self.tenant.keep([Room::HeldBytes(held)]);
+        Ok(())
     }
 
     /// Resumes the run of a state.
