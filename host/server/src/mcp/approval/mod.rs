@@ -40,7 +40,7 @@ pub(super) use request_state::{RequestStates, digest};
 /// The interval between attempts to suspend an execution. An attempt fails while a handler of another tool is running.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Maximum time for which the results of calls are passed to an execution while the server or the execution is busy.
+/// Maximum time to retry passing decisions or results to an execution while the server is busy.
 const ANSWERED_TIME: Duration = Duration::from_secs(60);
 
 /// The number of copies of a suspended execution in memory while a result is made from it.
@@ -160,7 +160,7 @@ impl ApprovedRun<'_> {
                     waiting.keep();
                     asked = digests(&open);
                     decisions = ask(peer, &open, ANSWER_TIME).await?;
-                    step = self.start(Some(bytes)).await?;
+                    step = self.start_answered(bytes).await?;
                     drop(held);
                 }
                 (Approver::Answers(peer), None) => {
@@ -230,6 +230,23 @@ impl ApprovedRun<'_> {
             }
         }
         self.tenant.start_then(Door::Mcp, work, Vec::new(), self.last.watch(), self.then()?).await
+    }
+
+    /// Resumes a suspended execution after a person has decided. Tries again while the server is busy, so that the decision
+    /// is not lost. No tool has been called yet.
+    async fn start_answered(&self, suspended: Vec<u8>) -> Result<Step, ServiceError> {
+        let end = Instant::now() + ANSWERED_TIME;
+        loop {
+            let error = match self.start(Some(suspended.clone())).await {
+                Err(error) => error,
+                started => return started,
+            };
+            let wait = error.retry_after().filter(|_| !matches!(error, ServiceError::Draining));
+            match wait {
+                Some(wait) if Instant::now() + wait < end => tokio::time::sleep(wait).await,
+                _ => return Err(error),
+            }
+        }
     }
 
     /// Reserves memory for the decoded execution of a state, until the response to this request is charged.
