@@ -233,7 +233,7 @@ impl ApprovedRun<'_> {
     }
 
     /// Resumes a suspended execution after a person has decided. Tries again while the server is busy, so that the decision
-    /// is not lost. No tool has been called yet.
+    /// is not lost. Resuming calls no tool, so it can be repeated.
     async fn start_answered(&self, suspended: Vec<u8>) -> Result<Step, ServiceError> {
         let end = Instant::now() + ANSWERED_TIME;
         loop {
