@@ -101,7 +101,7 @@ pub use session::{
 pub use tools::{
     CallMemory, CallMemoryError, HeldMemory, MemoryBudget, NETWORK_TOOL, RelayedCall, Tool, ToolCall, ToolDefinition,
     ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolPolicy, ToolRecord, check_tools,
-    weight as json_weight,
+    tool_stubs, weight as json_weight,
 };
 
 /// Tests the Rust examples of the README and of some docs pages as doc tests.

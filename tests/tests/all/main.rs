@@ -60,6 +60,7 @@ mod soft_stop;
 mod stepping;
 mod stored;
 mod threads;
+mod tool_stubs;
 mod tools;
 mod turns;
 mod typescript;

@@ -170,8 +170,10 @@ fn is_name(name: &str) -> bool {
         && !RESERVED.contains(&name)
 }
 
-/// Returns the arguments' names, in the order of positional arguments.
-fn parameters(schema: &Value) -> Vec<&str> {
+/// Returns the names of a tool's arguments in the order of positional arguments: those in `required`, then the others by
+/// name.
+#[must_use]
+pub fn parameters(schema: &Value) -> Vec<&str> {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let properties = schema.get("properties").and_then(Value::as_object);
     let others = properties.into_iter().flat_map(|properties| properties.keys()).map(String::as_str);

@@ -13,6 +13,7 @@
 //! | `call_memory` | the memory for the data of one call |
 //! | `pending` | calls that the caller of a started execution answers, and memory of abandoned calls |
 //! | `relay` | tools whose scripts run in another process |
+//! | `stubs` | declarations of tools with types, for editors, type checkers and models |
 //! | `tool_policy` | [`ToolPolicy`], the policy's restrictions of one tool; the checks of calls against them |
 
 mod call_memory;
@@ -20,6 +21,7 @@ mod call_status;
 mod pending;
 mod relay;
 mod runner;
+mod stubs;
 mod tool_policy;
 mod toolbox;
 
@@ -34,6 +36,7 @@ pub use glovebox_core::tools::{
 pub(crate) use pending::{CallerAnswer, OpenCall, PendingCalls, Progress};
 pub use relay::{RelayedCall, ToolDefinition};
 pub(crate) use runner::{DirectCall, ThreadRunner, ToolThreads};
+pub use stubs::tool_stubs;
 pub use tool_policy::ToolPolicy;
 pub(crate) use tool_policy::ToolRules;
 pub use toolbox::{NETWORK_TOOL, Tool, ToolCall, check_tools};

@@ -291,6 +291,7 @@ pub struct Tool {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) schema: Value,
+    pub(super) result_schema: Option<Value>,
     pub(super) answerer: Option<Answerer>,
     pub(super) is_foreign: bool,
 }
@@ -324,6 +325,7 @@ impl Tool {
             name: name.into(),
             description: description.into(),
             schema: json!({ "type": "object" }),
+            result_schema: None,
             answerer: None,
             is_foreign: false,
         }
@@ -342,6 +344,13 @@ impl Tool {
     /// whose validation would take more than about 10^8 steps are rejected (`InvalidArguments`).
     pub fn schema(mut self, schema: Value) -> Self {
         self.schema = schema;
+        self
+    }
+
+    /// Sets the JSON Schema of the result, for the return type in [`tool_stubs`](crate::tool_stubs). Default: none.
+    /// Results are not validated, and scripts do not see this schema.
+    pub fn result_schema(mut self, schema: Value) -> Self {
+        self.result_schema = Some(schema);
         self
     }
 
