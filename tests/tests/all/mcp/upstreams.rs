@@ -38,6 +38,8 @@ fn scripts_call_the_tools_of_other_servers() {
     config.env.insert("KEY".into(), "secret".into());
     config.tools = Some(["add", "say-it", "fail", "env"].map(str::to_owned).into());
     let upstreams = start(&runtime, vec![config], 1 << 20).unwrap();
+    let stub = glovebox::tool_stubs(&upstreams.tools(), glovebox::Language::Python).unwrap();
+    assert!(stub.contains("    def __call__(self, a: float, b: float) -> _calc_1_add_result: ...\n"), "{stub}");
     let mcp = with(&upstreams, |_| {});
     let run = mcp.runtime.block_on(mcp.client().list_all_tools()).unwrap().remove(0);
     let description = run.description.unwrap();

@@ -38,6 +38,9 @@ const MAX_DESCRIPTION_CHARS: usize = 2_000;
 /// Maximum size of a tool's schema as JSON, in bytes. The engine additionally limits the total size of all schemas.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 
+/// Maximum size of all schemas of results together, as JSON and in bytes. Schemas over the limit are dropped.
+const MAX_RESULT_SCHEMAS_BYTES: usize = 1 << 20;
+
 /// Running MCP servers and their tools. Call [`close`](Self::close) to stop them.
 #[derive(Debug)]
 pub struct Upstreams {
@@ -46,6 +49,8 @@ pub struct Upstreams {
     /// Tools whose calls a person must approve.
     approved_tools: Vec<Tool>,
     listing: Listing,
+    /// The size of the tools' schemas of results, as JSON and in bytes.
+    result_schemas_bytes: usize,
 }
 
 /// An MCP server, which is running or has ended.
@@ -87,8 +92,13 @@ impl Upstreams {
                 Err(error) => failed = failed.or(Some(UpstreamError::Config(error.to_string()))),
             }
         }
-        let mut made =
-            Self { servers: Vec::new(), tools: Vec::new(), approved_tools: Vec::new(), listing: Listing::default() };
+        let mut made = Self {
+            servers: Vec::new(),
+            tools: Vec::new(),
+            approved_tools: Vec::new(),
+            listing: Listing::default(),
+            result_schemas_bytes: 0,
+        };
         let mut names = BTreeMap::new();
         for (server, tools) in started.into_values() {
             let server = Arc::new(server);
@@ -197,6 +207,9 @@ impl Upstreams {
         }
         let output = tool.output_schema.as_ref().map(|output| Value::Object((**output).clone()));
         self.listing.add(&name, &description, &schema, output.as_ref());
+        if let Some(output) = output.filter(|output| admit(&mut self.result_schemas_bytes, output.to_string().len())) {
+            offer = offer.result_schema(output);
+        }
         match config.approve.covers(&tool.name) {
             true => self.approved_tools.push(offer),
             false => self.tools.push(offer),
@@ -210,6 +223,16 @@ impl Upstreams {
 fn schema(tool: &rmcp::model::Tool) -> Value {
     let schema = Value::Object((*tool.input_schema).clone());
     if schema.to_string().len() <= MAX_SCHEMA_BYTES { schema } else { json!({ "type": "object" }) }
+}
+
+/// Adds the size of a result's schema to `all_bytes`. Returns `false` if the schema exceeds a limit.
+fn admit(all_bytes: &mut usize, bytes: usize) -> bool {
+    let sum = all_bytes.saturating_add(bytes);
+    let fits = bytes <= MAX_SCHEMA_BYTES && sum <= MAX_RESULT_SCHEMAS_BYTES;
+    if fits {
+        *all_bytes = sum;
+    }
+    fits
 }
 
 impl Server {
@@ -373,6 +396,19 @@ mod tests {
         assert_eq!(json(structured, 100).unwrap(), r#"{"x":[1]}"#);
         assert_eq!(json(CallToolResult::error(texts), 100).unwrap_err().message(), "a\n[picture, image/png]\nb");
         assert!(json(CallToolResult::error(vec![]), 100).unwrap_err().message().contains("without a message"));
+    }
+
+    #[test]
+    fn result_schemas_over_a_limit_are_dropped() {
+        for (bytes, fits) in [(MAX_SCHEMA_BYTES - 1, true), (MAX_SCHEMA_BYTES, true), (MAX_SCHEMA_BYTES + 1, false)] {
+            let mut all_bytes = 0;
+            assert_eq!(admit(&mut all_bytes, bytes), fits, "{bytes}");
+            assert_eq!(all_bytes, if fits { bytes } else { 0 });
+        }
+        for (bytes, fits) in [(99, true), (100, true), (101, false)] {
+            let mut all_bytes = MAX_RESULT_SCHEMAS_BYTES - 100;
+            assert_eq!(admit(&mut all_bytes, bytes), fits, "{bytes}");
+        }
     }
 
     #[test]
