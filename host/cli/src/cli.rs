@@ -34,6 +34,7 @@ Examples:
   glovebox fleet up                          serve sessions that outlive their machine
   glovebox session list                      list the stored sessions
   glovebox validate *.py *.js                check the syntax without running anything
+  glovebox tools stubs -l python             declare tools with types, for editors and models
   glovebox doctor                            check that everything works on this machine
 
 The first run of a language downloads and prepares its interpreter. Later runs need no network.";

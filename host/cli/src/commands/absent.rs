@@ -20,6 +20,8 @@ pub(crate) enum ServiceCommand {
     Fleet(AnyArgs),
     /// Make a provider component (in builds with the feature `full`)
     Weave(AnyArgs),
+    /// Describe the tools of scripts (in builds with the feature `full`)
+    Tools(AnyArgs),
 }
 
 #[derive(Args, Debug)]
@@ -44,6 +46,7 @@ pub(crate) fn run(_: &GlobalArgs, command: &ServiceCommand) -> anyhow::Result<i3
         ServiceCommand::Daemon(_) => "daemon",
         ServiceCommand::Fleet(_) => "fleet",
         ServiceCommand::Weave(_) => "weave",
+        ServiceCommand::Tools(_) => "tools",
     };
     Err(missing(&format!("`glovebox {name}`")).into())
 }

@@ -27,6 +27,8 @@ pub(crate) mod services;
 #[path = "absent.rs"]
 pub(crate) mod services;
 pub(crate) mod session;
+#[cfg(feature = "full")]
+pub(crate) mod tools;
 pub(crate) mod validate;
 #[cfg(feature = "full")]
 pub(crate) mod weave;

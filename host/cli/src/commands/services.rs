@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{daemon, fleet, mcp, run_component, serve, serve_worker, weave};
+use super::{daemon, fleet, mcp, run_component, serve, serve_worker, tools, weave};
 use crate::args::GlobalArgs;
 
 #[derive(Debug, Subcommand)]
@@ -13,6 +13,7 @@ pub(crate) enum ServiceCommand {
     Daemon(Box<daemon::DaemonArgs>),
     Fleet(Box<fleet::FleetArgs>),
     Weave(weave::WeaveArgs),
+    Tools(tools::ToolsCommandArgs),
     /// Compile the component on standard input; used by `run-component`
     #[command(hide = true)]
     CompileComponent,
@@ -50,6 +51,7 @@ pub(crate) fn run(global: &GlobalArgs, command: &ServiceCommand) -> anyhow::Resu
         ServiceCommand::Daemon(args) => daemon::run(global, args),
         ServiceCommand::Fleet(args) => fleet::run(global, args),
         ServiceCommand::Weave(args) => weave::run(global, args),
+        ServiceCommand::Tools(args) => tools::run(args),
         ServiceCommand::CompileComponent => Ok(glovebox_component_runner::compile_stdin()),
         ServiceCommand::ParseComponent => Ok(run_component::parse_stdin()),
         ServiceCommand::ServeWorker => serve_worker::run(global),

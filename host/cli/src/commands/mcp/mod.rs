@@ -276,7 +276,7 @@ fn require_approval(config: &mut TenantConfig, names: &[String]) -> Result<(), H
 }
 
 /// Starts the MCP servers whose tools scripts can call.
-async fn start(servers: Vec<UpstreamConfig>, policy: &Policy) -> anyhow::Result<Option<Upstreams>> {
+pub(crate) async fn start(servers: Vec<UpstreamConfig>, policy: &Policy) -> anyhow::Result<Option<Upstreams>> {
     if servers.is_empty() {
         return Ok(None);
     }
@@ -400,7 +400,7 @@ fn token(args: &ServerArgs, address: SocketAddr) -> anyhow::Result<Option<String
 }
 
 /// Reads the MCP servers from a file.
-fn servers(path: &Path) -> anyhow::Result<Vec<UpstreamConfig>> {
+pub(crate) fn servers(path: &Path) -> anyhow::Result<Vec<UpstreamConfig>> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
     let what = format!("MCP servers from `{}`", escaped(path));
