@@ -286,7 +286,7 @@ fn size_of_declarations_is_limited() {
     {
         assert_eq!(declared(&[bytes]), [found], "{bytes}");
     }
-    let full = vec![MAX_TOOL_BYTES; MAX_BYTES / MAX_TOOL_BYTES - 1];
+    let full = [MAX_TOOL_BYTES; MAX_BYTES / MAX_TOOL_BYTES - 1];
     for (last, found) in [(99, 99), (100, 100), (101, 1)] {
         let bytes = [&full[..], &[MAX_TOOL_BYTES - 100, last]].concat();
         assert_eq!(declared(&bytes).last(), Some(&found), "{last}");
