@@ -44,7 +44,7 @@ const SCRATCH_AT: u32 = 0x4000;
 /// Address where the driver writes the seed.
 pub(crate) const SEED_AT: u32 = 8;
 /// The address of the soft-stop word.
-pub(crate) const ASKED_AT: u32 = 0x100;
+pub(crate) const SOFT_STOP_AT: u32 = 0x100;
 /// The address of the image's non-zero bytes.
 pub(crate) const IMAGE_AT: u32 = 0x200;
 /// The bytes at [`IMAGE_AT`].
@@ -150,7 +150,7 @@ impl Fake {
     }
 
     fn asked(&self, guest: u32) -> bool {
-        self.memories[guest as usize].borrow().bytes[ASKED_AT as usize] != 0
+        self.memories[guest as usize].borrow().bytes[SOFT_STOP_AT as usize] != 0
     }
 
     fn burn(&self, fuel: i64) -> Result<(), Unwound> {
@@ -301,12 +301,12 @@ impl Driver for FakeDriver {
         script: &Script<'_>,
     ) -> Result<Report, DriverError> {
         machine.wasi().begin_execution();
-        machine.write(ASKED_AT, &[0; 4])?;
+        machine.write(SOFT_STOP_AT, &[0; 4])?;
         Self::run(machine, script.source)
     }
 
     fn interrupt(&self, _anchors: &Anchors, _interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
-        Ok(vec![Poke::word(ASKED_AT, 1)])
+        Ok(vec![Poke::word(SOFT_STOP_AT, 1)])
     }
 
     fn get_variable(

@@ -13,7 +13,7 @@ fn with_pages(pages: u64) -> types::Policy {
 #[test]
 fn memory_grows_up_to_its_limit() {
     for (pages, grown) in [(19, true), (20, true), (21, false)] {
-        let (_, sandbox) = closed(with_pages(20));
+        let (_, sandbox) = closed_sandbox(with_pages(20));
         let execution = execute(&sandbox, &format!("grow {pages}\ngrow 0"));
         let said = if grown { format!("1\n{}\n", 1 + pages) } else { "-1\n1\n".into() };
         assert_eq!(printed(&execution), said, "{pages}");
@@ -22,7 +22,7 @@ fn memory_grows_up_to_its_limit() {
 
 #[test]
 fn refused_memory_growth_explains_exception_or_abort() {
-    let (_, sandbox) = closed(with_pages(20));
+    let (_, sandbox) = closed_sandbox(with_pages(20));
     for end in ["raise", "abort"] {
         let execution = execute(&sandbox, &format!("grow 1000\n{end}"));
         let Outcome::Exhausted(Exhausted { resource: ResourceKind::Memory, limit, used }) = execution.outcome else {
@@ -35,14 +35,14 @@ fn refused_memory_growth_explains_exception_or_abort() {
 
 #[test]
 fn impossible_memory_size_is_rejected() {
-    let (_, sandbox) = closed(limits(|limits| limits.memory_bytes = Some(4 << 30)));
+    let (_, sandbox) = closed_sandbox(limits(|limits| limits.memory_bytes = Some(4 << 30)));
     let execution = execute(&sandbox, "grow 65536\ngrow 4294967295\ngrow 3\ngrow 0");
     assert_eq!(printed(&execution), "-1\n-1\n1\n4\n");
 }
 
 #[test]
 fn memory_growth_refused_by_the_host_fails() {
-    let (fake, sandbox) = closed(no_policy());
+    let (fake, sandbox) = closed_sandbox(no_policy());
     fake.max_pages.set(3);
     assert_eq!(printed(&execute(&sandbox, "grow 2\ngrow 1\ngrow 0")), "1\n-1\n3\n");
     fake.max_pages.set(4);
@@ -51,7 +51,7 @@ fn memory_growth_refused_by_the_host_fails() {
 
 #[test]
 fn growth_reuses_memory_that_already_exists() {
-    let (fake, sandbox) = closed(no_policy());
+    let (fake, sandbox) = closed_sandbox(no_policy());
     execute(&sandbox, "grow 9");
     assert_eq!(fake.real_memory(0).len(), 10 * 65_536);
     let execution = execute(&sandbox, "grow 2\ngrow 0");
@@ -62,7 +62,7 @@ fn growth_reuses_memory_that_already_exists() {
 
 #[test]
 fn memory_access_ends_at_the_reported_size() {
-    let (_, sandbox) = closed(no_policy());
+    let (_, sandbox) = closed_sandbox(no_policy());
     execute(&sandbox, "grow 9");
     let mut guest = sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx()).unwrap();
     let memory = guest.machine.memory().clone();
@@ -83,7 +83,7 @@ fn memory_access_ends_at_the_reported_size() {
 
 #[test]
 fn every_way_to_end_leaves_the_instance_usable() {
-    let (_, sandbox) = closed(no_policy());
+    let (_, sandbox) = closed_sandbox(no_policy());
     for (end, outcome) in [
         ("exit 3", Outcome::Exited(3)),
         ("leave 4", Outcome::Exited(4)),
@@ -103,7 +103,7 @@ fn exhausted(limit: u64) -> Outcome {
 
 #[test]
 fn execution_ends_when_all_fuel_is_used() {
-    let (_, sandbox) = closed(limits(|limits| limits.fuel = Some(100)));
+    let (_, sandbox) = closed_sandbox(limits(|limits| limits.fuel = Some(100)));
     for (fuel, outcome, consumed) in [
         (99, Outcome::Completed, 99),
         (100, exhausted(100), 100),
@@ -142,7 +142,7 @@ fn fuel_slices_do_not_change_the_cost() {
 
 #[test]
 fn waking_a_guest_costs_no_fuel() {
-    let (_, sandbox) = closed(limits(|limits| limits.fuel = Some(1)));
+    let (_, sandbox) = closed_sandbox(limits(|limits| limits.fuel = Some(1)));
     let execution = execute(&sandbox, "");
     assert_eq!((execution.outcome, execution.fuel_consumed), (Outcome::Completed, 0));
 }
@@ -282,7 +282,7 @@ fn host_clock_can_cancel_the_execution() {
 #[test]
 fn without_a_clock_only_fuel_bounds_time() {
     let policy = limits(|limits| (limits.timeout_ms, limits.fuel) = (Some(1), Some(50_000_000)));
-    let (_, sandbox) = closed(policy);
+    let (_, sandbox) = closed_sandbox(policy);
     let task = sandbox.task(types::Request { deadline_ms: Some(0), ..request("spin") }).unwrap();
     let execution = sandbox.execute(&task).unwrap().to_wit();
     let Outcome::Exhausted(Exhausted { resource: ResourceKind::Fuel, .. }) = execution.outcome else {

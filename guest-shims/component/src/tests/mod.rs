@@ -81,7 +81,7 @@ pub(crate) fn execute(sandbox: &Sandbox, source: &str) -> types::Execution {
 }
 
 /// Returns a sandbox without a clock, and the [`Fake`] that provides its guests.
-pub(crate) fn closed(policy: types::Policy) -> (Rc<Fake>, Sandbox) {
+pub(crate) fn closed_sandbox(policy: types::Policy) -> (Rc<Fake>, Sandbox) {
     let (fake, world) = closed_world();
     let sandbox = sandbox_in(&world, policy).unwrap();
     (fake, sandbox)

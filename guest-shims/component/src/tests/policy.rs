@@ -81,7 +81,7 @@ fn mismatched_image_is_reported() {
 
 #[test]
 fn request_sizes_are_limited() {
-    let (_, sandbox) = closed(limits(|limits| (limits.source_bytes, limits.stdin_bytes) = (Some(2), Some(3))));
+    let (_, sandbox) = closed_sandbox(limits(|limits| (limits.source_bytes, limits.stdin_bytes) = (Some(2), Some(3))));
     let SandboxError::SourceTooLarge(size) = sandbox.task(request("123")).unwrap_err() else { panic!() };
     assert_eq!((size.bytes, size.limit), (3, 2));
     let stdin = |bytes: &[u8]| sandbox.task(types::Request { stdin: Some(bytes.to_vec()), ..request("") });

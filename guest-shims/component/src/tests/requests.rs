@@ -27,7 +27,7 @@ fn refused(sandbox: &Sandbox, request: types::Request) -> SandboxError {
 
 #[test]
 fn request_files_precede_the_script_and_are_not_changes() {
-    let (_, sandbox) = closed(no_policy());
+    let (_, sandbox) = closed_sandbox(no_policy());
     let task = sandbox.task(with_files("write new", &[("a/b", "1"), ("twice", "no"), ("twice", "2")])).unwrap();
     let executed = sandbox.execute(&task).unwrap();
     assert_eq!((&executed.changes.created[..], executed.changes.modified.len()), (&["new".to_owned()][..], 0));
@@ -39,7 +39,7 @@ fn request_files_precede_the_script_and_are_not_changes() {
 
 #[test]
 fn files_that_cannot_be_written_are_named() {
-    let (_, sandbox) = closed(limits(|limits| limits.workspace_bytes = Some(1_000)));
+    let (_, sandbox) = closed_sandbox(limits(|limits| limits.workspace_bytes = Some(1_000)));
     for path in ["/a", "../a", "", "a\0"] {
         let SandboxError::InvalidArgument(text) = refused(&sandbox, with_files("", &[(path, "")])) else { panic!() };
         assert!(text.starts_with("`files`: "), "{text}");
@@ -51,7 +51,7 @@ fn files_that_cannot_be_written_are_named() {
 
 #[test]
 fn context_is_json_within_its_limit_and_set_before_the_script() {
-    let (_, sandbox) = closed(limits(|limits| limits.stdin_bytes = Some(3)));
+    let (_, sandbox) = closed_sandbox(limits(|limits| limits.stdin_bytes = Some(3)));
     let SandboxError::InvalidArgument(text) = refused(&sandbox, with_context("{")) else { panic!() };
     assert!(text.starts_with("`context` is not JSON"), "{text}");
     let too_large = SandboxError::StdinTooLarge(TooLarge { bytes: 4, limit: 3 });
@@ -64,7 +64,7 @@ fn context_is_json_within_its_limit_and_set_before_the_script() {
 
 #[test]
 fn guidance_explains_the_limit() {
-    let (_, sandbox) = closed(limits(|limits| limits.fuel = Some(10_000)));
+    let (_, sandbox) = closed_sandbox(limits(|limits| limits.fuel = Some(10_000)));
     let guidance = execute(&sandbox, "spin").guidance;
     assert_eq!(
         (guidance.fuel.status, guidance.fuel.used, guidance.fuel.limit),
@@ -78,7 +78,7 @@ fn guidance_explains_the_limit() {
 
 #[test]
 fn validation_requires_only_the_source() {
-    let (_, sandbox) = closed(no_policy());
+    let (_, sandbox) = closed_sandbox(no_policy());
     let request = types::Request { stdin: Some(b"x".to_vec()), deadline_ms: Some(0), ..with_context("{") };
     let task = sandbox.task(types::Request { source: "print 1".into(), ..request }.for_validation()).unwrap();
     assert!(sandbox.validate(&task).unwrap().is_empty());
@@ -86,7 +86,7 @@ fn validation_requires_only_the_source() {
 
 #[test]
 fn guests_leave_no_data_to_the_next() {
-    let (fake, sandbox) = closed(no_policy());
+    let (fake, sandbox) = closed_sandbox(no_policy());
     let seeded = {
         sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx()).unwrap();
         fake.real_memory(0)
@@ -107,7 +107,7 @@ fn guests_leave_no_data_to_the_next() {
 
 #[test]
 fn files_are_dropped_with_their_execution() {
-    let (_, sandbox) = closed(no_policy());
+    let (_, sandbox) = closed_sandbox(no_policy());
     let execution = execute(&sandbox, "write a.txt");
     assert_eq!((execution.files_created, execution.outcome), (vec!["a.txt".to_owned()], Outcome::Completed));
     let task = sandbox.task(request("")).unwrap();
@@ -138,7 +138,7 @@ fn entry_points_without_an_execution_unwind() {
 }
 
 fn started(source: &str) -> Started {
-    let (_, sandbox) = closed(no_policy());
+    let (_, sandbox) = closed_sandbox(no_policy());
     let task = sandbox.task(request(source)).unwrap();
     Started::new(Box::new(move |is_cancelled| sandbox.execute(&if is_cancelled { task.cancelled() } else { task })))
 }

@@ -141,7 +141,7 @@ fn catalogue_lists_the_tools() {
 #[test]
 fn messages_cost_fuel_even_without_tools() {
     let (_, with_tools) = sandbox(no_policy());
-    let (_, without) = closed(no_policy());
+    let (_, without) = closed_sandbox(no_policy());
     let script = call(1, "echo", r#"{"x":1}"#) + "send {\"wait\":null}";
     let bytes =
         (call(1, "echo", r#"{"x":1}"#).trim_end().len() + "send {\"wait\":null}".len() - 2 * "send ".len()) as u64;

@@ -27,7 +27,7 @@ fn only_the_same_user_may_connect() {
     let daemon = Running::new();
     assert_eq!(mode(&daemon.socket), 0o600);
     assert_eq!(daemon.get("/v1/info").status, 200);
-    if !rustix_is_root() {
+    if !runs_as_root() {
         return;
     }
     // The daemon rejects a different user who can reach the socket.
@@ -47,7 +47,7 @@ fn only_the_same_user_may_connect() {
 }
 
 /// Returns `true` if the test can switch to another user.
-fn rustix_is_root() -> bool {
+fn runs_as_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|this| std::os::unix::fs::MetadataExt::uid(&this) == 0)
 }
 
