@@ -270,7 +270,7 @@ impl Export {
 
     /// Returns `true` if `name` denotes this function: `iface.add`, `ns:pkg/iface.add`, with or without the version, or
     /// `add`.
-    pub(crate) fn answers_to(&self, name: &str) -> bool {
+    pub(crate) fn is_named(&self, name: &str) -> bool {
         let Some(interface) = &self.interface else { return name == self.function };
         let (path, version) =
             interface.split_once('@').map_or((interface.as_str(), ""), |(path, version)| (path, version));
@@ -399,7 +399,7 @@ fn find<'a>(component: &str, exports: &'a [Export], function: &str) -> Result<&'
     if let Some(export) = exports.iter().find(|export| export.name == function) {
         return Ok(export);
     }
-    let candidates: Vec<&Export> = exports.iter().filter(|export| export.answers_to(function)).collect();
+    let candidates: Vec<&Export> = exports.iter().filter(|export| export.is_named(function)).collect();
     match candidates.as_slice() {
         [export] => Ok(export),
         [] => Err(InvokeError::NoSuchFunction {

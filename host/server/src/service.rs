@@ -92,7 +92,7 @@ pub struct ServiceConfig {
 fn selects(name: &str, info: &RuntimeInfo) -> bool {
     match Language::ALL.iter().find(|language| language.name() == name) {
         Some(language) => info.language == *language && info.default,
-        None => info.answers_to(name),
+        None => info.is_named(name),
     }
 }
 
@@ -303,7 +303,7 @@ impl Service {
     /// Returns the served runtime that matches a language, a name, or both.
     pub(crate) fn runtime(&self, language: Option<Language>, name: Option<&str>) -> Result<&RuntimeInfo, ServiceError> {
         let fits = |served: &&RuntimeInfo| {
-            language.is_none_or(|wanted| served.language == wanted) && name.is_none_or(|name| served.answers_to(name))
+            language.is_none_or(|wanted| served.language == wanted) && name.is_none_or(|name| served.is_named(name))
         };
         self.0.runtimes.iter().find(fits).ok_or_else(|| {
             let names: Vec<_> = self.0.runtimes.iter().map(|served| format!("`{}`", served.name)).collect();

@@ -79,7 +79,7 @@ fn select(engine: &Engine, names: &[String]) -> anyhow::Result<Vec<RuntimeInfo>>
         return Ok(known.into_iter().filter(|runtime| runtime.default || runtime.prepared).collect());
     }
     let find = |name: &String| {
-        let found = known.iter().find(|runtime| runtime.answers_to(name)).cloned();
+        let found = known.iter().find(|runtime| runtime.is_named(name)).cloned();
         found.with_context(|| format!("unknown runtime `{name}`; `glovebox runtimes list` lists the known runtimes"))
     };
     names.iter().map(find).collect()

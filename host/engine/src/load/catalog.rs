@@ -63,7 +63,7 @@ pub struct RuntimeInfo {
 impl RuntimeInfo {
     /// Returns `true` if `name` is the runtime's name or one of its aliases.
     #[must_use]
-    pub fn answers_to(&self, name: &str) -> bool {
+    pub fn is_named(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
 }

@@ -237,7 +237,7 @@ impl Machine {
         let named = runtime.map(|name| match self.engine.runtimes() {
             // `name` can be an alias.
             Ok(known) => {
-                known.iter().find(|info| info.answers_to(name)).map_or(name.to_owned(), |info| info.name.clone())
+                known.iter().find(|info| info.is_named(name)).map_or(name.to_owned(), |info| info.name.clone())
             }
             Err(_) => name.to_owned(),
         });

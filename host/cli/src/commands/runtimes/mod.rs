@@ -184,9 +184,9 @@ enum RuntimeOrTool {
 }
 
 impl RuntimeOrTool {
-    fn answers_to(&self, name: &str) -> bool {
+    fn is_named(&self, name: &str) -> bool {
         match self {
-            Self::Runtime(runtime) => runtime.answers_to(name),
+            Self::Runtime(runtime) => runtime.is_named(name),
             Self::Tool(tool) => tool.name == name,
         }
     }
@@ -257,7 +257,7 @@ fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<
 }
 
 fn find(known: &[RuntimeOrTool], name: &str) -> anyhow::Result<RuntimeOrTool> {
-    match known.iter().find(|each| each.answers_to(name)) {
+    match known.iter().find(|each| each.is_named(name)) {
         Some(found) => Ok(found.clone()),
         None => {
             let names: Vec<&str> = known.iter().map(RuntimeOrTool::name).collect();
