@@ -133,7 +133,7 @@ pub enum Relation {
     /// The directory contains the guarded one.
     Contains,
     /// The directory is inside the guarded one.
-    LiesIn,
+    Inside,
 }
 
 impl fmt::Display for Relation {
@@ -141,7 +141,7 @@ impl fmt::Display for Relation {
         f.write_str(match self {
             Self::Is => "is",
             Self::Contains => "contains",
-            Self::LiesIn => "is inside",
+            Self::Inside => "is inside",
         })
     }
 }
@@ -237,7 +237,7 @@ impl Entry {
             Some(opened) => opened.ids.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|id| lineage.has(id)),
             None => exists && ours.own().is_some_and(|id| lineage.has(id)),
         };
-        is_inside.then_some(Relation::LiesIn)
+        is_inside.then_some(Relation::Inside)
     }
 }
 
@@ -337,8 +337,8 @@ mod tests {
             ("a", Some(Relation::Contains)),
             ("above", Some(Relation::Contains)),
             ("", Some(Relation::Contains)),
-            ("a/ours/in", Some(Relation::LiesIn)),
-            ("link/in/deep", Some(Relation::LiesIn)),
+            ("a/ours/in", Some(Relation::Inside)),
+            ("link/in/deep", Some(Relation::Inside)),
             ("a/beside", None),
         ] {
             assert_eq!(relation(&top.join(path), &ours), expected, "{path}");
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(relation(&top.join("a/b"), &ours), Some(Relation::Contains));
         fs::create_dir_all(ours.join("in")).unwrap();
         assert_eq!(relation(&ours, &ours), Some(Relation::Is));
-        assert_eq!(relation(&ours.join("in"), &ours), Some(Relation::LiesIn));
+        assert_eq!(relation(&ours.join("in"), &ours), Some(Relation::Inside));
         assert_eq!(relation(&top.join("beside"), &ours), None);
     }
 

@@ -26,7 +26,7 @@ fn workspace_overlapping_the_cache_is_rejected() {
     for (host, expected) in [
         (cache.clone(), Relation::Is),
         (above, Relation::Contains),
-        (cache.join("prepared"), Relation::LiesIn),
+        (cache.join("prepared"), Relation::Inside),
         (Path::new("/").into(), Relation::Contains),
     ] {
         let mount = |read_only| Mount { guest: "/data".into(), host: host.clone(), read_only };

@@ -54,8 +54,8 @@ fn a_mount_that_reaches_the_cache_is_refused_by_any_name() {
         ("work/.cache", Relation::Contains),
         ("work", Relation::Contains),
         ("link", Relation::Contains),
-        ("work/.cache/ours/prepared", Relation::LiesIn),
-        ("link/alias/prepared", Relation::LiesIn),
+        ("work/.cache/ours/prepared", Relation::Inside),
+        ("link/alias/prepared", Relation::Inside),
     ] {
         refused(&at(path), relation, Guarded::Cache, cache.path());
     }
