@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Completion, Executor, Finished, InProcess, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply,
-    SteppedExecution, Validated, in_process::asked, live::LiveSessions, started_here::StartedHere,
+    SteppedExecution, Validated, in_process::asked, live::LiveSessions, local_execution::LocalExecution,
 };
 use crate::{Changed, Fresh, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost};
 
@@ -128,7 +128,7 @@ impl Executor for InMemory {
             Work::InSession(target, mut script) => {
                 // Keeps the session in use until the script has ended.
                 let session = self.0.expected(&target)?;
-                Ok(Box::new(StartedHere::new(&cancel, move |cancel, calls| {
+                Ok(Box::new(LocalExecution::new(&cancel, move |cancel, calls| {
                     session.run(asked(&mut script, cancel, on_output).pending_calls(calls))
                 })))
             }

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Completion, Executor, Finished, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution,
-    Validated, live::LiveSessions, started_here::StartedHere, suspendable::SuspendableExecution,
+    Validated, live::LiveSessions, local_execution::LocalExecution, suspendable::SuspendableExecution,
 };
 use crate::{
     Changed, Fresh, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, Work, grant::narrowed,
@@ -162,7 +162,7 @@ impl Executor for InProcess {
         };
         let run =
             move |cancel: &CancelToken, calls: &PendingToolCalls| local.run(&mut work, cancel, on_output, Some(calls));
-        Ok(Box::new(StartedHere::new(&cancel, run)))
+        Ok(Box::new(LocalExecution::new(&cancel, run)))
     }
 }
 

@@ -12,9 +12,9 @@ mod fleet;
 mod in_memory;
 mod in_process;
 mod live;
+mod local_execution;
 mod memory;
 mod operation;
-mod started_here;
 mod suspendable;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -168,14 +168,14 @@ impl Finished {
 pub(crate) enum LeftFiles {
     Here(glovebox::Files),
     /// The files are in another process, which keeps them until this value is dropped.
-    There(Box<dyn FilesThere>),
+    There(Box<dyn RemoteFiles>),
 }
 
 /// A list of files, and the memory reserved for it if a worker sent it.
 pub(crate) type Listed = (Vec<FileEntry>, Option<byte_budget::Room>);
 
 /// Workspace files of an execution in another process.
-pub(crate) trait FilesThere: fmt::Debug + Send + Sync {
+pub(crate) trait RemoteFiles: fmt::Debug + Send + Sync {
     fn list(&self, pattern: &str) -> Result<Listed, ServiceError>;
 
     fn read(&self, path: &str, size_bytes: u64) -> Result<Vec<u8>, ServiceError>;

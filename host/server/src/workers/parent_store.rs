@@ -39,24 +39,24 @@ impl fmt::Debug for ParentStore {
 }
 
 /// A lock that the server holds for this worker, released on drop.
-struct LockThere {
+struct ParentLock {
     store: ParentStore,
     lock: u64,
 }
 
-impl Drop for LockThere {
+impl Drop for ParentLock {
     fn drop(&mut self) {
         self.store.tell(StoreOperation::Unlock { lock: self.lock });
     }
 }
 
 /// Bytes that the server has reserved for a write of this worker, released on drop.
-struct ReservationThere {
+struct ParentReservation {
     store: ParentStore,
     reservation: u64,
 }
 
-impl Drop for ReservationThere {
+impl Drop for ParentReservation {
     fn drop(&mut self) {
         self.store.tell(StoreOperation::Release { reservation: self.reservation });
     }
@@ -67,7 +67,7 @@ impl ByteQuota for ParentStore {
     async fn reserve(&self, id: &SessionId, bytes: u64) -> Result<Reservation, StoreError> {
         match self.ask(StoreOperation::Reserve { id: id.clone(), bytes }, Vec::new()).await? {
             (StoreReply::Reserved(reservation), _) => {
-                Ok(Box::new(ReservationThere { store: self.clone(), reservation }))
+                Ok(Box::new(ParentReservation { store: self.clone(), reservation }))
             }
             _ => Err(unexpected()),
         }
@@ -97,7 +97,7 @@ impl ParentStore {
 
     /// Returns the number of a lock that this store has returned.
     fn lock_of(lock: &SessionLock) -> Result<u64, StoreError> {
-        let own = lock.guard::<LockThere>().map(|held| held.lock);
+        let own = lock.guard::<ParentLock>().map(|held| held.lock);
         own.ok_or_else(|| StoreError::Other("the lock is from another store".into()))
     }
 }
@@ -113,7 +113,7 @@ impl SessionStore for ParentStore {
         else {
             return Err(unexpected());
         };
-        Ok(lock.map(|lock| SessionLock::new(id.clone(), LockThere { store: self.clone(), lock })))
+        Ok(lock.map(|lock| SessionLock::new(id.clone(), ParentLock { store: self.clone(), lock })))
     }
 
     async fn put(

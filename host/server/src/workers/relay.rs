@@ -43,7 +43,7 @@ const NO_ROOM: &str = "the server's memory for calls is full; try again later, o
 const TOO_MANY: &str = "the server is running the maximum number of tools; try again later";
 
 /// Tools and output callback of a script that runs in a worker.
-pub(super) struct JobHere {
+pub(super) struct WorkerJobCallbacks {
     tools: HashMap<String, Tool>,
     on_output: Mutex<Option<OnOutput>>,
     memory_bytes: u64,
@@ -51,7 +51,7 @@ pub(super) struct JobHere {
     budget: Option<ReplyBudget>,
 }
 
-impl JobHere {
+impl WorkerJobCallbacks {
     pub(super) fn new(
         tools: Vec<Tool>,
         on_output: Option<OnOutput>,

@@ -219,12 +219,12 @@ struct WorkerSide {
     server: ServerLink,
     executors: HashMap<String, Arc<InProcess>>,
     /// Stepwise executions, keyed by execution number.
-    started: Mutex<HashMap<u64, Arc<StartedHere>>>,
+    started: Mutex<HashMap<u64, Arc<StartedExecution>>>,
     /// Workspace files of finished executions, until the server forgets them.
     left: Mutex<HashMap<u64, Files>>,
 }
 
-struct StartedHere {
+struct StartedExecution {
     run: Box<dyn SteppedExecution>,
     cancel: CancelToken,
     wants_files: bool,
@@ -269,7 +269,7 @@ impl WorkerSide {
         found.ok_or_else(|| ServiceError::Invalid(format!("the worker has no tenant `{}`", glovebox::escaped(tenant))))
     }
 
-    fn started(&self) -> MutexGuard<'_, HashMap<u64, Arc<StartedHere>>> {
+    fn started(&self) -> MutexGuard<'_, HashMap<u64, Arc<StartedExecution>>> {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -416,11 +416,11 @@ impl WorkerSide {
         let stopped = cancel.clone();
         let _hook = stop.on_cancel(move || stopped.cancel());
         let run = executor.start(self.job(run, bytes, cancel.clone())).await?;
-        self.started().insert(execution, Arc::new(StartedHere { run, cancel, wants_files }));
+        self.started().insert(execution, Arc::new(StartedExecution { run, cancel, wants_files }));
         self.advance(execution, Vec::new()).await
     }
 
-    fn find(&self, execution: u64) -> Result<Arc<StartedHere>, ServiceError> {
+    fn find(&self, execution: u64) -> Result<Arc<StartedExecution>, ServiceError> {
         let gone = || ServiceError::NoExecution { execution: execution.to_string() };
         self.started().get(&execution).cloned().ok_or_else(gone)
     }

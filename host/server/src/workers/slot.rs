@@ -11,7 +11,7 @@ use tokio::{
     sync::{Notify, watch},
 };
 
-use super::{Confinement, peer::Peer, protocol::ToWorker, relay::JobHere};
+use super::{Confinement, peer::Peer, protocol::ToWorker, relay::WorkerJobCallbacks};
 
 /// A slot for a worker process. When the process ends, a new process takes the slot.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl WorkerSlot {
 pub(crate) struct Live {
     pub(super) peer: Peer,
     /// Scripts with tools or an output callback, keyed by execution number.
-    jobs: Mutex<HashMap<u64, Arc<JobHere>>>,
+    jobs: Mutex<HashMap<u64, Arc<WorkerJobCallbacks>>>,
     pub(super) child: Mutex<Child>,
     confinement: OnceLock<Confinement>,
     pub(super) became_ready: Notify,
@@ -136,11 +136,11 @@ impl Live {
     }
 
     /// Registers a script. Must precede the call that runs it in the worker.
-    pub(super) fn begin(&self, execution: u64, job: JobHere) {
+    pub(super) fn begin(&self, execution: u64, job: WorkerJobCallbacks) {
         self.jobs().insert(execution, Arc::new(job));
     }
 
-    pub(super) fn job(&self, execution: u64) -> Option<Arc<JobHere>> {
+    pub(super) fn job(&self, execution: u64) -> Option<Arc<WorkerJobCallbacks>> {
         self.jobs().get(&execution).cloned()
     }
 
@@ -167,7 +167,7 @@ impl Live {
         let _ = self.child.lock().unwrap_or_else(PoisonError::into_inner).kill();
     }
 
-    fn jobs(&self) -> MutexGuard<'_, HashMap<u64, Arc<JobHere>>> {
+    fn jobs(&self) -> MutexGuard<'_, HashMap<u64, Arc<WorkerJobCallbacks>>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

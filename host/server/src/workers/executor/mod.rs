@@ -15,13 +15,13 @@ use super::{
     Chosen, Workers,
     peer::{MAX_SHORT_BYTES, Message, ReplyBudget},
     protocol::{AnswerPart, EntriesReply, RunCall, RunReply, StepReply, ToWorker},
-    relay::{JobHere, TenantRelay},
+    relay::{TenantRelay, WorkerJobCallbacks},
     slot::Live,
 };
 use crate::{
     Fresh, OnOutput, Service, ServiceError, SessionPage, Work, byte_budget,
     executor::{
-        Advanced, Completion, Executor, FileAnswer, FileOperation, FilesThere, Finished, Job, LeftFiles, Listed, Room,
+        Advanced, Completion, Executor, FileAnswer, FileOperation, Finished, Job, LeftFiles, Listed, RemoteFiles, Room,
         SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
     },
     tenant::BoundedStore,
@@ -105,7 +105,7 @@ impl WorkerProcesses {
         let (mut call, bytes) = RunCall::new(self.tenant.clone(), execution, work, definitions);
         call.wants_output = on_output.is_some();
         if call.wants_output || !tools.is_empty() {
-            live.begin(execution, JobHere::new(tools, on_output, self.memory_bytes, self.reply_budget()));
+            live.begin(execution, WorkerJobCallbacks::new(tools, on_output, self.memory_bytes, self.reply_budget()));
         }
         Ok(PreparedCall { live, call, bytes })
     }
@@ -122,7 +122,7 @@ impl WorkerProcesses {
         live.peer.call_then(&ToWorker::Run(call), bytes, budget.clone(), &cancel, move |reply| {
             drop(job);
             let is_short = reply.as_ref().map_or(0, |reply| reply.json.len()) <= MAX_SHORT_BYTES && !wants_files;
-            let left = wants_files.then(|| LeftThere::new(&there, execution, budget));
+            let left = wants_files.then(|| WorkerFiles::new(&there, execution, budget));
             let finish = move || {
                 let reply = reply.and_then(Message::held_result::<RunReply>);
                 done(reply.map(|(reply, _, room)| Finished { reply_room: room, ..finished(reply, left) }));
@@ -267,7 +267,7 @@ impl Executor for WorkerProcesses {
         let chosen = self.choose(&work)?;
         let live = self.ready(chosen).await?;
         let PreparedCall { live, call, bytes } = self.prepare(live, work, on_output)?;
-        Ok(Box::new(StartedThere {
+        Ok(Box::new(WorkerExecution {
             execution: call.execution,
             wants_files: call.wants_files,
             reply_budget: self.reply_budget(),
@@ -295,7 +295,7 @@ async fn session_reply(
     Ok(SessionReply { answer, bytes, rooms: room.into_iter().collect() })
 }
 
-fn finished(reply: RunReply, there: Option<LeftThere>) -> Finished {
+fn finished(reply: RunReply, there: Option<WorkerFiles>) -> Finished {
     let mut finished = Finished::here(reply.execution, reply.generation);
     if let Some(there) = there {
         finished.files = LeftFiles::There(Box::new(there));
@@ -323,26 +323,26 @@ fn merged(pages: Vec<SessionPage>, is_home: impl Fn(&SessionId, usize) -> bool) 
 }
 
 /// Workspace files of an execution, retained by a worker until this value is dropped.
-struct LeftThere {
+struct WorkerFiles {
     live: Arc<Live>,
     execution: u64,
     reply_budget: Option<ReplyBudget>,
     runtime: Handle,
 }
 
-impl fmt::Debug for LeftThere {
+impl fmt::Debug for WorkerFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeftThere").field("execution", &self.execution).finish_non_exhaustive()
+        f.debug_struct("WorkerFiles").field("execution", &self.execution).finish_non_exhaustive()
     }
 }
 
-impl LeftThere {
+impl WorkerFiles {
     fn new(live: &Arc<Live>, execution: u64, reply_budget: Option<ReplyBudget>) -> Self {
         Self { live: Arc::clone(live), execution, reply_budget, runtime: Handle::current() }
     }
 }
 
-impl FilesThere for LeftThere {
+impl RemoteFiles for WorkerFiles {
     fn list(&self, pattern: &str) -> Result<Listed, ServiceError> {
         let ask = ToWorker::ListLeft { execution: self.execution, pattern: pattern.to_owned() };
         let call = self.live.peer.call_within::<EntriesReply>(&ask, Vec::new(), self.reply_budget.clone());
@@ -359,14 +359,14 @@ impl FilesThere for LeftThere {
     }
 }
 
-impl Drop for LeftThere {
+impl Drop for WorkerFiles {
     fn drop(&mut self) {
         self.live.tell(&self.runtime, ToWorker::Forget { execution: self.execution });
     }
 }
 
 /// A stepwise execution in a worker.
-struct StartedThere {
+struct WorkerExecution {
     live: Arc<Live>,
     execution: u64,
     wants_files: bool,
@@ -380,9 +380,9 @@ struct StartedThere {
     _hook: OnCancel,
 }
 
-impl StartedThere {
-    fn left(&self) -> LeftThere {
-        LeftThere::new(&self.live, self.execution, self.reply_budget.clone())
+impl WorkerExecution {
+    fn left(&self) -> WorkerFiles {
+        WorkerFiles::new(&self.live, self.execution, self.reply_budget.clone())
     }
 
     /// Performs the first step, which starts the script.
@@ -410,7 +410,7 @@ impl StartedThere {
 type StepResult = Result<(StepReply, Vec<u8>, Option<byte_budget::Room>), ServiceError>;
 
 #[async_trait]
-impl SteppedExecution for StartedThere {
+impl SteppedExecution for WorkerExecution {
     async fn advance(&self, answers: Vec<ToolAnswer>) -> Result<Advanced, ServiceError> {
         let script = self.script.lock().unwrap_or_else(PoisonError::into_inner).take();
         let stepped: StepResult = match script {
@@ -451,7 +451,7 @@ impl SteppedExecution for StartedThere {
     }
 }
 
-impl Drop for StartedThere {
+impl Drop for WorkerExecution {
     fn drop(&mut self) {
         self.live.end(self.execution);
         self.live.tell(&self.runtime, ToWorker::Abandon { execution: self.execution });

@@ -95,13 +95,13 @@ async fn replies_are_charged_until_their_values_are_dropped() {
     drop(reply);
     assert_eq!(used(), 0);
 
-    let left = LeftThere::new(&live, 1, budget.clone());
+    let left = WorkerFiles::new(&live, 1, budget.clone());
     let listed = spawn_blocking(move || left.list("**")).await.unwrap().unwrap();
     assert!(used() >= LONG, "a list of files: {}", used());
     drop(listed);
     assert_eq!(used(), 0);
 
-    let started = StartedThere {
+    let started = WorkerExecution {
         live,
         execution: 1,
         wants_files: false,

@@ -15,7 +15,7 @@ const MAX_SHORT_BYTES: usize = 64 << 10;
 const ANSWER_BYTES: usize = 64;
 
 /// A stepwise execution in this process. Occupies a blocking thread until the script has ended.
-pub(super) struct StartedHere {
+pub(super) struct LocalExecution {
     calls: PendingToolCalls,
     cancel: CancelToken,
     /// Set before `ended` is cancelled, unless the thread panics.
@@ -23,7 +23,7 @@ pub(super) struct StartedHere {
     ended: CancellationToken,
 }
 
-impl StartedHere {
+impl LocalExecution {
     /// Runs a script on a blocking thread. `run` receives a child of `cancel`, and the handle to the tool calls that the
     /// client answers.
     pub(super) fn new(
@@ -61,14 +61,14 @@ fn answer_len(ToolAnswer { answer, .. }: &ToolAnswer) -> usize {
     ANSWER_BYTES + answer.as_ref().map_or_else(|error| error.message().len(), String::len)
 }
 
-impl Drop for StartedHere {
+impl Drop for LocalExecution {
     fn drop(&mut self) {
         self.cancel.cancel();
     }
 }
 
 #[async_trait]
-impl SteppedExecution for StartedHere {
+impl SteppedExecution for LocalExecution {
     async fn advance(&self, answers: Vec<ToolAnswer>) -> Result<Advanced, ServiceError> {
         self.answer(answers).await?;
         tokio::select! {
@@ -94,7 +94,7 @@ mod tests {
 
     #[tokio::test]
     async fn failed_execution_returns_its_error() {
-        let started = StartedHere::new(&CancelToken::new(), |_, _| Err(ServiceError::Draining));
+        let started = LocalExecution::new(&CancelToken::new(), |_, _| Err(ServiceError::Draining));
         let Ok(Advanced::Done(result)) = started.advance(Vec::new()).await else {
             panic!("the execution has not ended")
         };
@@ -103,7 +103,7 @@ mod tests {
 
     #[tokio::test]
     async fn panic_is_an_error() {
-        let started = StartedHere::new(&CancelToken::new(), |_, _| panic!("intended by the test"));
+        let started = LocalExecution::new(&CancelToken::new(), |_, _| panic!("intended by the test"));
         let Ok(Advanced::Done(result)) = started.advance(Vec::new()).await else {
             panic!("the execution has not ended")
         };
@@ -113,7 +113,7 @@ mod tests {
     #[tokio::test]
     async fn dropping_a_started_execution_cancels_it() {
         let cancel = CancelToken::new();
-        let started = StartedHere::new(&cancel, |cancel, _| {
+        let started = LocalExecution::new(&cancel, |cancel, _| {
             assert!(cancel.wait_timeout(Duration::from_secs(60)));
             Err(ServiceError::Cancelled)
         });
