@@ -317,7 +317,7 @@ impl ServerConfig {
         }
         if let Some(url) = &self.fleet {
             url.parse::<FleetUrl>()?;
-            if let Some((what, why)) = self.not_with_fleet() {
+            if let Some((what, why)) = self.unsupported_with_fleet() {
                 return Err(ConfigError::NotWithFleet { what, why });
             }
         }
@@ -354,7 +354,7 @@ impl ServerConfig {
     }
 
     /// Returns the first setting that is not supported with a fleet, and the reason.
-    fn not_with_fleet(&self) -> Option<(&'static str, &'static str)> {
+    fn unsupported_with_fleet(&self) -> Option<(&'static str, &'static str)> {
         match self {
             _ if self.store.is_some() => Some(("store", "the fleet's nodes store the sessions")),
             _ if self.key_file.is_some() => Some(("key_file", "the fleet's nodes seal the sessions")),

@@ -282,10 +282,10 @@ impl ServiceError {
 
     /// Returns `true` if the client's answers to tool calls were rejected. The execution then stays suspended.
     #[must_use]
-    pub(crate) fn is_about_an_answer(&self) -> bool {
+    pub(crate) fn is_answer_error(&self) -> bool {
         match self {
             Self::Advance(error) => matches!(error, AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. }),
-            Self::Relayed(error) => error.is_about_an_answer(),
+            Self::Relayed(error) => error.is_answer_error(),
             _ => false,
         }
     }

@@ -379,7 +379,7 @@ pub enum NotInFleet {
 
 impl NotInFleet {
     /// Returns the operation's name in error messages.
-    fn what(self) -> &'static str {
+    fn operation(self) -> &'static str {
         match self {
             Self::Files => "session files",
             Self::Variables => "session variables",
@@ -394,7 +394,7 @@ impl NotInFleet {
     }
 
     /// Returns the suggested alternative.
-    fn instead(self) -> &'static str {
+    fn alternative(self) -> &'static str {
         match self {
             Self::Files => "read and write them from scripts in the session; pass input in `stdin` and `context`",
             Self::Variables => "print them from a script in the session, or set them from `context`",
@@ -410,7 +410,7 @@ impl NotInFleet {
 
 impl fmt::Display for NotInFleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a fleet does not support {}: {}", self.what(), self.instead())
+        write!(f, "a fleet does not support {}: {}", self.operation(), self.alternative())
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) trait SteppedExecution: Send + Sync {
     /// once.
     ///
     /// # Errors
-    /// Fails if an answer is invalid ([`ServiceError::is_about_an_answer`]). In that case, no answer was used, and the
+    /// Fails if an answer is invalid ([`ServiceError::is_answer_error`]). In that case, no answer was used, and the
     /// execution stays suspended. After any other error, such as the death of a worker, the caller must drop the
     /// execution.
     async fn advance(&self, answers: Vec<ToolAnswer>) -> Result<Advanced, ServiceError>;

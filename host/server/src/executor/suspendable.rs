@@ -54,7 +54,7 @@ impl SuspendableExecution {
             }
             // Only a wait with a time limit ends while the script runs.
             Ok(Step::Running) => Err(ServiceError::Panicked),
-            Err(error) if error.is_about_an_answer() => Err(error),
+            Err(error) if error.is_answer_error() => Err(error),
             Err(error) => Ok(Advanced::Done(Box::new(Err(error)))),
         }
     }

@@ -113,7 +113,7 @@ pub(super) struct ForkSession {
 /// The arguments of tools that take none.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
+pub(super) struct NoArguments {}
 
 /// The arguments of `files_list`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -164,11 +164,11 @@ pub(super) struct WriteFile {
     #[schemars(with = "String")]
     pub(super) base64: Option<String>,
     /// Replace an existing file. If false, an existing file is an error.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub(super) replace: bool,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 

@@ -98,7 +98,7 @@ impl Name {
             Self::SessionList => self.describe::<ListAnswer>(
                 "List sessions",
                 "Lists the sessions with their language and the time of their last use.".into(),
-                arguments::input::<given::Nothing>(),
+                arguments::input::<given::NoArguments>(),
                 read_only(),
             ),
             Self::SessionFork => self.describe::<OneAnswer>(
@@ -321,7 +321,7 @@ pub(super) async fn open_session(tenant: &Tenant, given: given::OpenSession) -> 
 
 pub(super) async fn list_sessions(
     tenant: &Tenant,
-    given::Nothing {}: given::Nothing,
+    given::NoArguments {}: given::NoArguments,
 ) -> Result<ToolAnswer, ServiceError> {
     let SessionPage { sessions: mut all, damaged, .. } = tenant.list().await?;
     let count = all.len() + damaged.len();

@@ -190,7 +190,7 @@ impl Tenant {
             if !answers.is_empty() && matches!(advanced, Ok(Advanced::NeedsTools { .. })) {
                 advanced = match stepping.started.advance(answers).await {
                     // The client can resume the same bytes with other answers.
-                    Err(error) if error.is_about_an_answer() => {
+                    Err(error) if error.is_answer_error() => {
                         stepping.output.set(None).await;
                         let _ = tenant.end(stepping).await;
                         return Err(error);
@@ -253,7 +253,7 @@ impl Tenant {
         let is_suspended = match &stepped {
             Ok(Stepped::Done(_)) => false,
             Ok(Stepped::NeedsTools(_)) => true,
-            Err(error) => error.is_about_an_answer(),
+            Err(error) => error.is_answer_error(),
         };
         guard.disarm_if(is_suspended);
         stepped
@@ -336,7 +336,7 @@ impl Tenant {
                     Err(cancelled) => self.end(*cancelled).await?,
                 }
             }
-            Err(error) if error.is_about_an_answer() => match self.suspend(id, stepping, false) {
+            Err(error) if error.is_answer_error() => match self.suspend(id, stepping, false) {
                 Ok(_) => return Err(error),
                 Err(cancelled) => self.end(*cancelled).await?,
             },

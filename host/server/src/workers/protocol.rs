@@ -380,7 +380,7 @@ pub struct RelayedError {
     message: String,
     retry_after: Option<Duration>,
     has_run: bool,
-    is_about_an_answer: bool,
+    is_answer_error: bool,
     is_missing_file: bool,
 }
 
@@ -391,7 +391,7 @@ impl From<&ServiceError> for RelayedError {
             message: error.public().to_string(),
             retry_after: error.retry_after(),
             has_run: error.has_run(),
-            is_about_an_answer: error.is_about_an_answer(),
+            is_answer_error: error.is_answer_error(),
             is_missing_file: error.is_missing_file(),
         }
     }
@@ -417,8 +417,8 @@ impl RelayedError {
         self.has_run
     }
 
-    pub(crate) fn is_about_an_answer(&self) -> bool {
-        self.is_about_an_answer
+    pub(crate) fn is_answer_error(&self) -> bool {
+        self.is_answer_error
     }
 
     pub(crate) fn is_missing_file(&self) -> bool {

@@ -68,7 +68,7 @@ pub(super) struct ApprovedRun<'a> {
 }
 
 type Step = Stepped<CallToolResult>;
-type Then = Box<dyn FnOnce(Ended) -> Result<CallToolResult, Undelivered> + Send>;
+type Continuation = Box<dyn FnOnce(Ended) -> Result<CallToolResult, Undelivered> + Send>;
 
 /// An execution that waits in memory. Cancelled on drop, unless [`keep`](Self::keep) was called.
 struct CancelWaiting {
@@ -208,7 +208,7 @@ impl ApprovedRun<'_> {
     }
 
     /// Returns the function that maps the script's result.
-    fn then(&self) -> Result<Then, ServiceError> {
+    fn then(&self) -> Result<Continuation, ServiceError> {
         let (server, id) = (self.server.clone(), OutputId::random()?);
         let cancelled_after_ms = self.given.timeout_ms.filter(|_| self.is_in_session());
         Ok(Box::new(move |ended: Ended| -> Result<CallToolResult, Undelivered> {

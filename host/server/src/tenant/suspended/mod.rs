@@ -57,13 +57,13 @@ pub(super) struct Unread {
 }
 
 /// An execution that was taken out of its entry. Returns to the entry on drop, unless [`keep`](Self::keep) was called.
-pub(super) struct PutBack {
+pub(super) struct TakenExecution {
     executions: SuspendedExecutions,
     id: String,
     state: Option<SuspensionState>,
 }
 
-impl Drop for PutBack {
+impl Drop for TakenExecution {
     fn drop(&mut self) {
         if let Some(state) = self.state.take()
             && let Some(entry) = self.executions.entries().get_mut(&self.id)
@@ -73,7 +73,7 @@ impl Drop for PutBack {
     }
 }
 
-impl PutBack {
+impl TakenExecution {
     pub(super) fn state(&self) -> Option<&SuspensionState> {
         self.state.as_ref()
     }
@@ -91,17 +91,17 @@ impl SuspendedExecutions {
     }
 
     /// Takes an execution in order to resume it or to read its result. Waits while the watcher fetches the result.
-    pub(super) async fn take(&self, id: &str) -> Result<PutBack, ServiceError> {
+    pub(super) async fn take(&self, id: &str) -> Result<TakenExecution, ServiceError> {
         self.once_fetched(|| self.try_take(id, SuspensionState::Busy)).await
     }
 
     /// Like [`take`](Self::take), in order to turn the execution into bytes.
-    pub(super) async fn take_to_suspend(&self, id: &str) -> Result<PutBack, ServiceError> {
+    pub(super) async fn take_to_suspend(&self, id: &str) -> Result<TakenExecution, ServiceError> {
         self.once_fetched(|| self.try_take(id, SuspensionState::Suspending)).await
     }
 
     /// Takes an execution. Its entry is `meanwhile` until then. Returns `None` while the watcher fetches the result.
-    fn try_take(&self, id: &str, meanwhile: SuspensionState) -> Result<Option<PutBack>, ServiceError> {
+    fn try_take(&self, id: &str, meanwhile: SuspensionState) -> Result<Option<TakenExecution>, ServiceError> {
         let mut entries = self.entries();
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
         match std::mem::replace(&mut entry.state, meanwhile) {
@@ -113,7 +113,7 @@ impl SuspendedExecutions {
                 entry.state = SuspensionState::Fetching;
                 Ok(None)
             }
-            state => Ok(Some(PutBack { executions: self.clone(), id: id.to_owned(), state: Some(state) })),
+            state => Ok(Some(TakenExecution { executions: self.clone(), id: id.to_owned(), state: Some(state) })),
         }
     }
 

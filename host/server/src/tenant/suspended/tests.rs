@@ -75,7 +75,7 @@ fn cancelled_execution_is_not_suspended() {
     let expires = Instant::now() + Duration::from_secs(3_600);
     assert!(matches!(executions.put("resumed", stepping(false), expires, true), Ok(true)));
     assert!(matches!(
-        executions.try_take("resumed", SuspensionState::Busy).map(|taken| taken.and_then(PutBack::keep)),
+        executions.try_take("resumed", SuspensionState::Busy).map(|taken| taken.and_then(TakenExecution::keep)),
         Ok(Some(_))
     ));
     assert!(matches!(executions.try_cancel("resumed"), Ok(Some(SuspensionState::Busy))));
@@ -129,7 +129,7 @@ async fn requests_wait_for_a_result_that_is_being_fetched() {
         let request = tokio::spawn(async move {
             match is_cancelled {
                 true => asking.cancel("a").await.ok(),
-                false => asking.take("a").await.ok().and_then(PutBack::keep).map(|(_, state)| state),
+                false => asking.take("a").await.ok().and_then(TakenExecution::keep).map(|(_, state)| state),
             }
         });
         tokio::task::yield_now().await;
