@@ -218,7 +218,7 @@ pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
 ) -> wasmtime::Result<R> {
     let ctx = store.data_mut().sandbox();
     let cancel = ctx.cancel_token();
-    let shared = Arc::new(Shared(Mutex::new(CallOnThread::new(ctx.lend()?))));
+    let shared = Arc::new(ThreadCallState(Mutex::new(CallOnThread::new(ctx.lend()?))));
     let there = Arc::clone(&shared);
     let spawned =
         thread::Builder::new().name("glovebox-call".into()).stack_size(STACK_BYTES).spawn(move || there.run(work));
@@ -241,7 +241,7 @@ pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
 type ThreadOutput<R> = (SandboxCtx, thread::Result<R>);
 
 /// The state shared by the call's thread and its future.
-struct Shared<R>(Mutex<CallOnThread<R>>);
+struct ThreadCallState<R>(Mutex<CallOnThread<R>>);
 
 struct CallOnThread<R> {
     /// The lent sandbox, until the thread takes it.
@@ -259,7 +259,7 @@ impl<R> CallOnThread<R> {
     }
 }
 
-impl<R> Shared<R> {
+impl<R> ThreadCallState<R> {
     fn state(&self) -> MutexGuard<'_, CallOnThread<R>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -287,7 +287,7 @@ impl<R> Shared<R> {
 
 /// A future that completes when the work on the thread ends.
 struct ThreadCall<R> {
-    shared: Arc<Shared<R>>,
+    shared: Arc<ThreadCallState<R>>,
     cancel: CancelToken,
     is_over: bool,
 }

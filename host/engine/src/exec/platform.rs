@@ -278,10 +278,10 @@ const IDLE_TICKS: u32 = 50;
 /// Advances a Wasmtime engine's epoch every [`TICK`] while an unmetered guest runs. The first guest starts the thread.
 /// The thread holds a weak reference to the engine and ends with it.
 #[derive(Debug, Default)]
-pub(crate) struct Ticker(Arc<Shared>);
+pub(crate) struct Ticker(Arc<TickerShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct TickerShared {
     running: AtomicUsize,
     state: Mutex<TickerState>,
     wake: Condvar,
@@ -296,7 +296,7 @@ struct TickerState {
 
 /// A guard that marks a guest as running.
 #[derive(Debug)]
-pub(crate) struct Running(Arc<Shared>);
+pub(crate) struct Running(Arc<TickerShared>);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -335,7 +335,7 @@ impl Drop for Ticker {
     }
 }
 
-fn tick(shared: &Shared, engine: &wasmtime::EngineWeak) {
+fn tick(shared: &TickerShared, engine: &wasmtime::EngineWeak) {
     let mut idle = 0;
     loop {
         thread::sleep(TICK);

@@ -205,7 +205,7 @@ const STACK_BYTES: usize = 512 << 10;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Started {
-    shared: Arc<Shared>,
+    shared: Arc<SteppingState>,
     cancel: CancelToken,
     /// Set if the execution can be suspended.
     suspendable: Option<Suspendable>,
@@ -222,7 +222,7 @@ struct Suspendable {
 
 /// The state that the execution's thread and the handle share.
 #[derive(Default)]
-struct Shared {
+struct SteppingState {
     pending: Arc<PendingCalls>,
     transcript: Arc<Transcript>,
     /// The result of the execution. Set before `pending` reports the end.
@@ -264,7 +264,7 @@ impl Started {
         });
         request.suspension = suspendable.as_ref().map(|suspendable| Arc::clone(&suspendable.suspension));
         let request = request.cancel(&cancel).into_owned();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SteppingState::default());
         let (tell, told) = mpsc::channel();
         let there = Arc::clone(&shared);
         thread::Builder::new()
@@ -369,7 +369,7 @@ impl Started {
     }
 }
 
-impl Shared {
+impl SteppingState {
     /// Runs the execution. This is the body of its thread.
     fn run(
         &self,

@@ -129,16 +129,16 @@ pub(crate) fn display_name(binary: &Binary) -> String {
 #[derive(Clone)]
 pub(crate) struct SharedPackages {
     runtimes: Arc<Runtimes>,
-    source: Arc<Library<Files>>,
+    source: Arc<Library<PackageFiles>>,
 }
 
-struct Files {
+struct PackageFiles {
     runtimes: Arc<Runtimes>,
     own: Option<OwnPackages>,
     unpacked: OnceLock<Vec<(String, Vec<u8>)>>,
 }
 
-impl LibraryFiles for Files {
+impl LibraryFiles for PackageFiles {
     fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
         if let Some(files) = self.unpacked.get() {
             return Ok(files);
@@ -157,7 +157,7 @@ impl LibraryFiles for Files {
 
 /// Packages for scripts in an image with wheels.
 struct ImageFiles {
-    shared: Arc<Library<Files>>,
+    shared: Arc<Library<PackageFiles>>,
     image: Arc<OwnImage>,
     unpacked: OnceLock<Vec<(String, Vec<u8>)>>,
 }
@@ -190,7 +190,7 @@ pub(crate) fn open_packages(
     }
     let runtimes = Arc::new(runtimes.with_packages(PackageList::builtin()?));
     let own = own.map(OwnPackages::open).transpose()?;
-    let files = Files { runtimes: Arc::clone(&runtimes), own, unpacked: OnceLock::new() };
+    let files = PackageFiles { runtimes: Arc::clone(&runtimes), own, unpacked: OnceLock::new() };
     let packages = SharedPackages { runtimes: Arc::clone(&runtimes), source: Arc::new(Library(files)) };
     Ok((runtimes, Some(packages)))
 }

@@ -56,10 +56,10 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Session(Arc<Shared>);
+pub struct Session(Arc<SessionParts>);
 
 /// The parts of a session that all handles share.
-pub(super) struct Shared {
+pub(super) struct SessionParts {
     pub(super) sandbox: Sandbox,
     id: Arc<str>,
     line: FairLock,
@@ -68,7 +68,7 @@ pub(super) struct Shared {
     status: Mutex<Status>,
 }
 
-impl Shared {
+impl SessionParts {
     pub(super) fn status(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,7 +139,14 @@ impl Session {
         let mut info = SessionInfo::new(&id, sandbox.language(), sandbox.runtime_name());
         state.update(&mut info);
         let (state, status) = (Mutex::new(state), Mutex::new(Status::new(info)));
-        Self(Arc::new(Shared { sandbox: sandbox.clone(), id, line: FairLock::default(), workspace, state, status }))
+        Self(Arc::new(SessionParts {
+            sandbox: sandbox.clone(),
+            id,
+            line: FairLock::default(),
+            workspace,
+            state,
+            status,
+        }))
     }
 
     /// Returns the session's ID.

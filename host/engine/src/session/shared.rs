@@ -45,10 +45,10 @@ struct SharedWorkspaceInner {
     sandbox: Sandbox,
     roots: Roots,
     line: FairLock,
-    files: Mutex<Files>,
+    files: Mutex<RetainedWorkspace>,
 }
 
-struct Files {
+struct RetainedWorkspace {
     /// Files after the last execution, including all sessions' references to open files.
     vfs: Vfs,
     /// WASI states of dropped sessions. Their open files are released at the next turn, because another session may be
@@ -69,7 +69,7 @@ impl SharedWorkspace {
     /// Fails if a host directory cannot be used.
     pub fn new(sandbox: &Sandbox) -> Result<Self, ExecuteError> {
         let GuestFiles { vfs, roots } = sandbox.0.workspace.files()?;
-        let files = Mutex::new(Files { vfs, departed: Vec::new() });
+        let files = Mutex::new(RetainedWorkspace { vfs, departed: Vec::new() });
         Ok(Self(Arc::new(SharedWorkspaceInner { sandbox: sandbox.clone(), roots, line: FairLock::default(), files })))
     }
 
@@ -100,7 +100,7 @@ impl SharedWorkspace {
     /// Releases the open files of dropped sessions and returns the current files. The caller must have the turn.
     pub(super) fn current(&self) -> Vfs {
         let mut files = self.held();
-        let Files { vfs, departed } = &mut *files;
+        let RetainedWorkspace { vfs, departed } = &mut *files;
         for mut wasi in departed.drain(..) {
             *wasi.vfs_mut() = vfs.clone();
             *vfs = wasi.unbind();
@@ -141,7 +141,7 @@ impl SharedWorkspace {
         self.enter(Some(end), &CancelToken::new()).map_err(|_| ExecuteError::WorkspaceBusy)
     }
 
-    fn held(&self) -> MutexGuard<'_, Files> {
+    fn held(&self) -> MutexGuard<'_, RetainedWorkspace> {
         self.0.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,13 +11,13 @@ use crate::{
         run::{CONTEXT, Executed, PreparedRequest},
         suspend::StateBefore,
     },
-    session::{backend::EngineBackend, handle::Shared, line::FairLockGuard, shared},
+    session::{backend::EngineBackend, handle::SessionParts, line::FairLockGuard, shared},
 };
 
 /// Exclusive access to a session during a turn.
 pub(super) struct SessionTurn<'a> {
     pub(super) state: MutexGuard<'a, SessionState<EngineBackend>>,
-    shared: &'a Shared,
+    shared: &'a SessionParts,
     _turn: FairLockGuard<'a>,
     _workspace_turn: Option<FairLockGuard<'a>>,
 }
@@ -34,7 +34,7 @@ impl Drop for SessionTurn<'_> {
 
 impl<'a> SessionTurn<'a> {
     pub(super) fn new(
-        shared: &'a Shared,
+        shared: &'a SessionParts,
         state: MutexGuard<'a, SessionState<EngineBackend>>,
         turn: FairLockGuard<'a>,
         workspace_turn: Option<FairLockGuard<'a>>,
