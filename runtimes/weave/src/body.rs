@@ -70,7 +70,7 @@ pub(crate) struct VirtualMemory {
 
 /// The properties of a function that its body does not contain.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
+pub(crate) struct FunctionFrame {
     pub(crate) parameters: u32,
     /// The block type with the function's results.
     pub(crate) results: BlockType,
@@ -82,7 +82,7 @@ pub(crate) struct Frame {
 pub(crate) fn rewrite(
     module: &Module<'_>,
     body: &FunctionBody<'_>,
-    frame: Frame,
+    frame: FunctionFrame,
     work: &Work,
     shift: &mut Shift,
 ) -> Result<Function, WeaveError> {
@@ -128,7 +128,7 @@ fn read_locals(
 struct Writer<'w> {
     code: Function,
     work: &'w Work,
-    frame: Frame,
+    frame: FunctionFrame,
     /// `true` if the function's code is inside a block, so that branches to the function's end reach the code after the
     /// block.
     is_wrapped: bool,
@@ -148,7 +148,7 @@ struct Writer<'w> {
 }
 
 impl<'w> Writer<'w> {
-    fn new(work: &'w Work, frame: Frame, mut locals: Locals, count: u32, charges: &Charges) -> Self {
+    fn new(work: &'w Work, frame: FunctionFrame, mut locals: Locals, count: u32, charges: &Charges) -> Self {
         let is_counted = work.depth.is_some() && frame.stack_bytes.is_some();
         let knows_depth = is_counted || (work.depth.is_some() && charges.catches);
         let has_lengths = charges.steps.iter().any(|step| step.look == Look::CheckLength);

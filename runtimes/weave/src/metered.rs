@@ -8,7 +8,7 @@ use wasmparser::{Operator, TypeRef};
 
 use crate::{
     WeaveError,
-    body::{self, Frame, Fuel, Work},
+    body::{self, Fuel, FunctionFrame, Work},
     glue::Assembly,
     guest::{Module, count, index},
     plan::Shift,
@@ -97,7 +97,7 @@ pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError
     for (function, body) in module.own_functions() {
         let Some(of) = module.function_type(function) else { continue };
         let results = assembly.block_of(module.name, of, &mut shift)?;
-        let frame = Frame { parameters: count(of.params()), results, stack_bytes: None };
+        let frame = FunctionFrame { parameters: count(of.params()), results, stack_bytes: None };
         let again = body::rewrite(&module, body, frame, &work, &mut shift)?;
         let signature = module.functions.get(index(function)).copied().unwrap_or_default();
         assembly.define(signature, &again);

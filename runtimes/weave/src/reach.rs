@@ -25,7 +25,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug)]
-struct Frame {
+struct ReachFrame {
     kind: Kind,
     entered_live: bool,
     /// `true` if the code before `else` can reach its end.
@@ -36,7 +36,7 @@ struct Frame {
 
 #[derive(Debug)]
 pub(crate) struct Reach {
-    frames: Vec<Frame>,
+    frames: Vec<ReachFrame>,
     live: bool,
 }
 
@@ -55,7 +55,7 @@ impl Reach {
 
     /// Enters a block, loop or `if`.
     pub(crate) fn enter(&mut self, kind: Kind) {
-        self.frames.push(Frame { kind, entered_live: self.live, then_live: false, branched: false });
+        self.frames.push(ReachFrame { kind, entered_live: self.live, then_live: false, branched: false });
     }
 
     /// Records a branch that a reachable operator may take.
@@ -101,7 +101,7 @@ impl Reach {
     }
 }
 
-impl Frame {
+impl ReachFrame {
     /// Returns `true` if the other side of an `if` also reaches the end.
     fn is_gone_around(&self) -> bool {
         match self.kind {

@@ -11,7 +11,7 @@ use wasmparser::{ExternalKind, TypeRef};
 
 use crate::{
     Description, Guest,
-    body::{self, Depth, Frame, Fuel, VirtualMemory, Work},
+    body::{self, Depth, Fuel, FunctionFrame, VirtualMemory, Work},
     glue::{self, Assembly},
     guest::{Module, Read, count, index, is_host_call},
     machine,
@@ -363,7 +363,7 @@ fn rewrite_functions(assembly: &mut Assembly, guest: &Placed<'_>, work: &Work) -
     for ((function, body), stack_bytes) in module.own_functions().zip(&guest.read.depths.counted) {
         let Some(of) = module.function_type(function) else { continue };
         let results = assembly.block_of(module.name, of, &mut shift)?;
-        let frame = Frame { parameters: count(of.params()), results, stack_bytes: *stack_bytes };
+        let frame = FunctionFrame { parameters: count(of.params()), results, stack_bytes: *stack_bytes };
         let again = body::rewrite(module, body, frame, work, &mut shift)?;
         let at = module.functions.get(index(function)).copied().unwrap_or_default();
         assembly.define(at.saturating_add(shift.types), &again);

@@ -41,7 +41,7 @@ pub(crate) struct Answer {
 type Request = [u8; 32];
 
 #[derive(Debug)]
-enum Entry {
+enum KeyState {
     Running(Request),
     Done(Request, Answer),
     /// The request was completed, but its response is not stored.
@@ -63,7 +63,7 @@ struct Answers {
 
 #[derive(Debug, Default)]
 struct Entries {
-    by_key: HashMap<Arc<str>, Entry>,
+    by_key: HashMap<Arc<str>, KeyState>,
     /// The keys of completed requests, oldest first.
     order: VecDeque<CompletedKey>,
     /// The keys of stored responses, oldest first.
@@ -151,17 +151,19 @@ impl Answered {
         let mut all = self.0.current(Instant::now());
         let entries = all.entry(tenant.to_owned()).or_default();
         match entries.by_key.get(key) {
-            Some(Entry::Running(before) | Entry::Done(before, _) | Entry::Forgotten(before)) if *before != request => {
+            Some(KeyState::Running(before) | KeyState::Done(before, _) | KeyState::Forgotten(before))
+                if *before != request =>
+            {
                 let detail = "this `Idempotency-Key` belongs to another request; use a new key for each request";
                 Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key", detail))
             }
-            Some(Entry::Running(_)) => {
+            Some(KeyState::Running(_)) => {
                 let detail = "the request with this `Idempotency-Key` is still running; try again later";
                 let problem = Problem::new(StatusCode::CONFLICT, "idempotency-key", detail);
                 Err(Problem { retry_after: Some(1), ..problem })
             }
-            Some(Entry::Done(_, answer)) => Ok(Begun::Again(answer.clone())),
-            Some(Entry::Forgotten(_)) => {
+            Some(KeyState::Done(_, answer)) => Ok(Begun::Again(answer.clone())),
+            Some(KeyState::Forgotten(_)) => {
                 let detail = "the request with this `Idempotency-Key` was executed, but its response is not \
                               stored; check its effect, and use a new key to repeat it";
                 Err(Problem::new(StatusCode::CONFLICT, "idempotency-key", detail))
@@ -176,7 +178,7 @@ impl Answered {
                     return Err(Problem { retry_after: Some(1), ..problem });
                 }
                 let key: Arc<str> = key.into();
-                entries.by_key.insert(Arc::clone(&key), Entry::Running(request));
+                entries.by_key.insert(Arc::clone(&key), KeyState::Running(request));
                 let (held, tenant) = (Arc::clone(&self.0), tenant.to_owned());
                 Ok(Begun::First(KeySlot { held, tenant, key: Some(key), request, reserved: None }))
             }
@@ -209,7 +211,7 @@ impl Entries {
     /// Removes the key at this position in `order`.
     fn forget(&mut self, at: usize) {
         if let Some(CompletedKey { key, .. }) = self.order.remove(at)
-            && let Some(Entry::Done(..)) = self.by_key.remove(&key)
+            && let Some(KeyState::Done(..)) = self.by_key.remove(&key)
         {
             // Both lists have the same order, so this is usually the first response.
             let at = self.stored.iter().position(|stored| stored.key == key);
@@ -240,9 +242,9 @@ impl Entries {
             if !stays {
                 count -= 1;
                 if let Some(entry) = by_key.get_mut(&stored.key)
-                    && let Entry::Done(request, _) = entry
+                    && let KeyState::Done(request, _) = entry
                 {
-                    *entry = Entry::Forgotten(*request);
+                    *entry = KeyState::Forgotten(*request);
                 }
             }
             stays
@@ -300,9 +302,9 @@ impl KeySlot {
         let entry = match stored {
             Some((answer, stored)) => {
                 entries.stored.push_back(stored);
-                Entry::Done(self.request, answer)
+                KeyState::Done(self.request, answer)
             }
-            None => Entry::Forgotten(self.request),
+            None => KeyState::Forgotten(self.request),
         };
         entries.by_key.insert(Arc::clone(&key), entry);
         entries.order.push_back(CompletedKey { key, at: now, is_only_copy });

@@ -27,7 +27,7 @@ const MAX_LISTED_BYTES: usize = 128 << 10;
 /// A file, directory or symbolic link.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
-struct Entry {
+struct ListedEntry {
     path: String,
     /// `file`, `directory` or `symlink`.
     kind: &'static str,
@@ -37,7 +37,7 @@ struct Entry {
 /// The structured content of `files_list`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ListAnswer {
-    files: Vec<Entry>,
+    files: Vec<ListedEntry>,
     /// The number of files that are not listed.
     more: u64,
 }
@@ -67,7 +67,7 @@ pub(super) struct WriteAnswer {
     size_bytes: u64,
 }
 
-impl Entry {
+impl ListedEntry {
     fn of(entry: FileEntry) -> Self {
         let kind = match entry.kind {
             FileKind::File => "file",
@@ -90,8 +90,8 @@ pub(super) async fn list(tenant: &Tenant, given: given::ListFiles) -> Result<Too
     let id = given::session_id(&given.session)?;
     let limits = ListLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
     let FilePage { entries, more } = tenant.list_files(&id, given.pattern, None, limits).await?;
-    let files: Vec<Entry> = entries.into_iter().map(Entry::of).collect();
-    let mut lines: Vec<String> = files.iter().map(Entry::line).collect();
+    let files: Vec<ListedEntry> = entries.into_iter().map(ListedEntry::of).collect();
+    let mut lines: Vec<String> = files.iter().map(ListedEntry::line).collect();
     match (lines.is_empty(), more) {
         (true, _) => lines.push("No files match.".to_owned()),
         (_, 0) => {}

@@ -97,7 +97,7 @@ struct Segment {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct ChargeFrame {
     /// The label that a branch to the block reaches.
     target: Label,
     end: Label,
@@ -113,7 +113,7 @@ struct Planner {
     charges: Charges,
     landings: Landings,
     reach: Reach,
-    frames: Vec<Frame>,
+    frames: Vec<ChargeFrame>,
     /// Union-find parents: each label maps to itself, or to an older label with the same potential.
     same: Vec<Label>,
     /// The current segment. `None` in unreachable code.
@@ -138,7 +138,7 @@ pub(crate) fn charges(operators: &[Operator<'_>], lengths: &Constants, grows_by_
 impl Planner {
     fn new(landings: Landings) -> Self {
         let is_landing = landings.is_function;
-        let function = Frame { target: EXACT, end: EXACT, parts: EXACT, has_else: false, is_landing };
+        let function = ChargeFrame { target: EXACT, end: EXACT, parts: EXACT, has_else: false, is_landing };
         let mut planner = Self {
             charges: Charges::default(),
             landings,
@@ -173,7 +173,7 @@ impl Planner {
                 self.begin(Some(place), EXACT);
             }
             Operator::If { .. } => {
-                let Frame { parts, is_landing, .. } = self.enter(Kind::If, place);
+                let ChargeFrame { parts, is_landing, .. } = self.enter(Kind::If, place);
                 // Without an `else`, a false condition continues at the block's end.
                 self.sync(place, is_landing);
                 self.end_at(parts);
@@ -264,14 +264,14 @@ impl Planner {
         }
     }
 
-    fn enter(&mut self, kind: Kind, place: usize) -> Frame {
+    fn enter(&mut self, kind: Kind, place: usize) -> ChargeFrame {
         let is_landing = self.landings.is_at(place);
         let (end, parts) = (self.label(), self.label());
         let target = if kind == Kind::Loop { EXACT } else { end };
         if is_landing {
             self.share(EXACT, target);
         }
-        let frame = Frame { target, end, parts, has_else: false, is_landing };
+        let frame = ChargeFrame { target, end, parts, has_else: false, is_landing };
         self.frames.push(frame);
         self.reach.enter(kind);
         frame
@@ -280,7 +280,7 @@ impl Planner {
     fn otherwise(&mut self, place: usize) {
         let Some(frame) = self.frames.last_mut() else { return };
         frame.has_else = true;
-        let Frame { end, parts, is_landing, .. } = *frame;
+        let ChargeFrame { end, parts, is_landing, .. } = *frame;
         self.sync(place, is_landing);
         self.end_at(end);
         self.reach.otherwise();
@@ -324,7 +324,7 @@ impl Planner {
     }
 
     /// Marks the target of a branch as reached and returns its frame.
-    fn reached(&mut self, relative_depth: u32) -> Option<Frame> {
+    fn reached(&mut self, relative_depth: u32) -> Option<ChargeFrame> {
         self.reach.branch(relative_depth);
         let depth = usize::try_from(relative_depth).unwrap_or(usize::MAX);
         self.charges.branches_out |= depth.saturating_add(1) == self.frames.len();

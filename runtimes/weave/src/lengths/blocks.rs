@@ -16,13 +16,13 @@ pub(super) struct Reader<'m> {
     pub(super) at: Block,
     pub(super) is_live: bool,
     pub(super) stack: Vec<Value>,
-    pub(super) frames: Vec<Frame>,
+    pub(super) frames: Vec<OpenBlock>,
     /// Handlers for exceptions that a call at the current position may throw.
     pub(super) handlers: Vec<Block>,
 }
 
 /// An open block, with the data needed at its `else` and `end`.
-pub(super) struct Frame {
+pub(super) struct OpenBlock {
     pub(super) kind: Kind,
     /// The block after the end, and the variables that it receives.
     pub(super) next: Block,
@@ -57,7 +57,7 @@ pub(super) enum Kind {
     },
 }
 
-impl Frame {
+impl OpenBlock {
     /// Returns the block that branches target, and the variables that they carry.
     pub(super) fn target(&self) -> (Block, &[Variable]) {
         match &self.kind {
@@ -100,7 +100,7 @@ impl Reader<'_> {
 
     pub(super) fn enter(&mut self, kind: Kind, next: Block, results: Vec<Variable>, params: usize) {
         let height = self.stack.len().saturating_sub(params);
-        self.frames.push(Frame { kind, next, results, height, entered_live: self.is_live, branched: false });
+        self.frames.push(OpenBlock { kind, next, results, height, entered_live: self.is_live, branched: false });
     }
 
     /// Defines the variables that a block receives from the operand stack, and jumps to the block.

@@ -159,7 +159,7 @@ pub(super) struct CallParameters {
 /// The description of a file or directory.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct PathEntry {
     name: String,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -174,7 +174,7 @@ struct Entry {
     is_symlink: bool,
 }
 
-impl From<FileEntry> for Entry {
+impl From<FileEntry> for PathEntry {
     fn from(entry: FileEntry) -> Self {
         let (kind, mode, permissions) = match entry.kind {
             FileKind::Directory => ("FILE_TYPE_DIRECTORY", 0o755, "drwxr-xr-x"),
@@ -232,7 +232,7 @@ async fn answer(
                 let max_depth = usize::try_from(asked.depth).unwrap_or(usize::MAX).max(1);
                 let limits = ListLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
                 let (answer, _) = tenant.files(&id, FileOperation::ListBelow { dir: path, max_depth, limits }).await?;
-                let entries: Vec<Entry> = answer.page()?.entries.into_iter().map(Entry::from).collect();
+                let entries: Vec<PathEntry> = answer.page()?.entries.into_iter().map(PathEntry::from).collect();
                 json!({ "entries": entries })
             }
             "Stat" => one(tenant.stat_file(&id, path).await?),
@@ -248,7 +248,7 @@ async fn answer(
 }
 
 fn one(entry: FileEntry) -> Value {
-    json!({ "entry": Entry::from(entry) })
+    json!({ "entry": PathEntry::from(entry) })
 }
 
 /// The path of the workspace in scripts.

@@ -20,13 +20,13 @@ use crate::{Service, ServiceError, byte_budget::HeldBytes, json::json_len};
 #[derive(Clone, Default)]
 pub(super) struct SuspendedExecutions {
     /// Keyed by ID.
-    entries: Arc<Mutex<HashMap<String, Entry>>>,
+    entries: Arc<Mutex<HashMap<String, SuspendedEntry>>>,
     /// Held while the result of an execution that ended by itself is fetched. A result is charged only after it is
     /// fetched, so results are fetched one at a time.
     fetching: Arc<tokio::sync::Mutex<()>>,
 }
 
-struct Entry {
+struct SuspendedEntry {
     state: SuspensionState,
     expires: Instant,
     cancel: CancelToken,
@@ -86,7 +86,7 @@ impl TakenExecution {
 }
 
 impl SuspendedExecutions {
-    fn entries(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<String, SuspendedEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,7 +143,10 @@ impl SuspendedExecutions {
     }
 
     /// Takes an execution that is cancelled. Returns `None` while the watcher fetches its result.
-    fn take_cancelled(entries: &mut HashMap<String, Entry>, id: &str) -> Result<Option<SuspensionState>, ServiceError> {
+    fn take_cancelled(
+        entries: &mut HashMap<String, SuspendedEntry>,
+        id: &str,
+    ) -> Result<Option<SuspensionState>, ServiceError> {
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
         Ok(match std::mem::replace(&mut entry.state, SuspensionState::Busy) {
             SuspensionState::Suspending => {
@@ -240,8 +243,12 @@ impl SuspendedExecutions {
         let is_new = !entries.contains_key(id);
         let cancel = stepping.cancel.clone();
         let held = HeldBytes::default();
-        let entry =
-            entries.entry(id.to_owned()).or_insert(Entry { state: SuspensionState::Busy, expires, cancel, held });
+        let entry = entries.entry(id.to_owned()).or_insert(SuspendedEntry {
+            state: SuspensionState::Busy,
+            expires,
+            cancel,
+            held,
+        });
         entry.state = SuspensionState::Waiting(Box::new(stepping));
         if was_answered {
             entry.expires = expires;
