@@ -52,7 +52,7 @@ pub enum Guarded {
 impl Guarded {
     /// Returns advice on moving the guarded directory.
     #[must_use]
-    pub fn way_out(self) -> &'static str {
+    pub fn remedy(self) -> &'static str {
         match self {
             Self::Cache => "keep the cache elsewhere (`--cache-dir`, `XDG_CACHE_HOME`)",
             Self::Seals => "keep the seals elsewhere (`XDG_DATA_HOME`)",

@@ -107,14 +107,14 @@ fn hex(bytes: &[u8]) -> String {
 /// # Errors
 /// Fails if the line is not a list of results.
 pub fn results(line: &[u8]) -> Result<Vec<StepResult>, serde_json::Error> {
-    let results: Vec<Told> = serde_json::from_slice(line)?;
-    Ok(results.into_iter().map(Told::into_step_result).collect())
+    let results: Vec<ProgramResult> = serde_json::from_slice(line)?;
+    Ok(results.into_iter().map(ProgramResult::into_step_result).collect())
 }
 
 /// A result in the program's format.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-enum Told {
+enum ProgramResult {
     Executed { observed: Box<Observed>, files: BTreeMap<String, String> },
     Validated(Vec<DiagnosticSeen>),
     Variable(Option<Value>),
@@ -123,7 +123,7 @@ enum Told {
     Refused(String),
 }
 
-impl Told {
+impl ProgramResult {
     fn into_step_result(self) -> StepResult {
         match self {
             Self::Executed { observed, files } => StepResult::Executed { observed, files: contents(files) },

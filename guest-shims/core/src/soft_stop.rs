@@ -109,7 +109,7 @@ impl SoftStop {
 
     /// Returns the time at which a waiting guest must be checked next.
     #[must_use]
-    pub fn next_look(&self, deadline: Duration) -> Duration {
+    pub fn next_check(&self, deadline: Duration) -> Duration {
         let soft = || deadline.checked_sub(self.time_reserve).filter(|_| self.pokes.is_some() && self.asked.is_none());
         self.grace.or_else(soft).map_or(deadline, |at| at.min(deadline))
     }

@@ -14,7 +14,7 @@ use crate::terminal::Hinted;
 /// Writes a file that only the current user can read, replacing an existing file. A reader finds either the old or the
 /// new file, also during the write and after a crash.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    put_or_explain(path, bytes, 0o600)
+    put_explained(path, bytes, 0o600)
 }
 
 /// Fails if [`replace`] cannot write the file, because its directory is not writable. Leaves nothing behind.
@@ -54,7 +54,7 @@ pub(crate) enum NotCreated {
 
 /// Like [`replace`], but for a file that other users can read if the process's umask allows it.
 pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    put_or_explain(path, bytes, 0o666)
+    put_explained(path, bytes, 0o666)
 }
 
 /// Like [`replace`], but with the permissions of the existing file, which may contain secrets or be shared.
@@ -63,10 +63,10 @@ pub(crate) fn replace_alike(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
 
     let there = fs::metadata(path).ok().map(|metadata| metadata.permissions().mode() & 0o777);
-    put_or_explain(path, bytes, there.unwrap_or(0o666))
+    put_explained(path, bytes, there.unwrap_or(0o666))
 }
 
-fn put_or_explain(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
+fn put_explained(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
     put(path, bytes, mode, |from, to| fs::rename(from, to)).map_err(|error| explained(path, error))
 }
 

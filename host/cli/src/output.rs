@@ -133,7 +133,7 @@ pub(crate) fn explain(execution: &Execution) {
     }
     let outcome = &execution.outcome;
     match outcome {
-        Outcome::Exhausted { resource, .. } => note(way_out(*resource)),
+        Outcome::Exhausted { resource, .. } => note(remedy(*resource)),
         Outcome::Cancelled | Outcome::Trapped { .. } => note(&outcome.describe()),
         // The script's own output explains the other outcomes.
         _ => {}
@@ -154,13 +154,13 @@ pub(crate) fn explain(execution: &Execution) {
 /// standard output if both are the same terminal, file or pipe.
 pub(crate) fn end_open_line(stdout: &[u8], stderr: &[u8]) {
     let is_open = |bytes: &[u8]| bytes.last().is_some_and(|last| *last != b'\n');
-    if is_open(stderr) || (is_open(stdout) && goes_where_stderr_goes()) {
+    if is_open(stderr) || (is_open(stdout) && shares_file_with_stderr()) {
         let _ = io::stderr().write_all(b"\n");
     }
 }
 
 /// Returns `true` if standard output and standard error are the same terminal, file or pipe.
-fn goes_where_stderr_goes() -> bool {
+fn shares_file_with_stderr() -> bool {
     let place = |handle: io::Result<OwnedFd>| {
         let metadata = File::from(handle.ok()?).metadata().ok()?;
         Some((metadata.dev(), metadata.ino()))
@@ -196,7 +196,7 @@ pub(crate) fn show_value(repr: &str) -> io::Result<()> {
     out.flush()
 }
 
-fn way_out(resource: Resource) -> &'static str {
+fn remedy(resource: Resource) -> &'static str {
     match resource {
         Resource::Fuel => "raise the limit with --fuel N",
         Resource::Time => "raise the limit with --timeout-ms N",

@@ -87,7 +87,7 @@ impl Program {
         let patience = Instant::now() + STREAM_PATIENCE;
         let (stdout, stderr) = (stdout.collect(patience), stderr.collect(patience));
         if !status.success() {
-            let (how, end) = (how_it_ended(status), end_of(&stderr));
+            let (how, end) = (describe_status(status), end_of(&stderr));
             return Err(failed(if end.is_empty() { how } else { format!("{how}: {end}") }));
         }
         let text = String::from_utf8(stdout).map_err(|_| failed("answered with invalid UTF-8".into()))?;
@@ -260,7 +260,7 @@ fn is_executable(program: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| fits(dir.join(program))))
 }
 
-fn how_it_ended(status: ExitStatus) -> String {
+fn describe_status(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),

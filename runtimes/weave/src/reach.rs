@@ -89,13 +89,13 @@ impl Reach {
 
     /// Returns `true` if several paths meet at the next `end`.
     pub(crate) fn is_join(&self) -> bool {
-        self.frames.last().is_some_and(|frame| frame.branched || frame.is_gone_around())
+        self.frames.last().is_some_and(|frame| frame.branched || frame.can_be_skipped())
     }
 
     /// Leaves a block at its `end`. Returns `true` if this is the end of the function.
     pub(crate) fn leave(&mut self) -> bool {
         if let Some(frame) = self.frames.pop() {
-            self.live |= frame.branched || frame.is_gone_around();
+            self.live |= frame.branched || frame.can_be_skipped();
         }
         self.frames.is_empty()
     }
@@ -103,7 +103,7 @@ impl Reach {
 
 impl ReachFrame {
     /// Returns `true` if the other side of an `if` also reaches the end.
-    fn is_gone_around(&self) -> bool {
+    fn can_be_skipped(&self) -> bool {
         match self.kind {
             Kind::Block | Kind::Loop => false,
             Kind::If => self.entered_live,

@@ -420,7 +420,7 @@ impl<P: Platform> ExecutionCtx<P> {
             if is_over || has_reply || has_answer() {
                 break Woken::Due;
             }
-            let until = end.min(self.soft.next_look(self.timeout));
+            let until = end.min(self.soft.next_check(self.timeout));
             // A cancelled guest can wait until its grace period ends.
             let heeds_cancellation = !self.soft.is_in_grace();
             let cancel_after = self.cancel_after.filter(|_| heeds_cancellation);

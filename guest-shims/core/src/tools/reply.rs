@@ -96,7 +96,7 @@ pub fn hold_answer(account: &Arc<ToolMemory>, answer: Answer) -> (Answer, HeldMe
         let what = "the result does not fit into the remaining `limits.memory_bytes`; read earlier results first";
         Err(CallFailure::new(ToolErrorKind::Limit, what))
     });
-    let held = account.hold_anyway(length(&answer));
+    let held = account.hold_over_limit(length(&answer));
     (answer, held)
 }
 

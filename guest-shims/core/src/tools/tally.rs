@@ -167,7 +167,7 @@ pub fn message_fuel(bytes: usize) -> u64 {
 
 /// The memory of tool calls, and its limit: the room that the guest's other usage leaves within the memory limit. Tool
 /// threads take memory while the guest's own memory grows. The side that finds the total too large releases the bytes
-/// that it has just taken, so only [`hold_anyway`](Self::hold_anyway) can exceed the limit.
+/// that it has just taken, so only [`hold_over_limit`](Self::hold_over_limit) can exceed the limit.
 #[derive(Debug, Default)]
 pub struct ToolMemory {
     held_bytes: AtomicU64,
@@ -227,7 +227,7 @@ impl ToolMemory {
 
     /// Reserves a few bytes, regardless of the room.
     #[must_use]
-    pub fn hold_anyway(self: &Arc<Self>, bytes: u64) -> HeldMemory {
+    pub fn hold_over_limit(self: &Arc<Self>, bytes: u64) -> HeldMemory {
         self.held_bytes.fetch_add(bytes, Ordering::SeqCst);
         HeldMemory { account: Arc::clone(self), bytes }
     }

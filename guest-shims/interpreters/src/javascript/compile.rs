@@ -142,12 +142,12 @@ impl Booted<'_> {
             }
             return Ok(Compiled::Program(program, grammar));
         }
-        self.most_telling(failures, script.name)
+        self.choose_failure(failures, script.name)
     }
 
     /// Chooses which grammar's exception to report: one that is not a syntax error in the source, or else the syntax
     /// error that is furthest into the source.
-    fn most_telling(&mut self, failures: Vec<JsValue>, name: &str) -> Result<Compiled, DriverError> {
+    fn choose_failure(&mut self, failures: Vec<JsValue>, name: &str) -> Result<Compiled, DriverError> {
         let mut best: Option<(Position, JsValue, Facts)> = None;
         for failure in failures {
             let facts = self.facts(failure)?;

@@ -175,7 +175,8 @@ impl SandboxCtx {
         }
         let weight = files.iter().map(|file| file.path.len() as u64 + file.bytes.len() as u64);
         let weight = weight.fold(convert::weight(&policy), u64::saturating_add);
-        let mut builder = self.builder(&runtime, policy)?.keeping(Arc::new(self.meter.take(QuotaUse::Bytes(weight))?));
+        let mut builder =
+            self.builder(&runtime, policy)?.keep_alive(Arc::new(self.meter.take(QuotaUse::Bytes(weight))?));
         for types::InputFile { path, bytes } in files {
             check_file_path(&path)?;
             builder = builder.file(path, bytes);
@@ -218,7 +219,7 @@ impl SandboxCtx {
         let weight = convert::weight(&policy);
         let sandbox = match weight {
             0 => builder.build()?,
-            bytes => builder.keeping(Arc::new(self.meter.take(QuotaUse::Bytes(bytes))?)).build()?,
+            bytes => builder.keep_alive(Arc::new(self.meter.take(QuotaUse::Bytes(bytes))?)).build()?,
         };
         // Sandboxes with large policies are not cached.
         if weight <= MAX_CACHED_BYTES {

@@ -36,7 +36,7 @@ impl SandboxCtx {
         let share = self.meter.take(QuotaUse::Bytes(bytes))?;
         let toolbox = sandbox.0.toolbox.with(&tools);
         let toolbox = toolbox.map_err(|error| SandboxError::InvalidArgument(format!("`tools`: {error}")))?;
-        Ok(sandbox.with_toolbox(toolbox.keeping(share)))
+        Ok(sandbox.with_toolbox(toolbox.keep_alive(share)))
     }
 
     /// Takes a share of the byte quota for the maximum output of an execution.

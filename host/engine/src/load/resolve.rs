@@ -99,9 +99,9 @@ impl Plan<'_> {
                 let recipe = recipe.digest();
                 let common =
                     [recipe.as_bytes(), driver.boot_code(), arguments.as_bytes(), packages, version, CODE_VERSION];
-                let made_of = self.image.as_ref().map(|image| self.made_of(image));
-                let made_of = made_of.as_ref().map(|digest| digest.as_bytes().as_slice());
-                Digest::of_fields(&common.into_iter().chain(made_of).collect::<Vec<_>>())
+                let definition_digest = self.image.as_ref().map(|image| self.definition_digest(image));
+                let definition_digest = definition_digest.as_ref().map(|digest| digest.as_bytes().as_slice());
+                Digest::of_fields(&common.into_iter().chain(definition_digest).collect::<Vec<_>>())
             }
             None => Digest::of(b"a plain command"),
         };
@@ -109,7 +109,7 @@ impl Plan<'_> {
     }
 
     /// Returns a digest of the definition of a custom image, or of the setups of an image in the manifest.
-    fn made_of(&self, image: &ImageOf) -> Digest {
+    fn definition_digest(&self, image: &ImageOf) -> Digest {
         match &self.own {
             Some(own) => own.definition().digest(),
             None => Digest::of_fields(&image.steps.iter().map(|step| step.code.as_bytes()).collect::<Vec<_>>()),

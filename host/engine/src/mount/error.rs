@@ -54,8 +54,8 @@ pub enum MountError {
     /// The directory is, contains or is inside one of Glovebox's own directories, such as the cache, whose prepared
     /// images run as native code.
     #[error(
-        "`{path}` {relation} {guarded}, `{ours}`: scripts must not be able to reach it; use another directory, or {way_out}",
-        path = escaped(.path), ours = escaped(.ours), way_out = .guarded.way_out()
+        "`{path}` {relation} {guarded}, `{ours}`: scripts must not be able to reach it; use another directory, or {remedy}",
+        path = escaped(.path), ours = escaped(.ours), remedy = .guarded.remedy()
     )]
     Guarded {
         /// The directory, as the caller passed it.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 use glovebox_core::{LIBRARY_PATH, MemoryLimit};
 
-use super::{KeptAlive, Sandbox, SandboxInner};
+use super::{KeepAlive, Sandbox, SandboxInner};
 use crate::{
     BuildError, Engine, Language, Limits, Network, Policy, PolicyError, RuntimeError, Tool,
     exec::run::SCRIPT_MOUNT,
@@ -26,7 +26,7 @@ pub struct SandboxBuilder {
     files: Vec<(String, Vec<u8>)>,
     tools: Vec<Tool>,
     toolbox: Option<Arc<Toolbox>>,
-    keeps: Option<KeptAlive>,
+    keeps: Option<KeepAlive>,
     network: Option<Arc<dyn Network>>,
 }
 
@@ -106,7 +106,7 @@ impl SandboxBuilder {
     }
 
     /// Keeps a value alive while the sandbox exists.
-    pub(crate) fn keeping(mut self, it: KeptAlive) -> Self {
+    pub(crate) fn keep_alive(mut self, it: KeepAlive) -> Self {
         self.keeps = Some(it);
         self
     }

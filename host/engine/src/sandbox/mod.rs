@@ -39,11 +39,11 @@ pub(crate) struct SandboxInner {
     pub(crate) workspace: Workspace,
     pub(crate) toolbox: Arc<Toolbox>,
     /// A share of a quota, released when the last copy of the sandbox is dropped.
-    keeps: Option<KeptAlive>,
+    keeps: Option<KeepAlive>,
 }
 
 /// A value that is held but never read.
-pub(crate) type KeptAlive = Arc<dyn fmt::Debug + Send + Sync>;
+pub(crate) type KeepAlive = Arc<dyn fmt::Debug + Send + Sync>;
 
 impl fmt::Debug for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

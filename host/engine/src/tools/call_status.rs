@@ -123,7 +123,7 @@ impl WaitTracker {
 
     /// Marks the guest as waiting for the first answer to `calls`, until the returned guard is dropped. A single poll
     /// (`is_look`) is not a wait, but many consecutive polls are. Their guard stays in the tracker until
-    /// [`stop_looking`](Self::stop_looking).
+    /// [`stop_polling`](Self::stop_polling).
     pub(super) fn begin_wait(&mut self, is_look: bool, calls: impl Iterator<Item = usize>) -> Option<Waiting> {
         let pending = self.pending.as_ref()?;
         if is_look {
@@ -143,7 +143,7 @@ impl WaitTracker {
     }
 
     /// Records that the guest did something other than polling for replies.
-    pub(super) fn stop_looking(&mut self) {
+    pub(super) fn stop_polling(&mut self) {
         self.empty_polls = 0;
         self.looking = None;
     }

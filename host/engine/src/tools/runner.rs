@@ -180,7 +180,7 @@ impl ToolRunner for ThreadRunner {
     }
 
     fn end_wait(&mut self) {
-        self.waits.stop_looking();
+        self.waits.stop_polling();
     }
 
     fn began(&self, name: &str, index: usize) {

@@ -96,7 +96,7 @@ impl Toolbox {
     }
 
     /// Keeps `it` alive until the toolbox and its copies are dropped.
-    pub(crate) fn keeping(self, it: impl fmt::Debug + Send + Sync + 'static) -> Self {
+    pub(crate) fn keep_alive(self, it: impl fmt::Debug + Send + Sync + 'static) -> Self {
         Self { _keeps: Some(Arc::new(it)), ..self }
     }
 

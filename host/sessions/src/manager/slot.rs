@@ -72,7 +72,7 @@ pub(super) struct Live {
     /// The stored record, which cannot change elsewhere while the session is locked. `None` before the first save and
     /// after the removal.
     record: Mutex<Option<SessionRecord>>,
-    _place: LivePlace,
+    _place: LivePermit,
 }
 
 /// The stored version of a live session.
@@ -86,12 +86,12 @@ struct Saved {
 
 /// A permit for one live session. At most `live_count` permits exist.
 #[derive(Debug)]
-pub(super) struct LivePlace {
+pub(super) struct LivePermit {
     taken: Arc<AtomicUsize>,
     changes: Arc<Changes>,
 }
 
-impl LivePlace {
+impl LivePermit {
     /// Takes a permit if fewer than `most` permits are taken.
     pub(super) fn take(taken: &Arc<AtomicUsize>, most: usize, changes: &Arc<Changes>) -> Option<Self> {
         let one_more = |count: usize| (count < most).then_some(count + 1);
@@ -100,7 +100,7 @@ impl LivePlace {
     }
 }
 
-impl Drop for LivePlace {
+impl Drop for LivePermit {
     fn drop(&mut self) {
         self.taken.fetch_sub(1, Ordering::SeqCst);
         self.changes.notify();
@@ -221,7 +221,7 @@ impl SlotState {
 
 impl Live {
     /// Wraps a new session that is not in the store yet.
-    pub(super) fn new(session: Session, lock: SessionLock, place: LivePlace) -> Self {
+    pub(super) fn new(session: Session, lock: SessionLock, place: LivePermit) -> Self {
         Self {
             session,
             lock,
@@ -239,7 +239,7 @@ impl Live {
         storage: &Storage,
         stored: &StoredSession,
         lock: SessionLock,
-        place: LivePlace,
+        place: LivePermit,
     ) -> Result<Self, SessionsError> {
         let id = lock.id();
         let mut options = ResumeOptions::default().id(id.as_str()).bound_to(id.as_str()).cancel(&storage.stop);

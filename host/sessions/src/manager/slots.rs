@@ -16,7 +16,7 @@ use glovebox::{CancelToken, ExecuteError, Execution, Request, Session, SessionIn
 use super::{
     Save, SessionsError,
     sessions::Sessions,
-    slot::{HIBERNATING_MS, Live, LivePlace, SessionSlot},
+    slot::{HIBERNATING_MS, Live, LivePermit, SessionSlot},
     storage::{Attempt, Storage},
 };
 use crate::{SessionId, block_on};
@@ -61,11 +61,11 @@ impl Slots {
         self: &Arc<Self>,
         id: &SessionId,
         cancel: Option<&CancelToken>,
-    ) -> Result<LivePlace, SessionsError> {
+    ) -> Result<LivePermit, SessionsError> {
         let (most, changes) = (self.storage.policy.live_count.max(1), &self.storage.changes);
         let place = self.storage.retry(cancel, || {
             loop {
-                if let Some(place) = LivePlace::take(&self.live_count, most, changes) {
+                if let Some(place) = LivePermit::take(&self.live_count, most, changes) {
                     return Ok(Attempt::Done(place));
                 }
                 let patience_ms = match self.hibernate_oldest(id)? {

@@ -33,7 +33,7 @@ fn refused(path: &Path, expected: Relation, what: Guarded, ours: &Path) {
         let MountError::Guarded { relation, guarded, .. } = &error else { panic!("{}: {error}", path.display()) };
         assert_eq!((*relation, *guarded), (expected, what), "{}", path.display());
         let text = error.to_string();
-        for part in [&*path.to_string_lossy(), &*ours.to_string_lossy(), what.way_out(), "use another directory"] {
+        for part in [&*path.to_string_lossy(), &*ours.to_string_lossy(), what.remedy(), "use another directory"] {
             assert!(text.contains(part), "{text}");
         }
     }
