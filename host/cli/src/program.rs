@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// The time for the streams of an ended program to close: children that left its process group may still have them
 /// open.
-const STREAM_PATIENCE: Duration = Duration::from_millis(200);
+const STREAM_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A program and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,8 +84,8 @@ impl Program {
             }
         }
         let status = running.end().map_err(not_awaited)?;
-        let patience = Instant::now() + STREAM_PATIENCE;
-        let (stdout, stderr) = (stdout.collect(patience), stderr.collect(patience));
+        let deadline = Instant::now() + STREAM_TIMEOUT;
+        let (stdout, stderr) = (stdout.collect(deadline), stderr.collect(deadline));
         if !status.success() {
             let (how, end) = (describe_status(status), end_of(&stderr));
             return Err(failed(if end.is_empty() { how } else { format!("{how}: {end}") }));
@@ -167,11 +167,11 @@ impl Running {
             groups.running.remove(&group.as_raw_pid());
         }
         // A program with another user's rights cannot be killed, so the wait for its end is limited.
-        let patience = Instant::now() + STREAM_PATIENCE;
+        let deadline = Instant::now() + STREAM_TIMEOUT;
         loop {
             match self.child.try_wait()? {
                 Some(status) => return Ok(status),
-                None if Instant::now() >= patience => {
+                None if Instant::now() >= deadline => {
                     return Err(io::Error::other(format!(
                         "the program `{}` did not end after SIGKILL; it may run as another user",
                         self.name

@@ -350,11 +350,11 @@ impl<P: Platform> ExecutionCtx<P> {
         fuel_left: u64,
         memory: &mut M,
     ) -> Result<Option<String>, Stop> {
-        let patience = self.tools.as_mut().and_then(ToolCalls::patience);
+        let read_timeout = self.tools.as_mut().and_then(ToolCalls::read_timeout);
         if let Some(reply) = self.repeat_receive(fuel_left)? {
             return Ok(reply);
         }
-        let reply = self.receive_now(patience, fuel_left, memory)?;
+        let reply = self.receive_now(read_timeout, fuel_left, memory)?;
         self.journal_calls()?;
         if let Some(journal) = &mut self.journal {
             journal.push(JournalEntry::Received(reply.is_some()));
@@ -365,11 +365,11 @@ impl<P: Platform> ExecutionCtx<P> {
     /// Like [`receive`](Self::receive), without the journal.
     fn receive_now<M: LinearMemory + ?Sized>(
         &mut self,
-        patience: Option<Duration>,
+        read_timeout: Option<Duration>,
         fuel_left: u64,
         memory: &mut M,
     ) -> Result<Option<String>, Stop> {
-        let impatient = patience.map(|patience| self.elapsed().saturating_add(patience));
+        let times_out_at = read_timeout.map(|read_timeout| self.elapsed().saturating_add(read_timeout));
         loop {
             let Some(tools) = &mut self.tools else { return Ok(None) };
             let received = tools.take();
@@ -383,12 +383,12 @@ impl<P: Platform> ExecutionCtx<P> {
                 Received::Pending(due) => due,
             };
             self.suspend_if_wanted(fuel_left)?;
-            let until = impatient.map_or(due, |end| end.min(due));
+            let until = times_out_at.map_or(due, |end| end.min(due));
             let _waits = self.tools.as_mut().and_then(|tools| tools.begin_wait(until));
             let woken = self.wait(until, true, fuel_left, memory)?;
             // An answer that arrived at the end of the wait is delivered, so that a journal contains it with its reply.
             let has_reply = self.tools.as_ref().is_some_and(ToolCalls::has_reply);
-            if woken == Woken::Asked || (!has_reply && impatient.is_some_and(|end| self.elapsed() >= end)) {
+            if woken == Woken::Asked || (!has_reply && times_out_at.is_some_and(|end| self.elapsed() >= end)) {
                 return Ok(None);
             }
         }

@@ -81,7 +81,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &DaemonArgs) -> anyhow::Result<i32>
 }
 
 /// The timeout for a daemon's answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout for stopping a daemon. A daemon closes its socket before it waits for running scripts.
 const STOPPING: Duration = Duration::from_secs(15);
 /// Maximum length of an answer in bytes.
@@ -101,8 +101,8 @@ fn connect(socket: &Path) -> anyhow::Result<Option<UnixStream>> {
 
 /// Requests the description of a daemon.
 fn info(mut stream: UnixStream) -> io::Result<Value> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     stream.write_all(b"GET /v1/info HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.take(MAX_ANSWER_BYTES).read_to_string(&mut answer)?;

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     output, prepared,
-    support::{PATIENCE, interrupt, text, wait},
+    support::{TEST_TIMEOUT, interrupt, text, wait},
 };
 
 fn start(socket: &Path) -> Child {
@@ -25,7 +25,7 @@ fn start(socket: &Path) -> Child {
 fn until_listening(socket: &Path) {
     let begun = Instant::now();
     while UnixStream::connect(socket).is_err() {
-        assert!(begun.elapsed() < PATIENCE, "the daemon does not listen");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the daemon does not listen");
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -102,7 +102,7 @@ fn daemon_keeps_sessions_in_memory_until_they_are_idle() {
     assert!(names.iter().all(|name| name.to_str().unwrap().starts_with("d.sock")), "{names:?}");
     let begun = Instant::now();
     while request(&socket, "GET", "/v1/info", "").1["sessions"] != 0 {
-        assert!(begun.elapsed() < PATIENCE, "the idle session ends");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the idle session ends");
         thread::sleep(Duration::from_millis(100));
     }
     assert_eq!(ask("stop", &socket).1, Some(0));

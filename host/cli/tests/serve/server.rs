@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{self, PATIENCE, prepare};
+use crate::support::{self, TEST_TIMEOUT, prepare};
 
 const TOKEN: &str = "a token of the tests";
 /// The token of a second tenant, for [`Server::ask_as_other`].
@@ -107,7 +107,7 @@ impl Server {
     ) -> io::Result<TcpStream> {
         let headers: Vec<_> = headers.iter().copied().chain([("connection", "close")]).collect();
         let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT))?;
         // Errors are ignored: the server may have been killed by now.
         let _ = stream.write_all(self.text(method, path, &headers, body).as_bytes());
         Ok(stream)
@@ -121,7 +121,7 @@ impl Server {
     pub(crate) fn ask_as_other(&self, method: &str, path: &str, body: &str) -> Answer {
         let text = self.text(method, path, &[("connection", "close")], body).replace(TOKEN, OTHER_TOKEN);
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(text.as_bytes()).unwrap();
         Answer::read(stream)
     }
@@ -207,7 +207,7 @@ pub(crate) fn peak_kib(server: &Server) -> u64 {
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{what}");
         thread::sleep(Duration::from_millis(10));
     }
 }

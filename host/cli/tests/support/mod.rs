@@ -16,7 +16,7 @@ use signal_hook::{
 };
 
 /// The timeout for a child process. In an empty cache, the first process downloads and compiles interpreters.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Prepares the interpreters, because with an empty cache the first run reports its progress on standard error. The
 /// tests examine later runs.
@@ -51,7 +51,7 @@ pub(crate) fn wait(child: &mut Child) -> i32 {
         if let Some(status) = child.try_wait().unwrap() {
             return status.code().unwrap_or(-1);
         }
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > TEST_TIMEOUT {
             child.kill().unwrap();
             panic!("the process does not end");
         }
@@ -63,7 +63,7 @@ pub(crate) fn wait(child: &mut Child) -> i32 {
 pub(crate) fn interrupt(child: &Child) {
     let begin = Instant::now();
     while !handles_interrupts(child.id()) {
-        assert!(begin.elapsed() < PATIENCE, "the process does not handle SIGINT");
+        assert!(begin.elapsed() < TEST_TIMEOUT, "the process does not handle SIGINT");
         thread::sleep(Duration::from_millis(5));
     }
     kill_process(Pid::from_child(child), Signal::INT).unwrap();

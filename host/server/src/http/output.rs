@@ -30,7 +30,7 @@ const PIECES: usize = 64;
 pub(super) const OUTPUT_BYTES: usize = 16 << 10;
 /// The total time that a guest waits for its client. Streaming then stops at the next chunk for which there is no room
 /// at once. A slow client must not occupy a permit for which other executions wait.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MAX_STREAM_WAIT: Duration = Duration::from_secs(2);
 
 /// The format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl Pieces {
         self.stopped.get().copied()
     }
 
-    /// Returns a callback that streams output. The guest waits while the client does not read, up to `PATIENCE` in
+    /// Returns a callback that streams output. The guest waits while the client does not read, up to `MAX_STREAM_WAIT` in
     /// total. At the first lost chunk, streaming stops: later chunks would leave a gap.
     pub(crate) fn on_output(&self) -> OnOutput {
         self.on_output_with(|name, text| json!({ "type": name, "text": text }))
@@ -153,7 +153,7 @@ impl Pieces {
     pub(crate) fn on_output_with(&self, piece: impl Fn(&str, &str) -> Value + Send + 'static) -> OnOutput {
         let pieces = self.clone();
         let (mut stdout, mut stderr) = (Utf8Pieces::default(), Utf8Pieces::default());
-        let (clock, mut patience) = (tokio::runtime::Handle::current(), PATIENCE);
+        let (clock, mut remaining_wait) = (tokio::runtime::Handle::current(), MAX_STREAM_WAIT);
         let mut streamed = StreamedBytes::default();
         Box::new(move |stream, bytes| {
             if pieces.stopped_at().is_some() {
@@ -172,8 +172,8 @@ impl Pieces {
                 // If the client disconnects, the response is dropped, which cancels the execution.
                 if let Err(piece) = pieces.try_send(piece) {
                     let begun = Instant::now();
-                    let in_time = clock.block_on(tokio::time::timeout(patience, pieces.send(piece)));
-                    patience = patience.saturating_sub(begun.elapsed());
+                    let in_time = clock.block_on(tokio::time::timeout(remaining_wait, pieces.send(piece)));
+                    remaining_wait = remaining_wait.saturating_sub(begun.elapsed());
                     if in_time != Ok(true) {
                         let _ = pieces.stopped.set(streamed);
                         return;

@@ -121,16 +121,16 @@ impl SessionSlot {
         self.state().live.is_some()
     }
 
-    /// Waits for at most `patience_ms` until no thread is changing the session, and returns the locked state.
+    /// Waits for at most `wait_ms` until no thread is changing the session, and returns the locked state.
     pub(super) fn settled(
         &self,
         storage: &Storage,
-        patience_ms: u64,
+        wait_ms: u64,
         cancel: Option<&CancelToken>,
     ) -> Result<MutexGuard<'_, SlotState>, SessionsError> {
         let settled = storage.retry(cancel, || {
             let state = self.state();
-            Ok(if state.is_changing { Attempt::Again { patience_ms } } else { Attempt::Done(state) })
+            Ok(if state.is_changing { Attempt::Again { wait_ms } } else { Attempt::Done(state) })
         })?;
         settled.ok_or_else(|| SessionsError::InUse { id: self.id.clone() })
     }

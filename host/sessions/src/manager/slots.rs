@@ -68,12 +68,12 @@ impl Slots {
                 if let Some(place) = LivePermit::take(&self.live_count, most, changes) {
                     return Ok(Attempt::Done(place));
                 }
-                let patience_ms = match self.hibernate_oldest(id)? {
+                let wait_ms = match self.hibernate_oldest(id)? {
                     Eviction::Freed => continue,
                     Eviction::Moving => self.storage.policy.lock_wait_ms.max(HIBERNATING_MS),
                     Eviction::InUse => self.storage.policy.lock_wait_ms,
                 };
-                return Ok(Attempt::Again { patience_ms });
+                return Ok(Attempt::Again { wait_ms });
             }
         })?;
         place.ok_or(SessionsError::TooManyLive { most })

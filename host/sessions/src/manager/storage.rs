@@ -70,9 +70,9 @@ impl Changes {
 /// The result of an attempt in [`Storage::retry`].
 pub(super) enum Attempt<T> {
     Done(T),
-    /// Not done yet. The caller retries until `patience_ms` after the first attempt.
+    /// Not done yet. The caller retries until `wait_ms` after the first attempt.
     Again {
-        patience_ms: u64,
+        wait_ms: u64,
     },
 }
 
@@ -160,7 +160,7 @@ impl Storage {
     }
 
     /// Repeats `attempt` after each change of a session in this process until it is done. Returns `None` after the
-    /// attempt's patience or on cancellation.
+    /// attempt's `wait_ms` or on cancellation.
     pub(super) fn retry<T>(
         &self,
         cancel: Option<&CancelToken>,
@@ -170,11 +170,11 @@ impl Storage {
         let mut hooks = Vec::new();
         loop {
             let seen = self.changes.count();
-            let patience_ms = match attempt()? {
+            let wait_ms = match attempt()? {
                 Attempt::Done(done) => return Ok(Some(done)),
-                Attempt::Again { patience_ms } => patience_ms,
+                Attempt::Again { wait_ms } => wait_ms,
             };
-            let left = Duration::from_millis(patience_ms).saturating_sub(begun.elapsed());
+            let left = Duration::from_millis(wait_ms).saturating_sub(begun.elapsed());
             if left.is_zero() || self.is_cancelled(cancel) {
                 return Ok(None);
             }
@@ -192,13 +192,13 @@ impl Storage {
 
     /// Acquires a session's lock. Waits for it up to `lock_wait_ms`, or [`MOMENT_MS`] if that is longer.
     pub(super) fn lock(&self, id: &SessionId, cancel: Option<&CancelToken>) -> Result<SessionLock, SessionsError> {
-        let patience_ms = self.policy.lock_wait_ms.max(MOMENT_MS);
+        let wait_ms = self.policy.lock_wait_ms.max(MOMENT_MS);
         let begun = Instant::now();
         loop {
             if let Some(lock) = block_on(self.store.try_lock(id))? {
                 return Ok(lock);
             }
-            if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
+            if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(wait_ms) {
                 return Err(SessionsError::InUse { id: id.clone() });
             }
             // Polls instead of retrying after each change in this process: an attempt can be a network request.

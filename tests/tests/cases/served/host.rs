@@ -14,7 +14,7 @@ use libtest_mimic::Failed;
 use serde_json::Value;
 
 /// Longer than any request takes on a busy machine, because fuel bounds all requests.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A server for one component. Dropping it kills the process.
 pub(super) struct Host {
@@ -77,7 +77,7 @@ impl Host {
             head += &format!("{name}: {value}\r\n");
         }
         let mut stream = TcpStream::connect(self.address).expect("the server listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit can be set");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time limit can be set");
         stream.write_all(format!("{head}\r\n").as_bytes()).expect("a request can be sent");
         // The server may reject the request before it has read the whole body.
         let _ = stream.write_all(body);

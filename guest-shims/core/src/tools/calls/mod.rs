@@ -122,7 +122,7 @@ pub struct ToolCalls<R: ToolRunner> {
     unread_ran: usize,
     /// The memory of the last reply that the guest read, until its WASI state counts it.
     taken: Option<HeldMemory>,
-    patience: Option<Duration>,
+    read_timeout: Option<Duration>,
     tally: Tally,
     /// Set if the execution has a journal.
     journaled: Option<JournaledCalls<R::Tool>>,
@@ -155,7 +155,7 @@ impl<R: ToolRunner> ToolCalls<R> {
             unread: VecDeque::new(),
             unread_ran: 0,
             taken: None,
-            patience: None,
+            read_timeout: None,
             tally: Tally::new(limits),
             journaled: None,
         }
@@ -182,8 +182,8 @@ impl<R: ToolRunner> ToolCalls<R> {
     }
 
     /// Takes the timeout that the guest has set for its next read.
-    pub fn patience(&mut self) -> Option<Duration> {
-        self.patience.take()
+    pub fn read_timeout(&mut self) -> Option<Duration> {
+        self.read_timeout.take()
     }
 
     /// Registers that the guest waits until `until`. The wait ends when the returned guard is dropped.
@@ -205,7 +205,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         };
         match Message::parse(text) {
             Ok(Message::List) => self.unread.push_back(Reply::Catalogue),
-            Ok(Message::Wait(patience)) => self.patience = patience,
+            Ok(Message::Wait(read_timeout)) => self.read_timeout = read_timeout,
             Ok(Message::Call { id, name, arguments, text }) => {
                 self.runner.end_wait();
                 self.call(id, name, (arguments, text), held);

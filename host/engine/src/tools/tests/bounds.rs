@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::json;
 
-use super::{Guest, PATIENCE, echo, gate, restricted};
+use super::{Guest, TEST_TIMEOUT, echo, gate, restricted};
 use crate::tools::{Tool, ToolThreads};
 
 #[test]
@@ -134,9 +134,9 @@ fn unread_results_occupy_their_slot() {
         guest.call(id, "gate", &json!({}));
         open.send(()).unwrap();
     }
-    begun.recv_timeout(PATIENCE).unwrap();
-    begun.recv_timeout(PATIENCE).unwrap();
-    let end = Instant::now() + PATIENCE;
+    begun.recv_timeout(TEST_TIMEOUT).unwrap();
+    begun.recv_timeout(TEST_TIMEOUT).unwrap();
+    let end = Instant::now() + TEST_TIMEOUT;
     while !guest.calls.has_answer() {
         assert!(Instant::now() < end);
     }
@@ -186,14 +186,14 @@ fn bytes_held_for_calls_count_as_guest_memory() {
     let (finish, finished) = mpsc::channel();
     let finished = Mutex::new(finished);
     let long = Tool::new("long", "").handler(move |_, _| {
-        finished.lock().unwrap().recv_timeout(PATIENCE).ok();
+        finished.lock().unwrap().recv_timeout(TEST_TIMEOUT).ok();
         Ok(json!("x".repeat(998)))
     });
     let (gate, open, begun) = gate();
     let mut guest = Guest::new(&[long, gate], |_| {});
     assert_eq!(guest.calls.account().held_bytes(), 0);
     guest.call(1, "gate", &json!({"a": "x".repeat(1000)}));
-    begun.recv_timeout(PATIENCE).unwrap();
+    begun.recv_timeout(TEST_TIMEOUT).unwrap();
     let with_arguments = guest.calls.account().held_bytes();
     assert!((3000..5000).contains(&with_arguments), "{with_arguments}");
     open.send(()).unwrap();
@@ -227,8 +227,8 @@ fn concurrent_calls_of_an_engine_are_limited() {
     let mut other = Guest::on(&threads, &[gate], |_| {});
     guest.call(1, "gate", &json!({}));
     other.call(1, "gate", &json!({}));
-    begun.recv_timeout(PATIENCE).unwrap();
-    begun.recv_timeout(PATIENCE).unwrap();
+    begun.recv_timeout(TEST_TIMEOUT).unwrap();
+    begun.recv_timeout(TEST_TIMEOUT).unwrap();
     other.call(2, "gate", &json!({}));
     let (kind, message) = other.error();
     assert_eq!(kind, "ToolLimit");

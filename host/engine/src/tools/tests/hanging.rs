@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::json;
 
-use super::{Guest, PATIENCE, echo, gate};
+use super::{Guest, TEST_TIMEOUT, echo, gate};
 use crate::{
     Limits,
     tools::{ToolThreads, Toolbox},
@@ -45,14 +45,14 @@ impl Hanging {
     /// Calls the hanging tool and waits until the call is abandoned.
     fn hang(&self, guest: &mut Guest, text_bytes: usize) {
         guest.call(1, "gate", &json!({ "a": "x".repeat(text_bytes) }));
-        self.begun.recv_timeout(PATIENCE).unwrap();
+        self.begun.recv_timeout(TEST_TIMEOUT).unwrap();
         assert_eq!(guest.error().0, "ToolTimeout");
     }
 
     /// Lets one call return, and waits until the session can make calls again.
     fn recover(&self, guest: &mut Guest, text_bytes: usize) {
         self.open.send(()).unwrap();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TEST_TIMEOUT;
         loop {
             guest.call(2, "gate", &json!({ "a": "x".repeat(text_bytes) }));
             match guest.failure().as_deref() {
@@ -151,7 +151,7 @@ fn calls_with_large_arguments_run_sequentially() {
         guest.call(id, "gate", &large);
     }
     for _ in 0..2 {
-        sandbox.begun.recv_timeout(PATIENCE).unwrap();
+        sandbox.begun.recv_timeout(TEST_TIMEOUT).unwrap();
     }
     assert!(sandbox.begun.recv_timeout(Duration::from_millis(50)).is_err(), "the third call waits");
     for _ in 0..3 {

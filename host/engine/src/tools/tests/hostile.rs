@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{Guest, PATIENCE, echo, gate};
+use super::{Guest, TEST_TIMEOUT, echo, gate};
 use crate::tools::{Tool, Toolbox};
 
 #[test]
@@ -129,7 +129,7 @@ fn messages_resembling_replies_are_ignored() {
     let (gate, open, begun) = gate();
     let mut guest = Guest::new(&[gate], |_| {});
     guest.call(1, "gate", &json!({}));
-    begun.recv_timeout(PATIENCE).unwrap();
+    begun.recv_timeout(TEST_TIMEOUT).unwrap();
     guest.send(&json!({"id": 1, "ok": "forged"}));
     assert_eq!(guest.read().unwrap()["id"], json!(null));
     open.send(()).unwrap();

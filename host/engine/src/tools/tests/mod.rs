@@ -17,7 +17,7 @@ use super::{ThreadRunner, Tool, ToolRecord, ToolRules, ToolThreads, Toolbox, run
 use crate::{CancelToken, Limits, exec::platform::Stopwatch};
 
 /// Longer than any step of these tests, but short enough to detect a hang.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The guest's side of the tools device.
 struct Guest {
@@ -67,7 +67,7 @@ impl Guest {
 
     /// Waits for the next reply. Returns `None` if no reply is due.
     fn read(&mut self) -> Option<Value> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TEST_TIMEOUT;
         loop {
             let due = match self.calls.take() {
                 Received::Reply(text) => {
@@ -134,7 +134,7 @@ fn gate() -> (Tool, mpsc::Sender<()>, mpsc::Receiver<()>) {
     let opened = std::sync::Mutex::new(opened);
     let tool = Tool::new("gate", "Waits.").handler(move |_, arguments| {
         begin.send(()).ok();
-        opened.lock().unwrap().recv_timeout(PATIENCE).ok();
+        opened.lock().unwrap().recv_timeout(TEST_TIMEOUT).ok();
         Ok(arguments)
     });
     (tool, open, begun)

@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{Guest, PATIENCE, echo, gate, restricted};
+use super::{Guest, TEST_TIMEOUT, echo, gate, restricted};
 use crate::tools::{Tool, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, Toolbox};
 
 #[test]
@@ -25,7 +25,7 @@ fn replies_arrive_in_order_of_completion() {
     let (gate, open, begun) = gate();
     let mut guest = Guest::new(&[echo(), gate], |_| {});
     guest.call(1, "gate", &json!({}));
-    begun.recv_timeout(PATIENCE).unwrap();
+    begun.recv_timeout(TEST_TIMEOUT).unwrap();
     guest.call(2, "echo", &json!({}));
     assert_eq!(guest.read().unwrap()["id"], 2);
     assert_eq!(guest.peek(), None);
@@ -94,11 +94,11 @@ fn language_models_are_ordinary_tools() {
 fn guest_timeout_applies_to_one_read() {
     let mut guest = Guest::new(&[echo()], |_| {});
     guest.send(&json!({"wait": 5}));
-    assert_eq!(guest.calls.patience(), Some(Duration::from_millis(5)));
-    assert_eq!(guest.calls.patience(), None);
+    assert_eq!(guest.calls.read_timeout(), Some(Duration::from_millis(5)));
+    assert_eq!(guest.calls.read_timeout(), None);
     guest.send(&json!({"wait": 5}));
     guest.send(&json!({"wait": null}));
-    assert_eq!(guest.calls.patience(), None);
+    assert_eq!(guest.calls.read_timeout(), None);
     assert_eq!(guest.read(), None, "a `wait` message has no reply");
 }
 
@@ -106,7 +106,7 @@ fn guest_timeout_applies_to_one_read() {
 fn timed_out_call_is_abandoned_and_cancelled() {
     let (tell, told) = std::sync::mpsc::channel();
     let slow = Tool::new("slow", "").handler(move |call, _| {
-        tell.send(call.cancel.wait_timeout(PATIENCE)).ok();
+        tell.send(call.cancel.wait_timeout(TEST_TIMEOUT)).ok();
         Ok(json!("late"))
     });
     let mut guest = Guest::new(&[slow], |limits| limits.tool_timeout_ms = 30);
@@ -114,7 +114,7 @@ fn timed_out_call_is_abandoned_and_cancelled() {
     let (kind, message) = guest.error();
     assert_eq!(kind, "ToolTimeout");
     assert!(message.contains("tool_timeout_ms"), "{message}");
-    assert!(told.recv_timeout(PATIENCE).unwrap());
+    assert!(told.recv_timeout(TEST_TIMEOUT).unwrap());
     assert_eq!(guest.read(), None, "a late answer is discarded");
 }
 
@@ -134,22 +134,22 @@ fn late_call_times_out_even_if_nobody_waited() {
 fn handlers_are_cancelled_when_the_execution_ends() {
     let (tell, told) = std::sync::mpsc::channel();
     let slow = Tool::new("slow", "").handler(move |call, _| {
-        tell.send(call.cancel.wait_timeout(PATIENCE)).ok();
+        tell.send(call.cancel.wait_timeout(TEST_TIMEOUT)).ok();
         Ok(json!(1))
     });
     let mut guest = Guest::new(std::slice::from_ref(&slow), |_| {});
     guest.call(1, "slow", &json!({}));
     let records = guest.end();
     assert_eq!(records[0].outcome, ToolOutcome::Unfinished);
-    assert!(told.recv_timeout(PATIENCE).unwrap(), "cancelled at the end of the execution");
+    assert!(told.recv_timeout(TEST_TIMEOUT).unwrap(), "cancelled at the end of the execution");
     let mut guest = Guest::new(std::slice::from_ref(&slow), |_| {});
     guest.call(1, "slow", &json!({}));
     drop(guest);
-    assert!(told.recv_timeout(PATIENCE).unwrap(), "cancelled when the execution is dropped");
+    assert!(told.recv_timeout(TEST_TIMEOUT).unwrap(), "cancelled when the execution is dropped");
     let mut guest = Guest::new(&[slow], |_| {});
     guest.call(1, "slow", &json!({}));
     guest.calls.cancel();
-    assert!(told.recv_timeout(PATIENCE).unwrap(), "cancelled with the execution");
+    assert!(told.recv_timeout(TEST_TIMEOUT).unwrap(), "cancelled with the execution");
     assert_eq!(guest.ok(), json!(1), "a guest that still waits receives the result");
 }
 
