@@ -196,8 +196,8 @@ impl<'a, R: Read> Reader<'a, R> {
                 }
                 _ => return Err(refused(&name, "its type is unknown")),
             };
-            let told = extension.tell(kind, name, &entry)?;
-            return Ok(Some((told, entry)));
+            let archived = extension.into_entry(kind, name, &entry)?;
+            return Ok(Some((archived, entry)));
         }
         if is_extended {
             return Err(refused(b"", "its last header has no entry"));
@@ -253,7 +253,7 @@ impl Extension {
         Ok(())
     }
 
-    fn tell<R: Read>(
+    fn into_entry<R: Read>(
         self,
         kind: ArchivedKind,
         name: Vec<u8>,
@@ -311,26 +311,26 @@ pub(in crate::files) fn import(
     let mut placer = Placer::new(vfs, top, if_exists, "import");
     // Set the times of directories last, because adding entries changes them.
     let mut directories = Vec::new();
-    while let Some((told, mut contents)) = entries.next()? {
-        let path = name(&told)?;
-        let modified_ns = told.modified_s.saturating_mul(NS_PER_S);
-        match told.kind {
+    while let Some((archived, mut contents)) = entries.next()? {
+        let path = name(&archived)?;
+        let modified_ns = archived.modified_s.saturating_mul(NS_PER_S);
+        match archived.kind {
             ArchivedKind::Directory if path.is_empty() => {}
-            _ if path.is_empty() => return Err(refused(told.path.as_bytes(), "it has no name")),
+            _ if path.is_empty() => return Err(refused(archived.path.as_bytes(), "it has no name")),
             ArchivedKind::Directory => {
                 placer.directory(&path)?;
                 directories.push((path, modified_ns));
             }
-            ArchivedKind::File => placer.file(&path, told.size_bytes, Some(modified_ns), &mut contents)?,
+            ArchivedKind::File => placer.file(&path, archived.size_bytes, Some(modified_ns), &mut contents)?,
             ArchivedKind::Symlink => {
-                if placer.link(&path, &told.target)? {
+                if placer.link(&path, &archived.target)? {
                     placer.set_modified(&path, modified_ns)?;
                 }
             }
             ArchivedKind::HardLink => {
-                let first = std::str::from_utf8(&told.target).ok().and_then(|target| inside_path(target).ok());
-                let first =
-                    first.ok_or_else(|| refused(told.path.as_bytes(), "its hard link points outside the archive"))?;
+                let first = std::str::from_utf8(&archived.target).ok().and_then(|target| inside_path(target).ok());
+                let first = first
+                    .ok_or_else(|| refused(archived.path.as_bytes(), "its hard link points outside the archive"))?;
                 placer.hard_link(&path, &first)?;
             }
         }
@@ -341,9 +341,9 @@ pub(in crate::files) fn import(
     Ok(placer.report)
 }
 
-fn name(told: &ArchivedEntry) -> Result<String, FilesError> {
-    inside_path(&told.path).map_err(|error| match error {
-        FileError::Path { reason, .. } => refused(told.path.as_bytes(), reason),
+fn name(archived: &ArchivedEntry) -> Result<String, FilesError> {
+    inside_path(&archived.path).map_err(|error| match error {
+        FileError::Path { reason, .. } => refused(archived.path.as_bytes(), reason),
         other => other.into(),
     })
 }

@@ -46,7 +46,7 @@ struct ParentLock {
 
 impl Drop for ParentLock {
     fn drop(&mut self) {
-        self.store.tell(StoreOperation::Unlock { lock: self.lock });
+        self.store.send_release(StoreOperation::Unlock { lock: self.lock });
     }
 }
 
@@ -58,7 +58,7 @@ struct ParentReservation {
 
 impl Drop for ParentReservation {
     fn drop(&mut self) {
-        self.store.tell(StoreOperation::Release { reservation: self.reservation });
+        self.store.send_release(StoreOperation::Release { reservation: self.reservation });
     }
 }
 
@@ -76,7 +76,7 @@ impl ByteQuota for ParentStore {
 
 impl ParentStore {
     /// Releases a lock or a reservation without waiting for the reply.
-    fn tell(&self, operation: StoreOperation) {
+    fn send_release(&self, operation: StoreOperation) {
         let Some((peer, runtime)) = self.server.0.get() else { return };
         let (peer, tenant) = (peer.clone(), self.tenant.clone());
         runtime.spawn(async move {

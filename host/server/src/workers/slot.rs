@@ -52,7 +52,7 @@ impl WorkerSlot {
         *state = SlotState::Ready(Arc::clone(live));
         drop(state);
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.tell();
+        self.notify_changed();
         true
     }
 
@@ -64,13 +64,13 @@ impl WorkerSlot {
         }
         drop(state);
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
-        self.tell();
+        self.notify_changed();
     }
 
     /// Closes the slot and returns its process, which ends when its socket is closed.
     pub(super) fn end(&self) -> Option<Arc<Live>> {
         let before = std::mem::replace(&mut *self.state(), SlotState::Ended);
-        self.tell();
+        self.notify_changed();
         match before {
             SlotState::Ready(live) => Some(live),
             SlotState::Starting | SlotState::Ended => None,
@@ -81,7 +81,7 @@ impl WorkerSlot {
         matches!(*self.state(), SlotState::Ended)
     }
 
-    fn tell(&self) {
+    fn notify_changed(&self) {
         self.changed.send_modify(|number| *number = number.wrapping_add(1));
     }
 
@@ -155,7 +155,7 @@ impl Live {
     }
 
     /// Calls the worker without waiting for a reply.
-    pub(super) fn tell(self: &Arc<Self>, runtime: &Handle, call: ToWorker) {
+    pub(super) fn notify(self: &Arc<Self>, runtime: &Handle, call: ToWorker) {
         let live = Arc::clone(self);
         runtime.spawn(async move {
             // An error means that the worker has ended, together with the execution that the call refers to.

@@ -275,7 +275,7 @@ impl Executor for WorkerProcesses {
             runtime: Handle::current(),
             _hook: cancel.on_cancel({
                 let (live, execution, runtime) = (Arc::clone(&live), call.execution, Handle::current());
-                move || live.tell(&runtime, ToWorker::Cancel { execution })
+                move || live.notify(&runtime, ToWorker::Cancel { execution })
             }),
             cancel,
             script: Mutex::new(Some((call, bytes))),
@@ -361,7 +361,7 @@ impl RemoteFiles for WorkerFiles {
 
 impl Drop for WorkerFiles {
     fn drop(&mut self) {
-        self.live.tell(&self.runtime, ToWorker::Forget { execution: self.execution });
+        self.live.notify(&self.runtime, ToWorker::Forget { execution: self.execution });
     }
 }
 
@@ -454,7 +454,7 @@ impl SteppedExecution for WorkerExecution {
 impl Drop for WorkerExecution {
     fn drop(&mut self) {
         self.live.end(self.execution);
-        self.live.tell(&self.runtime, ToWorker::Abandon { execution: self.execution });
+        self.live.notify(&self.runtime, ToWorker::Abandon { execution: self.execution });
     }
 }
 
