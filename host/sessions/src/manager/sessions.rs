@@ -186,6 +186,9 @@ impl Sessions {
     }
 
     /// Returns a handle to the session with this ID, live or not; `None` if there is no such session.
+    ///
+    /// # Errors
+    /// [`SessionsError::Store`] if the session's record cannot be read.
     pub fn get(&self, id: &SessionId) -> Result<Option<SessionGuard>, SessionsError> {
         let found = self.record(id)?.map(|_| self.guard(id));
         if found.is_some() {
@@ -196,6 +199,9 @@ impl Sessions {
 
     /// Returns the stored record of the session, as of its last save; `None` if there is no such session. Reads the
     /// store only if the session is not live in this process.
+    ///
+    /// # Errors
+    /// [`SessionsError::Store`] if the record cannot be read.
     pub fn record(&self, id: &SessionId) -> Result<Option<SessionRecord>, SessionsError> {
         let live = self.0.slot(id).state().live.clone();
         if let Some(record) = live.filter(|live| !live.is_fenced()).and_then(|live| live.record()) {
@@ -246,12 +252,18 @@ impl Sessions {
     }
 
     /// Returns a page of sessions, in the order of their IDs.
+    ///
+    /// # Errors
+    /// [`SessionsError::Store`] if the store cannot be listed. A damaged session is not an error: its entry says so.
     pub fn list(&self, page: &PageRequest) -> Result<ListedPage, SessionsError> {
         let page = block_on(self.0.storage.store.list(page))?;
         Ok(ListedPage { sessions: self.with_live(page.entries), next: page.next })
     }
 
     /// Returns all sessions in the order of their IDs. Reads all pages, which can take much time and memory.
+    ///
+    /// # Errors
+    /// [`SessionsError::Store`], like [`list`](Self::list).
     pub fn list_all(&self) -> Result<Vec<ListedSession>, SessionsError> {
         let mut pages = Pages::new(self.store());
         let mut all = Vec::new();
@@ -262,6 +274,9 @@ impl Sessions {
     }
 
     /// Counts the sessions, including damaged ones. Stops counting at `most`.
+    ///
+    /// # Errors
+    /// [`SessionsError::Store`] if the store cannot be listed.
     pub fn count(&self, most: usize) -> Result<usize, SessionsError> {
         Ok(block_on(self.0.storage.store.count(most))?)
     }
@@ -312,6 +327,10 @@ impl Sessions {
     }
 
     /// Removes stored sessions that exceed the limits of `prune`. Sessions that are live in any process remain.
+    ///
+    /// # Errors
+    /// [`SessionsError::Store`] if the store cannot be listed. If a session cannot be removed, the report contains the
+    /// error, and pruning continues.
     pub fn prune(&self, prune: &Prune) -> Result<PruneReport, SessionsError> {
         Ok(block_on(prune.run(self.store(), Timestamp::now()))?)
     }
@@ -390,6 +409,9 @@ impl Sessions {
 
     /// Starts a thread that hibernates idle sessions once per interval `every`. The thread ends when the returned value
     /// is dropped, or at the next interval after the last handle to these sessions was dropped.
+    ///
+    /// # Errors
+    /// Fails if the operating system cannot create the thread.
     pub fn hibernate_idle_in_background(&self, every: Duration) -> io::Result<IdleThread> {
         let stop = CancelToken::new();
         let (stopped, slots) = (stop.clone(), Arc::downgrade(&self.0));

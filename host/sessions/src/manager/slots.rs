@@ -175,6 +175,9 @@ impl SessionGuard {
     }
 
     /// Runs `source` in the session, like [`run`](Self::run).
+    ///
+    /// # Errors
+    /// Like [`run`](Self::run).
     pub fn execute(&self, source: &str) -> Result<Execution, SessionsError> {
         self.run(Request::new(source))
     }

@@ -27,6 +27,10 @@ pub struct Prune {
 impl Prune {
     /// Removes the sessions in a store that exceed a limit, and skips sessions in use. For a damaged session, and for a
     /// record with a time in the future, the store's time of the last write is used.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be listed. If a session cannot be removed, the report contains the error, and pruning
+    /// continues.
     pub async fn run(&self, store: &dyn SessionStore, now: Timestamp) -> Result<PruneReport, StoreError> {
         let mut report = PruneReport { dry_run: self.dry_run, ..PruneReport::default() };
         for (listed, reason) in self.choose(store, now).await? {
