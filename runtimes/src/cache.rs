@@ -148,7 +148,7 @@ impl CacheDir {
     pub fn lock(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock, CacheError> {
         let locks = Arc::new(self.root.subdir(LOCKS)?);
         let name = lock_name(name);
-        let (begun, mut told) = (Instant::now(), false);
+        let (begun, mut is_reported) = (Instant::now(), false);
         loop {
             if let Some(lock) = FileLock::try_take(&locks, &name)? {
                 return Ok(CacheLock(lock));
@@ -156,9 +156,9 @@ impl CacheDir {
             if progress.cancelled() {
                 return Err(CacheError::Cancelled { path: locks.path_of(&name) });
             }
-            if !told && begun.elapsed() >= MIN_REPORTED_WAIT {
+            if !is_reported && begun.elapsed() >= MIN_REPORTED_WAIT {
                 progress.message("waiting for another process to fetch or prepare the same file");
-                told = true;
+                is_reported = true;
             }
             std::thread::sleep(LOCK_POLL);
         }

@@ -216,7 +216,7 @@ pub(crate) fn checked(tools: &[types::Tool]) -> Result<Toolbox, String> {
              offer fewer tools or simpler schemas"
         ));
     }
-    let told = |error: ToolDefinitionError| error.to_string();
+    let message = |error: ToolDefinitionError| error.to_string();
     let mut toolbox = Toolbox::default();
     for types::Tool { name, description, arguments_schema } in tools {
         let schema: Value = match arguments_schema {
@@ -227,8 +227,8 @@ pub(crate) fn checked(tools: &[types::Tool]) -> Result<Toolbox, String> {
         };
         let max_levels = MAX_PROVIDER_LEVELS;
         let definition = Definition { name, description, schema: &schema, is_foreign: true, max_levels };
-        toolbox.add(name, Rc::new(definition.check().map_err(told)?)).map_err(told)?;
+        toolbox.add(name, Rc::new(definition.check().map_err(message)?)).map_err(message)?;
     }
-    toolbox.check().map_err(told)?;
+    toolbox.check().map_err(message)?;
     Ok(toolbox)
 }

@@ -156,15 +156,15 @@ impl Usage<'_> {
     }
 
     /// Converts the diagnostics of an image's parser.
-    pub fn diagnose(&self, said: Result<Vec<Diagnostic>, DriverError>) -> Result<Vec<Diagnostic>, DriverError> {
-        match said {
+    pub fn diagnose(&self, parsed: Result<Vec<Diagnostic>, DriverError>) -> Result<Vec<Diagnostic>, DriverError> {
+        match parsed {
             // The parser itself reached a limit, so the limit is the diagnostic.
             Err(DriverError::Machine(MachineError::Stopped(stop))) => Ok(vec![Diagnostic {
                 line: 1,
                 column: 1,
                 message: format!("the parser was stopped: {}", self.stopped(&stop).describe()),
             }]),
-            said => said,
+            parsed => parsed,
         }
     }
 

@@ -63,12 +63,12 @@ impl Error for Hinted {
 /// Writes an error with its causes and its hint to standard error.
 pub(crate) fn report(error: &anyhow::Error) {
     let mut text = format!("{BAD}error:{BAD:#} {}\n", lines(&error.to_string()));
-    let mut said = error.to_string();
+    let mut joined = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         // Many messages already end with their cause.
-        if !said.contains(&cause) {
+        if !joined.contains(&cause) {
             let _ = writeln!(text, "  {HEAD}because:{HEAD:#} {}", lines(&cause));
-            said.push_str(&cause);
+            joined.push_str(&cause);
         }
     }
     for hint in error.chain().filter_map(|cause| cause.downcast_ref::<Hinted>()) {

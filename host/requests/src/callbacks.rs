@@ -269,8 +269,8 @@ impl CallbackClients {
             () = cancelled(cancel) => return Err(failed("was cancelled")),
         };
         if status != StatusCode::OK {
-            let said: Option<FailureAnswer> = serde_json::from_slice(&bytes).ok();
-            return Err(match said.filter(|_| !status.is_redirection()) {
+            let failure_answer: Option<FailureAnswer> = serde_json::from_slice(&bytes).ok();
+            return Err(match failure_answer.filter(|_| !status.is_redirection()) {
                 Some(FailureAnswer { error }) => {
                     ToolError::of(error.kind(), error.message().chars().take(MAX_ERROR_CHARS).collect::<String>())
                 }

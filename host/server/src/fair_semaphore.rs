@@ -29,7 +29,7 @@ struct QueueState {
 
 struct Waiter {
     tenant: String,
-    tell: oneshot::Sender<Permit>,
+    sender: oneshot::Sender<Permit>,
 }
 
 /// A permit of a [`FairSemaphore`], released on drop.
@@ -46,7 +46,7 @@ impl Drop for Permit {
         drop(state);
         match next {
             // If the waiter is gone, `send` returns the permit. Dropping that permit passes it to the next waiter.
-            Some(Waiter { tenant, tell }) => drop(tell.send(Self { places: self.places.clone(), tenant })),
+            Some(Waiter { tenant, sender }) => drop(sender.send(Self { places: self.places.clone(), tenant })),
             None => self.places.0.changed.notify_waiters(),
         }
     }
@@ -69,18 +69,18 @@ impl FairSemaphore {
     /// Waits for this tenant's turn and acquires a permit. Dropping the future leaves the queue.
     pub(crate) async fn take(&self, tenant: &str) -> Permit {
         loop {
-            let told = {
+            let receiver = {
                 let mut state = self.state();
                 if state.taken < self.0.count {
                     state.take(tenant);
                     return self.permit(tenant);
                 }
-                state.waiting.retain(|waiter| !waiter.tell.is_closed());
-                let (tell, told) = oneshot::channel();
-                state.waiting.push_back(Waiter { tenant: tenant.to_owned(), tell });
-                told
+                state.waiting.retain(|waiter| !waiter.sender.is_closed());
+                let (sender, receiver) = oneshot::channel();
+                state.waiting.push_back(Waiter { tenant: tenant.to_owned(), sender });
+                receiver
             };
-            if let Ok(permit) = told.await {
+            if let Ok(permit) = receiver.await {
                 return permit;
             }
         }
@@ -130,7 +130,7 @@ impl QueueState {
             .waiting
             .iter()
             .enumerate()
-            .filter(|(_, waiter)| !waiter.tell.is_closed())
+            .filter(|(_, waiter)| !waiter.sender.is_closed())
             .min_by_key(|(_, waiter)| count(waiter))?;
         let next = self.waiting.remove(index)?;
         self.take(&next.tenant);

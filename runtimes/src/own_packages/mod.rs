@@ -323,8 +323,8 @@ fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), 
         let values = head.filter_map(|line| line.split_once(": ").filter(|(name, _)| name.eq_ignore_ascii_case(key)));
         values.map(|(_, value)| value.chars().filter(|c| !c.is_control()).take(200).collect()).collect()
     };
-    let said = field("Name").into_iter().next().unwrap_or_default();
-    if normal(&said) != normal(name) || field("Version").first().map(String::as_str) != Some(version) {
+    let declared = field("Name").into_iter().next().unwrap_or_default();
+    if normal(&declared) != normal(name) || field("Version").first().map(String::as_str) != Some(version) {
         return Err(wrong("the name or version in its metadata does not match its file name"));
     }
     let imports = imports(wheel.paths());
@@ -334,7 +334,7 @@ fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), 
     let licence = field("License-Expression").into_iter().chain(field("License")).next().unwrap_or_default();
     let requires = field("Requires-Dist").into_iter().filter(|needed| !needed.contains("extra ==")).collect();
     let package = OwnPackage {
-        name: said,
+        name: declared,
         version: version.to_owned(),
         file: file.to_owned(),
         sha256: Digest::of(bytes),

@@ -184,8 +184,8 @@ impl IntoException for ResumeError {
 }
 
 /// Creates the exception for a script whose files could not be committed to the host.
-pub(crate) fn not_committed<'py>(py: Python<'py>, said: &str, execution: impl IntoPyObject<'py>) -> PyErr {
-    Class::Commit.with(py, (said, execution))
+pub(crate) fn not_committed<'py>(py: Python<'py>, message: &str, execution: impl IntoPyObject<'py>) -> PyErr {
+    Class::Commit.with(py, (message, execution))
 }
 
 /// Creates the exception for a sandbox or session from another process.

@@ -199,10 +199,10 @@ impl Input {
         match executed {
             Ok(execution) => Ok(execution.into()),
             Err(error) => {
-                let said = with_causes(&error);
+                let message = with_causes(&error);
                 match error {
                     ExecuteError::Commit { execution, .. } => {
-                        Err(not_committed(py, &said, PyExecution::from(*execution)))
+                        Err(not_committed(py, &message, PyExecution::from(*execution)))
                     }
                     error => Err(error.exception()),
                 }

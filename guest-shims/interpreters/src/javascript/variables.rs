@@ -232,19 +232,19 @@ impl Booted<'_> {
                 return Ok(Some(GlobalJson::Refused("it cannot be read".to_owned())));
             }
         };
-        let said = self.ask_settled(self.at.keep_global, &[name, value, JsValue::int(is_hidden)])?;
+        let encoded = self.ask_settled(self.at.keep_global, &[name, value, JsValue::int(is_hidden)])?;
         self.guest.free(value)?;
-        let Some(said) = said else { return Ok(None) };
-        let words = self.guest.text_within(said, max_bytes)?;
-        self.guest.free(said)?;
+        let Some(encoded) = encoded else { return Ok(None) };
+        let words = self.guest.text_within(encoded, max_bytes)?;
+        self.guest.free(encoded)?;
         // Only a text over the limit is incomplete.
         Ok(Some(words.as_deref().and_then(decode).unwrap_or(GlobalJson::TooLong)))
     }
 }
 
 /// Decodes the result of `keepGlobal`.
-fn decode(said: &str) -> Option<GlobalJson> {
-    let mut rest = said.chars();
+fn decode(encoded: &str) -> Option<GlobalJson> {
+    let mut rest = encoded.chars();
     match rest.next()? {
         '=' => Some(GlobalJson::Text(rest.as_str().to_owned())),
         '!' => Some(GlobalJson::Refused(rest.as_str().to_owned())),

@@ -385,9 +385,9 @@ fn notes(output: &[u8]) -> BTreeMap<String, Vec<u32>> {
 
 /// Returns an error with the end of standard error in its message.
 fn failure(machine: &mut dyn Machine, how: &str) -> DriverError {
-    let said = String::from_utf8_lossy(machine.wasi().output(Stream::Stderr)).into_owned();
-    let start = said.char_indices().rev().nth(2000).map_or(0, |(at, _)| at);
-    DriverError::Boot(format!("{how}: {}", said.get(start..).unwrap_or_default().trim_end()))
+    let stderr = String::from_utf8_lossy(machine.wasi().output(Stream::Stderr)).into_owned();
+    let start = stderr.char_indices().rev().nth(2000).map_or(0, |(at, _)| at);
+    DriverError::Boot(format!("{how}: {}", stderr.get(start..).unwrap_or_default().trim_end()))
 }
 
 #[cfg(test)]

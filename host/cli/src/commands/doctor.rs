@@ -334,11 +334,11 @@ fn runs(host: &Host, language: Language) -> Finding {
             Finding::ok(check, format!("{:.2} ms, {how}", took.as_secs_f64() * 1000.0))
         }
         Ok((execution, _)) => {
-            let said = format!("{}{}", execution.stdout.text(), execution.stderr.text());
+            let printed = format!("{}{}", execution.stdout.text(), execution.stderr.text());
             Finding::bad(
                 Status::Wrong,
                 check,
-                format!("`{source}` printed `{}`: {}", said.trim_end(), execution.outcome.describe()),
+                format!("`{source}` printed `{}`: {}", printed.trim_end(), execution.outcome.describe()),
                 remedy,
             )
         }

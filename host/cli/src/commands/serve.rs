@@ -344,10 +344,10 @@ fn page_url(mut address: SocketAddr, token: &Token) -> String {
 
 /// Returns once `cancel` is cancelled.
 pub(super) async fn cancelled(cancel: &glovebox::CancelToken) {
-    let told = Arc::new(tokio::sync::Notify::new());
-    let tell = Arc::clone(&told);
-    let _hook = cancel.on_cancel(move || tell.notify_one());
-    told.notified().await;
+    let stopped = Arc::new(tokio::sync::Notify::new());
+    let notifier = Arc::clone(&stopped);
+    let _hook = cancel.on_cancel(move || notifier.notify_one());
+    stopped.notified().await;
 }
 
 /// The token of the tenant [`ONLY`]. The tokens of the configuration are accepted in addition.

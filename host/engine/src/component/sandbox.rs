@@ -176,9 +176,9 @@ impl Snapshot {
 impl HostBlob for SandboxCtx {
     fn new(&mut self) -> wasmtime::Result<Resource<Bytes>> {
         // A constructor cannot return an error, so an exceeded quota traps.
-        let told = |error| SandboxFailure::from(error).into_trap();
+        let to_trap = |error| SandboxFailure::from(error).into_trap();
         let (handle, bytes) =
-            (self.meter.take(QuotaUse::Handle).map_err(told)?, Bytes::new(&self.meter).map_err(told)?);
+            (self.meter.take(QuotaUse::Handle).map_err(to_trap)?, Bytes::new(&self.meter).map_err(to_trap)?);
         self.put(handle, bytes).map_err(SandboxFailure::into_trap)
     }
 

@@ -268,11 +268,11 @@ fn result_bytes(execution: &Execution) -> u64 {
     let Execution { files_created, files_modified, files_deleted, .. } = execution;
     let names = [files_created, files_modified, files_deleted].into_iter().flatten().map(|name| text(name));
     let calls = execution.tool_calls.iter().map(|call| {
-        let said = match &call.outcome {
-            crate::ToolOutcome::Returned(said) | crate::ToolOutcome::Failed { message: said, .. } => option(said),
+        let answer_bytes = match &call.outcome {
+            crate::ToolOutcome::Returned(answer) | crate::ToolOutcome::Failed { message: answer, .. } => option(answer),
             crate::ToolOutcome::Unfinished => 0,
         };
-        size_of_val(call) + text(&call.name) + option(&call.arguments) + said
+        size_of_val(call) + text(&call.name) + option(&call.arguments) + answer_bytes
     });
     let value = execution.value.as_ref().map_or(0, |value| text(&value.repr) + option(&value.json));
     let displays = execution.displays.iter().map(|display| {

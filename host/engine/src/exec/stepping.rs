@@ -265,14 +265,14 @@ impl Started {
         request.suspension = suspendable.as_ref().map(|suspendable| Arc::clone(&suspendable.suspension));
         let request = request.cancel(&cancel).into_owned();
         let shared = Arc::new(SteppingState::default());
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let there = Arc::clone(&shared);
         thread::Builder::new()
             .name("glovebox-started".into())
             .stack_size(STACK_BYTES)
-            .spawn(move || there.run(request, &tell, finish, work))
+            .spawn(move || there.run(request, &sender, finish, work))
             .map_err(|source| ExecuteError::System { what: "thread", source })?;
-        match told.recv() {
+        match receiver.recv() {
             Ok(Err(error)) => Err(error),
             // The channel closed without a message: `work` has ended.
             Ok(Ok(())) | Err(mpsc::RecvError) => Ok(Self { shared, cancel, suspendable }),
@@ -374,7 +374,7 @@ impl SteppingState {
     fn run(
         &self,
         mut request: Request<'static>,
-        tell: &mpsc::Sender<Result<(), ExecuteError>>,
+        sender: &mpsc::Sender<Result<(), ExecuteError>>,
         finish: impl FnOnce(&mut Execution),
         work: impl FnOnce(Request<'static>, &dyn Fn()) -> Result<Execution, ExecuteError>,
     ) {
@@ -382,7 +382,7 @@ impl SteppingState {
         let begun = || {
             has_begun.set(true);
             // Sending fails only if `begin` has stopped waiting.
-            tell.send(Ok(())).ok();
+            sender.send(Ok(())).ok();
         };
         let (transcript, mut listener) = (Arc::clone(&self.transcript), request.on_output.take());
         // The listener has already received the output from before a suspension.
@@ -415,7 +415,7 @@ impl SteppingState {
         let end = match worked {
             Ok(Ok(execution)) => Ok(Arc::new(execution)),
             Ok(Err(error)) if !has_begun.get() => {
-                tell.send(Err(error)).ok();
+                sender.send(Err(error)).ok();
                 return;
             }
             Ok(Err(error)) => Err(AdvanceError::Execute(Arc::new(error))),

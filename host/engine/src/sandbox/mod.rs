@@ -251,15 +251,15 @@ impl Sandbox {
     /// tests.
     #[doc(hidden)]
     pub fn compare_recycled(&self) -> Result<usize, String> {
-        let said = |error: ExecuteError| error.to_string();
+        let message = |error: ExecuteError| error.to_string();
         let (Some(recycled), Some(image)) = (&self.0.runtime.recycled, self.0.runtime.image()) else { return Ok(0) };
-        let pristine = image.pristine().map_err(said)?;
-        let request = PreparedRequest::new(self, Request::new("")).map_err(said)?;
-        let wasi = self.wasi(&request, &self.0.workspace.files().map_err(said)?).map_err(said)?;
+        let pristine = image.pristine().map_err(message)?;
+        let request = PreparedRequest::new(self, Request::new("")).map_err(message)?;
+        let wasi = self.wasi(&request, &self.0.workspace.files().map_err(message)?).map_err(message)?;
         let template = &self.0.runtime.template;
         let mut new =
             guest::instantiate(&self.0.engine.0, template, Box::new(wasi), u64::MAX.into(), EnginePlatform::over())
-                .map_err(said)?;
+                .map_err(message)?;
         recycled.compare(&mut new, pristine.globals())
     }
 

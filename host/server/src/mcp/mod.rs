@@ -111,7 +111,7 @@ impl McpServer {
         replies: &ReplyRooms,
     ) -> Result<CallToolResponse, ServiceError> {
         let tenant = &self.0.tenant.replying(replies);
-        let said = match name {
+        let called = match name {
             Name::RunCode => return self.run_code(arguments, retry, context, tenant).await,
             Name::SessionOpen => tools::open_session(tenant, given::read(arguments)?).await,
             Name::SessionList => tools::list_sessions(tenant, given::read(arguments)?).await,
@@ -122,7 +122,7 @@ impl McpServer {
             Name::FilesRead => files::read(tenant, given::read(arguments)?).await,
             Name::FilesWrite => files::write(tenant, given::read(arguments)?).await,
         };
-        Ok(CallToolResult::from(said?).into())
+        Ok(CallToolResult::from(called?).into())
     }
 
     async fn run_code(

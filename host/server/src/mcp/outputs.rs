@@ -188,7 +188,7 @@ impl Answering<'_> {
             }
         }
         for form in &display.forms {
-            if best.is_some_and(|(told, _)| told.media_type == form.media_type) {
+            if best.is_some_and(|(chosen, _)| chosen.media_type == form.media_type) {
                 continue;
             }
             match form.text() {

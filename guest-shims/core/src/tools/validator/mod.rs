@@ -301,62 +301,66 @@ impl<'a> Reader<'a> {
             _ => return Err("a schema is neither an object nor a boolean".into()),
         };
         let mut rules = Vec::new();
-        for (keyword, said) in keywords {
-            let wrong = || invalid(keyword, said);
+        for (keyword, operand) in keywords {
+            let wrong = || invalid(keyword, operand);
             if REFUSED.contains(&keyword.as_str()) {
                 return Err(format!("`{keyword}` is not supported"));
             }
             rules.extend(match keyword.as_str() {
-                "type" => Some(Rule::Type(type_names(said).ok_or_else(wrong)?)),
-                "enum" => Some(Rule::OneOfThese(said.as_array().ok_or_else(wrong)?.clone())),
-                "const" => Some(Rule::OneOfThese(vec![said.clone()])),
+                "type" => Some(Rule::Type(type_names(operand).ok_or_else(wrong)?)),
+                "enum" => Some(Rule::OneOfThese(operand.as_array().ok_or_else(wrong)?.clone())),
+                "const" => Some(Rule::OneOfThese(vec![operand.clone()])),
                 "minimum" | "exclusiveMinimum" => Some(Rule::Least {
-                    bound: said.as_f64().ok_or_else(wrong)?,
+                    bound: operand.as_f64().ok_or_else(wrong)?,
                     excluded: keyword == "exclusiveMinimum",
-                    shown: said.clone(),
+                    shown: operand.clone(),
                 }),
                 "maximum" | "exclusiveMaximum" => Some(Rule::Most {
-                    bound: said.as_f64().ok_or_else(wrong)?,
+                    bound: operand.as_f64().ok_or_else(wrong)?,
                     excluded: keyword == "exclusiveMaximum",
-                    shown: said.clone(),
+                    shown: operand.clone(),
                 }),
                 "multipleOf" => {
-                    let is_positive = said.as_f64().is_some_and(|of| of > 0.0);
-                    Some(Rule::MultipleOf(if is_positive { said.clone() } else { return Err(wrong()) }))
+                    let is_positive = operand.as_f64().is_some_and(|of| of > 0.0);
+                    Some(Rule::MultipleOf(if is_positive { operand.clone() } else { return Err(wrong()) }))
                 }
                 "minLength" => {
-                    Some(Rule::Size { of: Countable::Text, least: count(said).ok_or_else(wrong)?, most: u64::MAX })
+                    Some(Rule::Size { of: Countable::Text, least: count(operand).ok_or_else(wrong)?, most: u64::MAX })
                 }
-                "maxLength" => Some(Rule::Size { of: Countable::Text, least: 0, most: count(said).ok_or_else(wrong)? }),
+                "maxLength" => {
+                    Some(Rule::Size { of: Countable::Text, least: 0, most: count(operand).ok_or_else(wrong)? })
+                }
                 "minItems" => {
-                    Some(Rule::Size { of: Countable::Array, least: count(said).ok_or_else(wrong)?, most: u64::MAX })
+                    Some(Rule::Size { of: Countable::Array, least: count(operand).ok_or_else(wrong)?, most: u64::MAX })
                 }
-                "maxItems" => Some(Rule::Size { of: Countable::Array, least: 0, most: count(said).ok_or_else(wrong)? }),
+                "maxItems" => {
+                    Some(Rule::Size { of: Countable::Array, least: 0, most: count(operand).ok_or_else(wrong)? })
+                }
                 "minProperties" => {
-                    Some(Rule::Size { of: Countable::Object, least: count(said).ok_or_else(wrong)?, most: u64::MAX })
+                    Some(Rule::Size { of: Countable::Object, least: count(operand).ok_or_else(wrong)?, most: u64::MAX })
                 }
                 "maxProperties" => {
-                    Some(Rule::Size { of: Countable::Object, least: 0, most: count(said).ok_or_else(wrong)? })
+                    Some(Rule::Size { of: Countable::Object, least: 0, most: count(operand).ok_or_else(wrong)? })
                 }
-                "uniqueItems" => said.as_bool().ok_or_else(wrong)?.then_some(Rule::Unique),
-                "required" => Some(Rule::Required(texts(said).ok_or_else(wrong)?)),
+                "uniqueItems" => operand.as_bool().ok_or_else(wrong)?.then_some(Rule::Unique),
+                "required" => Some(Rule::Required(texts(operand).ok_or_else(wrong)?)),
                 "dependentRequired" => {
-                    let pairs = said.as_object().ok_or_else(wrong)?.iter();
+                    let pairs = operand.as_object().ok_or_else(wrong)?.iter();
                     let pairs = pairs.map(|(name, names)| Some((name.clone(), texts(names)?)));
                     Some(Rule::RequiredBeside(pairs.collect::<Option<_>>().ok_or_else(wrong)?))
                 }
                 "dependentSchemas" => {
-                    let pairs = said.as_object().ok_or_else(wrong)?.iter();
+                    let pairs = operand.as_object().ok_or_else(wrong)?.iter();
                     Some(Rule::SchemasBeside(pairs.map(|(name, schema)| (name.clone(), self.add(schema))).collect()))
                 }
-                "pattern" => Some(Rule::Pattern(self.pattern(said.as_str().ok_or_else(wrong)?)?)),
-                "propertyNames" => Some(Rule::PropertyNames(self.add(said))),
-                "allOf" => Some(Rule::All(self.all(said)?)),
-                "anyOf" => Some(Rule::Any(self.all(said)?)),
-                "oneOf" => Some(Rule::ExactlyOne(self.all(said)?)),
-                "not" => Some(Rule::Not(self.add(said))),
+                "pattern" => Some(Rule::Pattern(self.pattern(operand.as_str().ok_or_else(wrong)?)?)),
+                "propertyNames" => Some(Rule::PropertyNames(self.add(operand))),
+                "allOf" => Some(Rule::All(self.all(operand)?)),
+                "anyOf" => Some(Rule::Any(self.all(operand)?)),
+                "oneOf" => Some(Rule::ExactlyOne(self.all(operand)?)),
+                "not" => Some(Rule::Not(self.add(operand))),
                 "$ref" => {
-                    let pointer = said.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(wrong)?;
+                    let pointer = operand.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(wrong)?;
                     let target = self.root.pointer(pointer).ok_or_else(wrong)?;
                     Some(Rule::All(vec![self.add(target)]))
                 }
@@ -409,7 +413,7 @@ impl<'a> Reader<'a> {
         }
         if let Some(schema) = keywords.get("contains") {
             let bound = |keyword: &str, default: u64| match keywords.get(keyword) {
-                Some(said) => count(said).ok_or_else(|| wrong(keyword)),
+                Some(operand) => count(operand).ok_or_else(|| wrong(keyword)),
                 None => Ok(default),
             };
             let (least, most) = (bound("minContains", 1)?, bound("maxContains", u64::MAX)?);
@@ -432,20 +436,21 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn type_names(said: &Value) -> Option<Vec<String>> {
+fn type_names(operand: &Value) -> Option<Vec<String>> {
     const KNOWN: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
-    let names = said.as_str().map_or_else(|| texts(said), |name| Some(vec![name.to_owned()]))?;
+    let names = operand.as_str().map_or_else(|| texts(operand), |name| Some(vec![name.to_owned()]))?;
     names.iter().all(|name| KNOWN.contains(&name.as_str())).then_some(names)
 }
 
-fn texts(said: &Value) -> Option<Vec<String>> {
-    said.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
+fn texts(operand: &Value) -> Option<Vec<String>> {
+    operand.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
 }
 
 /// Parses a count, which a schema may write with a zero fraction.
-fn count(said: &Value) -> Option<u64> {
-    said.as_u64()
-        .or_else(|| said.as_f64().filter(|number| *number >= 0.0 && number.fract() == 0.0)?.to_string().parse().ok())
+fn count(operand: &Value) -> Option<u64> {
+    operand
+        .as_u64()
+        .or_else(|| operand.as_f64().filter(|number| *number >= 0.0 && number.fract() == 0.0)?.to_string().parse().ok())
 }
 
 /// Returns the error for a keyword whose value has the wrong type or is out of range.

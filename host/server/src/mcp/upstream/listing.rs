@@ -205,13 +205,13 @@ fn named(name: &str, schema: &Value, root: &Value, depth: usize) -> String {
 }
 
 fn alternatives(kinds: impl Iterator<Item = String>) -> String {
-    let mut told: Vec<String> = Vec::new();
+    let mut distinct: Vec<String> = Vec::new();
     for kind in kinds.take(MAX_PARTS) {
-        if !told.contains(&kind) {
-            told.push(kind);
+        if !distinct.contains(&kind) {
+            distinct.push(kind);
         }
     }
-    if told.is_empty() { "any".to_owned() } else { told.join(" | ") }
+    if distinct.is_empty() { "any".to_owned() } else { distinct.join(" | ") }
 }
 
 fn literal(value: &Value) -> String {

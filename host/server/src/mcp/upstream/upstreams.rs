@@ -299,11 +299,11 @@ impl Server {
             Err(CallError::Unexpected(what)) => Err(self.failed(what)),
             Err(CallError::Ended) => {
                 let state = self.state.lock().await;
-                let said = match &state.process {
+                let how_ended = match &state.process {
                     Some(process) => process.failure_details().await,
                     None => String::new(),
                 };
-                Err(self.failed(&format!("has ended{said}")))
+                Err(self.failed(&format!("has ended{how_ended}")))
             }
         }
     }
