@@ -30,14 +30,13 @@
 mod artefact;
 mod cache;
 mod command;
+mod custom_images;
 mod entries;
 mod error;
 mod fetch;
 pub mod guard;
 mod library;
 mod manifest;
-mod own_images;
-mod own_packages;
 mod package_list;
 mod prepared;
 mod prepared_bundle;
@@ -46,10 +45,16 @@ mod runtimes;
 mod seal;
 mod tool;
 pub mod trusted;
+mod user_packages;
 mod wheel_files;
 
 pub use artefact::{Artefact, ArtefactKey, Digest, DigestError, ImageRecord, KeyParts, Listed, NewArtefact};
 pub use cache::{CacheDir, CacheEntry, CacheError, CacheKind, CacheLock, Evicted, Eviction};
+pub use custom_images::{
+    CustomImage, CustomImageError, CustomImages, ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_CODE_BYTES,
+    MAX_IMAGE_FILE_BYTES, MAX_IMAGE_FILES, MAX_IMAGE_MEMORY_BYTES, MAX_IMAGE_PRELOADED, MAX_IMAGE_STEPS,
+    MAX_IMAGE_TIMEOUT_MS,
+};
 pub use entries::{
     Callback, CodePart, DriverKind, ExportList, FunctionId, ImageEntry, ImageOf, Language, LibraryEntry, Recipe,
     RuntimeEntry, SetupStep, Source, SourcesEntry, ToolEntry, ToolSource, UnpackedEntry,
@@ -58,18 +63,13 @@ pub use error::{FetchFailure, PackageError, RuntimeError, ToolUnavailable, Unava
 pub use fetch::{Fetcher, Progress, Quiet};
 pub use library::{PackedSource, PackedSources, unpack};
 pub use manifest::{MAX_BINARY_BYTES, Manifest, ManifestError};
-pub use own_images::{
-    ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_IMAGE_FILES,
-    MAX_IMAGE_MEMORY_BYTES, MAX_IMAGE_PRELOADED, MAX_IMAGE_STEPS, MAX_IMAGE_TIMEOUT_MS, OwnImage, OwnImageError,
-    OwnImages,
-};
-pub use own_packages::{
-    MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, MAX_OWN_PACKAGES_FILES, OwnPackage, OwnPackageError, OwnPackages,
-    normal as normal_package_name,
-};
 pub use package_list::{PackageEntry, PackageList};
 pub use prepared::{BuildError, PreparedError, PreparedStore};
 pub use rewrite::RewriteError;
 pub use runtimes::{Binary, Fetched, Runtimes};
 pub use tool::HostProgram;
+pub use user_packages::{
+    MAX_USER_PACKAGES, MAX_USER_PACKAGES_BYTES, MAX_USER_PACKAGES_FILES, UserPackage, UserPackageError, UserPackages,
+    normal as normal_package_name,
+};
 pub use wheel_files::{Compiled, MAX_WHEEL_BYTES, MAX_WHEEL_FILES, WheelFault, read_wheel, wheel_files};

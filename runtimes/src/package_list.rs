@@ -18,8 +18,8 @@ use crate::{
     entries::Pinned,
     fetch::DoneOnDrop,
     manifest::{check_name, check_text},
-    own_packages::normal,
     trusted::TrustedDir,
+    user_packages::normal,
     wheel_files::{self, Compiled, WheelError, wheel_files},
 };
 

@@ -64,8 +64,8 @@ impl Host {
             config.packages = Packages::None;
         }
         // Without added packages or custom images, the directory does not exist and is not created.
-        config.own_packages = own_packages_dir().ok().filter(|dir| dir.is_dir());
-        config.own_images = own_images_dir().ok().filter(|dir| dir.is_dir());
+        config.user_packages = user_packages_dir().ok().filter(|dir| dir.is_dir());
+        config.custom_images = custom_images_dir().ok().filter(|dir| dir.is_dir());
         config.cache_dir.clone_from(&global.cache_dir);
         config.bundles.clone_from(&global.bundle);
         config.prepared.clone_from(&global.prepared);
@@ -130,12 +130,12 @@ impl Host {
 }
 
 /// Returns the directory of user packages. It is outside the cache, so that cleaning the cache does not remove them.
-pub(crate) fn own_packages_dir() -> anyhow::Result<PathBuf> {
+pub(crate) fn user_packages_dir() -> anyhow::Result<PathBuf> {
     Ok(stored::state_dir()?.join("packages"))
 }
 
 /// Returns the directory of custom images, which is outside the cache as well.
-pub(crate) fn own_images_dir() -> anyhow::Result<PathBuf> {
+pub(crate) fn custom_images_dir() -> anyhow::Result<PathBuf> {
     Ok(stored::state_dir()?.join("images"))
 }
 

@@ -3,13 +3,13 @@
 use std::{collections::BTreeSet, str::FromStr};
 
 use anyhow::Context;
-use glovebox::{OwnPackage, OwnPackages, PackageList, Policy, escaped, escaped_text};
-use glovebox_runtimes::{OwnPackageError, PackageEntry, normal_package_name};
+use glovebox::{PackageList, Policy, UserPackage, UserPackages, escaped, escaped_text};
+use glovebox_runtimes::{PackageEntry, UserPackageError, normal_package_name};
 use pep440_rs::{Version, VersionSpecifiers};
 use serde::Deserialize;
 
 use crate::{
-    engine::{Steps, own_packages_dir},
+    engine::{Steps, user_packages_dir},
     stored,
     terminal::note,
 };
@@ -18,23 +18,23 @@ use crate::{
 const MAX_METADATA_BYTES: usize = 64 << 10;
 
 /// Opens the directory of added packages, and creates it if needed.
-pub(crate) fn open_own_packages() -> anyhow::Result<OwnPackages> {
+pub(crate) fn open_user_packages() -> anyhow::Result<UserPackages> {
     stored::create_state_dir()?;
-    let dir = own_packages_dir()?;
-    OwnPackages::open(&dir).with_context(|| format!("cannot store packages in `{}`", escaped(&dir)))
+    let dir = user_packages_dir()?;
+    UserPackages::open(&dir).with_context(|| format!("cannot store packages in `{}`", escaped(&dir)))
 }
 
 /// Adds a package of the catalogue and its requirements, as far as they are missing. Returns the added packages.
 pub(crate) fn add_with_requirements(
-    own: &OwnPackages,
+    own: &UserPackages,
     catalogue: &PackageList,
     package: &PackageEntry,
-) -> anyhow::Result<Vec<OwnPackage>> {
+) -> anyhow::Result<Vec<UserPackage>> {
     let present = own.list()?;
     let is_missing = |package: &&PackageEntry| present.iter().all(|other| other.sha256 != package.sha256);
     let missing = catalogue.with_requirements(package).into_iter().filter(is_missing);
     let steps = Steps::default();
-    let wheels: Result<Vec<_>, OwnPackageError> =
+    let wheels: Result<Vec<_>, UserPackageError> =
         missing.map(|package| Ok((&package.file, own.download_pinned(package, &steps)?))).collect();
     let taken = PackageList::builtin()?.modules();
     wheels?.into_iter().map(|(file, bytes)| Ok(own.add(file, &bytes, &taken)?)).collect()
@@ -98,14 +98,14 @@ pub(crate) fn add_required(label: &str, text: &str, policy: &Policy) -> anyhow::
 }
 
 /// Returns the added packages, without creating their directory.
-fn present() -> anyhow::Result<Vec<OwnPackage>> {
-    if own_packages_dir()?.is_dir() { Ok(open_own_packages()?.list()?) } else { Ok(Vec::new()) }
+fn present() -> anyhow::Result<Vec<UserPackage>> {
+    if user_packages_dir()?.is_dir() { Ok(open_user_packages()?.list()?) } else { Ok(Vec::new()) }
 }
 
 fn add_allowed_package(catalogue: &PackageList, name: &str) -> anyhow::Result<()> {
     let package =
         catalogue.find(name).with_context(|| format!("`{}` is not in the catalogue of packages", escaped(name)))?;
-    let added = add_with_requirements(&open_own_packages()?, catalogue, package);
+    let added = add_with_requirements(&open_user_packages()?, catalogue, package);
     for package in added.with_context(|| format!("cannot add the package `{}`", escaped(name)))? {
         note(&format!("added the package {} {}", escaped(&package.name), escaped(&package.version)));
     }

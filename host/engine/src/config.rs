@@ -39,12 +39,12 @@ pub struct EngineConfig {
     /// Libraries that the images provide to scripts, including the Python packages at `/app/site-packages`. Default:
     /// bundled.
     pub packages: Packages,
-    /// The directory of custom packages ([`OwnPackages`](crate::OwnPackages)), which scripts can import in addition to
+    /// The directory of custom packages ([`UserPackages`](crate::UserPackages)), which scripts can import in addition to
     /// the bundled ones. They are imported from source. Ignored with [`Packages::None`]. Default: none.
-    pub own_packages: Option<PathBuf>,
+    pub user_packages: Option<PathBuf>,
     /// The directory of custom images ([`ImageBuilder`](crate::ImageBuilder)). An image's name can be used as a runtime
     /// name. Default: none.
-    pub own_images: Option<PathBuf>,
+    pub custom_images: Option<PathBuf>,
     /// Zip files of pinned files, written by [`Engine::write_bundle`](crate::Engine::write_bundle). Files are looked up
     /// here before they are requested over the network, and are verified like fetched files. Default: none.
     pub bundles: Vec<PathBuf>,
@@ -75,8 +75,8 @@ impl Default for EngineConfig {
             tool_threads: 1_024,
             cache: CacheLimits::default(),
             packages: Packages::default(),
-            own_packages: None,
-            own_images: None,
+            user_packages: None,
+            custom_images: None,
             bundles: Vec::new(),
             prepared: Vec::new(),
             default_runtimes: Vec::new(),
@@ -96,8 +96,8 @@ impl fmt::Debug for EngineConfig {
             .field("tool_threads", &self.tool_threads)
             .field("cache", &self.cache)
             .field("packages", &self.packages)
-            .field("own_packages", &self.own_packages)
-            .field("own_images", &self.own_images)
+            .field("user_packages", &self.user_packages)
+            .field("custom_images", &self.custom_images)
             .field("bundles", &self.bundles)
             .field("prepared", &self.prepared)
             .field("default_runtimes", &self.default_runtimes)

@@ -10,7 +10,7 @@ use std::{
 
 use glovebox_core::session::{SessionLedger, SessionUsage};
 use glovebox_runtimes::{
-    CacheDir, Digest, Fetcher, Manifest, OwnImages, Progress, Runtimes,
+    CacheDir, CustomImages, Digest, Fetcher, Manifest, Progress, Runtimes,
     guard::{Guard, Guarded},
 };
 use wasmtime::Linker;
@@ -57,8 +57,8 @@ pub(crate) struct EngineInner {
     pub(crate) runtimes: Arc<Runtimes>,
     /// Python packages, mounted at `/app/site-packages`. `None` under [`Packages::None`](crate::Packages::None).
     pub(crate) packages: Option<SharedPackages>,
-    /// Custom images, if [`EngineConfig::own_images`] is set.
-    pub(crate) own_images: Option<Arc<OwnImages>>,
+    /// Custom images, if [`EngineConfig::custom_images`] is set.
+    pub(crate) custom_images: Option<Arc<CustomImages>>,
     pub(crate) progress: Arc<dyn Progress + Send + Sync>,
     pub(crate) sessions: SessionLedger,
     pub(crate) tool_threads: Arc<ToolThreads>,
@@ -108,8 +108,8 @@ impl Engine {
         };
         let fetcher = Fetcher::default().with_bundles(config.bundles);
         let runtimes = Runtimes::new(Manifest::builtin()?, cache).with_fetcher(fetcher).with_prepared(config.prepared);
-        let (runtimes, packages) = runtime::open_packages(runtimes, config.packages, config.own_packages.as_deref())?;
-        let own_images = config.own_images.as_deref().map(OwnImages::open).transpose()?.map(Arc::new);
+        let (runtimes, packages) = runtime::open_packages(runtimes, config.packages, config.user_packages.as_deref())?;
+        let custom_images = config.custom_images.as_deref().map(CustomImages::open).transpose()?.map(Arc::new);
         Ok(Self(Arc::new_cyclic(|me| EngineInner {
             me: me.clone(),
             wasmtime,
@@ -119,7 +119,7 @@ impl Engine {
             ticker: Ticker::default(),
             packages,
             runtimes,
-            own_images,
+            custom_images,
             progress: config.progress,
             sessions: SessionLedger::default(),
             tool_threads: ToolThreads::new(config.tool_threads),
@@ -198,7 +198,7 @@ impl EngineInner {
             stacks: Stacks::default(),
             ticker: Ticker::default(),
             packages: self.packages.clone(),
-            own_images: self.own_images.clone(),
+            custom_images: self.custom_images.clone(),
             runtimes: Arc::clone(&self.runtimes),
             progress: Arc::clone(&self.progress),
             sessions: self.sessions.clone(),

@@ -10,7 +10,7 @@ use std::{
 
 use glovebox_core::{RequestError, session::TooMany};
 use glovebox_interpreters::DriverError;
-use glovebox_runtimes::{CacheError, ManifestError, OwnImageError, rewrite::RewriteError};
+use glovebox_runtimes::{CacheError, CustomImageError, ManifestError, rewrite::RewriteError};
 
 use crate::{CheckpointId, Execution, PolicyError, ToolDefinitionError, mount::MountError};
 
@@ -71,9 +71,9 @@ pub enum RuntimeError {
     },
     /// A custom image is unavailable, or its name or definition is invalid.
     #[error(transparent)]
-    Image(#[from] OwnImageError),
+    Image(#[from] CustomImageError),
     /// The engine has no directory for custom images.
-    #[error("no directory for custom images is configured; set `EngineConfig::own_images`")]
+    #[error("no directory for custom images is configured; set `EngineConfig::custom_images`")]
     NoImages,
     /// The setup code of an image failed. Nothing was stored.
     #[error("the setup of `{name}` failed:\n{reason}", name = escaped(.name), reason = lines(.reason))]

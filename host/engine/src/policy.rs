@@ -120,7 +120,7 @@ pub struct Policy {
     /// Only names in the catalogue are allowed; `glovebox packages list --available` prints them. Default: none.
     ///
     /// `glovebox run` adds the packages that its scripts require. Servers and the REPL add all of these packages when
-    /// they start. This crate only checks the names: its custom packages come from `EngineConfig::own_packages`.
+    /// they start. This crate only checks the names: its custom packages come from `EngineConfig::user_packages`.
     pub packages: Vec<String>,
     /// Limits on each execution. Default: [`Limits::default`].
     pub limits: Limits,

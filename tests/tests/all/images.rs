@@ -16,7 +16,7 @@ fn engine_of(images: &Path) -> Engine {
 fn engine_with(images: &Path, packages: Packages) -> Engine {
     let mut config = engine_config();
     config.pool = None;
-    config.own_images = Some(images.to_owned());
+    config.custom_images = Some(images.to_owned());
     config.packages = packages;
     Engine::new(config).unwrap()
 }

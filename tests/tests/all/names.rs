@@ -8,7 +8,7 @@ use glovebox::{
 };
 use glovebox_component_runner::{InvokeError, LoadError, RunError};
 use glovebox_runtimes::{
-    CacheError, ManifestError, OwnPackageError, PackageError, PreparedError, RuntimeError as BinaryError, WheelFault,
+    CacheError, ManifestError, PackageError, PreparedError, RuntimeError as BinaryError, UserPackageError, WheelFault,
 };
 use glovebox_sessions::{SessionId, StoreError};
 use glovebox_vfs::{Access, Vfs, VfsError, VfsLimits};
@@ -130,12 +130,12 @@ fn cache_errors_escape_names() {
         Box::new(BinaryError::NotABinary { path: path(), problem: "x".into() }),
         Box::new(BinaryError::Read { path: path(), source: io_error() }),
         Box::new(BinaryError::Cancelled(name())),
-        Box::new(OwnPackageError::FileName(name())),
-        Box::new(OwnPackageError::Platform(name(), "x".into())),
-        Box::new(OwnPackageError::Platform("x".into(), name())),
-        Box::new(OwnPackageError::Wheel { file: name(), source: WheelFault::Twice("x".into()) }),
-        Box::new(OwnPackageError::Metadata { file: name(), problem: "x".into() }),
-        Box::new(OwnPackageError::Clash { name: "x".into(), module: name(), owner: "y".into() }),
+        Box::new(UserPackageError::FileName(name())),
+        Box::new(UserPackageError::Platform(name(), "x".into())),
+        Box::new(UserPackageError::Platform("x".into(), name())),
+        Box::new(UserPackageError::Wheel { file: name(), source: WheelFault::Twice("x".into()) }),
+        Box::new(UserPackageError::Metadata { file: name(), problem: "x".into() }),
+        Box::new(UserPackageError::Clash { name: "x".into(), module: name(), owner: "y".into() }),
         Box::new(WheelFault::Path(name())),
         Box::new(WheelFault::Twice(name())),
         Box::new(WheelFault::NotAFile(name())),

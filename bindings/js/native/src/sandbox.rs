@@ -235,7 +235,7 @@ impl NativeEngine {
             config.cache_dir = options.cache_dir.map(Into::into);
             config.bundles = options.bundles.into_iter().map(Into::into).collect();
             config.prepared = options.prepared.into_iter().map(Into::into).collect();
-            config.own_images = options.images.map(Into::into);
+            config.custom_images = options.images.map(Into::into);
             config.network = Some(Arc::new(glovebox_network::Http));
             config.progress = Arc::new(Progress);
             if !options.packages {

@@ -189,7 +189,7 @@ impl PyEngine {
         let mut config = EngineConfig::default();
         config.cache_dir = cache_dir;
         (config.bundles, config.prepared) = (bundles, prepared);
-        config.own_images = images;
+        config.custom_images = images;
         config.network = Some(Arc::new(glovebox_network::Http));
         config.progress = Arc::new(Progress);
         if !packages {

@@ -94,7 +94,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32>
                     "remove the named file; Glovebox fetches or prepares it again when needed",
                 )),
             }
-            findings.extend(own_images(&host.engine));
+            findings.extend(custom_images(&host.engine));
             findings.extend(host.engine.tools().iter().flatten().map(|tool| verified_tool(&host.engine, tool)));
             findings.push(components(&host.engine));
             if !args.no_run {
@@ -248,7 +248,7 @@ fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, bundled, .. 
 }
 
 /// Like [`verified`], but for custom images.
-fn own_images(engine: &Engine) -> Vec<Finding> {
+fn custom_images(engine: &Engine) -> Vec<Finding> {
     let images = engine.images().unwrap_or_default().into_iter();
     let verified = images.map(|(name, found)| {
         let check = format!("image {}", escaped(&name));

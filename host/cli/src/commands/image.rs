@@ -11,12 +11,12 @@ use std::{
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use glovebox::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, escaped};
-use glovebox_runtimes::{MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_OWN_PACKAGES_BYTES, MAX_WHEEL_BYTES};
+use glovebox_runtimes::{MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_USER_PACKAGES_BYTES, MAX_WHEEL_BYTES};
 use serde::Serialize;
 
 use crate::{
     args::{self, GlobalArgs},
-    engine::{Host, Pooling, own_images_dir},
+    engine::{Host, Pooling, custom_images_dir},
     interrupt, stored,
     terminal::{Align, Hinted, bytes, counted, note, out, out_json, printable, table},
 };
@@ -164,7 +164,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ImageArgs) -> anyhow::Result<i32> 
     interrupt::install()?;
     stored::create_state_dir()?;
     // The engine searches for custom images only if the directory exists.
-    let dir = own_images_dir()?;
+    let dir = custom_images_dir()?;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
     made.with_context(|| format!("cannot store images in `{}`", escaped(&dir)))?;
     let host = Host::open(global, Pooling::Single)?;
@@ -202,7 +202,7 @@ fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<i32> {
     for module in &args.preload {
         builder = builder.preload(module);
     }
-    let mut wheels_left = MAX_OWN_PACKAGES_BYTES;
+    let mut wheels_left = MAX_USER_PACKAGES_BYTES;
     for path in &args.wheels {
         let wheel = read(path, wheels_left.min(MAX_WHEEL_BYTES))?;
         wheels_left = wheels_left.saturating_sub(wheel.len() as u64);

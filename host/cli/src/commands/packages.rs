@@ -4,14 +4,14 @@ use std::{fs::File, path::Path};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use glovebox::{OwnPackage, OwnPackages, PackageList, escaped};
+use glovebox::{PackageList, UserPackage, UserPackages, escaped};
 use glovebox_runtimes::{normal_package_name, read_wheel};
 use serde::Serialize;
 
 use crate::{
-    engine::{Steps, own_packages_dir},
+    engine::{Steps, user_packages_dir},
     interrupt,
-    script_packages::{add_with_requirements, open_own_packages},
+    script_packages::{add_with_requirements, open_user_packages},
     terminal::{Align, Hinted, note, out, out_json, table},
 };
 
@@ -100,9 +100,9 @@ struct Shown {
     unpacked_bytes: Option<u64>,
 }
 
-impl From<OwnPackage> for Shown {
-    fn from(package: OwnPackage) -> Self {
-        let OwnPackage { name, version, licence, imports, sha256, file_count, unpacked_bytes, .. } = package;
+impl From<UserPackage> for Shown {
+    fn from(package: UserPackage) -> Self {
+        let UserPackage { name, version, licence, imports, sha256, file_count, unpacked_bytes, .. } = package;
         let (files, unpacked_bytes) = (Some(file_count), Some(unpacked_bytes));
         Self { name, version, licence, imports, bundled: false, sha256: sha256.to_string(), files, unpacked_bytes }
     }
@@ -138,9 +138,9 @@ fn list(args: &ListArgs) -> anyhow::Result<i32> {
         true => pinned(&PackageList::catalogue()?, false),
         false => pinned(&PackageList::builtin()?, true),
     };
-    let dir = own_packages_dir()?;
+    let dir = user_packages_dir()?;
     if !args.available && dir.is_dir() {
-        packages.extend(open_own_packages()?.list()?.into_iter().map(Shown::from));
+        packages.extend(open_user_packages()?.list()?.into_iter().map(Shown::from));
     }
     if args.json {
         out_json(&packages)?;
@@ -162,16 +162,16 @@ fn list(args: &ListArgs) -> anyhow::Result<i32> {
 }
 
 fn add(args: &AddArgs) -> anyhow::Result<i32> {
-    let own = open_own_packages()?;
+    let own = open_user_packages()?;
     let (bundled, catalogue) = (PackageList::builtin()?, PackageList::catalogue()?);
-    let mut added: Vec<OwnPackage> = Vec::new();
+    let mut added: Vec<UserPackage> = Vec::new();
     for wanted in &args.packages {
         let packages = add_one(&own, &catalogue, &bundled, wanted)?;
         if packages.is_empty() {
             note(&format!("`{wanted}` has already been added"));
         }
         if !args.json {
-            for OwnPackage { name, version, sha256, .. } in &packages {
+            for UserPackage { name, version, sha256, .. } in &packages {
                 out(&format!("added {} {}, sha256 {sha256}\n", escaped(name), escaped(version)))?;
             }
         }
@@ -203,11 +203,11 @@ fn add(args: &AddArgs) -> anyhow::Result<i32> {
 
 /// Adds the packages for one argument, and returns them. Downloads a package that is given by name.
 fn add_one(
-    own: &OwnPackages,
+    own: &UserPackages,
     catalogue: &PackageList,
     bundled: &PackageList,
     wanted: &str,
-) -> anyhow::Result<Vec<OwnPackage>> {
+) -> anyhow::Result<Vec<UserPackage>> {
     let failed = || format!("cannot add `{wanted}`");
     if let Some(package) = catalogue.find(wanted) {
         return add_with_requirements(own, catalogue, package).with_context(failed);
@@ -217,7 +217,7 @@ fn add_one(
 }
 
 /// Returns the file name and the bytes of a wheel that is given as `NAME==VERSION` or as a file.
-fn wheel(own: &OwnPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
+fn wheel(own: &UserPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
     if let Some((name, version)) = wanted.split_once("==") {
         return Ok(own.download(name, version, &Steps::default())?);
     }
@@ -236,9 +236,9 @@ fn wheel(own: &OwnPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
 }
 
 fn remove(args: &RemoveArgs) -> anyhow::Result<i32> {
-    let dir = own_packages_dir()?;
+    let dir = user_packages_dir()?;
     for name in &args.names {
-        if !dir.is_dir() || !open_own_packages()?.remove(name)? {
+        if !dir.is_dir() || !open_user_packages()?.remove(name)? {
             let hint = "`glovebox packages list` lists yours; bundled packages cannot be removed (`--no-packages` runs without them)";
             return Err(Hinted::new(format!("package `{name}` has not been added"), hint).into());
         }

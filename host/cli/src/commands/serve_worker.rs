@@ -25,7 +25,7 @@ use signal_hook::{consts::SIGPIPE, flag};
 use super::serve::blocking_threads;
 use crate::{
     args::{GlobalArgs, LogFormat},
-    engine::{Host, Pooling, own_images_dir, own_packages_dir},
+    engine::{Host, Pooling, custom_images_dir, user_packages_dir},
     own_program,
     stored::{is_url, open_store, read_key},
     tenants::{IDLE_LOOK, configure, tenant_name},
@@ -242,7 +242,7 @@ fn reach(global: &GlobalArgs, orders: &WorkerConfig) -> Reach {
     // This directory contains the page map, which shows the pages that a guest has written.
     reach.read.push("/proc/self".into());
     reach.read.extend(global.bundle.iter().chain(&global.prepared).cloned());
-    reach.read.extend([own_packages_dir(), own_images_dir()].into_iter().flatten());
+    reach.read.extend([user_packages_dir(), custom_images_dir()].into_iter().flatten());
     // This directory contains the seals of compiled files.
     let data = env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let data = data.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")));

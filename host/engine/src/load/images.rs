@@ -8,8 +8,8 @@ use std::{
 };
 
 use glovebox_runtimes::{
-    ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_MEMORY_BYTES, OwnImage, OwnImageError, OwnImages, PackageList,
-    SetupStep,
+    CustomImage, CustomImageError, CustomImages, ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_MEMORY_BYTES,
+    PackageList, SetupStep,
 };
 use serde::Serialize;
 
@@ -40,7 +40,7 @@ const _: () =
 /// use glovebox::{Engine, EngineConfig, ImageBuilder, Sandbox};
 ///
 /// let mut config = EngineConfig::default();
-/// config.own_images = Some("images".into());
+/// config.custom_images = Some("images".into());
 /// let engine = Engine::new(config)?;
 /// ImageBuilder::new("sales", "python-3.15-data")
 ///     .file("sales.csv", std::fs::read("sales.csv")?)
@@ -94,7 +94,7 @@ impl ImageBuilder {
     }
 
     /// Adds a pure Python wheel, by its file name, for the setup and the scripts to import. At most
-    /// [`MAX_OWN_PACKAGES`](glovebox_runtimes::MAX_OWN_PACKAGES) wheels, with the same limits as custom packages.
+    /// [`MAX_USER_PACKAGES`](glovebox_runtimes::MAX_USER_PACKAGES) wheels, with the same limits as custom packages.
     #[must_use]
     pub fn wheel(mut self, file: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.inputs.wheels.push((file.into(), bytes.into()));
@@ -141,7 +141,7 @@ impl ImageBuilder {
     /// has no directory for custom images. Other errors mean that the base runtime or the cache cannot be used.
     pub fn build(self, engine: &Engine) -> Result<BuiltImage, RuntimeError> {
         let inner = &*engine.0;
-        let invalid = |problem: String| OwnImageError::Invalid { name: self.name.clone(), problem };
+        let invalid = |problem: String| CustomImageError::Invalid { name: self.name.clone(), problem };
         let FoundRuntime { entry: base, own } = inner.find(&self.from)?;
         let mut steps = base.image.as_ref().map(|image| image.steps.clone()).unwrap_or_default();
         let mut inputs = own.map(|own| own.inputs()).transpose()?.unwrap_or_default();
@@ -171,7 +171,7 @@ impl ImageBuilder {
         let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
         let limits = (self.memory_bytes, if self.timeout.is_zero() { 0 } else { timeout_ms.max(1) });
         let definition = ImageDefinition::new(&self.name, (runtime, base.sha256), steps, &inputs, limits);
-        inner.store_image(OwnImage::new(definition, inputs, &taken()?)?, self.replace)
+        inner.store_image(CustomImage::new(definition, inputs, &taken()?)?, self.replace)
     }
 }
 
@@ -267,8 +267,8 @@ impl Engine {
     /// # Errors
     /// Fails if the image directory cannot be read.
     pub fn images(&self) -> Result<Vec<ListedImage>, RuntimeError> {
-        let Some(own) = &self.0.own_images else { return Ok(Vec::new()) };
-        let names = own.names().map_err(OwnImageError::from)?;
+        let Some(own) = &self.0.custom_images else { return Ok(Vec::new()) };
+        let names = own.names().map_err(CustomImageError::from)?;
         Ok(names.into_iter().map(|name| (name.clone(), self.image(&name))).collect())
     }
 
@@ -278,7 +278,7 @@ impl Engine {
     /// Fails if there is no image with this name, if its file is damaged, or if this version of Glovebox does not have
     /// its interpreter.
     pub fn image(&self, name: &str) -> Result<ImageInfo, RuntimeError> {
-        self.0.image_info(&self.0.found(Arc::new(self.0.own_image(name)?))?)
+        self.0.image_info(&self.0.found(Arc::new(self.0.custom_image(name)?))?)
     }
 
     /// Removes a custom image and its prepared images in the cache. Returns the number of bytes freed. Sessions in the
@@ -287,11 +287,11 @@ impl Engine {
     /// # Errors
     /// Fails if there is no image with this name, or if a file cannot be removed.
     pub fn remove_image(&self, name: &str) -> Result<u64, RuntimeError> {
-        let own = self.0.own_images()?;
+        let own = self.0.custom_images()?;
         // If the file is damaged, the prepared images of the custom image cannot be identified and stay in the cache.
         let image = own.find(name).ok().flatten();
         let entry = image.and_then(|image| image.entry(self.0.runtimes.manifest()).ok());
-        let freed = own.remove(name)?.ok_or_else(|| OwnImageError::Missing(name.to_owned()))?;
+        let freed = own.remove(name)?.ok_or_else(|| CustomImageError::Missing(name.to_owned()))?;
         let prepared = match entry {
             Some(entry) => self.0.runtimes.prepared().remove_labelled(&entry.label())?,
             None => 0,
@@ -305,8 +305,8 @@ impl Engine {
     /// # Errors
     /// Fails if there is no such image, if the file exists, or if it cannot be written.
     pub fn export_image(&self, name: &str, path: &Path) -> Result<(), RuntimeError> {
-        let image = self.0.own_image(name)?;
-        let wrong = |source| OwnImageError::File { action: "write", path: path.to_owned(), source };
+        let image = self.0.custom_image(name)?;
+        let wrong = |source| CustomImageError::File { action: "write", path: path.to_owned(), source };
         let mut file = File::create_new(path).map_err(wrong)?;
         let written = image.export(path, &mut file);
         if written.is_err() {
@@ -322,7 +322,7 @@ impl Engine {
     /// # Errors
     /// Fails like [`ImageBuilder::build`], or if the file is not a valid image.
     pub fn import_image(&self, path: &Path, name: Option<&str>, replace: bool) -> Result<BuiltImage, RuntimeError> {
-        let image = OwnImage::import(path, &taken()?)?;
+        let image = CustomImage::import(path, &taken()?)?;
         let image = match name {
             Some(name) => image.named(name)?,
             None => image,
@@ -332,25 +332,25 @@ impl Engine {
 }
 
 impl EngineInner {
-    fn own_images(&self) -> Result<&OwnImages, RuntimeError> {
+    fn custom_images(&self) -> Result<&CustomImages, RuntimeError> {
         let none = || RuntimeError::NoImages;
-        self.own_images.as_deref().ok_or_else(none)
+        self.custom_images.as_deref().ok_or_else(none)
     }
 
-    fn own_image(&self, name: &str) -> Result<OwnImage, RuntimeError> {
-        Ok(self.own_images()?.find(name)?.ok_or_else(|| OwnImageError::Missing(name.to_owned()))?)
+    fn custom_image(&self, name: &str) -> Result<CustomImage, RuntimeError> {
+        Ok(self.custom_images()?.find(name)?.ok_or_else(|| CustomImageError::Missing(name.to_owned()))?)
     }
 
     /// Builds an image, then stores its inputs.
-    fn store_image(&self, image: OwnImage, replace: bool) -> Result<BuiltImage, RuntimeError> {
-        let (own, name) = (self.own_images()?, image.definition().name.clone());
+    fn store_image(&self, image: CustomImage, replace: bool) -> Result<BuiltImage, RuntimeError> {
+        let (own, name) = (self.custom_images()?, image.definition().name.clone());
         let manifest = self.runtimes.manifest();
         if manifest.find(&name).is_ok() || manifest.tool(&name).is_some() {
-            return Err(OwnImageError::Runtime(name).into());
+            return Err(CustomImageError::Runtime(name).into());
         }
         // A damaged image still occupies its name.
         if !replace && own.find(&name).map_or(true, |found| found.is_some()) {
-            return Err(OwnImageError::Taken(name).into());
+            return Err(CustomImageError::Taken(name).into());
         }
         let image = Arc::new(image);
         let found = self.found(Arc::clone(&image))?;
@@ -360,9 +360,9 @@ impl EngineInner {
     }
 
     fn image_info(&self, found: &FoundRuntime<'_>) -> Result<ImageInfo, RuntimeError> {
-        let (own, entry) = (self.own_images()?, &found.entry);
+        let (own, entry) = (self.custom_images()?, &found.entry);
         let definition = found.own.as_ref().map(|own| own.definition());
-        let definition = definition.ok_or_else(|| OwnImageError::Missing(entry.name.clone()))?;
+        let definition = definition.ok_or_else(|| CustomImageError::Missing(entry.name.clone()))?;
         let record = self.runtimes.prepared().open(&self.image_key(found)).ok().flatten().map(|found| found.record);
         let setups = definition.steps.iter();
         Ok(ImageInfo {

@@ -14,8 +14,8 @@ use std::{
 use glovebox_core::{Library, LibraryMount, PACKAGES_PATH, WORKSPACE, boot_wasi};
 use glovebox_interpreters::{Anchors, Boot, COMPILED_FILE, DriverError, Machine, MachineError};
 use glovebox_runtimes::{
-    Artefact, ArtefactKey, BuildError, CacheEntry, CacheKind, Digest, Eviction, ImageDefinition, ImageInputs, ImageOf,
-    ImageRecord, NewArtefact, OwnImage, Recipe,
+    Artefact, ArtefactKey, BuildError, CacheEntry, CacheKind, CustomImage, Digest, Eviction, ImageDefinition,
+    ImageInputs, ImageOf, ImageRecord, NewArtefact, Recipe,
     rewrite::{self, Bootable, GlobalKind, GlobalValue, Image, MutableGlobal},
 };
 use glovebox_vfs::MountSource;
@@ -53,12 +53,12 @@ pub(crate) struct Setup<'a> {
 }
 
 impl<'a> Setup<'a> {
-    pub(crate) fn of(image: &'a ImageOf, own: Option<&'a OwnImage>) -> Result<Self, RuntimeError> {
+    pub(crate) fn of(image: &'a ImageOf, own: Option<&'a CustomImage>) -> Result<Self, RuntimeError> {
         let (inputs, packages) = match own {
             Some(own) => (own.inputs()?, own.packages()?),
             None => Default::default(),
         };
-        Ok(Self { image, own: own.map(OwnImage::definition), inputs, packages })
+        Ok(Self { image, own: own.map(CustomImage::definition), inputs, packages })
     }
 
     /// Takes the input files and returns them as a source for the workspace.

@@ -5,8 +5,8 @@ use std::{borrow::Cow, path::Path, sync::Arc, thread};
 
 use glovebox_core::LibraryMount;
 use glovebox_runtimes::{
-    Artefact, ArtefactKey, Binary, BuildError, CacheKind, Digest, DriverKind, ImageOf, ImageRecord, KeyParts,
-    ManifestError, NewArtefact, OwnImage, OwnImageError, PreparedError, Recipe, RuntimeEntry, rewrite,
+    Artefact, ArtefactKey, Binary, BuildError, CacheKind, CustomImage, CustomImageError, Digest, DriverKind, ImageOf,
+    ImageRecord, KeyParts, ManifestError, NewArtefact, PreparedError, Recipe, RuntimeEntry, rewrite,
 };
 use glovebox_vfs::MountSource;
 use glovebox_weave::Counter;
@@ -52,7 +52,7 @@ struct Plan<'a> {
     /// The setup that runs in the booted interpreter before the snapshot.
     image: Option<ImageOf>,
     /// Definition and inputs of a custom image.
-    own: Option<Arc<OwnImage>>,
+    own: Option<Arc<CustomImage>>,
     /// Arguments of a plain command before the script's path.
     flags: &'static [&'static str],
 }
@@ -61,7 +61,7 @@ struct Plan<'a> {
 pub(crate) struct FoundRuntime<'a> {
     pub(crate) entry: Cow<'a, RuntimeEntry>,
     /// Definition and inputs of a custom image.
-    pub(crate) own: Option<Arc<OwnImage>>,
+    pub(crate) own: Option<Arc<CustomImage>>,
 }
 
 impl<'a> From<&'a RuntimeEntry> for FoundRuntime<'a> {
@@ -158,7 +158,7 @@ impl EngineInner {
             Ok(entry) => return Ok(entry.into()),
             Err(unknown) => unknown,
         };
-        let Some(own) = &self.own_images else { return Err(unknown.into()) };
+        let Some(own) = &self.custom_images else { return Err(unknown.into()) };
         match own.find(name)? {
             Some(image) => self.found(Arc::new(image)),
             None => Err(with_own(unknown, own.names().unwrap_or_default()).into()),
@@ -166,7 +166,7 @@ impl EngineInner {
     }
 
     /// Converts a custom image to a runtime.
-    pub(crate) fn found(&self, image: Arc<OwnImage>) -> Result<FoundRuntime<'_>, RuntimeError> {
+    pub(crate) fn found(&self, image: Arc<CustomImage>) -> Result<FoundRuntime<'_>, RuntimeError> {
         Ok(FoundRuntime { entry: Cow::Owned(image.entry(self.runtimes.manifest())?), own: Some(image) })
     }
 
@@ -385,7 +385,7 @@ impl EngineInner {
     /// Returns the packages for scripts in a custom image with wheels.
     fn packages_of(&self, plan: &Plan<'_>) -> Result<Option<Arc<dyn MountSource>>, RuntimeError> {
         let Some(own) = plan.own.as_ref().filter(|own| !own.definition().wheels.is_empty()) else { return Ok(None) };
-        let without = || OwnImageError::Invalid {
+        let without = || CustomImageError::Invalid {
             name: plan.name.clone(),
             problem: "it has packages, but this engine runs without packages; remove `--no-packages`".to_owned(),
         };

@@ -11,8 +11,8 @@ use std::{
 use glovebox_core::{ImageDriver, Library, LibraryFiles, LibraryMount, Limits, MemoryLimit, StandardFiles};
 use glovebox_interpreters::{Anchors, Boot, Driver, EMBEDDED_PACKAGES, JavaScript, Python};
 use glovebox_runtimes::{
-    Binary, Digest, DriverKind, ImageRecord, LibraryEntry, OwnImage, OwnPackages, PackageError, PackageList,
-    PackedSource, PackedSources, Recipe, Runtimes, SourcesEntry, UnpackedEntry, unpack,
+    Binary, CustomImage, Digest, DriverKind, ImageRecord, LibraryEntry, PackageError, PackageList, PackedSource,
+    PackedSources, Recipe, Runtimes, SourcesEntry, UnpackedEntry, UserPackages, unpack,
 };
 use glovebox_vfs::{MountSource, SourceError};
 use wasmtime::Module;
@@ -134,7 +134,7 @@ pub(crate) struct SharedPackages {
 
 struct PackageFiles {
     runtimes: Arc<Runtimes>,
-    own: Option<OwnPackages>,
+    own: Option<UserPackages>,
     unpacked: OnceLock<Vec<(String, Vec<u8>)>>,
 }
 
@@ -144,7 +144,7 @@ impl LibraryFiles for PackageFiles {
             return Ok(files);
         }
         let mut files = files(&self.runtimes).map_err(|error| SourceError::new(error.to_string()))?;
-        match self.own.as_ref().map_or(Ok(Vec::new()), OwnPackages::files) {
+        match self.own.as_ref().map_or(Ok(Vec::new()), UserPackages::files) {
             Ok(own) => files.extend(own),
             Err(error) => tracing::error!(%error, "cannot read the user's packages; scripts run without them"),
         }
@@ -158,7 +158,7 @@ impl LibraryFiles for PackageFiles {
 /// Packages for scripts in an image with wheels.
 struct ImageFiles {
     shared: Arc<Library<PackageFiles>>,
-    image: Arc<OwnImage>,
+    image: Arc<CustomImage>,
     unpacked: OnceLock<Vec<(String, Vec<u8>)>>,
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn open_packages(
         return Ok((Arc::new(runtimes), None));
     }
     let runtimes = Arc::new(runtimes.with_packages(PackageList::builtin()?));
-    let own = own.map(OwnPackages::open).transpose()?;
+    let own = own.map(UserPackages::open).transpose()?;
     let files = PackageFiles { runtimes: Arc::clone(&runtimes), own, unpacked: OnceLock::new() };
     let packages = SharedPackages { runtimes: Arc::clone(&runtimes), source: Arc::new(Library(files)) };
     Ok((runtimes, Some(packages)))
@@ -211,7 +211,7 @@ impl SharedPackages {
 
     /// Returns all packages and an image's wheels as one mount source, unpacked when a guest first accesses it. The
     /// image's modules take precedence over packages with the same name.
-    pub(crate) fn source_of(&self, image: &Arc<OwnImage>) -> Arc<dyn MountSource> {
+    pub(crate) fn source_of(&self, image: &Arc<CustomImage>) -> Arc<dyn MountSource> {
         let (shared, image) = (Arc::clone(&self.source), Arc::clone(image));
         Arc::new(Library(ImageFiles { shared, image, unpacked: OnceLock::new() }))
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use glovebox_runtimes::{
-    CacheDir, OwnPackages,
+    CacheDir, UserPackages,
     guard::{Guard, Guarded},
 };
 use tempfile::{TempDir, tempdir};
@@ -71,7 +71,7 @@ fn a_mount_that_reaches_the_cache_is_refused_by_any_name() {
 fn mount_over_packages_seals_or_named_directories_is_rejected() {
     let dir = tempdir().unwrap();
     let at = |path: &str| dir.path().join(path);
-    let _packages = OwnPackages::open(&at("b/packages")).unwrap();
+    let _packages = UserPackages::open(&at("b/packages")).unwrap();
     refused(&at("b"), Relation::Contains, Guarded::Packages, &at("b/packages"));
     let _cache = CacheDir::open_sealed(at("c/cache"), at("d/seals")).unwrap();
     refused(&at("d"), Relation::Contains, Guarded::Seals, &at("d/seals"));

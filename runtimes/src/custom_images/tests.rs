@@ -16,18 +16,18 @@ fn define(name: &str, steps: Vec<SetupStep>, inputs: &ImageInputs) -> ImageDefin
     ImageDefinition::new(name, ("python", Digest::of(b"binary")), steps, inputs, (1 << 30, 1000))
 }
 
-fn image(name: &str, code: &str, files: &[(&str, &[u8])]) -> OwnImage {
+fn image(name: &str, code: &str, files: &[(&str, &[u8])]) -> CustomImage {
     let inputs = inputs(files);
-    OwnImage::new(define(name, vec![step(code)], &inputs), inputs, &[]).unwrap()
+    CustomImage::new(define(name, vec![step(code)], &inputs), inputs, &[]).unwrap()
 }
 
-fn problem(result: Result<impl std::fmt::Debug, OwnImageError>) -> String {
+fn problem(result: Result<impl std::fmt::Debug, CustomImageError>) -> String {
     result.unwrap_err().to_string()
 }
 
-fn stored() -> (tempfile::TempDir, OwnImages) {
+fn stored() -> (tempfile::TempDir, CustomImages) {
     let dir = tempfile::tempdir().unwrap();
-    let own = OwnImages::open(&dir.path().join("images")).unwrap();
+    let own = CustomImages::open(&dir.path().join("images")).unwrap();
     (dir, own)
 }
 
@@ -55,7 +55,7 @@ fn an_image_is_stored_found_listed_replaced_and_removed() {
 #[test]
 fn digest_covers_only_the_images_inputs() {
     let plain = image("a", "x = 1", &[("f", b"1")]);
-    let digest = |image: &OwnImage| image.definition().digest();
+    let digest = |image: &CustomImage| image.definition().digest();
     assert_eq!(digest(&plain), digest(&image("b", "x = 1", &[("f", b"1")])), "the name does not affect the digest");
     let limits = ImageDefinition { memory_bytes: 1, timeout_ms: 1, ..plain.definition().clone() };
     assert_eq!(limits.digest(), digest(&plain), "the limits do not affect the digest");
@@ -91,11 +91,11 @@ fn exported_image_round_trips() {
     assert_eq!(export(), export());
     assert_eq!(export(), std::fs::read(own.path_of("a")).unwrap());
     std::fs::write(&path, export()).unwrap();
-    let imported = OwnImage::import(&path, &[]).unwrap().named("b").unwrap();
+    let imported = CustomImage::import(&path, &[]).unwrap().named("b").unwrap();
     assert_eq!(imported.definition().digest(), own.find("a").unwrap().unwrap().definition().digest());
     own.store(&imported).unwrap();
     assert_eq!(own.names().unwrap(), ["a", "b"]);
-    assert!(problem(OwnImage::import(&path, &[]).unwrap().named("-b")).contains("`-b` is not a valid image name"));
+    assert!(problem(CustomImage::import(&path, &[]).unwrap().named("-b")).contains("`-b` is not a valid image name"));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn damaged_image_file_is_rejected_and_removable() {
     let outside = dir.path().join("x.tar");
     let import = |bytes: &[u8]| {
         std::fs::write(&outside, bytes).unwrap();
-        problem(OwnImage::import(&outside, &[]))
+        problem(CustomImage::import(&outside, &[]))
     };
     for cut in [0, 1, 512, 700, whole.len() - 1600] {
         let said = import(&whole[..cut]);
@@ -117,7 +117,7 @@ fn damaged_image_file_is_rejected_and_removable() {
     let mut changed = whole.clone();
     changed[at] = b'0';
     assert!(import(&changed).contains("its file `f` does not match the definition"));
-    assert!(problem(OwnImage::import(&dir.path().join("none"), &[])).contains("cannot read"));
+    assert!(problem(CustomImage::import(&dir.path().join("none"), &[])).contains("cannot read"));
 
     // `find` reads only the definition. `inputs` reads the remaining entries.
     std::fs::write(&path, &changed).unwrap();
@@ -289,7 +289,7 @@ fn image_wheels_are_checked_and_included() {
     let (dir, own) = stored();
     let with = |wheels: Vec<(String, Vec<u8>)>, taken: &[(String, String)]| {
         let inputs = ImageInputs { wheels, files: Vec::new() };
-        OwnImage::new(define("a", Vec::new(), &inputs), inputs, taken)
+        CustomImage::new(define("a", Vec::new(), &inputs), inputs, taken)
     };
     own.store(&with(vec![wheel("one", "one.py"), wheel("two", "two.py")], &[]).unwrap()).unwrap();
     let found = own.find("a").unwrap().unwrap().packages().unwrap();
@@ -306,5 +306,5 @@ fn image_wheels_are_checked_and_included() {
     }
     let path = dir.path().join("exported");
     own.find("a").unwrap().unwrap().export(&path, &mut File::create(&path).unwrap()).unwrap();
-    assert!(problem(OwnImage::import(&path, &taken)).contains("somebody also has a module"));
+    assert!(problem(CustomImage::import(&path, &taken)).contains("somebody also has a module"));
 }

@@ -15,11 +15,11 @@ use glovebox_vfs::{escaped, escaped_text};
 use tar::{Archive, Builder, Entry, EntryType, Header};
 
 use crate::{
-    CacheError, Digest, ImageOf, Manifest, OwnPackageError, RuntimeEntry,
+    CacheError, Digest, ImageOf, Manifest, RuntimeEntry, UserPackageError,
     guard::Guarded,
     manifest::check_name,
-    own_packages::{check_wheel, check_wheels, unpack_wheels},
     trusted::TrustedDir,
+    user_packages::{check_wheel, check_wheels, unpack_wheels},
     wheel_files::MAX_WHEEL_BYTES,
 };
 
@@ -32,13 +32,13 @@ const SUFFIX: &str = ".tar";
 
 /// A directory of custom images.
 #[derive(Debug)]
-pub struct OwnImages {
+pub struct CustomImages {
     dir: TrustedDir,
 }
 
 /// A custom image.
 #[derive(Debug)]
-pub struct OwnImage {
+pub struct CustomImage {
     definition: ImageDefinition,
     inputs: Inputs,
 }
@@ -50,7 +50,7 @@ enum Inputs {
     Stored(PathBuf, File),
 }
 
-impl OwnImage {
+impl CustomImage {
     /// Creates an image without storing it. `taken` lists the modules of other packages, each with its owner.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl OwnImage {
         definition: ImageDefinition,
         inputs: ImageInputs,
         taken: &[(String, String)],
-    ) -> Result<Self, OwnImageError> {
+    ) -> Result<Self, CustomImageError> {
         definition.check()?;
         check_wheels(&inputs.wheels, taken)?;
         Ok(Self { definition, inputs: Inputs::Held(inputs) })
@@ -69,7 +69,7 @@ impl OwnImage {
     ///
     /// # Errors
     /// Fails if the file is not an image or is damaged, if its definition is invalid, or if a wheel cannot be used.
-    pub fn import(path: &Path, taken: &[(String, String)]) -> Result<Self, OwnImageError> {
+    pub fn import(path: &Path, taken: &[(String, String)]) -> Result<Self, CustomImageError> {
         let file = File::open(path).map_err(|source| failed("read", path, source))?;
         let check = |name: &str, bytes: &[u8]| check_wheel(name, bytes).map_err(io::Error::other);
         let (definition, inputs) = read_archive(&file, check).map_err(|error| damaged(path, &error))?;
@@ -81,7 +81,7 @@ impl OwnImage {
     ///
     /// # Errors
     /// Fails if the name is not a valid image name.
-    pub fn named(mut self, name: &str) -> Result<Self, OwnImageError> {
+    pub fn named(mut self, name: &str) -> Result<Self, CustomImageError> {
         name.clone_into(&mut self.definition.name);
         self.definition.check()?;
         Ok(self)
@@ -97,11 +97,11 @@ impl OwnImage {
     ///
     /// # Errors
     /// Fails if the manifest's interpreter is missing, or differs from the one that the image was made for.
-    pub fn entry(&self, manifest: &Manifest) -> Result<RuntimeEntry, OwnImageError> {
+    pub fn entry(&self, manifest: &Manifest) -> Result<RuntimeEntry, CustomImageError> {
         let ImageDefinition { name, runtime, runtime_sha256, steps, .. } = &self.definition;
         let base = manifest.runtimes().iter().find(|entry| entry.image.is_none() && entry.name == *runtime);
         let base = base.filter(|entry| entry.sha256 == *runtime_sha256);
-        let base = base.ok_or_else(|| OwnImageError::Outdated { name: name.clone(), runtime: runtime.clone() })?;
+        let base = base.ok_or_else(|| CustomImageError::Outdated { name: name.clone(), runtime: runtime.clone() })?;
         Ok(RuntimeEntry {
             name: name.clone(),
             aliases: Vec::new(),
@@ -116,7 +116,7 @@ impl OwnImage {
     ///
     /// # Errors
     /// Fails if the image's file cannot be read or has changed.
-    pub fn inputs(&self) -> Result<ImageInputs, OwnImageError> {
+    pub fn inputs(&self) -> Result<ImageInputs, CustomImageError> {
         match &self.inputs {
             Inputs::Held(inputs) => Ok(inputs.clone()),
             Inputs::Stored(path, file) => {
@@ -127,7 +127,7 @@ impl OwnImage {
                 // The image may have been renamed since it was stored.
                 definition.name.clone_from(&self.definition.name);
                 if definition != self.definition {
-                    return Err(OwnImageError::Changed { path: path.clone() });
+                    return Err(CustomImageError::Changed { path: path.clone() });
                 }
                 Ok(inputs)
             }
@@ -138,7 +138,7 @@ impl OwnImage {
     ///
     /// # Errors
     /// Fails if the image's file cannot be read or has changed, or a wheel cannot be unpacked.
-    pub fn packages(&self) -> Result<Vec<(String, Vec<u8>)>, OwnImageError> {
+    pub fn packages(&self) -> Result<Vec<(String, Vec<u8>)>, CustomImageError> {
         if self.definition.wheels.is_empty() {
             return Ok(Vec::new());
         }
@@ -153,7 +153,7 @@ impl OwnImage {
     ///
     /// # Errors
     /// Fails if the image's inputs cannot be read, or writing to `out` fails.
-    pub fn export(&self, path: &Path, out: &mut dyn Write) -> Result<(), OwnImageError> {
+    pub fn export(&self, path: &Path, out: &mut dyn Write) -> Result<(), CustomImageError> {
         let read;
         let inputs = match &self.inputs {
             Inputs::Held(inputs) => inputs,
@@ -166,7 +166,7 @@ impl OwnImage {
     }
 }
 
-impl OwnImages {
+impl CustomImages {
     /// Opens or creates the directory. It must belong to the user and must not be writable by other users.
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl OwnImages {
     ///
     /// # Errors
     /// Fails if the image's file cannot be read or is damaged.
-    pub fn find(&self, name: &str) -> Result<Option<OwnImage>, OwnImageError> {
+    pub fn find(&self, name: &str) -> Result<Option<CustomImage>, CustomImageError> {
         if check_name("name", name).is_err() {
             return Ok(None);
         }
@@ -197,9 +197,9 @@ impl OwnImages {
         let definition = read_definition(&file).map_err(|error| damaged(&path, &error))?;
         definition.check()?;
         if definition.name != name {
-            return Err(OwnImageError::Renamed { path, name: definition.name });
+            return Err(CustomImageError::Renamed { path, name: definition.name });
         }
-        Ok(Some(OwnImage { definition, inputs: Inputs::Stored(path, file) }))
+        Ok(Some(CustomImage { definition, inputs: Inputs::Stored(path, file) }))
     }
 
     /// Stores an image, replacing any image with the same name. Returns the path of the image's file.
@@ -207,7 +207,7 @@ impl OwnImages {
     /// # Errors
     /// Fails if the image's inputs cannot be read, or if the image cannot be written. If so, an existing image is
     /// preserved.
-    pub fn store(&self, image: &OwnImage) -> Result<PathBuf, OwnImageError> {
+    pub fn store(&self, image: &CustomImage) -> Result<PathBuf, CustomImageError> {
         let name = file_name(&image.definition.name);
         self.dir.remove_leftovers()?;
         let mut file = self.dir.create()?;
@@ -220,7 +220,7 @@ impl OwnImages {
     ///
     /// # Errors
     /// Fails if the file cannot be removed.
-    pub fn remove(&self, name: &str) -> Result<Option<u64>, OwnImageError> {
+    pub fn remove(&self, name: &str) -> Result<Option<u64>, CustomImageError> {
         if check_name("name", name).is_err() {
             return Ok(None);
         }
@@ -245,12 +245,12 @@ fn file_name(name: &str) -> String {
     format!("{name}{SUFFIX}")
 }
 
-fn failed(action: &'static str, path: &Path, source: io::Error) -> OwnImageError {
-    OwnImageError::File { action, path: path.to_owned(), source }
+fn failed(action: &'static str, path: &Path, source: io::Error) -> CustomImageError {
+    CustomImageError::File { action, path: path.to_owned(), source }
 }
 
-fn damaged(path: &Path, error: &io::Error) -> OwnImageError {
-    OwnImageError::Damaged { path: path.to_owned(), problem: error.to_string() }
+fn damaged(path: &Path, error: &io::Error) -> CustomImageError {
+    CustomImageError::Damaged { path: path.to_owned(), problem: error.to_string() }
 }
 
 /// The name of the archive's first entry, the definition.
@@ -346,7 +346,7 @@ fn invalid(problem: String) -> io::Error {
 /// Errors from defining, storing or reading a custom image.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OwnImageError {
+pub enum CustomImageError {
     /// The name is not a valid image name.
     #[error(
         "`{name}` is not a valid image name; use 1 to 64 letters, digits, `.`, `-`, `_`, `+` or `!`, starting with a letter or digit",
@@ -382,7 +382,7 @@ pub enum OwnImageError {
     },
     /// A wheel is invalid or conflicts with another package.
     #[error(transparent)]
-    Wheel(#[from] OwnPackageError),
+    Wheel(#[from] UserPackageError),
     /// The file is not an exported image, or is damaged.
     #[error("`{path}` is not an image, or is damaged: {problem}; use an undamaged copy, or build the image again", path = escaped(.path), problem = escaped_text(.problem))]
     Damaged {

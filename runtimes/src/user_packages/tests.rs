@@ -11,9 +11,9 @@ fn wheel(name: &str, version: &str, modules: &[&str]) -> Vec<u8> {
     zipped(&files)
 }
 
-fn own() -> (tempfile::TempDir, OwnPackages) {
+fn own() -> (tempfile::TempDir, UserPackages) {
     let dir = tempfile::tempdir().unwrap();
-    let own = OwnPackages::open(&dir.path().join("own")).unwrap();
+    let own = UserPackages::open(&dir.path().join("own")).unwrap();
     (dir, own)
 }
 
@@ -48,11 +48,11 @@ fn wheel_file_name_gives_its_platform() {
         "-a-1-py3-none-any.whl",
         "",
     ] {
-        assert!(matches!(own.add(name, &bytes, &[]), Err(OwnPackageError::FileName(_))), "{name}");
+        assert!(matches!(own.add(name, &bytes, &[]), Err(UserPackageError::FileName(_))), "{name}");
     }
     for tags in ["cp312-cp312-manylinux2014_x86_64", "py3-none-linux_x86_64"] {
         let error = own.add(&format!("a-1-{tags}.whl"), &bytes, &[]).unwrap_err();
-        assert!(matches!(error, OwnPackageError::Platform(..)), "{error}");
+        assert!(matches!(error, UserPackageError::Platform(..)), "{error}");
     }
     assert!(own.add("a-1-1-py2.py3-none-any.whl", &bytes, &[]).is_ok(), "with a build number");
 }
@@ -62,10 +62,10 @@ fn metadata_comes_from_the_wheel() {
     let (_dir, own) = own();
     for bytes in [wheel("b", "1", &["a.py"]), wheel("a", "2", &["a.py"]), wheel("a", "1", &["a.txt"])] {
         let error = own.add("a-1-py3-none-any.whl", &bytes, &[]).unwrap_err();
-        assert!(matches!(error, OwnPackageError::Metadata { .. }), "{error}");
+        assert!(matches!(error, UserPackageError::Metadata { .. }), "{error}");
     }
     let error = own.add("a-1-py3-none-any.whl", b"no archive", &[]).unwrap_err();
-    assert!(matches!(error, OwnPackageError::Wheel { .. }), "{error}");
+    assert!(matches!(error, UserPackageError::Wheel { .. }), "{error}");
 }
 
 #[test]
@@ -94,10 +94,10 @@ fn the_number_of_packages_is_bounded() {
         let name = format!("p{number}");
         own.add(&format!("{name}-1-py3-none-any.whl"), &wheel(&name, "1", &[&format!("{name}.py")]), &[])
     };
-    for number in 0..MAX_OWN_PACKAGES {
+    for number in 0..MAX_USER_PACKAGES {
         add(number).unwrap();
     }
-    assert!(matches!(add(MAX_OWN_PACKAGES), Err(OwnPackageError::TooMany)));
+    assert!(matches!(add(MAX_USER_PACKAGES), Err(UserPackageError::TooMany)));
     add(0).unwrap();
 }
 
@@ -111,39 +111,39 @@ fn large(name: &str, bytes: usize, modules: usize) -> (String, Vec<u8>) {
     (format!("{name}-1-py3-none-any.whl"), zipped(&files))
 }
 
-fn put(own: &OwnPackages, (file, bytes): &(String, Vec<u8>)) -> Result<OwnPackage, OwnPackageError> {
+fn put(own: &UserPackages, (file, bytes): &(String, Vec<u8>)) -> Result<UserPackage, UserPackageError> {
     own.add(file, bytes, &[])
 }
 
 /// Writes a wheel to the directory without any checks.
-fn put_unchecked(own: &OwnPackages, (file, bytes): &(String, Vec<u8>)) {
+fn put_unchecked(own: &UserPackages, (file, bytes): &(String, Vec<u8>)) {
     std::fs::write(own.dir.path_of(file), bytes).unwrap();
 }
 
 #[test]
 fn total_unpacked_size_is_limited() {
     let (_dir, own) = own();
-    let each = usize::try_from(MAX_OWN_PACKAGES_BYTES / 4).unwrap();
+    let each = usize::try_from(MAX_USER_PACKAGES_BYTES / 4).unwrap();
     for name in ["a", "b", "c"] {
         put(&own, &large(name, each, 0)).unwrap();
     }
     put(&own, &large("d", each - 1, 0)).unwrap();
     assert_eq!(
         own.list().unwrap().iter().map(|package| package.unpacked_bytes).sum::<u64>(),
-        MAX_OWN_PACKAGES_BYTES - 1
+        MAX_USER_PACKAGES_BYTES - 1
     );
     // A replaced package does not count towards the limit, so the packages can reach it exactly.
     put(&own, &large("d", each, 0)).unwrap();
     let over = large("e", 40, 0);
     let error = put(&own, &over).unwrap_err();
-    assert!(matches!(&error, OwnPackageError::TooLarge(name) if name == "e"), "{error}");
+    assert!(matches!(&error, UserPackageError::TooLarge(name) if name == "e"), "{error}");
     assert!(error.to_string().contains("glovebox packages remove NAME"), "{error}");
     assert_eq!(own.files().unwrap().len(), 8);
     // A wheel over the size limit that was copied into the directory by hand is listed and can be removed, but cannot
     // be imported.
     put_unchecked(&own, &over);
     assert_eq!(own.list().unwrap().len(), 5);
-    assert!(matches!(own.files(), Err(OwnPackageError::TooLarge(name)) if name == "e"));
+    assert!(matches!(own.files(), Err(UserPackageError::TooLarge(name)) if name == "e"));
     assert!(own.remove("e").unwrap());
     own.files().unwrap();
 }
@@ -151,17 +151,17 @@ fn total_unpacked_size_is_limited() {
 #[test]
 fn total_number_of_files_is_limited() {
     let (_dir, own) = own();
-    let each = MAX_OWN_PACKAGES_FILES / 4;
+    let each = MAX_USER_PACKAGES_FILES / 4;
     for name in ["a", "b", "c"] {
         put(&own, &large(name, 1, each - 2)).unwrap();
     }
     put(&own, &large("d", 1, each - 3)).unwrap();
     put(&own, &large("d", 1, each - 2)).unwrap();
-    assert_eq!(own.files().unwrap().len(), MAX_OWN_PACKAGES_FILES);
+    assert_eq!(own.files().unwrap().len(), MAX_USER_PACKAGES_FILES);
     let error = put(&own, &large("e", 1, 0)).unwrap_err();
-    assert!(matches!(&error, OwnPackageError::TooManyFiles(name) if name == "e"), "{error}");
+    assert!(matches!(&error, UserPackageError::TooManyFiles(name) if name == "e"), "{error}");
     put_unchecked(&own, &large("e", 1, 0));
-    assert!(matches!(own.files(), Err(OwnPackageError::TooManyFiles(_))));
+    assert!(matches!(own.files(), Err(UserPackageError::TooManyFiles(_))));
 }
 
 #[test]
@@ -202,5 +202,5 @@ fn listing_unpacks_at_most_a_megabyte_of_metadata() {
     };
     metadata(MAX_METADATA_BYTES - 1).unwrap();
     metadata(MAX_METADATA_BYTES).unwrap();
-    assert!(matches!(metadata(MAX_METADATA_BYTES + 1), Err(OwnPackageError::Metadata { .. })));
+    assert!(matches!(metadata(MAX_METADATA_BYTES + 1), Err(UserPackageError::Metadata { .. })));
 }

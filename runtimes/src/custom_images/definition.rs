@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use glovebox_vfs::escaped;
 use serde::{Deserialize, Serialize};
 
-use super::OwnImageError;
-use crate::{Digest, MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, SetupStep, manifest::check_name};
+use super::CustomImageError;
+use crate::{Digest, MAX_USER_PACKAGES, MAX_USER_PACKAGES_BYTES, SetupStep, manifest::check_name};
 
 /// The version of the definition format.
 const FORMAT: u32 = 1;
@@ -128,10 +128,10 @@ impl ImageDefinition {
     /// Checks this definition, which can come from an untrusted file.
     ///
     /// # Errors
-    /// Returns [`OwnImageError::Name`] or [`OwnImageError::Invalid`], which names the violated rule.
-    pub fn check(&self) -> Result<(), OwnImageError> {
-        let invalid = |problem: String| Err(OwnImageError::Invalid { name: self.name.clone(), problem });
-        check_name("name", &self.name).map_err(|_| OwnImageError::Name(self.name.clone()))?;
+    /// Returns [`CustomImageError::Name`] or [`CustomImageError::Invalid`], which names the violated rule.
+    pub fn check(&self) -> Result<(), CustomImageError> {
+        let invalid = |problem: String| Err(CustomImageError::Invalid { name: self.name.clone(), problem });
+        check_name("name", &self.name).map_err(|_| CustomImageError::Name(self.name.clone()))?;
         if self.format != FORMAT {
             return invalid(format!("it has format {}, but this version reads {FORMAT}; build it again", self.format));
         }
@@ -164,13 +164,13 @@ impl ImageDefinition {
                 return invalid(format!("`{}` is not the name of a module", escaped(module)));
             }
         }
-        if self.wheels.len() > MAX_OWN_PACKAGES {
-            return invalid(format!("it has more than {MAX_OWN_PACKAGES} wheels; use fewer"));
+        if self.wheels.len() > MAX_USER_PACKAGES {
+            return invalid(format!("it has more than {MAX_USER_PACKAGES} wheels; use fewer"));
         }
         let wheel_bytes = self.wheels.iter().fold(0u64, |sum, wheel| sum.saturating_add(wheel.size_bytes));
-        if wheel_bytes > MAX_OWN_PACKAGES_BYTES {
+        if wheel_bytes > MAX_USER_PACKAGES_BYTES {
             return invalid(format!(
-                "its wheels are {wheel_bytes} bytes in total; the maximum is {MAX_OWN_PACKAGES_BYTES}; use fewer"
+                "its wheels are {wheel_bytes} bytes in total; the maximum is {MAX_USER_PACKAGES_BYTES}; use fewer"
             ));
         }
         if self.files.len() > MAX_IMAGE_FILES {

@@ -14,7 +14,7 @@ use crate::{
 
 /// A directory of user packages.
 #[derive(Debug)]
-pub struct OwnPackages {
+pub struct UserPackages {
     dir: TrustedDir,
 }
 
@@ -26,37 +26,37 @@ struct Total {
 }
 
 impl Total {
-    fn add(&mut self, name: &str, bytes: u64, files: usize) -> Result<(), OwnPackageError> {
+    fn add(&mut self, name: &str, bytes: u64, files: usize) -> Result<(), UserPackageError> {
         self.bytes = self.bytes.saturating_add(bytes);
         self.files = self.files.saturating_add(files);
-        if self.bytes > MAX_OWN_PACKAGES_BYTES {
-            return Err(OwnPackageError::TooLarge(name.to_owned()));
+        if self.bytes > MAX_USER_PACKAGES_BYTES {
+            return Err(UserPackageError::TooLarge(name.to_owned()));
         }
-        if self.files > MAX_OWN_PACKAGES_FILES {
-            return Err(OwnPackageError::TooManyFiles(name.to_owned()));
+        if self.files > MAX_USER_PACKAGES_FILES {
+            return Err(UserPackageError::TooManyFiles(name.to_owned()));
         }
         Ok(())
     }
 }
 
-impl OwnPackages {
+impl UserPackages {
     /// Opens or creates the directory. It must belong to the user and must not be writable by other users.
     pub fn open(path: &Path) -> Result<Self, CacheError> {
         Ok(Self { dir: TrustedDir::open(path, Guarded::Packages)? })
     }
 
     /// Returns the packages, sorted by file name. Unpacks only metadata, and reads one wheel into memory at a time.
-    pub fn list(&self) -> Result<Vec<OwnPackage>, OwnPackageError> {
+    pub fn list(&self) -> Result<Vec<UserPackage>, UserPackageError> {
         self.file_names()?.iter().filter_map(|file| self.described(file).transpose()).collect()
     }
 
     /// Returns the packages' files, sorted by path below `site-packages`.
     ///
     /// # Errors
-    /// Fails if a wheel cannot be read or is damaged. Also fails if the files exceed [`MAX_OWN_PACKAGES_BYTES`] or
-    /// [`MAX_OWN_PACKAGES_FILES`], even if the wheels claim smaller sizes. The limits are enforced while the wheels are
+    /// Fails if a wheel cannot be read or is damaged. Also fails if the files exceed [`MAX_USER_PACKAGES_BYTES`] or
+    /// [`MAX_USER_PACKAGES_FILES`], even if the wheels claim smaller sizes. The limits are enforced while the wheels are
     /// unpacked.
-    pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, OwnPackageError> {
+    pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, UserPackageError> {
         let names = self.file_names()?.into_iter();
         let read = |file: String| Ok(self.read(&file)?.map(|bytes| (file, bytes)));
         unpack_wheels(names.filter_map(|file| read(file).transpose()))
@@ -68,12 +68,12 @@ impl OwnPackages {
     /// # Errors
     /// Fails if the wheel is invalid, a limit on user packages would be exceeded, another package has one of its
     /// modules, or the wheel cannot be stored.
-    pub fn add(&self, file: &str, bytes: &[u8], taken: &[(String, String)]) -> Result<OwnPackage, OwnPackageError> {
+    pub fn add(&self, file: &str, bytes: &[u8], taken: &[(String, String)]) -> Result<UserPackage, UserPackageError> {
         let added = describe_verified(file, bytes)?;
-        let same = |other: &OwnPackage| normal(&other.name) == normal(&added.name);
+        let same = |other: &UserPackage| normal(&other.name) == normal(&added.name);
         let (replaced, others): (Vec<_>, Vec<_>) = self.list()?.into_iter().partition(same);
-        if others.len() >= MAX_OWN_PACKAGES {
-            return Err(OwnPackageError::TooMany);
+        if others.len() >= MAX_USER_PACKAGES {
+            return Err(UserPackageError::TooMany);
         }
         let mut total = Total::default();
         for other in &others {
@@ -96,10 +96,10 @@ impl OwnPackages {
         name: &str,
         version: &str,
         progress: &dyn Progress,
-    ) -> Result<(String, Vec<u8>), OwnPackageError> {
+    ) -> Result<(String, Vec<u8>), UserPackageError> {
         for part in [name, version] {
             if !is_name(part) {
-                return Err(OwnPackageError::FileName(part.to_owned()));
+                return Err(UserPackageError::FileName(part.to_owned()));
             }
         }
         let _done = DoneOnDrop(progress);
@@ -109,19 +109,23 @@ impl OwnPackages {
     /// Downloads a pinned wheel with pip. Returns its bytes.
     ///
     /// # Errors
-    /// Fails like [`download`](Self::download), and with [`OwnPackageError::Pin`] if the wheel is not the pinned one.
-    pub fn download_pinned(&self, package: &PackageEntry, progress: &dyn Progress) -> Result<Vec<u8>, OwnPackageError> {
+    /// Fails like [`download`](Self::download), and with [`UserPackageError::Pin`] if the wheel is not the pinned one.
+    pub fn download_pinned(
+        &self,
+        package: &PackageEntry,
+        progress: &dyn Progress,
+    ) -> Result<Vec<u8>, UserPackageError> {
         let (file, bytes) = self.download(&package.name, &package.version, progress)?;
         let got = Digest::of(&bytes);
         if file != package.file || got != package.sha256 {
-            return Err(OwnPackageError::Pin { file, got, expected: package.file.clone(), pin: package.sha256 });
+            return Err(UserPackageError::Pin { file, got, expected: package.file.clone(), pin: package.sha256 });
         }
         Ok(bytes)
     }
 
     /// Removes a package. Returns `false` if no package has this name. Wheels are not parsed, so unreadable ones can be
     /// removed.
-    pub fn remove(&self, name: &str) -> Result<bool, OwnPackageError> {
+    pub fn remove(&self, name: &str) -> Result<bool, UserPackageError> {
         let mut any = false;
         for file in self.wheels()? {
             if file.split('-').next().is_some_and(|named| normal(named) == normal(name)) {
@@ -138,10 +142,10 @@ impl OwnPackages {
         Ok(names)
     }
 
-    /// Like [`wheels`](Self::wheels), but fails if there are more than [`MAX_OWN_PACKAGES`].
-    fn file_names(&self) -> Result<Vec<String>, OwnPackageError> {
+    /// Like [`wheels`](Self::wheels), but fails if there are more than [`MAX_USER_PACKAGES`].
+    fn file_names(&self) -> Result<Vec<String>, UserPackageError> {
         let names = self.wheels()?;
-        if names.len() > MAX_OWN_PACKAGES { Err(OwnPackageError::TooMany) } else { Ok(names) }
+        if names.len() > MAX_USER_PACKAGES { Err(UserPackageError::TooMany) } else { Ok(names) }
     }
 
     /// Returns a wheel's bytes, or `None` if the wheel has been removed.
@@ -150,20 +154,20 @@ impl OwnPackages {
         read_wheel(wheel).map(Some).map_err(|e| CacheError::io("read", &self.dir.path_of(file), e))
     }
 
-    fn described(&self, file: &str) -> Result<Option<OwnPackage>, OwnPackageError> {
+    fn described(&self, file: &str) -> Result<Option<UserPackage>, UserPackageError> {
         let Some(bytes) = self.read(file)? else { return Ok(None) };
         Ok(Some(describe(file, &bytes)?.0))
     }
 }
 
 /// Describes a wheel after verifying its claimed unpacked size, which other code relies on.
-fn describe_verified(file: &str, bytes: &[u8]) -> Result<OwnPackage, OwnPackageError> {
+fn describe_verified(file: &str, bytes: &[u8]) -> Result<UserPackage, UserPackageError> {
     let (package, wheel) = describe(file, bytes)?;
     let unpacked = wheel.unpack(MAX_WHEEL_BYTES);
-    let unpacked = unpacked.map_err(|source| OwnPackageError::Wheel { file: file.to_owned(), source })?;
+    let unpacked = unpacked.map_err(|source| UserPackageError::Wheel { file: file.to_owned(), source })?;
     if bytes_of(&unpacked) != package.unpacked_bytes {
         let problem = "its list of files does not match the lengths of its files".to_owned();
-        return Err(OwnPackageError::Metadata { file: file.to_owned(), problem });
+        return Err(UserPackageError::Metadata { file: file.to_owned(), problem });
     }
     Ok(package)
 }
@@ -173,23 +177,27 @@ fn bytes_of(files: &[(String, Vec<u8>)]) -> u64 {
 }
 
 /// Rejects a package with a module that another package or the standard library also has.
-fn check_modules(added: &OwnPackage, others: &[OwnPackage], taken: &[(String, String)]) -> Result<(), OwnPackageError> {
+fn check_modules(
+    added: &UserPackage,
+    others: &[UserPackage],
+    taken: &[(String, String)],
+) -> Result<(), UserPackageError> {
     for module in &added.imports {
         let own = others.iter().find(|other| other.imports.contains(module)).map(|other| format!("`{}`", other.name));
         let given = taken.iter().find(|(name, _)| name == module).map(|(_, owner)| owner.clone());
         let standard = is_standard(module).then(|| "the standard library".to_owned());
         if let Some(owner) = standard.or(given).or(own) {
-            return Err(OwnPackageError::Clash { name: added.name.clone(), module: module.clone(), owner });
+            return Err(UserPackageError::Clash { name: added.name.clone(), module: module.clone(), owner });
         }
     }
     Ok(())
 }
 
-/// Checks wheels that are used together, like [`OwnPackages::add`].
+/// Checks wheels that are used together, like [`UserPackages::add`].
 pub(crate) fn check_wheels(
     wheels: &[(String, Vec<u8>)],
     taken: &[(String, String)],
-) -> Result<Vec<OwnPackage>, OwnPackageError> {
+) -> Result<Vec<UserPackage>, UserPackageError> {
     let (mut packages, mut total) = (Vec::new(), Total::default());
     for (file, bytes) in wheels {
         let package = describe_verified(file, bytes)?;
@@ -201,23 +209,23 @@ pub(crate) fn check_wheels(
 }
 
 /// Checks one of an image's wheels in isolation; [`check_wheels`] checks them together.
-pub(crate) fn check_wheel(file: &str, bytes: &[u8]) -> Result<(), OwnPackageError> {
+pub(crate) fn check_wheel(file: &str, bytes: &[u8]) -> Result<(), UserPackageError> {
     describe_verified(file, bytes).map(drop)
 }
 
 /// Unpacks wheels and returns their files, sorted by path below `site-packages`. Reads one wheel into memory at a time.
 pub(crate) fn unpack_wheels(
     wheels: impl Iterator<Item = Result<(String, Vec<u8>), CacheError>>,
-) -> Result<Vec<(String, Vec<u8>)>, OwnPackageError> {
+) -> Result<Vec<(String, Vec<u8>)>, UserPackageError> {
     let (mut all, mut total) = (Vec::new(), Total::default());
     for wheel in wheels {
         let (file, bytes) = wheel?;
         let (package, wheel) = describe(&file, &bytes)?;
         total.add(&package.name, 0, package.file_count)?;
-        let left = MAX_OWN_PACKAGES_BYTES.saturating_sub(total.bytes);
+        let left = MAX_USER_PACKAGES_BYTES.saturating_sub(total.bytes);
         let files = wheel.unpack(left.min(MAX_WHEEL_BYTES)).map_err(|source| match source {
-            WheelFault::TooLarge if left < MAX_WHEEL_BYTES => OwnPackageError::TooLarge(package.name.clone()),
-            source => OwnPackageError::Wheel { file: file.clone(), source },
+            WheelFault::TooLarge if left < MAX_WHEEL_BYTES => UserPackageError::TooLarge(package.name.clone()),
+            source => UserPackageError::Wheel { file: file.clone(), source },
         })?;
         total.add(&package.name, bytes_of(&files), 0)?;
         all.extend(files);
@@ -266,7 +274,7 @@ const MAX_NAME_BYTES: usize = 100;
 
 /// A package that the user installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnPackage {
+pub struct UserPackage {
     /// The name of the package.
     pub name: String,
     /// The version of the package.
@@ -288,8 +296,8 @@ pub struct OwnPackage {
 }
 
 /// Reads a wheel's metadata without unpacking anything else.
-fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), OwnPackageError> {
-    let bad_name = || OwnPackageError::FileName(file.escape_debug().take(200).collect());
+fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(UserPackage, Wheel<'a>), UserPackageError> {
+    let bad_name = || UserPackageError::FileName(file.escape_debug().take(200).collect());
     let parts: Vec<&str> = file.strip_suffix(".whl").ok_or_else(bad_name)?.split('-').collect();
     let (name, version, python, abi, platform) = match parts.as_slice() {
         [name, version, python, abi, platform] | [name, version, _, python, abi, platform] => {
@@ -301,14 +309,14 @@ fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), 
         return Err(bad_name());
     }
     if (abi, platform) != ("none", "any") {
-        return Err(OwnPackageError::Platform(file.to_owned(), format!("{abi}-{platform}")));
+        return Err(UserPackageError::Platform(file.to_owned(), format!("{abi}-{platform}")));
     }
     if !python.split('.').any(|tag| matches!(tag, "py3" | "py312")) {
         return Err(bad_name());
     }
-    let unusable = |source| OwnPackageError::Wheel { file: file.to_owned(), source };
+    let unusable = |source| UserPackageError::Wheel { file: file.to_owned(), source };
     let mut wheel = Wheel::open(bytes, Compiled::Refused).map_err(unusable)?;
-    let wrong = |problem: &str| OwnPackageError::Metadata { file: file.to_owned(), problem: problem.to_owned() };
+    let wrong = |problem: &str| UserPackageError::Metadata { file: file.to_owned(), problem: problem.to_owned() };
     let metadata = wheel
         .paths()
         .find(|path| path.split_once('/').is_some_and(|(dir, file)| file == "METADATA" && dir.ends_with(".dist-info")));
@@ -333,7 +341,7 @@ fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), 
     }
     let licence = field("License-Expression").into_iter().chain(field("License")).next().unwrap_or_default();
     let requires = field("Requires-Dist").into_iter().filter(|needed| !needed.contains("extra ==")).collect();
-    let package = OwnPackage {
+    let package = UserPackage {
         name: declared,
         version: version.to_owned(),
         file: file.to_owned(),
@@ -377,7 +385,7 @@ fn is_name(part: &str) -> bool {
 /// Errors from adding, reading or removing a user package.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OwnPackageError {
+pub enum UserPackageError {
     /// The text is not the file name of a wheel, or not a valid package name or version.
     #[error("`{name}` is not a wheel file name; use the form `NAME-VERSION-py3-none-any.whl`", name = escaped(.0))]
     FileName(String),
@@ -412,22 +420,22 @@ pub enum OwnPackageError {
         /// The owner of the existing module.
         owner: String,
     },
-    /// There are already [`MAX_OWN_PACKAGES`] packages.
+    /// There are already [`MAX_USER_PACKAGES`] packages.
     #[error(
-        "you have already added {MAX_OWN_PACKAGES} packages, the maximum; remove one with \
+        "you have already added {MAX_USER_PACKAGES} packages, the maximum; remove one with \
          `glovebox packages remove NAME`"
     )]
     TooMany,
-    /// The unpacked packages would exceed [`MAX_OWN_PACKAGES_BYTES`].
+    /// The unpacked packages would exceed [`MAX_USER_PACKAGES_BYTES`].
     #[error(
-        "with `{name}`, your packages would exceed {MAX_OWN_PACKAGES_BYTES} bytes, unpacked; remove some with \
+        "with `{name}`, your packages would exceed {MAX_USER_PACKAGES_BYTES} bytes, unpacked; remove some with \
          `glovebox packages remove NAME` (`glovebox packages list --json` shows their sizes)",
         name = escaped(.0)
     )]
     TooLarge(String),
-    /// The packages would exceed [`MAX_OWN_PACKAGES_FILES`].
+    /// The packages would exceed [`MAX_USER_PACKAGES_FILES`].
     #[error(
-        "with `{name}`, your packages would exceed {MAX_OWN_PACKAGES_FILES} files; remove some with \
+        "with `{name}`, your packages would exceed {MAX_USER_PACKAGES_FILES} files; remove some with \
          `glovebox packages remove NAME` (`glovebox packages list --json` shows their file counts)",
         name = escaped(.0)
     )]
@@ -457,14 +465,14 @@ pub enum OwnPackageError {
 }
 
 /// Maximum number of user packages.
-pub const MAX_OWN_PACKAGES: usize = 128;
+pub const MAX_USER_PACKAGES: usize = 128;
 
 /// Maximum total unpacked size of all user packages, in bytes: four wheels of the maximum size. The files stay in
 /// memory after the first import.
-pub const MAX_OWN_PACKAGES_BYTES: u64 = 4 * MAX_WHEEL_BYTES;
+pub const MAX_USER_PACKAGES_BYTES: u64 = 4 * MAX_WHEEL_BYTES;
 
 /// Maximum total number of files in user packages.
-pub const MAX_OWN_PACKAGES_FILES: usize = 16_384;
+pub const MAX_USER_PACKAGES_FILES: usize = 16_384;
 
 #[cfg(test)]
 mod tests;
