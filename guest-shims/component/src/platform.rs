@@ -226,7 +226,7 @@ pub(crate) fn checked(tools: &[types::Tool]) -> Result<Toolbox, String> {
             }
         };
         let max_levels = MAX_PROVIDER_LEVELS;
-        let definition = Definition { name, description, schema: &schema, is_foreign: true, max_levels };
+        let definition = Definition { name, description, schema: &schema, is_untrusted: true, max_levels };
         toolbox.add(name, Rc::new(definition.check().map_err(message)?)).map_err(message)?;
     }
     toolbox.check().map_err(message)?;

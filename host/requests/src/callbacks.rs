@@ -185,7 +185,7 @@ impl Callbacks {
         // The keys of each tool instance start with a random ID, so a service that receives a key twice received the
         // same call twice.
         let (callbacks, handle, run) = (self.clone(), Handle::current(), SessionId::random());
-        let mut tool = Tool::new(name, description).foreign();
+        let mut tool = Tool::new(name, description).untrusted_schema();
         if let Some(schema) = schema {
             tool = tool.schema(schema);
         }

@@ -20,7 +20,7 @@ const MAX_NAME_BYTES: usize = 64;
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// Like `MAX_PATTERN_BYTES`, but for untrusted schemas.
-pub const MAX_FOREIGN_PATTERN_BYTES: usize = 64 << 10;
+pub const MAX_UNTRUSTED_PATTERN_BYTES: usize = 64 << 10;
 
 /// Python's keywords, which cannot be written after a dot or as a keyword argument, and attributes of `tools`.
 const RESERVED: [&str; 43] = [
@@ -80,7 +80,7 @@ pub struct Definition<'a> {
     /// The JSON Schema of the arguments object.
     pub schema: &'a Value,
     /// `true` if the schema is untrusted.
-    pub is_foreign: bool,
+    pub is_untrusted: bool,
     /// Maximum number of schemas that checking may recurse through: [`MAX_ENGINE_LEVELS`](super::MAX_ENGINE_LEVELS) or
     /// [`MAX_PROVIDER_LEVELS`](super::MAX_PROVIDER_LEVELS).
     pub max_levels: usize,
@@ -117,7 +117,7 @@ impl Definition<'_> {
             return Err(wrong("it must be a JSON object with `\"type\": \"object\"`".into()));
         }
         let costs = Costs::of(schema).map_err(wrong)?;
-        let pattern_bytes = if self.is_foreign { MAX_FOREIGN_PATTERN_BYTES } else { MAX_PATTERN_BYTES };
+        let pattern_bytes = if self.is_untrusted { MAX_UNTRUSTED_PATTERN_BYTES } else { MAX_PATTERN_BYTES };
         let validator = Validator::of(schema, pattern_bytes, self.max_levels).map_err(wrong)?;
         let description = json!({
             "name": name,
@@ -259,7 +259,7 @@ mod tests {
                 name: "add",
                 description,
                 schema: &schema,
-                is_foreign: false,
+                is_untrusted: false,
                 max_levels: MAX_ENGINE_LEVELS,
             };
             Rc::new(definition.check().unwrap())

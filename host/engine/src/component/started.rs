@@ -23,7 +23,7 @@ use super::{
 use crate::{
     AdvanceError, Execution, Files, Sandbox, Started, ToolError,
     exec::{platform::Budget, stepping},
-    tools::{MAX_FOREIGN_PATTERN_BYTES, weight},
+    tools::{MAX_UNTRUSTED_PATTERN_BYTES, weight},
 };
 
 impl SandboxCtx {
@@ -358,7 +358,7 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
     let mut patterns = Patterns::default();
     let mut checked = Vec::with_capacity(tools.len());
     for tool in tools {
-        let mut made = crate::Tool::new(&*tool.name, &*tool.description).stepped().foreign();
+        let mut made = crate::Tool::new(&*tool.name, &*tool.description).stepped().untrusted_schema();
         if let Some(text) = &tool.arguments_schema {
             let of = |reason: String| wrong(format!("the schema of `{}`: {reason}", quoted(&tool.name)));
             let schema: Value = serde_json::from_str(text).map_err(|error| of(format!("it is not JSON: {error}")))?;
@@ -372,7 +372,7 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
         checked.push(made);
     }
     // Each regular expression is charged for its compiled form and its matching cache.
-    let compiled = (2 * MAX_FOREIGN_PATTERN_BYTES as u64).saturating_mul(patterns.0 as u64);
+    let compiled = (2 * MAX_UNTRUSTED_PATTERN_BYTES as u64).saturating_mul(patterns.0 as u64);
     Ok((checked, (text_bytes as u64).saturating_add(value_bytes).saturating_add(compiled)))
 }
 

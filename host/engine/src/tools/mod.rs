@@ -29,7 +29,7 @@ mod toolbox;
 mod tests;
 
 pub use call_memory::{CallMemory, CallMemoryError, MemoryBudget};
-pub(crate) use glovebox_core::tools::MAX_FOREIGN_PATTERN_BYTES;
+pub(crate) use glovebox_core::tools::MAX_UNTRUSTED_PATTERN_BYTES;
 pub use glovebox_core::tools::{
     HeldMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolRecord, weight,
 };

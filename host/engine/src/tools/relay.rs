@@ -15,7 +15,7 @@ pub struct ToolDefinition {
     description: String,
     schema: Value,
     is_stepped: bool,
-    is_foreign: bool,
+    is_untrusted: bool,
 }
 
 impl ToolDefinition {
@@ -34,9 +34,9 @@ impl ToolDefinition {
     /// Creates a tool from this definition. `relay` handles the calls, unless the tool is stepped. Its argument and its
     /// result are JSON text.
     pub fn tool(self, relay: impl Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync + 'static) -> Tool {
-        let Self { name, description, schema, is_stepped, is_foreign } = self;
+        let Self { name, description, schema, is_stepped, is_untrusted } = self;
         let mut tool = Tool::new(name, description).schema(schema);
-        tool.is_foreign = is_foreign;
+        tool.is_untrusted = is_untrusted;
         if is_stepped { tool.stepped() } else { tool.text_handler(relay) }
     }
 }
@@ -77,7 +77,7 @@ impl Tool {
             description: self.description.clone(),
             schema: self.schema.clone(),
             is_stepped: matches!(self.answerer, Some(Answerer::Caller)),
-            is_foreign: self.is_foreign,
+            is_untrusted: self.is_untrusted,
         }
     }
 
@@ -119,7 +119,7 @@ mod tests {
         let schema = json!({ "type": "object", "properties": { "a": { "type": "number" } } });
         let original = Tool::new("double", "Doubles.")
             .schema(schema)
-            .foreign()
+            .untrusted_schema()
             .handler(|call, arguments| Ok(json!([call.index, arguments["a"].as_f64().unwrap_or_default() * 2.0])));
         let text = serde_json::to_string(&original.definition()).unwrap();
         let there = original.clone();
@@ -127,7 +127,7 @@ mod tests {
             let call = RelayedCall { index: relayed.index, ..call() };
             there.answer(call, arguments)
         });
-        assert_eq!((relayed.name(), relayed.is_foreign), ("double", true));
+        assert_eq!((relayed.name(), relayed.is_untrusted), ("double", true));
         assert_eq!(relayed.schema, original.schema);
         assert_eq!(relayed.answer(call(), r#"{"a":2}"#.to_owned()).unwrap(), "[3,4.0]");
         assert!(Tool::new("ask", "").stepped().definition().is_stepped());

@@ -100,7 +100,7 @@ impl ToolRules {
                 name,
                 description: "",
                 schema: schema.as_ref().unwrap_or(&any),
-                is_foreign: true,
+                is_untrusted: true,
                 max_levels: MAX_ENGINE_LEVELS,
             };
             definition.check_name().map_err(|_| {

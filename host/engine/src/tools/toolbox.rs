@@ -101,9 +101,9 @@ impl Toolbox {
     }
 
     fn add(&mut self, tool: &Tool) -> Result<(), ToolDefinitionError> {
-        let Tool { name, description, schema, is_foreign, .. } = tool;
+        let Tool { name, description, schema, is_untrusted, .. } = tool;
         let max_levels = MAX_ENGINE_LEVELS;
-        let definition = Definition { name, description, schema, is_foreign: *is_foreign, max_levels };
+        let definition = Definition { name, description, schema, is_untrusted: *is_untrusted, max_levels };
         definition.check_name()?;
         if self.tools.find(name).is_some() {
             return Err(ToolDefinitionError::Duplicate(name.clone()));
@@ -130,7 +130,7 @@ impl Toolbox {
             name: "network",
             description: "",
             schema: &schema,
-            is_foreign: false,
+            is_untrusted: false,
             max_levels: MAX_ENGINE_LEVELS,
         };
         let answerer = Answerer::TextHandler(answerer);
@@ -293,7 +293,7 @@ pub struct Tool {
     pub(crate) schema: Value,
     pub(super) result_schema: Option<Value>,
     pub(super) answerer: Option<Answerer>,
-    pub(super) is_foreign: bool,
+    pub(super) is_untrusted: bool,
 }
 
 /// The handler or the caller that answers calls to a tool.
@@ -327,7 +327,7 @@ impl Tool {
             schema: json!({ "type": "object" }),
             result_schema: None,
             answerer: None,
-            is_foreign: false,
+            is_untrusted: false,
         }
     }
 
@@ -398,8 +398,8 @@ impl Tool {
 
     /// Marks the schema as untrusted, which limits the compiled size of each regular expression to 64 KiB instead of 1
     /// MiB.
-    pub fn foreign(mut self) -> Self {
-        self.is_foreign = true;
+    pub fn untrusted_schema(mut self) -> Self {
+        self.is_untrusted = true;
         self
     }
 

@@ -151,7 +151,7 @@ impl Attempt {
             })?;
             let target = callbacks.target(&offer.name, &offer.callback);
             targets.push((offer.name.clone(), target.map_err(|refused| StepError::invalid(refused.to_string()))?));
-            let tool = Tool::new(&offer.name, &offer.description).stepped().foreign();
+            let tool = Tool::new(&offer.name, &offer.description).stepped().untrusted_schema();
             tools.push(match &offer.schema {
                 Some(schema) => tool.schema(schema.clone()),
                 None => tool,

@@ -58,7 +58,7 @@ impl Offered {
         let mut offered = Self::default();
         for ToolBody { name, description, schema, callback } in bodies {
             let Some(url) = callback else {
-                let tool = Tool::new(name, description).stepped().foreign();
+                let tool = Tool::new(name, description).stepped().untrusted_schema();
                 offered.tools.push(match schema {
                     Some(schema) => tool.schema(schema),
                     None => tool,

@@ -186,9 +186,9 @@ impl Upstreams {
         let runtime = Handle::current();
         let offered = |schema: &Value| {
             let (at, called, runtime) = (Arc::clone(&at), called.clone(), runtime.clone());
-            Tool::new(&*name, &*description).schema(schema.clone()).foreign().text_handler(move |call, arguments| {
-                runtime.block_on(at.answer(call, &called, &arguments, result_bytes))
-            })
+            Tool::new(&*name, &*description).schema(schema.clone()).untrusted_schema().text_handler(
+                move |call, arguments| runtime.block_on(at.answer(call, &called, &arguments, result_bytes)),
+            )
         };
         let mut offer = offered(&schema);
         match check_tools(std::slice::from_ref(&offer)) {
