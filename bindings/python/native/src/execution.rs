@@ -155,7 +155,8 @@ impl Input {
 
     /// Returns the token that cancels the execution.
     fn token(&self) -> CancelToken {
-        self.7.as_ref().map(|token| token.get().0.clone()).unwrap_or_default()
+        let Self(.., token) = self;
+        token.as_ref().map(|token| token.get().0.clone()).unwrap_or_default()
     }
 
     /// Starts the input as a request that can be suspended. There is no output listener.
@@ -178,7 +179,8 @@ impl Input {
     ) -> PyResult<PyExecution> {
         let token = self.token();
         let request = self.request(&token)?;
-        let executed = match &self.6 {
+        let Self(.., listener, _) = self;
+        let executed = match listener {
             None => interruptible(py, &token, move || run(request))?,
             Some(listener) => {
                 let attend = |event| match event {
