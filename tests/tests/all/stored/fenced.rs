@@ -8,8 +8,8 @@ use glovebox_tests::sandbox;
 use tempfile::tempdir;
 
 use super::{
-    place::{Place, on_each_store},
     support::{COUNT, id, is_live, open_in as open, python, run},
+    test_store::{TestStore, on_each_store},
 };
 
 on_each_store![
@@ -32,7 +32,7 @@ fn stored(sessions: &Sessions) -> Option<StoredRecord> {
 }
 
 /// Opens a live session whose count is 1. Another process takes the session over and stores a count of 2.
-fn taken_over(place: &dyn Place, edit: impl FnOnce(&mut StorePolicy)) -> (Sessions, SessionGuard, Sessions) {
+fn taken_over(place: &dyn TestStore, edit: impl FnOnce(&mut StorePolicy)) -> (Sessions, SessionGuard, Sessions) {
     let (here, there) = (open(place, edit), open(place, |_| {}));
     let session = python(&here, "a");
     assert_eq!(run(&session, COUNT), "1");
@@ -42,7 +42,7 @@ fn taken_over(place: &dyn Place, edit: impl FnOnce(&mut StorePolicy)) -> (Sessio
     (here, session, there)
 }
 
-fn executions_in_a_taken_over_session_are_discarded(place: &dyn Place) {
+fn executions_in_a_taken_over_session_are_discarded(place: &dyn TestStore) {
     let (here, session, there) = taken_over(place, |_| {});
     let before = stored(&here);
     let error = session.execute("n = 100").unwrap_err();
@@ -61,7 +61,7 @@ fn executions_in_a_taken_over_session_are_discarded(place: &dyn Place) {
     assert_eq!(run(&python(&there, "a"), COUNT), "4");
 }
 
-fn discarded_session_runs_no_exit_handlers(place: &dyn Place) {
+fn discarded_session_runs_no_exit_handlers(place: &dyn TestStore) {
     let host = tempdir().unwrap();
     let open = || {
         let sandbox = sandbox(Language::Python, |policy| policy.workspace = Some(host.path().to_owned()));
@@ -80,7 +80,7 @@ fn discarded_session_runs_no_exit_handlers(place: &dyn Place) {
     assert_eq!(fs::read(host.path().join("bye")).unwrap(), b"x", "hooks run when the other process closes the session");
 }
 
-fn unsaved_changes_of_a_taken_over_session_are_dropped(place: &dyn Place) {
+fn unsaved_changes_of_a_taken_over_session_are_dropped(place: &dyn TestStore) {
     for all in [false, true] {
         let (here, session, there) = taken_over(place, |policy| policy.save = Save::OnHibernate);
         run(&session, "n = 100");
@@ -99,7 +99,7 @@ fn unsaved_changes_of_a_taken_over_session_are_dropped(place: &dyn Place) {
     }
 }
 
-fn taken_over_session_frees_its_slot(place: &dyn Place) {
+fn taken_over_session_frees_its_slot(place: &dyn TestStore) {
     let (here, session, there) = taken_over(place, |policy| (policy.save, policy.live_count) = (Save::OnHibernate, 1));
     run(&session, "n = 100");
     assert_eq!(run(&python(&here, "b"), COUNT), "1");
@@ -108,7 +108,7 @@ fn taken_over_session_frees_its_slot(place: &dyn Place) {
     assert_eq!(run(&session, COUNT), "3");
 }
 
-fn all_handles_report_the_takeover(place: &dyn Place) {
+fn all_handles_report_the_takeover(place: &dyn TestStore) {
     for save in [Save::AfterEach, Save::OnHibernate] {
         let (here, session, there) = taken_over(place, |policy| policy.save = save);
         let (one, other) = (session.activate().unwrap(), session.activate().unwrap());
@@ -132,7 +132,7 @@ fn all_handles_report_the_takeover(place: &dyn Place) {
     }
 }
 
-fn session_removed_or_replaced_elsewhere_is_discarded(place: &dyn Place) {
+fn session_removed_or_replaced_elsewhere_is_discarded(place: &dyn TestStore) {
     let (here, there) = (open(place, |_| {}), open(place, |_| {}));
     let session = python(&here, "a");
     run(&session, COUNT);
@@ -153,7 +153,7 @@ fn session_removed_or_replaced_elsewhere_is_discarded(place: &dyn Place) {
     assert_eq!(run(&session, COUNT), "3");
 }
 
-fn every_write_is_fenced(place: &dyn Place) {
+fn every_write_is_fenced(place: &dyn TestStore) {
     type Writes = fn(&Sessions) -> Result<(), SessionsError>;
     let exported = {
         let sessions = open(place, |_| {});
@@ -189,7 +189,7 @@ fn every_write_is_fenced(place: &dyn Place) {
     }
 }
 
-fn both_managers_continue_in_turns(place: &dyn Place) {
+fn both_managers_continue_in_turns(place: &dyn TestStore) {
     let sides = [open(place, |_| {}), open(place, |_| {})];
     let mut acknowledged = 0;
     let mut fenced = 0;

@@ -3,9 +3,9 @@
 mod contract;
 mod failing;
 mod fenced;
-pub(crate) mod place;
 mod processes;
 mod support;
+pub(crate) mod test_store;
 
 use std::{
     fs,

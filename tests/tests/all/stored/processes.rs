@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    place::{Place, on_each_store, open_at},
     support::{COUNT, COUNT_JS, id, javascript, open_in as open, open_over, policy, python, run},
+    test_store::{TestStore, on_each_store, open_at},
 };
 use glovebox::{CancelToken, IfExists, Language, Request};
 use glovebox_sessions::{Sessions, SessionsError};
@@ -20,7 +20,7 @@ on_each_store![
     reported_executions_survive_a_killed_process,
 ];
 
-fn one_process_at_a_time(place: &dyn Place) {
+fn one_process_at_a_time(place: &dyn TestStore) {
     let one = open(place, |_| {});
     let session = python(&one, "a");
     run(&session, COUNT);
@@ -57,7 +57,7 @@ fn one_process_at_a_time(place: &dyn Place) {
     );
 }
 
-fn wait_behind_another_thread_can_be_cancelled(place: &dyn Place) {
+fn wait_behind_another_thread_can_be_cancelled(place: &dyn TestStore) {
     let holder = open(place, |_| {});
     run(&python(&holder, "a"), COUNT);
     let waiting = open(place, |policy| policy.lock_wait_ms = u64::MAX);
@@ -102,11 +102,11 @@ fn count_loop_for_the_kill_test() {
     }
 }
 
-fn reported_executions_survive_a_killed_process(place: &dyn Place) {
+fn reported_executions_survive_a_killed_process(place: &dyn TestStore) {
     kill_repeatedly(place, 12);
 }
 
-fn kill_repeatedly(place: &dyn Place, kills: u64) {
+fn kill_repeatedly(place: &dyn TestStore, kills: u64) {
     let Some(address) = place.address() else { return };
     let mut last = 0;
     for kill in 0..kills {

@@ -6,7 +6,7 @@ use glovebox::Language;
 use glovebox_sessions::{DirectoryStore, NewSession, SessionGuard, SessionId, SessionStore, Sessions, StorePolicy};
 use glovebox_tests::sandbox;
 
-use super::place::Place;
+use super::test_store::TestStore;
 
 pub(crate) fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()
@@ -22,7 +22,7 @@ pub(crate) fn open(path: &Path, edit: impl FnOnce(&mut StorePolicy)) -> Sessions
     open_over(Arc::new(DirectoryStore::open(path).unwrap()), edit)
 }
 
-pub(crate) fn open_in(place: &dyn Place, edit: impl FnOnce(&mut StorePolicy)) -> Sessions {
+pub(crate) fn open_in(place: &dyn TestStore, edit: impl FnOnce(&mut StorePolicy)) -> Sessions {
     open_over(place.open(), edit)
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::*;
-use crate::stored::place::{Directory, open_at};
+use crate::stored::test_store::{Directory, open_at};
 
 on_each_store![killed_process_loses_no_stored_state];
 
@@ -46,7 +46,7 @@ fn store_loop_for_the_kill_test() {
 
 const MIN_KILLS: u32 = 6;
 
-fn killed_process_loses_no_stored_state(place: &dyn Place) {
+fn killed_process_loses_no_stored_state(place: &dyn TestStore) {
     kill_repeatedly(place, Duration::from_secs(4), 30_000);
 }
 
@@ -60,7 +60,7 @@ fn killed_process_keeps_the_memory_store() {
 
 /// Kills the child repeatedly, each time within `within_us` microseconds of its first write. Continues for `time`, and
 /// kills the child at least a few times.
-fn kill_repeatedly(place: &dyn Place, time: Duration, within_us: u64) {
+fn kill_repeatedly(place: &dyn TestStore, time: Duration, within_us: u64) {
     let Some(address) = place.address() else { return };
     let seed = std::process::id();
     let mut random = u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

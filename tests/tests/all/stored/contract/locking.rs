@@ -12,7 +12,7 @@ on_each_store![
     one_of_two_believed_holders_writes,
 ];
 
-fn one_holder_at_a_time(place: &dyn Place) {
+fn one_holder_at_a_time(place: &dyn TestStore) {
     let (one, other) = (place.open(), place.open());
     let taken = block_on(one.try_lock(&id("a"))).unwrap().unwrap();
     assert!(block_on(one.try_lock(&id("a"))).unwrap().is_none());
@@ -29,7 +29,7 @@ fn one_holder_at_a_time(place: &dyn Place) {
 
 const THREADS: usize = 6;
 
-fn one_of_many_threads_holds_the_lock(place: &dyn Place) {
+fn one_of_many_threads_holds_the_lock(place: &dyn TestStore) {
     let held = AtomicBool::new(false);
     let taken = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -51,7 +51,7 @@ fn one_of_many_threads_holds_the_lock(place: &dyn Place) {
     assert!(taken.into_inner() > 0);
 }
 
-fn no_write_is_lost_among_many_writers(place: &dyn Place) {
+fn no_write_is_lost_among_many_writers(place: &dyn TestStore) {
     const EACH: usize = 10;
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -75,7 +75,7 @@ fn number(state: &[u8]) -> usize {
     str::from_utf8(state).unwrap().parse().unwrap()
 }
 
-fn later_write_fences_a_lost_lock(place: &dyn Place) {
+fn later_write_fences_a_lost_lock(place: &dyn TestStore) {
     let (one, other) = (place.open(), place.open());
     let lost = lock(&*one, "a");
     let first = Expected::Version(put(&*one, &lost, &Expected::Absent, b"first").unwrap());
@@ -96,7 +96,7 @@ fn later_write_fences_a_lost_lock(place: &dyn Place) {
     assert_eq!(get(&*one, "a"), None);
 }
 
-fn one_of_two_believed_holders_writes(place: &dyn Place) {
+fn one_of_two_believed_holders_writes(place: &dyn TestStore) {
     let (one, other) = (place.open(), place.open());
     for round in 0..10 {
         let name = format!("s{round}");

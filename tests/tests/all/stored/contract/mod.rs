@@ -12,8 +12,8 @@ use glovebox_sessions::{
 use serde_json::json;
 
 use super::{
-    place::{Place, on_each_store},
     support::id,
+    test_store::{TestStore, on_each_store},
 };
 
 on_each_store![
@@ -79,7 +79,7 @@ fn is_fenced<T>(result: Result<T, StoreError>, name: &str) -> bool {
     matches!(result, Err(StoreError::Fenced { id: fenced }) if fenced == id(name))
 }
 
-fn a_session_is_stored_replaced_and_removed(place: &dyn Place) {
+fn a_session_is_stored_replaced_and_removed(place: &dyn TestStore) {
     let (store, other) = (place.open(), place.open());
     assert_eq!(get(&*store, "a"), None);
     assert_eq!(block_on(store.record(&id("a"))).unwrap(), None);
@@ -106,7 +106,7 @@ fn a_session_is_stored_replaced_and_removed(place: &dyn Place) {
     assert_eq!((get(&*other, "a"), listed(&*other)), (None, vec![]));
 }
 
-fn every_write_gets_a_new_version(place: &dyn Place) {
+fn every_write_gets_a_new_version(place: &dyn TestStore) {
     let store = place.open();
     let lock = lock(&*store, "a");
     let mut seen = std::collections::HashSet::new();
@@ -118,7 +118,7 @@ fn every_write_gets_a_new_version(place: &dyn Place) {
     }
 }
 
-fn write_depends_on_the_expected_version(place: &dyn Place) {
+fn write_depends_on_the_expected_version(place: &dyn TestStore) {
     let store = place.open();
     let lock = lock(&*store, "a");
     let remove = |expected: &Expected| block_on(store.remove(&lock, expected));
@@ -149,7 +149,7 @@ fn write_depends_on_the_expected_version(place: &dyn Place) {
     assert!(remove(&Expected::Any).unwrap());
 }
 
-fn recreated_session_is_a_different_one(place: &dyn Place) {
+fn recreated_session_is_a_different_one(place: &dyn TestStore) {
     let (store, other) = (place.open(), place.open());
     let first = Expected::Version(store_session(&*store, "a", 5_000, b"equal"));
     let taken = lock(&*other, "a");
@@ -164,7 +164,7 @@ fn recreated_session_is_a_different_one(place: &dyn Place) {
     assert_eq!((stored.version, &stored.state[..]), (second, &b"equal"[..]));
 }
 
-fn damaged_session_is_overwritten_only_unconditionally(place: &dyn Place) {
+fn damaged_session_is_overwritten_only_unconditionally(place: &dyn TestStore) {
     let store = place.open();
     let version = Expected::Version(store_session(&*store, "bad", 5_000, b"state"));
     store_session(&*store, "good", 5_000, b"state");
@@ -192,7 +192,7 @@ fn damaged_session_is_overwritten_only_unconditionally(place: &dyn Place) {
     assert_eq!(listed(&*store).len(), 1);
 }
 
-fn lock_permits_writes_to_its_session_only(place: &dyn Place) {
+fn lock_permits_writes_to_its_session_only(place: &dyn TestStore) {
     let store = place.open();
     let lock = lock(&*store, "a");
     assert_eq!(lock.id(), &id("a"));
@@ -205,7 +205,7 @@ fn lock_permits_writes_to_its_session_only(place: &dyn Place) {
     assert_eq!(listed(&*store), []);
 }
 
-fn states_of_many_sizes_round_trip(place: &dyn Place) {
+fn states_of_many_sizes_round_trip(place: &dyn TestStore) {
     let store = place.open();
     let lock = lock(&*store, "a");
     for bytes in [0, 1, 4_095, 4_096, 4_097, (1 << 20) - 1, 1 << 20, (5 << 20) + 1] {

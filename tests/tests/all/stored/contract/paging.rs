@@ -35,7 +35,7 @@ fn ids(page: &StoredPage) -> Vec<String> {
     page.entries.iter().map(|entry| entry.id.to_string()).collect()
 }
 
-fn pages_have_the_requested_size_and_order(place: &dyn Place) {
+fn pages_have_the_requested_size_and_order(place: &dyn TestStore) {
     let store = place.open();
     assert_eq!(page(&*store, 1, None), StoredPage::default(), "an empty store");
     // Names are ordered by their bytes: `-`, `.`, digits, capitals, `_`, small letters.
@@ -59,7 +59,7 @@ fn pages_have_the_requested_size_and_order(place: &dyn Place) {
     }
 }
 
-fn a_page_begins_after_any_id(place: &dyn Place) {
+fn a_page_begins_after_any_id(place: &dyn TestStore) {
     let store = place.open();
     for name in ["b", "d", "f"] {
         store_session(&*store, name, 5_000, b"x");
@@ -71,7 +71,7 @@ fn a_page_begins_after_any_id(place: &dyn Place) {
     assert_eq!(page(&*store, 1_000, Some("f")).next, None);
 }
 
-fn stable_sessions_are_listed_once_during_changes(place: &dyn Place) {
+fn stable_sessions_are_listed_once_during_changes(place: &dyn TestStore) {
     let (store, other) = (place.open(), place.open());
     let remove = |name: &str| assert!(block_on(other.remove(&lock(&*other, name), &Expected::Any)).unwrap(), "{name}");
     let stays: Vec<String> = (1..=9).map(|n| format!("stay-{n}")).collect();
@@ -106,7 +106,7 @@ fn stable_sessions_are_listed_once_during_changes(place: &dyn Place) {
     assert!(seen.is_sorted());
 }
 
-fn counting_stops_at_its_bound(place: &dyn Place) {
+fn counting_stops_at_its_bound(place: &dyn TestStore) {
     let store = place.open();
     for n in 0..=3 {
         for (most, expected) in [(0, 0), (2, n.min(2)), (3, n.min(3)), (usize::MAX, n)] {

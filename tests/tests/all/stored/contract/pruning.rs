@@ -23,7 +23,7 @@ on_each_store![
 ];
 
 /// Writes the sessions `s1` to `s5`, updated at 1,000 to 5,000 seconds, with states of 100 to 500 bytes.
-fn five(place: &dyn Place) -> Arc<dyn SessionStore> {
+fn five(place: &dyn TestStore) -> Arc<dyn SessionStore> {
     let store = place.open();
     for n in 1..=5_i64 {
         store_session(&*store, &format!("s{n}"), n * 1_000_000, &vec![0; 100 * usize::try_from(n).unwrap()]);
@@ -55,13 +55,13 @@ fn clear(store: &dyn SessionStore) {
     assert_eq!(left(store), Vec::<String>::new());
 }
 
-fn pruning_without_limits_removes_nothing(place: &dyn Place) {
+fn pruning_without_limits_removes_nothing(place: &dyn TestStore) {
     let store = five(place);
     assert_eq!(run(&Prune::default(), &*store), PruneReport::default());
     assert_eq!(left(&*store).len(), 5);
 }
 
-fn prunes_by_age(place: &dyn Place) {
+fn prunes_by_age(place: &dyn TestStore) {
     // `s3` is 3,000 seconds old.
     for (seconds, expected) in [(3_001, vec!["s1", "s2"]), (3_000, vec!["s1", "s2"]), (2_999, vec!["s1", "s2", "s3"])] {
         let store = five(place);
@@ -73,7 +73,7 @@ fn prunes_by_age(place: &dyn Place) {
     }
 }
 
-fn prunes_by_count(place: &dyn Place) {
+fn prunes_by_count(place: &dyn TestStore) {
     for (most, expected) in [(6, 0), (5, 0), (4, 1), (0, 5)] {
         let store = five(place);
         let report = run(&prune(|prune| prune.max_count = Some(most)), &*store);
@@ -83,7 +83,7 @@ fn prunes_by_count(place: &dyn Place) {
     }
 }
 
-fn prunes_by_bytes(place: &dyn Place) {
+fn prunes_by_bytes(place: &dyn TestStore) {
     let store = five(place);
     let sizes: Vec<u64> = listed(&*store).iter().map(|entry| entry.stored_bytes).collect();
     let newest_two = sizes[4] + sizes[3];
@@ -100,7 +100,7 @@ fn prunes_by_bytes(place: &dyn Place) {
     }
 }
 
-fn dry_run_reports_without_removing(place: &dyn Place) {
+fn dry_run_reports_without_removing(place: &dyn TestStore) {
     let store = five(place);
     let asked = prune(|prune| (prune.older_than, prune.max_count) = (Some(Duration::from_secs(4_500)), Some(3)));
     let mut trial = asked.clone();
@@ -116,7 +116,7 @@ fn dry_run_reports_without_removing(place: &dyn Place) {
     assert!(real.reclaimed_bytes >= 300);
 }
 
-fn sessions_in_use_are_left_alone(place: &dyn Place) {
+fn sessions_in_use_are_left_alone(place: &dyn TestStore) {
     let store = five(place);
     let lock = lock(&*store, "s2");
     for dry_run in [true, false] {
@@ -129,7 +129,7 @@ fn sessions_in_use_are_left_alone(place: &dyn Place) {
     assert_eq!(left(&*store), ["s2", "s3", "s4", "s5"]);
 }
 
-fn damaged_sessions_are_removed(place: &dyn Place) {
+fn damaged_sessions_are_removed(place: &dyn TestStore) {
     let store = five(place);
     place.damage(&id("s3"));
     let report = run(&prune(|prune| prune.max_count = Some(0)), &*store);
@@ -193,7 +193,7 @@ impl SessionStore for ChangingStore {
     }
 }
 
-fn more_than_a_page_is_pruned(place: &dyn Place) {
+fn more_than_a_page_is_pruned(place: &dyn TestStore) {
     let store = ChangingStore { store: five(place), page_limit: 2, is_busy: false };
     for most in [0, 1, 2, 4, 5, 6] {
         assert_eq!(block_on(store.count(most)).unwrap(), most.min(5), "{most}");
@@ -202,7 +202,7 @@ fn more_than_a_page_is_pruned(place: &dyn Place) {
     assert_eq!(left(&store), ["s5"]);
 }
 
-fn pruning_skips_changed_sessions_and_failures(place: &dyn Place) {
+fn pruning_skips_changed_sessions_and_failures(place: &dyn TestStore) {
     let store = ChangingStore { store: five(place), page_limit: 1_000, is_busy: true };
     let report = run(&prune(|prune| prune.max_count = Some(1)), &store);
     assert_eq!(ids(&report), ["s4"]);

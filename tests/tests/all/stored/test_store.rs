@@ -6,7 +6,7 @@ use glovebox_sessions::{BlobStore, DirectoryStore, ObjectStore, SessionId, Sessi
 use tempfile::{TempDir, tempdir};
 
 /// A storage location for a single test, initially empty.
-pub(crate) trait Place: Send + Sync {
+pub(crate) trait TestStore: Send + Sync {
     /// Opens the store as another process would.
     fn open(&self) -> Arc<dyn SessionStore>;
 
@@ -21,7 +21,7 @@ pub(crate) trait Place: Send + Sync {
     fn lose_lock(&self, id: &SessionId);
 }
 
-/// Opens a store by its [`Place::address`].
+/// Opens a store by its [`TestStore::address`].
 pub(crate) fn open_at(address: &str) -> Arc<dyn SessionStore> {
     match address.split_once(' ') {
         Some(("directory", path)) => Arc::new(DirectoryStore::open(path).unwrap()),
@@ -44,7 +44,7 @@ impl Directory {
     }
 }
 
-impl Place for Directory {
+impl TestStore for Directory {
     fn open(&self) -> Arc<dyn SessionStore> {
         Arc::new(DirectoryStore::open(self.0.path()).unwrap())
     }
@@ -103,7 +103,7 @@ fn open_objects(url: &str) -> Arc<dyn SessionStore> {
     Arc::new(block_on(ObjectStore::open(url)).unwrap().with_lease(LEASE))
 }
 
-impl Place for Objects {
+impl TestStore for Objects {
     fn open(&self) -> Arc<dyn SessionStore> {
         open_objects(self.blobs.url())
     }
@@ -141,7 +141,7 @@ macro_rules! on_each_store {
             $(
                 #[test]
                 fn $test() {
-                    super::$test(&$crate::stored::place::Directory::new());
+                    super::$test(&$crate::stored::test_store::Directory::new());
                 }
             )*
         }
@@ -150,7 +150,7 @@ macro_rules! on_each_store {
             $(
                 #[test]
                 fn $test() {
-                    super::$test(&$crate::stored::place::Objects::local());
+                    super::$test(&$crate::stored::test_store::Objects::local());
                 }
             )*
         }
@@ -159,7 +159,7 @@ macro_rules! on_each_store {
             $(
                 #[test]
                 fn $test() {
-                    super::$test(&$crate::stored::place::Objects::memory());
+                    super::$test(&$crate::stored::test_store::Objects::memory());
                 }
             )*
         }
@@ -169,7 +169,7 @@ macro_rules! on_each_store {
                 #[test]
                 #[ignore = "needs a server: tests/stores/run starts some"]
                 fn $test() {
-                    super::$test(&$crate::stored::place::Objects::server().expect("tests/stores/run sets it"));
+                    super::$test(&$crate::stored::test_store::Objects::server().expect("tests/stores/run sets it"));
                 }
             )*
         }
