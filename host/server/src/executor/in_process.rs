@@ -194,7 +194,7 @@ impl Local {
     ) -> Result<Finished, ServiceError> {
         match work {
             Work::Fresh(fresh) if fresh.is_suspendable() => Err(ServiceError::Unsupported(
-                "an execution can be suspendable or resumed only if the client answers its tool calls",
+                "suspending or resuming an execution requires that the client answers its tool calls",
             )),
             Work::Fresh(fresh) => {
                 let sandbox = self.sandbox(fresh)?;

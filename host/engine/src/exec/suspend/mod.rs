@@ -322,7 +322,7 @@ impl Suspended {
             None => Ok(()),
             Some(call) => {
                 let difference =
-                    format!("a handler answers the tool `{}`, which the caller answered before", call.name);
+                    format!("the tool `{}` now has a handler, but a suspended call waits for its caller", call.name);
                 Err(ExecuteError::Diverged { difference })
             }
         }
