@@ -133,17 +133,17 @@ fn ran(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed, language: Lang
     same(wrong, "files_created", Some(&expect.files_created), &seen.files_created);
     same(wrong, "files_modified", Some(&expect.files_modified), &seen.files_modified);
     same(wrong, "files_deleted", Some(&expect.files_deleted), &seen.files_deleted);
-    between(wrong, "fuel_consumed", expect.fuel_least.or(Some(1)), expect.fuel_most, seen.fuel_consumed);
+    between(wrong, "fuel_consumed", expect.min_fuel.or(Some(1)), expect.max_fuel, seen.fuel_consumed);
     between(
         wrong,
         "memory_used_bytes",
-        expect.memory_least_bytes.or(Some(1)),
-        expect.memory_most_bytes,
+        expect.min_memory_bytes.or(Some(1)),
+        expect.max_memory_bytes,
         seen.memory_used_bytes,
     );
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a duration in a test's report")]
     let duration_ms = seen.duration_ms as u64;
-    between(wrong, "duration_ms", expect.duration_least_ms, expect.duration_most_ms, duration_ms);
+    between(wrong, "duration_ms", expect.min_duration_ms, expect.max_duration_ms, duration_ms);
 
     retained(wrong, expect, seen);
 
@@ -213,7 +213,7 @@ fn text(wrong: &mut Vec<String>, name: &str, wanted: &TextMatch, seen: &str) {
         not("end with", part);
     }
     same(wrong, &format!("lines of {name}"), wanted.lines, seen.lines().count());
-    between(wrong, &format!("bytes of {name}"), wanted.bytes_least, wanted.bytes_most, seen.len() as u64);
+    between(wrong, &format!("bytes of {name}"), wanted.min_bytes, wanted.max_bytes, seen.len() as u64);
 }
 
 fn diagnostics(wrong: &mut Vec<String>, wanted: &[DiagnosticMatch], seen: &[DiagnosticSeen]) {

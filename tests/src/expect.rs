@@ -28,9 +28,9 @@ pub struct TextMatch {
     /// The number of lines.
     pub lines: Option<usize>,
     /// The minimum size in bytes.
-    pub bytes_least: Option<u64>,
+    pub min_bytes: Option<u64>,
     /// The maximum size in bytes.
-    pub bytes_most: Option<u64>,
+    pub max_bytes: Option<u64>,
     /// For an output stream: the number of bytes written, including truncated ones.
     pub total_bytes: Option<u64>,
     /// For an output stream: `true` if it was truncated. Default: `false`.
@@ -50,8 +50,8 @@ struct TextMatchTable {
     starts_with: Option<String>,
     ends_with: Option<String>,
     lines: Option<usize>,
-    bytes_least: Option<u64>,
-    bytes_most: Option<u64>,
+    min_bytes: Option<u64>,
+    max_bytes: Option<u64>,
     total_bytes: Option<u64>,
     truncated: bool,
     any: bool,
@@ -122,8 +122,8 @@ impl<'de> Deserialize<'de> for TextMatch {
                     starts_with: table.starts_with,
                     ends_with: table.ends_with,
                     lines: table.lines,
-                    bytes_least: table.bytes_least,
-                    bytes_most: table.bytes_most,
+                    min_bytes: table.min_bytes,
+                    max_bytes: table.max_bytes,
                     total_bytes: table.total_bytes,
                     truncated: table.truncated,
                     any: table.any,
@@ -226,17 +226,17 @@ pub struct Expect {
     /// The contents of files after the execution, by path relative to `/app`.
     pub files: BTreeMap<String, TextMatch>,
     /// Minimum fuel used.
-    pub fuel_least: Option<u64>,
+    pub min_fuel: Option<u64>,
     /// Maximum fuel used.
-    pub fuel_most: Option<u64>,
+    pub max_fuel: Option<u64>,
     /// Minimum peak memory, in bytes.
-    pub memory_least_bytes: Option<u64>,
+    pub min_memory_bytes: Option<u64>,
     /// Maximum peak memory, in bytes.
-    pub memory_most_bytes: Option<u64>,
+    pub max_memory_bytes: Option<u64>,
     /// The minimum duration, in milliseconds.
-    pub duration_least_ms: Option<u64>,
+    pub min_duration_ms: Option<u64>,
     /// The maximum duration, in milliseconds.
-    pub duration_most_ms: Option<u64>,
+    pub max_duration_ms: Option<u64>,
 }
 
 impl Expect {
@@ -245,7 +245,7 @@ impl Expect {
         if self.resource.as_deref() == Some("time") {
             self.limit = self.limit.map(|limit| limit * i64::from(factor));
         }
-        for duration in [&mut self.duration_least_ms, &mut self.duration_most_ms].into_iter().flatten() {
+        for duration in [&mut self.min_duration_ms, &mut self.max_duration_ms].into_iter().flatten() {
             *duration *= u64::from(factor);
         }
     }
