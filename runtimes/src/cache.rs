@@ -88,6 +88,9 @@ pub struct CacheLock(#[expect(dead_code, reason = "dropping the field releases t
 
 impl CacheDir {
     /// Returns the platform's cache directory: `$XDG_CACHE_HOME/glovebox` or `~/.cache/glovebox` on Linux.
+    ///
+    /// # Errors
+    /// [`CacheError::NoHome`] if the user has no home directory.
     pub fn default_path() -> Result<PathBuf, CacheError> {
         let dirs = ProjectDirs::from("", "", "glovebox").ok_or(CacheError::NoHome)?;
         Ok(dirs.cache_dir().to_owned())
@@ -98,6 +101,9 @@ impl CacheDir {
     /// Seals of compiled files are stored in the user's data directory (`$XDG_DATA_HOME/glovebox/seals` or
     /// `~/.local/share/glovebox/seals` on Linux). If that directory is unavailable, only the owner, mode and length of
     /// compiled files are checked.
+    ///
+    /// # Errors
+    /// Fails if the directory cannot be opened or created, or does not meet the trust rules.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CacheError> {
         let mut cache = Self::unsealed(path.as_ref())?;
         if let Some(path) = Seals::default_path() {
@@ -145,6 +151,10 @@ impl CacheDir {
     /// Acquires the lock called `name` (letters, digits, `.`, `-`, `_`), and waits while another holder has it.
     ///
     /// Locks belong to open files, so two threads of one process exclude each other like two processes.
+    ///
+    /// # Errors
+    /// [`CacheError::Cancelled`] if `progress` is cancelled during the wait. Also fails if the lock's file cannot be
+    /// opened.
     pub fn lock(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock, CacheError> {
         let locks = Arc::new(self.root.subdir(LOCKS)?);
         let name = lock_name(name);
@@ -332,6 +342,9 @@ impl Runtimes {
     /// Returns the entries of these kinds, least recently used first.
     ///
     /// `CacheEntry::in_use` is determined only for the kinds in [`CacheKind::EVICTABLE`].
+    ///
+    /// # Errors
+    /// Fails if the cache cannot be read.
     pub fn cached(&self, kinds: &[CacheKind]) -> Result<Vec<CacheEntry>, PreparedError> {
         let mut entries = self.entries(kinds)?;
         for entry in entries.iter_mut().filter(|entry| CacheKind::EVICTABLE.contains(&entry.kind)) {
@@ -341,6 +354,10 @@ impl Runtimes {
     }
 
     /// Evicts entries of these kinds. Never evicts entries in use, binaries or packages.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot be read or an entry cannot be removed. Entries removed before the failure stay
+    /// removed.
     pub fn evict(&self, kinds: &[CacheKind], eviction: &Eviction<'_>) -> Result<Evicted, PreparedError> {
         let kinds: Vec<_> = CacheKind::EVICTABLE.into_iter().filter(|kind| kinds.contains(kind)).collect();
         if !eviction.dry_run {

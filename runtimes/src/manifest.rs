@@ -33,11 +33,17 @@ pub struct Manifest {
 
 impl Manifest {
     /// Parses the built-in manifest.
+    ///
+    /// # Errors
+    /// Fails only if the built-in manifest is invalid, which is a bug.
     pub fn builtin() -> Result<Self, ManifestError> {
         Self::parse(BUILTIN)
     }
 
     /// Parses and checks a manifest.
+    ///
+    /// # Errors
+    /// [`ManifestError::Syntax`] or [`ManifestError::Invalid`], which names the key.
     pub fn parse(text: &str) -> Result<Self, ManifestError> {
         let mut manifest: Self = toml::from_str(text)?;
         manifest.add_images()?;
@@ -79,6 +85,9 @@ impl Manifest {
     }
 
     /// Returns the runtime with this name or alias.
+    ///
+    /// # Errors
+    /// [`ManifestError::UnknownRuntime`], which lists the known names.
     pub fn find(&self, name: &str) -> Result<&RuntimeEntry, ManifestError> {
         self.runtimes
             .iter()

@@ -65,11 +65,17 @@ pub struct PackageList {
 
 impl PackageList {
     /// Parses the built-in list.
+    ///
+    /// # Errors
+    /// Fails only if the built-in list is invalid, which is a bug.
     pub fn builtin() -> Result<Self, ManifestError> {
         Self::parse(BUILTIN)
     }
 
     /// Parses the catalogue: packages that users can add by name.
+    ///
+    /// # Errors
+    /// Fails only if the catalogue is invalid, which is a bug.
     pub fn catalogue() -> Result<Self, ManifestError> {
         Self::parse(CATALOGUE)
     }
@@ -99,6 +105,9 @@ impl PackageList {
     }
 
     /// Parses and checks a list.
+    ///
+    /// # Errors
+    /// [`ManifestError::Syntax`] or [`ManifestError::Invalid`], which names the key.
     pub fn parse(text: &str) -> Result<Self, ManifestError> {
         let list: Self = toml::from_str(text)?;
         for (at, package) in list.packages.iter().enumerate() {

@@ -120,6 +120,10 @@ impl<'a> PreparedStore<'a> {
     /// Opens the image with this key and marks it as used. If it does not exist, takes it from a prepared bundle, or
     /// else builds it with `build`. If several processes call this method concurrently, one builds the image and the
     /// others wait for it.
+    ///
+    /// # Errors
+    /// [`BuildError::Build`] if `build` fails. [`BuildError::Store`] if the cache cannot be used, the stored code is
+    /// damaged, or `progress` is cancelled during the wait.
     pub fn open_or_build<E>(
         &self,
         key: &ArtefactKey,
@@ -136,6 +140,9 @@ impl<'a> PreparedStore<'a> {
 
     /// Opens the image with this key and marks it as used. If it does not exist, takes it from a prepared bundle.
     /// Returns `None` if no bundle contains the image, or if another process is adding it. Does not wait.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot be used or the stored code is damaged.
     pub fn open_or_unpack(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         let store_dir = self.dir()?;
         if let Some(artefact) = store_dir.open_used(key)? {
@@ -176,6 +183,9 @@ impl<'a> PreparedStore<'a> {
     }
 
     /// Stores an image, replacing any image with the same key.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot be written.
     pub fn store(&self, key: &ArtefactKey, new: &NewArtefact) -> Result<Artefact, PreparedError> {
         let _lock = self.cache.lock(&key.stem(), &Quiet)?;
         self.dir()?.store(key, new, Digest::of(&new.aot))
@@ -188,6 +198,9 @@ impl<'a> PreparedStore<'a> {
     }
 
     /// Hashes an image's code and compares the digest with the image's record.
+    ///
+    /// # Errors
+    /// [`PreparedError::Corrupt`] if the digests differ. Also fails if the code cannot be read.
     pub fn verify(&self, artefact: &Artefact) -> Result<(), PreparedError> {
         let name = artefact.aot_path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let missing = || CacheError::io("open", &artefact.aot_path, io::ErrorKind::NotFound.into());
@@ -196,6 +209,9 @@ impl<'a> PreparedStore<'a> {
     }
 
     /// Returns the images of all versions and machines, sorted by file name.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot be read.
     pub fn list(&self) -> Result<Vec<Listed>, PreparedError> {
         let store_dir = self.dir()?;
         let mut listed = Vec::new();
@@ -216,16 +232,25 @@ impl<'a> PreparedStore<'a> {
     /// Removes the images of a binary, for all versions and machines. Returns the number of freed bytes.
     ///
     /// Engines that have loaded an image can still use it, because only the file's name is removed.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot be read or an image cannot be removed.
     pub fn remove(&self, runtime: &Digest) -> Result<u64, PreparedError> {
         self.remove_where(|stored| stored.key.runtime == *runtime)
     }
 
     /// Removes all images with this label. Returns the number of freed bytes.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot be read or an image cannot be removed.
     pub fn remove_labelled(&self, label: &str) -> Result<u64, PreparedError> {
         self.remove_where(|stored| stored.key.label == label)
     }
 
     /// Removes all images, and code without a record. Returns the number of freed bytes.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot be read or a file cannot be removed.
     pub fn clear(&self) -> Result<u64, PreparedError> {
         let mut freed = self.remove_where(|_| true)?;
         let store_dir = self.dir()?;
@@ -243,6 +268,9 @@ impl<'a> PreparedStore<'a> {
     }
 
     /// Returns the size of all images on disk, in bytes.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot be read.
     pub fn size_bytes(&self) -> Result<u64, PreparedError> {
         let store_dir = self.dir()?;
         Ok(store_dir.dir.names()?.iter().fold(0, |sum, name| sum.saturating_add(store_dir.bytes_of(name))))

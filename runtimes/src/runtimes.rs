@@ -143,6 +143,9 @@ impl Runtimes {
 
     /// Opens a runtime's library, and downloads it if it is missing. Returns `None` if the runtime has no library. Does
     /// not hash the file.
+    ///
+    /// # Errors
+    /// Fails like [`fetch`](Self::fetch). [`RuntimeError::Corrupt`] if the file does not have its pinned length.
     pub fn library(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Option<File>, RuntimeError> {
         let Some(pinned) = entry.library() else { return Ok(None) };
         self.fetch_files(entry, std::slice::from_ref(&pinned), progress)?;
@@ -152,6 +155,10 @@ impl Runtimes {
     /// Downloads a runtime's files if they are missing. Does not use the network otherwise.
     ///
     /// If several processes call this method concurrently, one downloads the files and the others wait.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Unavailable`] if all sources fail. [`RuntimeError::Cancelled`] if `progress` is cancelled. Also
+    /// fails if the cache cannot be used.
     pub fn fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
         self.fetch_files(entry, &entry.files(), progress)
     }
@@ -184,6 +191,10 @@ impl Runtimes {
     }
 
     /// Reads a downloaded runtime and verifies its digest. Rejects a damaged or replaced file.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Missing`] if the runtime has not been downloaded. [`RuntimeError::Corrupt`] if its length or
+    /// digest differs. [`RuntimeError::Read`] if the file cannot be read.
     pub fn load(&self, entry: &RuntimeEntry) -> Result<Binary, RuntimeError> {
         let path = self.path(entry);
         let missing = || RuntimeError::Missing { name: entry.name.clone(), path: path.clone() };
@@ -200,12 +211,19 @@ impl Runtimes {
     }
 
     /// Downloads a runtime's files with [`Self::fetch`], and reads its binary with [`Self::load`].
+    ///
+    /// # Errors
+    /// Fails like [`Self::fetch`] and [`Self::load`].
     pub fn load_or_fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Binary, RuntimeError> {
         self.fetch(entry, progress)?;
         self.load(entry)
     }
 
     /// Reads a binary that is not in the cache. A binary with a pinned digest receives the pinned runtime's recipe.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NoSuchFile`] if the file does not exist. [`RuntimeError::NotABinary`] if it is not a regular
+    /// file, is too large, or does not begin like a WebAssembly binary.
     pub fn load_custom(&self, path: &Path) -> Result<Binary, RuntimeError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => RuntimeError::NoSuchFile { path: path.to_owned() },
@@ -232,6 +250,9 @@ impl Runtimes {
 
     /// Hashes a downloaded runtime's files and compares the digests with their pins. Does not load the files into
     /// memory.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Missing`] if a file is missing. [`RuntimeError::Corrupt`] if a length or a digest differs.
     pub fn verify(&self, entry: &RuntimeEntry) -> Result<(), RuntimeError> {
         let binaries = self.binaries()?;
         for pinned in &entry.files() {
@@ -244,6 +265,9 @@ impl Runtimes {
     }
 
     /// Like [`verify`](Self::verify), but skips missing files.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Corrupt`] if a length or a digest differs.
     pub fn verify_present(&self, entry: &RuntimeEntry) -> Result<(), RuntimeError> {
         let binaries = self.binaries()?;
         entry.files().iter().try_for_each(|pinned| self.verify_file(&binaries, &entry.name, pinned).map(drop))
@@ -261,6 +285,9 @@ impl Runtimes {
     }
 
     /// Removes a downloaded runtime's files, but not its prepared images. Returns the number of freed bytes.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be removed.
     pub fn remove(&self, entry: &RuntimeEntry) -> Result<u64, RuntimeError> {
         let binaries = self.binaries()?;
         let mut freed = 0u64;
@@ -277,6 +304,9 @@ impl Runtimes {
     }
 
     /// Returns a manifest entry's recipe.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NoRecipe`] if the manifest has no recipe with the name that the entry specifies.
     pub fn recipe_of(&self, entry: &RuntimeEntry) -> Result<Recipe, RuntimeError> {
         self.manifest
             .recipe(&entry.recipe)

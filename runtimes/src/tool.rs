@@ -46,6 +46,10 @@ impl Runtimes {
     /// Downloads a tool's module if it is missing. Does not use the network otherwise.
     ///
     /// If several processes call this method concurrently, one downloads the module and the others wait.
+    ///
+    /// # Errors
+    /// [`RuntimeError::ToolUnavailable`] if all sources fail. [`RuntimeError::Cancelled`] if `progress` is cancelled.
+    /// Also fails if the cache cannot be used.
     pub fn fetch_tool(&self, tool: &ToolEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
         if self.tool_present(tool)? {
             return Ok(Fetched::AlreadyThere);
@@ -77,17 +81,27 @@ impl Runtimes {
 
     /// Reads a tool's module and verifies its digest, after downloading a missing module. Rejects a damaged or replaced
     /// file.
+    ///
+    /// # Errors
+    /// Fails like [`fetch_tool`](Self::fetch_tool) and [`verify_tool`](Self::verify_tool).
     pub fn load_or_fetch_tool(&self, tool: &ToolEntry, progress: &dyn Progress) -> Result<Vec<u8>, RuntimeError> {
         self.fetch_tool(tool, progress)?;
         self.read_tool(tool)
     }
 
     /// Hashes a downloaded tool's module and compares the digest with its pin.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Missing`] if the module has not been downloaded. [`RuntimeError::Corrupt`] if its length or
+    /// digest differs.
     pub fn verify_tool(&self, tool: &ToolEntry) -> Result<(), RuntimeError> {
         self.read_tool(tool).map(drop)
     }
 
     /// Removes a downloaded tool's module, but not its compiled code. Returns `false` if the module was not present.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be removed.
     pub fn remove_tool(&self, tool: &ToolEntry) -> Result<bool, RuntimeError> {
         Ok(self.binaries()?.remove(&tool.file_name())?)
     }
