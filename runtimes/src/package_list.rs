@@ -166,6 +166,10 @@ impl Runtimes {
     /// Downloads missing wheels. Does not use the network if all wheels are present.
     ///
     /// If several processes call this method concurrently, one downloads the wheels and the others wait.
+    ///
+    /// # Errors
+    /// [`PackageError::Unavailable`] if pip cannot download the packages. [`PackageError::Cancelled`] if `progress` is
+    /// cancelled. Also fails if the cache cannot be used.
     pub fn fetch_packages(&self, progress: &dyn Progress) -> Result<Fetched, PackageError> {
         let wheels = self.wheels()?;
         if self.missing(&wheels)?.is_empty() {
@@ -187,6 +191,10 @@ impl Runtimes {
     }
 
     /// Verifies the wheels of all packages and returns their files, by path below `site-packages`.
+    ///
+    /// # Errors
+    /// [`PackageError::Corrupt`] if a wheel is missing, or its length or digest differs. [`PackageError::Wheel`] if a
+    /// wheel is invalid.
     pub fn package_files(&self) -> Result<Vec<(String, Vec<u8>)>, PackageError> {
         let wheels = self.wheels()?;
         let mut files = Vec::new();

@@ -33,6 +33,9 @@ const END_COUNT_AT: usize = 10;
 const COMPILED: [&str; 8] = [".so", ".pyd", ".dylib", ".dll", ".wasm", ".a", ".o", ".exe"];
 
 /// Reads a file that may be a wheel, up to one byte more than [`MAX_WHEEL_BYTES`].
+///
+/// # Errors
+/// Fails if the file cannot be read.
 pub fn read_wheel(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(MAX_WHEEL_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -79,6 +82,9 @@ pub enum WheelFault {
 }
 
 /// Returns a wheel's files, sorted by path below `site-packages`.
+///
+/// # Errors
+/// Fails if the bytes are not a pure Python wheel, or exceed the limits on the number and the size of files.
 pub fn wheel_files(bytes: &[u8], compiled: Compiled) -> Result<Vec<(String, Vec<u8>)>, WheelFault> {
     Wheel::open(bytes, compiled)?.unpack(MAX_WHEEL_BYTES)
 }

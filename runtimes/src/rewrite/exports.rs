@@ -59,6 +59,9 @@ pub struct Bootable {
 /// custom sections.
 ///
 /// All existing exports are preserved. An item that is already exported under its name is not exported again.
+///
+/// # Errors
+/// Fails if the module is invalid, has an unsupported feature, or does not contain the items and functions in `list`.
 pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, RewriteError> {
     let widened = list.wide_integers.then(|| numpy::widen(module)).transpose()?;
     let located = list.call_sites.then(|| quickjs::locate_calls(module)).transpose()?;

@@ -278,6 +278,9 @@ pub fn code_of(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
 }
 
 /// Returns a memory module for the module's [code](code_of), with the module's initial data.
+///
+/// # Errors
+/// Fails if the module is invalid.
 pub fn initial_memory_of(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let memory = encoded_memory(&sections, None)?;
@@ -291,6 +294,9 @@ pub fn initial_memory_of(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
 }
 
 /// Returns a memory module for the module's [code](code_of), with the given contents.
+///
+/// # Errors
+/// Fails if the module is invalid, or `content` does not match its memory.
 pub fn memory_of(module: &[u8], content: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let memory = encoded_memory(&sections, Some(content))?;

@@ -109,6 +109,9 @@ impl ModuleInfo {
 }
 
 /// Reads a module's properties without examining its code.
+///
+/// # Errors
+/// Fails if the bytes are not a well-formed core module.
 pub fn inspect(module: &[u8]) -> Result<ModuleInfo, RewriteError> {
     let sections = Sections::read(module)?;
     let mut imports = Vec::new();
@@ -166,6 +169,9 @@ pub fn inspect(module: &[u8]) -> Result<ModuleInfo, RewriteError> {
 ///
 /// Tables and passive segments are also part of an instance's state, and an embedder cannot determine whether a segment
 /// was dropped.
+///
+/// # Errors
+/// Fails if the bytes are not a well-formed core module.
 pub fn changes_only_memory_and_globals(module: &[u8]) -> Result<bool, RewriteError> {
     let sections = Sections::read(module)?;
     let has_imported_state = inspect(module)?.imports.iter().any(|import| import.kind != ItemKind::Function);

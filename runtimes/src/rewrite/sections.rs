@@ -248,6 +248,9 @@ pub(super) fn export_kind(kind: ExternalKind) -> ExportKind {
 
 /// Removes a module's custom sections (names, debug information, producers). They are not needed at run time, and a
 /// compiler would read them every time.
+///
+/// # Errors
+/// Fails if the bytes are not a well-formed core module.
 pub fn strip(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     Ok(Sections::read(module)?.rebuild(Vec::new()))
 }

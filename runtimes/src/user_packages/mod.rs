@@ -46,6 +46,9 @@ impl UserPackages {
     }
 
     /// Returns the packages, sorted by file name. Unpacks only metadata, and reads one wheel into memory at a time.
+    ///
+    /// # Errors
+    /// Fails if the directory or a wheel cannot be read, or a wheel is invalid.
     pub fn list(&self) -> Result<Vec<UserPackage>, UserPackageError> {
         self.file_names()?.iter().filter_map(|file| self.described(file).transpose()).collect()
     }
@@ -91,6 +94,10 @@ impl UserPackages {
     }
 
     /// Downloads a pure Python wheel with pip. Returns its file name and bytes.
+    ///
+    /// # Errors
+    /// [`UserPackageError::FileName`] if the name or the version contains invalid characters. Also fails if pip cannot
+    /// download a pure Python wheel.
     pub fn download(
         &self,
         name: &str,
@@ -125,6 +132,9 @@ impl UserPackages {
 
     /// Removes a package. Returns `false` if no package has this name. Wheels are not parsed, so unreadable ones can be
     /// removed.
+    ///
+    /// # Errors
+    /// Fails if the directory cannot be read or the wheel cannot be removed.
     pub fn remove(&self, name: &str) -> Result<bool, UserPackageError> {
         let mut any = false;
         for file in self.wheels()? {

@@ -46,6 +46,9 @@ impl Woven {
 }
 
 /// Weaves guests into a shim. Identical inputs produce identical bytes.
+///
+/// # Errors
+/// Fails if the shim or a guest is invalid or unsupported, or if they do not match.
 pub fn weave(shim: &[u8], guests: &[Guest<'_>], options: &WeaveOptions) -> Result<Woven, WeaveError> {
     let core = weave_core(shim, guests, options)?;
     let component = component(&core.wasm)?;
