@@ -192,6 +192,7 @@ fn execute(language: Language, source: &str) -> Execution {
 fn page() -> String {
     let mut page = String::from(
         "# Guidance\n\n\
+         Read this page to find the advice that each kind of failure returns, and the conditions for it.\n\n\
          Every execution has `guidance`: an analysis of its fuel and, after a failure or truncated output, advice. Advice consists of the\n\
          problem, possible solutions and, if the correction is unambiguous, the corrected line. `glovebox run` prints the advice below the error.\n\
          Read the guidance from the key `guidance` of `--json`, from `Execution::guidance` in Rust, or from `execution` in the contract. Guidance is\n\
