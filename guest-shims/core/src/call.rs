@@ -94,6 +94,9 @@ enum Stopped {
 
 impl Usage<'_> {
     /// Converts the driver's report to the call's result.
+    ///
+    /// # Errors
+    /// Fails if the driver failed for a reason other than the script or its limits.
     pub fn conclude(&self, ending: CallEnd<'_>) -> Result<CallResult, DriverError> {
         let CallEnd { driver, result, asked } = ending;
         let (limits, refused) = (self.limits, self.memory_refused_bytes);
@@ -156,6 +159,9 @@ impl Usage<'_> {
     }
 
     /// Converts the diagnostics of an image's parser.
+    ///
+    /// # Errors
+    /// Returns errors of the driver, except that the parser reached a limit, which becomes a diagnostic.
     pub fn diagnose(&self, parsed: Result<Vec<Diagnostic>, DriverError>) -> Result<Vec<Diagnostic>, DriverError> {
         match parsed {
             // The parser itself reached a limit, so the limit is the diagnostic.

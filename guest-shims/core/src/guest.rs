@@ -79,12 +79,18 @@ impl<M: GuestMachine> Guest<M> {
     }
 
     /// Reseeds the random numbers of a new instance. No script is charged for the fuel.
+    ///
+    /// # Errors
+    /// Fails if the guest stops, or does not match its driver.
     pub fn reseed(&mut self, image: ImageDriver<'_>) -> Result<(), DriverError> {
         image.driver.reseed(&mut self.machine, image.anchors)
     }
 
     /// Like [`reseed`](Self::reseed), but for a guest in which scripts have run. The limits of one execution apply to
     /// code that the scripts left behind.
+    ///
+    /// # Errors
+    /// Fails if the guest stops, also at a limit, or does not match its driver.
     pub fn reseed_within(&mut self, image: ImageDriver<'_>, limits: &Limits) -> Result<(), DriverError> {
         self.begin(limits)?;
         let reseeded = image.driver.reseed(&mut self.machine, image.anchors);
@@ -132,6 +138,10 @@ impl<M: GuestMachine> Guest<M> {
     }
 
     /// Runs a script. Without an image, runs the plain command that was started with the script.
+    ///
+    /// # Errors
+    /// Fails if the guest does not match its driver. A script that fails or reaches a limit is an outcome, not an
+    /// error.
     pub fn run(
         &mut self,
         image: Option<ImageDriver<'_>>,
@@ -208,6 +218,9 @@ impl<M: GuestMachine> Guest<M> {
 
     /// Parses a script without running it. Returns its diagnostics, or the reason why the parser was stopped, and the
     /// guest's state.
+    ///
+    /// # Errors
+    /// Fails if the guest does not match its driver.
     pub fn validate(
         &mut self,
         image: ImageDriver<'_>,
@@ -366,6 +379,9 @@ pub struct GuestWorld<'a> {
 
 impl GuestWorld<'_> {
     /// Returns the WASI state of a new instance.
+    ///
+    /// # Errors
+    /// Fails if a mount, an argument or a variable is invalid.
     pub fn wasi(self) -> Result<Wasi, WasiError> {
         let mut wasi = boot_wasi(self.args, self.env, None, Vec::new())?;
         wasi.allow_parking(false);

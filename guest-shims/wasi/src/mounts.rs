@@ -259,6 +259,9 @@ impl Wasi {
     ///
     /// A guest that is already running sees a mount at a new path only through the preopen `/`
     /// ([`WasiConfig::root_preopen`](crate::WasiConfig::root_preopen)).
+    ///
+    /// # Errors
+    /// Fails if the path is invalid, or the file system does not have the root.
     pub fn add_mount(&mut self, mount: Mount) -> Result<(), WasiError> {
         check_mounts(&self.vfs, std::slice::from_ref(&mount))?;
         let target = directory(&self.vfs, &mount)?;

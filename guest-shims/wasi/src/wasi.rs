@@ -45,6 +45,9 @@ pub struct Wasi {
 
 impl Wasi {
     /// Creates the state of a guest that has not started yet.
+    ///
+    /// # Errors
+    /// Fails if a mount, an argument or a variable is invalid.
     pub fn new(config: WasiConfig) -> Result<Self, WasiError> {
         let WasiConfig { vfs, mounts, root_preopen, limits, args, env, stdin, clock, entropy } = config;
         let mut wasi = Self {
@@ -104,12 +107,18 @@ impl Wasi {
     }
 
     /// Sets the arguments that `args_get` returns, beginning with the program's name.
+    ///
+    /// # Errors
+    /// Fails if an argument contains a NUL byte.
     pub fn set_args(&mut self, args: impl IntoIterator<Item = String>) -> Result<(), StringError> {
         self.args = Strings::new(args)?;
         Ok(())
     }
 
     /// Sets the variables that `environ_get` returns.
+    ///
+    /// # Errors
+    /// Fails if a name is empty or contains `=`, or a name or a value contains a NUL byte.
     pub fn set_env(&mut self, env: impl IntoIterator<Item = (String, String)>) -> Result<(), StringError> {
         self.env = environment(env)?;
         Ok(())

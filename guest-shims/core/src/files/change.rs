@@ -5,6 +5,9 @@ use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
 use super::{FileError, IfExists, entry_path};
 
 /// Applies a change to a copy of the file system, which replaces the original on success.
+///
+/// # Errors
+/// Returns the error of `change`, which then has no effect.
 pub fn whole<T, E>(vfs: &mut Vfs, change: impl FnOnce(&mut Vfs) -> Result<T, E>) -> Result<T, E> {
     let mut changed = vfs.clone();
     let result = change(&mut changed)?;
@@ -13,6 +16,9 @@ pub fn whole<T, E>(vfs: &mut Vfs, change: impl FnOnce(&mut Vfs) -> Result<T, E>)
 }
 
 /// Returns the workspace's root directory.
+///
+/// # Errors
+/// Fails if the file system has no root with this ID.
 pub fn top(vfs: &Vfs, root: RootId) -> Result<InodeId, FileError> {
     vfs.root_dir(root).ok_or(VfsError::BadInode).map_err(FileError::refused("find", "."))
 }
@@ -30,6 +36,10 @@ fn check_free(vfs: &mut Vfs, top: InodeId, path: &str, if_exists: IfExists) -> R
 }
 
 /// Writes a file and creates missing parent directories.
+///
+/// # Errors
+/// [`FileError::Exists`] if the name exists and `if_exists` is [`IfExists::Fail`]. Also fails if the path is invalid, a
+/// parent is not a directory, or a limit on files is reached.
 pub fn write(vfs: &mut Vfs, root: RootId, path: &str, bytes: &[u8], if_exists: IfExists) -> Result<(), FileError> {
     let path = entry_path(path)?;
     let top = top(vfs, root)?;
@@ -38,6 +48,10 @@ pub fn write(vfs: &mut Vfs, root: RootId, path: &str, bytes: &[u8], if_exists: I
 }
 
 /// Creates a directory and missing parents.
+///
+/// # Errors
+/// [`FileError::Exists`] if the name exists. Also fails if the path is invalid, a parent is not a directory, or a limit
+/// on files is reached.
 pub fn make_dir(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
     let path = entry_path(path)?;
     let top = top(vfs, root)?;
@@ -53,6 +67,9 @@ pub fn make_dir(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError
 }
 
 /// Removes a file, a link or an empty directory.
+///
+/// # Errors
+/// Fails if the path is invalid or does not exist, or the directory is not empty.
 pub fn delete(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
     let path = entry_path(path)?;
     let refused = || FileError::refused("delete", &path);
@@ -66,12 +83,19 @@ pub fn delete(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> 
 }
 
 /// Removes a file or a link, or a directory with everything below it.
+///
+/// # Errors
+/// Fails if the path is invalid or does not exist.
 pub fn delete_all(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
     let path = entry_path(path)?;
     vfs.remove(root, &path).map_err(|error| FileError::refused("delete", &path)(error.reason))
 }
 
 /// Renames a file, directory or link.
+///
+/// # Errors
+/// [`FileError::Exists`] if `to` exists and `if_exists` is [`IfExists::Fail`]. Also fails if a path is invalid, or
+/// `from` does not exist.
 pub fn rename(vfs: &mut Vfs, root: RootId, from: &str, to: &str, if_exists: IfExists) -> Result<(), FileError> {
     let (from, to) = (entry_path(from)?, entry_path(to)?);
     let top = top(vfs, root)?;

@@ -56,6 +56,9 @@ impl Snapshot {
 
     /// Returns the first entries of [`list`](Self::list) whose paths are greater than `after`. Entries beyond the
     /// limits are counted but not collected.
+    ///
+    /// # Errors
+    /// Fails like [`list`](Self::list).
     pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: ListLimits) -> Result<FilePage, FileError> {
         let Pattern { matcher, prefix, max_depth } = Pattern::parse(pattern)?;
         let (mut vfs, mut top) = self.state()?;
@@ -96,6 +99,9 @@ impl Snapshot {
     }
 
     /// Returns a path's attributes. Follows links to directories on the path, but not a link at its end.
+    ///
+    /// # Errors
+    /// Fails if the path is invalid or does not exist.
     pub fn stat(&self, path: &str) -> Result<FileEntry, FileError> {
         let (mut vfs, root) = self.state()?;
         let path = inside_path(path)?;
@@ -105,6 +111,9 @@ impl Snapshot {
     }
 
     /// Returns the size of a file in bytes. Follows links, like [`read`](Self::read).
+    ///
+    /// # Errors
+    /// Fails if the path is invalid or does not exist.
     pub fn size_bytes(&self, path: &str) -> Result<u64, FileError> {
         let (mut vfs, root) = self.state()?;
         let path = entry_path(path)?;
@@ -115,6 +124,9 @@ impl Snapshot {
 
     /// Reads at most `len_bytes` of a file from the byte `offset`, or up to the end without a length. Returns fewer
     /// bytes only at the end of the file, and none beyond it.
+    ///
+    /// # Errors
+    /// Fails if the path is invalid, is not a file, or the result would be longer than 1 GiB.
     pub fn read(&self, path: &str, offset: u64, len_bytes: Option<u64>) -> Result<Vec<u8>, FileError> {
         let (mut vfs, root) = self.state()?;
         let path = entry_path(path)?;
@@ -138,6 +150,9 @@ impl Snapshot {
     }
 
     /// Returns a copy of the file system, in which lookups can be cached, and the workspace's root directory.
+    ///
+    /// # Errors
+    /// Fails if the snapshot has no workspace.
     pub fn state(&self) -> Result<(Vfs, InodeId), FileError> {
         let top = self.vfs.root_dir(self.root).ok_or(VfsError::BadInode).map_err(FileError::refused("find", "."))?;
         Ok((self.vfs.clone(), top))
@@ -176,6 +191,9 @@ fn page_below(
 }
 
 /// Reads until the buffer is full or the file ends. Returns the number of bytes read.
+///
+/// # Errors
+/// Fails if the inode is not a file, or its contents cannot be read from the host.
 pub fn fill(vfs: &mut Vfs, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError> {
     let mut done = 0_usize;
     // Reading zero bytes of a directory is still an error.
@@ -202,6 +220,9 @@ pub struct Walked {
 
 /// Returns all entries below `top`, at most `max_depth` levels deep, sorted by path: a directory comes before its
 /// entries. Does not follow links. The file system's quotas bound the result.
+///
+/// # Errors
+/// Returns the path of a directory that cannot be read, and the reason.
 pub fn walk(vfs: &mut Vfs, top: InodeId, max_depth: usize) -> Result<Vec<Walked>, (String, VfsError)> {
     let mut found = Vec::new();
     walk_each(vfs, top, max_depth, |entry| found.push(entry))?;

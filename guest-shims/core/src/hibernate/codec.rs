@@ -12,6 +12,10 @@ use super::{
 use crate::MemoryLimit;
 
 /// Decodes a session that is authentic, belongs to this image, and is within the caps.
+///
+/// # Errors
+/// Fails if the bytes are not a hibernated session, are damaged or not authentic, belong to another image, or exceed a
+/// cap.
 pub fn decode(
     bytes: &[u8],
     image: &ImageView<'_>,
@@ -57,6 +61,9 @@ pub fn decode(
 }
 
 /// Moves a seal from the name `bound_to` to `rebound_to`, without decompressing the session.
+///
+/// # Errors
+/// Fails if the bytes are not a hibernated session, or are not sealed with `key` under `bound_to`.
 pub fn reseal(
     bytes: &[u8],
     key: Option<&SessionKey>,
@@ -73,6 +80,9 @@ pub fn seal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>, R
 
 /// Replaces a keyed seal by a plain checksum, for receivers without the key. The result is protected against damage
 /// only.
+///
+/// # Errors
+/// Fails if the bytes are not a hibernated session, or are not sealed with `key` under `bound_to`.
 pub fn unseal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>, ResumeError> {
     Ok(sealed(&opened(bytes, Some(key), bound_to)?, None, ""))
 }
@@ -194,6 +204,9 @@ impl<'a> Body<'a> {
 }
 
 /// Encodes a session and writes it to `into`.
+///
+/// # Errors
+/// Fails if compression fails, or writing to `into` fails.
 pub fn encode(
     saved: &Saved,
     image: &ImageView<'_>,

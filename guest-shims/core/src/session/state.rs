@@ -59,6 +59,9 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Creates a session from a saved state.
+    ///
+    /// # Errors
+    /// Fails if no instance is available, or the saved state cannot be restored.
     pub fn resume(
         mut backend: B,
         saved: Checkpoint,
@@ -96,6 +99,9 @@ impl<B: SessionBackend> SessionState<B> {
 
     /// Runs a script with `execute`, which also returns the guest's state. `outcome` extracts the script's outcome.
     /// Also returns the session's rollback, if the guest was unwound.
+    ///
+    /// # Errors
+    /// Fails if the session has ended or its guest cannot be restored. An error of `execute` ends the session.
     pub fn run<T>(
         &mut self,
         stdin: &[u8],
@@ -118,6 +124,9 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Reads a global variable of the guest. Does not count as a change that an undo reverts.
+    ///
+    /// # Errors
+    /// Fails if the session has ended, its guest cannot be restored, or the guest refuses the name.
     pub fn get_variable(&mut self, name: &str) -> Result<Option<GuestValue>, B::Error> {
         let mut guest = self.take()?;
         guest.wasi_mut().begin_execution();
@@ -142,6 +151,9 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Sets a global variable of the guest to the value of `json`.
+    ///
+    /// # Errors
+    /// Fails if the session has ended, its guest cannot be restored, or the guest refuses the name or the value.
     pub fn set_variable(&mut self, name: &str, json: &str) -> Result<(), B::Error> {
         let mut guest = self.enter(&[])?;
         guest.ctx_mut().renew(self.backend.one_shot_ctx());
@@ -153,6 +165,10 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Takes a requested checkpoint.
+    ///
+    /// # Errors
+    /// Fails if the session has ended, its guest cannot be restored, or the limit on the memory of all sessions is
+    /// reached.
     pub fn checkpoint(&mut self) -> Result<CheckpointId, B::Error> {
         self.with_idle(|state, guest| {
             let max = state.checkpoints_retained();
@@ -169,6 +185,9 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Returns the current state, for a fork or for storage. The state shares pages with the last checkpoint.
+    ///
+    /// # Errors
+    /// Fails if the session has ended or its guest cannot be restored.
     pub fn save(&mut self) -> Result<Checkpoint, B::Error> {
         self.with_idle(Self::save_from)
     }
@@ -190,6 +209,9 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Returns the initial state of another fork.
+    ///
+    /// # Errors
+    /// Fails like [`save`](Self::save).
     pub fn save_for_fork(&mut self) -> Result<Checkpoint, B::Error> {
         // Saturates, because the count may come from untrusted bytes.
         self.forks = self.forks.saturating_add(1);
@@ -199,6 +221,10 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Returns the session to a checkpoint: the given one, or the last that differs from the current state.
+    ///
+    /// # Errors
+    /// Fails if the session has ended, there is no such checkpoint, or no instance is available. The session is then
+    /// unchanged.
     pub fn undo(&mut self, to: Option<CheckpointId>) -> Result<CheckpointId, B::Error> {
         self.check_alive()?;
         let is_new = self.changed || matches!(self.phase, Phase::Unwound(_));
@@ -217,6 +243,9 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Returns a snapshot of the files. Does not make a checkpoint due.
+    ///
+    /// # Errors
+    /// Fails if the session has ended or its guest cannot be restored.
     pub fn files(&mut self) -> Result<Snapshot, B::Error> {
         let guest = self.take()?;
         let wasi = guest.wasi();
@@ -226,6 +255,10 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Changes the files from outside the guest by calling `work`. Takes a checkpoint first if one is due.
+    ///
+    /// # Errors
+    /// Fails if the session has ended, its guest cannot be restored, or `work` fails. Changes that `work` made before
+    /// its failure stay.
     pub fn with_files<R, E: From<B::Error>>(
         &mut self,
         work: impl FnOnce(SessionCall<'_, B>) -> Result<R, E>,
@@ -240,6 +273,9 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Runs the exit handlers and ends the session. Does nothing if the session has ended.
+    ///
+    /// # Errors
+    /// Fails if the exit handlers cannot be run. The session ends nevertheless.
     pub fn close(&mut self) -> Result<(), B::Error> {
         let closed = match self.take() {
             Ok(guest) => self.close_guest(guest),
