@@ -46,6 +46,9 @@ pub struct TrustedDir {
 impl TrustedDir {
     /// Opens a directory, or creates it and its missing parents with mode 0700. While it is open, guests of this
     /// process cannot be given the directory, one of its ancestors or a directory inside it.
+    ///
+    /// # Errors
+    /// Fails if the directory cannot be opened or created, or does not meet the trust rules.
     pub fn open(path: &Path, guarded: Guarded) -> Result<Self, CacheError> {
         // Collecting the components drops a trailing slash, which would make the kernel follow a link.
         let path: PathBuf = path.components().collect();
@@ -67,6 +70,9 @@ impl TrustedDir {
     }
 
     /// Opens or creates a directory inside this one.
+    ///
+    /// # Errors
+    /// Fails like [`open`](Self::open).
     pub fn subdir(&self, name: &str) -> Result<Self, CacheError> {
         let path = self.path_of(name);
         match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
@@ -93,6 +99,9 @@ impl TrustedDir {
 
     /// Opens a file for reading, without following a link, and applies the trust rules to it. Returns the file and its
     /// length, or `None` if it does not exist.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be opened, or does not meet the trust rules.
     pub fn open_file(&self, name: &str) -> Result<Option<(File, u64)>, CacheError> {
         // `NONBLOCK`: a FIFO with this name must not block the process.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -111,6 +120,9 @@ impl TrustedDir {
     }
 
     /// Opens or creates a file that serves as a lock between processes.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be opened or created, or does not meet the trust rules.
     pub fn open_lock(&self, name: &str) -> Result<File, CacheError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path_of(name);
@@ -126,6 +138,9 @@ impl TrustedDir {
     }
 
     /// Creates a temporary file, which [`TempFile::persist`] renames.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be created.
     pub fn create(&self) -> Result<TempFile<'_>, CacheError> {
         loop {
             let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
@@ -148,6 +163,9 @@ impl TrustedDir {
     }
 
     /// Sets a file's access and modification times to the current time, without following a link.
+    ///
+    /// # Errors
+    /// Fails if the file does not exist, or its times cannot be set.
     pub fn touch(&self, name: &str) -> Result<(), CacheError> {
         let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
@@ -156,6 +174,9 @@ impl TrustedDir {
     }
 
     /// Removes a file. Returns `false` if it did not exist.
+    ///
+    /// # Errors
+    /// Fails if the file exists and cannot be removed.
     pub fn remove(&self, name: &str) -> Result<bool, CacheError> {
         match rustix::fs::unlinkat(&self.handle, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -170,6 +191,9 @@ impl TrustedDir {
     }
 
     /// Returns the names of all entries, sorted. Names that are not UTF-8 are skipped.
+    ///
+    /// # Errors
+    /// Fails if the directory cannot be read.
     pub fn names(&self) -> Result<Vec<String>, CacheError> {
         let failed = |e: Errno| CacheError::io("list", &self.path, e.into());
         let mut names = Vec::new();
@@ -186,6 +210,9 @@ impl TrustedDir {
     }
 
     /// Removes temporary files and directories that killed processes left behind: old ones whose lock is free.
+    ///
+    /// # Errors
+    /// Fails if the directory cannot be read. A leftover that cannot be removed stays.
     pub fn remove_leftovers(&self) -> Result<(), CacheError> {
         for name in self.names()? {
             if name.starts_with(TEMP_PREFIX) && self.is_leftover(&name) {
@@ -224,12 +251,18 @@ pub struct TempFile<'a> {
 
 impl TempFile<'_> {
     /// Removes all write permissions, including the owner's.
+    ///
+    /// # Errors
+    /// Fails if the permissions cannot be changed.
     pub fn read_only(&self) -> Result<(), CacheError> {
         let path = self.dir.path_of(self.name.as_deref().unwrap_or_default());
         rustix::fs::fchmod(&self.file, Mode::RUSR).map_err(|e| CacheError::io("change the mode of", &path, e.into()))
     }
 
     /// Makes the file executable for its owner and removes all write permissions.
+    ///
+    /// # Errors
+    /// Fails if the permissions cannot be changed.
     pub fn executable(&self) -> Result<(), CacheError> {
         let path = self.dir.path_of(self.name.as_deref().unwrap_or_default());
         let mode = Mode::RUSR | Mode::XUSR;
@@ -237,6 +270,9 @@ impl TempFile<'_> {
     }
 
     /// Renames the file to `name`, replacing any existing file. Syncs the contents to disk before the rename.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be synced or renamed. The temporary file is then removed.
     pub fn persist(mut self, name: &str) -> Result<PathBuf, CacheError> {
         let path = self.dir.path_of(name);
         self.file.sync_all().map_err(|e| CacheError::io("write", &path, e))?;
@@ -284,6 +320,9 @@ pub struct FileLock {
 
 impl FileLock {
     /// Acquires the lock on the file `name` in `dir`. Returns `None` if another holder has the lock.
+    ///
+    /// # Errors
+    /// Fails if the lock's file cannot be opened or locked.
     pub fn try_take(dir: &Arc<TrustedDir>, name: &str) -> Result<Option<Self>, CacheError> {
         let failed = |error| CacheError::io("lock", &dir.path_of(name), error);
         for _ in 0..MAX_LOCK_ATTEMPTS {

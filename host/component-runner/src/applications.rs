@@ -85,12 +85,19 @@ impl Applications {
     }
 
     /// Loads a component of at most 512 MiB from a file, and compiles it if it is not cached.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or is too large, is not a component, is rejected before compilation, or cannot
+    /// be compiled.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Application, LoadError> {
         let (name, bytes) = read(path.as_ref())?;
         self.load_bytes(name, &bytes)
     }
 
     /// Loads a component from memory. `name` identifies it in error messages.
+    ///
+    /// # Errors
+    /// Fails if the bytes are not a component, are rejected before compilation, or cannot be compiled.
     pub fn load_bytes(&self, name: impl Into<String>, bytes: &[u8]) -> Result<Application, LoadError> {
         let name = name.into();
         let (component, instance_bytes) = self.compile(&name, bytes)?;
@@ -198,6 +205,10 @@ impl Application {
     /// The run uses its own thread. It ends within milliseconds of its wall-clock limit or of `config.cancel`. Its
     /// scripts can delay the end by at most the soft-limit reserve of their policy. If a write to this process's own
     /// output blocks the run for two more seconds, its thread is left behind.
+    ///
+    /// # Errors
+    /// [`RunError::NotACommand`] if the component does not export `wasi:cli/run`. Also fails if a granted directory
+    /// cannot be opened, or no thread can be created. A trap or a reached limit is an outcome, not an error.
     pub fn run(&self, host: &SandboxHost, config: &AppConfig) -> Result<Ended, RunError> {
         let Some(main) = self.main() else {
             return Err(RunError::NotACommand { name: self.name.clone(), exports: self.exports.clone() });
@@ -211,6 +222,10 @@ impl Application {
     /// `call` is written in WAVE as well, such as `f(1, {a: "x"})`. A function in an interface is named
     /// `ns:pkg/iface@0.1.0.f`; version, package and interface can be omitted if the name stays unambiguous. Trailing
     /// optional arguments and optional record fields can be omitted.
+    ///
+    /// # Errors
+    /// Fails if `call` is not a call in WAVE, no export or several exports have the name, or the arguments do not match
+    /// the signature. Also fails like [`run`](Self::run), but the component need not be a command.
     pub fn invoke(&self, call: &str, host: &SandboxHost, config: &AppConfig) -> Result<Ended, InvokeError> {
         let call = run::parse(&self.name, &self.exports, call)?;
         Ok(ended(self.call(host, config, call)?, |value| value.to_wave().ok()))

@@ -53,12 +53,19 @@ impl ToolsComponent {
     ///
     /// [`AppLimits::for_tools`](crate::AppLimits::for_tools) returns suitable limits for `config`. If standard input is
     /// [`Input::Bytes`](crate::Input::Bytes), each call reads it from the beginning.
+    ///
+    /// # Errors
+    /// Fails like [`Applications::load`]. [`LoadError::NoTools`] if the component does not export the interface
+    /// `tools`. Also fails if the list of its tools cannot be read or is invalid.
     pub fn load(applications: &Applications, path: impl AsRef<Path>, config: AppConfig) -> Result<Self, LoadError> {
         let (name, bytes) = read(path.as_ref())?;
         Self::load_bytes(applications, name, &bytes, config)
     }
 
     /// Like [`load`](Self::load), but for a component that is already in memory.
+    ///
+    /// # Errors
+    /// Fails like [`load`](Self::load).
     pub fn load_bytes(
         applications: &Applications,
         name: impl Into<String>,
