@@ -15,7 +15,6 @@ use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// A recorded request.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedRequest {
     /// The session's name in the fleet, or `query` for an SQL query to the admin interface.

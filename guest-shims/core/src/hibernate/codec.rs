@@ -87,7 +87,6 @@ pub fn unseal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>,
     Ok(sealed(&opened(bytes, Some(key), bound_to)?, None, ""))
 }
 
-/// Returns the session with a new seal.
 fn sealed(envelope: &Envelope<'_>, key: Option<&SessionKey>, bound_to: &str) -> Vec<u8> {
     let mut bytes = envelope.sealed.to_vec();
     if let Some(kind) = bytes.get_mut(SEAL_KIND_AT) {

@@ -239,7 +239,6 @@ impl Guest {
         Ok(self.get(DATA, self.u32_at(OUT)))
     }
 
-    /// Creates a file with this content.
     pub(crate) fn file(&mut self, path: &str, content: &[u8]) {
         let fd = self.open(path, CREAT | TRUNC).unwrap();
         assert_eq!(self.write(fd, content), Ok(u32::try_from(content.len()).unwrap()));

@@ -227,7 +227,6 @@ enum Token {
     Alternatives(Vec<Vec<Token>>),
 }
 
-/// A set of characters.
 #[derive(Debug)]
 enum CharacterClass {
     /// Only the given character.

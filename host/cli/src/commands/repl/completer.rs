@@ -78,7 +78,6 @@ fn inputs(history: &dyn History) -> Vec<String> {
     entries.map(|found| found.entry.into_owned()).collect()
 }
 
-/// Returns the names in an input.
 fn names(dialect: Dialect, input: &str) -> impl Iterator<Item = &str> {
     tokens(dialect, input).into_iter().filter(|token| token.kind == Kind::Name).map(|token| token.text)
 }

@@ -291,7 +291,6 @@ impl Dialect {
         }
     }
 
-    /// Returns the name of the history file.
     pub(super) fn history_file(self) -> &'static str {
         match self {
             Self::Python => "history.python",
