@@ -3,7 +3,7 @@
 //! `glovebox-component-runner` tests their use of WASI and each of their limits.
 
 mod binaries;
-mod middle;
+mod failing;
 mod texts;
 mod tool_providers;
 

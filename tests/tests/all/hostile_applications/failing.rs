@@ -87,7 +87,7 @@ impl World {
 
 #[test]
 fn resources_are_freed_after_any_failure() {
-    if !in_child("hostile_applications::middle::resources_are_freed_after_any_failure", LONG) {
+    if !in_child("hostile_applications::failing::resources_are_freed_after_any_failure", LONG) {
         return;
     }
     let world = world();
