@@ -108,7 +108,7 @@ fn defined(path: &Path) -> anyhow::Result<Vec<Tool>> {
 
 impl Definition {
     fn tool(self) -> Tool {
-        let mut tool = Tool::new(self.name, self.description.unwrap_or_default()).foreign().stepped();
+        let mut tool = Tool::new(self.name, self.description.unwrap_or_default()).untrusted_schema().stepped();
         if let Some(schema) = self.schema {
             tool = tool.schema(schema);
         }

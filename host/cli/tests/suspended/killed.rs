@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 use super::{inside, output, suspend};
-use crate::support::{PATIENCE, text};
+use crate::support::{TEST_TIMEOUT, text};
 
 const FILE: &str = "script.suspended";
 
@@ -44,7 +44,7 @@ fn kill(child: &mut Child) -> bool {
 fn wait_for(path: &Path) {
     let begin = Instant::now();
     while !path.exists() {
-        assert!(begin.elapsed() < PATIENCE, "the tool does not run");
+        assert!(begin.elapsed() < TEST_TIMEOUT, "the tool does not run");
         thread::sleep(Duration::from_millis(5));
     }
 }

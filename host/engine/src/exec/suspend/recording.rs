@@ -239,7 +239,7 @@ impl Recording {
         };
         let missing = tools.into_iter().filter(|tool| !own.has(&tool.name));
         let missing = missing.map(|Definition { name, description, schema }| {
-            Tool::new(name, description).schema(schema).stepped().foreign()
+            Tool::new(name, description).schema(schema).stepped().untrusted_schema()
         });
         let toolbox = own.with(&missing.collect::<Vec<_>>())?;
         if toolbox.catalogue() == self.tools {
