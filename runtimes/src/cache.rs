@@ -87,10 +87,8 @@ pub struct CacheDir {
 pub struct CacheLock(#[expect(dead_code, reason = "dropping the field releases the lock")] FileLock);
 
 impl CacheDir {
-    /// Returns the platform's cache directory: `$XDG_CACHE_HOME/glovebox` or `~/.cache/glovebox` on Linux.
-    ///
-    /// # Errors
-    /// [`CacheError::NoHome`] if the user has no home directory.
+    /// Returns the platform's cache directory: `$XDG_CACHE_HOME/glovebox` or `~/.cache/glovebox` on Linux. Fails if the
+    /// user has no home directory.
     pub fn default_path() -> Result<PathBuf, CacheError> {
         let dirs = ProjectDirs::from("", "", "glovebox").ok_or(CacheError::NoHome)?;
         Ok(dirs.cache_dir().to_owned())
@@ -342,9 +340,6 @@ impl Runtimes {
     /// Returns the entries of these kinds, least recently used first.
     ///
     /// `CacheEntry::in_use` is determined only for the kinds in [`CacheKind::EVICTABLE`].
-    ///
-    /// # Errors
-    /// Fails if the cache cannot be read.
     pub fn cached(&self, kinds: &[CacheKind]) -> Result<Vec<CacheEntry>, PreparedError> {
         let mut entries = self.entries(kinds)?;
         for entry in entries.iter_mut().filter(|entry| CacheKind::EVICTABLE.contains(&entry.kind)) {
@@ -353,11 +348,8 @@ impl Runtimes {
         Ok(entries)
     }
 
-    /// Evicts entries of these kinds. Never evicts entries in use, binaries or packages.
-    ///
-    /// # Errors
-    /// Fails if the cache cannot be read or an entry cannot be removed. Entries removed before the failure stay
-    /// removed.
+    /// Evicts entries of these kinds. Never evicts entries in use, binaries or packages. Entries removed before a
+    /// failure stay removed.
     pub fn evict(&self, kinds: &[CacheKind], eviction: &Eviction<'_>) -> Result<Evicted, PreparedError> {
         let kinds: Vec<_> = CacheKind::EVICTABLE.into_iter().filter(|kind| kinds.contains(kind)).collect();
         if !eviction.dry_run {

@@ -92,7 +92,7 @@ impl Stored {
 }
 
 /// The prepared images of one cache directory, or other code compiled ahead of time. Several threads and processes can
-/// use it concurrently.
+/// use it concurrently. Each method that returns a `Result` fails if the cache cannot be used.
 #[derive(Debug)]
 pub struct PreparedStore<'a> {
     cache: &'a CacheDir,
@@ -119,11 +119,7 @@ impl<'a> PreparedStore<'a> {
 
     /// Opens the image with this key and marks it as used. If it does not exist, takes it from a prepared bundle, or
     /// else builds it with `build`. If several processes call this method concurrently, one builds the image and the
-    /// others wait for it.
-    ///
-    /// # Errors
-    /// [`BuildError::Build`] if `build` fails. [`BuildError::Store`] if the cache cannot be used, the stored code is
-    /// damaged, or `progress` is cancelled during the wait.
+    /// others wait for it. Fails if `build` fails.
     pub fn open_or_build<E>(
         &self,
         key: &ArtefactKey,
@@ -140,9 +136,6 @@ impl<'a> PreparedStore<'a> {
 
     /// Opens the image with this key and marks it as used. If it does not exist, takes it from a prepared bundle.
     /// Returns `None` if no bundle contains the image, or if another process is adding it. Does not wait.
-    ///
-    /// # Errors
-    /// Fails if the cache cannot be used or the stored code is damaged.
     pub fn open_or_unpack(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         let store_dir = self.dir()?;
         if let Some(artefact) = store_dir.open_used(key)? {
@@ -183,9 +176,6 @@ impl<'a> PreparedStore<'a> {
     }
 
     /// Stores an image, replacing any image with the same key.
-    ///
-    /// # Errors
-    /// Fails if the cache cannot be written.
     pub fn store(&self, key: &ArtefactKey, new: &NewArtefact) -> Result<Artefact, PreparedError> {
         let _lock = self.cache.lock(&key.stem(), &Quiet)?;
         self.dir()?.store(key, new, Digest::of(&new.aot))
@@ -197,10 +187,7 @@ impl<'a> PreparedStore<'a> {
         store_dir.read_text(&name)?.ok_or_else(|| store_dir.missing(&name))
     }
 
-    /// Hashes an image's code and compares the digest with the image's record.
-    ///
-    /// # Errors
-    /// [`PreparedError::Corrupt`] if the digests differ. Also fails if the code cannot be read.
+    /// Hashes an image's code and compares the digest with the image's record. Fails if they differ.
     pub fn verify(&self, artefact: &Artefact) -> Result<(), PreparedError> {
         let name = artefact.aot_path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let missing = || CacheError::io("open", &artefact.aot_path, io::ErrorKind::NotFound.into());
@@ -209,9 +196,6 @@ impl<'a> PreparedStore<'a> {
     }
 
     /// Returns the images of all versions and machines, sorted by file name.
-    ///
-    /// # Errors
-    /// Fails if the cache cannot be read.
     pub fn list(&self) -> Result<Vec<Listed>, PreparedError> {
         let store_dir = self.dir()?;
         let mut listed = Vec::new();
@@ -232,25 +216,16 @@ impl<'a> PreparedStore<'a> {
     /// Removes the images of a binary, for all versions and machines. Returns the number of freed bytes.
     ///
     /// Engines that have loaded an image can still use it, because only the file's name is removed.
-    ///
-    /// # Errors
-    /// Fails if the cache cannot be read or an image cannot be removed.
     pub fn remove(&self, runtime: &Digest) -> Result<u64, PreparedError> {
         self.remove_where(|stored| stored.key.runtime == *runtime)
     }
 
     /// Removes all images with this label. Returns the number of freed bytes.
-    ///
-    /// # Errors
-    /// Fails if the cache cannot be read or an image cannot be removed.
     pub fn remove_labelled(&self, label: &str) -> Result<u64, PreparedError> {
         self.remove_where(|stored| stored.key.label == label)
     }
 
     /// Removes all images, and code without a record. Returns the number of freed bytes.
-    ///
-    /// # Errors
-    /// Fails if the cache cannot be read or a file cannot be removed.
     pub fn clear(&self) -> Result<u64, PreparedError> {
         let mut freed = self.remove_where(|_| true)?;
         let store_dir = self.dir()?;
@@ -268,9 +243,6 @@ impl<'a> PreparedStore<'a> {
     }
 
     /// Returns the size of all images on disk, in bytes.
-    ///
-    /// # Errors
-    /// Fails if the cache cannot be read.
     pub fn size_bytes(&self) -> Result<u64, PreparedError> {
         let store_dir = self.dir()?;
         Ok(store_dir.dir.names()?.iter().fold(0, |sum, name| sum.saturating_add(store_dir.bytes_of(name))))

@@ -185,10 +185,8 @@ impl Sessions {
         &*self.0.storage.store
     }
 
-    /// Returns a handle to the session with this ID, live or not; `None` if there is no such session.
-    ///
-    /// # Errors
-    /// [`SessionsError::Store`] if the session's record cannot be read.
+    /// Returns a handle to the session with this ID, live or not; `None` if there is no such session. Fails if the
+    /// store cannot be read.
     pub fn get(&self, id: &SessionId) -> Result<Option<SessionGuard>, SessionsError> {
         let found = self.record(id)?.map(|_| self.guard(id));
         if found.is_some() {
@@ -198,10 +196,7 @@ impl Sessions {
     }
 
     /// Returns the stored record of the session, as of its last save; `None` if there is no such session. Reads the
-    /// store only if the session is not live in this process.
-    ///
-    /// # Errors
-    /// [`SessionsError::Store`] if the record cannot be read.
+    /// store only if the session is not live in this process. Fails if the store cannot be read.
     pub fn record(&self, id: &SessionId) -> Result<Option<SessionRecord>, SessionsError> {
         let live = self.0.slot(id).state().live.clone();
         if let Some(record) = live.filter(|live| !live.is_fenced()).and_then(|live| live.record()) {
@@ -251,19 +246,15 @@ impl Sessions {
         }
     }
 
-    /// Returns a page of sessions, in the order of their IDs.
-    ///
-    /// # Errors
-    /// [`SessionsError::Store`] if the store cannot be listed. A damaged session is not an error: its entry says so.
+    /// Returns a page of sessions, in the order of their IDs. A damaged session is listed without a record. Fails if
+    /// the store cannot be read.
     pub fn list(&self, page: &PageRequest) -> Result<ListedPage, SessionsError> {
         let page = block_on(self.0.storage.store.list(page))?;
         Ok(ListedPage { sessions: self.with_live(page.entries), next: page.next })
     }
 
-    /// Returns all sessions in the order of their IDs. Reads all pages, which can take much time and memory.
-    ///
-    /// # Errors
-    /// [`SessionsError::Store`], like [`list`](Self::list).
+    /// Returns all sessions in the order of their IDs. Reads all pages, which can take much time and memory. Fails if
+    /// the store cannot be read.
     pub fn list_all(&self) -> Result<Vec<ListedSession>, SessionsError> {
         let mut pages = Pages::new(self.store());
         let mut all = Vec::new();
@@ -273,10 +264,7 @@ impl Sessions {
         Ok(all)
     }
 
-    /// Counts the sessions, including damaged ones. Stops counting at `most`.
-    ///
-    /// # Errors
-    /// [`SessionsError::Store`] if the store cannot be listed.
+    /// Counts the sessions, including damaged ones. Stops counting at `most`. Fails if the store cannot be read.
     pub fn count(&self, most: usize) -> Result<usize, SessionsError> {
         Ok(block_on(self.0.storage.store.count(most))?)
     }
@@ -294,7 +282,8 @@ impl Sessions {
         entries.into_iter().map(with_live).collect()
     }
 
-    /// Closes and removes a session. Its exit handlers run within the limits of one execution.
+    /// Closes and removes a session. Its exit handlers run within the limits of one execution. Fails if there is no
+    /// such session, or if it cannot be resumed to run them.
     pub fn close(&self, id: &SessionId) -> Result<(), SessionsError> {
         if self.open(id)?.activate()?.close_and_remove()? {
             store::log_session("session.deleted", id);
@@ -408,10 +397,8 @@ impl Sessions {
     }
 
     /// Starts a thread that hibernates idle sessions once per interval `every`. The thread ends when the returned value
-    /// is dropped, or at the next interval after the last handle to these sessions was dropped.
-    ///
-    /// # Errors
-    /// Fails if the operating system cannot create the thread.
+    /// is dropped, or at the next interval after the last handle to these sessions was dropped. Fails if the operating
+    /// system cannot create the thread.
     pub fn hibernate_idle_in_background(&self, every: Duration) -> io::Result<IdleThread> {
         let stop = CancelToken::new();
         let (stopped, slots) = (stop.clone(), Arc::downgrade(&self.0));

@@ -299,6 +299,10 @@ impl ActiveSession {
     }
 
     /// Writes the session's current state to the store. The state is durable when this returns.
+    ///
+    /// # Errors
+    /// [`SessionsError::Save`] if the state cannot be encoded. [`SessionsError::Store`] if it cannot be written.
+    /// [`SessionsError::Fenced`] if another process took the session over.
     pub fn save(&self) -> Result<(), SessionsError> {
         let live = self.live()?;
         // Clear the flag before saving: changes made from now on may be missing from the saved state.

@@ -210,6 +210,10 @@ impl Storage {
 impl Sessions {
     /// Forks a session: the fork starts with the same variables, functions and files, and from then on the two sessions
     /// are independent. The fork is immediately written to the store.
+    ///
+    /// # Errors
+    /// [`SessionsError::NotFound`] if there is no session `id`. [`SessionsError::Exists`] if there is a session `fork`.
+    /// Also fails if the original cannot be resumed or either session cannot be saved.
     pub fn fork(&self, id: &SessionId, fork: SessionId) -> Result<SessionGuard, SessionsError> {
         let original = self.open(id)?.activate()?;
         self.add(&fork, |storage| {
@@ -230,6 +234,10 @@ impl Sessions {
     /// A session that is live in this process is saved first. If the store is full, its current state is returned
     /// without saving it. Any other session is read from the store. Needs no sandbox, and no memory to resume the
     /// session.
+    ///
+    /// # Errors
+    /// [`SessionsError::NotFound`] if there is no such session. [`SessionsError::Resume`] if its seal is wrong. Also
+    /// fails if the session cannot be saved or read.
     pub fn export(&self, id: &SessionId) -> Result<Vec<u8>, SessionsError> {
         let storage = &self.0.storage;
         if self.0.slot(id).is_live()
