@@ -95,7 +95,7 @@ impl Guest for Exported {
 
 impl GuestStarted for RefCell<Started> {
     fn continue_(&self, answers: Vec<ToolAnswer>, _wait_ms: Option<u64>) -> Result<Step, SandboxError> {
-        self.borrow_mut().go_on(&answers)
+        self.borrow_mut().advance(&answers)
     }
 
     fn read_output(&self, stream: OutputStream, offset: u64, len: u64) -> Vec<u8> {

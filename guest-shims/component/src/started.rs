@@ -65,7 +65,7 @@ impl Started {
     }
 
     /// Runs the execution on the first call. Every call returns its result.
-    pub fn go_on(&mut self, answers: &[ToolAnswer]) -> Result<Step, SandboxError> {
+    pub fn advance(&mut self, answers: &[ToolAnswer]) -> Result<Step, SandboxError> {
         self.check(answers)?;
         if matches!(self.stage, Stage::Waiting(_)) {
             let lost = || SandboxError::Unavailable("the execution could not be started".into());

@@ -296,7 +296,7 @@ impl Journal {
     }
 
     /// Ends the repetition and starts recording.
-    pub(crate) fn go_on(&mut self, repeating: Duration) {
+    pub(crate) fn start_recording(&mut self, repeating: Duration) {
         self.until = None;
         self.repeating = repeating;
     }

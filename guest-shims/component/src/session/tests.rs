@@ -340,7 +340,7 @@ fn while_an_execution_is_started_the_session_is_busy() {
     assert!(matches!(session.execute(request("")), Err(SandboxError::SessionBusy(_))));
     assert!(matches!(session.close(), Err(SandboxError::SessionBusy(_))));
     assert_eq!((session.id().as_str(), session.info().executions), ("session-1", 0));
-    started.go_on(&[]).unwrap();
+    started.advance(&[]).unwrap();
     assert!(matches!(started.files(), Err(SandboxError::Unsupported(_))));
     assert_eq!(says(&session, "show 5000"), "1");
     let dropped = session.start(request("set 5000 2")).unwrap();
@@ -348,7 +348,7 @@ fn while_an_execution_is_started_the_session_is_busy() {
     assert_eq!(says(&session, "show 5000"), "1");
     let mut cancelled = session.start(request("set 5000 3")).unwrap();
     cancelled.cancel();
-    cancelled.go_on(&[]).unwrap();
+    cancelled.advance(&[]).unwrap();
     assert_eq!(
         (says(&session, "show 5000").as_str(), session.info().rollbacks),
         ("1", 0),

@@ -156,10 +156,10 @@ fn started_execution_runs_on_the_first_continue() {
     assert!(!started.is_over());
     assert_eq!(started.read_output(OutputStream::Stdout, 0, 10), b"");
     assert!(matches!(started.files(), Err(SandboxError::SessionBusy(_))));
-    let execution = done(started.go_on(&[]));
+    let execution = done(started.advance(&[]));
     assert_eq!(printed(&execution), "one\n");
     assert!(started.is_over());
-    assert_eq!(done(started.go_on(&[])), execution, "every call returns the same result");
+    assert_eq!(done(started.advance(&[])), execution, "every call returns the same result");
     for (offset, len, part) in [(0, 10, &b"one\n"[..]), (1, 2, b"ne"), (4, 1, b""), (u64::MAX, u64::MAX, b"")] {
         assert_eq!(started.read_output(OutputStream::Stdout, offset, len), part);
     }
@@ -172,16 +172,16 @@ fn started_execution_runs_on_the_first_continue() {
 fn execution_cancelled_before_start_does_nothing() {
     let mut started = started("print one");
     started.cancel();
-    let execution = done(started.go_on(&[]));
+    let execution = done(started.advance(&[]));
     assert_eq!((printed(&execution), &execution.outcome), ("", &Outcome::Cancelled));
 }
 
 #[test]
 fn cancelling_a_finished_execution_has_no_effect() {
     let mut started = started("print one");
-    let execution = done(started.go_on(&[]));
+    let execution = done(started.advance(&[]));
     started.cancel();
-    assert_eq!(done(started.go_on(&[])), execution);
+    assert_eq!(done(started.advance(&[])), execution);
 }
 
 #[test]
@@ -189,8 +189,8 @@ fn answer_to_an_unknown_call_is_rejected() {
     let mut started = started("print one");
     let answer = ToolAnswer { id: 0, answer: Ok("1".into()) };
     for _ in 0..2 {
-        let refused = started.go_on(std::slice::from_ref(&answer));
+        let refused = started.advance(std::slice::from_ref(&answer));
         assert!(matches!(refused, Err(SandboxError::InvalidArgument(_))), "{refused:?}");
-        assert_eq!(printed(&done(started.go_on(&[]))), "one\n");
+        assert_eq!(printed(&done(started.advance(&[]))), "one\n");
     }
 }

@@ -165,7 +165,7 @@ impl<P: Platform> ExecutionCtx<P> {
             tools.requeue(journal.until().map_or(0, |at| at.calls.queued));
             journal.compare(fuel_left, &tools.suspended().unwrap_or_default());
             self.journal_calls()?;
-            self.go_on();
+            self.continue_live();
             return Ok(None);
         }
         let reply = if let Received::Reply(reply) = tools.take() { Some(reply) } else { None };
@@ -231,18 +231,18 @@ impl<P: Platform> ExecutionCtx<P> {
     }
 
     /// Continues after a repetition. The timeouts and the monotonic clock continue as if there had been no suspension.
-    fn go_on(&mut self) {
+    fn continue_live(&mut self) {
         let age_ns = self.age_ns();
         let Some(journal) = &mut self.journal else { return };
         let (recorded, monotonic_ns) = journal.until().map_or((Duration::ZERO, 0), |at| (at.elapsed, at.monotonic_ns));
         self.ahead = self.ahead.saturating_add(Duration::from_nanos(monotonic_ns.saturating_sub(age_ns)));
         let repeating = self.begun.elapsed().saturating_sub(recorded);
-        journal.go_on(repeating);
+        journal.start_recording(repeating);
         self.timeout = self.timeout.saturating_sub(self.extension).saturating_add(repeating);
         self.extension = Duration::ZERO;
         self.has_continued = true;
         if let Some(tools) = &mut self.tools {
-            tools.go_on(repeating);
+            tools.start_unanswered(repeating);
         }
     }
 

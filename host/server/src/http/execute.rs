@@ -232,7 +232,7 @@ pub(super) enum StepRequest {
         (status = 404, description = "The execution does not exist: it has ended, was cancelled, or has expired.", body = Problem),
         (status = "4XX", description = "The answers were refused.", body = Problem),
         (status = "5XX", description = "The server could not resume the execution.", body = Problem)))]
-pub(crate) async fn go_on(
+pub(crate) async fn continue_execution(
     shared: Shared,
     Caller(tenant): Caller,
     InPath(execution): InPath<String>,

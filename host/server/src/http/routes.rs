@@ -103,7 +103,7 @@ fn executing() -> Router<Shared> {
         .route("/v1/execute", post(execute::fresh))
         .route("/v1/validate", post(execute::validate))
         .route("/v1/executions/{id}", delete(execute::cancel))
-        .route("/v1/executions/{id}/continue", post(execute::go_on))
+        .route("/v1/executions/{id}/continue", post(execute::continue_execution))
         .route("/v1/executions/{id}/suspend", post(suspend::suspend))
         .route("/v1/executions/resume", post(suspend::resume))
         .route("/v1/sessions", get(sessions::list).post(sessions::open))
@@ -156,7 +156,7 @@ impl FromRequestParts<Self> for Shared {
 #[openapi(
     info(title = "Glovebox", description = "Runs untrusted Python and JavaScript. The contract `glovebox:sandbox` over HTTP, as JSON."),
     paths(
-        execute::fresh, execute::validate, execute::in_session, execute::go_on, execute::cancel, suspend::suspend, suspend::resume,
+        execute::fresh, execute::validate, execute::in_session, execute::continue_execution, execute::cancel, suspend::suspend, suspend::resume,
         sessions::list, sessions::open, sessions::describe, sessions::resume,
         sessions::close, sessions::state, sessions::fork, sessions::undo, sessions::checkpoint, sessions::checkpoints, sessions::hibernate,
         sessions::get_variable, sessions::set_variable, sessions::list_files, sessions::read_file, sessions::write_file,

@@ -32,7 +32,7 @@ pub(super) struct JournaledCalls<T> {
 
 impl<R: ToolRunner> ToolCalls<R> {
     /// Keeps track of the calls for a journal. With `repeats`, the times of the calls to repeat, no tool is called
-    /// until [`go_on`](Self::go_on).
+    /// until [`start_unanswered`](Self::start_unanswered).
     pub(crate) fn journal(&mut self, repeats: Option<Vec<Duration>>) {
         self.journaled = Some(JournaledCalls {
             ended: Vec::new(),
@@ -151,7 +151,7 @@ impl<R: ToolRunner> ToolCalls<R> {
 
     /// Ends the repetition: starts the calls that the recording leaves unanswered, so that the caller can answer them.
     /// `repeating` is the time that the repetition took, by which the execution's timeout was extended.
-    pub(crate) fn go_on(&mut self, repeating: Duration) {
+    pub(crate) fn start_unanswered(&mut self, repeating: Duration) {
         self.timeout = self.timeout.saturating_add(repeating);
         let refused = self.tally.refused();
         let Some(journaled) = &mut self.journaled else { return };
