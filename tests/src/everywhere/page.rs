@@ -128,7 +128,7 @@ const DIFFERENCES: &str = "
 const HOSTILE: &str = "
 ## Hostile scripts
 
-The same hosts run the scripts of [`tests/hostile`](../tests/hostile). After each script, the same instance answers the next call. Each script ends
+These hosts also run the scripts of [`tests/hostile`](../tests/hostile). After each script, the same instance answers the next call. Each script ends
 with the outcome that `tests/hostile` expects, with these exceptions:
 
 | scripts | hosts | outcome | reason |
