@@ -119,7 +119,7 @@ pub(crate) fn changed(policy: &ContractPolicy, changes: &Map<String, Value>) -> 
         ChangeError::NoTable(name) => Problem::policy(format!("`policy`: `{name}` must be an object")),
         ChangeError::Unknown(name) => {
             let name: String = name.chars().take(100).collect();
-            Problem::policy(format!("`policy.{}` cannot be set here", glovebox_vfs::escaped(&name)))
+            Problem::policy(format!("`policy.{}` cannot be set here; remove it", glovebox_vfs::escaped(&name)))
         }
     })?;
     let policy: ContractPolicy = serde_json::from_value(value).map_err(form)?;

@@ -306,7 +306,7 @@ pub enum ExecuteError {
         in_session: bool,
     },
     /// A suspended or recorded execution needs another image.
-    #[error("the execution needs the image {expected} of `{expected_runtime}`, which differs from that of `{runtime}`; use the version of Glovebox that ran it before", expected = escaped(.expected), expected_runtime = escaped(.expected_runtime), runtime = escaped(.runtime))]
+    #[error("the execution needs the image {expected} of `{expected_runtime}`, which differs from that of `{runtime}`; use the runtime and the version of Glovebox that ran it before", expected = escaped(.expected), expected_runtime = escaped(.expected_runtime), runtime = escaped(.runtime))]
     OtherImage {
         /// The identity of the image that the execution needs.
         expected: String,

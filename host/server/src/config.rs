@@ -246,7 +246,7 @@ pub enum ConfigError {
         why: &'static str,
     },
     /// `workers.count` exceeds its maximum.
-    #[error("`workers.count` is {count}; the maximum is {MAX_WORKERS}; one per processor is enough")]
+    #[error("`workers.count` is {count}; the maximum is {MAX_WORKERS}; use one per processor")]
     Workers {
         /// The configured number of workers.
         count: usize,

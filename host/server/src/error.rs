@@ -102,7 +102,7 @@ pub enum ServiceError {
     SuspendedBytes(#[from] SuspendedBytesError),
     /// The execution does not exist, or it is not suspended and cannot be cancelled by its ID.
     #[error(
-        "execution `{execution}` has ended or is not suspended: it was resumed or cancelled, or it timed out; start a new one",
+        "execution `{execution}` is not suspended: it may have ended, timed out, or been resumed or cancelled; start a new one",
         execution = escaped(.execution)
     )]
     NoExecution {

@@ -197,7 +197,7 @@ class OwnedSocketAgent extends Agent {
   override createConnection(_: ClientRequestArgs, callback?: (error: Error | null, stream: Duplex) => void): Duplex | undefined {
     try {
       // A socket created by another user is not trusted.
-      if (process.geteuid && statSync(this.#socketPath).uid !== process.geteuid()) throw new Error('the socket belongs to another user');
+      if (process.geteuid && statSync(this.#socketPath).uid !== process.geteuid()) throw new Error(`the socket \`${this.#socketPath}\` belongs to another user`);
     } catch (error) {
       (callback as ((error: Error) => void) | undefined)?.(error as Error);
       return undefined;
