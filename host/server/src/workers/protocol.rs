@@ -219,7 +219,7 @@ impl RunCall {
         let stdin_bytes = stdin.len();
         let mut bytes = stdin;
         for content in contents {
-            // A suspended execution to resume is often the only content, and can be long.
+            // Do not copy the first content: it is often a suspended execution, which can be long.
             if bytes.is_empty() {
                 bytes = content;
             } else {

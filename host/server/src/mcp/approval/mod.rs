@@ -156,7 +156,7 @@ impl ApprovedRun<'_> {
             };
             match (&approver, suspended) {
                 (Approver::Answers(peer), Some((bytes, held))) => {
-                    // The execution has become the bytes.
+                    // The execution now exists only as bytes, so there is nothing to cancel.
                     waiting.keep();
                     asked = digests(&open);
                     decisions = ask(peer, &open, ANSWER_TIME).await?;
@@ -185,7 +185,8 @@ impl ApprovedRun<'_> {
         }
     }
 
-    /// Returns the numbers that prevent that calls are made twice. Takes `state` if its calls are about to be made.
+    /// Returns the numbers for [`RequestStates::use_once`], which prevents calls from being made twice. Takes `state` if
+    /// its calls are about to be made.
     fn nonces(
         &self,
         execution: &str,
@@ -194,7 +195,8 @@ impl ApprovedRun<'_> {
         state: &mut Option<OpenedState>,
     ) -> Vec<Nonce> {
         if self.is_in_session() {
-            // Several states can lead to the same call, so each call counts. A denial without a question is repeatable.
+            // Several states can contain the same call, so each call has a number. A denial without a question has no
+            // effects, so it can be repeated.
             let decided = decided.iter().filter(|(call, _)| approver.decide(call).is_none());
             return decided.map(|(call, _)| call_nonce(execution, call.id)).collect();
         }
@@ -399,7 +401,8 @@ fn digests(open: &[ToolRequest]) -> Vec<CallDigest> {
     open.iter().take(MAX_QUESTIONS).map(call_digest).collect()
 }
 
-/// Returns the answers to the calls of an execution that cannot be suspended. Without answers, it is tried again.
+/// Returns answers that refuse the calls of an execution that can never be suspended. Returns no answers if another
+/// attempt can succeed.
 fn refusals(calls: &[ToolRequest], attempt: &SuspendAttempt) -> Vec<ToolAnswer> {
     let SuspendAttempt::Never(reason) = attempt else { return Vec::new() };
     let refused = |call: &ToolRequest| ToolAnswer::error(call.id, ToolError::of(ToolErrorKind::Limit, reason));
