@@ -69,7 +69,7 @@ export class Sandbox implements AsyncDisposable {
     return this.#step(options, (to) => backend.start(input, to));
   }
 
-  /** Returns the backend if it supports waiting runs. */
+  /** Returns the backend. Throws `UnsupportedError` if it does not support runs that wait for answers. */
   #stepping(method: string): SteppingBackend {
     const backend = this.#open;
     if (isStepping(backend)) return backend;

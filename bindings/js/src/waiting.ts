@@ -19,7 +19,7 @@ export interface WaitingCall {
 export interface CallAnswers {
   /** The results of calls. JSON must be able to represent them. */
   answers?: Readonly<Record<number, unknown>> | undefined;
-  /** The reasons for which calls are refused. In the script, such a call raises `ToolDenied` with the reason. */
+  /** The reasons for refusing calls. In the script, a refused call raises `ToolDenied` with the reason. */
   denied?: Readonly<Record<number, string>> | undefined;
 }
 

@@ -54,7 +54,8 @@ pub struct CallEnded {
     pub is_counted: bool,
     /// The time of the end, relative to the start of the execution and without suspensions.
     pub ended: Duration,
-    /// The number of earlier replies that no end of a call caused. They determine the order of replies.
+    /// The number of earlier replies that answered a message directly, not through the end of a call. A repetition ends
+    /// the call after as many such replies, so that all replies have the same order.
     pub own_replies: u64,
 }
 

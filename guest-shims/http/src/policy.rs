@@ -144,6 +144,8 @@ fn parts(policy: &ContractPolicy) -> GrantParts<'_> {
     GrantParts { limits, clock, entropy }
 }
 
+// The names of the environment variables that configure the component. The comments describe their values.
+
 /// The policy that is granted to executions: JSON with the names used in policy files, applied to the provider's
 /// default.
 pub(crate) const POLICY: &str = "GLOVEBOX_POLICY";

@@ -237,7 +237,7 @@ impl Park {
         self.armed = true;
     }
 
-    /// Returns whether to park the guest now. Returns `true` once after each arming.
+    /// Returns whether to park the guest now, and disarms parking.
     pub(crate) fn take(&mut self) -> bool {
         std::mem::take(&mut self.armed)
     }

@@ -173,14 +173,14 @@ impl Audit {
         AuditSource { source_sha256: Some(sha256(source)), source: text, resumed_sha256: None }
     }
 
-    /// Describes a suspended execution that is resumed. May take a tenth of a second. If the execution is rejected, the
-    /// source is part of bytes that were not checked.
+    /// Describes a suspended execution that is resumed. Hashing may take a tenth of a second. If the execution is
+    /// rejected, the source is part of bytes that were not checked.
     pub(crate) fn resumed(&self, suspended: &[u8]) -> AuditSource {
         let source = Suspended::peek(suspended).map(|peek| self.source(peek.source));
         AuditSource { resumed_sha256: Some(sha256(suspended)), ..source.unwrap_or_default() }
     }
 
-    /// Records an execution's result, or the error code of a failed execution.
+    /// Records the end of an execution: its result, its suspension as bytes, or an error code.
     pub(crate) fn write(&self, asked: &AuditSubject<'_>, source: AuditSource, ended: &Ended) {
         let executed = ended.as_ref().ok();
         let (outcome, suspended_sha256) = match ended {
@@ -246,7 +246,7 @@ fn sha256(bytes: impl AsRef<[u8]>) -> String {
 }
 
 impl Executed {
-    /// Sets the bytes that the execution was turned into. May take a tenth of a second.
+    /// Sets the bytes that the execution was turned into. Hashing them may take a tenth of a second.
     pub(crate) fn suspended(self, bytes: &[u8]) -> Self {
         Self { outcome: SUSPENDED, suspended_sha256: Some(sha256(bytes)), ..self }
     }
@@ -274,7 +274,8 @@ pub(crate) struct Failed {
 }
 
 impl Failed {
-    /// An execution that was turned into bytes, and whose result was lost. May take a tenth of a second.
+    /// Describes an execution that was turned into bytes, and whose result was lost. Hashing the bytes may take a tenth
+    /// of a second.
     pub(crate) fn suspended(bytes: &[u8]) -> Self {
         Self { code: SUSPENDED, suspended_sha256: Some(sha256(bytes)) }
     }

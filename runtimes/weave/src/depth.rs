@@ -26,7 +26,7 @@ const SLOT_BYTES: u32 = 8;
 pub(crate) struct Depths {
     /// Bytes per call for each of the module's own functions. `None` if the function cannot recur.
     pub(crate) counted: Vec<Option<i32>>,
-    /// The largest total, on any call path, of the functions that cannot recur, in bytes.
+    /// The largest total stack usage of the functions that cannot recur, on any call path, in bytes.
     pub(crate) once_bytes: u32,
 }
 

@@ -68,7 +68,7 @@ struct SessionMemory {
     bytes_each: u64,
 }
 
-/// The size of a suspended execution, after this number of answered calls.
+/// The size of a suspended execution after `answered` answered calls.
 #[derive(Debug, Serialize)]
 struct SuspendedSize {
     runtime: String,

@@ -1,4 +1,4 @@
-"""The input of an execution, checked."""
+"""Checks the input of an execution."""
 
 from __future__ import annotations
 

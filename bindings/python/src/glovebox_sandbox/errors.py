@@ -48,8 +48,9 @@ class CommitError(GloveboxError):
 
 
 class SuspensionError(GloveboxError):
-    """A script cannot be suspended now, or a suspended script cannot be resumed: the bytes are damaged, need another
-    interpreter, or are resumed in the wrong place, or the script behaves differently than before."""
+    """A script cannot be suspended now, or a suspended script cannot be resumed: the bytes are damaged or need another
+    interpreter, a script from a session is resumed outside one or the reverse, or the script behaves differently than
+    before."""
 
 
 class ToolDenied(Exception):

@@ -227,8 +227,8 @@ impl<P: Platform> ExecutionCtx<P> {
 
     /// Ends the tool calls and returns their records. Abandons calls that are still running. Drops the journal.
     pub fn end_tools(&mut self) -> Vec<ToolRecord> {
-        // A resumed execution continues the unanswered calls of a suspended execution, and reports their ends. A recorded
-        // execution has already reported its calls.
+        // The unanswered calls of a suspended execution are reported when the resumed execution ends. The calls of a
+        // repeated execution were reported in its first run.
         let is_last = !self.is_abandoned() && !self.is_repeating();
         self.journal = None;
         self.tools.take().map(|tools| tools.end_and_report(is_last)).unwrap_or_default()
@@ -403,7 +403,7 @@ impl<P: Platform> ExecutionCtx<P> {
         fuel_left: u64,
         memory: &mut M,
     ) -> Result<Woken, Stop> {
-        // Until the wait ends without an error.
+        // Reset below if the wait ends without an error.
         self.was_stopped_in_wait = true;
         let woken = loop {
             self.look(fuel_left, memory)?;

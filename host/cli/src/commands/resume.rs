@@ -232,7 +232,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
         }
         has_continued = true;
         let ran = suspending::advance(&started, answers, |suspended| file.replace(suspended))?;
-        // Before Ctrl-C can end the process: a file that remains would repeat the script's tool calls.
+        // Delete the file before Ctrl-C can end the process: resuming it again would repeat the script's tool calls.
         if let SuspendableRun::Ended(execution) = &ran
             && !matches!(execution.outcome, Outcome::Cancelled)
         {

@@ -60,7 +60,7 @@ fn effects_before_a_stored_wait_happen_once() {
     let ran = inside(dir.path(), &[&["run", "-e", CODE][..], &options].concat()).env("ROUND", "0").output().unwrap();
     assert_eq!(ran.status.code(), Some(75), "{}", text(&ran.stderr));
     let mut current = stored(dir.path());
-    // The round in which the script was stored in each wait.
+    // For each wait, the round in which it was stored.
     let mut reached = vec![0];
     let (mut delay, mut kills) = (Duration::ZERO, 0);
     for round in 1.. {

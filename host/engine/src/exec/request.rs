@@ -227,12 +227,12 @@ impl<'a> Request<'a> {
     }
 
     /// Sets whether the execution can be suspended: [`Started::suspend`](crate::Started::suspend) then turns it into
-    /// bytes while it waits for answers of the caller. Default: `false`. Requires
-    /// `start` and a prepared runtime. In a session, the state of the session before the execution is saved, which
-    /// takes a few hundred microseconds. It counts towards `limits.session_total_bytes` until the execution has ended.
+    /// bytes while it waits for answers of the caller. Default: `false`. Requires `start` and a prepared runtime. In a
+    /// session, the state of the session before the execution is saved, which takes a few hundred microseconds. The
+    /// saved state counts towards `limits.session_total_bytes` until the execution has ended.
     ///
     /// A suspendable execution records what the script receives from outside: answers of tools, times, random numbers,
-    /// standard input that is not provided in advance. If the record exceeds 1 MiB, the execution goes on, but can no
+    /// standard input that is not provided in advance. If the record exceeds 1 MiB, the execution continues, but can no
     /// longer be suspended.
     #[must_use]
     pub fn suspendable(mut self, suspendable: bool) -> Self {

@@ -382,8 +382,8 @@ impl<'a> PreparedRequest<'a> {
         events::security(self.session_id.as_deref(), &ran, &wasi.take_events());
         let persists = script.persisted_bytes.is_some();
         let changes = changes(wasi.vfs(), roots.workspace(), runtime.language, persists);
-        // A suspended execution is repeated from its start, so it must find the same files in host directories. A
-        // repeated execution has already committed its files.
+        // A suspended execution starts again when it is resumed, so it must find the same files in host directories.
+        // The files of a repeated execution were committed in its first run.
         let is_suspended = self.suspension.as_ref().is_some_and(|suspension| suspension.is_suspended());
         let committed = if is_suspended || self.repeated.is_some() {
             Committed::default()

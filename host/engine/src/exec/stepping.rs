@@ -426,7 +426,7 @@ impl SteppingState {
         if has_output {
             self.transcript.close();
         }
-        // Before the caller sees the end, so that the session limits no longer count the state then.
+        // Release the state before the caller sees the end: from then on, session limits must not count it.
         if let Some(suspension) = &suspension {
             suspension.release_before();
         }

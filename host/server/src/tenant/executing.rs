@@ -213,8 +213,8 @@ impl Tenant {
         self.note_ended(span, asked, &result.map(Executed::from).map_err(Failed::from));
     }
 
-    /// Like [`note`](Self::note), for an execution that was turned into bytes. May take a tenth of a second. Without a
-    /// result, because the result was lost, the fuel and the duration are unknown.
+    /// Like [`note`](Self::note), for an execution that was turned into bytes. `execution` is `None` if its result was
+    /// lost: its fuel and duration are then unknown. Hashing the bytes may take a tenth of a second.
     pub(super) fn note_suspended(
         &self,
         span: &Span,
@@ -235,7 +235,7 @@ impl Tenant {
         for metrics in [&service.metrics, &self.inner.metrics] {
             match ended {
                 Ok(executed) => metrics.executed(asked.door, executed),
-                // The server refused nothing, and the duration is unknown.
+                // Counted neither as refused, because it ran, nor as executed, because its duration is unknown.
                 Err(failed) if failed.is_suspended() => {}
                 Err(failed) => metrics.refused(asked.door, failed.code),
             }

@@ -2,7 +2,7 @@
 //!
 //! * [`executing`], [`stepping`], [`suspending`], [`sessions`]: a tenant's operations, which its
 //!   [executor](crate::executor) performs.
-//! * [`work`]: requested work. [`summary`]: descriptions of sessions.
+//! * [`work`]: the scripts and operations that clients request. [`summary`]: descriptions of sessions.
 //! * [`running`], [`suspended`]: running and suspended executions. [`replies`]: the memory of workers' replies.
 //! * [`quotas`], [`stores`]: the limits on a tenant.
 

@@ -26,7 +26,7 @@ const MAX_INPUT_COUNT: usize = 200;
 /// Replacements for the end of the typed text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Completions {
-    /// The byte offset in the typed text from which it is replaced.
+    /// The byte offset in the typed text at which the replaced part begins.
     pub(super) start: usize,
     pub(super) texts: Vec<String>,
 }

@@ -443,7 +443,8 @@ fn components_cannot_use_foreign_handles() {
     needs(&mut one, &started, vec![]);
 }
 
-/// Components cannot suspend executions yet, but their fuel budgets are the only ones.
+/// Only components have fuel budgets, but they cannot suspend executions yet. This test therefore sets the budget of a
+/// request itself.
 #[test]
 fn suspension_charges_only_the_used_fuel() {
     const GRANTED: u64 = 1_000_000_000_000;

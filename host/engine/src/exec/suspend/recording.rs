@@ -34,8 +34,8 @@ const FORMAT: SealedFormat = SealedFormat {
 /// Maximum size of the tools' definitions in bytes, like that of the list of tools that scripts read.
 const MAX_TOOLS_BYTES: usize = 1 << 20;
 
-/// The limits that can differ when an execution is repeated. Time limits and the fuel reserve do not stop a repeated
-/// execution, and the others apply to sessions.
+/// The limits that can differ when an execution is repeated. The time limits do not affect the results of a repetition
+/// that ends in time, recorded executions have no fuel reserve, and the other limits apply only to sessions.
 const FREE_LIMITS: [&str; 6] =
     ["fuel_reserve", "timeout_ms", "timeout_reserve_ms", "tool_timeout_ms", "session_count", "session_total_bytes"];
 

@@ -45,7 +45,7 @@ impl OutputDigest {
 struct PartsDigest(Sha256);
 
 impl PartsDigest {
-    /// Adds a part and its length, so that other parts with the same bytes have another digest.
+    /// Adds the length of a part and the part, so that the same bytes in other parts have another digest.
     fn add(&mut self, part: &[u8]) {
         self.0.update((part.len() as u64).to_le_bytes());
         self.0.update(part);
@@ -159,7 +159,7 @@ fn files_digest(execution: &Execution) -> Sha256Digest {
     digest.finish()
 }
 
-/// Adds a file in parts, so that a large file needs no memory. Of a link, adds only its length.
+/// Adds the size and contents of a file, which is read in parts to save memory. Of a link, adds only the size.
 fn add_content(digest: &mut PartsDigest, files: &Files, path: &str) {
     let Ok(entry) = files.stat(path) else { return };
     digest.add(&entry.size_bytes.to_le_bytes());

@@ -52,7 +52,8 @@ class _Tools:
     ToolDenied = _ToolDenied
 ";
 
-/// The names that [`HEAD`] and [`TOOLS`] declare. The names of tools' types begin with an underscore as well.
+/// The names that [`HEAD`] and [`TOOLS`] declare. The types of tools must have other names, and also begin with an
+/// underscore.
 const OWN_NAMES: [&str; 9] = [
     "_Describe",
     "_InvalidArguments",
@@ -68,14 +69,15 @@ const OWN_NAMES: [&str; 9] = [
 /// The functions of `tools`, with their types. A tool with the same name replaces the function.
 const HELPERS: [(&str, &str); 2] = [("search", "_Search"), ("describe", "_Describe")];
 
-/// Keywords, and the name of a method's receiver. They cannot be the names of parameters.
+/// Names that a method's parameters cannot have: the keywords, and `self`.
 const KEYWORDS: [&str; 36] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
     "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
     "not", "or", "pass", "raise", "return", "self", "try", "while", "with", "yield",
 ];
 
-/// The names in types. A class with a member of such a name could not use the type for its other members.
+/// The names that types are written with. In a class with a member of such a name, the name would refer to the member
+/// instead of the type.
 const TYPES: [&str; 9] = ["Any", "Literal", "NotRequired", "bool", "dict", "float", "int", "list", "str"];
 
 /// Returns the stub.
@@ -124,7 +126,7 @@ fn parameters(arguments: &ObjectType, objects: &[String]) -> String {
             (is_by_name, accepts_others) = (true, true);
             continue;
         }
-        // The position of an argument counts the arguments that are left out here.
+        // Later arguments cannot be passed by position: an argument that is omitted here precedes them.
         if is_by_name && !has_star {
             text.push_str(", *");
             has_star = true;
@@ -149,7 +151,7 @@ fn parameters(arguments: &ObjectType, objects: &[String]) -> String {
 }
 
 fn is_parameter(name: &str) -> bool {
-    // Type checkers treat two underscores as the mark of a positional parameter.
+    // Type checkers treat a parameter whose name begins with two underscores as positional-only.
     is_plain(name) && !KEYWORDS.contains(&name) && !name.starts_with("__")
 }
 

@@ -245,7 +245,7 @@ fn number_of_schemas_is_limited() {
     let types = ToolTypes::of(&tool("f", "", schema));
     assert_eq!(types.arguments.members.len(), 1);
 
-    // A list of strings counts as two.
+    // A list of strings counts as two schemas: the list and its items.
     let typed = |count: usize| {
         let members =
             (0..50).map(|at| (format!("m{at:02}"), json!({ "type": "array", "items": { "type": "string" } })));

@@ -14,7 +14,8 @@ use crate::Tool;
 /// Maximum number of schemas and literals that are translated for one tool. A schema counts for each reference to it.
 pub(super) const MAX_PARTS: usize = 2_000;
 
-/// Maximum nesting depth of a type. The members of an object start at 0, because an object is a type with a name.
+/// Maximum nesting depth of a type. The members of an object start at depth 0 again, because the object has its own
+/// named type.
 pub(super) const MAX_DEPTH: usize = 8;
 
 /// Maximum number of object types of one tool.
@@ -203,7 +204,7 @@ impl<'a> Builder<'a> {
                 continue;
             }
             let kinds = schemas.iter().map(|schema| self.kind(schema, name, depth + 1)).collect();
-            // Alternatives can restrict the type beside them, for example with `required`.
+            // If the alternatives have no type, for example because each contains only `required`, use `type` below.
             match union(kinds) {
                 Type::Any => {}
                 kind => return kind,
@@ -258,7 +259,7 @@ impl<'a> Builder<'a> {
             return Type::Object(*index);
         }
         let count = schema.get("properties").and_then(Value::as_object).map_or(0, Map::len);
-        // The lists are counted first, because a schema with long ones can be visited many times.
+        // Check the lengths first: `parameters` is slow for long lists, and a schema can be visited many times.
         let is_short = count <= MAX_MEMBERS
             && schema.get("required").and_then(Value::as_array).map_or(0, Vec::len) <= MAX_MEMBERS
             && parameters(schema).len() <= MAX_MEMBERS;

@@ -1,4 +1,4 @@
-//! Questions to the person at the client whether a tool call is approved, and the answers.
+//! Questions to the person at the client about the approval of tool calls, and the answers.
 
 use std::{
     collections::BTreeMap,
@@ -34,8 +34,8 @@ pub(super) const ANSWER_TIME: Duration = Duration::from_secs(3_600);
 
 /// How the server asks a client for approvals.
 pub(super) enum Approver {
-    /// Protocol version 2026-07-28 and later: the call's result contains the questions, and the client repeats the call
-    /// with the answers.
+    /// Protocol version 2026-07-28 and later: the result of `run_code` contains the questions, and the client repeats
+    /// the request with the answers.
     Retries,
     /// Earlier versions: the server sends `elicitation/create`.
     Answers(Peer<RoleServer>),
@@ -81,7 +81,7 @@ impl Approver {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Approved,
-    /// The reason for the script.
+    /// The reason, which the script receives as the message of `ToolDenied`.
     Denied(String),
 }
 

@@ -38,7 +38,7 @@ const MAX_DESCRIPTION_CHARS: usize = 2_000;
 /// Maximum size of a tool's schema as JSON, in bytes. The engine additionally limits the total size of all schemas.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 
-/// Maximum size of all schemas of results together, as JSON and in bytes. Schemas over the limit are dropped.
+/// Maximum total size of the tools' result schemas as JSON text, in bytes. Schemas over the limit are dropped.
 const MAX_RESULT_SCHEMAS_BYTES: usize = 1 << 20;
 
 /// Running MCP servers and their tools. Call [`close`](Self::close) to stop them.
@@ -49,7 +49,7 @@ pub struct Upstreams {
     /// Tools whose calls a person must approve.
     approved_tools: Vec<Tool>,
     listing: Listing,
-    /// The size of the tools' schemas of results, as JSON and in bytes.
+    /// The total size of the tools' result schemas as JSON text, in bytes.
     result_schemas_bytes: usize,
 }
 

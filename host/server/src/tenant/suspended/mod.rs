@@ -100,7 +100,8 @@ impl SuspendedExecutions {
         self.once_fetched(|| self.try_take(id, SuspensionState::Suspending)).await
     }
 
-    /// Takes an execution. Its entry is `meanwhile` until then. Returns `None` while the watcher fetches the result.
+    /// Takes an execution. Its entry has the state `meanwhile` until the execution returns. Returns `None` while the
+    /// watcher fetches the result.
     fn try_take(&self, id: &str, meanwhile: SuspensionState) -> Result<Option<TakenExecution>, ServiceError> {
         let mut entries = self.entries();
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
@@ -169,7 +170,7 @@ impl SuspendedExecutions {
         })
     }
 
-    /// Calls `attempt`, and again when the watcher has fetched the result if it returned no value.
+    /// Calls `attempt`. If it returns no value, calls it again when the watcher has fetched the result.
     async fn once_fetched<T>(&self, attempt: impl Fn() -> Result<Option<T>, ServiceError>) -> Result<T, ServiceError> {
         if let Some(value) = attempt()? {
             return Ok(value);
