@@ -210,7 +210,7 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
 }
 
 /// Ends this process when the parent closes the pipe to standard input, which the kernel does if the parent is killed.
-/// Otherwise, compilation would continue up to its own limits.
+/// Without this, an orphaned compilation would continue until it reaches its own limits.
 fn end_with_parent() -> io::Result<()> {
     let watch = || {
         let _ = io::stdin().read(&mut [0]);

@@ -78,7 +78,7 @@ fn declarations_of_hostile_tools_are_valid() {
         .map(|(name, text)| Tool::new(name, text).schema(schema(text)).result_schema(schema(text)).stepped())
         .collect();
     let (python, javascript) = (sandbox(Language::Python), sandbox(Language::JavaScript));
-    // Separately, so that a failure names the tool.
+    // Check each tool separately, so that a failure names it.
     for tool in &tools {
         let tools = std::slice::from_ref(tool);
         let stub = tool_stubs(tools, Language::Python).unwrap();

@@ -287,7 +287,7 @@ pub fn check_directory(path: impl AsRef<Path>) -> Result<(), MountError> {
 pub(crate) enum Reach {
     /// The whole tree.
     Tree,
-    /// Only single files that the user named. A Glovebox directory may then be inside the directory.
+    /// Only files that the user named. The directory may therefore contain one of Glovebox's own directories.
     Files,
 }
 

@@ -94,7 +94,7 @@ fn repeated_execution_has_the_same_results() {
         assert_eq!(calls.swap(0, Ordering::SeqCst), 4, "{language}");
         let recording = recording(&execution);
         assert_eq!(recording.fuel_consumed(), execution.fuel_consumed);
-        // With the tool, and without it.
+        // A repetition needs no tool, and does not call one that exists.
         for sandbox in [&with_tool, &plain] {
             let repeated = sandbox.replay(&recording).unwrap();
             assert_eq!(repeated.stdout, execution.stdout, "{language}");

@@ -5,8 +5,8 @@
 //!
 //! # Format, version 1
 //!
-//! As for suspended executions, but the magic bytes are `GLOVEREC`, and the body contains the image, the request,
-//! the limits, the definitions of the tools, the results and the journal. Always sealed with SHA-256.
+//! The format is that of suspended executions, but the magic bytes are `GLOVEREC`. The body contains the image, the
+//! request, the limits, the definitions of the tools, the results and the journal. The seal is always SHA-256.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ const FORMAT: SealedFormat = SealedFormat {
 const MAX_TOOLS_BYTES: usize = 1 << 20;
 
 /// The limits that can differ when an execution is repeated. The time limits do not affect the results of a repetition
-/// that ends in time, recorded executions have no fuel reserve, and the other limits apply only to sessions.
+/// that ends in time. Recorded executions have no fuel reserve. The other limits apply only to sessions.
 const FREE_LIMITS: [&str; 6] =
     ["fuel_reserve", "timeout_ms", "timeout_reserve_ms", "tool_timeout_ms", "session_count", "session_total_bytes"];
 

@@ -84,7 +84,7 @@ impl Lease {
         lasts: Duration,
         id: &SessionId,
     ) -> Result<Option<Self>, StoreError> {
-        // Before the lease is acquired: without a runtime, nothing could renew or release it.
+        // Check for a runtime before acquiring the lease: without one, nothing could renew or release the lease.
         let Some(handle) = background.handle() else { return Ok(None) };
         let log = LeaseLog::new(bucket, lasts, id);
         let Some(number) = log.take(clock).await? else { return Ok(None) };
