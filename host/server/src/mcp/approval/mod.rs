@@ -164,7 +164,7 @@ impl ApprovedRun<'_> {
                     drop(held);
                 }
                 (Approver::Answers(peer), None) => {
-                    // Earlier than the execution's own timeout, so that the script receives the denial.
+                    // Stop waiting before the execution times out, so that the script receives the denial.
                     asked = digests(&open);
                     decisions = ask(peer, &open, needs.expires_after.mul_f64(0.9)).await?;
                     step = self.advance(&needs.execution, Vec::new()).await?;
@@ -185,8 +185,8 @@ impl ApprovedRun<'_> {
         }
     }
 
-    /// Returns the numbers for [`RequestStates::use_once`], which prevents calls from being made twice. Takes `state` if
-    /// its calls are about to be made.
+    /// Returns the numbers for [`RequestStates::use_once`], which prevents calls from being made twice. Takes `state`
+    /// if its calls are about to be made.
     fn nonces(
         &self,
         execution: &str,
