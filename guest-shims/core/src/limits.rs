@@ -105,7 +105,7 @@ pub struct Limits {
     ///
     /// The limit holds at all times. A guest that would exceed it sees failed allocations, as at `memory_bytes`, or a
     /// full disk. A checkpoint that is due and does not fit is skipped, so a later rollback returns to an earlier one.
-    /// Opening or forking a session fails, and so does requesting a checkpoint.
+    /// Opening or forking a session, requesting a checkpoint, and starting a suspendable execution in a session fail.
     ///
     /// Private pages within the image are measured when an execution ends, so each running execution can add the size
     /// of its image. While the total exceeds the limit, no session starts an execution.

@@ -217,7 +217,7 @@ class RejectableSocket extends Socket {
   }
 }
 
-/** Returns `null` if the peer has closed the connection. The response, or its absence, tells the reason. */
+/** Returns `null` if the peer has closed the connection. The response, if one arrives, contains the reason. */
 function lostOnly(error?: NodeJS.ErrnoException | null): Error | null {
   return error && !['EPIPE', 'ECONNRESET'].includes(error.code ?? '') ? error : null;
 }
