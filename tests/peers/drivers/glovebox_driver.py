@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from functools import cached_property
 
-from glovebox_sandbox import Run, Sandbox, Session
+from glovebox_sandbox import Limits, Run, Sandbox, Session, Tool, WaitingRun
 from serve import Peer, serve
 
 
@@ -13,10 +14,29 @@ def printed(run: Run) -> str:
     return run.stdout
 
 
+def pay(invoice: int) -> str:
+    """Pays an invoice, and returns the receipt."""
+    raise NotImplementedError("the driver answers the calls")
+
+
+def waits(run: Run | WaitingRun) -> WaitingRun:
+    if isinstance(run, WaitingRun):
+        return run
+    run.raise_for_outcome()
+    raise RuntimeError("the script has ended")
+
+
 class Glovebox(Peer):
     def __init__(self, runtime: str) -> None:
         # Does not take a checkpoint before each script, because no other contestant can roll back.
         self.box = Sandbox(runtime, checkpoints="never")
+        self.runtime = runtime
+
+    @cached_property
+    def paying(self) -> Sandbox:
+        """The sandbox of scripts that are suspended. Scripts make up to 102 calls; the default limit is 100."""
+        limits = Limits(tool_calls=1000)
+        return Sandbox(self.runtime, backend="native", limits=limits, tools=[Tool(pay, waits=True)])
 
     def fresh(self, code: str) -> str:
         return printed(self.box.execute(code))
@@ -32,6 +52,31 @@ class Glovebox(Peer):
 
     def restore(self, state: bytes) -> Session:
         return self.box.resume(state)
+
+    def start(self, code: str) -> WaitingRun:
+        return waits(self.paying.start(code.replace("pay(", "tools.pay(")))
+
+    def invoice(self, run: WaitingRun) -> int:
+        (call,) = run.calls
+        invoice: int = call.arguments["invoice"]
+        return invoice
+
+    def answer(self, run: WaitingRun, receipt: str) -> WaitingRun:
+        (call,) = run.calls
+        return waits(run.answer({call.id: receipt}))
+
+    def finish(self, run: WaitingRun, receipt: str) -> str:
+        (call,) = run.calls
+        ended = run.answer({call.id: receipt})
+        if isinstance(ended, WaitingRun):
+            raise RuntimeError(f"the script has not ended: {ended}")
+        return printed(ended)
+
+    def suspend(self, run: WaitingRun) -> bytes:
+        return run.suspend()
+
+    def resume_suspended(self, state: bytes, receipt: str) -> WaitingRun:
+        return self.answer(waits(self.paying.resume_suspended(state)), receipt)
 
     def close(self, session: Session) -> None:
         session.close()

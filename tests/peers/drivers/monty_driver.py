@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic_monty import CollectString, Monty, MontySession
+from dataclasses import dataclass
+
+from pydantic_monty import CollectString, FunctionSnapshot, Monty, MontyComplete, MontySession
 from serve import Peer, serve
+
+
+@dataclass
+class WaitingRun:
+    session: MontySession
+    snapshot: FunctionSnapshot
+    out: CollectString
 
 
 class MontyPeer(Peer):
@@ -34,6 +43,36 @@ class MontyPeer(Peer):
         session = self.open()
         session.load_session(state)
         return session
+
+    def start(self, code: str) -> WaitingRun:
+        session, out = self.open(), CollectString()
+        return WaitingRun(session, session.feed_start(code, print_callback=out), out)
+
+    def invoice(self, run: WaitingRun) -> int:
+        invoice: int = run.snapshot.kwargs["invoice"]
+        return invoice
+
+    def answer(self, run: WaitingRun, receipt: str) -> WaitingRun:
+        run.snapshot = run.snapshot.resume({"return_value": receipt})
+        return run
+
+    def finish(self, run: WaitingRun, receipt: str) -> str:
+        ended = run.snapshot.resume({"return_value": receipt})
+        if not isinstance(ended, MontyComplete):
+            raise RuntimeError(f"the script has not ended: {ended}")
+        text: str = run.out.output
+        return text
+
+    def suspend(self, run: WaitingRun) -> bytes:
+        state: bytes = run.snapshot.dump()
+        return state
+
+    def resume_suspended(self, state: bytes, receipt: str) -> WaitingRun:
+        session, out = self.open(), CollectString()
+        return self.answer(WaitingRun(session, session.load_snapshot(state, print_callback=out), out), receipt)
+
+    def drop(self, run: WaitingRun) -> None:
+        self.close(run.session)
 
     def close(self, session: MontySession) -> None:
         session.__exit__(None, None, None)

@@ -2,6 +2,7 @@
 calls, and answers with their durations and the scripts' output. The other side checks the output.
 
     {"do": "fresh", "code": "print(1)", "budget_ms": 400}    ->  {"ms": [0.1, 0.1], "answers": ["1", "1"]}
+                                                                 {"ms": [0.1], "answers": ["…"], "bytes": 3000} for `suspend`
                                                                  {"error": "…"}
 """
 
@@ -22,7 +23,8 @@ WARM_UP_BELOW_MS = 10.0
 
 
 class Peer:
-    """A contestant. Contestants without sessions override `work`; those that cannot save omit `save` and `restore`."""
+    """A contestant. Contestants without sessions override `work` and `agent`. Those that cannot save omit `save` and
+    `restore`, and those that cannot suspend scripts omit the methods from `start` to `drop`."""
 
     def fresh(self, code: str) -> str:
         """Runs a script in a new interpreter, and returns its output."""
@@ -45,6 +47,43 @@ class Peer:
 
     def close(self, session: Any) -> None:
         """Ends a session."""
+
+    def start(self, code: str) -> Any:
+        """Starts a script that calls `pay`, and returns the run when it waits for the first answer."""
+        raise NotImplementedError
+
+    def invoice(self, run: Any) -> int:
+        """Returns the argument of the call for which a run waits."""
+        raise NotImplementedError
+
+    def answer(self, run: Any, receipt: str) -> Any:
+        """Answers this call, and returns the run when it waits for the next answer."""
+        raise NotImplementedError
+
+    def finish(self, run: Any, receipt: str) -> str:
+        """Answers the last call, and returns the script's whole output."""
+        raise NotImplementedError
+
+    def suspend(self, run: Any) -> bytes:
+        """Turns a waiting run into bytes. The run is not used again."""
+        raise NotImplementedError
+
+    def resume_suspended(self, state: bytes, receipt: str) -> Any:
+        """Resumes a run from these bytes with an answer, and returns the run when it waits for the next one."""
+        raise NotImplementedError
+
+    def drop(self, run: Any) -> None:
+        """Releases a run that has ended or was suspended."""
+
+    def agent(self, start: str, commands: list[str]) -> tuple[float, str]:
+        """Opens a session, and runs a first script and the commands in it. Returns the time in milliseconds, and the
+        output of the first script and of the last command."""
+        begun = time.perf_counter()
+        session = self.open()
+        printed = [self.run(session, code).strip() for code in (start, *commands)]
+        took_ms = (time.perf_counter() - begun) * 1e3
+        self.close(session)
+        return took_ms, f"{printed[0]} {printed[-1]}"
 
     def work(self, code: str, budget_ms: float) -> dict[str, Any]:
         """Runs a script in a session repeatedly."""
@@ -74,12 +113,76 @@ def turn(call: Callable[[], tuple[float, str]], budget_ms: float) -> dict[str, A
     return {"ms": ms, "answers": answers}
 
 
+def receipt(invoice: int) -> str:
+    return f"receipt {invoice}"
+
+
+def waiting(peer: Peer, code: str, calls: int) -> Any:
+    """Starts a script, and answers this number of calls."""
+    run = peer.start(code)
+    for invoice in range(calls):
+        run = peer.answer(run, receipt(invoice))
+    return run
+
+
+def suspended(peer: Peer, code: str, calls: int) -> tuple[float, bytes]:
+    """Suspends a script after this number of answered calls. Returns the time of suspending in milliseconds, and the
+    bytes."""
+    run = waiting(peer, code, calls)
+    begun = time.perf_counter()
+    state = peer.suspend(run)
+    took_ms = (time.perf_counter() - begun) * 1e3
+    peer.drop(run)
+    return took_ms, state
+
+
+def finished(peer: Peer, run: Any) -> str:
+    """Ends a resumed script. Returns the argument of its last call and its output."""
+    invoice = peer.invoice(run)
+    text = f"{invoice} {peer.finish(run, receipt(invoice)).strip()}"
+    peer.drop(run)
+    return text
+
+
+def suspending(peer: Peer, code: str, calls: int, budget_ms: float) -> dict[str, Any]:
+    """Measures suspending. The check uses the last suspended script."""
+    states: list[bytes] = []
+
+    def suspend() -> tuple[float, str]:
+        took_ms, state = suspended(peer, code, calls)
+        states[:] = [state]
+        return took_ms, ""
+
+    result = turn(suspend, budget_ms)
+    run = peer.resume_suspended(states[0], receipt(calls))
+    return result | {"answers": [finished(peer, run)], "bytes": len(states[0])}
+
+
+def continuing(peer: Peer, code: str, calls: int, budget_ms: float) -> dict[str, Any]:
+    """Measures resuming a suspended script with an answer, until it waits again."""
+    _, state = suspended(peer, code, calls)
+
+    def resume() -> tuple[float, str]:
+        begun = time.perf_counter()
+        run = peer.resume_suspended(state, receipt(calls))
+        took_ms = (time.perf_counter() - begun) * 1e3
+        return took_ms, finished(peer, run)
+
+    return turn(resume, budget_ms)
+
+
 def answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
     do, code, budget_ms = request["do"], request["code"], float(request["budget_ms"])
     if do == "fresh":
         return turn(lambda: timed(lambda: peer.fresh(code)), budget_ms)
     if do == "work":
         return peer.work(code, budget_ms)
+    if do == "agent":
+        return turn(lambda: peer.agent(code, request["commands"]), budget_ms)
+    if do == "suspend":
+        return suspending(peer, code, request["calls"], budget_ms)
+    if do == "continue":
+        return continuing(peer, code, request["calls"], budget_ms)
     session = peer.open()
     peer.run(session, request["setup"])
     if do == "live":

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from typing import Any
 
 from serve import Peer, serve, turn
@@ -42,6 +43,13 @@ class Spawn(Peer):
 
     def fresh(self, code: str) -> str:
         return self.spawn(code).stdout
+
+    def agent(self, start: str, commands: list[str]) -> tuple[float, str]:
+        begun = time.perf_counter()
+        first = self.fresh(start)
+        for count in range(1, len(commands) + 1):
+            last = self.fresh("\n".join(commands[:count]))
+        return (time.perf_counter() - begun) * 1e3, f"{first.strip()} {last.strip()}"
 
     def work(self, code: str, budget_ms: float) -> dict[str, Any]:
         def once() -> tuple[float, str]:

@@ -33,6 +33,7 @@ def epilogue() -> str:
     return f"""\
 Measures, in milliseconds (`fresh`, `live`, `hibernate`, `resume` and `process` are the same as in `glovebox-bench`):
 {measures}
+  bytes(N)     size of the script that `suspend(N)` has suspended
   {table.DISK:<12} size of the installation, and of the files that the first call writes; excludes Python and Node.js
   {table.ONCE:<12} time from the start of a process with empty caches to the first answer
 
@@ -45,14 +46,19 @@ answer is checked: wrong answers, timeouts and errors are shown in the table and
 not support a measure. Contestants that cannot be installed are omitted, with the reason.
 
 All contestants run with their default limits and options; Glovebox counts fuel. Glovebox's sessions take no checkpoints, because no other
-contestant can undo a script. `glovebox-bench` measures the cost of checkpoints.
+contestant can undo a script. `glovebox-bench` measures the cost of checkpoints. Glovebox runs the scripts of
+`suspend` with `tool_calls=1000`, because they make up to 102 calls; the default is 100.
+
+Scripts are suspended and resumed in the same process. Glovebox and eryx resume a script by running it again with a record of the earlier
+answers. Monty saves the state of its interpreter.
 
 Glovebox's cache is GLOVEBOX_CACHE_DIR, or by default a directory under target/peers. CPython 3.15 is measured if the cache contains its
 prepared image. `--only glovebox-python-3.15` prepares it, which takes minutes.
 
 Examples:
-  tests/peers/run                                      all contestants, about six minutes
+  tests/peers/run                                      all contestants, about eight minutes
   tests/peers/run --quick --only monty,glovebox-python two contestants, a few seconds
+  tests/peers/run --only monty,eryx,glovebox-python    contestants that suspend scripts
   tests/peers/run --markdown >table.md                 the table for docs/performance.md
   tests/peers/run --check                              tests this command itself, without a network"""
 

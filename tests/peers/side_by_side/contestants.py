@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .environments import Environment, Places, Unavailable, UsageError, run, say
+from .suspension import NAMES as SUSPENDING
 
 HERE = Path(__file__).resolve().parent.parent
 DRIVERS = HERE / "drivers"
@@ -82,7 +83,7 @@ CONTESTANTS = (
         "a process for each script, no sandbox: the zero line",
         None,
         spawn("python"),
-        lacks=SESSIONS,
+        lacks=SESSIONS | SUSPENDING,
         process=lambda places: [places.python, "-I", "-c", "print(1)"],
     ),
     glovebox("glovebox-python", "python", "python-3.12", "Glovebox, CPython 3.12 in WebAssembly"),
@@ -104,7 +105,7 @@ CONTESTANTS = (
         "IPython's kernel by jupyter_client, no sandbox",
         "ipykernel",
         python_driver("ipykernel"),
-        lacks=SAVING,
+        lacks=SAVING | SUSPENDING,
         versions=("ipykernel", "jupyter_client"),
     ),
     Contestant(
@@ -113,7 +114,7 @@ CONTESTANTS = (
         "dspy's PythonInterpreter: Pyodide in Deno",
         "dspy",
         python_driver("dspy"),
-        lacks=SAVING,
+        lacks=SAVING | SUSPENDING,
         versions=("dspy", "deno", "pyodide"),
     ),
     Contestant(
@@ -122,7 +123,7 @@ CONTESTANTS = (
         "CPython 3.14 in Node.js, an instance for each session",
         "pyodide",
         node_driver("pyodide"),
-        lacks=SAVING,
+        lacks=SAVING | SUSPENDING,
         versions=("pyodide",),
     ),
     Contestant(
@@ -131,7 +132,7 @@ CONTESTANTS = (
         "a process for each script, no sandbox: the zero line",
         None,
         spawn("javascript"),
-        lacks=SESSIONS,
+        lacks=SESSIONS | SUSPENDING,
         process=lambda places: [places.node(), "-e", "console.log(1)"],
     ),
     glovebox("glovebox-javascript", "javascript", "javascript", "Glovebox, QuickJS-NG in WebAssembly"),
@@ -141,7 +142,7 @@ CONTESTANTS = (
         "QuickJS in WebAssembly, a new context in memory shared by all",
         "quickjs-emscripten",
         node_driver("quickjs", "shared"),
-        lacks=SAVING,
+        lacks=SAVING | SUSPENDING,
         versions=("quickjs-emscripten",),
     ),
     Contestant(
@@ -150,7 +151,7 @@ CONTESTANTS = (
         "the same, an instance of the module for each",
         "quickjs-emscripten",
         node_driver("quickjs", "module"),
-        lacks=SAVING,
+        lacks=SAVING | SUSPENDING,
         versions=("quickjs-emscripten",),
     ),
 )

@@ -46,11 +46,14 @@ class Driver:
         self.lines.put(None)
 
     def ask(self, measure: Measure, language: Language, budget_ms: float, timeout_s: float) -> dict[str, Any]:
-        """Sends a request, and returns the result of `turn` in drivers/serve.py: `ms` and `answers`."""
+        """Sends a request, and returns the result of `turn` in drivers/serve.py: `ms` and `answers`, and `bytes` for
+        `suspend`."""
         request = {
             "do": "fresh" if measure.do == "process" else measure.do,
             "code": measure.code.in_language(language),
             "setup": measure.setup.in_language(language),
+            "commands": [each.in_language(language) for each in measure.commands],
+            "calls": measure.calls,
             "budget_ms": budget_ms,
         }
         assert self.process.stdin is not None

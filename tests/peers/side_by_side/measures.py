@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from . import agent, suspension
 from .programs import PROGRAMS
 
 Language = str
@@ -46,6 +47,10 @@ class Measure:
     code: Script
     check: Callable[[Sequence[str]], str | None]
     setup: Script = Script("", "")
+    commands: Sequence[Script] = ()
+    """The commands of `agent run`."""
+    calls: int = 0
+    """Number of answered calls before a script is suspended."""
 
 
 PRINT = Script("print(1)", "console.log(1)")
@@ -87,6 +92,20 @@ HOLDS = Script(
 ASKED = Script("print(x + 1, len(names), names[999])", "console.log(String(x + 1), String(names.length), names[999])")
 SAVED = each_is("42 1000 name 999")
 
+
+def suspended(calls: int) -> tuple[Measure, Measure]:
+    """Returns the measures of a script that is suspended after this number of answered calls."""
+    code = Script(suspension.python(calls), suspension.javascript(calls))
+    check = each_is(suspension.expected(calls))
+    after = f"{calls} answered call{'' if calls == 1 else 's'}"
+    suspend = f"turns a script that waits for an answer into bytes, after {after}"
+    resume = f"a script from these bytes, with the answer, until it waits for the next one, after {after}"
+    return (
+        Measure(suspension.suspend(calls), suspend, "suspend", code, check, calls=calls),
+        Measure(suspension.resume(calls), resume, "continue", code, check, calls=calls),
+    )
+
+
 MEASURES = (
     Measure("fresh", "a new interpreter that runs `print(1)` or `console.log(1)`", "fresh", PRINT, each_is("1")),
     Measure(
@@ -100,8 +119,17 @@ MEASURES = (
     Measure("hibernate", "saves a session with a thousand strings as bytes", "hibernate", ASKED, SAVED, HOLDS),
     Measure("resume", "a session from these bytes, until it has answered", "resume", ASKED, SAVED, HOLDS),
     Measure("process", "a new process that loads the package, until `fresh` has answered", "process", PRINT, each_is("1")),
+    Measure(
+        agent.NAME,
+        "a new session that prints `1 + 1` and runs ten small commands; without sessions, earlier commands run again",
+        "agent",
+        Script("print(1 + 1)", "console.log(String(1 + 1))"),
+        each_is(agent.EXPECTED),
+        commands=[Script(*both) for both in zip(agent.PYTHON, agent.JAVASCRIPT, strict=True)],
+    ),
     Measure("fib(24)", "75,025 calls of a function, in a session", "work", FIB, each_is("46368")),
     Measure("additions", "a million additions in a function, in a session", "work", LOOP, each_is("499999500000")),
     Measure("words", "30,000 updates of a dictionary by text keys, sorted, joined, split", "work", WORDS, each_is("11889 k999=464970")),
     *(Measure(name, what, "work", Script(python, javascript), each_is(answer)) for name, what, python, javascript, answer in PROGRAMS),
+    *(each for calls in suspension.CALLS for each in suspended(calls)),
 )

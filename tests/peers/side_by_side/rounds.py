@@ -24,6 +24,8 @@ class Cell:
 
     rounds_ms: list[float] = field(default_factory=list)
     """The median of each round, in milliseconds."""
+    rounds_bytes: list[int] = field(default_factory=list)
+    """The size of the suspended script in each round, if the measure has one."""
     failed: str | None = None
     """The reason why there is no figure, or the first wrong answer, which ends the measure."""
     lacks: bool = False
@@ -33,6 +35,9 @@ class Cell:
 
     def least_ms(self) -> float:
         return min(self.rounds_ms)
+
+    def median_bytes(self) -> int:
+        return statistics.median_high(self.rounds_bytes)
 
 
 @dataclass
@@ -148,6 +153,8 @@ class Run:
         wrong = measure.check(result["answers"])
         if wrong:
             raise Failed(f"wrong answer: {wrong}")
+        if "bytes" in result:
+            entry.cells[measure.name].rounds_bytes.append(result["bytes"])
         ms: list[float] = result["ms"]
         return statistics.median(ms)
 

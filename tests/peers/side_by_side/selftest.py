@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from . import table
+from . import suspension, table
 from .contestants import CONTESTANTS, DRIVERS, Contestant, chosen
 from .environments import PINS, Environment, Places, Unavailable, UsageError, find_python, find_wheel, prepare, size_bytes
 from .measures import MEASURES, counts, each_is
@@ -50,9 +50,10 @@ class Runs(unittest.TestCase):
             self.assertEqual(len(cell.rounds_ms), 2, name)
             self.assertGreater(cell.least_ms(), 0, name)
             self.assertGreaterEqual(cell.median_ms(), cell.least_ms(), name)
+            self.assertEqual(len(cell.rounds_bytes), 2 if name.startswith("suspend") else 0, name)
 
     def test_missing_features_of_a_contestant_are_not_measured(self) -> None:
-        entry = measured(fake("forgets", frozenset({"hibernate", "resume"})))
+        entry = measured(fake("forgets", suspension.NAMES | {"hibernate", "resume"}))
         self.assertEqual(entry.problems(), [])
         self.assertEqual(table.cell_text(entry.cells["resume"]), "no")
 
@@ -82,8 +83,10 @@ class Runs(unittest.TestCase):
 
     def test_a_state_that_was_not_saved_is_reported(self) -> None:
         problems = measured(fake("forgets")).problems()
-        self.assertEqual([each.split(":")[0] for each in problems], ["hibernate", "resume"])
+        suspended = [name(calls) for calls in suspension.CALLS for name in (suspension.suspend, suspension.resume)]
+        self.assertEqual([each.split(":")[0] for each in problems], ["hibernate", "resume", *suspended])
         self.assertIn("`1 0 name -1` for `42 1000 name 999`", problems[0])
+        self.assertIn("`1 2` for `2 3 receipt 0 receipt 2`", problems[2])
 
     def test_a_driver_that_does_not_start_fails_as_a_whole(self) -> None:
         contestant = Contestant("broken", "python", "made up", "fake", lambda _, __: [sys.executable, "-c", "raise SystemExit(3)"])
@@ -100,6 +103,10 @@ class Tables(unittest.TestCase):
         for number, cell in enumerate(cells.values()):
             cell.rounds_ms = [0.0123 * 10**number, 0.04 * 10**number, 0.03 * 10**number]
         cells["words"] = Cell(failed="timeout: no answer within 60 s")
+        for number, calls in enumerate(suspension.CALLS):
+            cells[suspension.suspend(calls)] = Cell(rounds_ms=[0.3, 0.2], rounds_bytes=[2_000 + number, 1_000])
+            cells[suspension.resume(calls)] = Cell(rounds_ms=[0.5 * 4**number])
+        cells["suspend(100)"] = Cell(failed="timeout: no answer within 60 s")
         entry = Entry(contestant, Environment(Path("nowhere")), cells, {"fake": "1.0"})
         entry.installed_bytes, entry.cache_bytes, entry.first_ms = 54_600_000, 106_000_000, 12_345.0
         return entry
@@ -111,17 +118,30 @@ class Tables(unittest.TestCase):
     def test_text(self) -> None:
         text = table.as_text(report(self.entry()))
         lines = text.splitlines()
-        self.assertIn("Python              fresh         live  hibernate  resume    process", text)
-        self.assertRegex(text, r"(?m)^fake-right  0\.030 / 0\.012 +0\.30 / 0\.12 +3\.0 / 1\.2 +no +300 / 123$")
+        self.assertIn("Python              fresh         live  hibernate  resume    process      agent run", text)
+        row = r"0\.030 / 0\.012 +0\.30 / 0\.12 +3\.0 / 1\.2 +no +300 / 123 +3,000 / 1,230"
+        self.assertRegex(text, rf"(?m)^fake-right  {row}$")
         self.assertRegex(text, r"(?m) timeout +55 \+ 106 +12\.3 s$")
         self.assertIn("absent was not measured: its wheel is missing", lines)
         self.assertIn("FAILED fake-right: words: timeout: no answer within 60 s", lines)
         self.assertIn("fake 1.0", lines)
 
+    def test_suspended_scripts_have_sizes_and_times(self) -> None:
+        head, rows = table.tables(report(self.entry()), "python")[3]
+        self.assertEqual(head[:4], ["Python", "bytes(1)", "suspend(1)", "resume(1)"])
+        self.assertEqual(rows[0][:7], ["fake-right", "2,000", "0.25 / 0.20", "0.50 / 0.50", "2,001", "0.25 / 0.20", "2.0 / 2.0"])
+        self.assertEqual(rows[0][7:], ["timeout", "timeout", "8.0 / 8.0"])
+
+    def test_contestants_that_do_not_suspend_are_not_in_that_table(self) -> None:
+        other = self.entry()
+        other.contestant = fake("other", suspension.NAMES)
+        self.assertEqual([row[0] for row in table.tables(report(self.entry(), other), "python")[3][1]], ["fake-right"])
+        self.assertEqual(len(table.tables(report(other), "python")), 3)
+
     def test_markdown_has_the_same_cells_in_each_line(self) -> None:
         text = table.as_markdown(report(self.entry()))
         blocks = re.findall(r"(?:^\|.*\|\n?)+", text, re.MULTILINE)
-        self.assertEqual(len(blocks), 3)
+        self.assertEqual(len(blocks), 4)
         for block in blocks:
             self.assertEqual(len({line.count("|") for line in block.splitlines()}), 1, block)
         self.assertIn("| fake-right | 0.030 / 0.012 | 0.30 / 0.12 | 3.0 / 1.2 | no |", text)
@@ -144,6 +164,7 @@ class Tables(unittest.TestCase):
         measures = document["contestants"]["fake-right"]["measures"]
         self.assertEqual(measures["fresh"], {"median_ms": 0.03, "least_ms": 0.0123, "rounds_ms": [0.0123, 0.04, 0.03]})
         self.assertEqual(measures["resume"], {"lacks": True})
+        self.assertEqual(measures["suspend(10)"], {"median_ms": 0.25, "least_ms": 0.2, "rounds_ms": [0.3, 0.2], "bytes": 2001})
         self.assertEqual(measures["words"], {"failed": "timeout: no answer within 60 s"})
         self.assertEqual(document["missing"], {"absent": "its wheel is missing"})
 

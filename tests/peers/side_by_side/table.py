@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from . import agent, suspension
 from .measures import Measure
 from .programs import NAMES, mean_ratio
 from .rounds import Cell, Entry
 
-# Three tables, because a single one would be wider than a page.
-SESSION = ("fresh", "live", "hibernate", "resume", "process")
+# Several tables, because a single one would be wider than a page.
+SESSION = ("fresh", "live", "hibernate", "resume", "process", agent.NAME)
 TITLES = {"python": "Python", "javascript": "JavaScript"}
 ONCE = "first call"
 DISK = "disk"
@@ -62,6 +63,11 @@ def least_text(cell: Cell) -> str:
     return figure(cell.least_ms()) if cell.rounds_ms and not cell.failed else cell_text(cell)
 
 
+def bytes_text(cell: Cell) -> str:
+    """Formats the size of suspended scripts."""
+    return f"{cell.median_bytes():,}" if cell.rounds_bytes and not cell.failed else cell_text(cell)
+
+
 def mean_text(entry: Entry, zero: Entry) -> str:
     def least(each: Entry) -> dict[str, float]:
         return {name: cell.least_ms() for name, cell in each.cells.items() if cell.rounds_ms and not cell.failed}
@@ -89,12 +95,13 @@ def disk_text(entry: Entry) -> str:
 
 
 def tables(report: Report, language: str) -> list[tuple[list[str], list[list[str]]]]:
-    """Returns the heads and rows of the three tables of a language."""
+    """Returns the heads and rows of the tables of a language."""
     entries = [entry for entry in report.entries if entry.contestant.language == language]
     if not entries:
         return []
     sessions = [each.name for each in report.measures if each.name in SESSION]
-    work = [each.name for each in report.measures if each.name not in SESSION and each.name not in NAMES]
+    others = (*SESSION, *NAMES, *suspension.NAMES)
+    work = [each.name for each in report.measures if each.name not in others]
     programs = [each.name for each in report.measures if each.name in NAMES]
 
     def row(entry: Entry, names: Sequence[str]) -> list[str]:
@@ -112,7 +119,24 @@ def tables(report: Report, language: str) -> list[tuple[list[str], list[list[str
         return [entry.contestant.name, *(least_text(entry.cells[name]) for name in programs), mean_text(entry, entries[0])]
 
     third = ([title, *programs, MEAN], [of_programs(entry) for entry in entries])
-    return [first, second, third]
+    suspending = [entry for entry in entries if not entry.contestant.lacks >= suspension.NAMES]
+    return [first, second, third, *([suspended(title, suspending)] if suspending else [])]
+
+
+def suspended(title: str, entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
+    """Returns the table of suspended scripts."""
+
+    def row(entry: Entry) -> list[str]:
+        texts = [entry.contestant.name]
+        for calls in suspension.CALLS:
+            suspend, resume = (entry.cells[name(calls)] for name in (suspension.suspend, suspension.resume))
+            texts += [bytes_text(suspend), cell_text(suspend), cell_text(resume)]
+        return texts if not entry.failed else [entry.contestant.name, *("failed" for _ in texts[1:])]
+
+    head = [title]
+    for calls in suspension.CALLS:
+        head += [f"bytes({calls})", suspension.suspend(calls), suspension.resume(calls)]
+    return head, [row(entry) for entry in entries]
 
 
 def plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -151,7 +175,7 @@ def as_text(report: Report) -> str:
     blocks = [circumstances(report), versions(report), FIGURES]
     for language in TITLES:
         blocks += [plain(head, rows) for head, rows in tables(report, language)]
-    blocks.append("\n".join(f"{each.name.ljust(10)} {each.what}" for each in report.measures))
+    blocks.append("\n".join(f"{each.name.ljust(12)} {each.what}" for each in report.measures))
     blocks += [f"{name} was not measured: {why}" for name, why in report.missing.items()]
     blocks += [f"FAILED {failure}" for failure in report.failures()]
     return "\n\n".join(block for block in blocks if block)
@@ -175,7 +199,7 @@ def as_json(report: Report) -> str:
             "median_ms": statistics.median(cell.rounds_ms),
             "least_ms": min(cell.rounds_ms),
             "rounds_ms": cell.rounds_ms,
-        }
+        } | ({"bytes": cell.median_bytes()} if cell.rounds_bytes else {})
 
     contestants = {
         entry.contestant.name: {
