@@ -8,14 +8,14 @@ use std::{
     time::Instant,
 };
 
-use glovebox::{CancelToken, HibernateOptions, ResumeError, ResumeOptions, Sandbox, Session, Timestamp};
+use glovebox::{CancelToken, HibernateOptions, ResumeError, ResumeOptions, Sandbox, Session, Suspended, Timestamp};
 
 use super::{
     SessionsError,
     storage::{Attempt, Changes, Storage},
 };
 use crate::{
-    Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredSession, block_on,
+    Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredRecord, StoredSession, block_on,
     store::{self, MAX_WORKSPACE_BYTES},
 };
 
@@ -263,6 +263,26 @@ impl Live {
         let saved = Mutex::new(Saved { changes: 0, expected });
         let (created_at, record) = (stored.record.created_at, Mutex::new(Some(stored.record.clone())));
         Ok(Self { created_at, changes: AtomicU64::new(0), saved, record, ..Self::new(session, lock, place) })
+    }
+
+    /// Makes a session live in the state before a suspended execution, which replaces the stored state at the next save.
+    pub(super) fn restored(
+        storage: &Storage,
+        StoredRecord { record, version }: StoredRecord,
+        suspended: &Suspended,
+        lock: SessionLock,
+        place: LivePlace,
+    ) -> Result<Self, SessionsError> {
+        let id = lock.id();
+        let options = ResumeOptions::default().id(id.as_str()).cancel(&storage.stop);
+        let sandbox = storage.sandbox_for(&record)?;
+        let session = sandbox
+            .resume_suspended_session(suspended, options)
+            .map_err(|source| SessionsError::Resume { id: id.clone(), source: Box::new(source) })?;
+        store::log_session("session.resumed", id);
+        let saved = Mutex::new(Saved { changes: 0, expected: Expected::Version(version) });
+        let (created_at, record) = (record.created_at, Mutex::new(Some(record)));
+        Ok(Self { created_at, saved, record, ..Self::new(session, lock, place) })
     }
 
     /// Writes the session to the store, if it may have changed since the last save.

@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use glovebox::{CancelToken, ExecuteError, Execution, Request, Session, SessionInfo};
+use glovebox::{CancelToken, ExecuteError, Execution, Request, Session, SessionInfo, Suspended};
 
 use super::{
     Save, SessionsError,
@@ -19,7 +19,7 @@ use super::{
     slot::{HIBERNATING_MS, Live, LivePermit, SessionSlot},
     storage::{Attempt, Storage},
 };
-use crate::{SessionId, block_on};
+use crate::{SessionId, SessionRecord, block_on};
 
 /// All slots, and the number of live sessions.
 pub(super) struct Slots {
@@ -228,6 +228,43 @@ impl SessionGuard {
                 live
             }
         };
+        Ok(ActiveSession::new(&live, slot))
+    }
+
+    /// Resumes the session in the state before a suspended execution, and keeps it live until the returned value is
+    /// dropped. The execution then continues with [`Suspended::request`]. `check` receives the stored record while the
+    /// session is locked. The stored state changes when the session is saved.
+    ///
+    /// # Errors
+    /// [`SessionsError::InUse`] if the session is in use. [`SessionsError::Resume`] if the execution was suspended
+    /// outside a session, with another image, or in a state that exceeds a limit of the session's sandbox. Also fails if
+    /// `check` fails. The session then keeps its state.
+    pub fn restore_suspended<E: From<SessionsError>>(
+        &self,
+        suspended: &Suspended,
+        check: impl FnOnce(&SessionRecord) -> Result<(), E>,
+    ) -> Result<ActiveSession, E> {
+        let storage = &self.slots.storage;
+        let slot = self.slots.slot(&self.id);
+        // Saves changes and releases the lock.
+        slot.hibernate(slot.settled_unused(storage)?, storage)?;
+        let mut state = slot.settled_unused(storage)?;
+        if state.alive().is_some() {
+            return Err(SessionsError::InUse { id: self.id.clone() }.into());
+        }
+        let change = slot.change(state, storage);
+        let lock = storage.lock(&self.id, None)?;
+        let stored = block_on(storage.store.record(&self.id)).map_err(SessionsError::from)?;
+        let stored = stored.ok_or_else(|| SessionsError::NotFound { id: self.id.clone() })?;
+        check(&stored.record)?;
+        let place = self.slots.place(&self.id, None)?;
+        let live = Arc::new(Live::restored(storage, stored, suspended, lock, place)?);
+        let mut state = slot.state();
+        state.live = Some(Arc::clone(&live));
+        state.begin_use();
+        drop(state);
+        // As in `activate`, end the change only after counting the use.
+        drop(change);
         Ok(ActiveSession::new(&live, slot))
     }
 
