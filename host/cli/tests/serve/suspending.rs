@@ -5,7 +5,7 @@ use std::{fs, io::Read as _, net::TcpStream};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
-use crate::server::{OTHER, Server, kill, until};
+use crate::server::{Answer, OTHER, Server, in_session, kill, until};
 
 fn request(source: &str) -> Value {
     json!({
@@ -88,4 +88,39 @@ fn suspended_executions_survive_workers_and_server() {
         }
     }
     assert!(outputs.iter().all(|output| *output == outputs[0]), "{outputs:?}");
+}
+
+#[test]
+fn sessions_with_workers_resume_suspended_executions() {
+    let dir = tempfile::tempdir().unwrap();
+    let (workers, in_process): (&[&str], &[&str]) = (&["--workers", "2"], &["--in-process"]);
+    let server = Server::start_on(dir, "", workers);
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
+    in_session(&server, "s", "import random\nx = ['before']").ok();
+    let body = json!({
+        "source": "x.append(random.random())\nx.append(tools.ask(q=1))\nprint(x[0], x[2])",
+        "tools": [{ "name": "ask" }], "suspendable": true,
+    });
+    let waiting = server.post("/v1/sessions/s/execute", &body);
+    assert_eq!(waiting.status, 202, "{waiting:?}");
+    let bytes = suspend(&server, waiting.json()["execution"].as_str().unwrap());
+    assert_eq!(in_session(&server, "s", "len(x)").ok()["value"]["json"], 1);
+    let mut dir = server.kill();
+    let body = json!({
+        "session": "s", "suspended": { "base64": BASE64_STANDARD.encode(&bytes) },
+        "answers": [{ "id": 0, "value": "after" }], "tools": [{ "name": "ask" }],
+    });
+    let mut numbers = Vec::new();
+    for flags in [workers, in_process] {
+        let server = Server::start_on(dir, "", flags);
+        let resume = |generation: &str| {
+            let headers = [("if-match", generation)];
+            Answer::read(server.begin("POST", "/v1/executions/resume", &headers, &body.to_string()))
+        };
+        assert_eq!(resume("\"1-1\"").problem(), (412, "generation".into()), "{flags:?}");
+        assert_eq!(resume("*").ok()["stdout"], "before after\n", "{flags:?}");
+        numbers.push(in_session(&server, "s", "x[1]").ok()["value"]["json"].clone());
+        dir = server.kill();
+    }
+    assert_eq!(numbers[0], numbers[1], "the random number is the recorded one");
 }

@@ -74,6 +74,14 @@ impl Executor for InMemory {
         ))
     }
 
+    fn refusal_of(&self, work: &Work, _is_stepped: bool) -> Option<ServiceError> {
+        let Work::InSession(_, script) = work else { return None };
+        script.is_suspendable().then_some(ServiceError::Unsupported(
+            "this server keeps sessions only in memory, so it cannot suspend their executions; remove `suspendable`, or \
+             execute outside a session",
+        ))
+    }
+
     fn open_sessions(&self) -> Option<usize> {
         Some(self.0.sessions().len())
     }

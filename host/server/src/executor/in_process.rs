@@ -19,7 +19,10 @@ use serde_json::{Map, Value};
 
 use super::{
     Completion, Executor, Finished, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution,
-    Validated, live::LiveSessions, local_execution::LocalExecution, suspendable::SuspendableExecution,
+    Validated,
+    live::LiveSessions,
+    local_execution::LocalExecution,
+    suspendable::{Interpreter, SessionInUse, SuspendableExecution},
 };
 use crate::{
     Changed, Fresh, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, Work, grant::narrowed,
@@ -152,14 +155,11 @@ impl Executor for InProcess {
 
     async fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
         let local = Arc::clone(&self.0);
-        let Job { work, cancel, on_output, .. } = job;
-        let mut work = match work {
-            Work::Fresh(fresh) if fresh.is_suspendable() => {
-                let start = move || local.start_suspendable(*fresh, &cancel, on_output);
-                return Ok(Box::new(Service::blocking(start).await??));
-            }
-            work => work,
-        };
+        let Job { mut work, cancel, on_output, .. } = job;
+        if work.script().is_suspendable() {
+            let start = move || local.start_suspendable(work, &cancel, on_output);
+            return Ok(Box::new(Service::blocking(start).await??));
+        }
         let run =
             move |cancel: &CancelToken, calls: &PendingToolCalls| local.run(&mut work, cancel, on_output, Some(calls));
         Ok(Box::new(LocalExecution::new(&cancel, run)))
@@ -171,6 +171,15 @@ pub(super) fn asked<'a>(script: &'a mut Script, cancel: &'a CancelToken, on_outp
     let request = script.request().cancel(cancel);
     match on_output {
         Some(mut on_output) => request.on_output(move |stream: Stream, bytes: &[u8]| on_output(stream, bytes)),
+        None => request,
+    }
+}
+
+/// Builds the engine's request that resumes a suspended execution with the tools of `script`.
+fn resuming<'a>(suspended: &'a Suspended, script: &mut Script) -> Request<'a> {
+    let request = suspended.request().tools(std::mem::take(&mut script.tools));
+    match script.cancel_after {
+        Some(after) => request.cancel_after(after),
         None => request,
     }
 }
@@ -192,10 +201,12 @@ impl Local {
         on_output: Option<OnOutput>,
         calls: Option<&PendingToolCalls>,
     ) -> Result<Finished, ServiceError> {
-        match work {
-            Work::Fresh(fresh) if fresh.is_suspendable() => Err(ServiceError::Unsupported(
+        if work.script().is_suspendable() {
+            return Err(ServiceError::Unsupported(
                 "suspending or resuming an execution requires that the client answers its tool calls",
-            )),
+            ));
+        }
+        match work {
             Work::Fresh(fresh) => {
                 let sandbox = self.sandbox(fresh)?;
                 let wants_value = !fresh.script.without_value;
@@ -213,51 +224,68 @@ impl Local {
 
     /// Starts or resumes a suspendable execution. Must be called on a thread that is allowed to block.
     fn start_suspendable(
-        &self,
-        mut fresh: Fresh,
+        self: &Arc<Self>,
+        work: Work,
         cancel: &CancelToken,
         on_output: Option<OnOutput>,
     ) -> Result<SuspendableExecution, ServiceError> {
-        let suspended = match fresh.resumption.take() {
-            Some(resumption) => Some(self.suspended(&resumption.suspended)?),
-            None => None,
-        };
-        if let Some(suspended) = &suspended
-            && fresh.language.is_none()
-            && fresh.runtime.is_none()
-        {
-            fresh.runtime = Some(suspended.runtime_name().to_owned());
-        }
-        let sandbox = self.sandbox(&mut fresh)?;
-        let (script, key) = (&mut fresh.script, self.suspended_key.clone());
-        let wants_value = !script.without_value;
-        let request = match &suspended {
-            Some(suspended) => {
-                let request = suspended.request().tools(std::mem::take(&mut script.tools));
-                match script.cancel_after {
-                    Some(after) => request.cancel_after(after),
-                    None => request,
+        let key = self.suspended_key.clone();
+        match work {
+            Work::Fresh(mut fresh) => {
+                let suspended = self.suspended(&mut fresh.script, false)?;
+                if let Some(suspended) = &suspended
+                    && fresh.language.is_none()
+                    && fresh.runtime.is_none()
+                {
+                    fresh.runtime = Some(suspended.runtime_name().to_owned());
                 }
+                let sandbox = self.sandbox(&mut fresh)?;
+                let wants_value = !fresh.script.without_value;
+                let request = match &suspended {
+                    Some(suspended) => resuming(suspended, &mut fresh.script),
+                    None => fresh.script.request().value(wants_value).suspendable(true),
+                };
+                SuspendableExecution::start(Interpreter::New(&sandbox), request.cancel(cancel), on_output, key)
             }
-            None => script.request().value(wants_value).suspendable(true),
-        };
-        SuspendableExecution::start(&sandbox, request.cancel(cancel), on_output, key)
+            Work::InSession(target, mut script) => {
+                let suspended = self.suspended(&mut script, true)?;
+                let active = match &suspended {
+                    Some(suspended) => self.restored(&target, suspended)?,
+                    None => self.active(&target)?,
+                };
+                let request = match &suspended {
+                    Some(suspended) => resuming(suspended, &mut script),
+                    None => script.request().suspendable(true),
+                };
+                let local = Arc::clone(self);
+                let session = SessionInUse { active, generation: Box::new(move || local.generation(&target.id)) };
+                SuspendableExecution::start(Interpreter::Session(session), request.cancel(cancel), on_output, key)
+            }
+        }
     }
 
-    /// Reads the bytes of a suspended execution.
-    fn suspended(&self, bytes: &[u8]) -> Result<Suspended, ServiceError> {
-        match Suspended::from_bytes(bytes, self.suspended_key.as_ref()) {
-            Ok(suspended) if suspended.is_in_session() || suspended.session_id().is_some() => {
-                Err(ServiceError::Unsupported(
-                    "the execution was suspended in a session, and the server resumes only executions outside sessions",
-                ))
+    /// Takes the suspended execution that a script resumes, and reads its bytes. Fails if it was suspended in a session
+    /// but is resumed outside one, or the reverse.
+    fn suspended(&self, script: &mut Script, in_session: bool) -> Result<Option<Suspended>, ServiceError> {
+        let Some(resumption) = script.resumption.take() else { return Ok(None) };
+        let suspended = match Suspended::from_bytes(&resumption.suspended, self.suspended_key.as_ref()) {
+            Ok(suspended) => suspended,
+            Err(SuspendedBytesError::KeyMissing) => {
+                return Err(ServiceError::Invalid(
+                    "the suspended execution was sealed with a key; resume it on a server with the same `key_file`"
+                        .to_owned(),
+                ));
             }
-            Ok(suspended) => Ok(suspended),
-            Err(SuspendedBytesError::KeyMissing) => Err(ServiceError::Invalid(
-                "the suspended execution was sealed with a key; resume it on a server with the same `key_file`"
-                    .to_owned(),
+            Err(error) => return Err(error.into()),
+        };
+        match (suspended.is_in_session() || suspended.session_id().is_some(), in_session) {
+            (true, false) => Err(ServiceError::Invalid(
+                "the execution was suspended in a session; set `session` to the session to resume it in".to_owned(),
             )),
-            Err(error) => Err(error.into()),
+            (false, true) => {
+                Err(ServiceError::Invalid("the execution was suspended outside a session; remove `session`".to_owned()))
+            }
+            _ => Ok(Some(suspended)),
         }
     }
 
@@ -371,6 +399,13 @@ impl Local {
         Ok(self.sessions.open(&target.id)?.activate()?)
     }
 
+    /// Loads a session in the state before a suspended execution. Fails if its generation is not the expected one.
+    fn restored(&self, target: &SessionTarget, suspended: &Suspended) -> Result<ActiveSession, ServiceError> {
+        self.prepare(target)?;
+        // Check again when the session is locked: until then, another process can change it.
+        self.sessions.open(&target.id)?.restore_suspended(suspended, |record| check_expected(record, target))
+    }
+
     /// Returns a session's description.
     fn summary(&self, id: &SessionId) -> Result<SessionSummary, ServiceError> {
         Ok(SessionSummary { live: self.sessions.live_info(id), ..self.record(id)?.into() })
@@ -396,15 +431,19 @@ impl Local {
     }
 
     /// Checks only the generation, for operations that need no runtime. Returns the session's record.
-    fn check_generation(&self, SessionTarget { id, expected }: &SessionTarget) -> Result<SessionRecord, ServiceError> {
-        let record = self.record(id)?;
-        if let Some(expected) = expected {
-            let has = generation(&record);
-            if has != *expected {
-                return Err(ServiceError::Generation { expected: expected.clone(), has });
-            }
-        }
+    fn check_generation(&self, target: &SessionTarget) -> Result<SessionRecord, ServiceError> {
+        let record = self.record(&target.id)?;
+        check_expected(&record, target)?;
         Ok(record)
+    }
+}
+
+/// Fails if the session's generation is not the expected one.
+fn check_expected(record: &SessionRecord, target: &SessionTarget) -> Result<(), ServiceError> {
+    let has = generation(record);
+    match &target.expected {
+        Some(expected) if *expected != has => Err(ServiceError::Generation { expected: expected.clone(), has }),
+        _ => Ok(()),
     }
 }
 

@@ -114,9 +114,9 @@ pub(crate) trait SteppedExecution: Send + Sync {
     /// execution.
     async fn advance(&self, answers: Vec<ToolAnswer>) -> Result<Advanced, ServiceError>;
 
-    /// Turns the execution into sealed bytes while it waits for answers ([`Fresh::is_suspendable`]). It then ends, and
-    /// [`advance`](Self::advance) returns a result with the outcome `cancelled`. The caller must reserve memory for the
-    /// bytes.
+    /// Turns the execution into sealed bytes while it waits for answers
+    /// ([`Script::is_suspendable`](crate::Script::is_suspendable)). It then ends, and [`advance`](Self::advance) returns
+    /// a result with the outcome `cancelled`. The caller must reserve memory for the bytes.
     ///
     /// # Errors
     /// Fails with [`ServiceError::NotSuspendable`] if the execution is not suspendable, or not in its current state. It

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use glovebox::{AdvanceError, Request, Sandbox, SessionKey, Started, Step, Stream, SuspendError, ToolAnswer};
+use glovebox::{Execution, Request, Sandbox, SessionKey, Started, Step, Stream, SuspendError, ToolAnswer};
+use glovebox_sessions::ActiveSession;
 use tokio_util::sync::CancellationToken;
 
 use super::{Advanced, Finished, SteppedExecution};
@@ -14,14 +15,37 @@ use crate::{OnOutput, Service, ServiceError};
 pub(super) struct SuspendableExecution {
     /// `None` once the result was returned.
     started: Mutex<Option<Arc<Started>>>,
+    /// `None` outside a session, and once the result was returned.
+    session: Mutex<Option<SessionInUse>>,
     key: Option<SessionKey>,
     ended: CancellationToken,
+}
+
+/// The interpreter for a suspendable execution.
+pub(super) enum Interpreter<'a> {
+    New(&'a Sandbox),
+    Session(SessionInUse),
+}
+
+/// A stored session during a suspendable execution.
+pub(super) struct SessionInUse {
+    pub(super) active: ActiveSession,
+    /// Returns the session's current generation. Must be called on a thread that is allowed to block.
+    pub(super) generation: Box<dyn Fn() -> Option<String> + Send>,
+}
+
+impl SessionInUse {
+    /// Saves the session after an execution. Must be called on a thread that is allowed to block.
+    fn finish(self, execution: Execution) -> Result<Finished, ServiceError> {
+        let execution = self.active.save_after(Ok(execution))?;
+        Ok(Finished::here(execution, (self.generation)()))
+    }
 }
 
 impl SuspendableExecution {
     /// Starts a suspendable request. `key` seals the bytes of the suspended execution.
     pub(super) fn start(
-        sandbox: &Sandbox,
+        interpreter: Interpreter<'_>,
         request: Request<'_>,
         mut on_output: Option<OnOutput>,
         key: Option<SessionKey>,
@@ -29,13 +53,17 @@ impl SuspendableExecution {
         let ended = CancellationToken::new();
         // The execution drops its listener at its end.
         let guard = ended.clone().drop_guard();
-        let started = sandbox.start(request.on_output(move |stream: Stream, bytes: &[u8]| {
+        let request = request.on_output(move |stream: Stream, bytes: &[u8]| {
             let _ = &guard;
             if let Some(on_output) = &mut on_output {
                 on_output(stream, bytes);
             }
-        }))?;
-        Ok(Self { started: Mutex::new(Some(Arc::new(started))), key, ended })
+        });
+        let (started, session) = match interpreter {
+            Interpreter::New(sandbox) => (sandbox.start(request)?, None),
+            Interpreter::Session(session) => (session.active.start(request)?, Some(session)),
+        };
+        Ok(Self { started: Mutex::new(Some(Arc::new(started))), session: Mutex::new(session), key, ended })
     }
 
     fn started(&self) -> Result<Arc<Started>, ServiceError> {
@@ -43,19 +71,27 @@ impl SuspendableExecution {
         started.clone().ok_or(ServiceError::Panicked)
     }
 
-    /// Returns the result of a step.
-    fn advanced(&self, step: Result<Step, AdvanceError>) -> Result<Advanced, ServiceError> {
-        match step.map_err(ServiceError::from) {
-            Ok(Step::NeedsTools(calls)) => Ok(Advanced::NeedsTools { calls, reply_room: None }),
-            Ok(Step::Done(execution)) => {
-                // Drop the handle first: it shares the execution, which would otherwise be copied.
-                drop(self.started.lock().unwrap_or_else(PoisonError::into_inner).take());
-                Ok(Advanced::Done(Box::new(Ok(Finished::here(Arc::unwrap_or_clone(execution), None)))))
-            }
-            // Only a wait with a time limit ends while the script runs.
-            Ok(Step::Running) => Err(ServiceError::Panicked),
-            Err(error) if error.is_answer_error() => Err(error),
-            Err(error) => Ok(Advanced::Done(Box::new(Err(error)))),
+    /// Returns the session when the execution has ended.
+    fn take_session(&self) -> Option<SessionInUse> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Returns the result of an execution. Saves its session first.
+    async fn finished(&self, execution: Arc<Execution>) -> Result<Finished, ServiceError> {
+        // Drop the handle first: it shares the execution, which would otherwise be copied.
+        drop(self.started.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let execution = Arc::unwrap_or_clone(execution);
+        match self.take_session() {
+            Some(session) => Service::blocking(move || session.finish(execution)).await?,
+            None => Ok(Finished::here(execution, None)),
+        }
+    }
+
+    /// Saves the session of an execution that failed: the script can have run, for example if its files could not be
+    /// written to a host directory. Ignores errors, because the result is an error already.
+    async fn save_session(&self) {
+        if let Some(session) = self.take_session() {
+            let _ = Service::blocking(move || session.active.save()).await;
         }
     }
 }
@@ -74,7 +110,17 @@ impl SteppedExecution for SuspendableExecution {
     async fn advance(&self, answers: Vec<ToolAnswer>) -> Result<Advanced, ServiceError> {
         let started = self.started()?;
         let step = Service::blocking(move || started.advance(answers, None)).await?;
-        self.advanced(step)
+        match step.map_err(ServiceError::from) {
+            Ok(Step::NeedsTools(calls)) => Ok(Advanced::NeedsTools { calls, reply_room: None }),
+            Ok(Step::Done(execution)) => Ok(Advanced::Done(Box::new(self.finished(execution).await))),
+            // Only a wait with a time limit ends while the script runs.
+            Ok(Step::Running) => Err(ServiceError::Panicked),
+            Err(error) if error.is_answer_error() => Err(error),
+            Err(error) => {
+                self.save_session().await;
+                Ok(Advanced::Done(Box::new(Err(error))))
+            }
+        }
     }
 
     async fn suspend(&self) -> Result<Vec<u8>, ServiceError> {

@@ -21,7 +21,7 @@ use super::{
     tools::{ContinueBody, NeedsToolsAnswer, Offered},
     wire::{ExecuteBody, ValidateAnswer},
 };
-use crate::{Door, Ended, ServiceError, Stepped, Tenant, Undelivered, Watch, Work, tenant::RunningExecution};
+use crate::{Door, Ended, Script, ServiceError, Stepped, Tenant, Undelivered, Watch, Work, tenant::RunningExecution};
 
 /// Runs a script in a new interpreter with new files.
 ///
@@ -53,18 +53,23 @@ pub(crate) async fn fresh(
         let tools_bytes = body.tools_bytes()?;
         let (tools, patterns) = Offered::of(&mut body, &asking)?;
         let (mut fresh, is_stepped) = (body.fresh()?, tools.is_stepped());
-        if fresh.suspendable && !is_stepped {
-            let detail =
-                "`suspendable` requires a tool without a `callback`; add one to `tools`, or remove `suspendable`";
-            return Err(Problem::invalid(detail));
-        }
+        check_suspendable(&fresh.script, is_stepped)?;
         tools.to(&mut fresh.script, &patterns);
         // A suspendable execution keeps its script and its input.
-        let kept_bytes = if fresh.suspendable { held.bytes() } else { tools_bytes };
+        let kept_bytes = if fresh.script.suspendable { held.bytes() } else { tools_bytes };
         let work = Work::Fresh(Box::new(fresh));
         Ok(ParsedRequest { begun, patterns, work, is_stepped, kept_bytes, form: Form::of(&headers), held })
     });
     execute(shared, tenant, asked.await?).await
+}
+
+/// Fails if an execution cannot wait for the client, but is suspendable.
+fn check_suspendable(script: &Script, is_stepped: bool) -> Result<(), Problem> {
+    if script.suspendable && !is_stepped {
+        let detail = "`suspendable` requires a tool without a `callback`; add one to `tools`, or remove `suspendable`";
+        return Err(Problem::invalid(detail));
+    }
+    Ok(())
 }
 
 /// Runs a script in a session. Concurrent requests to a session run one after another.
@@ -87,10 +92,12 @@ pub(crate) async fn in_session(
     let asked = read.parse_with(move |read| {
         let begun = known.answered.begin(asking.name(), &headers, &[b"session", id.as_bytes(), &read.bytes])?;
         let (mut body, held) = ExecuteBody::read(read)?;
-        let kept_bytes = body.tools_bytes()?;
+        let tools_bytes = body.tools_bytes()?;
         let (tools, patterns) = Offered::of(&mut body, &asking)?;
         let (mut script, is_stepped) = (body.in_session()?, tools.is_stepped());
+        check_suspendable(&script, is_stepped)?;
         tools.to(&mut script, &patterns);
+        let kept_bytes = if script.suspendable { held.bytes() } else { tools_bytes };
         script.key = begun.key().map(str::to_owned);
         let work = Work::InSession(IfMatch::of(&headers).target(id)?, Box::new(script));
         Ok(ParsedRequest { begun, patterns, work, is_stepped, kept_bytes, form: Form::of(&headers), held })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::{
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, StatusCode, header},
     response::Response,
 };
 use glovebox::{Language, Suspended, ToolAnswer};
@@ -18,6 +18,7 @@ use super::{
     execute::{ResponseForKey, StepRequest, in_task, step, step_with_key},
     idempotency::Answer,
     output::Form,
+    parameters::IfMatch,
     sessions::octets,
     tools::{AnswerBody, NeedsToolsAnswer, Offered, ToolBody, few_answers},
     wire::{ExecuteBody, files, patterns, values_bytes},
@@ -37,6 +38,9 @@ pub(crate) struct ResumeBody {
     /// Tools of the request that started the execution.
     #[schema(value_type = Vec<ToolBody>, required = true)]
     tools: Option<Box<RawValue>>,
+    /// Session to resume the execution in. Required if the execution was suspended in a session. The state before the
+    /// execution replaces the session's state. Requires `If-Match`.
+    session: Option<String>,
     /// Files of the request that started the execution, by path. Files that the script has written are not part of
     /// them: the script writes them again.
     #[serde(default, deserialize_with = "files")]
@@ -97,6 +101,9 @@ impl ResumeBody {
 /// long as a person takes to approve a call. `POST /v1/executions/resume` resumes the execution, also after a restart
 /// of the server, or on another server with the same interpreters and key. The bytes contain the source and everything
 /// that the script has received. Store them as carefully as these.
+///
+/// In a session, they also contain the session's state before the execution. The session returns to its last
+/// checkpoint, as after a cancelled execution, and can be used again.
 #[utoipa::path(post, path = "/v1/executions/{id}/suspend", operation_id = "suspend_execution", tag = "scripts", security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key returns the same bytes.")),
     responses((status = 200, description = "The suspended execution. The server has forgotten it.", content_type = "application/octet-stream", body = Vec<u8>),
@@ -141,8 +148,8 @@ fn reserve_suspended(bodies: &BodyBudget, tenant: &str, bytes: usize) -> Result<
     let most = bodies.max_suspended_bytes();
     if bytes > most {
         return Err(ServiceError::NotSuspendable(format!(
-            "its script, input and calls can take {bytes} bytes; the maximum is {most} (`http.body_bytes`); let it \
-             finish"
+            "its script, input, calls and session can take {bytes} bytes; the maximum is {most} (`http.body_bytes`); \
+             let it finish"
         )));
     }
     bodies.reserve(tenant, bytes).map_err(|error| match error {
@@ -158,12 +165,17 @@ fn reserve_suspended(bodies: &BodyBudget, tenant: &str, bytes: usize) -> Result<
 /// response has the same forms as for that request. Streamed output contains only new output; the result contains all
 /// of it. The same bytes can be resumed several times, with different answers. The body can exceed the server's limit
 /// for requests by the suspended execution.
+///
+/// In a session, the state before the execution first replaces the session's state, if its generation matches
+/// `If-Match`. If the execution cannot be resumed, the session keeps the state before the execution.
 #[utoipa::path(post, path = "/v1/executions/resume", operation_id = "resume_execution", tag = "scripts", security(("token" = [])), request_body = ResumeBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key and request returns the same response.")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key and request returns the same response."),
+        ("If-Match" = Option<String>, Header, description = "Required with `session`: the session's generation, from its `ETag`, or `*` for any generation.")),
     responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),
         (status = 202, description = "The execution is waiting for further answers.", body = NeedsToolsAnswer),
         (status = 400, description = "The bytes are not a suspended execution of this token, or the answers are invalid.", body = Problem),
         (status = 409, description = "The bytes need another image, or the script behaved differently than before.", body = Problem),
+        (status = 412, description = "The session has another generation. It keeps its state.", body = Problem),
         (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not resume the execution.", body = Problem)))]
 pub(crate) async fn resume(
@@ -175,7 +187,7 @@ pub(crate) async fn resume(
     let (known, asking, form) = (shared.clone(), tenant.clone(), Form::of(&headers));
     let parsed = read.parse_with(move |read| {
         let begun = known.answered.begin(asking.name(), &headers, &[b"resume", &read.bytes])?;
-        let (request, held) = resumed(read, &asking)?;
+        let (request, held) = resumed(read, &headers, &asking)?;
         Ok((begun, request, held))
     });
     let (begun, request, held) = parsed.await?;
@@ -193,16 +205,24 @@ fn decoded_bytes(suspended: &[u8]) -> usize {
 }
 
 /// Parses a request to resume an execution.
-fn resumed(read: ReadBody, tenant: &Tenant) -> Result<(StepRequest, HeldBytes), Problem> {
-    let (body, held) = ResumeBody::read(read)?;
+fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant) -> Result<(StepRequest, HeldBytes), Problem> {
+    let (mut body, held) = ResumeBody::read(read)?;
+    let session = body.session.take();
     let (resumption, mut body) = body.into_parts()?;
     let (tools, patterns) = Offered::of(&mut body, tenant)?;
     if !tools.is_stepped() {
         return Err(Problem::invalid("`tools` must contain the tools of the request that started the execution"));
     }
-    let mut fresh = body.fresh()?;
-    tools.to(&mut fresh.script, &patterns);
-    fresh.resumption = Some(resumption);
-    let work = Work::Fresh(Box::new(fresh));
+    let mut work = match session {
+        Some(_) if !headers.contains_key(header::IF_MATCH) => {
+            return Err(Problem::invalid(
+                "`session` requires `If-Match`, because the session's state is replaced; send the session's `ETag`",
+            ));
+        }
+        Some(id) => Work::InSession(IfMatch::of(headers).target(id)?, Box::new(body.in_session()?)),
+        None => Work::Fresh(Box::new(body.fresh()?)),
+    };
+    tools.to(work.script(), &patterns);
+    work.script().resumption = Some(resumption);
     Ok((StepRequest::Start { work, patterns, kept_bytes: held.bytes() }, held))
 }

@@ -100,7 +100,7 @@ pub(crate) struct ExecuteBody {
     #[schema(value_type = Option<Vec<ToolBody>>)]
     pub(super) tools: Option<Box<RawValue>>,
     /// `true` to allow `POST /v1/executions/{id}/suspend` while the script waits for the client's answers. Requires a
-    /// tool without a `callback`. Default: `false`. Not allowed in a session.
+    /// tool without a `callback`. Default: `false`.
     pub(super) suspendable: Option<bool>,
     /// Patterns of files to return, such as `*.png` or `out/**`. Default: none. The names of changed files are always
     /// returned.
@@ -172,6 +172,7 @@ impl ExecuteBody {
             context: self.context.map(json_text).transpose()?,
             cancel_after: self.deadline_ms.map(Duration::from_millis),
             without_value: self.value == Some(false),
+            suspendable: self.suspendable == Some(true),
             ..Script::default()
         })
     }
@@ -186,9 +187,9 @@ impl ExecuteBody {
             )));
         }
         let files = files.into_iter().map(|(path, bytes)| (path, bytes.0)).collect();
-        let (language, runtime, suspendable) = (self.language, self.runtime.take(), self.suspendable == Some(true));
+        let (language, runtime) = (self.language, self.runtime.take());
         let policy = self.policy.take().map(|policy| parsed("policy", &policy)).transpose()?.unwrap_or_default();
-        Ok(Fresh { script: self.script()?, language, runtime, files, policy, suspendable, resumption: None })
+        Ok(Fresh { script: self.script()?, language, runtime, files, policy })
     }
 
     /// Converts the body to a script for a session. Fails if it sets fields that sessions do not allow.
@@ -199,7 +200,6 @@ impl ExecuteBody {
             ("value", self.value.is_some()),
             ("files", self.files.is_some()),
             ("policy", self.policy.is_some()),
-            ("suspendable", self.suspendable.is_some()),
         ];
         match given.into_iter().find(|(_, given)| *given) {
             Some((name, _)) => Err(Problem::invalid(format!(

@@ -1,13 +1,20 @@
 //! Turning an execution into bytes while it waits for answers to tool calls.
 
+use glovebox_sessions::SessionId;
 use tracing::{Instrument as _, Span};
 
 use super::{Tenant, stepping::Stepping, suspended::SuspensionState};
-use crate::{Service, ServiceError, executor::Advanced};
+use crate::{
+    Service, ServiceError,
+    executor::{Advanced, SessionOperation},
+};
 
 /// Maximum size of the journal in the bytes of a suspended execution. The engine limits its contents to 1 MiB, and
 /// encoding adds at most half of that.
 const MAX_JOURNAL_BYTES: usize = 2 << 20;
+/// Maximum difference between the sizes of a session's state before the execution and of its stored state, in bytes.
+/// Setting `context` changes a few pages of memory, in addition to the value itself.
+const MAX_STATE_GROWTH_BYTES: usize = 256 << 10;
 
 impl Stepping {
     /// Returns an upper bound of the size of the suspended execution in bytes.
@@ -17,13 +24,14 @@ impl Stepping {
 }
 
 impl Tenant {
-    /// Turns a suspended execution into bytes and forgets it. [`Fresh::resumption`](crate::Fresh::resumption) resumes
+    /// Turns a suspended execution into bytes and forgets it. [`Script::resumption`](crate::Script::resumption) resumes
     /// it. Calls `reserve` first, with an upper bound of their size. Until this returns, the execution cannot be
-    /// resumed or cancelled ([`ServiceError::ExecutionBusy`]).
+    /// resumed or cancelled ([`ServiceError::ExecutionBusy`]). In a session, the bytes contain the state before the
+    /// execution, and the session is rolled back as after a cancelled execution.
     ///
     /// # Errors
     /// Fails if the execution does not exist, is being resumed by another request, or is not suspendable
-    /// ([`Fresh::suspendable`](crate::Fresh::suspendable)), or if `reserve` fails. The execution then remains
+    /// ([`Script::suspendable`](crate::Script::suspendable)), or if `reserve` fails. The execution then remains
     /// suspended.
     pub async fn suspend_to_bytes<R: Send + 'static>(
         &self,
@@ -32,8 +40,16 @@ impl Tenant {
     ) -> Result<(Vec<u8>, R), ServiceError> {
         // If `reserve` fails or the future is dropped, `back` suspends the execution again.
         let back = self.inner.suspended.take_to_suspend(execution).await?;
+        let session = match back.state() {
+            Some(SuspensionState::Waiting(stepping)) => stepping.asked.session.clone(),
+            _ => None,
+        };
+        let state_bytes = match session {
+            Some(id) => self.state_bytes(id).await?,
+            None => 0,
+        };
         let reserved = match back.state() {
-            Some(SuspensionState::Waiting(stepping)) => reserve(stepping.max_bytes())?,
+            Some(SuspensionState::Waiting(stepping)) => reserve(stepping.max_bytes().saturating_add(state_bytes))?,
             _ => return Err(ServiceError::NotSuspendable("it has ended; read its result with `continue`".to_owned())),
         };
         let Some((id, SuspensionState::Waiting(stepping))) = back.keep() else { return Err(ServiceError::Panicked) };
@@ -46,6 +62,14 @@ impl Tenant {
             ServiceError::Panicked
         })??;
         Ok((bytes, reserved))
+    }
+
+    /// Returns the number of bytes to reserve for a session's state before its current execution.
+    async fn state_bytes(&self, id: SessionId) -> Result<usize, ServiceError> {
+        // The session was saved after the previous execution.
+        let described = self.inner.executor.session(SessionOperation::Describe { id }.into()).await?;
+        let bytes = usize::try_from(described.session()?.bytes).unwrap_or(usize::MAX);
+        Ok(bytes.saturating_add(MAX_STATE_GROWTH_BYTES))
     }
 
     /// Turns an execution into bytes, ends it and forgets it. If that fails, suspends it again. The caller must poll

@@ -39,12 +39,24 @@ pub struct Script {
     pub wants_files: bool,
     /// `true` to omit the value of the last expression. Only for new interpreters; a session always returns it.
     pub without_value: bool,
+    /// `true` if the execution can be turned into bytes while it waits for answers of the client
+    /// ([`Tenant::suspend_to_bytes`](crate::Tenant::suspend_to_bytes)).
+    pub suspendable: bool,
+    /// A suspended execution to resume instead of starting the script. Its bytes contain the source, the name and the
+    /// input, so those of the script are ignored. The tools must be the same as at its start, and in a new interpreter
+    /// also the files and the policy. In a session, the state before the execution replaces the session's state.
+    pub resumption: Option<Resumption>,
     /// Idempotency key. Within an hour, a fleet executes scripts with the same key once, whichever server sends them.
     /// Ignored without a fleet.
     pub key: Option<String>,
 }
 
 impl Script {
+    /// Returns `true` if the execution can be turned into bytes. A resumed execution always can.
+    pub(crate) fn is_suspendable(&self) -> bool {
+        self.suspendable || self.resumption.is_some()
+    }
+
     /// Converts the callbacks to tools. Must be called within a Tokio runtime.
     pub(super) fn offer(&mut self, callbacks: Option<&Callbacks>) -> Result<(), ServiceError> {
         for callback in std::mem::take(&mut self.callbacks) {
@@ -85,19 +97,6 @@ pub struct Fresh {
     pub files: Vec<(String, Vec<u8>)>,
     /// Changes to the tenant's policy. The keys are policy keys.
     pub policy: Map<String, Value>,
-    /// `true` if the execution can be turned into bytes while it waits for answers of the client
-    /// ([`Tenant::suspend_to_bytes`](crate::Tenant::suspend_to_bytes)).
-    pub suspendable: bool,
-    /// A suspended execution to resume instead of starting the script. Its bytes contain the source, the name and the
-    /// input, so those of `script` are ignored. The files, the tools and the policy must be the same as at its start.
-    pub resumption: Option<Resumption>,
-}
-
-impl Fresh {
-    /// Returns `true` if the execution can be turned into bytes. A resumed execution always can.
-    pub(crate) fn is_suspendable(&self) -> bool {
-        self.suspendable || self.resumption.is_some()
-    }
 }
 
 /// A suspended execution to resume.
@@ -135,10 +134,7 @@ impl Work {
 
     /// Returns the suspended execution that the work resumes.
     pub(super) fn resumption(&mut self) -> Option<&mut Resumption> {
-        match self {
-            Self::Fresh(fresh) => fresh.resumption.as_mut(),
-            Self::InSession(..) => None,
-        }
+        self.script().resumption.as_mut()
     }
 
     /// Takes the answers for the suspended execution that the work resumes.

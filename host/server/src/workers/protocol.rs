@@ -180,6 +180,9 @@ pub(super) struct RunCall {
     cancel_after: Option<Duration>,
     pub(super) wants_files: bool,
     without_value: bool,
+    suspendable: bool,
+    /// The size of the suspended execution to resume.
+    suspended_bytes: Option<usize>,
     place: ScriptInterpreter,
 }
 
@@ -192,9 +195,6 @@ enum ScriptInterpreter {
         runtime: Option<String>,
         files: Vec<(String, usize)>,
         policy: Map<String, Value>,
-        suspendable: bool,
-        /// The size of the suspended execution to resume.
-        suspended_bytes: Option<usize>,
     },
 }
 
@@ -202,19 +202,19 @@ impl RunCall {
     /// Returns the call and its binary part. `tools` contains all tools that the script can call. Drops the answers for
     /// a suspended execution: the client's answers are sent with [`ToWorker::Advance`].
     pub(super) fn new(tenant: String, execution: u64, work: Work, tools: Vec<ToolDefinition>) -> (Self, Vec<u8>) {
-        let (script, place, contents) = match work {
+        let (mut script, place, mut contents) = match work {
             Work::InSession(target, script) => (*script, ScriptInterpreter::Session(target), Vec::new()),
             Work::Fresh(fresh) => {
-                let Fresh { script, language, runtime, files, policy, suspendable, resumption } = *fresh;
-                let (files, mut contents): (Vec<_>, Vec<_>) =
+                let Fresh { script, language, runtime, files, policy } = *fresh;
+                let (files, contents): (Vec<_>, Vec<_>) =
                     files.into_iter().map(|(path, bytes)| ((path, bytes.len()), bytes)).unzip();
-                let suspended = resumption.map(|resumption| resumption.suspended);
-                let suspended_bytes = suspended.as_ref().map(Vec::len);
-                contents.extend(suspended);
-                let place = ScriptInterpreter::Fresh { language, runtime, files, policy, suspendable, suspended_bytes };
-                (script, place, contents)
+                (script, ScriptInterpreter::Fresh { language, runtime, files, policy }, contents)
             }
         };
+        let suspended = script.resumption.take().map(|resumption| resumption.suspended);
+        let suspended_bytes = suspended.as_ref().map(Vec::len);
+        contents.extend(suspended);
+        let suspendable = script.suspendable;
         let Script { source, name, kind, stdin, context, cancel_after, wants_files, without_value, .. } = script;
         let stdin_bytes = stdin.len();
         let mut bytes = stdin;
@@ -239,6 +239,8 @@ impl RunCall {
             cancel_after,
             wants_files,
             without_value,
+            suspendable,
+            suspended_bytes,
             place,
         };
         (call, bytes)
@@ -257,18 +259,19 @@ impl RunCall {
             cancel_after: self.cancel_after,
             wants_files: self.wants_files,
             without_value: self.without_value,
+            suspendable: self.suspendable,
             ..Script::default()
         };
-        match self.place {
+        let mut work = match self.place {
             ScriptInterpreter::Session(target) => Work::InSession(target, Box::new(script)),
-            ScriptInterpreter::Fresh { language, runtime, files, policy, suspendable, suspended_bytes } => {
+            ScriptInterpreter::Fresh { language, runtime, files, policy } => {
                 let files = files.into_iter().map(|(path, length)| (path, take(length))).collect();
-                let resumption =
-                    suspended_bytes.map(|length| Resumption { suspended: take(length), answers: Vec::new() });
-                let fresh = Fresh { script, language, runtime, files, policy, suspendable, resumption };
-                Work::Fresh(Box::new(fresh))
+                Work::Fresh(Box::new(Fresh { script, language, runtime, files, policy }))
             }
-        }
+        };
+        work.script().resumption =
+            self.suspended_bytes.map(|length| Resumption { suspended: take(length), answers: Vec::new() });
+        work
     }
 }
 

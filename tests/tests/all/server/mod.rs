@@ -16,5 +16,6 @@ mod sessions;
 mod stepping;
 pub(crate) mod support;
 mod suspending;
+mod suspending_sessions;
 mod tokens;
 mod unread;

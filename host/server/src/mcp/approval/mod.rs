@@ -224,11 +224,11 @@ impl ApprovedRun<'_> {
         let mut work = self.server.work(self.given.clone()).await?;
         work.script().tools = self.tenant.approved_tools().iter().map(|tool| tool.clone().stepped()).collect();
         if let Work::Fresh(fresh) = &mut work {
-            fresh.suspendable = true;
+            fresh.script.suspendable = true;
             if let Some(suspended) = suspended {
                 // The bytes contain the source. It would count twice when the execution is suspended again.
                 fresh.script.source = String::new();
-                fresh.resumption = Some(Resumption { suspended, answers: Vec::new() });
+                fresh.script.resumption = Some(Resumption { suspended, answers: Vec::new() });
             }
         }
         self.tenant.start_then(Door::Mcp, work, Vec::new(), self.last.watch(), self.then()?).await
