@@ -18,12 +18,12 @@ use super::{
     execute::{ResponseForKey, StepRequest, in_task, step, step_with_key},
     idempotency::Answer,
     output::Form,
-    parameters::IfMatch,
+    parameters::{IfMatch, with_etag},
     sessions::octets,
     tools::{AnswerBody, NeedsToolsAnswer, Offered, ToolBody, few_answers},
     wire::{ExecuteBody, files, patterns, values_bytes},
 };
-use crate::{Resumption, ServiceError, Tenant, Work, byte_budget::Room, json::Bytes};
+use crate::{Changed, Resumption, ServiceError, Tenant, Work, byte_budget::Room, json::Bytes};
 
 /// A suspended execution to resume. The bytes contain the script and its input.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -103,7 +103,7 @@ impl ResumeBody {
 /// that the script has received. Store them as carefully as these.
 ///
 /// In a session, they also contain the session's state before the execution. The session returns to its last
-/// checkpoint, as after a cancelled execution, and can be used again.
+/// checkpoint, as after a cancelled execution, and can be used again. `ETag` is its generation then.
 #[utoipa::path(post, path = "/v1/executions/{id}/suspend", operation_id = "suspend_execution", tag = "scripts", security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key returns the same bytes.")),
     responses((status = 200, description = "The suspended execution. The server has forgotten it.", content_type = "application/octet-stream", body = Vec<u8>),
@@ -120,9 +120,9 @@ pub(crate) async fn suspend(
     let begun = shared.answered.begin(tenant.name(), &headers, &[b"suspend", execution.as_bytes()])?;
     let mut slot = match begun.into_slot() {
         Ok(slot) => slot,
-        Err(Answer { body: bytes, .. }) => {
+        Err(Answer { body: bytes, etag, .. }) => {
             let room = shared.bodies.reserve(tenant.name(), bytes.len())?;
-            return octets(&shared, tenant.name(), Made { bytes, room }).await;
+            return Ok(with_etag(etag, octets(&shared, tenant.name(), Made { bytes, room }).await?));
         }
     };
     let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
@@ -133,14 +133,15 @@ pub(crate) async fn suspend(
             slot.as_mut().map_or(Ok(()), |slot| slot.reserve(bytes))?;
             Ok::<_, ServiceError>(room)
         };
-        let (bytes, room) = tenant.suspend_to_bytes(&execution, reserve).await?;
-        let bytes: axum::body::Bytes = bytes.into();
+        let (Changed { value, generation }, room) = tenant.suspend_to_bytes(&execution, reserve).await?;
+        let bytes: axum::body::Bytes = value.into();
         if let Some(slot) = slot {
-            slot.done(Answer { status: StatusCode::OK, body: bytes.clone(), etag: None });
+            slot.done(Answer { status: StatusCode::OK, body: bytes.clone(), etag: generation.clone() });
         }
-        Ok::<_, ServiceError>(Made { bytes, room })
+        Ok::<_, ServiceError>((Made { bytes, room }, generation))
     };
-    octets(&shared, &name, in_task(suspended).await?).await
+    let (made, generation) = in_task(suspended).await?;
+    Ok(with_etag(generation, octets(&shared, &name, made).await?))
 }
 
 /// Reserves memory for a suspended execution of at most `bytes`. Fails if no request could resume it.

@@ -3,7 +3,7 @@
 use glovebox_sessions::SessionId;
 use tracing::{Instrument as _, Span};
 
-use super::{Tenant, stepping::Stepping, suspended::SuspensionState};
+use super::{Changed, Tenant, stepping::Stepping, suspended::SuspensionState};
 use crate::{
     Service, ServiceError,
     executor::{Advanced, SessionOperation},
@@ -27,7 +27,8 @@ impl Tenant {
     /// Turns a suspended execution into bytes and forgets it. [`Script::resumption`](crate::Script::resumption) resumes
     /// it. Calls `reserve` first, with an upper bound of their size. Until this returns, the execution cannot be
     /// resumed or cancelled ([`ServiceError::ExecutionBusy`]). In a session, the bytes contain the state before the
-    /// execution, and the session is rolled back as after a cancelled execution.
+    /// execution, and the session is rolled back as after a cancelled execution. Returns the session's generation
+    /// afterwards.
     ///
     /// # Errors
     /// Fails if the execution does not exist, is being resumed by another request, or is not suspendable
@@ -37,7 +38,7 @@ impl Tenant {
         &self,
         execution: &str,
         reserve: impl FnOnce(usize) -> Result<R, ServiceError>,
-    ) -> Result<(Vec<u8>, R), ServiceError> {
+    ) -> Result<(Changed<Vec<u8>>, R), ServiceError> {
         // If `reserve` fails or the future is dropped, `back` suspends the execution again.
         let back = self.inner.suspended.take_to_suspend(execution).await?;
         let session = match back.state() {
@@ -57,11 +58,11 @@ impl Tenant {
         // Runs in a separate task, so that the execution is not lost if the client disconnects at the beginning.
         let suspend = async move { tenant.to_bytes(id, *stepping).await };
         let suspended = tokio::spawn(suspend.in_current_span()).await;
-        let bytes = suspended.map_err(|_| {
+        let changed = suspended.map_err(|_| {
             self.inner.suspended.forget(execution);
             ServiceError::Panicked
         })??;
-        Ok((bytes, reserved))
+        Ok((changed, reserved))
     }
 
     /// Returns the number of bytes to reserve for a session's state before its current execution.
@@ -74,7 +75,7 @@ impl Tenant {
 
     /// Turns an execution into bytes, ends it and forgets it. If that fails, suspends it again. The caller must poll
     /// the future to its end.
-    async fn to_bytes(&self, id: String, stepping: Stepping) -> Result<Vec<u8>, ServiceError> {
+    async fn to_bytes(&self, id: String, stepping: Stepping) -> Result<Changed<Vec<u8>>, ServiceError> {
         let bytes = match stepping.started.suspend().await {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -102,7 +103,7 @@ impl Tenant {
             // Even if the result was lost, the bytes can be resumed.
             let execution = result.as_ref().ok().map(|finished| &finished.execution);
             tenant.note_suspended(&span, asked, execution, &bytes);
-            bytes
+            Changed { value: bytes, generation: result.ok().and_then(|finished| finished.generation) }
         };
         Service::blocking(note).await
     }

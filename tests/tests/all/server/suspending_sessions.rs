@@ -87,7 +87,7 @@ fn execution_in_a_session_resumes_on_another_server() {
         let execution = waiting(&resume(&server, "s", &bytes, &one));
         let second = suspend(&server, &execution);
         assert_eq!(execute(&server, "s", result)["value"]["json"], "before", "{language}");
-        // Another session of the same runtime receives the state, too.
+        // A new session of the same runtime can receive the state, too.
         open(&server, "t", language);
         let mut results = Vec::new();
         for id in ["s", "t"] {
@@ -109,8 +109,13 @@ fn execution_in_a_session_resumes_on_another_server() {
 fn changed_session_is_not_replaced() {
     let server = Server::start(setup());
     open(&server, "s", "python");
-    let bytes = suspend(&server, &start(&server, "s", "x = tools.ask(q=1)"));
+    let path = format!("/v1/executions/{}/suspend", start(&server, "s", "x = tools.ask(q=1)"));
+    let answers = [(); 2].map(|()| server.ask("POST", &path, &[("idempotency-key", "k")], b""));
     let old = etag(&server, "s");
+    for answer in &answers {
+        assert_eq!((answer.status, answer.header("etag")), (200, Some(&*old)), "{answer:?}");
+    }
+    let bytes = answers[0].body.clone();
     execute(&server, "s", "x = 'changed'");
     let body = resumption("s", &bytes, &json!([{"id": 0, "value": "answer"}]));
     assert_eq!(resume_if(&server, &old, &body).problem(), (412, "generation".into()));

@@ -26,7 +26,7 @@ use tokio::{runtime::Handle, task::JoinSet};
 
 use super::{LastLine, McpServer, answer::Answering, arguments as given, http::Account, outputs::OutputId};
 use crate::{
-    Door, Ended, Resumption, Service, ServiceError, Stepped, Tenant, Undelivered, Work,
+    Changed, Door, Ended, Resumption, Service, ServiceError, Stepped, Tenant, Undelivered, Work,
     byte_budget::{HeldBytes, NoRoom, Room},
     tenant::CancelOnDrop,
 };
@@ -302,7 +302,7 @@ impl ApprovedRun<'_> {
             Account::reserve(self.context, bytes * COPIES).map_err(|NoRoom| ServiceError::NoRoom)
         };
         let error = match self.tenant.suspend_to_bytes(execution, reserve).await {
-            Ok((bytes, mut held)) => {
+            Ok((Changed { value: bytes, .. }, mut held)) => {
                 held.shrink(bytes.len() * COPIES);
                 return Ok(SuspendAttempt::Bytes(bytes, held));
             }
