@@ -50,7 +50,9 @@ use tools::Name;
 use upstream::BoundedLines;
 
 pub use http::router;
-pub use upstream::{Approve, Listing, UpstreamConfig, UpstreamError, Upstreams};
+pub use upstream::{
+    Approve, EndpointConfig, Listing, ProcessConfig, UpstreamConfig, UpstreamError, UpstreamTransport, Upstreams,
+};
 
 /// Instructions for models, which clients receive when they connect.
 const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox. Use run_code to compute, to work \

@@ -22,11 +22,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::support::{runtime, until};
 
-const TOKEN: &str = "a token of the tests";
+pub(super) const TOKEN: &str = "a token of the tests";
 
-struct Server {
+pub(super) struct Server {
     runtime: Runtime,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     service: Service,
     stop: CancellationToken,
     serving: Option<tokio::task::JoinHandle<()>>,
@@ -34,7 +34,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(config: HttpConfig) -> Self {
+    pub(super) fn start(config: HttpConfig) -> Self {
         Self::with(config, |_| {})
     }
 

@@ -3,6 +3,7 @@
 
 mod answers;
 mod approvals;
+mod endpoints;
 mod files;
 mod fleet;
 mod http;

@@ -8,7 +8,7 @@ use std::{
 
 use glovebox_server::{
     Service, ServiceConfig, Tenant, TenantConfig,
-    mcp::{Approve, McpServer, Upstreams},
+    mcp::{Approve, McpServer, ProcessConfig, UpstreamConfig, UpstreamTransport, Upstreams},
 };
 use glovebox_sessions::DirectoryStore;
 use glovebox_tests::engine;
@@ -259,14 +259,12 @@ impl Inner {
         Self { dir }
     }
 
-    pub(super) fn config(&self, name: &str) -> glovebox_server::mcp::UpstreamConfig {
+    pub(super) fn config(&self, name: &str) -> UpstreamConfig {
         let args = vec![self.dir.path().join("server.py").to_str().unwrap().to_owned()];
-        glovebox_server::mcp::UpstreamConfig {
+        let process = ProcessConfig { command: "python3".into(), args, env: BTreeMap::new(), cwd: None };
+        UpstreamConfig {
             name: name.into(),
-            command: "python3".into(),
-            args,
-            env: BTreeMap::new(),
-            cwd: None,
+            transport: UpstreamTransport::Process(process),
             tools: None,
             approve: Approve::Never,
         }
@@ -274,10 +272,6 @@ impl Inner {
 }
 
 /// Starts the upstream servers.
-pub(super) fn start(
-    runtime: &Runtime,
-    configs: Vec<glovebox_server::mcp::UpstreamConfig>,
-    result_bytes: u64,
-) -> Result<Upstreams, String> {
+pub(super) fn start(runtime: &Runtime, configs: Vec<UpstreamConfig>, result_bytes: u64) -> Result<Upstreams, String> {
     runtime.block_on(Upstreams::start(configs, result_bytes)).map_err(|error| error.to_string())
 }

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use glovebox_server::mcp::{Approve, UpstreamConfig, Upstreams};
+use glovebox_server::mcp::{Approve, ProcessConfig, UpstreamConfig, UpstreamTransport, Upstreams};
 use serde_json::{Value, json};
 
 use super::support::{Inner, Mcp, Setup, runtime, start, structured, text, until};
 
 /// Starts a server whose scripts can call the tools of upstream servers.
-fn with(upstreams: &Upstreams, change: impl FnOnce(&mut glovebox_server::TenantConfig) + 'static) -> Mcp {
+pub(super) fn with(upstreams: &Upstreams, change: impl FnOnce(&mut glovebox_server::TenantConfig) + 'static) -> Mcp {
     let (tools, listing) = (upstreams.tools(), upstreams.listing().text());
     let change = move |config: &mut glovebox_server::TenantConfig| {
         config.tools = tools;
@@ -17,7 +17,7 @@ fn with(upstreams: &Upstreams, change: impl FnOnce(&mut glovebox_server::TenantC
     Mcp::with(Setup { change: Some(Box::new(change)), listing, ..Setup::default() })
 }
 
-fn tool(name: &str, properties: Value) -> Value {
+pub(super) fn tool(name: &str, properties: Value) -> Value {
     json!({ "name": name, "description": format!("Does {name}."), "inputSchema": { "type": "object", "properties": properties } })
 }
 
@@ -35,7 +35,8 @@ fn scripts_call_the_tools_of_other_servers() {
     let inner = Inner::new(&tools, call);
     let runtime = runtime();
     let mut config = inner.config("calc-1");
-    config.env.insert("KEY".into(), "secret".into());
+    let UpstreamTransport::Process(process) = &mut config.transport else { panic!("{config:?}") };
+    process.env.insert("KEY".into(), "secret".into());
     config.tools = Some(["add", "say-it", "fail", "env"].map(str::to_owned).into());
     let upstreams = start(&runtime, vec![config], 1 << 20).unwrap();
     let stub = glovebox::tool_stubs(&upstreams.tools(), glovebox::Language::Python).unwrap();
@@ -238,30 +239,25 @@ fn hostile_tool_list_is_bounded() {
 #[test]
 fn command_that_is_not_a_server_is_named() {
     let runtime = runtime();
-    let config = |command: &str, args: &[&str]| UpstreamConfig {
-        name: "x".into(),
-        command: command.into(),
-        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-        env: Default::default(),
-        cwd: None,
-        tools: None,
-        approve: Approve::Never,
+    let config = |command: &str, args: &[&str]| {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let process = ProcessConfig { command: command.into(), args, ..ProcessConfig::default() };
+        UpstreamConfig {
+            name: "x".into(),
+            transport: UpstreamTransport::Process(process),
+            tools: None,
+            approve: Approve::Never,
+        }
     };
     for (config, said) in [
         (config("/no/such/program", &[]), "MCP server `x` cannot be started: "),
         (config("sh", &["-c", "echo nonsense; echo why >&2"]), "did not respond as an MCP server: "),
-        (config("sh", &["-c", "yes"]), "did not respond as an MCP server: "),
+        // The endless output ends after one second, so that the test does not wait 60 s for the start to time out.
+        (config("sh", &["-c", "timeout 1 yes"]), "did not respond as an MCP server: "),
         (config("sh", &["-c", "head -c 9000000 /dev/zero; echo"]), "did not respond as an MCP server: "),
     ] {
         // A server that sends no valid message is abandoned when it exits or times out.
-        let config = if config.args.iter().any(|arg| arg == "yes") { limited(config) } else { config };
         let error = start(&runtime, vec![config], 1 << 20).unwrap_err();
         assert!(error.contains(said), "{error}");
     }
-}
-
-/// Ends the command's endless output after one second, so that the test does not wait 60 s for the start to time out.
-fn limited(mut config: UpstreamConfig) -> UpstreamConfig {
-    config.args = vec!["-c".into(), "timeout 1 yes".into()];
-    config
 }

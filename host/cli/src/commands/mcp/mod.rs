@@ -54,7 +54,8 @@ after each script, by default in $XDG_STATE_HOME/glovebox/mcp-sessions, where th
 
 With --tools-from, scripts may call the tools of other servers as tools.SERVER_TOOL(…). FILE lists them in the usual format:
 {\"mcpServers\": {\"weather\": {\"command\": \"npx\", \"args\": [\"-y\", \"weather-server\"], \"env\": {\"KEY\": \"…\"}}}}. A server runs with
-your permissions; its environment contains PATH, HOME and the variables in FILE. \"tools\": [\"NAME\"] offers only these tools.
+your permissions; its environment contains PATH, HOME and the variables in FILE. A server over HTTP has the keys \"url\" and
+\"headers\" instead: {\"url\": \"https://…\", \"headers\": {\"Authorization\": \"…\"}}. \"tools\": [\"NAME\"] offers only these tools.
 With \"approve\": \"always\" or [\"NAME\"], or with --approve, the client asks a person before a script calls a tool.
 
 Standard output contains only protocol messages; notes, errors and logs (-v) go to standard error. The server exits at the end

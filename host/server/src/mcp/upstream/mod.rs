@@ -6,30 +6,58 @@
 //! Upstream servers are untrusted: their tool names, schemas, descriptions and results are limited in size. Errors of a
 //! server's process or connection name the server.
 
+mod connection;
+mod endpoint;
 mod listing;
 mod process;
 mod upstreams;
 
 use std::{
     collections::BTreeMap,
+    fmt,
     path::{Path, PathBuf},
 };
 
 use glovebox::escaped;
+use reqwest::Url;
 use serde::Deserialize;
+use serde_json::Value;
 
 pub use listing::Listing;
 pub(super) use process::BoundedLines;
 pub use upstreams::Upstreams;
 
-/// Maximum number of servers. Each server is a process.
+/// The values of `type` for the transport Streamable HTTP.
+const HTTP_TYPES: [&str; 3] = ["http", "streamable-http", "streamableHttp"];
+
+/// Maximum number of servers. Each server is a process or a connection.
 const MAX_SERVERS: usize = 32;
 
-/// The configuration of an MCP server that runs as a child process and communicates over standard input and output.
+/// The configuration of an upstream MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamConfig {
     /// The server's name. It is the prefix of its tools' names in scripts.
     pub name: String,
+    /// The process or the URL of the server.
+    pub transport: UpstreamTransport,
+    /// The names of the tools that scripts can call. Default: all tools.
+    pub tools: Option<Vec<String>>,
+    /// The tools whose calls a person at the client must approve. Default: none.
+    pub approve: Approve,
+}
+
+/// The process or the URL of an upstream MCP server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpstreamTransport {
+    /// A child process that communicates over standard input and output.
+    Process(ProcessConfig),
+    /// A server with the transport Streamable HTTP.
+    Http(EndpointConfig),
+}
+
+/// The child process of an upstream MCP server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessConfig {
     /// The program: a path, or a name that is looked up in `PATH`.
     pub command: String,
     /// The program's arguments.
@@ -39,10 +67,23 @@ pub struct UpstreamConfig {
     pub env: BTreeMap<String, String>,
     /// The working directory. Default: the working directory of this process.
     pub cwd: Option<PathBuf>,
-    /// The names of the tools that scripts can call. Default: all tools.
-    pub tools: Option<Vec<String>>,
-    /// The tools whose calls a person at the client must approve. Default: none.
-    pub approve: Approve,
+}
+
+/// The address of an upstream MCP server with the transport Streamable HTTP.
+///
+/// `Debug` omits both fields, because they can contain secrets.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct EndpointConfig {
+    /// The URL to which messages are sent, with the scheme `http` or `https`.
+    pub url: String,
+    /// Headers of each request, for example `Authorization`.
+    pub headers: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for EndpointConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointConfig").finish_non_exhaustive()
+    }
 }
 
 /// The tools of a server whose calls a person at the client must approve.
@@ -85,7 +126,8 @@ pub enum UpstreamError {
     /// The configuration is invalid.
     #[error("{0}")]
     Config(String),
-    /// A server's configuration is not supported, or the server could not be started or does not speak MCP.
+    /// A server's configuration is not supported, or the server could not be started or reached, or does not speak
+    /// MCP.
     #[error("MCP server `{server}` {reason}", server = escaped(.server))]
     Server {
         /// The server's name.
@@ -107,14 +149,15 @@ pub enum UpstreamError {
     },
 }
 
-/// The file format that MCP clients share: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}, "cwd": …}}}`.
-#[derive(Debug, Deserialize)]
+/// The file format that MCP clients share: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}, "cwd": …}}}`,
+/// or `{"url": …, "headers": {…}}` as the value of a name.
+#[derive(Deserialize)]
 struct File {
     #[serde(rename = "mcpServers")]
     servers: BTreeMap<String, Server>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Server {
     command: Option<String>,
@@ -124,6 +167,8 @@ struct Server {
     env: BTreeMap<String, String>,
     cwd: Option<PathBuf>,
     url: Option<String>,
+    // Not a map of strings: an error of `serde_json` would quote a value of another type, which can be a secret.
+    headers: Option<Value>,
     #[serde(rename = "type")]
     kind: Option<String>,
     #[serde(default)]
@@ -170,26 +215,9 @@ impl UpstreamConfig {
 }
 
 impl Server {
-    fn checked(self, name: String, base: &Path) -> Result<UpstreamConfig, UpstreamError> {
+    fn checked(mut self, name: String, base: &Path) -> Result<UpstreamConfig, UpstreamError> {
         let wrong = |reason: &str| UpstreamError::Server { server: name.clone(), reason: reason.to_owned() };
-        if self.url.is_some() {
-            return Err(wrong("has a `url`; only servers with a `command` are supported"));
-        }
-        if let Some(kind) = self.kind.filter(|kind| kind != "stdio") {
-            return Err(wrong(&format!("has the type `{}`; only `stdio` is supported", escaped(&kind))));
-        }
-        let command =
-            self.command.filter(|command| !command.is_empty()).ok_or_else(|| wrong("has no `command`; add one"))?;
-        let nul = |text: &String| text.contains('\0');
-        if nul(&command) || self.args.iter().any(nul) || self.env.iter().any(|(name, value)| nul(name) || nul(value)) {
-            return Err(wrong("contains a NUL byte in its command, arguments or environment"));
-        }
-        if let Some(variable) = self.env.keys().find(|variable| variable.is_empty() || variable.contains('=')) {
-            return Err(wrong(&format!(
-                "has an invalid environment variable name `{}`: it must not be empty or contain `=`",
-                escaped(variable)
-            )));
-        }
+        let transport = self.transport(base).map_err(|reason| wrong(&reason))?;
         let approve = match self.approve {
             None => Approve::Never,
             Some(ApproveKey::Tools(names)) => Approve::Tools(names),
@@ -204,8 +232,75 @@ impl Server {
                 }
             },
         };
-        let cwd = self.cwd.map(|cwd| base.join(cwd));
-        Ok(UpstreamConfig { name, command, args: self.args, env: self.env, cwd, tools: self.tools, approve })
+        Ok(UpstreamConfig { name, transport, tools: self.tools, approve })
+    }
+
+    /// Takes and checks the keys of the process or the URL. An error is a clause whose subject is the server.
+    fn transport(&mut self, base: &Path) -> Result<UpstreamTransport, String> {
+        let kind = self.kind.take();
+        let Some(url) = self.url.take() else {
+            if let Some(kind) = kind.filter(|kind| kind != "stdio") {
+                return Err(format!("has the type `{}` but no `url`; only `stdio` needs none", escaped(&kind)));
+            }
+            return self.process(base).map(UpstreamTransport::Process);
+        };
+        if let Some(kind) = kind.filter(|kind| !HTTP_TYPES.contains(&&**kind)) {
+            return Err(format!("has a `url` and the type `{}`; only `http` is supported", escaped(&kind)));
+        }
+        if self.command.is_some() || !self.args.is_empty() || !self.env.is_empty() || self.cwd.is_some() {
+            return Err("has a `url` and also `command`, `args`, `env` or `cwd`; remove one of them".to_owned());
+        }
+        let headers = headers(self.headers.take())?;
+        let config = EndpointConfig { url, headers };
+        config.check()?;
+        Ok(UpstreamTransport::Http(config))
+    }
+
+    fn process(&mut self, base: &Path) -> Result<ProcessConfig, String> {
+        let command = self.command.take().filter(|command| !command.is_empty());
+        let command = command.ok_or("has neither a `command` nor a `url`; add one")?;
+        if self.headers.is_some() {
+            return Err("has `headers` without a `url`; remove them".to_owned());
+        }
+        let (args, env) = (std::mem::take(&mut self.args), std::mem::take(&mut self.env));
+        let nul = |text: &String| text.contains('\0');
+        if nul(&command) || args.iter().any(nul) || env.iter().any(|(name, value)| nul(name) || nul(value)) {
+            return Err("contains a NUL byte in its command, arguments or environment".to_owned());
+        }
+        if let Some(variable) = env.keys().find(|variable| variable.is_empty() || variable.contains('=')) {
+            return Err(format!(
+                "has an invalid environment variable name `{}`: it must not be empty or contain `=`",
+                escaped(variable)
+            ));
+        }
+        Ok(ProcessConfig { command, args, env, cwd: self.cwd.take().map(|cwd| base.join(cwd)) })
+    }
+}
+
+/// Converts the value of `headers`. An error contains no value, because values can be secrets.
+fn headers(value: Option<Value>) -> Result<BTreeMap<String, String>, String> {
+    let wrong = || "has `headers` that are not an object with strings".to_owned();
+    let Some(value) = value else { return Ok(BTreeMap::new()) };
+    let Value::Object(headers) = value else { return Err(wrong()) };
+    let entry = |(name, value): (String, Value)| match value {
+        Value::String(value) => Ok((name, value)),
+        _ => Err(wrong()),
+    };
+    headers.into_iter().map(entry).collect()
+}
+
+impl EndpointConfig {
+    /// Checks the URL and the headers. An error is a clause whose subject is the server, and contains neither the URL
+    /// nor the value of a header.
+    fn check(&self) -> Result<(), String> {
+        let url = Url::parse(&self.url).map_err(|error| format!("has an invalid `url`: {error}"))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err("has a `url` that does not begin with `http://` or `https://`".to_owned());
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("has credentials in its `url`; use `headers` instead".to_owned());
+        }
+        self.header_map().map(drop)
     }
 }
 
@@ -227,8 +322,39 @@ mod tests {
         let servers = read(json).unwrap();
         assert_eq!(servers.iter().map(|server| &*server.name).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(servers[0].tools.as_deref(), Some(&["one".to_owned()][..]));
-        assert_eq!((&*servers[1].command, &servers[1].env["K"]), ("npx", &"v".to_owned()));
-        assert_eq!(servers[1].cwd.as_deref(), Some(Path::new("/base/sub")));
+        let UpstreamTransport::Process(process) = &servers[1].transport else { panic!("{servers:?}") };
+        assert_eq!((&*process.command, &process.env["K"]), ("npx", &"v".to_owned()));
+        assert_eq!(process.cwd.as_deref(), Some(Path::new("/base/sub")));
+    }
+
+    #[test]
+    fn url_and_headers_are_parsed_and_not_shown() {
+        let json = r#"{"mcpServers": {
+            "a": {"type": "http", "url": "https://x.test/mcp?key=secret", "headers": {"Authorization": "secret"}},
+            "b": {"url": "http://127.0.0.1:1/"}
+        }}"#;
+        let servers = read(json).unwrap();
+        let UpstreamTransport::Http(endpoint) = &servers[0].transport else { panic!("{servers:?}") };
+        assert_eq!(endpoint.url, "https://x.test/mcp?key=secret");
+        assert_eq!(endpoint.headers["Authorization"], "secret");
+        assert!(!format!("{servers:?}").contains("secret"));
+        for (entry, said) in [
+            (r#"{"url": "secret"}"#, "has an invalid `url`: "),
+            (r#"{"url": "ftp://secret"}"#, "does not begin with `http://`"),
+            (r#"{"url": "http://u:secret@x"}"#, "has credentials in its `url`"),
+            (r#"{"url": "http://x", "type": "sse"}"#, "has a `url` and the type `sse`; only `http` is supported"),
+            (r#"{"url": "http://x", "command": "secret"}"#, "has a `url` and also `command`"),
+            (r#"{"url": "http://x", "headers": "secret"}"#, "has `headers` that are not an object with strings"),
+            (r#"{"url": "http://x", "headers": {"A": ["secret"]}}"#, "has `headers` that are not an object"),
+            (r#"{"url": "http://x", "headers": {"A b": "secret"}}"#, "has the invalid header `A b`"),
+            (r#"{"url": "http://x", "headers": {"A": "secret\n"}}"#, "has the invalid header `A`"),
+            (r#"{"url": "http://x", "headers": {"MCP-Session-Id": "secret"}}"#, "sets the header `MCP-Session-Id`"),
+            (r#"{"command": "x", "headers": {"A": "secret"}}"#, "has `headers` without a `url`"),
+        ] {
+            let error = read(&format!(r#"{{"mcpServers": {{"a": {entry}}}}}"#)).unwrap_err();
+            assert!(error.starts_with("MCP server `a` ") && error.contains(said), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
     }
 
     #[test]
@@ -261,12 +387,8 @@ mod tests {
         for (json, said) in [
             ("", "line 1"),
             ("{}", "missing field `mcpServers`"),
-            (r#"{"mcpServers": {"a": {}}}"#, "MCP server `a` has no `command`; add one"),
-            (
-                r#"{"mcpServers": {"a": {"url": "http://x"}}}"#,
-                "MCP server `a` has a `url`; only servers with a `command`",
-            ),
-            (r#"{"mcpServers": {"a": {"command": "x", "type": "sse"}}}"#, "type `sse`"),
+            (r#"{"mcpServers": {"a": {}}}"#, "MCP server `a` has neither a `command` nor a `url`; add one"),
+            (r#"{"mcpServers": {"a": {"command": "x", "type": "sse"}}}"#, "has the type `sse` but no `url`"),
             (r#"{"mcpServers": {"a": {"command": "x", "arg": []}}}"#, "unknown field `arg`"),
             (r#"{"mcpServers": {"a": {"command": "x", "env": {"A=B": ""}}}}"#, "`A=B`"),
             (r#"{"mcpServers": {"a\n": {"command": "x\u0000"}}}"#, "MCP server `a\\n` contains a NUL"),

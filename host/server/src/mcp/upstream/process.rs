@@ -12,36 +12,17 @@ use std::{
     time::Duration,
 };
 
-use rmcp::{
-    RoleClient, ServiceExt as _,
-    model::{
-        CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
-        JsonObject, PaginatedRequestParams, ServerResult, Tool,
-    },
-    service::{Peer, PeerRequestOptions, RunningService, ServiceError as McpError},
-    transport::async_rw::AsyncRwTransport,
-};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, ReadBuf},
-    process::{Child, Command},
+    process::{Child, ChildStdin, ChildStdout, Command},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::UpstreamConfig;
+use super::ProcessConfig;
 use crate::json::JsonCost;
 
-/// The timeout for a server to start, and then for each page of its tools. `npx` and `uvx` may have to download the
-/// server first.
-const START: Duration = Duration::from_secs(60);
-
 /// Maximum time for a server to exit after its input was closed, before it is killed.
-const END: Duration = Duration::from_secs(2);
-
-/// Maximum number of tools per server. A model cannot use a longer listing, and each schema occupies memory.
-pub(super) const MAX_TOOLS: usize = 256;
-
-/// Maximum number of pages in a tool list. A faulty server could return new cursors forever.
-const MAX_PAGES: usize = 64;
+pub(super) const END: Duration = Duration::from_secs(2);
 
 /// The number of bytes from the end of standard error that an error message quotes.
 const STDERR_BYTES: usize = 1_000;
@@ -49,32 +30,22 @@ const STDERR_BYTES: usize = 1_000;
 /// Maximum time to wait for a failed server's last output on standard error.
 const STDERR_TIME: Duration = Duration::from_millis(200);
 
-/// A running server process and the connection to it.
+/// A running server process. Dropping it kills the process and its children.
 #[derive(Debug)]
 pub(super) struct Process {
-    service: RunningService<RoleClient, ClientConfig>,
     child: Child,
-    /// The process group of the server, which is killed when the server is stopped.
-    group: Option<rustix::process::Pid>,
+    _group: Group,
     stderr: Stderr,
     is_exceeded: Arc<AtomicBool>,
 }
 
-/// The error from a tool call.
-#[derive(Debug)]
-pub(super) enum CallError {
-    /// The server returned an error.
-    Refused(String),
-    /// The server has ended.
-    Ended,
-    /// The server returned a response of an unexpected type.
-    Unexpected(&'static str),
-}
-
 impl Process {
-    /// Starts a server and initializes the connection. `max_message_bytes` limits the size of each message from the
-    /// server.
-    pub(super) async fn start(config: &UpstreamConfig, max_message_bytes: usize) -> Result<Self, String> {
+    /// Starts a server. Also returns its standard output and input. `max_message_bytes` limits the size of each message
+    /// from the server.
+    pub(super) fn start(
+        config: &ProcessConfig,
+        max_message_bytes: usize,
+    ) -> Result<(Self, BoundedLines<ChildStdout>, ChildStdin), String> {
         let mut command = Command::new(&config.command);
         command.args(&config.args).env_clear();
         // Most programs need these variables to find other programs and their own files. No others are inherited.
@@ -96,133 +67,31 @@ impl Process {
             return Err("has no standard streams".into());
         };
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-        let stderr = Stderr::of(stderr);
         let stdout = BoundedLines::new(stdout, max_message_bytes);
         let is_exceeded = stdout.exceeded();
-        // `BoundedLines` limits the line length instead: a longer line ends the connection, not only the message.
-        let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
-        let about = ClientConfig::new(
-            ClientCapabilities::default(),
-            Implementation::new("glovebox", env!("CARGO_PKG_VERSION")),
-        );
-        let begun = tokio::time::timeout(START, about.serve(transport)).await;
-        let mut guard = Group(group);
-        let service = match begun {
-            Ok(Ok(service)) => service,
-            Ok(Err(error)) => {
-                let error = glovebox::escaped_text(&error.to_string()).to_string();
-                return Err(format!("did not respond as an MCP server: {error}{}", stderr.quoted().await));
-            }
-            Err(_) => return Err(format!("did not answer within {} s{}", START.as_secs(), stderr.quoted().await)),
-        };
-        guard.0 = None;
-        Ok(Self { service, child, group, stderr, is_exceeded })
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.service.is_closed() || self.service.is_transport_closed()
-    }
-
-    pub(super) fn peer(&self) -> Peer<RoleClient> {
-        self.service.peer().clone()
+        Ok((Self { child, _group: Group(group), stderr: Stderr::of(stderr), is_exceeded }, stdout, stdin))
     }
 
     /// Returns the end of an error message: the exceeded limit, if any, and the last output on standard error.
     pub(super) async fn failure_details(&self) -> String {
         let too_long =
             self.is_exceeded.load(Ordering::SeqCst).then_some(": a message was too long or had too many values");
-        format!("{}{}", too_long.unwrap_or_default(), self.stderr.quoted().await)
+        format!("{}{}", too_long.unwrap_or_default(), self.last_output().await)
     }
 
-    /// Returns the server's tools in the server's order.
-    pub(super) async fn tools(&self) -> Result<Vec<Tool>, String> {
-        let (mut tools, mut cursor) = (Vec::new(), None);
-        for _ in 0..MAX_PAGES {
-            let params = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = tokio::time::timeout(START, self.service.list_tools(Some(params))).await;
-            let page = match page {
-                Ok(Ok(page)) => page,
-                Ok(Err(error)) => {
-                    let error = glovebox::escaped_text(&error.to_string()).to_string();
-                    return Err(format!("failed to list its tools: {error}{}", self.failure_details().await));
-                }
-                Err(_) => {
-                    return Err(format!(
-                        "did not list its tools within {} s{}",
-                        START.as_secs(),
-                        self.failure_details().await
-                    ));
-                }
-            };
-            tools.extend(page.tools);
-            if tools.len() > MAX_TOOLS {
-                return Err(format!("has more than {MAX_TOOLS} tools; list the tools to use in its `tools`"));
-            }
-            match page.next_cursor {
-                Some(next) => cursor = Some(next),
-                None => return Ok(tools),
-            }
-        }
-        Err(format!("lists its tools on more than {MAX_PAGES} pages"))
+    /// Quotes the last output on standard error for an error message.
+    pub(super) async fn last_output(&self) -> String {
+        self.stderr.quoted().await
     }
 
-    /// Stops the server: closes its input, waits, and kills its process group.
+    /// Waits for the server to exit after its input was closed, and kills its process group.
     pub(super) async fn end(mut self) {
-        let guard = Group(self.group);
-        // The timeout applies twice: to the connection and to the process.
-        let _ = self.service.close_with_timeout(END).await;
         let _ = tokio::time::timeout(END, self.child.wait()).await;
-        drop(guard);
-    }
-}
-
-/// Calls a tool. Dropping the future sends a cancellation to the server.
-pub(super) async fn call(
-    peer: &Peer<RoleClient>,
-    tool: &str,
-    arguments: JsonObject,
-) -> Result<rmcp::model::CallToolResult, CallError> {
-    let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-    let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
-    let handle = sent.map_err(|_| CallError::Ended)?;
-    let mut cancellation = CancellationOnDrop { peer: peer.clone(), id: Some(handle.id.clone()) };
-    let answer = handle.await_response().await;
-    cancellation.id = None;
-    match answer {
-        Ok(ServerResult::CallToolResult(result)) => Ok(result),
-        Ok(ServerResult::InputRequiredResult(_)) => {
-            Err(CallError::Unexpected("requested input, but input requests are not supported"))
-        }
-        Ok(ServerResult::CreateTaskResult(_)) => Err(CallError::Unexpected("answered with an unrequested task")),
-        Ok(_) => Err(CallError::Unexpected("answered with something other than a tool result")),
-        Err(McpError::McpError(error)) => Err(CallError::Refused(error.message.into_owned())),
-        Err(_) => Err(CallError::Ended),
-    }
-}
-
-/// Sends a cancellation to a server on drop.
-struct CancellationOnDrop {
-    peer: Peer<RoleClient>,
-    id: Option<rmcp::model::RequestId>,
-}
-
-impl Drop for CancellationOnDrop {
-    fn drop(&mut self) {
-        if let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) {
-            let peer = self.peer.clone();
-            runtime.spawn(async move {
-                let params = rmcp::model::CancelledNotificationParam::new(
-                    Some(id),
-                    Some("the caller stopped waiting".to_owned()),
-                );
-                let _ = peer.notify_cancelled(params).await;
-            });
-        }
     }
 }
 
 /// Kills a process group on drop.
+#[derive(Debug)]
 struct Group(Option<rustix::process::Pid>);
 
 impl Drop for Group {

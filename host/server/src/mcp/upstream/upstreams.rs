@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     UpstreamConfig, UpstreamError,
+    connection::{self, CallError, Connection},
     listing::{Listing, script_name},
-    process::{self, CallError, Process},
 };
 
 /// Maximum number of times that a server is restarted within [`RESTARTS_WITHIN`].
@@ -53,7 +53,7 @@ pub struct Upstreams {
     result_schemas_bytes: usize,
 }
 
-/// An MCP server, which is running or has ended.
+/// An MCP server, which is connected or has ended.
 #[derive(Debug)]
 struct Server {
     config: UpstreamConfig,
@@ -63,14 +63,14 @@ struct Server {
 
 #[derive(Debug)]
 struct ServerState {
-    process: Option<Process>,
+    connection: Option<Connection>,
     /// The times of recent restarts.
     restarts: Vec<Instant>,
     is_closed: bool,
 }
 
 impl Upstreams {
-    /// Starts the servers and lists their tools. `result_bytes` limits the size of each result as JSON.
+    /// Starts or connects to the servers, and lists their tools. `result_bytes` limits the size of each result as JSON.
     ///
     /// # Errors
     /// Fails if a server cannot be started, does not speak MCP, or does not offer a configured tool. Also fails if a
@@ -241,11 +241,11 @@ impl Server {
         max_message_bytes: usize,
     ) -> Result<(Self, Vec<rmcp::model::Tool>), UpstreamError> {
         let wrong = |reason: String| UpstreamError::Server { server: config.name.clone(), reason };
-        let process = Process::start(&config, max_message_bytes).await.map_err(wrong)?;
-        let tools = match process.tools().await {
+        let connection = Connection::start(&config.transport, max_message_bytes).await.map_err(wrong)?;
+        let tools = match connection.tools().await {
             Ok(tools) => tools,
             Err(reason) => {
-                process.end().await;
+                connection.end().await;
                 return Err(wrong(reason));
             }
         };
@@ -254,18 +254,18 @@ impl Server {
         let missing = selected.chain(approved).find(|(_, name)| tools.iter().all(|tool| tool.name != ***name));
         if let Some((key, missing)) = missing {
             let reason = format!("has no tool `{}`; remove it from its `{key}`", glovebox::escaped(missing));
-            process.end().await;
+            connection.end().await;
             return Err(wrong(reason));
         }
-        let state = ServerState { process: Some(process), restarts: Vec::new(), is_closed: false };
+        let state = ServerState { connection: Some(connection), restarts: Vec::new(), is_closed: false };
         Ok((Self { config, max_message_bytes, state: Mutex::new(state) }, tools))
     }
 
     async fn close(&self) {
         let mut state = self.state.lock().await;
         state.is_closed = true;
-        if let Some(process) = state.process.take() {
-            process.end().await;
+        if let Some(connection) = state.connection.take() {
+            connection.end().await;
         }
     }
 
@@ -293,14 +293,14 @@ impl Server {
 
     async fn call(&self, tool: &str, arguments: JsonObject, max_bytes: usize) -> Result<String, ToolError> {
         let peer = self.peer().await.map_err(|reason| self.failed(&reason))?;
-        match process::call(&peer, tool, arguments).await {
+        match connection::call(&peer, tool, arguments).await {
             Ok(result) => json(result, max_bytes),
             Err(CallError::Refused(reason)) => Err(ToolError::new(reason)),
-            Err(CallError::Unexpected(what)) => Err(self.failed(what)),
+            Err(CallError::Failed(reason)) => Err(self.failed(&reason)),
             Err(CallError::Ended) => {
                 let state = self.state.lock().await;
-                let how_ended = match &state.process {
-                    Some(process) => process.failure_details().await,
+                let how_ended = match &state.connection {
+                    Some(connection) => connection.failure_details().await,
                     None => String::new(),
                 };
                 Err(self.failed(&format!("has ended{how_ended}")))
@@ -312,30 +312,30 @@ impl Server {
         ToolError::new(format!("MCP server `{}` {reason}", glovebox::escaped(&self.config.name)))
     }
 
-    /// Returns the connection to the server. Restarts the server if it has ended.
+    /// Returns the connection to the server. Restarts the server or connects again if the connection has ended.
     async fn peer(&self) -> Result<rmcp::service::Peer<rmcp::RoleClient>, String> {
         let mut state = self.state.lock().await;
         if state.is_closed {
             return Err("is closed".to_owned());
         }
-        if let Some(process) = state.process.take_if(|process| process.is_over()) {
-            tokio::spawn(process.end());
+        if let Some(connection) = state.connection.take_if(|connection| connection.is_over()) {
+            tokio::spawn(connection.end());
         }
-        if let Some(process) = &state.process {
-            return Ok(process.peer());
+        if let Some(connection) = &state.connection {
+            return Ok(connection.peer());
         }
         state.restarts.retain(|at| at.elapsed() < RESTARTS_WITHIN);
         if state.restarts.len() >= MAX_RESTARTS {
             let minutes = RESTARTS_WITHIN.as_secs() / 60;
             return Err(format!(
-                "has ended and was already restarted {MAX_RESTARTS} times within {minutes} minutes; check its command, or call it again later"
+                "has ended and was already restarted {MAX_RESTARTS} times within {minutes} minutes; check its configuration, or call it again later"
             ));
         }
         state.restarts.push(Instant::now());
         tracing::info!(target: "glovebox", server = %glovebox::escaped(&self.config.name), "starting an MCP server again");
-        let process = Process::start(&self.config, self.max_message_bytes).await?;
-        let peer = process.peer();
-        state.process = Some(process);
+        let connection = Connection::start(&self.config.transport, self.max_message_bytes).await?;
+        let peer = connection.peer();
+        state.connection = Some(connection);
         Ok(peer)
     }
 }

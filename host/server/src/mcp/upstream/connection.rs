@@ -1,0 +1,212 @@
+//! The connection to an MCP server: its start, its tools and calls of them.
+
+use std::time::Duration;
+
+use rmcp::{
+    RoleClient, ServiceExt as _,
+    model::{
+        CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
+        JsonObject, PaginatedRequestParams, ServerResult, Tool,
+    },
+    service::{ClientInitializeError, Peer, PeerRequestOptions, RunningService, ServiceError as McpError},
+    transport::async_rw::AsyncRwTransport,
+};
+
+use super::{
+    EndpointConfig, ProcessConfig, UpstreamTransport, endpoint,
+    process::{END, Process},
+};
+
+/// The timeout for a server to start, and then for each page of its tools. `npx` and `uvx` may have to download the
+/// server first.
+const START: Duration = Duration::from_secs(60);
+
+/// Maximum number of tools per server. A model cannot use a longer listing, and each schema occupies memory.
+const MAX_TOOLS: usize = 256;
+
+/// Maximum number of pages in a tool list. A faulty server could return new cursors forever.
+const MAX_PAGES: usize = 64;
+
+type Service = RunningService<RoleClient, ClientConfig>;
+
+/// A connection to an MCP server.
+#[derive(Debug)]
+pub(super) struct Connection {
+    service: Service,
+    /// The server's process. `None` if the server has a URL.
+    process: Option<Process>,
+}
+
+/// The error from a tool call.
+#[derive(Debug)]
+pub(super) enum CallError {
+    /// The server returned an error.
+    Refused(String),
+    /// The server has ended.
+    Ended,
+    /// The call failed for this reason, which is a clause whose subject is the server.
+    Failed(String),
+}
+
+impl From<McpError> for CallError {
+    fn from(error: McpError) -> Self {
+        match error {
+            McpError::McpError(error) => Self::Refused(error.message.into_owned()),
+            McpError::TransportSend(error) => endpoint::failure(&*error.error).map_or(Self::Ended, Self::Failed),
+            _ => Self::Ended,
+        }
+    }
+}
+
+impl Connection {
+    /// Starts a server or connects to it, and initializes the connection. `max_message_bytes` limits the size of each
+    /// message from the server. An error is a clause whose subject is the server.
+    pub(super) async fn start(transport: &UpstreamTransport, max_message_bytes: usize) -> Result<Self, String> {
+        match transport {
+            UpstreamTransport::Process(config) => Self::start_process(config, max_message_bytes).await,
+            UpstreamTransport::Http(config) => Self::connect(config, max_message_bytes).await,
+        }
+    }
+
+    async fn start_process(config: &ProcessConfig, max_message_bytes: usize) -> Result<Self, String> {
+        let (process, stdout, stdin) = Process::start(config, max_message_bytes)?;
+        // `BoundedLines` limits the line length instead: a longer line ends the connection, not only the message.
+        let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
+        let begun = tokio::time::timeout(START, client().serve(transport)).await;
+        match begun.map_err(|_| did_not_answer()).and_then(|begun| begun.map_err(|error| no_mcp(&error))) {
+            Ok(service) => Ok(Self { service, process: Some(process) }),
+            Err(reason) => Err(format!("{reason}{}", process.last_output().await)),
+        }
+    }
+
+    async fn connect(config: &EndpointConfig, max_message_bytes: usize) -> Result<Self, String> {
+        let transport = endpoint::transport(config, max_message_bytes)?;
+        let begun = tokio::time::timeout(START, client().serve(transport)).await.map_err(|_| did_not_answer())?;
+        let service = begun.map_err(|error| match &error {
+            ClientInitializeError::TransportError { error: cause, .. } => {
+                endpoint::failure(&*cause.error).unwrap_or_else(|| no_mcp(&error))
+            }
+            _ => no_mcp(&error),
+        })?;
+        Ok(Self { service, process: None })
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.service.is_closed() || self.service.is_transport_closed()
+    }
+
+    pub(super) fn peer(&self) -> Peer<RoleClient> {
+        self.service.peer().clone()
+    }
+
+    /// Returns the end of an error message about a process that has ended.
+    pub(super) async fn failure_details(&self) -> String {
+        match &self.process {
+            Some(process) => process.failure_details().await,
+            None => String::new(),
+        }
+    }
+
+    /// Returns the server's tools in the server's order.
+    pub(super) async fn tools(&self) -> Result<Vec<Tool>, String> {
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        for _ in 0..MAX_PAGES {
+            let params = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = tokio::time::timeout(START, self.service.list_tools(Some(params))).await;
+            let page = match page {
+                Ok(Ok(page)) => page,
+                Ok(Err(error)) => return Err(self.listing_failure(&error).await),
+                Err(_) => {
+                    return Err(format!(
+                        "did not list its tools within {} s{}",
+                        START.as_secs(),
+                        self.failure_details().await
+                    ));
+                }
+            };
+            tools.extend(page.tools);
+            if tools.len() > MAX_TOOLS {
+                return Err(format!("has more than {MAX_TOOLS} tools; list the tools to use in its `tools`"));
+            }
+            match page.next_cursor {
+                Some(next) => cursor = Some(next),
+                None => return Ok(tools),
+            }
+        }
+        Err(format!("lists its tools on more than {MAX_PAGES} pages"))
+    }
+
+    async fn listing_failure(&self, error: &McpError) -> String {
+        if let McpError::TransportSend(error) = error
+            && let Some(reason) = endpoint::failure(&*error.error)
+        {
+            return reason;
+        }
+        let error = glovebox::escaped_text(&error.to_string()).to_string();
+        format!("failed to list its tools: {error}{}", self.failure_details().await)
+    }
+
+    /// Closes the connection, and stops the server's process.
+    pub(super) async fn end(mut self) {
+        let _ = self.service.close_with_timeout(END).await;
+        if let Some(process) = self.process {
+            process.end().await;
+        }
+    }
+}
+
+fn client() -> ClientConfig {
+    ClientConfig::new(ClientCapabilities::default(), Implementation::new("glovebox", env!("CARGO_PKG_VERSION")))
+}
+
+fn did_not_answer() -> String {
+    format!("did not answer within {} s", START.as_secs())
+}
+
+fn no_mcp(error: &ClientInitializeError) -> String {
+    format!("did not respond as an MCP server: {}", glovebox::escaped_text(&error.to_string()))
+}
+
+/// Calls a tool. Dropping the future sends a cancellation to the server.
+pub(super) async fn call(
+    peer: &Peer<RoleClient>,
+    tool: &str,
+    arguments: JsonObject,
+) -> Result<rmcp::model::CallToolResult, CallError> {
+    let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+    let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
+    let mut cancellation = CancellationOnDrop { peer: peer.clone(), id: Some(handle.id.clone()) };
+    let answer = handle.await_response().await;
+    cancellation.id = None;
+    match answer {
+        Ok(ServerResult::CallToolResult(result)) => Ok(result),
+        Ok(ServerResult::InputRequiredResult(_)) => {
+            Err(CallError::Failed("requested input, but input requests are not supported".to_owned()))
+        }
+        Ok(ServerResult::CreateTaskResult(_)) => Err(CallError::Failed("answered with an unrequested task".to_owned())),
+        Ok(_) => Err(CallError::Failed("answered with something other than a tool result".to_owned())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends a cancellation to a server on drop.
+struct CancellationOnDrop {
+    peer: Peer<RoleClient>,
+    id: Option<rmcp::model::RequestId>,
+}
+
+impl Drop for CancellationOnDrop {
+    fn drop(&mut self) {
+        if let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) {
+            let peer = self.peer.clone();
+            runtime.spawn(async move {
+                let params = rmcp::model::CancelledNotificationParam::new(
+                    Some(id),
+                    Some("the caller stopped waiting".to_owned()),
+                );
+                let _ = peer.notify_cancelled(params).await;
+            });
+        }
+    }
+}
