@@ -271,7 +271,7 @@ impl Live {
         StoredRecord { record, version }: StoredRecord,
         suspended: &Suspended,
         lock: SessionLock,
-        place: LivePlace,
+        place: LivePermit,
     ) -> Result<Self, SessionsError> {
         let id = lock.id();
         let options = ResumeOptions::default().id(id.as_str()).cancel(&storage.stop);
