@@ -313,6 +313,20 @@ fn session_is_opened_again_after_a_restart() {
 }
 
 #[test]
+fn failed_call_is_not_repeated() {
+    let failed = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no paper"}}"#;
+    let endpoint = Endpoint::mcp(&["print"], move |_, _| Some(response("500 Internal Server Error", failed)));
+    let runtime = runtime();
+    let upstreams = start(&runtime, vec![endpoint.config("/mcp")], 1 << 20).unwrap();
+    let mcp = with(&upstreams, |_| {});
+    let printed = text(&mcp.python("try: tools.s_print()\nexcept tools.ToolError as error: print(error)"));
+    assert_eq!(printed, "no paper\n");
+    let calls = endpoint.received().iter().filter(|request| request.body["method"] == "tools/call").count();
+    assert_eq!(calls, 1);
+    runtime.block_on(upstreams.close());
+}
+
+#[test]
 fn url_without_a_server_is_named() {
     let runtime = runtime();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -19,7 +19,7 @@ use super::{
 
 /// The timeout for a server to start, and then for each page of its tools. `npx` and `uvx` may have to download the
 /// server first.
-const START: Duration = Duration::from_secs(60);
+pub(super) const START: Duration = Duration::from_secs(60);
 
 /// Maximum number of tools per server. A model cannot use a longer listing, and each schema occupies memory.
 const MAX_TOOLS: usize = 256;

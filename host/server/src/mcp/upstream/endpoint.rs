@@ -13,7 +13,7 @@ use reqwest::{
     redirect::Policy,
 };
 use rmcp::{
-    model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
+    model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
     transport::{
         common::client_side_sse::{BoxedSseResponse, NeverRetry},
         streamable_http_client::{
@@ -25,7 +25,7 @@ use rmcp::{
 use sse_stream::SseStream;
 use tokio_stream::StreamExt as _;
 
-use super::EndpointConfig;
+use super::{EndpointConfig, connection::START};
 use crate::json::JsonCost;
 
 /// The timeout for establishing a connection.
@@ -34,8 +34,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of redirects of a request.
 const MAX_REDIRECTS: usize = 3;
 
-/// Maximum number of simultaneous requests to a server. Further requests wait.
-const MAX_REQUESTS: usize = 256;
+/// Maximum number of simultaneous requests to a server. Further requests wait. Each request can buffer a message of the
+/// maximum size.
+const MAX_REQUESTS: usize = 64;
 
 /// Maximum length in characters of the cause of a failure.
 const MAX_REASON_CHARS: usize = 200;
@@ -49,7 +50,8 @@ const EVENT_STREAM: &str = "text/event-stream";
 const RESERVED_HEADERS: [&str; 8] =
     ["accept", "connection", "content-length", "content-type", "host", "last-event-id", "transfer-encoding", "upgrade"];
 
-/// The code of JSON-RPC errors with which servers reject an unknown session, instead of with HTTP 404.
+/// The code of JSON-RPC errors with which servers reject an unknown session, with HTTP 400 instead of 404. With other
+/// statuses, it is the code of errors of calls, which must not be repeated.
 const UNKNOWN_SESSION: i32 = -32_000;
 
 /// A failed request. The text is a clause whose subject is the server. It contains neither the URL nor headers.
@@ -165,8 +167,11 @@ impl StreamableHttpClient for EndpointClient {
         };
         let body = serde_json::to_vec(&message).map_err(HttpError::Deserialize)?;
         let has_session = session_id.is_some();
-        let request =
+        let mut request =
             self.client.post(&*uri).header(CONTENT_TYPE, JSON).header(ACCEPT, [JSON, EVENT_STREAM].join(", "));
+        if !is_cancellable(&message) {
+            request = request.timeout(START);
+        }
         let response = send(request.body(body), session_id, custom_headers).await.map_err(HttpError::Client)?;
         let status = response.status();
         if has_session && status == StatusCode::NOT_FOUND {
@@ -175,7 +180,8 @@ impl StreamableHttpClient for EndpointClient {
         let new_session = response.headers().get(SESSION_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
         if !status.is_success() {
             let message = self.rejection(response).await.map_err(HttpError::Client)?;
-            let is_unknown = matches!(&message, JsonRpcMessage::Error(error) if error.error.code.0 == UNKNOWN_SESSION);
+            let is_unknown = status == StatusCode::BAD_REQUEST
+                && matches!(&message, JsonRpcMessage::Error(error) if error.error.code.0 == UNKNOWN_SESSION);
             if has_session && is_unknown {
                 return Err(HttpError::SessionExpired);
             }
@@ -272,6 +278,13 @@ async fn send(
         request = request.header(SESSION_ID, &*session_id);
     }
     request.send().await.map_err(|error| EndpointError::Unreachable(reason(&error)))
+}
+
+/// Returns `true` if the SDK ends the message's HTTP request when its caller stops waiting. It does not end the
+/// requests that initialize a connection.
+fn is_cancellable(message: &ClientJsonRpcMessage) -> bool {
+    let JsonRpcMessage::Request(request) = message else { return false };
+    !matches!(&request.request, ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_))
 }
 
 /// Returns `true` if the response has this media type.
