@@ -258,7 +258,9 @@ impl Local {
                     None => script.request().suspendable(true),
                 };
                 let local = Arc::clone(self);
-                let session = SessionInUse { active, generation: Box::new(move || local.generation(&target.id)) };
+                let is_restored = suspended.is_some();
+                let generation = Box::new(move || local.generation(&target.id));
+                let session = SessionInUse { active, is_restored, generation };
                 SuspendableExecution::start(Interpreter::Session(session), request.cancel(cancel), on_output, key)
             }
         }

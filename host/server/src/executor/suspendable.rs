@@ -30,6 +30,8 @@ pub(super) enum Interpreter<'a> {
 /// A stored session during a suspendable execution.
 pub(super) struct SessionInUse {
     pub(super) active: ActiveSession,
+    /// `true` if the session is in the state before a suspended execution, which is not saved yet.
+    pub(super) is_restored: bool,
     /// Returns the session's current generation. Must be called on a thread that is allowed to block.
     pub(super) generation: Box<dyn Fn() -> Option<String> + Send>,
 }
@@ -43,7 +45,8 @@ impl SessionInUse {
 }
 
 impl SuspendableExecution {
-    /// Starts a suspendable request. `key` seals the bytes of the suspended execution.
+    /// Starts a suspendable request. `key` seals the bytes of the suspended execution. Must be called on a thread that
+    /// is allowed to block.
     pub(super) fn start(
         interpreter: Interpreter<'_>,
         request: Request<'_>,
@@ -61,7 +64,17 @@ impl SuspendableExecution {
         });
         let (started, session) = match interpreter {
             Interpreter::New(sandbox) => (sandbox.start(request)?, None),
-            Interpreter::Session(session) => (session.active.start(request)?, Some(session)),
+            Interpreter::Session(session) => match session.active.start(request) {
+                Ok(started) => (started, Some(session)),
+                Err(error) => {
+                    // The restored state is already in use, so the session needs a new generation. Ignores errors,
+                    // because the result is an error already.
+                    if session.is_restored {
+                        let _ = session.active.save();
+                    }
+                    return Err(error.into());
+                }
+            },
         };
         Ok(Self { started: Mutex::new(Some(Arc::new(started))), session: Mutex::new(session), key, ended })
     }
