@@ -8,7 +8,7 @@ use std::{collections::HashMap, error::Error, pin::pin, sync::Arc, time::Duratio
 use axum::body::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use reqwest::{
-    Body, Client, RequestBuilder, Response, StatusCode,
+    Body, Client, RequestBuilder, Response, StatusCode, Url,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     redirect::Policy,
 };
@@ -100,7 +100,7 @@ pub(super) fn transport(
     config.check()?;
     // If a provider is already installed, it stays in use.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = Client::builder()
+    let builder = Client::builder()
         .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")))
         .default_headers(config.header_map()?)
         .redirect(same_origin())
@@ -108,9 +108,13 @@ pub(super) fn transport(
         .no_proxy()
         .referer(false)
         .http1_only()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .build()
-        .map_err(|error| format!("cannot be reached: {}", reason(&error)))?;
+        .connect_timeout(CONNECT_TIMEOUT);
+    let builder = match Url::parse(&config.url) {
+        // Otherwise, `build` fails on systems without root certificates, although this server needs none.
+        Ok(url) if url.scheme() == "http" => builder.tls_certs_only([]),
+        _ => builder,
+    };
+    let client = builder.build().map_err(|error| format!("cannot be reached: {}", reason(&error)))?;
     let client = EndpointClient { client, max_message_bytes };
     let mut transport = StreamableHttpClientTransportConfig::with_uri(&*config.url);
     transport.max_concurrent_requests = MAX_REQUESTS;
