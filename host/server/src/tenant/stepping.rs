@@ -116,8 +116,10 @@ pub(super) struct Stepping {
     pub(super) cancel: CancelToken,
     pub(super) asked: AuditedRequest,
     pub(super) return_files: Vec<String>,
-    /// The size of the script and its input, which are part of a suspended execution's bytes.
+    /// The size of the script and its input, which are part of a suspended execution's bytes. For a resumed execution,
+    /// the size of the bytes from which it was resumed, which also contain the state of its session.
     pub(super) script_bytes: usize,
+    pub(super) is_resumed: bool,
     /// The size of the unanswered calls, in bytes.
     pub(super) calls_bytes: usize,
     /// The tenant's and the service's permits for a suspended execution.
@@ -161,6 +163,7 @@ impl Tenant {
         let step = async move {
             let output = Output::default();
             output.set(on_output).await;
+            let is_resumed = work.resumption().is_some();
             let (script_bytes, answers) = (work.bytes(), work.take_answers());
             let (asked, work) = tenant.audited_work(door, work).await?;
             let (listener, span) = (Some(output.listener()), Span::current());
@@ -180,6 +183,7 @@ impl Tenant {
                 asked,
                 return_files,
                 script_bytes,
+                is_resumed,
                 calls_bytes: 0,
                 suspended: Arc::new(suspended),
                 _own: own,

@@ -42,11 +42,15 @@ impl Tenant {
         // If `reserve` fails or the future is dropped, `back` suspends the execution again.
         let back = self.inner.suspended.take_to_suspend(execution).await?;
         let session = match back.state() {
-            Some(SuspensionState::Waiting(stepping)) => stepping.asked.session.clone(),
+            Some(SuspensionState::Waiting(stepping)) => {
+                stepping.asked.session.clone().map(|id| (id, stepping.is_resumed))
+            }
             _ => None,
         };
         let state_bytes = match session {
-            Some(id) => self.state_bytes(id).await?,
+            // The bytes from which the execution was resumed are counted already, and contain the state.
+            Some((_, true)) => MAX_STATE_GROWTH_BYTES,
+            Some((id, false)) => self.state_bytes(id).await?,
             None => 0,
         };
         let reserved = match back.state() {

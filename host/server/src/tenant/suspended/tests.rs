@@ -37,6 +37,7 @@ fn stepping(has_ended: bool) -> Stepping {
         asked: AuditedRequest { door: Door::Http, session: None, source: None },
         return_files: Vec::new(),
         script_bytes: 0,
+        is_resumed: false,
         calls_bytes: 0,
         suspended: Arc::new([permit(), permit()]),
         _own: permit(),
