@@ -327,6 +327,19 @@ fn failed_call_is_not_repeated() {
 }
 
 #[test]
+fn list_of_tools_is_no_answer_to_a_call() {
+    let endpoint = Endpoint::mcp(&["more"], |_, id| {
+        Some(response("200 OK", &result_of(id, &json!({ "tools": [tool("new", json!({}))] }))))
+    });
+    let runtime = runtime();
+    let upstreams = start(&runtime, vec![endpoint.config("/mcp")], 1 << 20).unwrap();
+    let mcp = with(&upstreams, |_| {});
+    let printed = text(&mcp.python("try: tools.s_more()\nexcept tools.ToolError as error: print(error)"));
+    assert_eq!(printed, "MCP server `s` did not answer as an MCP server: the response contains no result\n");
+    runtime.block_on(upstreams.close());
+}
+
+#[test]
 fn url_without_a_server_is_named() {
     let runtime = runtime();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -13,7 +13,7 @@ use reqwest::{
     redirect::Policy,
 };
 use rmcp::{
-    model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
+    model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult},
     transport::{
         common::client_side_sse::{BoxedSseResponse, NeverRetry},
         streamable_http_client::{
@@ -196,8 +196,11 @@ impl StreamableHttpClient for EndpointClient {
         }
         // Notifications and responses have no answer.
         let Some(id) = id else { return Ok(StreamableHttpPostResponse::Accepted) };
-        let message = self.answer(response).await.map_err(HttpError::Client)?;
-        Ok(StreamableHttpPostResponse::Json(correlated(message, id), new_session))
+        let answer = self.answer(response).await.map_err(HttpError::Client)?;
+        if has_tools(&answer) && !lists_tools(&message) {
+            return Err(HttpError::Client(EndpointError::NoResult));
+        }
+        Ok(StreamableHttpPostResponse::Json(correlated(answer, id), new_session))
     }
 
     async fn delete_session(
@@ -289,6 +292,18 @@ async fn send(
 fn is_cancellable(message: &ClientJsonRpcMessage) -> bool {
     let JsonRpcMessage::Request(request) = message else { return false };
     !matches!(&request.request, ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_))
+}
+
+fn lists_tools(message: &ClientJsonRpcMessage) -> bool {
+    let JsonRpcMessage::Request(request) = message else { return false };
+    matches!(&request.request, ClientRequest::ListToolsRequest(_))
+}
+
+/// Returns `true` if the message is a list of tools. The SDK keeps the tools of all lists until the connection ends,
+/// even if it did not request them.
+fn has_tools(message: &ServerJsonRpcMessage) -> bool {
+    let JsonRpcMessage::Response(response) = message else { return false };
+    matches!(&response.result, ServerResult::ListToolsResult(_))
 }
 
 /// Returns `true` if the response has this media type.
