@@ -291,7 +291,7 @@ fn cancelling_a_question_ends_its_script() {
 #[test]
 fn script_that_is_too_large_to_suspend_receives_an_error() {
     let payments = Payments::default();
-    let mcp = paying(&payments, current(), Some(vec![]));
+    let mcp = changed(&payments, current(), Some(vec![]), |config| config.policy.limits.source_bytes = 8 << 20);
     // 2 MiB of the limit of 6 MiB are reserved for the data that the script receives.
     let code = |bytes: usize| format!("{PAY}\n#{}", "x".repeat(bytes));
     let (_, keys) = state_and_keys(once(&mcp, &python(&code((4 << 20) - 10_000)), None, json!({})));
