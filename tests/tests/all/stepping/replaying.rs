@@ -273,7 +273,8 @@ fn executions_in_sessions_cannot_be_recorded() {
 #[test]
 fn repetition_does_not_change_host_directories() {
     let dir = tempfile::tempdir().unwrap();
-    let policy = Policy { workspace: Some(dir.path().to_owned()), ..Policy::default() };
+    let mut policy = Policy::default();
+    policy.workspace = Some(dir.path().to_owned());
     let sandbox = Sandbox::builder(engine()).language(Language::Python).policy(policy).build().unwrap();
     let execution = recorded(&sandbox, "open('n', 'w').write(str(__import__('time').time_ns()))");
     let path = dir.path().join("n");

@@ -415,7 +415,7 @@ fn waiting_call_is_not_passed_to_a_handler() {
         .handler(move |_, _| Ok(json!(counted.fetch_add(1, Ordering::SeqCst))));
     let resumed = plain.start(suspended.request().tools(vec![handled])).unwrap();
     let error = resumed.advance(Vec::new(), Some(LONG)).unwrap_err();
-    assert!(error.to_string().contains("a handler answers the tool `ask`"), "{error}");
+    assert!(error.to_string().contains("the tool `ask` now has a handler"), "{error}");
     assert_eq!(called.load(Ordering::SeqCst), 0);
     let resumed = plain.start(suspended.request().tools(vec![ask()])).unwrap();
     let calls = needs(&resumed, Vec::new());
