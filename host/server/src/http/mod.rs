@@ -28,6 +28,7 @@ mod idempotency;
 mod output;
 mod page;
 mod parameters;
+mod request_body;
 mod routes;
 mod serve;
 mod sessions;

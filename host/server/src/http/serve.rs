@@ -6,6 +6,7 @@ use axum::Router;
 use hyper::{
     Request,
     body::Incoming,
+    header::EXPECT,
     server::conn::http1,
     service::{Service as HyperService, service_fn},
 };
@@ -25,6 +26,7 @@ use tokio_io_timeout::TimeoutStream;
 
 #[cfg(unix)]
 use super::SocketListener;
+use super::request_body::RequestBody;
 use crate::{Service, byte_budget::ClientProcess};
 
 /// The timeout for a write to a client that does not read, after which the client is disconnected.
@@ -105,6 +107,7 @@ impl Listen for SocketListener {
 struct Connections {
     routes: Router,
     http: http1::Builder,
+    body_time: Duration,
     places: Arc<Semaphore>,
     ending: GracefulShutdown,
 }
@@ -117,7 +120,7 @@ impl Connections {
             .max_buf_size(config.header_bytes.max(8 << 10))
             .half_close(false);
         let places = Arc::new(Semaphore::new(config.connections.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { routes, http, places, ending: GracefulShutdown::new() }
+        Self { routes, http, body_time: config.body_time, places, ending: GracefulShutdown::new() }
     }
 
     /// Serves the connections of `listener` until the service shuts down. Then waits until all executions have ended,
@@ -136,7 +139,11 @@ impl Connections {
                     }
                 };
                 let (client, routes) = (listener.client(&stream), TowerToHyperService::new(self.routes.clone()));
-                let answering = service_fn(move |mut request: Request<Incoming>| {
+                let body_time = self.body_time;
+                let answering = service_fn(move |request: Request<Incoming>| {
+                    // A client that waits for `100 Continue` has not sent its body yet.
+                    let rest_time = if request.headers().contains_key(EXPECT) { Duration::ZERO } else { body_time };
+                    let mut request = request.map(|body| RequestBody::new(body, rest_time));
                     if let Some(client) = client {
                         request.extensions_mut().insert(client);
                     }

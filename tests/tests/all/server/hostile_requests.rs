@@ -1,5 +1,11 @@
 //! Tests that any malformed request receives a typed answer, and that the server survives.
 
+use std::{
+    io::{Read as _, Write as _},
+    time::Duration,
+};
+
+use glovebox_server::http::HttpConfig;
 use serde_json::json;
 
 use super::support::{Server, Setup};
@@ -50,5 +56,36 @@ fn request_with_two_host_names_is_rejected() {
     for hosts in [vec![&*own, "evil.example"], vec!["evil.example", &*own], vec![&*own, &*own], vec![]] {
         let answer = ask(&hosts);
         assert!(matches!(answer.status, 400 | 421), "{hosts:?}: {answer:?}");
+    }
+}
+
+#[test]
+fn response_arrives_although_the_handler_reads_no_body() {
+    let server = Server::start(Setup::default());
+    let own = server.address;
+    for length in [2, 64 << 10] {
+        let head = format!(
+            "POST /v1/executions/none/suspend HTTP/1.1\r\nhost: {own}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        let mut stream = server.send(head.as_bytes());
+        // Without a reader for the body, the server closes the connection before the body arrives.
+        std::thread::sleep(Duration::from_millis(200));
+        stream.write_all(&vec![b' '; length]).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 404 "), "{length}: {response}");
+    }
+}
+
+#[test]
+fn body_that_never_arrives_does_not_hold_the_connection() {
+    let http = HttpConfig { body_time: Duration::from_millis(100), ..HttpConfig::default() };
+    let server = Server::start(Setup { http, ..Setup::default() });
+    let own = server.address;
+    for framing in ["content-length: 9", "transfer-encoding: chunked"] {
+        let head = format!(
+            "POST /v1/executions/none/suspend HTTP/1.1\r\nhost: {own}\r\nconnection: close\r\n{framing}\r\n\r\n"
+        );
+        assert_eq!(super::support::Answer::read(server.send(head.as_bytes())).status, 404, "{framing}");
     }
 }
