@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context as _;
 use glovebox::{
     CancelToken, Execution, HibernateOptions, HibernatedInfo, IfExists, Language, Request, Sandbox, Session,
-    SessionKey, escaped,
+    SessionKey, Suspended, escaped,
 };
 use glovebox_sessions::{
     DirectoryStore, NewSession, Pages, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions, SessionsError,
@@ -190,6 +190,40 @@ impl SessionDir {
             active => Ok(active?),
         }
     }
+
+    /// Restores a session in its state before a suspended execution. Fails if the stored session has changed since.
+    /// Waits like [`activate`](Self::activate). The stored session changes when the session is saved.
+    pub(crate) fn restore(
+        &self,
+        sandbox: Sandbox,
+        id: &SessionId,
+        suspended: &Suspended,
+    ) -> anyhow::Result<glovebox_sessions::ActiveSession> {
+        let check = |record: &SessionRecord| match suspended.session_generation() {
+            Some(generation) if generation == record.generation => Ok(()),
+            _ => Err(anyhow::Error::from(Hinted::new(
+                format!(
+                    "session `{id}` has changed since the script was suspended, so the script cannot continue in it"
+                ),
+                "run the script again, and delete the file of the suspended execution",
+            ))),
+        };
+        let restore = |waits| {
+            let session = self.sessions_with(Some(sandbox.clone()), waits).open(id)?;
+            session.restore_suspended(suspended, check)
+        };
+        match restore(false) {
+            Err(error) if is_in_use(&error) && !self.no_wait => {
+                note(&format!("waiting for another process to finish with session `{id}`"));
+                restore(true)
+            }
+            restored => restored,
+        }
+    }
+}
+
+fn is_in_use(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(SessionsError::InUse { .. }))
 }
 
 /// A stored session in use by this process. It is saved after every execution.
@@ -216,6 +250,19 @@ impl ActiveSession {
 
     pub(crate) fn session(&self) -> Result<Session, SessionsError> {
         Ok(self.stored.activate()?.clone())
+    }
+
+    /// Returns the session for an execution that can be suspended. [`save_after`] saves the session afterwards.
+    ///
+    /// [`save_after`]: glovebox_sessions::ActiveSession::save_after
+    pub(crate) fn in_use(&self) -> Result<glovebox_sessions::ActiveSession, SessionsError> {
+        self.stored.activate()
+    }
+
+    /// Returns the session's stored generation.
+    pub(crate) fn generation(&self) -> anyhow::Result<u64> {
+        let record = self.sessions.record(self.stored.id())?;
+        Ok(record.ok_or_else(|| missing(self.stored.id()))?.generation)
     }
 
     /// Runs a request and saves the session.

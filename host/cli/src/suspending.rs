@@ -99,10 +99,11 @@ pub(crate) struct NewSuspendedFile {
 }
 
 impl NewSuspendedFile {
-    /// Fails if the file exists or cannot be created: calls with effects might precede the suspension, so a script must
+    /// Removes an empty file. Fails if the file has contents or cannot be created: calls with effects might precede the suspension, so a script must
     /// not start if it cannot be stored.
     pub(crate) fn new(path: PathBuf, key: Option<SessionKey>) -> anyhow::Result<Self> {
         // Creates the file as the suspension will, because its name can be too long, or can name a directory.
+        remove_empty(&path);
         match file::create(&path, b"") {
             Ok(()) => fs::remove_file(&path).with_context(|| format!("cannot delete `{}`", escaped(&path)))?,
             Err(NotCreated::Exists) => return Err(exists(&path).into()),
@@ -125,6 +126,14 @@ impl NewSuspendedFile {
             }
         }
         Err(anyhow::Error::from(exists(&self.path)).context("the suspended execution is lost"))
+    }
+}
+
+/// Removes an empty file, which remains if `glovebox run` was killed between its two steps of trying the name.
+fn remove_empty(path: &Path) {
+    if path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0) {
+        // If this fails, so does creating the file.
+        let _ = fs::remove_file(path);
     }
 }
 
@@ -321,7 +330,8 @@ mod tests {
     fn existing_file_is_rejected_before_running() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.suspended");
-        assert!(NewSuspendedFile::new(path.clone(), None).is_ok());
+        fs::write(&path, "").unwrap();
+        assert!(NewSuspendedFile::new(path.clone(), None).is_ok(), "an empty file is replaced");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
         std::os::unix::fs::symlink("nowhere", &path).unwrap();
         let error = NewSuspendedFile::new(path, None).unwrap_err();

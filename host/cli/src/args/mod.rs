@@ -167,7 +167,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
 #[command(next_help_heading = "Sessions")]
 pub(crate) struct StoreArgs {
     /// Store of sessions: a directory, or `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, `file:///DIR` [default:
-    /// GLOVEBOX_STORE for `run`, `repl` and `session`; otherwise the command's directory in $XDG_STATE_HOME/glovebox]
+    /// GLOVEBOX_STORE for `run`, `resume`, `repl` and `session`; otherwise the command's directory in $XDG_STATE_HOME/glovebox]
     #[arg(long, global = true, value_name = "DIR|URL")]
     pub(crate) store: Option<PathBuf>,
 

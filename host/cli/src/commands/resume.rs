@@ -4,18 +4,20 @@ use std::{
     borrow::Cow,
     path::{Path, PathBuf},
     str::FromStr,
+    sync::Arc,
 };
 
 use anyhow::Context;
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
-use glovebox::{JsonText, Outcome, Step, Suspended, ToolAnswer, ToolError, ToolErrorKind, escaped};
+use glovebox::{JsonText, Outcome, Step, Suspended, ToolAnswer, ToolError, ToolErrorKind, escaped, escaped_text};
+use glovebox_sessions::SessionId;
 
 use crate::{
     args::{GlobalArgs, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs, asked_tool},
     engine::{Host, Pooling},
     interrupt,
     report::{ReportArgs, Reporter},
-    stored,
+    stored::{self, SessionDir, runtime_of},
     suspending::{self, SUSPENDED_EXIT_CODE, SuspendableRun, SuspendedFile, waiting_json, write_waiting},
     terminal::{Hinted, note},
 };
@@ -34,6 +36,9 @@ deleted and the exit code is that of `glovebox run`.
 Use the options of the first command, such as --tool, --policy, --mount and limits: `glovebox run` prints the command to
 continue with. FILE contains the script, its input and all answers so far, but no permissions. If a file, a tool or a
 limit has changed and the script behaves differently than before, that is an error, and FILE is unchanged.
+
+A script of `glovebox run --session ID` continues in its session, which is saved when the script has ended. If the session has
+changed since the script was suspended, that is an error, and neither FILE nor the session changes.
 
 FILE is also unchanged if the command fails or is interrupted. If the script had continued by then, resuming FILE again
 repeats the tool calls that the script made since.";
@@ -70,9 +75,12 @@ pub(crate) struct ResumeArgs {
     #[command(flatten)]
     report: ReportArgs,
 
-    /// File with the secret that seals the suspended execution, as for `glovebox run` [default: GLOVEBOX_KEY_FILE]
-    #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
+    /// Stored session in which the script was suspended; it is saved when the script has ended
+    #[arg(long, value_name = "ID", help_heading = "Sessions")]
+    session: Option<SessionId>,
+
+    #[command(flatten)]
+    store: StoreArgs,
 
     #[command(flatten)]
     policy: PolicyArgs,
@@ -191,9 +199,9 @@ pub(crate) fn quoted(word: &str) -> String {
 }
 
 pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32> {
-    let store = StoreArgs { key_file: args.key_file.clone(), ..StoreArgs::default() };
-    let file = SuspendedFile::open(&args.file, stored::key(&store)?)?;
+    let file = SuspendedFile::open(&args.file, stored::key(&args.store)?)?;
     let suspended = file.read()?;
+    args.check_session(&suspended)?;
     let answers = args.tool_answers(&suspended)?;
     if answers.is_empty() {
         if args.report.json {
@@ -216,7 +224,18 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
     // From here on, every blocking operation checks for Ctrl-C.
     let cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
-    let mut runtime = args.runtime.clone();
+    let session = match &args.session {
+        Some(id) => {
+            let sessions = SessionDir::open(&args.store, &cancel)?;
+            let record = sessions.existing(id)?;
+            Some((id, sessions, record))
+        }
+        None => None,
+    };
+    let mut runtime = match &session {
+        Some((.., record)) => runtime_of(record, &args.runtime)?,
+        None => args.runtime.clone(),
+    };
     if runtime.runtime.is_none() && runtime.runtime_path.is_none() {
         runtime.runtime = Some(suspended.runtime_name().to_owned());
     }
@@ -225,20 +244,33 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
     let (request, passed) = reporter.forward(suspended.request().cancel(&cancel));
     let mut has_continued = false;
     let ran = interrupt::guarded(|| -> anyhow::Result<SuspendableRun> {
-        let started = sandbox.start(request)?;
+        let restored = match &session {
+            Some((id, sessions, _)) => Some(sessions.restore(sandbox.clone(), id, &suspended)?),
+            None => None,
+        };
+        let started = match &restored {
+            Some(session) => session.start(request)?,
+            None => sandbox.start(request)?,
+        };
         // The script repeats its earlier steps, without calling tools, until it waits for the same calls.
         if let Step::Done(execution) = started.advance(Vec::new(), None)? {
             return Ok(SuspendableRun::Ended(execution));
         }
         has_continued = true;
-        let ran = suspending::advance(&started, answers, |suspended| file.replace(suspended))?;
-        // Delete the file before Ctrl-C can end the process: resuming it again would repeat the script's tool calls.
-        if let SuspendableRun::Ended(execution) = &ran
-            && !matches!(execution.outcome, Outcome::Cancelled)
-        {
-            file.delete();
+        let ended = match suspending::advance(&started, answers, |suspended| file.replace(suspended))? {
+            SuspendableRun::Ended(execution) => execution,
+            suspended @ SuspendableRun::Suspended(_) => return Ok(suspended),
+        };
+        if matches!(ended.outcome, Outcome::Cancelled) {
+            return Ok(SuspendableRun::Ended(ended));
         }
-        Ok(ran)
+        let saved = match &restored {
+            Some(session) => session.save_after(Ok(Arc::unwrap_or_clone(ended))).map(Arc::new)?,
+            None => ended,
+        };
+        // Delete the file before Ctrl-C can end the process: resuming it again would repeat the script's tool calls.
+        file.delete();
+        Ok(SuspendableRun::Ended(saved))
     });
     match ran {
         Ok(SuspendableRun::Suspended(script)) => reporter.suspend(&passed, &script, &args.options),
@@ -268,6 +300,22 @@ fn warn_of_repetition(file: &Path) {
 }
 
 impl ResumeArgs {
+    /// Fails unless `--session` names the session in which the script was suspended. The file alone must not select the
+    /// session that is overwritten, because it can be forged.
+    fn check_session(&self, suspended: &Suspended) -> Result<(), Hinted> {
+        self.store.check(self.session.as_ref())?;
+        let stored = suspended.session_id().filter(|_| suspended.is_in_session());
+        match (stored, &self.session) {
+            (None, None) => Ok(()),
+            (Some(stored), Some(id)) if stored == id.as_str() => Ok(()),
+            (None, Some(_)) => Err(Hinted::new("the script was not suspended in a session", "remove --session")),
+            (Some(stored), _) => Err(Hinted::new(
+                format!("the script was suspended in session `{}`", escaped_text(stored)),
+                "name the session that is overwritten when the script has ended: --session ID",
+            )),
+        }
+    }
+
     /// Returns the answers of `--answer` and `--deny`. Fails if a call does not wait or has two answers.
     fn tool_answers(&self, suspended: &Suspended) -> Result<Vec<ToolAnswer>, Hinted> {
         let given = self

@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use anyhow::Context;
@@ -19,7 +20,7 @@ use crate::{
     report::{ReportArgs, Reporter},
     script_packages::add_required,
     source::{PipedStdin, STDIN, Source, bounded},
-    stored::{self, SessionDir, runtime_of},
+    stored::{self, ActiveSession, SessionDir, runtime_of},
     suspending::{self, NewSuspendedFile, SuspendableRun},
     terminal::{Hinted, note},
 };
@@ -67,8 +68,10 @@ stopped, and when the program has answered.
 With --tool NAME=@ask, a person answers the calls of tools.NAME(…), now or days later. When the script can continue only
 after such an answer, glovebox stores it in a file, lists the waiting calls and exits with 75. `glovebox resume` continues
 it with your answers. A program that has answered a call does not run again for it. Piped standard input is read before
-the script starts. The file contains the script, its input and everything it received; --key-file seals it. Not supported
-with --session, with --no-prepare and with several scripts.
+the script starts. The file contains the script, its input and everything it received; --key-file seals it. With --session,
+the file also contains the session's state before the script. The stored session remains in this state until the script has
+ended. If the session changes in the meantime, the script cannot continue. Not supported with --no-prepare and with several
+scripts.
 
 With --record FILE, the script, its input and everything that it receives from outside are written to FILE: answers of tools,
 times, random numbers. `glovebox replay FILE` runs the script again on any machine, without calling tools, and compares the
@@ -112,7 +115,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     programs: ProgramArgs,
 
-    /// File for a script that waits for a person (`--tool NAME=@ask`); it must not exist [default: the script's name with
+    /// File for a script that waits for a person (`--tool NAME=@ask`); it must be empty or missing [default: the script's name with
     /// the extension `.suspended`, or `script.suspended`]
     #[arg(long, value_name = "FILE", help_heading = "Tools")]
     suspended: Option<PathBuf>,
@@ -166,9 +169,6 @@ impl RunArgs {
         let unsupported = |with: &str, hint: &str| {
             Hinted::new(format!("`--tool {}=@ask` is not supported with {with}", escaped(name)), hint)
         };
-        if self.session.is_some() {
-            return Err(unsupported("--session", "remove --session: only a fresh sandbox can be suspended").into());
-        }
         if self.no_prepare {
             return Err(unsupported("--no-prepare", "remove --no-prepare").into());
         }
@@ -246,7 +246,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
     let reporter = Reporter::new(&args.report, displays, &cancel);
     let job = Job { host: Host::open(global, Pooling::Single)?, args, policy, stdin, reporter, context, tools, cancel };
     match (&args.session, suspended_file, scripts.as_slice()) {
-        (Some(id), ..) => job.run_in_session(&scripts, id),
+        (Some(id), file, scripts) => job.run_in_session(scripts, id, file.as_ref()),
         (None, Some(file), [script]) => job.run_suspendable(script, &file),
         (None, None, [script]) if let Some(file) = &args.record => job.run_recorded(script, file),
         _ => job.run_fresh(&scripts),
@@ -295,15 +295,46 @@ impl Job<'_> {
     fn run_suspendable(&self, script: &Script, file: &NewSuspendedFile) -> anyhow::Result<i32> {
         let runtime = self.runtime_for(script)?;
         let sandbox = self.with_tools(self.host.sandbox(&runtime, script.language, &self.policy)?)?;
-        let (request, passed) = self.reporter.forward(self.request(&script.source).suspendable(true));
-        let ran = interrupt::guarded(|| -> anyhow::Result<SuspendableRun> {
+        self.advance(&script.source, false, |request| {
             let started = sandbox.start(request)?;
             suspending::advance(&started, Vec::new(), |suspended| file.create(suspended))
-        });
-        match ran {
-            Ok(SuspendableRun::Ended(execution)) => self.reporter.finish(&passed, &execution, false),
+        })
+    }
+
+    /// Like [`run_suspendable`](Self::run_suspendable), but in a session, which is saved if the script ends.
+    fn run_suspendable_in(
+        &self,
+        session: &ActiveSession,
+        source: &Source,
+        file: &NewSuspendedFile,
+    ) -> anyhow::Result<i32> {
+        let generation = session.generation()?;
+        let in_use = session.in_use()?;
+        let id = in_use.id().to_owned();
+        self.advance(source, self.args.source.code.eval.is_some(), |request| {
+            let started = in_use.start(request.session_id(&id).session_generation(generation))?;
+            match suspending::advance(&started, Vec::new(), |suspended| file.create(suspended))? {
+                SuspendableRun::Ended(execution) => {
+                    let execution = in_use.save_after(Ok(Arc::unwrap_or_clone(execution)))?;
+                    Ok(SuspendableRun::Ended(Arc::new(execution)))
+                }
+                suspended @ SuspendableRun::Suspended(_) => Ok(suspended),
+            }
+        })
+    }
+
+    /// Reports a suspendable execution, which `run` starts. Returns the exit code.
+    fn advance(
+        &self,
+        source: &Source,
+        with_value: bool,
+        run: impl FnOnce(Request<'_>) -> anyhow::Result<SuspendableRun>,
+    ) -> anyhow::Result<i32> {
+        let (request, passed) = self.reporter.forward(self.request(source).suspendable(true));
+        match interrupt::guarded(|| run(request)) {
+            Ok(SuspendableRun::Ended(execution)) => self.reporter.finish(&passed, &execution, with_value),
             Ok(SuspendableRun::Suspended(script)) => self.reporter.suspend(&passed, &script, &self.args.options),
-            Err(error) => self.fail(error, &script.source),
+            Err(error) => self.fail(error, source),
         }
     }
 
@@ -332,7 +363,13 @@ impl Job<'_> {
         Ok(args)
     }
 
-    fn run_in_session(&self, scripts: &[Script], id: &SessionId) -> anyhow::Result<i32> {
+    /// Runs scripts in a stored session. Writes `file` if the only script waits for a person.
+    fn run_in_session(
+        &self,
+        scripts: &[Script],
+        id: &SessionId,
+        file: Option<&NewSuspendedFile>,
+    ) -> anyhow::Result<i32> {
         let session_dir = SessionDir::open(&self.args.store, &self.cancel)?;
         let record = session_dir.record(id)?;
         let mut language = record.as_ref().map(|record| record.language);
@@ -354,6 +391,9 @@ impl Job<'_> {
         };
         let sandbox = self.with_tools(self.host.sandbox(&runtime, language, &self.policy)?)?;
         let session = session_dir.activate(sandbox, id)?;
+        if let (Some(file), [script]) = (file, scripts) {
+            return self.run_suspendable_in(&session, &script.source, file);
+        }
         self.run_each(scripts, |script| self.run_one(&script.source, |request| Ok(session.run(request)?)))
     }
 

@@ -1,6 +1,7 @@
 //! Tests scripts that wait for a person: processes that run at the same time, interruptions, and effects of tools.
 
 mod killed;
+mod sessions;
 
 use std::{
     fs,

@@ -46,6 +46,7 @@ pub struct Request<'a> {
     /// JSON text of the global variable `context`.
     pub(crate) context: Option<Cow<'a, str>>,
     pub(crate) session_id: Option<Cow<'a, str>>,
+    pub(crate) session_generation: Option<u64>,
     pub(crate) cancel: Option<CancelToken>,
     pub(crate) cancel_after: Option<Duration>,
     pub(crate) on_output: Option<OnOutput>,
@@ -79,6 +80,7 @@ impl<'a> Request<'a> {
             stdin_source: None,
             context: None,
             session_id: None,
+            session_generation: None,
             cancel: None,
             cancel_after: None,
             on_output: None,
@@ -103,6 +105,7 @@ impl<'a> Request<'a> {
             stdin: self.stdin.into_owned().into(),
             context: self.context.map(|json| json.into_owned().into()),
             session_id: self.session_id.map(|id| id.into_owned().into()),
+            session_generation: self.session_generation,
             kind: self.kind,
             stdin_source: self.stdin_source,
             cancel: self.cancel,
@@ -237,6 +240,14 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn suspendable(mut self, suspendable: bool) -> Self {
         self.is_suspendable = suspendable;
+        self
+    }
+
+    /// Sets the generation of the stored session before the execution, for
+    /// [`Suspended::session_generation`](crate::Suspended::session_generation). Default: none.
+    #[must_use]
+    pub fn session_generation(mut self, generation: u64) -> Self {
+        self.session_generation = Some(generation);
         self
     }
 

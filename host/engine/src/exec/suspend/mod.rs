@@ -4,12 +4,12 @@
 //! The bytes contain the request and the execution's journal ([`glovebox_core::journal`]). Resuming starts the script
 //! again and gives it everything that it received before, without calling tools, until it waits for the same calls.
 //!
-//! # Format, version 1
+//! # Format, version 2
 //!
 //! | part | content |
 //! |---|---|
 //! | magic | the eight bytes `GLOVESUS` |
-//! | version | 2 bytes: 1, little-endian |
+//! | version | 2 bytes: 2, little-endian |
 //! | seal | 1 byte: 1 SHA-256, 2 HMAC-SHA-256 |
 //! | reserved | 1 byte: 0 |
 //! | body | the image, the request and the journal, in the postcard format |
@@ -36,7 +36,7 @@ use crate::{ExecuteError, HibernateError, Request, Sandbox, SessionKey, SourceKi
 const FORMAT: SealedFormat = SealedFormat {
     magic: b"GLOVESUS",
     wrong_magic: "they do not begin with `GLOVESUS`",
-    version: 1,
+    version: 2,
     bound_to: "suspended execution",
 };
 
@@ -102,6 +102,7 @@ pub(in crate::exec) struct SuspendedRequest {
     context: Option<String>,
     session_id: Option<String>,
     wants_value: bool,
+    session_generation: Option<u64>,
 }
 
 impl SuspendedRequest {
@@ -112,10 +113,12 @@ impl SuspendedRequest {
 
     /// Returns a request that starts the script again.
     fn request(&self) -> Request<'_> {
-        let Self { source, name, kind, stdin, has_stdin_source, context, session_id, wants_value } = self;
+        let Self { source, name, kind, stdin, has_stdin_source, context, session_id, wants_value, session_generation } =
+            self;
         let mut request = Request::new(source).name(name).kind(*kind).stdin(stdin).value(*wants_value);
         request.context = context.as_deref().map(Cow::Borrowed);
         request.session_id = session_id.as_deref().map(Cow::Borrowed);
+        request.session_generation = *session_generation;
         if *has_stdin_source {
             request.stdin_source = Some(Box::new(Vec::new));
         }
@@ -132,6 +135,7 @@ impl SuspendedRequest {
             context: request.context.clone().map(Cow::into_owned),
             session_id: request.session_id.clone().map(Cow::into_owned),
             wants_value: request.wants_value,
+            session_generation: request.session_generation,
         }
     }
 }
@@ -239,6 +243,14 @@ impl Suspended {
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         self.request.session_id.as_deref()
+    }
+
+    /// Returns the generation of the stored session before the execution, if the first request had one
+    /// ([`Request::session_generation`]). If the store has another generation now, the session has changed since, and
+    /// restoring the state in these bytes would discard the changes.
+    #[must_use]
+    pub fn session_generation(&self) -> Option<u64> {
+        self.request.session_generation
     }
 
     /// Returns the name of the runtime that ran the script. For information only.

@@ -56,6 +56,7 @@ struct RequestHead<'a> {
     #[serde(borrow)]
     _session_id: Option<&'a str>,
     _wants_value: bool,
+    _session_generation: Option<u64>,
 }
 
 /// The fields of [`SuspendedAt`](glovebox_core::journal::SuspendedAt).

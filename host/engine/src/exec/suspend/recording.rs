@@ -27,7 +27,7 @@ use crate::{ExecuteError, Execution, Outcome, Request, Sandbox, Tool, tools::Too
 const FORMAT: SealedFormat = SealedFormat {
     magic: b"GLOVEREC",
     wrong_magic: "they do not begin with `GLOVEREC`",
-    version: 1,
+    version: 2,
     bound_to: "recorded execution",
 };
 
