@@ -25,11 +25,12 @@ use crate::{
             OutputStream, Session as OwnSession, SessionOptions, Started as OwnStarted, Step, ToolAnswer,
         },
         types::{
-            CheckpointInfo, Diagnostic, Execution, FileEntry, GuestValue, IfExists, Policy, ProviderInfo, Request,
-            Runtime, SandboxError, SessionInfo, Tool,
+            CheckpointInfo, Diagnostic, Execution, FileEntry, GuestValue, IfExists, InputFile, Policy, ProviderInfo,
+            Request, Runtime, SandboxError, SessionInfo, Tool,
         },
     },
     intrinsics::Woven,
+    started::not_suspendable,
 };
 
 thread_local! {
@@ -91,6 +92,25 @@ impl Guest for Exported {
     fn start(runtime: Runtime, request: Request, policy: Policy, tools: Vec<Tool>) -> Result<OwnStarted, SandboxError> {
         Ok(OwnStarted::new(RefCell::new(provider().start(&runtime, request, policy, &tools)?)))
     }
+
+    fn start_suspendable(
+        _runtime: Runtime,
+        _request: Request,
+        _policy: Policy,
+        _tools: Vec<Tool>,
+    ) -> Result<OwnStarted, SandboxError> {
+        Err(not_suspendable())
+    }
+
+    fn resume_suspended(
+        _runtime: Runtime,
+        _suspended: BlobBorrow<'_>,
+        _files: Vec<InputFile>,
+        _policy: Policy,
+        _tools: Vec<Tool>,
+    ) -> Result<OwnStarted, SandboxError> {
+        Err(not_suspendable())
+    }
 }
 
 impl GuestStarted for RefCell<Started> {
@@ -104,6 +124,10 @@ impl GuestStarted for RefCell<Started> {
 
     fn files(&self) -> Result<OwnFiles, SandboxError> {
         Ok(OwnFiles::new(self.borrow().files()?))
+    }
+
+    fn suspend(&self) -> Result<OwnBlob, SandboxError> {
+        Err(not_suspendable())
     }
 
     fn cancel(&self) {

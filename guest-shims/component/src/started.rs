@@ -139,14 +139,19 @@ impl Started {
     }
 }
 
+/// Returns the error of functions for suspended executions, which wait for the caller's tools.
+pub(crate) fn not_suspendable() -> SandboxError {
+    SandboxError::Unsupported(
+        "this provider cannot suspend a guest to wait for the caller's answers (`features.stepping` is missing)".into(),
+    )
+}
+
 /// Rejects tools that the caller wants to answer, because a provider cannot suspend a guest.
 pub(crate) fn no_tools(tools: &[types::Tool]) -> Result<(), SandboxError> {
     if tools.is_empty() {
         return Ok(());
     }
-    let text = "`tools`: this provider cannot suspend a guest to wait for the caller's answers (`features.stepping` is \
-                missing)";
-    Err(SandboxError::Unsupported(text.into()))
+    Err(not_suspendable())
 }
 
 /// The result of one execution.

@@ -118,6 +118,12 @@ pub(super) fn add_sandbox<T: SandboxView + 'static>(linker: &mut Linker<T>) -> w
     of.awaited("execute", |ctx, (runtime, request, policy)| Host::execute(ctx, runtime, request, policy))?;
     of.awaited("validate", |ctx, (runtime, request, policy)| Host::validate(ctx, runtime, request, policy))?;
     of.awaited("start", |ctx, (runtime, request, policy, tools)| Host::start(ctx, runtime, request, policy, tools))?;
+    of.awaited("start-suspendable", |ctx, (runtime, request, policy, tools)| {
+        Host::start_suspendable(ctx, runtime, request, policy, tools)
+    })?;
+    of.awaited("resume-suspended", |ctx, (runtime, suspended, files, policy, tools)| {
+        Host::resume_suspended(ctx, runtime, suspended, files, policy, tools)
+    })?;
     add_started(&mut of)?;
     add_session(&mut of)?;
     add_session_files(&mut of)?;
@@ -127,6 +133,7 @@ pub(super) fn add_sandbox<T: SandboxView + 'static>(linker: &mut Linker<T>) -> w
 
 fn add_started<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
     of.awaited_resource::<Stepped>("started", HostStarted::drop)?;
+    of.awaited("[method]started.suspend", |ctx, (it,)| HostStarted::suspend(ctx, it))?;
     of.awaited("[method]started.continue", |ctx, (it, answers, wait_ms)| {
         HostStarted::continue_(ctx, it, answers, wait_ms)
     })?;

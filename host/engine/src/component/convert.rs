@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     AdvanceError, BuildError, Clock, Entropy, ExecuteError, Execution, FilesError, HibernateError, Policy, Request,
-    ResumeError, RuntimeError, Stream, exec::events,
+    ResumeError, RuntimeError, Stream, SuspendError, SuspendRefusal, SuspendedBytesError, exec::events,
 };
 
 glovebox_core::contract_conversions!(crate::component::wit::types);
@@ -251,12 +251,12 @@ impl From<&ExecuteError> for SandboxError {
             ExecuteError::System { .. } | ExecuteError::Driver(_) | ExecuteError::Unrestorable { .. } => {
                 unavailable("the guest could not be run", error)
             }
-            // Components cannot name sessions, share workspaces, mount host directories, or suspend or record
-            // executions.
+            ExecuteError::OtherSession { .. } => {
+                Self::NotResumable("the execution was suspended in a session, where components cannot resume it".into())
+            }
+            ExecuteError::OtherImage { .. } | ExecuteError::Diverged { .. } => Self::NotResumable(text),
+            // Components cannot name sessions, share workspaces, mount host directories, or record executions.
             ExecuteError::SessionId { .. }
-            | ExecuteError::OtherSession { .. }
-            | ExecuteError::OtherImage { .. }
-            | ExecuteError::Diverged { .. }
             | ExecuteError::NotRepeated { .. }
             | ExecuteError::RecordedInSession
             | ExecuteError::WorkspaceBusy
@@ -277,6 +277,29 @@ impl From<AdvanceError> for SandboxError {
             AdvanceError::Execute(error) => (&*error).into(),
             AdvanceError::Panicked => unavailable("the guest could not be run", &error),
         }
+    }
+}
+
+impl From<SuspendError> for SandboxError {
+    fn from(error: SuspendError) -> Self {
+        match error {
+            SuspendError::NotSuspendable => {
+                Self::Unsupported("the execution was not started with `start-suspendable`".into())
+            }
+            SuspendError::Running => Self::SessionBusy(
+                "the script does not wait for an answer at the moment; call `continue`, and try again".into(),
+            ),
+            SuspendError::Refused(refusal @ SuspendRefusal::HandlerRuns) => Self::SessionBusy(refusal.to_string()),
+            SuspendError::Ended => Self::Unsupported("the execution has ended; read its result with `continue`".into()),
+            SuspendError::Refused(refusal) => Self::Unsupported(refusal.to_string()),
+            SuspendError::Session(_) => unavailable("the execution could not be suspended", &error),
+        }
+    }
+}
+
+impl From<SuspendedBytesError> for SandboxError {
+    fn from(error: SuspendedBytesError) -> Self {
+        Self::NotResumable(error.to_string())
     }
 }
 

@@ -13,17 +13,17 @@ use super::{
     SandboxCtx,
     convert::{self, SandboxFailure, refused},
     quotas::{Meter, OverQuota, QuotaUse, Share},
-    started::Stepped,
+    started::{Stepped, SuspendableRequest},
     wit::{
         sandbox::{Host, HostBlob, HostFiles},
         tools,
         types::{
-            CallFailure, Diagnostic, Execution, FileEntry, FileError, Policy, ProviderInfo, Request, Runtime,
-            SandboxError, Tool, ToolError,
+            CallFailure, Diagnostic, Execution, FileEntry, FileError, InputFile, Policy, ProviderInfo, Request,
+            Runtime, SandboxError, Tool, ToolError,
         },
     },
 };
-use crate::{Files, Sandbox, ToolOutcome, exec::platform::Budget, tools::DirectCall};
+use crate::{Files, Sandbox, Suspended, ToolOutcome, exec::platform::Budget, tools::DirectCall};
 
 /// Returns the maximum fuel of an execution outside sessions. Setting the `context` variable can use as much fuel as
 /// the script.
@@ -75,7 +75,43 @@ impl Host for SandboxCtx {
     ) -> Result<Resource<Stepped>, SandboxFailure> {
         request.context.iter().try_for_each(|json| check_json("context", json))?;
         let sandbox = self.sandbox_with_files(runtime, policy, request.files.take().unwrap_or_default())?;
-        self.start_in_sandbox(sandbox, request, tools)
+        let fuel = fuel_of_an_execution(&sandbox, &request);
+        self.start_in_sandbox(sandbox, convert::request(&request), fuel, &tools, None)
+    }
+
+    fn start_suspendable(
+        &mut self,
+        runtime: Runtime,
+        mut request: Request,
+        policy: Policy,
+        tools: Vec<Tool>,
+    ) -> Result<Resource<Stepped>, SandboxFailure> {
+        request.context.iter().try_for_each(|json| check_json("context", json))?;
+        let sandbox = self.sandbox_with_files(runtime, policy, request.files.take().unwrap_or_default())?;
+        let fuel = fuel_of_an_execution(&sandbox, &request);
+        let suspendable = SuspendableRequest::new(&request);
+        let request = convert::request(&request).suspendable(true);
+        self.start_in_sandbox(sandbox, request, fuel, &tools, Some(suspendable))
+    }
+
+    fn resume_suspended(
+        &mut self,
+        runtime: Runtime,
+        suspended: Resource<Bytes>,
+        files: Vec<InputFile>,
+        policy: Policy,
+        tools: Vec<Tool>,
+    ) -> Result<Resource<Stepped>, SandboxFailure> {
+        let sandbox = self.sandbox_with_files(runtime, policy, files)?;
+        let bytes = self.get(&suspended)?.as_slice();
+        // Charged before they are decoded, which takes several times their size.
+        let decoded_bytes = Suspended::peek(bytes).map_or(0, |unchecked| unchecked.memory_bytes);
+        let share = self.meter.take(QuotaUse::Bytes(decoded_bytes as u64))?;
+        let suspendable = SuspendableRequest { bytes: bytes.len(), _decoded: Some(share) };
+        let suspended = Suspended::from_bytes(bytes, None)?;
+        // As in `fuel_of_an_execution`, in case the request has a `context`.
+        let fuel = sandbox.policy().limits.fuel.saturating_mul(2);
+        self.start_in_sandbox(sandbox, suspended.request(), fuel, &tools, Some(suspendable))
     }
 }
 
@@ -217,6 +253,12 @@ impl Bytes {
 
     pub(super) fn as_slice(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Wraps bytes, and adjusts the share that was taken for them.
+    pub(super) fn with(bytes: Vec<u8>, mut share: Share) -> Result<Self, OverQuota> {
+        share.resize(bytes.capacity() as u64)?;
+        Ok(Self { bytes, share })
     }
 
     /// Appends bytes. Fails if that would exceed the quota.

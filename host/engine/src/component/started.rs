@@ -13,7 +13,7 @@ use super::{
     SandboxCtx,
     convert::{self, SandboxFailure},
     quotas::{OverQuota, QuotaUse, Share},
-    sandbox::{Snapshot, fuel_of_an_execution},
+    sandbox::{Bytes, Snapshot},
     session::{SessionResource, Stepping, fuel_of_a_call},
     wit::{
         sandbox::{HostStarted, OutputStream, Step, ToolAnswer, ToolRequest},
@@ -21,7 +21,7 @@ use super::{
     },
 };
 use crate::{
-    AdvanceError, Execution, Files, Sandbox, Started, ToolError,
+    AdvanceError, Execution, Files, Sandbox, Started, SuspendError, ToolError,
     exec::{platform::Budget, stepping},
     tools::{MAX_UNTRUSTED_PATTERN_BYTES, weight},
 };
@@ -46,20 +46,23 @@ impl SandboxCtx {
         self.meter.take(QuotaUse::Bytes(bytes.into_iter().fold(0, u64::saturating_add)))
     }
 
-    /// Implements `start`, with the sandbox for the requested runtime and policy.
+    /// Implements `start`, `start-suspendable` and `resume-suspended`, with the sandbox for the requested runtime and
+    /// policy. `fuel` is the maximum fuel of the execution.
     pub(super) fn start_in_sandbox(
         &mut self,
         sandbox: Sandbox,
-        request: Request,
-        tools: Vec<Tool>,
+        request: crate::Request<'_>,
+        fuel: u64,
+        tools: &[Tool],
+        suspendable: Option<SuspendableRequest>,
     ) -> Result<Resource<Stepped>, SandboxFailure> {
         let (handle, started) = (self.meter.take(QuotaUse::Handle)?, self.meter.take(QuotaUse::Started)?);
         let left = RetainedResults::new(self.output_share(&sandbox)?);
         let (meter, there) = (Arc::clone(&self.meter), Arc::clone(&left));
         let budget = Budget::empty();
-        let bill = self.meter.execution(fuel_of_an_execution(&sandbox, &request), &budget)?;
-        let sandbox = self.with_tools(sandbox, &tools)?;
-        let asked = convert::request(&request).session_id(&self.id).cancel(&self.cancel).budget(&budget);
+        let bill = self.meter.execution(fuel, &budget)?;
+        let sandbox = self.with_tools(sandbox, tools)?;
+        let asked = request.session_id(&self.id).cancel(&self.cancel).budget(&budget);
         let started = sandbox.start_with(asked, move |execution| {
             let _until_here = (started, bill);
             execution.session_id = None;
@@ -70,7 +73,7 @@ impl SandboxCtx {
             };
             there.finish(execution);
         })?;
-        self.put(handle, Stepped { started, left, stepping: None, is_in_session: false, is_done: false })
+        self.put(handle, Stepped { started, left, stepping: None, suspendable, is_in_session: false, is_done: false })
     }
 
     /// Implements `session.start`.
@@ -95,7 +98,8 @@ impl SandboxCtx {
             drop(execution.take_files());
             there.finish(execution);
         })?;
-        self.put(handle, Stepped { started, left, stepping: Some(stepping), is_in_session: true, is_done: false })
+        let stepping = Some(stepping);
+        self.put(handle, Stepped { started, left, stepping, suspendable: None, is_in_session: true, is_done: false })
     }
 }
 
@@ -158,6 +162,24 @@ impl HostStarted for SandboxCtx {
         self.put_files(files)
     }
 
+    fn suspend(&mut self, started: Resource<Stepped>) -> Result<Resource<Bytes>, SandboxFailure> {
+        let stepped = self.get(&started)?;
+        let Some(suspendable) = &stepped.suspendable else { return Err(SuspendError::NotSuspendable.into()) };
+        // Calls that arrive later do not matter: the script then does not wait, and is not suspended.
+        let calls_bytes = match stepped.started.advance(Vec::new(), Some(Duration::ZERO))? {
+            stepping::Step::NeedsTools(calls) => {
+                calls.iter().map(|call| size_of_val(call) + call.name.len() + call.arguments.len()).sum()
+            }
+            stepping::Step::Running => 0,
+            stepping::Step::Done(_) => return Err(SuspendError::Ended.into()),
+        };
+        let max_bytes = suspendable.bytes.saturating_add(calls_bytes).saturating_add(MAX_JOURNAL_BYTES);
+        // A suspended execution without room for its bytes would be lost.
+        let (handle, share) = (self.meter.take(QuotaUse::Handle)?, self.meter.take(QuotaUse::Bytes(max_bytes as u64))?);
+        let bytes = stepped.started.suspend()?.to_bytes(None);
+        self.put(handle, Bytes::with(bytes, share)?)
+    }
+
     fn cancel(&mut self, started: Resource<Stepped>) -> wasmtime::Result<()> {
         self.get(&started)?.started.cancel();
         Ok(())
@@ -188,9 +210,32 @@ pub struct Stepped {
     pub(super) left: Arc<RetainedResults>,
     /// In a session, keeps the session busy until the component has received the final result.
     pub(super) stepping: Option<Stepping>,
+    /// `None` if the execution cannot be suspended.
+    suspendable: Option<SuspendableRequest>,
     is_in_session: bool,
     pub(super) is_done: bool,
 }
+
+/// What an execution that can be suspended contributes to the size of its bytes.
+#[derive(Debug)]
+pub(super) struct SuspendableRequest {
+    /// The size of the request, or of the bytes from which the execution was resumed.
+    pub(super) bytes: usize,
+    /// The share of the byte quota for the decoded bytes.
+    pub(super) _decoded: Option<Share>,
+}
+
+impl SuspendableRequest {
+    pub(super) fn new(request: &Request) -> Self {
+        let Request { source, name, stdin, context, .. } = request;
+        let texts = [name, context].into_iter().flatten().map(String::len).sum::<usize>();
+        Self { bytes: source.len() + texts + stdin.as_ref().map_or(0, Vec::len), _decoded: None }
+    }
+}
+
+/// Maximum size of a journal in the bytes of a suspended execution. The engine limits its contents to 1 MiB, and
+/// encoding adds at most half of that.
+const MAX_JOURNAL_BYTES: usize = 2 << 20;
 
 /// The results of a started execution that the host holds.
 #[derive(Debug)]

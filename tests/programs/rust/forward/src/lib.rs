@@ -6,10 +6,10 @@ mod files;
 mod session;
 mod started;
 
-use bindings::exports::glovebox::sandbox::sandbox::{Guest, Started};
+use bindings::exports::glovebox::sandbox::sandbox::{BlobBorrow, Guest, Started};
 use bindings::glovebox::sandbox::sandbox as inner;
 use bindings::glovebox::sandbox::types::{
-    Diagnostic, Execution, Limits, Policy, ProviderInfo, Request, Runtime, SandboxError, Tool,
+    Diagnostic, Execution, InputFile, Limits, Policy, ProviderInfo, Request, Runtime, SandboxError, Tool,
 };
 
 mod bindings {
@@ -64,6 +64,26 @@ impl Guest for Forward {
 
     fn start(runtime: Runtime, request: Request, policy: Policy, tools: Vec<Tool>) -> Result<Started, SandboxError> {
         Ok(started::given(inner::start(&runtime, &request, &held(policy)?, &tools)?))
+    }
+
+    fn start_suspendable(
+        runtime: Runtime,
+        request: Request,
+        policy: Policy,
+        tools: Vec<Tool>,
+    ) -> Result<Started, SandboxError> {
+        Ok(started::given(inner::start_suspendable(&runtime, &request, &held(policy)?, &tools)?))
+    }
+
+    fn resume_suspended(
+        runtime: Runtime,
+        suspended: BlobBorrow<'_>,
+        files: Vec<InputFile>,
+        policy: Policy,
+        tools: Vec<Tool>,
+    ) -> Result<Started, SandboxError> {
+        let suspended = &suspended.get::<blob::Forwarded>().0;
+        Ok(started::given(inner::resume_suspended(&runtime, suspended, &files, &held(policy)?, &tools)?))
     }
 }
 

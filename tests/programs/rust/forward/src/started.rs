@@ -3,11 +3,11 @@
 use crate::{
     bindings::{
         exports::glovebox::sandbox::sandbox::{
-            Files, GuestStarted, OutputStream, Started, Step, ToolAnswer, ToolRequest,
+            Blob, Files, GuestStarted, OutputStream, Started, Step, ToolAnswer, ToolRequest,
         },
         glovebox::sandbox::{sandbox as inner, types::SandboxError},
     },
-    files,
+    blob, files,
 };
 
 /// A started execution of the inner provider. Dropping it drops the inner execution, which cancels it.
@@ -45,6 +45,10 @@ impl GuestStarted for Forwarded {
 
     fn files(&self) -> Result<Files, SandboxError> {
         Ok(files::given(self.0.files()?))
+    }
+
+    fn suspend(&self) -> Result<Blob, SandboxError> {
+        Ok(blob::given(self.0.suspend()?))
     }
 
     fn cancel(&self) {
