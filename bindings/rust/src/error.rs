@@ -43,7 +43,8 @@ pub enum Error {
     QuotaExceeded(String),
     /// The session has ended: it was closed, its guest exited, or it was unwound without a checkpoint to roll back to.
     SessionEnded(String),
-    /// An execution in the session, or the execution whose files were requested, has not ended yet.
+    /// An execution in the session, or the execution whose files were requested, has not ended yet. Or an execution
+    /// cannot be suspended at the moment.
     SessionBusy(String),
     /// The session has no checkpoint with this ID, or no checkpoint to undo to.
     NoCheckpoint(String),
@@ -51,7 +52,8 @@ pub enum Error {
     Variable(String),
     /// A file operation failed.
     File(FileFailure),
-    /// The bytes are not a hibernated session, or this provider, runtime and policy cannot resume it.
+    /// The bytes are not a hibernated session or a suspended execution, or this provider, runtime and policy cannot
+    /// resume it.
     NotResumable(String),
     /// The provider does not support the operation. [`info`](crate::info) lists its features.
     Unsupported(String),

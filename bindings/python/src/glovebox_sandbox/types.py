@@ -995,7 +995,9 @@ class SandboxErrorSessionEnded:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorSessionBusy:
-    """A started execution has not ended yet: an execution in this session, or the one whose files are requested."""
+    """A started execution has not ended yet: an execution in this session, or the one whose files are requested.
+    Or an execution cannot be suspended at the moment.
+    """
 
     value: str
     tag: ClassVar[Literal["session-busy"]] = "session-busy"
@@ -1029,7 +1031,9 @@ class SandboxErrorFile:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorNotResumable:
-    """The bytes are not a hibernated session, or this provider, runtime and policy cannot resume it."""
+    """The bytes are not a hibernated session or a suspended execution, or this provider, runtime and policy cannot
+    resume it.
+    """
 
     value: str
     tag: ClassVar[Literal["not-resumable"]] = "not-resumable"
