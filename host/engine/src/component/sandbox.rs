@@ -107,7 +107,7 @@ impl Host for SandboxCtx {
         // Charged before they are decoded, which takes several times their size.
         let decoded_bytes = Suspended::peek(bytes).map_or(0, |unchecked| unchecked.memory_bytes);
         let share = self.meter.take(QuotaUse::Bytes(decoded_bytes as u64))?;
-        let suspendable = SuspendableRequest { bytes: bytes.len(), _decoded: Some(share) };
+        let suspendable = SuspendableRequest { bytes: bytes.len(), decoded: Some(Arc::new(share)) };
         let suspended = Suspended::from_bytes(bytes, None)?;
         // As in `fuel_of_an_execution`, in case the request has a `context`.
         let fuel = sandbox.policy().limits.fuel.saturating_mul(2);

@@ -63,8 +63,10 @@ impl SandboxCtx {
         let bill = self.meter.execution(fuel, &budget)?;
         let sandbox = self.with_tools(sandbox, tools)?;
         let asked = request.session_id(&self.id).cancel(&self.cancel).budget(&budget);
+        let decoded = suspendable.as_ref().and_then(|suspendable| suspendable.decoded.clone());
         let started = sandbox.start_with(asked, move |execution| {
-            let _until_here = (started, bill);
+            // The handle may already be dropped.
+            let _until_here = (started, bill, decoded);
             execution.session_id = None;
             let files = execution.take_files();
             *there.files() = match meter.take(QuotaUse::Bytes(files.held_bytes())) {
@@ -221,15 +223,15 @@ pub struct Stepped {
 pub(super) struct SuspendableRequest {
     /// The size of the request, or of the bytes from which the execution was resumed.
     pub(super) bytes: usize,
-    /// The share of the byte quota for the decoded bytes.
-    pub(super) _decoded: Option<Share>,
+    /// The share of the byte quota for the decoded bytes. The handle and the running execution both hold them.
+    pub(super) decoded: Option<Arc<Share>>,
 }
 
 impl SuspendableRequest {
     pub(super) fn new(request: &Request) -> Self {
         let Request { source, name, stdin, context, .. } = request;
         let texts = [name, context].into_iter().flatten().map(String::len).sum::<usize>();
-        Self { bytes: source.len() + texts + stdin.as_ref().map_or(0, Vec::len), _decoded: None }
+        Self { bytes: source.len() + texts + stdin.as_ref().map_or(0, Vec::len), decoded: None }
     }
 }
 
