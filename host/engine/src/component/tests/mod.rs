@@ -6,6 +6,7 @@ mod quotas;
 mod requests;
 mod sessions;
 mod stepping;
+mod suspending;
 mod tools;
 
 use std::{env, path::PathBuf, sync::OnceLock};

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Longer than any execution in these tests, but shorter than the timeout of a hanging test.
-const LONG_MS: u64 = 300_000;
+pub(super) const LONG_MS: u64 = 300_000;
 
 const ASKS: &str = "print(await tools.ask({q: 1}))";
 
@@ -24,7 +24,7 @@ fn tool(name: &str, schema: Option<&str>) -> Tool {
     Tool { name: name.into(), description: "Asks.".into(), arguments_schema: schema.map(str::to_owned) }
 }
 
-fn ask() -> Tool {
+pub(super) fn ask() -> Tool {
     tool("ask", Some(r#"{"properties": {"q": {"type": "number"}}, "required": ["q"]}"#))
 }
 
@@ -32,7 +32,7 @@ fn asking() -> SessionOptions {
     SessionOptions { context: None, tools: Some(vec![ask()]) }
 }
 
-fn start(ctx: &mut SandboxCtx, source: &str) -> Resource<Stepped> {
+pub(super) fn start(ctx: &mut SandboxCtx, source: &str) -> Resource<Stepped> {
     try_start(ctx, source).unwrap()
 }
 
@@ -44,35 +44,35 @@ fn step(ctx: &mut SandboxCtx, started: &Resource<Stepped>, answers: Vec<ToolAnsw
     ctx.continue_(same(started), answers, Some(LONG_MS))
 }
 
-fn needs(ctx: &mut SandboxCtx, started: &Resource<Stepped>, answers: Vec<ToolAnswer>) -> Vec<ToolRequest> {
+pub(super) fn needs(ctx: &mut SandboxCtx, started: &Resource<Stepped>, answers: Vec<ToolAnswer>) -> Vec<ToolRequest> {
     match step(ctx, started, answers) {
         Ok(Step::NeedsTools(requests)) => requests,
         other => panic!("{other:?}"),
     }
 }
 
-fn done(ctx: &mut SandboxCtx, started: &Resource<Stepped>, answers: Vec<ToolAnswer>) -> Execution {
+pub(super) fn done(ctx: &mut SandboxCtx, started: &Resource<Stepped>, answers: Vec<ToolAnswer>) -> Execution {
     match step(ctx, started, answers) {
         Ok(Step::Done(execution)) => execution,
         other => panic!("{other:?}"),
     }
 }
 
-fn answer(id: u64, text: &str) -> ToolAnswer {
+pub(super) fn answer(id: u64, text: &str) -> ToolAnswer {
     ToolAnswer { id, answer: Ok(text.into()) }
 }
 
-fn output(execution: &Execution) -> &str {
+pub(super) fn output(execution: &Execution) -> &str {
     assert_eq!(execution.outcome, Outcome::Completed, "{:?}", String::from_utf8_lossy(&execution.stderr.bytes));
     std::str::from_utf8(&execution.stdout.bytes).unwrap()
 }
 
-fn release(ctx: &mut SandboxCtx, started: Resource<Stepped>) {
+pub(super) fn release(ctx: &mut SandboxCtx, started: Resource<Stepped>) {
     HostStarted::drop(ctx, started).unwrap();
 }
 
 /// Sets the limits on standard output, standard error and displays, which are charged together.
-fn output_limits(policy: &mut crate::Policy, bytes: [u64; 3]) {
+pub(super) fn output_limits(policy: &mut crate::Policy, bytes: [u64; 3]) {
     let limits = &mut policy.limits;
     [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes] = bytes;
 }
