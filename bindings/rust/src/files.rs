@@ -62,7 +62,8 @@ impl Files {
 /// Maximum number of bytes per write, because providers limit the length of a list.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Bytes stored by the provider because they are too large for a list: a hibernated session, or a large file.
+/// Bytes stored by the provider because they are too large for a list: a hibernated session, a suspended execution,
+/// or a large file.
 ///
 /// Append with [`Write`]; read from any offset. Dropping the blob frees the bytes.
 #[derive(Debug)]

@@ -15,7 +15,8 @@
 //! * [`Session`] keeps its interpreter: variables, functions, imports and files persist. A session can be forked,
 //!   rolled back and saved as bytes.
 //! * [`Started`] is an execution that the component steps through: the component answers the script's tool calls
-//!   itself, reads output while the script runs, and reads the resulting files.
+//!   itself, reads output while the script runs, and reads the resulting files. An execution that waits for an answer can
+//!   be suspended as bytes.
 //! * [`Execution`] is the result of a script, and [`Outcome`] is the way in which the script ended. A script that raises,
 //!   exits or exceeds a limit is not an error. An [`Error`] is a failure of the caller or the provider: nothing was
 //!   executed.

@@ -1,8 +1,8 @@
 //! Sandboxes and sessions. A sandbox is a language and a policy.
 
 use crate::{
-    Blob, CheckpointInfo, Diagnostic, Error, Execution, Files, GuestValue, IfExists, Policy, ProviderInfo, Request,
-    Runtime, SessionInfo, SessionOptions, Started, Tool, bindings::glovebox::sandbox::sandbox as raw,
+    Blob, CheckpointInfo, Diagnostic, Error, Execution, Files, GuestValue, IfExists, InputFile, Policy, ProviderInfo,
+    Request, Runtime, SessionInfo, SessionOptions, Started, Tool, bindings::glovebox::sandbox::sandbox as raw,
 };
 
 /// Describes the provider and its capabilities. Every call returns the same description.
@@ -95,6 +95,26 @@ impl Sandbox {
     /// suspend a script, and [`Error::InvalidArgument`] for an invalid tool or a duplicate name.
     pub fn start(&self, request: impl Into<Request>, tools: &[Tool]) -> Result<Started, Error> {
         Ok(Started { raw: raw::start(&self.runtime, &request.into(), &self.policy, tools)? })
+    }
+
+    /// Starts an execution like [`start`](Self::start) that [`Started::suspend`] can turn into bytes.
+    ///
+    /// # Errors
+    /// Same as [`start`](Self::start). Also [`Error::Unsupported`] if the provider cannot suspend a script, even without
+    /// tools.
+    pub fn start_suspendable(&self, request: impl Into<Request>, tools: &[Tool]) -> Result<Started, Error> {
+        Ok(Started { raw: raw::start_suspendable(&self.runtime, &request.into(), &self.policy, tools)? })
+    }
+
+    /// Continues an execution from the result of [`Started::suspend`]. The script repeats what it did before without
+    /// calling tools, and then waits for the same calls. `files` are those of the first request. The bytes neither set
+    /// limits nor grant permissions. If the first request had a deadline, it does not apply.
+    ///
+    /// # Errors
+    /// Same as [`start_suspendable`](Self::start_suspendable). Also [`Error::NotResumable`] if the bytes are damaged or
+    /// belong to another runtime. [`Started::step`] returns this error if the script behaves differently than before.
+    pub fn resume_suspended(&self, suspended: &Blob, files: &[InputFile], tools: &[Tool]) -> Result<Started, Error> {
+        Ok(Started { raw: raw::resume_suspended(&self.runtime, &suspended.raw, files, &self.policy, tools)? })
     }
 
     /// Opens a session: an interpreter that persists between executions.

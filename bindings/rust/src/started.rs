@@ -3,7 +3,7 @@
 use std::{io::BufRead, time::Duration};
 
 use crate::{
-    CallFailure, Error, Execution, Files, OutputStream, Step, Tool, ToolAnswer, ToolError, ToolRequest,
+    Blob, CallFailure, Error, Execution, Files, OutputStream, Step, Tool, ToolAnswer, ToolError, ToolRequest,
     bindings::glovebox::sandbox::sandbox as raw, files::Pieces, policy::milliseconds,
 };
 
@@ -101,6 +101,35 @@ impl Started {
     /// [`Error::SessionBusy`] if the execution has not ended; [`Error::Unsupported`] in a session.
     pub fn files(&self) -> Result<Files, Error> {
         Ok(Files { raw: self.raw.files()? })
+    }
+
+    /// Turns the execution into bytes for [`Sandbox::resume_suspended`](crate::Sandbox::resume_suspended), while the
+    /// script waits for answers. The bytes are not encrypted and not authenticated. Afterwards, [`step`](Self::step)
+    /// returns a cancelled execution.
+    ///
+    /// ```no_run
+    /// use glovebox_guest::{Blob, Sandbox, Step, Tool};
+    ///
+    /// # fn main() -> Result<(), glovebox_guest::Error> {
+    /// let (sandbox, tools) = (Sandbox::python(), [Tool::new("pay", "Pays an invoice.")]);
+    /// let started = sandbox.start_suspendable("print(tools.pay(euros=20))", &tools)?;
+    /// let Step::NeedsTools(_) = started.step(&[])? else { panic!("the script does not wait") };
+    /// let bytes = started.suspend()?.to_vec();
+    ///
+    /// // Days later, in another component:
+    /// let resumed = sandbox.resume_suspended(&Blob::of(&bytes)?, &[], &tools)?;
+    /// let run = resumed.finish_with(|_| Ok("\"paid\"".into()))?;
+    /// assert_eq!(run.stdout.text(), "paid\n");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::SessionBusy`] if the script does not wait for an answer, or if a tool of the provider is running;
+    /// [`Error::Unsupported`] if the execution was not started with
+    /// [`Sandbox::start_suspendable`](crate::Sandbox::start_suspendable), if it has ended or reached a limit, or if it has
+    /// received more than 1 MiB from outside; [`Error::QuotaExceeded`]. The execution then continues.
+    pub fn suspend(&self) -> Result<Blob, Error> {
+        Ok(Blob { raw: self.raw.suspend()? })
     }
 
     /// Cancels the execution: the script receives an exception and a short time to clean up, and is then unwound. Does
