@@ -218,7 +218,7 @@ pub struct Stepped {
     pub(super) is_done: bool,
 }
 
-/// What an execution that can be suspended contributes to the size of its bytes.
+/// The parts of a suspendable execution that are known at its start, for the size of its bytes.
 #[derive(Debug)]
 pub(super) struct SuspendableRequest {
     /// The size of the request, or of the bytes from which the execution was resumed.
