@@ -85,7 +85,7 @@ fn suspended_executions_resume_in_other_stores() {
     assert_eq!(needs(&mut second, &resumed, vec![answer(0, "\"a\"")])[0].id, 1);
     let bytes = suspend(&mut second, &resumed);
 
-    // The same bytes can be resumed with different answers.
+    // Bytes can be resumed several times, with different answers.
     for (reply, expected) in [("\"b\"", "before\na\nb\n"), ("\"c\"", "before\na\nc\n")] {
         let mut third = ctx();
         let resumed = resume(&mut third, &bytes);
