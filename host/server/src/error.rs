@@ -136,6 +136,11 @@ pub enum ServiceError {
         "the server's memory for suspended executions is full (`http.bodies_bytes`); the execution still waits; try again later"
     )]
     NoRoomToSuspend,
+    /// The memory budget has no room for the bytes of an execution whose calls need approval. It was cancelled.
+    #[error(
+        "the script was cancelled before the questions about its calls: the server's memory for suspended executions is full (`http.bodies_bytes`); calls approved earlier were made; try again later"
+    )]
+    NoRoomToAsk,
     /// The answer exceeds the memory that the tenant can have for answers.
     #[error(
         "the answer is {bytes} bytes; the maximum for this token is {most} (`http.bodies_bytes`); request less output or smaller files"
@@ -233,6 +238,7 @@ impl ServiceError {
             | Self::NoWorker
             | Self::NoRoom
             | Self::NoRoomToSuspend
+            | Self::NoRoomToAsk
             | Self::Draining
             | Self::Fleet(FleetError::Unreachable { .. } | FleetError::NoNode) => Some(Duration::from_secs(1)),
             _ => None,
@@ -251,6 +257,7 @@ impl ServiceError {
             Self::Panicked
                 | Self::WorkerDied
                 | Self::NoRoom
+                | Self::NoRoomToAsk
                 | Self::AnswerTooLarge { .. }
                 | Self::Execute(ExecuteError::Commit { .. })
                 | Self::Sessions(SessionsError::Unsaved { .. } | SessionsError::Execute(ExecuteError::Commit { .. }))
@@ -268,6 +275,7 @@ impl ServiceError {
                 | Self::NoWorker
                 | Self::NoRoom
                 | Self::NoRoomToSuspend
+                | Self::NoRoomToAsk
                 | Self::Draining
                 // The worker has already removed the details.
                 | Self::Relayed(_)
@@ -325,6 +333,7 @@ impl ServiceError {
             | Self::NoWorker
             | Self::NoRoom
             | Self::NoRoomToSuspend
+            | Self::NoRoomToAsk
             | Self::Worker(_)
             | Self::Draining => UNAVAILABLE,
             Self::Advance(error) => of_advance(error),

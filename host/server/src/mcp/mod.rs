@@ -79,6 +79,10 @@ impl fmt::Debug for McpServer {
 /// Error message if the memory budget has no room for an answer.
 const NO_ROOM: &str = "the request was executed, but the server's memory for answers is full; read answers faster";
 
+/// Error message if the memory budget has no room for the questions about a script's calls.
+const NO_ROOM_TO_ASK: &str = "the script stopped at calls that need an approval, and does not continue: the server's \
+     memory for answers is full, so the questions were not sent; calls approved earlier were made; try again later";
+
 /// Converts an error to a tool result.
 fn refused(error: &ServiceError) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(format!("{}: {}", error.code(), error.public()))])
@@ -285,7 +289,11 @@ impl ServerHandler for McpServer {
                     CallToolResponse::InputRequired(result) => Account::count(&context, replies.take(), result).await,
                     _ => Ok(()),
                 };
-                let unavailable = || CallToolResult::error(vec![ContentBlock::text(format!("unavailable: {NO_ROOM}"))]);
+                let no_room = match &response {
+                    CallToolResponse::InputRequired(_) => NO_ROOM_TO_ASK,
+                    _ => NO_ROOM,
+                };
+                let unavailable = || CallToolResult::error(vec![ContentBlock::text(format!("unavailable: {no_room}"))]);
                 Ok(counted.map_or_else(|_| unavailable().into(), |()| response))
             }
         }

@@ -211,6 +211,24 @@ fn call_that_needs_an_approval_is_resumed_with_the_answer() {
 }
 
 #[test]
+fn script_is_cancelled_without_memory_for_the_questions() {
+    let config = HttpConfig { bodies_bytes: 2 << 20, ..HttpConfig::default() };
+    let server = Server::with(config, |tenant| {
+        tenant.approved_tools = vec![Tool::new("pay", "Pays.").handler(|_, arguments| Ok(arguments))];
+    });
+    let arguments = json!({ "language": "javascript", "code": "await tools.pay({})" });
+    let params = json!({ "name": "run_code", "arguments": arguments });
+    let (status, text) = answer(server.begin_with(&json!({ "elicitation": {} }), &[], "tools/call", params));
+    assert_eq!(status, 200, "{text}");
+    let result = message(&text)["result"].clone();
+    let said = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"));
+    assert!(said.starts_with("unavailable: the script was cancelled before the questions"), "{said}");
+    assert!(said.contains("`http.bodies_bytes`") && !said.contains("was executed"), "{said}");
+    until("the script ends", || server.running() == 0);
+    assert!(server.run(&[], "console.log(6 * 7)").1.contains(r#""stdout":"42\n""#));
+}
+
+#[test]
 fn missing_token_and_foreign_origin_are_rejected() {
     let server = Server::start(HttpConfig::default());
     for (headers, expected) in [

@@ -299,7 +299,7 @@ impl ApprovedRun<'_> {
                 is_too_large = true;
                 return Err(ServiceError::NotSuspendable(String::new()));
             }
-            Account::reserve(self.context, bytes * COPIES).map_err(|NoRoom| ServiceError::NoRoom)
+            Account::reserve(self.context, bytes * COPIES).map_err(|NoRoom| ServiceError::NoRoomToAsk)
         };
         let error = match self.tenant.suspend_to_bytes(execution, reserve).await {
             Ok((Changed { value: bytes, .. }, mut held)) => {
