@@ -54,7 +54,7 @@ const CLIENT_IDLE: Duration = Duration::from_secs(3_600);
 const MAX_VERSION_BYTES: usize = 100;
 
 /// Maximum length of a request ID as JSON, in bytes.
-const MAX_ID_BYTES: usize = 1_000;
+pub(super) const MAX_ID_BYTES: usize = 1_000;
 
 /// The number of copies of a request's text in memory: the body, the parsed message, and the tool arguments or the
 /// decoded `requestState`.

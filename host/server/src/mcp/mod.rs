@@ -14,29 +14,29 @@ mod files;
 mod http;
 mod outputs;
 mod resources;
+mod stdio;
 mod tools;
 mod upstream;
 
 use std::{
     convert::Infallible,
-    fmt, io,
+    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use glovebox::{IfExists, Language};
 use rmcp::{
-    RoleServer, ServerHandler, ServiceExt as _,
+    RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorCode,
         ErrorData, Implementation, JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
         PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ReadResourceRequestParams,
         ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
     },
-    service::{Peer, RequestContext, ServerInitializeError},
+    service::{Peer, RequestContext},
 };
 use serde_json::{Map, json};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     Door, Fresh, Script, ServiceError, Tenant, Watch, Work, executor::Finished, tenant::ReplyRooms, text::quoted,
@@ -47,9 +47,9 @@ use arguments::{self as given, CodeLanguage};
 use http::Account;
 use outputs::{OutputId, Outputs};
 use tools::Name;
-use upstream::BoundedLines;
 
 pub use http::router;
+pub use stdio::serve_stdio;
 pub use upstream::{
     Approve, EndpointConfig, Listing, ProcessConfig, UpstreamConfig, UpstreamError, UpstreamTransport, Upstreams,
 };
@@ -326,24 +326,6 @@ impl ServerHandler for McpServer {
         let counted = Account::count(&context, replies.take(), &read).await;
         counted.map_err(|_| ErrorData::internal_error(NO_ROOM, None))?;
         Ok(read.into())
-    }
-}
-
-/// Serves a client over standard input and output until it disconnects or `stop` is cancelled. Running work then has a
-/// short time to finish before it is cancelled. No other code may write to standard output.
-///
-/// # Errors
-/// Fails if the client's first message cannot open an MCP connection, or if the response to it cannot be sent. Later
-/// failures only end the connection.
-pub async fn serve_stdio(server: McpServer, stop: CancellationToken) -> io::Result<()> {
-    let (input, output) = rmcp::transport::stdio_pipes();
-    // The protocol library already limits the line length; this limits only the cost of values.
-    let begun = server.serve_with_ct((BoundedLines::new(input, usize::MAX), output), stop).await;
-    match begun {
-        Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
-        // The client disconnected before its first message, or `stop` was cancelled.
-        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
-        Err(error) => Err(io::Error::other(error.to_string())),
     }
 }
 

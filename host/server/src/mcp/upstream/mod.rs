@@ -24,7 +24,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use listing::Listing;
-pub(super) use process::BoundedLines;
 pub use upstreams::Upstreams;
 
 /// The values of `type` for the transport Streamable HTTP.

@@ -144,7 +144,7 @@ impl Stderr {
 
 /// A reader of JSON lines. Fails if a line is too long or its values would occupy too much memory.
 #[derive(Debug)]
-pub(in crate::mcp) struct BoundedLines<R> {
+pub(super) struct BoundedLines<R> {
     inner: R,
     max_bytes: usize,
     line_bytes: usize,
@@ -153,7 +153,7 @@ pub(in crate::mcp) struct BoundedLines<R> {
 }
 
 impl<R> BoundedLines<R> {
-    pub(in crate::mcp) fn new(inner: R, max_bytes: usize) -> Self {
+    pub(super) fn new(inner: R, max_bytes: usize) -> Self {
         Self { inner, max_bytes, line_bytes: 0, cost: JsonCost::default(), is_exceeded: Arc::default() }
     }
 
