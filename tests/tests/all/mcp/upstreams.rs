@@ -237,6 +237,68 @@ fn hostile_tool_list_is_bounded() {
 }
 
 #[test]
+fn size_of_a_tool_list_is_limited_over_all_pages() {
+    let runtime = runtime();
+    // Results have no bytes, so a message is limited to 4 MiB.
+    let most = 4 << 20;
+    let described = |index: usize, length: usize| json!({ "name": format!("t{index}"), "description": "x".repeat(length), "inputSchema": { "type": "object" } });
+    let bytes = |tool: &Value| {
+        let tool: rmcp::model::Tool = serde_json::from_value(tool.clone()).unwrap();
+        serde_json::to_vec(&tool).unwrap().len()
+    };
+    let list = "tools = json.load(open(os.path.join(os.path.dirname(__file__), 'tools.json')))\n\
+                page = int(m.get('params', {}).get('cursor') or 0)\n\
+                next = {'nextCursor': str(page + 1)} if page + 1 < len(tools) else {}\n\
+                say({'tools': [tools[page]], **next})";
+    let inner = Inner::answering(list, "pass");
+    for (total, is_refused) in [(most - 1, false), (most, false), (most + 1, true)] {
+        let mut tools = vec![described(0, most / 3), described(1, most / 3), described(2, 0)];
+        let length = total - tools.iter().map(bytes).sum::<usize>();
+        tools[2] = described(2, length);
+        std::fs::write(inner.dir.path().join("tools.json"), json!(tools).to_string()).unwrap();
+        let started = start(&runtime, vec![inner.config("s")], 0);
+        match started {
+            Ok(upstreams) => {
+                assert!(!is_refused && upstreams.tools().len() == 3, "{total}");
+                runtime.block_on(upstreams.close());
+            }
+            Err(error) => {
+                let said =
+                    format!("MCP server `s` describes its tools in more than {most} bytes or with too many values");
+                assert!(is_refused && error.starts_with(&said), "{total}: {error}");
+            }
+        }
+    }
+    // Only the tools in `tools` and `approve` count.
+    let mut config = inner.config("s");
+    config.tools = Some(vec!["t0".into()]);
+    config.approve = Approve::Tools(vec!["t1".into()]);
+    let upstreams = start(&runtime, vec![config], 0).unwrap();
+    assert_eq!(upstreams.tools().len(), 1);
+    runtime.block_on(upstreams.close());
+}
+
+#[test]
+fn number_of_values_in_a_tool_list_is_limited_over_all_pages() {
+    let runtime = runtime();
+    // 100,000 values on each page. One message can have 262,144.
+    let list = "page = int(m.get('params', {}).get('cursor') or 0)\n\
+                tool = {'name': f't{page}', 'inputSchema': {'type': 'object', 'x': [0] * 100_000}}\n\
+                say({'tools': [tool], **({'nextCursor': str(page + 1)} if page < int(open(os.path.join(os.path.dirname(__file__), 'last')).read()) else {})})";
+    let inner = Inner::answering(list, "pass");
+    for (last, is_refused) in [(1, false), (2, true)] {
+        std::fs::write(inner.dir.path().join("last"), last.to_string()).unwrap();
+        match start(&runtime, vec![inner.config("s")], 0) {
+            Ok(upstreams) => {
+                assert!(!is_refused, "{last}");
+                runtime.block_on(upstreams.close());
+            }
+            Err(error) => assert!(is_refused && error.contains("with too many values; list the tools"), "{error}"),
+        }
+    }
+}
+
+#[test]
 fn command_that_is_not_a_server_is_named() {
     let runtime = runtime();
     let config = |command: &str, args: &[&str]| {

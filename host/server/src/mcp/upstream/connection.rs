@@ -13,15 +13,17 @@ use rmcp::{
 };
 
 use super::{
-    EndpointConfig, ProcessConfig, UpstreamTransport, endpoint,
+    EndpointConfig, ProcessConfig, UpstreamConfig, UpstreamTransport, endpoint,
     process::{END, Process},
 };
+use crate::json::JsonCost;
 
 /// The timeout for a server to start, and then for each page of its tools. `npx` and `uvx` may have to download the
 /// server first.
 pub(super) const START: Duration = Duration::from_secs(60);
 
-/// Maximum number of tools per server. A model cannot use a longer listing, and each schema occupies memory.
+/// Maximum number of tools that scripts can use per server. A model cannot use a longer listing, and each schema
+/// occupies memory.
 const MAX_TOOLS: usize = 256;
 
 /// Maximum number of pages in a tool list. A faulty server could return new cursors forever.
@@ -107,9 +109,12 @@ impl Connection {
         }
     }
 
-    /// Returns the server's tools in the server's order.
-    pub(super) async fn tools(&self) -> Result<Vec<Tool>, String> {
+    /// Returns the tools that the configuration names, or all tools, in the server's order.
+    ///
+    /// Together, the tools of all pages are limited like one message: to `max_bytes`, and to a number of values.
+    pub(super) async fn tools(&self, config: &UpstreamConfig, max_bytes: usize) -> Result<Vec<Tool>, String> {
         let (mut tools, mut cursor) = (Vec::new(), None);
+        let (mut bytes, mut cost) = (0, JsonCost::default());
         for _ in 0..MAX_PAGES {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
             let page = tokio::time::timeout(START, self.service.list_tools(Some(params))).await;
@@ -124,9 +129,19 @@ impl Connection {
                     ));
                 }
             };
-            tools.extend(page.tools);
-            if tools.len() > MAX_TOOLS {
-                return Err(format!("has more than {MAX_TOOLS} tools; list the tools to use in its `tools`"));
+            for tool in page.tools.into_iter().filter(|tool| config.names(&tool.name)) {
+                if tools.len() == MAX_TOOLS {
+                    return Err(format!("has more than {MAX_TOOLS} tools; list the tools to use in its `tools`"));
+                }
+                let text = serde_json::to_vec(&tool).unwrap_or_default();
+                bytes += text.len();
+                if bytes > max_bytes || cost.read(&text).is_err() {
+                    return Err(format!(
+                        "describes its tools in more than {max_bytes} bytes or with too many values; list the tools \
+                         to use in its `tools`"
+                    ));
+                }
+                tools.push(tool);
             }
             match page.next_cursor {
                 Some(next) => cursor = Some(next),

@@ -194,6 +194,12 @@ enum ApproveKey {
 }
 
 impl UpstreamConfig {
+    /// Returns `true` if `tools` or `approve` contains the tool, or if scripts can call all tools.
+    fn names(&self, tool: &str) -> bool {
+        let contains = |names: &[String]| names.iter().any(|name| name == tool);
+        self.tools.as_deref().is_none_or(contains) || contains(self.approve.names())
+    }
+
     /// Parses server configurations from JSON. Relative directories are resolved against `base`, the directory of the
     /// configuration file. Servers with `disabled` are skipped.
     ///

@@ -242,7 +242,7 @@ impl Server {
     ) -> Result<(Self, Vec<rmcp::model::Tool>), UpstreamError> {
         let wrong = |reason: String| UpstreamError::Server { server: config.name.clone(), reason };
         let connection = Connection::start(&config.transport, max_message_bytes).await.map_err(wrong)?;
-        let tools = match connection.tools().await {
+        let tools = match connection.tools(&config, max_message_bytes).await {
             Ok(tools) => tools,
             Err(reason) => {
                 connection.end().await;
