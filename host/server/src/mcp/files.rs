@@ -11,7 +11,7 @@ use super::{
     resources::{self, Address},
 };
 use crate::{
-    ServiceError, Tenant,
+    Service, ServiceError, Tenant,
     executor::{FileAnswer, FileOperation},
 };
 
@@ -168,7 +168,9 @@ fn text(part: &[u8], offset: u64) -> Option<(&str, u64, u64)> {
 pub(super) async fn write(tenant: &Tenant, given: given::WriteFile) -> Result<ToolAnswer, ServiceError> {
     let id = given::session_id(&given.session)?;
     let given::WriteFile { path, text, base64, replace, .. } = given;
-    let bytes = given::content(&path, text, base64)?;
+    // The file can have 36 MiB, whose decoding takes a few hundredths of a second.
+    let decode = move || given::content(&path, text, base64).map(|bytes| (path, bytes));
+    let (path, bytes) = Service::blocking(decode).await??;
     let size_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     let if_exists = if replace { IfExists::Replace } else { IfExists::Fail };
     tenant.write_files(&id, vec![(path.clone(), bytes)], if_exists, ()).await?;

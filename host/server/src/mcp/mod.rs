@@ -39,7 +39,8 @@ use rmcp::{
 use serde_json::{Map, json};
 
 use crate::{
-    Door, Fresh, Script, ServiceError, Tenant, Watch, Work, executor::Finished, tenant::ReplyRooms, text::quoted,
+    Door, Fresh, Script, Service, ServiceError, Tenant, Watch, Work, executor::Finished, tenant::ReplyRooms,
+    text::quoted,
 };
 use answer::Answering;
 use approval::{ApprovedRun, RequestStates, RetryParts};
@@ -146,7 +147,10 @@ impl McpServer {
                     .to_owned(),
             ));
         }
-        let digest = if needs_approval { approval::digest(&arguments) } else { Default::default() };
+        let (arguments, digest) = match needs_approval {
+            true => approval::with_digest(arguments).await?,
+            false => (arguments, Default::default()),
+        };
         let given: given::RunCode = given::read(arguments)?;
         let max_ms = self.0.tenant.policy().limits.timeout_ms;
         if let Some(asked) = given.timeout_ms.filter(|asked| !(1..=max_ms).contains(asked)) {
@@ -187,11 +191,15 @@ impl McpServer {
     /// Returns the work that runs a script. Writes its files first if it runs in a session.
     async fn work(&self, given: given::RunCode) -> Result<Work, ServiceError> {
         let given::RunCode { language, code, session, timeout_ms, files } = given;
-        let files = files.into_iter().map(|file| {
-            let bytes = given::content(&file.path, file.text, file.base64)?;
-            Ok((file.path, bytes))
-        });
-        let files = files.collect::<Result<Vec<_>, ServiceError>>()?;
+        let decode = move || {
+            let files = files.into_iter().map(|file| {
+                let bytes = given::content(&file.path, file.text, file.base64)?;
+                Ok((file.path, bytes))
+            });
+            files.collect::<Result<Vec<_>, ServiceError>>()
+        };
+        // The files can have 36 MiB, whose decoding takes a few hundredths of a second.
+        let files = Service::blocking(decode).await??;
         let script = Script { source: code, name: language.file_name(), ..Script::default() };
         Ok(match session {
             Some(session) => self.work_in(&session, language, script, timeout_ms, files).await?,

@@ -35,7 +35,7 @@ use request_state::{
     ArgumentsDigest, CallDigest, MAX_SUSPENDED_BYTES, Nonce, OpenedState, WaitingRun, call_digest, call_nonce,
 };
 
-pub(super) use request_state::{RequestStates, digest};
+pub(super) use request_state::{RequestStates, with_digest};
 
 /// The interval between attempts to suspend an execution. An attempt fails while a handler of another tool is running.
 const RETRY: Duration = Duration::from_millis(20);
@@ -107,8 +107,8 @@ enum SuspendAttempt {
 impl ApprovedRun<'_> {
     /// Runs the script, or resumes it from the client's state, until it ends or the client must decide about calls.
     pub(super) async fn run(&self, retry: RetryParts) -> Result<CallToolResponse, ServiceError> {
-        let mut state = match &retry.state {
-            Some(state) => Some(self.server.0.states.open(state, &self.arguments)?),
+        let mut state = match retry.state {
+            Some(state) => Some(self.open(state).await?),
             None => None,
         };
         let (mut decisions, mut asked, mut step) = match &mut state {
@@ -175,7 +175,7 @@ impl ApprovedRun<'_> {
                         Some((bytes, held)) => (WaitingRun::Suspended(bytes), held),
                         None => (WaitingRun::InMemory(needs.execution.clone()), HeldBytes::default()),
                     };
-                    let state = self.server.0.states.close(run, digests(&open), &self.arguments)?;
+                    let state = self.close(run, digests(&open)).await?;
                     let questions = questions(&open)?;
                     waiting.keep();
                     self.tenant.keep([Room::HeldBytes(held)]);
@@ -183,6 +183,19 @@ impl ApprovedRun<'_> {
                 }
             }
         }
+    }
+
+    /// Verifies a state that the client returned. Decoding and hashing 6 MiB takes about 20 ms, so this does not occupy an
+    /// async thread.
+    async fn open(&self, state: String) -> Result<OpenedState, ServiceError> {
+        let (server, arguments) = (self.server.clone(), self.arguments);
+        Service::blocking(move || server.0.states.open(&state, &arguments)).await?
+    }
+
+    /// Returns the state for the client, like [`open`](Self::open) on a blocking thread.
+    async fn close(&self, run: WaitingRun, asked: Vec<CallDigest>) -> Result<String, ServiceError> {
+        let (server, arguments) = (self.server.clone(), self.arguments);
+        Service::blocking(move || server.0.states.close(run, asked, &arguments)).await?
     }
 
     /// Returns the numbers for [`RequestStates::use_once`], which prevents calls from being made twice. Takes `state`

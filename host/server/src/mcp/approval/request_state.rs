@@ -13,6 +13,7 @@
 
 use std::{
     collections::VecDeque,
+    io::{self, BufWriter},
     sync::{Mutex, OnceLock, PoisonError},
 };
 
@@ -23,7 +24,7 @@ use rmcp::model::JsonObject;
 use sha2::{Digest as _, Sha256};
 
 use super::decision::MAX_QUESTIONS;
-use crate::ServiceError;
+use crate::{Service, ServiceError};
 
 /// Maximum size of the suspended execution in a state, in bytes. Its base64 text then has 8 MiB, which fits into the
 /// default limits of clients on the length of a message.
@@ -69,9 +70,39 @@ pub(super) fn call_nonce(execution: &str, call: u64) -> Nonce {
 /// A digest of a call's arguments.
 pub(in crate::mcp) type ArgumentsDigest = [u8; 32];
 
-/// Returns a digest of a call's arguments.
-pub(in crate::mcp) fn digest(arguments: &JsonObject) -> ArgumentsDigest {
-    Sha256::digest(serde_json::to_vec(arguments).unwrap_or_default()).into()
+/// Returns a call's arguments and their digest. Arguments can have 48 MiB, whose hashing takes about 0.1 s, so this does
+/// not occupy an async thread.
+pub(in crate::mcp) async fn with_digest(arguments: JsonObject) -> Result<(JsonObject, ArgumentsDigest), ServiceError> {
+    Service::blocking(move || {
+        let digest = digest(&arguments);
+        (arguments, digest)
+    })
+    .await
+}
+
+/// Returns a digest of a call's arguments. Serializes them in pieces, without a copy of the whole text.
+fn digest(arguments: &JsonObject) -> ArgumentsDigest {
+    let mut text = BufWriter::with_capacity(DIGEST_BUFFER_BYTES, HashWriter(Sha256::new()));
+    // Neither writing nor serializing JSON values fails.
+    let _ = serde_json::to_writer(&mut text, arguments);
+    text.into_inner().map(|HashWriter(digest)| digest.finalize().into()).unwrap_or_default()
+}
+
+/// The buffer size for hashing JSON text, in bytes.
+const DIGEST_BUFFER_BYTES: usize = 64 << 10;
+
+/// A writer that only hashes its bytes.
+struct HashWriter(Sha256);
+
+impl io::Write for HashWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A run of `run_code` that waits for approvals.
@@ -347,5 +378,9 @@ mod tests {
         let digest = |value: serde_json::Value| digest(value.as_object().unwrap());
         assert_eq!(digest(json!({ "a": 1, "b": [2] })), digest(json!({ "a": 1, "b": [2] })));
         assert_ne!(digest(json!({ "a": 1, "b": [2] })), digest(json!({ "a": 1, "b": [3] })));
+        // States of earlier versions remain valid.
+        let long = json!({ "text": "é\"".repeat(DIGEST_BUFFER_BYTES), "b": null });
+        let expected: ArgumentsDigest = Sha256::digest(long.to_string()).into();
+        assert_eq!(digest(long), expected);
     }
 }
