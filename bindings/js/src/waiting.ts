@@ -113,7 +113,10 @@ export class WaitingRun {
     this.#isUsed = true;
   }
 
-  /** Cancels the run and releases its interpreter. Does nothing if the run has ended. */
+  /**
+   * Cancels the run and releases its interpreter. `answer` then returns the cancelled run. It returns a `WaitingRun`
+   * only if the script handles the cancellation and calls a tool again. Does nothing if the run has ended.
+   */
   cancel(): void {
     this.#waiting.cancel();
   }

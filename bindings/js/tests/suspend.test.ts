@@ -41,13 +41,6 @@ function ended(run: Run | WaitingRun): Run {
   return run;
 }
 
-/** Returns the result of a cancelled run. Until the script is interrupted, `answer` returns waiting runs. */
-async function cancelled(run: WaitingRun): Promise<Run> {
-  let next: Run | WaitingRun = run;
-  while (next instanceof WaitingRun) next = await next.answer();
-  return next;
-}
-
 /** Starts a script, and suspends it when it waits. */
 async function suspended(box: Sandbox, source: string): Promise<Uint8Array> {
   return waiting(await box.start(source)).suspend();
@@ -191,7 +184,7 @@ test('a waiting run is cancelled', async () => {
   const box = await sandbox();
   const run = waiting(await box.start(PAYS));
   run.cancel();
-  assert.equal((await cancelled(run)).outcome.kind, 'cancelled');
+  assert.equal(ended(await run.answer()).outcome.kind, 'cancelled');
   run.cancel();
   const controller = new AbortController();
   const heard: string[] = [];

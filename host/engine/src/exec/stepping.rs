@@ -266,11 +266,16 @@ impl Started {
         let request = request.cancel(&cancel).into_owned();
         let shared = Arc::new(SteppingState::default());
         let (sender, receiver) = mpsc::channel();
+        let pending = Arc::clone(&shared.pending);
+        let on_cancel = cancel.on_cancel(move || pending.cancel());
         let there = Arc::clone(&shared);
         thread::Builder::new()
             .name("glovebox-started".into())
             .stack_size(STACK_BYTES)
-            .spawn(move || there.run(request, &sender, finish, work))
+            .spawn(move || {
+                let _on_cancel = on_cancel;
+                there.run(request, &sender, finish, work);
+            })
             .map_err(|source| ExecuteError::System { what: "thread", source })?;
         match receiver.recv() {
             Ok(Err(error)) => Err(error),
@@ -283,8 +288,9 @@ impl Started {
     /// wait. Without it, the wait is unlimited.
     ///
     /// An answer to a call that timed out or was already answered is ignored. Calls that are still unanswered are
-    /// returned again immediately. After the end, each call to `advance` returns [`Step::Done`] with the same
-    /// execution.
+    /// returned again immediately. After a cancellation, they are not returned: `advance` waits until the execution has
+    /// ended, or until the script makes further calls while it handles the cancellation. After the end, each call to
+    /// `advance` returns [`Step::Done`] with the same execution.
     ///
     /// # Errors
     /// If an answer is invalid, all answers are discarded and the execution continues. Other errors mean that the

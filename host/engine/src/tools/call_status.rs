@@ -4,7 +4,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
 
 use super::{
-    pending::{Abandoned, Origin, PendingCalls, Waiting},
+    abandoned::{Abandoned, Origin},
+    pending::{PendingCalls, Waiting},
     toolbox::{Answerer, Entry},
 };
 

@@ -16,6 +16,7 @@
 //! | `stubs` | declarations of tools with types, for editors, type checkers and models |
 //! | `tool_policy` | [`ToolPolicy`], the policy's restrictions of one tool; the checks of calls against them |
 
+mod abandoned;
 mod call_memory;
 mod call_status;
 mod pending;

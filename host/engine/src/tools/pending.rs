@@ -10,12 +10,16 @@ use std::{
     fmt, mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use glovebox_core::tools::{Admission, CallFailure, Done, HeldMemory, hold_answer, within};
+use glovebox_core::tools::{CallFailure, Done, HeldMemory, hold_answer, within};
 
 use super::{ToolErrorKind, call_status::CallStatus, runner::CompletionQueue};
+
+/// The minimum time for which a cancelled guest must wait before its wait is reported. JavaScript waits again for a few
+/// microseconds before it notices the cancellation.
+const SETTLE_TIME: Duration = Duration::from_millis(50);
 
 /// The unanswered calls of one execution, and the execution's progress.
 #[derive(Debug, Default)]
@@ -31,6 +35,12 @@ struct PendingState {
     known: usize,
     /// The calls that the guest waits for. `None` while it does not wait.
     awaited: Option<Vec<usize>>,
+    /// `true` once the execution was cancelled.
+    is_cancelled: bool,
+    /// `true` if the guest's current wait was cancelled. The guest is about to stop waiting.
+    is_wait_cancelled: bool,
+    /// The time before which [`PendingCalls::wait`] does not report the current wait ([`SETTLE_TIME`]).
+    reported_from: Option<Instant>,
     has_ended: bool,
     /// The tasks to wake when the caller must act.
     wakers: Vec<Waker>,
@@ -88,7 +98,8 @@ pub(crate) struct Waiting(Arc<PendingCalls>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.state().awaited = None;
+        let mut state = self.0.state();
+        (state.awaited, state.is_wait_cancelled) = (None, false);
     }
 }
 
@@ -120,9 +131,16 @@ impl PendingCalls {
     pub(super) fn wait_for(self: &Arc<Self>, calls: impl Iterator<Item = usize>) -> Waiting {
         let awaited = Some(calls.collect());
         let mut state = self.state();
-        state.awaited = awaited;
+        (state.awaited, state.is_wait_cancelled) = (awaited, false);
+        state.reported_from = state.is_cancelled.then(|| Instant::now() + SETTLE_TIME);
         self.changed(state);
         Waiting(Arc::clone(self))
+    }
+
+    /// Records that the execution was cancelled. The caller need not act until the guest waits again.
+    pub(crate) fn cancel(&self) {
+        let mut state = self.state();
+        (state.is_cancelled, state.is_wait_cancelled) = (true, state.awaited.is_some());
     }
 
     /// Records the end of the execution.
@@ -174,10 +192,14 @@ impl PendingCalls {
             if state.has_ended {
                 return Progress::Ended;
             }
+            let mut until = end;
             if let Some(calls) = state.open_calls() {
-                return Progress::Waits(calls);
+                let Some(from) = state.reported_from.filter(|from| *from > Instant::now()) else {
+                    return Progress::Waits(calls);
+                };
+                until = Some(end.map_or(from, |end| end.min(from)));
             }
-            state = match end.map(|end| end.saturating_duration_since(Instant::now())) {
+            state = match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 None => self.condition.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(left) if left.is_zero() => return state.progress(),
                 Some(left) => self.condition.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
@@ -201,8 +223,11 @@ impl PendingCalls {
 
 impl PendingState {
     /// Returns `true` if the guest waits for calls and all of them are pending. Otherwise, an answer may be in transit,
-    /// or arguments might not have been validated yet.
+    /// arguments might not have been validated yet, or the wait was cancelled.
     fn needs_caller(&self) -> bool {
+        if self.is_wait_cancelled {
+            return false;
+        }
         let awaited = self.awaited.as_ref().filter(|awaited| !awaited.is_empty());
         awaited.is_some_and(|awaited| awaited.iter().all(|index| self.calls.contains_key(index)))
     }
@@ -246,84 +271,6 @@ impl PendingCall {
         let (answer, held) = hold_answer(&self.completions.account, answer);
         Some(Done { index, answer, held, ended })
     }
-}
-
-// Memory of abandoned calls, for which the execution no longer waits.
-//
-// While an execution runs, the arguments of its calls are charged to the guest's memory. A handler that does not return
-// holds its arguments longer. Once the call is abandoned, they are charged to its origin until the handler returns.
-
-/// Maximum number of one origin's abandoned calls that still run. An origin that has reached this limit cannot make
-/// further calls.
-const MAX_ORIGIN_CALLS: usize = 16;
-
-/// Maximum size of the arguments of one origin's abandoned calls and of one execution's running calls together, in
-/// bytes. A call may exceed this limit if no other call is counted. In that case, only the limit on its text bounds its
-/// size.
-const MAX_ORIGIN_BYTES: u64 = 16 << 20;
-
-/// Maximum size of the arguments for all origins together, in bytes. Each origin is charged at most its own maximum, so
-/// no single origin can exhaust this limit.
-const MAX_BYTES: u64 = 64 << 20;
-
-/// The origin of calls: a session ID, or `None` for executions without one.
-pub(super) type Origin = Option<String>;
-
-/// A sandbox's abandoned calls that still run.
-#[derive(Debug, Default)]
-pub(super) struct Abandoned(Mutex<BTreeMap<Origin, Share>>);
-
-/// The number and size of one origin's abandoned calls.
-#[derive(Clone, Copy, Debug, Default)]
-struct Share {
-    calls: usize,
-    bytes: u64,
-}
-
-impl Abandoned {
-    /// Decides whether a call with `bytes` of arguments can start now. `running_bytes` is the size of the arguments of
-    /// the execution's running calls, or 0 if none runs.
-    pub(super) fn admit(&self, origin: &Origin, bytes: u64, running_bytes: u64) -> Result<Admission, CallFailure> {
-        let shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = shares.get(origin).copied().unwrap_or_default();
-        if own.calls >= MAX_ORIGIN_CALLS {
-            let whose = if origin.is_some() { "this session's" } else { "the host's" };
-            return Err(refused(&format!("{} of {whose} abandoned calls are still running", own.calls)));
-        }
-        let sum = own.bytes.saturating_add(running_bytes).saturating_add(bytes);
-        let is_alone = sum == bytes;
-        let others = shares.iter().filter(|(of, _)| *of != origin).map(|(_, share)| share.bytes.min(MAX_ORIGIN_BYTES));
-        let all = others.sum::<u64>().saturating_add(sum.min(MAX_ORIGIN_BYTES));
-        if (sum <= MAX_ORIGIN_BYTES || is_alone) && all <= MAX_BYTES {
-            return Ok(Admission::Now);
-        }
-        if running_bytes > 0 {
-            return Ok(Admission::Later);
-        }
-        let most = if all > MAX_BYTES { MAX_BYTES } else { MAX_ORIGIN_BYTES };
-        Err(refused(&format!("the memory for the arguments of this call and of abandoned calls exceeds {most} bytes")))
-    }
-
-    pub(super) fn add(&self, origin: &Origin, bytes: u64) {
-        let mut shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let share = shares.entry(origin.clone()).or_default();
-        share.calls += 1;
-        share.bytes = share.bytes.saturating_add(bytes);
-    }
-
-    pub(super) fn remove(&self, origin: &Origin, bytes: u64) {
-        let mut shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(share) = shares.get_mut(origin) else { return };
-        share.calls = share.calls.saturating_sub(1);
-        share.bytes = share.bytes.saturating_sub(bytes);
-        if share.calls == 0 {
-            shares.remove(origin);
-        }
-    }
-}
-
-fn refused(reason: &str) -> CallFailure {
-    CallFailure::new(ToolErrorKind::Limit, format!("{reason}; wait for their handlers to return"))
 }
 
 #[cfg(test)]
@@ -389,82 +336,19 @@ mod tests {
         assert!(pending.poll_calls(&context).is_ready());
     }
 
-    fn origin(name: &str) -> Origin {
-        Some(name.to_owned())
-    }
-
-    /// Returns the message of a rejection.
-    fn refusal(answer: Result<Admission, CallFailure>) -> String {
-        let failure = answer.unwrap_err();
-        assert_eq!(failure.kind, ToolErrorKind::Limit);
-        failure.message
-    }
-
     #[test]
-    fn abandoned_calls_of_an_origin_are_limited() {
-        let (abandoned, own) = (Abandoned::default(), origin("a"));
-        for calls in 0..16 {
-            assert_eq!(abandoned.admit(&own, 1, 0), Ok(Admission::Now), "{calls}");
-            abandoned.add(&own, 1);
-        }
-        assert!(
-            refusal(abandoned.admit(&own, 1, 0)).contains("16 of this session's abandoned calls are still running")
-        );
-        assert!(refusal(abandoned.admit(&own, 1, 9)).contains("16 of"), "a running call does not delay the refusal");
-        for other in [origin("b"), None] {
-            assert_eq!(abandoned.admit(&other, 1, 0), Ok(Admission::Now), "other origins are not affected");
-        }
-        abandoned.remove(&own, 1);
-        assert_eq!(abandoned.admit(&own, 1, 0), Ok(Admission::Now), "usable after");
-    }
-
-    #[test]
-    fn abandoned_bytes_of_an_origin_are_limited() {
-        let (abandoned, own) = (Abandoned::default(), origin("a"));
-        abandoned.add(&own, 6 << 20);
-        for (more, fits) in [(-1, true), (0, true), (1, false)] {
-            let bytes = (10_u64 << 20).saturating_add_signed(more);
-            assert_eq!(abandoned.admit(&own, bytes, 0).is_ok(), fits, "{more}");
-            assert_eq!(
-                abandoned.admit(&own, bytes - 9, 9),
-                Ok(if fits { Admission::Now } else { Admission::Later }),
-                "{more}"
-            );
-        }
-        assert!(refusal(abandoned.admit(&own, 11 << 20, 0)).contains("of this call and of abandoned calls"));
-        assert_eq!(abandoned.admit(&origin("b"), 11 << 20, 0), Ok(Admission::Now), "other origins are not affected");
-        abandoned.remove(&own, 6 << 20);
-        assert_eq!(abandoned.admit(&own, 11 << 20, 0), Ok(Admission::Now), "usable after");
-    }
-
-    #[test]
-    fn single_abandoned_call_may_be_large() {
-        let (abandoned, own) = (Abandoned::default(), origin("a"));
-        assert_eq!(abandoned.admit(&own, 100 << 20, 0), Ok(Admission::Now));
-        assert_eq!(abandoned.admit(&own, 100 << 20, 1), Ok(Admission::Later));
-        abandoned.add(&own, 1);
-        assert!(abandoned.admit(&own, 100 << 20, 0).is_err());
-    }
-
-    #[test]
-    fn abandoned_bytes_of_all_origins_are_shared_fairly() {
-        let (abandoned, own) = (Abandoned::default(), origin("z"));
-        abandoned.add(&origin("a"), 1 << 40);
-        assert_eq!(
-            abandoned.admit(&own, 100 << 20, 0),
-            Ok(Admission::Now),
-            "one origin cannot use the share of another"
-        );
-        for name in ["b", "c"] {
-            abandoned.add(&origin(name), 16 << 20);
-        }
-        abandoned.add(&None, 15 << 20);
-        for (more, fits) in [(-1, true), (0, true), (1, false)] {
-            assert_eq!(abandoned.admit(&own, (1_u64 << 20).saturating_add_signed(more), 0).is_ok(), fits, "{more}");
-        }
-        assert!(refusal(abandoned.admit(&own, 2 << 20, 0)).contains("of this call and of abandoned calls"));
-        assert_eq!(abandoned.admit(&own, 2 << 20, 1), Ok(Admission::Later));
-        abandoned.remove(&origin("a"), 1 << 40);
-        assert_eq!(abandoned.admit(&own, 16 << 20, 0), Ok(Admission::Now), "usable after");
+    fn cancelled_wait_does_not_need_the_caller() {
+        let pending = Arc::new(PendingCalls::default());
+        let context = Context::from_waker(Waker::noop());
+        pending.push(0, call());
+        let waits = pending.wait_for([0].into_iter());
+        assert!(pending.poll_calls(&context).is_ready());
+        pending.cancel();
+        assert!(pending.poll_calls(&context).is_pending());
+        drop(waits);
+        let _waits = pending.wait_for([0].into_iter());
+        let begun = Instant::now();
+        assert!(matches!(pending.wait(None), Progress::Waits(_)));
+        assert!(begun.elapsed() > SETTLE_TIME / 2);
     }
 }

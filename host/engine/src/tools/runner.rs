@@ -25,8 +25,9 @@ use serde_json::{Value, json};
 
 use super::{
     CallMemory, ToolCall, ToolErrorKind, ToolMemory, ToolOutcome, ToolRules, Toolbox,
+    abandoned::Abandoned,
     call_status::{CallStatus, WaitTracker},
-    pending::{Abandoned, PendingCall, PendingCalls, Waiting},
+    pending::{PendingCall, PendingCalls, Waiting},
     toolbox::{Answerer, Entry},
 };
 use crate::{

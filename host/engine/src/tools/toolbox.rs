@@ -12,7 +12,7 @@ use std::{
 use glovebox_core::tools::{CallFailure, Checked, Definition, MAX_ENGINE_LEVELS, Toolset};
 use serde_json::{Value, json};
 
-use super::{CallMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolRules, pending::Abandoned};
+use super::{CallMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolRules, abandoned::Abandoned};
 use crate::CancelToken;
 
 /// Maximum number of abandoned calls to one tool that still run. Further calls to a tool that hangs are refused, so

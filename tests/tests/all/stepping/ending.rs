@@ -5,7 +5,7 @@ use std::{sync::mpsc, thread, time::Duration};
 use glovebox::{AdvanceError, CancelToken, Language, Outcome, Request, Step, Stream, Tool};
 use glovebox_tests::short;
 
-use super::{BOTH, LONG, answer, done, needs, of, start, stepped, text};
+use super::{BOTH, LONG, answer, done, needs, of, questions, start, stepped, text};
 
 const LOOPS: (&str, &str) = ("print('on', flush=True)\nwhile True: pass", "console.log('on'); for (;;) {}");
 const ASKS: (&str, &str) = ("print(tools.ask(q=1))", "print(await tools.ask({q: 1}))");
@@ -34,14 +34,26 @@ fn execution_is_cancelled_between_steps() {
         let requests = needs(&started, Vec::new());
         started.cancel();
         started.cancel();
-        let execution = loop {
-            if let Step::Done(execution) = started.advance(Vec::new(), None).unwrap() {
-                break execution;
-            }
-        };
+        // The calls of the cancelled wait are not returned again.
+        let execution = done(&started, Vec::new());
         assert_eq!((&execution.outcome, execution.stdout.text()), (&Outcome::Cancelled, String::new()));
         assert_eq!(done(&started, vec![answer(&requests[0], 1)]).outcome, Outcome::Cancelled);
     }
+}
+
+#[test]
+fn calls_made_after_a_cancellation_are_returned() {
+    let sandbox = stepped(Language::Python, &[], |policy| {
+        policy.limits.timeout_ms = 60_000;
+        policy.limits.timeout_reserve_ms = 6_000;
+    });
+    let source = "try: tools.ask(q=1)\nexcept KeyboardInterrupt: print(tools.ask(q=2))";
+    let started = sandbox.start(Request::new(source)).unwrap();
+    needs(&started, Vec::new());
+    started.cancel();
+    let requests = needs(&started, Vec::new());
+    assert_eq!(questions(&requests), [2]);
+    assert_eq!(text(&done(&started, vec![answer(&requests[0], "undone")])), "undone\n");
 }
 
 #[test]
@@ -74,12 +86,7 @@ fn request_token_cancels_the_execution_only_downwards() {
     assert_eq!(needs(&two, Vec::new()), requests);
     all.cancel();
     for started in [one, two] {
-        let ended = loop {
-            if let Step::Done(execution) = started.advance(Vec::new(), None).unwrap() {
-                break execution;
-            }
-        };
-        assert_eq!(ended.outcome, Outcome::Cancelled);
+        assert_eq!(done(&started, Vec::new()).outcome, Outcome::Cancelled);
     }
 }
 
