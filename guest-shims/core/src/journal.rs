@@ -122,8 +122,12 @@ pub struct Recording {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SuspendRefusal {
-    /// The journal exceeds its maximum size.
-    #[error("the script has received more than {JOURNAL_BYTES} bytes from outside since its start; let it finish")]
+    /// The journal exceeds its maximum size, or the script has made too many tool calls.
+    #[error(
+        "the script has received more than {JOURNAL_BYTES} bytes from outside since its start (tool results, input, \
+         random numbers, clock readings and sleeps, with {ENTRY_BYTES} bytes more for each) or made more than \
+         {MAX_ENTRIES} tool calls; let it finish, then return less from its tools, or call tools and clocks less often"
+    )]
     JournalFull,
     /// A limit or a cancellation has interrupted the script.
     #[error("a limit or a cancellation has interrupted the script; let it finish")]

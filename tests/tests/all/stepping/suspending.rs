@@ -283,6 +283,23 @@ fn journal_has_a_maximum_size() {
 }
 
 #[test]
+fn clock_readings_fill_the_journal() {
+    let sandbox = stepped(Language::Python, &[], |_| {});
+    for (readings, fits) in [(60_000, true), (70_000, false)] {
+        let source = format!("import time\nfor _ in range({readings}): time.time()\nprint(tools.ask(q=1))");
+        let started = sandbox.start(request(&source)).unwrap();
+        let calls = needs(&started, Vec::new());
+        match started.suspend() {
+            Ok(_) => assert!(fits, "{readings}"),
+            Err(error) => {
+                assert!(!fits && error.to_string().contains("clock readings"), "{readings}: {error}");
+                assert_eq!(text(&done(&started, vec![answer(&calls[0], 2)])), "2\n");
+            }
+        }
+    }
+}
+
+#[test]
 fn difference_from_the_first_run_is_an_error() {
     let with_code = |code: &str| {
         let builder = Sandbox::builder(engine()).language(Language::Python).tool(ask());

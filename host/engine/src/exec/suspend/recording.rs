@@ -85,7 +85,10 @@ pub enum RecordError {
     #[error("the execution was not recorded; run it with `Request::recorded`")]
     NotRecorded,
     /// The script received too much from outside.
-    #[error("the script received more than 1 MiB from outside, such as answers of tools; return less from its tools")]
+    #[error(
+        "the script received more than 1 MiB from outside (tool results, input, random numbers, clock readings and \
+         sleeps, with 16 bytes more for each); return less from its tools, or call tools and clocks less often"
+    )]
     TooLarge,
     /// A time limit or a cancellation interrupted the script. The point of the interruption differs in each run.
     #[error("a time limit or a cancellation interrupted the script; raise `limits.timeout_ms`")]
