@@ -152,6 +152,9 @@ def getfont(filename, size=10, index=0, encoding="", font_bytes=None, layout_eng
 
 def provide_fonts(package):
     module = types.ModuleType("PIL._imagingft")
+    for each in (getfont, freetype_version, Font, *vars(Font).values()):
+        if isinstance(each, (type, types.FunctionType)):
+            each.__module__ = module.__name__
     module.HAVE_RAQM = module.HAVE_FRIBIDI = module.HAVE_HARFBUZZ = False
     module.getfont, module.Font = getfont, Font
     module.__getattr__ = freetype_version
