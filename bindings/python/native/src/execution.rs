@@ -156,7 +156,7 @@ impl Input {
     /// Returns the token that cancels the execution.
     fn token(&self) -> CancelToken {
         let Self(.., token) = self;
-        token.as_ref().map(|token| token.get().0.clone()).unwrap_or_default()
+        cancel_token(token.as_ref())
     }
 
     /// Starts the input as a request that can be suspended. There is no output listener.
@@ -255,6 +255,11 @@ pub(crate) fn tool_answer(kind: &str, text: String) -> Result<String, ToolError>
 /// as `SystemExit`.
 fn raised(error: &PyErr) -> ToolError {
     ToolError::new(Python::attach(|py| error.value(py).to_string()))
+}
+
+/// Returns the token that Python passed, or a new one.
+pub(crate) fn cancel_token(token: Option<&Py<PyCancelToken>>) -> CancelToken {
+    token.map(|token| token.get().0.clone()).unwrap_or_default()
 }
 
 /// A cancellation token, shared by any number of executions. Any thread can cancel it.

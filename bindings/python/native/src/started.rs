@@ -14,7 +14,7 @@ use pyo3::{
 
 use crate::{
     error::{IntoException, forked, not_committed},
-    execution::{PyCancelToken, PyExecution, tool_answer},
+    execution::{PyCancelToken, PyExecution, cancel_token, tool_answer},
     interrupt::interruptible,
 };
 
@@ -48,7 +48,7 @@ impl SuspendedInput {
         start: impl FnOnce(Request<'_>) -> Result<Started, ExecuteError> + Send,
     ) -> PyResult<PyStarted> {
         let Self(state, timeout_ms, token) = self;
-        let token = token.as_ref().map(|token| token.get().0.clone()).unwrap_or_default();
+        let token = cancel_token(token.as_ref());
         let suspended = suspended(py, state)?;
         let mut request = suspended.request().cancel(&token);
         if let Some(timeout_ms) = timeout_ms {

@@ -181,11 +181,8 @@ class AsyncSandbox:
     ) -> Run | AsyncWaitingRun:
         """Like `Sandbox.resume_suspended`."""
         backend = (await self._ready())._backend
-
-        def answer(run: WaitingRun) -> Run | WaitingRun:
-            return run.answer(answers, denied=denied, failed=failed)
-
-        return await _advance(self._threads, lambda token: resume(backend, state, timeout_ms, token, answer))
+        given = (answers, denied, failed)
+        return await _advance(self._threads, lambda token: resume(backend, state, timeout_ms, token, *given))
 
     async def suspended_calls(self, state: bytes) -> list[WaitingCall]:
         """Like `Sandbox.suspended_calls`."""
@@ -298,11 +295,8 @@ class AsyncSession:
     ) -> Run | AsyncWaitingRun:
         """Like `Session.resume_suspended`."""
         session = (await self._ready())._session
-
-        def answer(run: WaitingRun) -> Run | WaitingRun:
-            return run.answer(answers, denied=denied, failed=failed)
-
-        return await _advance(self._sandbox._threads, lambda token: resume(session, state, timeout_ms, token, answer))
+        given = (answers, denied, failed)
+        return await _advance(self._sandbox._threads, lambda token: resume(session, state, timeout_ms, token, *given))
 
     async def get_variable(self, name: str, default: Any = None) -> Any:
         """Returns a global variable, or `default` if there is no such variable."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -151,11 +151,7 @@ class Starting:
 
         Resuming bytes from another author runs their code, within this sandbox's limits.
         """
-
-        def answer(run: WaitingRun) -> Run | WaitingRun:
-            return run.answer(answers, denied=denied, failed=failed)
-
-        return resume(self._startable(), state, timeout_ms, None, answer)
+        return resume(self._startable(), state, timeout_ms, None, answers, denied, failed)
 
 
 def suspending_backend(backend: object) -> SuspendingBackend:
@@ -171,14 +167,20 @@ def start(on: object, input: Input) -> Run | WaitingRun:
 
 
 def resume(
-    on: object, state: bytes, timeout_ms: int | None, token: Any, answer: Callable[[WaitingRun], Run | WaitingRun]
+    on: object,
+    state: bytes,
+    timeout_ms: int | None,
+    token: Any,
+    answers: Mapping[int, Any] | None,
+    denied: Mapping[int, str] | None,
+    failed: Mapping[int, str] | None,
 ) -> Run | WaitingRun:
-    """Resumes a suspended run in a backend or its session. Calls `answer` when the script waits again."""
+    """Resumes a suspended run in a backend or its session, and answers when the script waits again."""
     if timeout_ms is not None:
         _check.whole("timeout_ms", timeout_ms)
     input = (_check.of("state", bytes, state), timeout_ms, token)
     run = advance(_suspending(on).start_suspended(input), [])
-    return answer(run) if isinstance(run, WaitingRun) else run
+    return run.answer(answers, denied=denied, failed=failed) if isinstance(run, WaitingRun) else run
 
 
 def advance(started: Started, answers: list[tuple[int, AnswerKind, str]]) -> Run | WaitingRun:
