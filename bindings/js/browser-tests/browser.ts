@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Timeout for starting the browser and for each DevTools response, in milliseconds. Generous for slow machines. */
-const PATIENCE_MS = 120_000;
+const TIMEOUT_MS = 120_000;
 
 /** A running browser. */
 export class Browser {
@@ -39,7 +39,7 @@ export class Browser {
     });
     const url = await new Promise<string>((resolve, reject) => {
       const said: string[] = [];
-      const late = setTimeout(() => reject(new Error(`the browser did not start: ${said.join('\n')}`)), PATIENCE_MS);
+      const late = setTimeout(() => reject(new Error(`the browser did not start: ${said.join('\n')}`)), TIMEOUT_MS);
       child.on('error', reject);
       child.on('exit', () => reject(new Error(`the browser ended: ${said.join('\n')}`)));
       createInterface({ input: child.stderr }).on('line', (line) => {
@@ -58,7 +58,7 @@ export class Browser {
   async ask(method: string, params: object = {}, sessionId?: string): Promise<any> {
     const id = (this.#count += 1);
     const answer = await new Promise<any>((resolve, reject) => {
-      const late = setTimeout(() => reject(new Error(`the browser did not answer to ${method}`)), PATIENCE_MS);
+      const late = setTimeout(() => reject(new Error(`the browser did not answer to ${method}`)), TIMEOUT_MS);
       this.#asked.set(id, (answer) => {
         clearTimeout(late);
         resolve(answer);
@@ -74,7 +74,7 @@ export class Browser {
     const { targetId } = await this.ask('Target.createTarget', { url });
     const { sessionId } = await this.ask('Target.attachToTarget', { targetId, flatten: true });
     const page = new Page(this, sessionId);
-    const late = Date.now() + PATIENCE_MS;
+    const late = Date.now() + TIMEOUT_MS;
     // A new page starts as `about:blank`. Evaluation fails while it navigates, because it has no execution context
     // then.
     for (;;) {

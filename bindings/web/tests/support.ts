@@ -12,7 +12,7 @@ import { type Browser, type Page, chromium } from 'playwright-core';
 export const ROOT = join(import.meta.dirname, '../../..');
 export const TOKEN = 'a-token-of-the-tests-of-the-page';
 /** Timeout of every step, in milliseconds. Generous for slow machines. */
-export const PATIENCE_MS = 60_000;
+export const TIMEOUT_MS = 60_000;
 const SCREENSHOTS = join(ROOT, 'target/page-screenshots');
 
 export function launch(): Promise<Browser> {
@@ -127,7 +127,7 @@ export interface Watched {
 export async function open(browser: Browser, url: string, options: { width?: number; height?: number; colorScheme?: 'light' | 'dark' } = {}): Promise<Watched> {
   const { width = 1280, height = 860, colorScheme = 'light' } = options;
   const context = await browser.newContext({ viewport: { width, height }, colorScheme, acceptDownloads: true });
-  context.setDefaultTimeout(PATIENCE_MS);
+  context.setDefaultTimeout(TIMEOUT_MS);
   const page = await context.newPage();
   const [faults, foreign]: [string[], string[]] = [[], []];
   await page.exposeFunction('reportViolation', (text: string) => faults.push(text));

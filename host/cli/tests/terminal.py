@@ -2,7 +2,7 @@
 
 Each line of standard input is a step: a JSON array of a text to wait for and a text to type. The first text must occur
 in the program's output after the match of the previous step. After the last step, waits for the program to end, at most
-`PATIENCE_S` seconds from the start. Prints a JSON object with the program's `output`, its exit `code`, and the
+`TIMEOUT_S` seconds from the start. Prints a JSON object with the program's `output`, its exit `code`, and the
 `untyped` steps.
 """
 
@@ -12,7 +12,7 @@ import pty
 import sys
 import time
 
-PATIENCE_S = 120
+TIMEOUT_S = 120
 
 
 def main():
@@ -20,7 +20,7 @@ def main():
     if child == 0:
         os.execvp(sys.argv[1], sys.argv[1:])
     os.set_blocking(terminal, False)
-    output, seen, end = "", 0, time.monotonic() + PATIENCE_S
+    output, seen, end = "", 0, time.monotonic() + TIMEOUT_S
     steps = [json.loads(line) for line in sys.stdin]
     while True:
         try:

@@ -20,7 +20,7 @@ SESSIONS = 20
 SECONDS = 6.0
 PAUSE_S = 0.3
 # Timeout for requests that cannot succeed.
-PATIENCE_S = 8.0
+TIMEOUT_S = 8.0
 
 
 class WithoutKeys(Client):
@@ -53,7 +53,7 @@ async def without_keys(http: aiohttp.ClientSession, fleet: Fleet, seed: int) -> 
 
 async def without_states(http: aiohttp.ClientSession, fleet: Fleet, seed: int) -> Record:
     """Makes the store lose all sessions while no node has a session in memory."""
-    load = Load(Client(http, fleet.ingresses, fleet.callback, seed, PATIENCE_S), "lost", SESSIONS, PAUSE_S, seed)
+    load = Load(Client(http, fleet.ingresses, fleet.callback, seed, TIMEOUT_S), "lost", SESSIONS, PAUSE_S, seed)
     load.start()
     await asyncio.sleep(SECONDS)
     nodes = [fleet.process(host) for host in fleet.nodes]

@@ -17,7 +17,7 @@ ATTEMPT_S = 8.0
 IMPATIENT_S = 1.0
 PAUSE_S = 0.2
 # Longer than all faults take together.
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 
 
 class Again(Exception):
@@ -25,12 +25,12 @@ class Again(Exception):
 
 
 class Client:
-    def __init__(self, http: aiohttp.ClientSession, ingresses: list[str], callback: str, seed: int, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, http: aiohttp.ClientSession, ingresses: list[str], callback: str, seed: int, timeout_s: float = TIMEOUT_S) -> None:
         self._http = http
         self._ingresses = ingresses
         self._callback = callback
         self._random = random.Random(seed)
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
 
     async def carry_out(self, operation: Operation, *, patient: bool = True, doubled: bool = False) -> None:
         """Carries out an operation and records its outcome. With `doubled`, sends it twice at once with the same key;
@@ -63,7 +63,7 @@ class Client:
                 return await self._attempt(operation, ingress, ATTEMPT_S)
             except Again as failure:
                 operation.errors.append(str(failure))
-                if time.monotonic() > operation.begun + self._patience_s:
+                if time.monotonic() > operation.begun + self._timeout_s:
                     raise
                 last = ingress
                 await asyncio.sleep(PAUSE_S)

@@ -152,7 +152,7 @@ class DaemonSession(RemoteSession):
         self.runtime_name = runtime_name
         self._dropped = _close_when_dropped(self, self._client, self._path)
 
-    def _ask(self, method: str, target: str = "", body: str | bytes | None = None, *, of_files: bool = False) -> Any:
+    def _request(self, method: str, target: str = "", body: str | bytes | None = None, *, of_files: bool = False) -> Any:
         self._check_open()
         with _errors(of_files):
             return self._client.json(method, f"{self._path}{target}", body)
@@ -165,20 +165,20 @@ class DaemonSession(RemoteSession):
 
     def get_variable(self, name: str) -> tuple[str, str | None] | None:
         try:
-            return variable(self._ask("GET", f"/variables/{quote(name, safe='')}"))
+            return variable(self._request("GET", f"/variables/{quote(name, safe='')}"))
         except GloveboxError as error:
             if isinstance(error.__cause__, Problem) and error.__cause__.type == "no-variable":
                 return None
             raise
 
     def set_variable(self, name: str, text: str) -> None:
-        self._ask("PUT", f"/variables/{quote(name, safe='')}", text)
+        self._request("PUT", f"/variables/{quote(name, safe='')}", text)
 
     def list_files(self, pattern: str) -> list[Entry]:
         listed: list[Entry] = []
         query = {"pattern": pattern}
         while True:
-            page = self._ask("GET", f"/files?{urlencode(query)}", of_files=True)
+            page = self._request("GET", f"/files?{urlencode(query)}", of_files=True)
             listed += entries(page["files"])
             if page["next"] is None:
                 return listed
@@ -205,10 +205,10 @@ class DaemonSession(RemoteSession):
                     return b"".join(parts)
 
     def write_file(self, path: str, contents: bytes) -> None:
-        self._ask("PUT", _file(path), contents, of_files=True)
+        self._request("PUT", _file(path), contents, of_files=True)
 
     def delete_file(self, path: str, recursive: bool) -> None:
-        self._ask("DELETE", f"{_file(path)}?recursive={'true' if recursive else 'false'}", of_files=True)
+        self._request("DELETE", f"{_file(path)}?recursive={'true' if recursive else 'false'}", of_files=True)
 
     def fork(self, id: str | None, context: str | None) -> DaemonSession:
         self._check_open()
@@ -218,13 +218,13 @@ class DaemonSession(RemoteSession):
         return fork
 
     def checkpoint(self) -> int:
-        return int(self._ask("POST", "/checkpoint")["checkpoint"])
+        return int(self._request("POST", "/checkpoint")["checkpoint"])
 
     def checkpoints(self) -> str:
-        return json.dumps(self._ask("GET", "/checkpoints")["checkpoints"])
+        return json.dumps(self._request("GET", "/checkpoints")["checkpoints"])
 
     def undo(self, checkpoint: int | None) -> int:
-        return int(self._ask("POST", "/undo", _object(_fields(checkpoint=checkpoint)))["checkpoint"])
+        return int(self._request("POST", "/undo", _object(_fields(checkpoint=checkpoint)))["checkpoint"])
 
     def hibernate(self) -> bytes:
         self._check_open()
@@ -232,7 +232,7 @@ class DaemonSession(RemoteSession):
             return self._client.request("GET", f"{self._path}/state")[1]
 
     def _live(self) -> dict[str, Any]:
-        live: dict[str, Any] = self._ask("GET")["live"]
+        live: dict[str, Any] = self._request("GET")["live"]
         return live
 
     def close(self) -> None:

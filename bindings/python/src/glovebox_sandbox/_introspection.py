@@ -76,7 +76,7 @@ def complete(session: Session, language: str, code: str, cursor: int) -> tuple[l
     if attribute_of_something or prefix[:1].isdigit() or not (path or prefix):
         return [], start
     script = _PYTHON_COMPLETE if language == "python" else _JAVASCRIPT_COMPLETE
-    value = _ask(session, language, script, path[:-1], prefix)
+    value = _run_in_fork(session, language, script, path[:-1], prefix)
     if not isinstance(value, list):
         return [], start
     # The session's script provides the names, so they are untrusted.
@@ -97,11 +97,11 @@ def inspect(session: Session, language: str, code: str, cursor: int) -> str | No
         return inspect(session, language, code, cursor - 1)
     if not path or path.endswith("."):
         return None
-    value = _ask(session, language, _PYTHON_INSPECT, path)
+    value = _run_in_fork(session, language, _PYTHON_INSPECT, path)
     return value if isinstance(value, str) else None
 
 
-def _ask(session: Session, language: str, script: str, *arguments: str) -> Any:
+def _run_in_fork(session: Session, language: str, script: str, *arguments: str) -> Any:
     # A JSON string literal is valid in Python and JavaScript.
     source = script % json.dumps(arguments)
     fork = session.fork()

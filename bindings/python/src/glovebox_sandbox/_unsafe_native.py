@@ -190,13 +190,13 @@ class UnsafeSession(RemoteSession):
         self._connection = connection
         self.id = id
 
-    def _ask(self, method: str, **params: Any) -> Any:
+    def _call(self, method: str, **params: Any) -> Any:
         self._check_open()
         with _errors():
             return self._connection.call(method, {"session": self.id, **params})
 
     def _live(self) -> dict[str, Any]:
-        live: dict[str, Any] = self._ask("info")
+        live: dict[str, Any] = self._call("info")
         return live
 
     def execute(self, input: Input) -> Executed:
@@ -205,11 +205,11 @@ class UnsafeSession(RemoteSession):
             return Executed(_execute(self._connection, self.id, input, fresh=False), self)
 
     def get_variable(self, name: str) -> tuple[str, str | None] | None:
-        value = self._ask("getVariable", name=name)
+        value = self._call("getVariable", name=name)
         return variable(value) if value["found"] else None
 
     def set_variable(self, name: str, text: str) -> None:
-        self._ask("setVariable", name=name, value=json.loads(text))
+        self._call("setVariable", name=name, value=json.loads(text))
 
     def list_files(self, pattern: str) -> list[Entry]:
         _unsupported("files")
@@ -242,5 +242,5 @@ class UnsafeSession(RemoteSession):
         if self._is_closed:
             return
         with contextlib.suppress(SessionError, UnavailableError):
-            self._ask("destroy")
+            self._call("destroy")
         self._is_closed = True

@@ -237,8 +237,8 @@ class AsyncSession:
                 self._session = await self._sandbox._threads.run(self._make, await self._sandbox._ready())
             return self._session
 
-    async def _ask(self, ask: Callable[[Session], T]) -> T:
-        return await self._sandbox._threads.run(ask, await self._ready())
+    async def _run(self, call: Callable[[Session], T]) -> T:
+        return await self._sandbox._threads.run(call, await self._ready())
 
     @property
     def id(self) -> str:
@@ -249,7 +249,7 @@ class AsyncSession:
 
     async def info(self) -> SessionInfo:
         """Describes the session."""
-        return await self._ask(lambda session: session.info)
+        return await self._run(lambda session: session.info)
 
     async def execute(
         self,
@@ -300,55 +300,55 @@ class AsyncSession:
 
     async def get_variable(self, name: str, default: Any = None) -> Any:
         """Returns a global variable, or `default` if there is no such variable."""
-        return await self._ask(lambda session: session.variables.get(name, default))
+        return await self._run(lambda session: session.variables.get(name, default))
 
     async def set_variable(self, name: str, value: Any) -> None:
         """Sets a global variable to a value that JSON can represent."""
-        await self._ask(lambda session: session.variables.__setitem__(name, value))
+        await self._run(lambda session: session.variables.__setitem__(name, value))
 
     async def list_files(self, pattern: str = "**") -> list[FileEntry]:
         """Like `SessionFiles.list`."""
-        return await self._ask(lambda session: session.files.list(pattern))
+        return await self._run(lambda session: session.files.list(pattern))
 
     async def read_file(self, path: str) -> bytes:
         """Like `SessionFiles.read`."""
-        return await self._ask(lambda session: session.files.read(path))
+        return await self._run(lambda session: session.files.read(path))
 
     async def write_file(self, path: str, contents: str | bytes) -> None:
         """Like `SessionFiles.write`."""
-        await self._ask(lambda session: session.files.write(path, contents))
+        await self._run(lambda session: session.files.write(path, contents))
 
     async def delete_file(self, path: str, *, recursive: bool = False) -> None:
         """Like `SessionFiles.delete`."""
-        await self._ask(lambda session: session.files.delete(path, recursive=recursive))
+        await self._run(lambda session: session.files.delete(path, recursive=recursive))
 
     async def fork(self, *, context: Any = None, id: str | None = None) -> AsyncSession:
         """Like `Session.fork`."""
-        fork = await self._ask(lambda session: session.fork(context=context, id=id))
+        fork = await self._run(lambda session: session.fork(context=context, id=id))
         made = AsyncSession(self._sandbox, lambda _: fork)
         made._session = fork
         return made
 
     async def checkpoint(self) -> int:
         """Like `Session.checkpoint`."""
-        return await self._ask(lambda session: session.checkpoint())
+        return await self._run(lambda session: session.checkpoint())
 
     async def checkpoints(self) -> list[CheckpointInfo]:
         """Like `Session.checkpoints`."""
-        return await self._ask(lambda session: session.checkpoints())
+        return await self._run(lambda session: session.checkpoints())
 
     async def undo(self, checkpoint: int | None = None) -> int:
         """Like `Session.undo`."""
-        return await self._ask(lambda session: session.undo(checkpoint))
+        return await self._run(lambda session: session.undo(checkpoint))
 
     async def hibernate(self) -> bytes:
         """Like `Session.hibernate`."""
-        return await self._ask(lambda session: session.hibernate())
+        return await self._run(lambda session: session.hibernate())
 
     async def close(self) -> None:
         """Like `Session.close`."""
         if self._session is not None:
-            await self._ask(lambda session: session.close())
+            await self._run(lambda session: session.close())
 
     async def __aenter__(self) -> AsyncSession:
         await self._ready()

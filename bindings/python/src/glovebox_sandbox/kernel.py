@@ -275,7 +275,7 @@ class GloveboxKernel(Kernel):
     async def do_complete(self, code: str, cursor_pos: int) -> dict[str, Any]:
         """Completes names and attributes of the session."""
         nothing: tuple[list[str], int] = ([], cursor_pos)
-        matches, start = await self._ask(
+        matches, start = await self._query(
             lambda sessions: _introspection.complete(sessions.current, self.settings.language, code, cursor_pos),
             nothing,
         )
@@ -285,7 +285,7 @@ class GloveboxKernel(Kernel):
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Sequence[str] = ()
     ) -> dict[str, Any]:
         """Returns the signature, value and docstring of a Python name."""
-        text = await self._ask(
+        text = await self._query(
             lambda sessions: _introspection.inspect(sessions.current, self.settings.language, code, cursor_pos), None
         )
         data = {} if text is None else {"text/plain": text}
@@ -293,7 +293,7 @@ class GloveboxKernel(Kernel):
 
     async def do_is_complete(self, code: str) -> dict[str, Any]:
         """Returns the verdict of the language's own parser."""
-        return await self._ask(
+        return await self._query(
             lambda sessions: _introspection.is_complete(sessions.box, self.settings.language, split(code)[1]),
             {"status": "unknown"},
         )
@@ -321,10 +321,10 @@ class GloveboxKernel(Kernel):
         if token is not None:
             token.cancel()
 
-    async def _ask(self, ask: Callable[[NamedSessions], T], otherwise: T) -> T:
+    async def _query(self, query: Callable[[NamedSessions], T], otherwise: T) -> T:
         """Runs a function on the sessions' thread. Returns `otherwise` if the sandbox fails."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._worker, lambda: ask(self._named()))
+            return await asyncio.get_running_loop().run_in_executor(self._worker, lambda: query(self._named()))
         except GloveboxError as error:
             self.log.warning("cannot answer the request: %s", error)
             return otherwise

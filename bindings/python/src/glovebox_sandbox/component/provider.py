@@ -123,7 +123,7 @@ class Sandbox:
         A script that raises or reaches a limit is an execution too. `runtime` is `python`, `javascript`, or the name of
         a runtime that `info` lists. Default: the provider's first runtime.
         """
-        execution: types.Execution = self._ask(types.Execution, "execute", *self._script(script, runtime, policy))
+        execution: types.Execution = self._call(types.Execution, "execute", *self._script(script, runtime, policy))
         return execution
 
     def execute_with_files(
@@ -131,14 +131,14 @@ class Sandbox:
     ) -> tuple[types.Execution, dict[str, bytes], list[types.FileEntry]]:
         """Like `execute`, and also returns the files that the script left: their contents and their entries."""
         no_tools, no_answers = lower(list[types.Tool], []), lower(list[types.ToolAnswer], [])
-        started = self._ask(object, "start", *self._script(script, runtime, policy), no_tools)
+        started = self._call(object, "start", *self._script(script, runtime, policy), no_tools)
         try:
-            step = self._ask(types.Step, "[method]started.continue", started, no_answers, None)
+            step = self._call(types.Step, "[method]started.continue", started, no_answers, None)
             while not isinstance(step, types.StepDone):
-                step = self._ask(types.Step, "[method]started.continue", started, no_answers, None)
-            files = self._ask(object, "[method]started.files", started)
+                step = self._call(types.Step, "[method]started.continue", started, no_answers, None)
+            files = self._call(object, "[method]started.files", started)
             try:
-                entries: list[types.FileEntry] = self._ask(list[types.FileEntry], "[method]files.list", files, "**")
+                entries: list[types.FileEntry] = self._call(list[types.FileEntry], "[method]files.list", files, "**")
                 contents = {entry.path: self._read(files, entry.path) for entry in entries if entry.kind == "file"}
             finally:
                 self._drop(files)
@@ -152,7 +152,7 @@ class Sandbox:
         """Parses a source with the language's own parser and returns its messages: an empty list if the source is
         well-formed. Executes nothing."""
         arguments = self._script(script, runtime, policy)
-        diagnostics: list[types.Diagnostic] = self._ask(list[types.Diagnostic], "validate", *arguments)
+        diagnostics: list[types.Diagnostic] = self._call(list[types.Diagnostic], "validate", *arguments)
         return diagnostics
 
     def open(
@@ -160,7 +160,7 @@ class Sandbox:
     ) -> Session:
         """Opens a session: an interpreter that persists between executions. `context` becomes the global variable of
         that name."""
-        handle = self._ask(object, "[static]session.open", *self._terms(runtime, policy), self._options(context))
+        handle = self._call(object, "[static]session.open", *self._terms(runtime, policy), self._options(context))
         return self._keep(handle)
 
     def resume(
@@ -171,8 +171,8 @@ class Sandbox:
         blob = self._enter("[constructor]blob")
         try:
             for at in range(0, len(state), _PIECE_BYTES):
-                self._ask(object, "[method]blob.append", blob, state[at : at + _PIECE_BYTES])
-            handle = self._ask(object, "[static]session.resume", terms[0], blob, terms[1], options)
+                self._call(object, "[method]blob.append", blob, state[at : at + _PIECE_BYTES])
+            handle = self._call(object, "[static]session.resume", terms[0], blob, terms[1], options)
         finally:
             self._drop(blob)
         return self._keep(handle)
@@ -204,7 +204,7 @@ class Sandbox:
         return session
 
     def _read(self, files: Any, path: str) -> bytes:
-        return _pieces(lambda at: self._ask(bytes, "[method]files.read", files, path, at, _PIECE_BYTES))
+        return _pieces(lambda at: self._call(bytes, "[method]files.read", files, path, at, _PIECE_BYTES))
 
     def _enter(self, name: str, *arguments: Any) -> Any:
         """Calls into the instance. All calls use this method, so that none enters an instance that has trapped."""
@@ -219,7 +219,7 @@ class Sandbox:
                 raise
             raise self._lose(instance) from error
 
-    def _ask(self, ok: Any, name: str, *arguments: Any) -> Any:
+    def _call(self, ok: Any, name: str, *arguments: Any) -> Any:
         is_ok, value = lift_result(ok, self._enter(name, *arguments))
         if not is_ok:
             raise RefusedError(value)
@@ -258,30 +258,30 @@ class Session:
 
     def execute(self, script: str | types.Request) -> types.Execution:
         """Runs a script in the session's interpreter."""
-        execution: types.Execution = self._ask(types.Execution, "execute", _request(script))
+        execution: types.Execution = self._call(types.Execution, "execute", _request(script))
         return execution
 
     def get_variable(self, name: str) -> types.GuestValue | None:
         """Returns a global variable, or `None` if there is no such variable."""
-        value: types.GuestValue | None = self._ask(types.GuestValue | None, "get-variable", name)
+        value: types.GuestValue | None = self._call(types.GuestValue | None, "get-variable", name)
         return value
 
     def set_variable(self, name: str, value: object) -> None:
         """Sets a global variable to a value that JSON can represent."""
-        self._ask(object, "set-variable", name, json.dumps(value))
+        self._call(object, "set-variable", name, json.dumps(value))
 
     def list_files(self, pattern: str = "**") -> list[types.FileEntry]:
         """Lists the entries of the workspace that match a pattern. Default: everything."""
-        files = self._ask(object, "files")
+        files = self._call(object, "files")
         try:
-            entries: list[types.FileEntry] = self._sandbox._ask(list[types.FileEntry], "[method]files.list", files, pattern)
+            entries: list[types.FileEntry] = self._sandbox._call(list[types.FileEntry], "[method]files.list", files, pattern)
             return entries
         finally:
             self._sandbox._drop(files)
 
     def read_file(self, path: str) -> bytes:
         """Reads a whole file."""
-        files = self._ask(object, "files")
+        files = self._call(object, "files")
         try:
             return self._sandbox._read(files, path)
         finally:
@@ -289,38 +289,38 @@ class Session:
 
     def write_file(self, path: str, contents: bytes) -> None:
         """Writes or replaces a file, and creates the directories above it."""
-        self._ask(object, "write-file", path, contents, "replace")
+        self._call(object, "write-file", path, contents, "replace")
 
     def delete_file(self, path: str, *, recursive: bool = False) -> None:
         """Deletes a file, a link or a directory; with `recursive`, also everything below a directory."""
-        self._ask(object, "delete-file", path, recursive)
+        self._call(object, "delete-file", path, recursive)
 
     def fork(self) -> Session:
         """Creates a second session with the same state. Later changes in one are invisible to the other."""
-        return self._sandbox._keep(self._ask(object, "fork"))
+        return self._sandbox._keep(self._call(object, "fork"))
 
     def checkpoint(self) -> int:
         """Takes a checkpoint of the state for `undo_to`."""
-        checkpoint: int = self._ask(int, "checkpoint")
+        checkpoint: int = self._call(int, "checkpoint")
         return checkpoint
 
     def checkpoints(self) -> list[types.CheckpointInfo]:
         """The checkpoints of the session, oldest first."""
-        checkpoints: list[types.CheckpointInfo] = self._ask(list[types.CheckpointInfo], "checkpoints")
+        checkpoints: list[types.CheckpointInfo] = self._call(list[types.CheckpointInfo], "checkpoints")
         return checkpoints
 
     def undo(self) -> int:
         """Restores the last checkpoint that differs from the current state, and returns its id."""
-        checkpoint: int = self._ask(int, "undo")
+        checkpoint: int = self._call(int, "undo")
         return checkpoint
 
     def undo_to(self, checkpoint: int) -> None:
         """Restores a checkpoint and discards later ones."""
-        self._ask(object, "undo-to", checkpoint)
+        self._call(object, "undo-to", checkpoint)
 
     def hibernate(self) -> bytes:
         """Returns the session as bytes, for `Sandbox.resume` with any provider that has the same runtime."""
-        blob = self._ask(object, "hibernate")
+        blob = self._call(object, "hibernate")
         try:
             return _pieces(lambda at: self._sandbox._enter("[method]blob.read", blob, at, _PIECE_BYTES))
         finally:
@@ -331,7 +331,7 @@ class Session:
         effect."""
         if self._is_there():
             try:
-                self._ask(object, "close")
+                self._call(object, "close")
             finally:
                 self._forget()
 
@@ -356,7 +356,7 @@ class Session:
             raise RefusedError(types.SandboxErrorSessionEnded(ended))
         return self._sandbox._enter(f"[method]session.{name}", self._handle, *arguments)
 
-    def _ask(self, ok: Any, name: str, *arguments: Any) -> Any:
+    def _call(self, ok: Any, name: str, *arguments: Any) -> Any:
         is_ok, value = lift_result(ok, self._enter(name, *arguments))
         if not is_ok:
             raise RefusedError(value)

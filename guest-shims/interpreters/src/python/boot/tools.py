@@ -6,7 +6,7 @@ tools of its new host.
 """
 
 DEVICE = "/dev/glovebox/tools"
-PATIENCE = 3
+MAX_EMPTY_READS = 3
 
 
 class ToolError(Exception):
@@ -133,7 +133,7 @@ def invoke(name, arguments):
     while True:
         if reply is None:  # a read returns early if the script is interrupted, but the script may ignore the interrupt
             misses += 1
-            if misses == PATIENCE:
+            if misses == MAX_EMPTY_READS:
                 raise ToolError("the host did not answer")
         elif reply["id"] == number:
             return outcome(reply)
@@ -162,9 +162,9 @@ def await_reply(timeout):
     if not pending:
         return False
     end = None if timeout is None else time.monotonic() + timeout
-    patience = b"null" if timeout is None else b"%d" % max(math.ceil(timeout * 1000), 0)
-    for _ in range(PATIENCE):
-        reply = exchange(b'{"wait":%s}' % patience, True)
+    timeout_ms = b"null" if timeout is None else b"%d" % max(math.ceil(timeout * 1000), 0)
+    for _ in range(MAX_EMPTY_READS):
+        reply = exchange(b'{"wait":%s}' % timeout_ms, True)
         if reply is not None:
             deliver(reply)
             return True

@@ -143,7 +143,7 @@ pub(super) fn questions(calls: &[ToolRequest]) -> Result<InputRequests, ServiceE
 }
 
 /// Asks a client with an earlier protocol version about calls, one after another. Waits up to `time` for all answers.
-pub(super) async fn ask(
+pub(super) async fn request_decisions(
     peer: &Peer<RoleServer>,
     calls: &[ToolRequest],
     time: Duration,

@@ -30,7 +30,7 @@ use crate::{
     byte_budget::{HeldBytes, NoRoom, Room},
     tenant::CancelOnDrop,
 };
-use decision::{ANSWER_TIME, Approver, Decision, Decisions, MAX_QUESTIONS, ask, decisions, questions};
+use decision::{ANSWER_TIME, Approver, Decision, Decisions, MAX_QUESTIONS, decisions, questions, request_decisions};
 use request_state::{
     ArgumentsDigest, CallDigest, MAX_SUSPENDED_BYTES, Nonce, OpenedState, WaitingRun, call_digest, call_nonce,
 };
@@ -159,14 +159,14 @@ impl ApprovedRun<'_> {
                     // The execution now exists only as bytes, so there is nothing to cancel.
                     waiting.keep();
                     asked = digests(&open);
-                    decisions = ask(peer, &open, ANSWER_TIME).await?;
+                    decisions = request_decisions(peer, &open, ANSWER_TIME).await?;
                     step = self.start_answered(bytes).await?;
                     drop(held);
                 }
                 (Approver::Answers(peer), None) => {
                     // Stop waiting before the execution times out, so that the script receives the denial.
                     asked = digests(&open);
-                    decisions = ask(peer, &open, needs.expires_after.mul_f64(0.9)).await?;
+                    decisions = request_decisions(peer, &open, needs.expires_after.mul_f64(0.9)).await?;
                     step = self.advance(&needs.execution, Vec::new()).await?;
                     waiting.keep();
                 }
