@@ -27,8 +27,10 @@ const PURE: [&str; 8] = ["--python-version", "3.12", "--implementation", "py", "
 /// pip options for wheels compiled for Python 3.12.
 const COMPILED: [&str; 6] = ["--python-version", "3.12", "--implementation", "cp", "--abi", "cp312"];
 
+/// Advice if npm is missing.
+pub(crate) const INSTALL_NPM: &str = "install Node.js's npm (package `npm` in most distributions)";
 /// Advice if pip is missing.
-const INSTALL_PIP: &str = "install Python's pip (package `python3-pip` in most distributions)";
+pub(crate) const INSTALL_PIP: &str = "install Python's pip (package `python3-pip` in most distributions)";
 /// Minimum size of a file whose unpacking is reported.
 const MIN_REPORTED_BYTES: u64 = 10 << 20;
 const PURE_ONLY: &str = "only pure Python packages with a wheel can be fetched; check the name, the version, the network and pip's settings";
@@ -41,7 +43,7 @@ const CHECK_NETWORK: &str = "check the network and pip's settings and try again"
 /// or run.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
-    commands: Vec<Vec<OsString>>,
+    pub(crate) commands: Vec<Vec<OsString>>,
     pub(crate) npm_commands: Vec<Vec<OsString>>,
     pub(crate) timeout: Duration,
     bundles: Vec<Bundle>,

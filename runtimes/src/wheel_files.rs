@@ -10,7 +10,12 @@ use std::{
 use glovebox_vfs::{escaped, escaped_text};
 use zip::{ZipArchive, result::ZipError};
 
-use crate::{CacheError, Digest, PackageEntry, Progress, artefact::Hashing, entries::Pinned, trusted::TrustedDir};
+use crate::{
+    CacheError, Digest, PackageEntry, Progress,
+    artefact::Hashing,
+    entries::Pinned,
+    trusted::{TempFile, TrustedDir},
+};
 
 /// Maximum number of files in a wheel. The largest bundled wheel has 195.
 pub const MAX_WHEEL_FILES: usize = 4_096;
@@ -289,6 +294,18 @@ pub(crate) fn take_from(
     into: &TrustedDir,
     progress: &dyn Progress,
 ) -> Result<(), WheelError> {
+    copy_verified(archive, file, pinned, into, progress)?.persist(&pinned.file_name)?;
+    Ok(())
+}
+
+/// Copies `file` from a zip file to a temporary file in `into`. Fails if the file does not match its pin.
+pub(crate) fn copy_verified<'a>(
+    archive: &Path,
+    file: &str,
+    pinned: &Pinned,
+    into: &'a TrustedDir,
+    progress: &dyn Progress,
+) -> Result<TempFile<'a>, WheelError> {
     let unreadable = |e: &dyn std::fmt::Display| WheelError::Unreadable(e.to_string());
     let archive = File::open(archive).map_err(|e| unreadable(&e))?;
     let mut archive = ZipArchive::new(archive).map_err(|e| unreadable(&e))?;
@@ -326,8 +343,7 @@ pub(crate) fn take_from(
     if got != pinned.sha256 {
         return Err(WheelError::Checksum { expected: pinned.sha256, got });
     }
-    temp.persist(&pinned.file_name)?;
-    Ok(())
+    Ok(temp)
 }
 
 /// Copies a package's wheel from `dir` into the cache, if it matches its pin.

@@ -14,7 +14,7 @@ use std::{
 };
 
 use glovebox::escaped;
-use glovebox_runtimes::{HostProgram, Progress, RuntimeError};
+use glovebox_runtimes::{HostProgram, ProgramSource, Progress, RuntimeError};
 
 use crate::{FleetError, FleetUrl, client::Http};
 
@@ -212,9 +212,8 @@ fn toml_string(text: &str) -> String {
 /// except offering Restate itself as a service.
 pub const PROGRAM: HostProgram = HostProgram {
     name: "restate-server",
-    package: "@restatedev/restate-server-linux-x64",
     version: "1.7.12",
-    file: "package/bin/restate-server",
+    source: ProgramSource::Npm { package: "@restatedev/restate-server-linux-x64", file: "package/bin/restate-server" },
     size_bytes: 225_600_128,
     sha256: "8597e9511a4aeb4f082c33a9f4cc62132ea1fe21289811a6e52ae3d2261a031f",
 };

@@ -9,7 +9,7 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 use glovebox_runtimes::{
-    Digest, Fetched, Fetcher, HostProgram, Manifest, Progress, Quiet, RuntimeError, Runtimes, ToolEntry,
+    Digest, Fetched, Fetcher, HostProgram, Manifest, ProgramSource, Progress, Quiet, RuntimeError, Runtimes, ToolEntry,
 };
 
 use crate::support::World;
@@ -229,9 +229,8 @@ fn damaged_program_error_names_the_file_to_delete() {
     world.cache();
     let program = HostProgram {
         name: "engine",
-        package: "@example/engine",
         version: "1.0.0",
-        file: "package/engine",
+        source: ProgramSource::Npm { package: "@example/engine", file: "package/engine" },
         size_bytes: 8,
         sha256: "0000000000000000000000000000000000000000000000000000000000000000",
     };
