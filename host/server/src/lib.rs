@@ -46,7 +46,7 @@ pub use tenant::{
 };
 pub use workers::{
     Confinement, Measure, ParentStore, Reach, RelayedError, WorkerCommand, WorkerError, WorkerTenants, WorkersConfig,
-    WorkersTable, confine, orders, serve as serve_as_worker,
+    WorkersTable, confine, confine_program, orders, serve as serve_as_worker,
 };
 
 /// The target of the tracing spans for requests, queueing, executions, store access and requests to a fleet.

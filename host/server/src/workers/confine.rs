@@ -1,6 +1,7 @@
-//! Confinement that a worker applies to itself before it starts the engine.
+//! Confinement that a process applies to itself: a worker before it starts the engine, and a child process before it
+//! executes a helper program.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
@@ -9,8 +10,32 @@ use serde::{Deserialize, Serialize};
 /// calling thread and threads that it starts later.
 pub fn confine(reach: &Reach) -> Confinement {
     let resource_limits = Measure::of(limit_resources(reach));
-    let (landlock, seccomp) = (landlock(reach), seccomp());
+    let (landlock, seccomp) = (landlock(reach, None), seccomp(Executing::Nothing));
     Confinement { resource_limits, no_new_privileges: no_new_privileges(), landlock, seccomp }
+}
+
+/// Like [`confine`], but for a process that then executes `program`, which inherits the confinement. The process can
+/// execute only this file, and is killed when the thread that started it ends.
+///
+/// With landlock, the program must be linked statically, because its loader could not be executed. The process must not
+/// change its working directory afterwards.
+///
+/// # Errors
+/// Fails if the signal for the end of the parent or the resource limits cannot be set. The other protections depend on
+/// the system: see the result.
+pub fn confine_program(reach: &Reach, program: &Path) -> std::io::Result<Confinement> {
+    die_with_parent()?;
+    limit_resources(reach)?;
+    let (landlock, seccomp) = (landlock(reach, Some(program)), seccomp(Executing::Program));
+    let resource_limits = Measure::On;
+    Ok(Confinement { resource_limits, no_new_privileges: no_new_privileges(), landlock, seccomp })
+}
+
+/// The programs that a confined process may execute. Landlock limits them to one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Executing {
+    Nothing,
+    Program,
 }
 
 /// Makes the kernel kill this process when the thread that started it ends. Has no effect on systems other than Linux.
@@ -46,16 +71,16 @@ fn no_new_privileges() -> Measure {
 }
 
 #[cfg(target_os = "linux")]
-fn landlock(reach: &Reach) -> Measure {
-    match super::linux::restrict_files(reach) {
+fn landlock(reach: &Reach, program: Option<&Path>) -> Measure {
+    match super::linux::restrict_files(reach, program) {
         Ok(measure) => measure,
         Err(error) => Measure::Off(error.to_string()),
     }
 }
 
 #[cfg(target_os = "linux")]
-fn seccomp() -> Measure {
-    Measure::of(super::linux::restrict_calls())
+fn seccomp(executing: Executing) -> Measure {
+    Measure::of(super::linux::restrict_calls(executing))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -64,24 +89,24 @@ fn no_new_privileges() -> Measure {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn landlock(_: &Reach) -> Measure {
+fn landlock(_: &Reach, _: Option<&Path>) -> Measure {
     Measure::Off(ONLY_LINUX.into())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn seccomp() -> Measure {
+fn seccomp(_: Executing) -> Measure {
     Measure::Off(ONLY_LINUX.into())
 }
 
 #[cfg(not(target_os = "linux"))]
 const ONLY_LINUX: &str = "supported only on Linux";
 
-/// The files and resources that a worker may use.
+/// The files and resources that a confined process may use.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
-    /// Files and directories that the worker may read.
+    /// Files and directories that the process may read.
     pub read: Vec<PathBuf>,
-    /// Directories that the worker may also write to.
+    /// Directories that the process may also write to.
     pub write: Vec<PathBuf>,
     /// Maximum private memory in bytes (`RLIMIT_DATA`).
     pub memory_bytes: u64,
@@ -101,7 +126,7 @@ pub enum Measure {
     Off(String),
 }
 
-/// A worker's protections in addition to the sandbox.
+/// The protections of a worker, in addition to the sandbox, or of a helper program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// Limits memory and open files, and disables core dumps.
@@ -148,7 +173,6 @@ mod tests {
         io::{ErrorKind, Write as _},
         net::{TcpListener, TcpStream},
         os::unix::net::{UnixDatagram, UnixListener, UnixStream},
-        path::Path,
         process::Command,
         thread,
     };

@@ -1,6 +1,6 @@
-//! Linux confinement of a worker: files (landlock) and system calls (seccomp).
+//! Linux confinement of a process: files (landlock) and system calls (seccomp).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
@@ -11,14 +11,14 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 
-use super::confine::{Measure, Reach};
+use super::confine::{Executing, Measure, Reach};
 
 /// The requested landlock version. With an older kernel, only the subset that the kernel supports is enforced.
 const WANTED: ABI = ABI::V6;
 
-/// Restricts this thread, and threads that it starts later, to the files in `reach`. Also denies TCP, and signals and
-/// abstract Unix sockets of other processes.
-pub(super) fn restrict_files(reach: &Reach) -> Result<Measure, RulesetError> {
+/// Restricts this thread, and threads that it starts later, to the files in `reach` and to executing `program`. Also
+/// denies TCP, and signals and abstract Unix sockets of other processes.
+pub(super) fn restrict_files(reach: &Reach, program: Option<&Path>) -> Result<Measure, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::from_all(WANTED)
         & !(AccessFs::Execute | AccessFs::MakeSock | AccessFs::MakeChar | AccessFs::MakeBlock);
@@ -30,6 +30,7 @@ pub(super) fn restrict_files(reach: &Reach) -> Result<Measure, RulesetError> {
         .create()?
         .add_rules(path_beneath_rules(&reach.read, read))?
         .add_rules(path_beneath_rules(&reach.write, write))?
+        .add_rules(path_beneath_rules(program, AccessFs::Execute | AccessFs::ReadFile))?
         .restrict_self()?;
     Ok(match status.ruleset {
         RulesetStatus::FullyEnforced => Measure::On,
@@ -208,8 +209,8 @@ pub(super) enum CallsError {
 }
 
 /// Restricts this thread, and threads that it starts later, to the allowed system calls.
-pub(super) fn restrict_calls() -> Result<(), CallsError> {
-    let program = program()?;
+pub(super) fn restrict_calls(executing: Executing) -> Result<(), CallsError> {
+    let program = program(executing)?;
     // The flags of `clone3` are in memory, which a filter cannot read. On ENOSYS, the C library assumes an old kernel
     // and falls back to `clone`.
     let absent: BpfProgram = SeccompFilter::new(
@@ -223,9 +224,12 @@ pub(super) fn restrict_calls() -> Result<(), CallsError> {
     Ok(apply_filter(&program)?)
 }
 
-fn program() -> Result<BpfProgram, CallsError> {
+fn program(executing: Executing) -> Result<BpfProgram, CallsError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         CALLS.iter().chain(OLD_CALLS).map(|call| (*call, Vec::new())).collect();
+    if executing == Executing::Program {
+        rules.insert(libc::SYS_execve, Vec::new());
+    }
     rules.insert(libc::SYS_ioctl, one_of(1, IOCTLS)?);
     rules.insert(libc::SYS_prctl, one_of(0, PRCTLS)?);
     let pid = u64::from(std::process::id());
@@ -291,6 +295,12 @@ mod tests {
         ] {
             assert!(!CALLS.contains(&call) && !OLD_CALLS.contains(&call), "{call}");
         }
-        assert!(program().is_ok_and(|program| program.len() < 4_096), "within the kernel's limit for a filter program");
+        for executing in [Executing::Nothing, Executing::Program] {
+            let program = program(executing);
+            assert!(
+                program.is_ok_and(|program| program.len() < 4_096),
+                "within the kernel's limit for a filter program"
+            );
+        }
     }
 }

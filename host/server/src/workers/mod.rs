@@ -12,7 +12,7 @@
 //! * [`pool`], [`slot`]: the worker processes. [`peer`], [`protocol`]: the calls between server and worker.
 //! * [`serve`]: the worker's side. [`parent_store`]: the server's stores and quotas, as the worker uses them, and
 //!   the server's side of these operations.
-//! * [`confine`]: the restrictions that a worker applies to itself before the engine starts.
+//! * [`confine`]: the restrictions that a process applies to itself before it starts the engine or a helper program.
 
 mod call_charge;
 mod confine;
@@ -31,7 +31,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-pub use confine::{Confinement, Measure, Reach, confine};
+pub use confine::{Confinement, Measure, Reach, confine, confine_program};
 pub(crate) use executor::WorkerProcesses;
 pub use parent_store::ParentStore;
 pub(crate) use pool::{Chosen, Workers, WorkersState};
