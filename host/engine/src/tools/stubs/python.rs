@@ -40,10 +40,14 @@ class _Describe:
     def __call__(self, name: str) -> dict[str, Any]:
         """Returns a tool's name, description, signature and schema."""
 
+class _ToolsByName:
+    def __getitem__(self, name: str) -> Any:
+        """Returns a tool by its name."""
+
 "#;
 
 const TOOLS: &str = "\
-class _Tools:
+class _Tools(_ToolsByName):
     ToolError = _ToolError
     ToolLimit = _ToolLimit
     ToolTimeout = _ToolTimeout
@@ -54,7 +58,7 @@ class _Tools:
 
 /// The names that [`HEAD`] and [`TOOLS`] declare. The types of tools must have other names, and also begin with an
 /// underscore.
-const OWN_NAMES: [&str; 9] = [
+const OWN_NAMES: [&str; 10] = [
     "_Describe",
     "_InvalidArguments",
     "_Search",
@@ -63,6 +67,7 @@ const OWN_NAMES: [&str; 9] = [
     "_ToolLimit",
     "_ToolTimeout",
     "_Tools",
+    "_ToolsByName",
     "_UnknownTool",
 ];
 

@@ -61,7 +61,7 @@ fn python_stub_has_types_defaults_and_documentation() {
     );
     assert!(stub.contains(&class), "{stub}");
     assert!(stub.contains("def __call__(self, **arguments: Any) -> Any: ...\n"), "{stub}");
-    let tools = part(&stub, "class _Tools:");
+    let tools = part(&stub, "class _Tools(_ToolsByName):");
     let end = "    search: _Search\n    describe: _Describe\n    weather: _weather\n    any: _any";
     assert!(tools.contains("    ToolError = _ToolError\n") && tools.ends_with(end), "{tools}");
 }
