@@ -21,6 +21,8 @@ mod suspending;
 #[cfg(feature = "full")]
 mod tenants;
 mod terminal;
+#[cfg(feature = "full")]
+mod typecheck;
 
 use std::{ffi::OsString, path::PathBuf, sync::OnceLock};
 

@@ -1,4 +1,4 @@
-//! Host programs that implement tools.
+//! Host programs that implement tools, and other commands with limits.
 //!
 //! Only the command line decides which program runs: the command's words come from the flag, no shell interprets them,
 //! and the script's arguments reach only the program's standard input. The program runs in its own process group, which
@@ -17,6 +17,8 @@ use std::{
 use glovebox::{Tool, ToolCall, ToolError, ToolErrorKind};
 use rustix::process::{Pid, RawPid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+#[cfg(feature = "full")]
+use crate::interrupt;
 use crate::terminal::{Hinted, printable};
 
 /// The number of bytes at the end of standard error that an error message quotes.
@@ -99,16 +101,56 @@ impl Program {
         let (program, arguments) = self.words.split_first().ok_or(io::ErrorKind::NotFound)?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut groups = groups();
-        if groups.is_closed {
-            return Err(io::Error::other("glovebox is exiting"));
-        }
-        // A separate process group: Ctrl-C at the terminal reaches only this process, and killing the group also ends
-        // what the program has started.
-        let child = command.process_group(0).spawn()?;
-        groups.running.insert(Pid::from_child(&child).as_raw_pid());
-        Ok(Running { child, name: program.clone(), is_over: false })
+        Running::start(&mut command, program)
     }
+}
+
+/// The end of a command that [`run_bounded`] ran.
+#[cfg(feature = "full")]
+pub(crate) enum BoundedEnd {
+    /// The command ended. Contains the end of its standard error.
+    Exited(ExitStatus, String),
+    /// The output exceeded the limit.
+    TooLong,
+    TimedOut,
+    Interrupted,
+}
+
+/// Runs a command without input. Kills its process group at the timeout, after more than `max_bytes` bytes of output, and
+/// on Ctrl-C. Returns the first `max_bytes` bytes of its output.
+#[cfg(feature = "full")]
+pub(crate) fn run_bounded(
+    command: &mut Command,
+    name: &str,
+    timeout: Duration,
+    max_bytes: usize,
+) -> io::Result<(BoundedEnd, Vec<u8>)> {
+    let deadline = Instant::now() + timeout;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = Running::start(command, name)?;
+    let stdout = Stream::first(running.child.stdout.take(), max_bytes);
+    let stderr = Stream::last(running.child.stderr.take(), STDERR_BYTES_MAX);
+    let end = loop {
+        if stdout.len() > max_bytes {
+            break BoundedEnd::TooLong;
+        }
+        if running.has_ended()? {
+            let status = running.end()?;
+            let stderr = stderr.collect(Instant::now() + STREAM_TIMEOUT);
+            break BoundedEnd::Exited(status, end_of(&stderr));
+        }
+        if interrupt::is_pressed() {
+            break BoundedEnd::Interrupted;
+        }
+        if Instant::now() >= deadline {
+            break BoundedEnd::TimedOut;
+        }
+        thread::sleep(POLL);
+    };
+    drop(running);
+    let mut output = stdout.collect(Instant::now() + STREAM_TIMEOUT);
+    output.truncate(max_bytes);
+    Ok((end, output))
 }
 
 /// The process groups of running programs.
@@ -141,6 +183,18 @@ struct Running {
 }
 
 impl Running {
+    /// Starts a command in a separate process group: Ctrl-C at the terminal reaches only this process, and killing the
+    /// group also ends what the program has started.
+    fn start(command: &mut Command, name: &str) -> io::Result<Self> {
+        let mut groups = groups();
+        if groups.is_closed {
+            return Err(io::Error::other("glovebox is exiting"));
+        }
+        let child = command.process_group(0).spawn()?;
+        groups.running.insert(Pid::from_child(&child).as_raw_pid());
+        Ok(Self { child, name: name.to_owned(), is_over: false })
+    }
+
     /// Writes the program's input on a separate thread.
     fn write(&mut self, input: String) {
         if let Some(mut stdin) = self.child.stdin.take() {

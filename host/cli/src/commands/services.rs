@@ -1,9 +1,11 @@
 //! Subcommands of the `full` feature: servers, components and weaving.
 
+use std::path::PathBuf;
+
 use clap::Subcommand;
 
 use super::{daemon, fleet, mcp, run_component, serve, serve_worker, tools, weave};
-use crate::args::GlobalArgs;
+use crate::{args::GlobalArgs, typecheck};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServiceCommand {
@@ -23,6 +25,14 @@ pub(crate) enum ServiceCommand {
     /// Execute requests that the server forwards; used by `serve` and `mcp --listen`
     #[command(hide = true)]
     ServeWorker,
+    /// Check the types of the script in a directory; used by `validate --types`
+    #[command(hide = true)]
+    CheckTypes {
+        /// Absolute path of the type checker
+        program: PathBuf,
+        /// Absolute path of the directory
+        directory: PathBuf,
+    },
 }
 
 impl ServiceCommand {
@@ -55,5 +65,6 @@ pub(crate) fn run(global: &GlobalArgs, command: &ServiceCommand) -> anyhow::Resu
         ServiceCommand::CompileComponent => Ok(glovebox_component_runner::compile_stdin()),
         ServiceCommand::ParseComponent => Ok(run_component::parse_stdin()),
         ServiceCommand::ServeWorker => serve_worker::run(global),
+        ServiceCommand::CheckTypes { program, directory } => typecheck::execute_confined(program, directory),
     }
 }

@@ -52,6 +52,13 @@ struct StubsArgs {
     #[arg(short, long, value_name = "LANGUAGE")]
     language: LanguageArg,
 
+    #[command(flatten)]
+    tools: DefinedToolsArgs,
+}
+
+/// Tools whose definitions a command uses without calling them.
+#[derive(Args, Debug)]
+pub(crate) struct DefinedToolsArgs {
     /// JSON file with definitions of tools: names, descriptions and schemas
     #[arg(long, value_name = "FILE", help_heading = "Tools")]
     definitions: Option<PathBuf>,
@@ -62,6 +69,25 @@ struct StubsArgs {
 
     #[command(flatten)]
     programs: ProgramArgs,
+}
+
+impl DefinedToolsArgs {
+    /// Returns `true` if no flag names a tool.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.definitions.is_none() && self.tools_from.is_none() && self.programs.names().next().is_none()
+    }
+
+    /// Returns the tools. Starts the MCP servers of `--tools-from`, and stops them.
+    pub(crate) fn tools(&self, policy: &Policy) -> anyhow::Result<Vec<Tool>> {
+        let mut tools = self.programs.all_tools(policy)?;
+        if let Some(path) = &self.definitions {
+            tools.extend(defined(path)?);
+        }
+        if let Some(path) = &self.tools_from {
+            tools.extend(listed(mcp::servers(path)?, policy)?);
+        }
+        Ok(tools)
+    }
 }
 
 /// Maximum length in bytes of the file with definitions.
@@ -80,14 +106,7 @@ struct Definition {
 
 pub(crate) fn run(args: &ToolsCommandArgs) -> anyhow::Result<i32> {
     let ToolsCommand::Stubs(args) = &args.command;
-    let policy = Policy::default();
-    let mut tools = args.programs.tools(&policy)?;
-    if let Some(path) = &args.definitions {
-        tools.extend(defined(path)?);
-    }
-    if let Some(path) = &args.tools_from {
-        tools.extend(listed(mcp::servers(path)?, &policy)?);
-    }
+    let tools = args.tools.tools(&Policy::default())?;
     let stub = tool_stubs(&tools, args.language.language()).context("cannot declare the tools")?;
     out(&stub)?;
     Ok(0)

@@ -1,12 +1,16 @@
-//! `glovebox validate`: runs the interpreters' own parsers without executing anything.
+//! `glovebox validate`: runs the interpreters' own parsers, and a type checker if requested, without executing anything.
 
 use std::io::Write;
 
 use anyhow::Context;
 use clap::Args;
 use glovebox::{Diagnostic, Policy, escaped, escaped_text};
+#[cfg(feature = "full")]
+use glovebox::{Language, Tool};
 use serde::Serialize;
 
+#[cfg(feature = "full")]
+use super::tools::DefinedToolsArgs;
 use crate::{
     args::{GlobalArgs, RuntimeArgs, SourceArgs},
     engine::{Host, Pooling},
@@ -14,15 +18,23 @@ use crate::{
     source::Source,
     terminal::{BAD, HEAD, out_json},
 };
+#[cfg(feature = "full")]
+use crate::{terminal::Hinted, typecheck::TypeChecker};
 
 const AFTER_HELP: &str = "\
 Examples:
   glovebox validate script.py
   glovebox validate --json -e 'print(1'
   git diff --name-only | grep -E '\\.(py|js)$' | xargs glovebox validate
+  glovebox validate --types --tools-from mcp.json script.py
 
-Diagnostics go to standard error as FILE:LINE:COLUMN: MESSAGE. The exit code is 0 if all sources are
-valid, and 1 if a parser reported a problem. With --json, one line per source goes to standard output:
+With --types, Python scripts without syntax errors are also checked against the schemas of the tools and the
+types of the standard library: unknown tools, missing and wrong arguments, missing attributes, forgotten
+`await`. Packages have no types. Without a flag that names a tool, `tools` accepts everything. The first check
+downloads the type checker.
+
+Diagnostics go to standard error as FILE:LINE:COLUMN: MESSAGE. The exit code is 0 if all sources are valid, and
+1 if a parser or the type checker reported a problem. With --json, one line per source goes to standard output:
   {\"file\":…,\"valid\":…,\"diagnostics\":[{\"line\":…,\"column\":…,\"message\":…}]}";
 
 /// Check scripts with their interpreter's parser, without executing them
@@ -35,9 +47,49 @@ pub(crate) struct ValidateArgs {
     #[command(flatten)]
     runtime: RuntimeArgs,
 
+    #[cfg(feature = "full")]
+    #[command(flatten)]
+    types: TypesArgs,
+
     /// Print the diagnostics as JSON on standard output
     #[arg(long)]
     json: bool,
+}
+
+/// Options for type checks.
+#[cfg(feature = "full")]
+#[derive(Args, Debug)]
+struct TypesArgs {
+    /// Also check the types of Python scripts, against the tools of the flags below
+    #[arg(long)]
+    types: bool,
+
+    #[command(flatten)]
+    tools: DefinedToolsArgs,
+}
+
+#[cfg(feature = "full")]
+impl TypesArgs {
+    /// Returns the tools to check calls against, or `None` without `--types`.
+    fn tools(&self, policy: &Policy) -> anyhow::Result<Option<Vec<Tool>>> {
+        match self.types {
+            true => Ok(Some(self.tools.tools(policy)?)),
+            false if self.tools.is_empty() => Ok(None),
+            false => Err(Hinted::new("tools have no effect on a check of the syntax", "add --types").into()),
+        }
+    }
+}
+
+/// Fails if a source whose types are to be checked is not Python.
+#[cfg(feature = "full")]
+fn require_python(source: &Source, language: Option<Language>) -> Result<(), Hinted> {
+    match language {
+        Some(Language::JavaScript) => Err(Hinted::new(
+            format!("`--types` checks only Python, and `{}` is JavaScript or TypeScript", escaped(&source.label)),
+            "check it without --types",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Diagnostics of one source, as JSON.
@@ -51,15 +103,33 @@ struct Checked<'a> {
 pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i32> {
     let policy = Policy::default();
     let sources = Source::read_all(&args.source, policy.limits.source_bytes)?;
+    #[cfg(feature = "full")]
+    let tools = args.types.tools(&policy)?;
+    #[cfg(feature = "full")]
+    if tools.is_some() {
+        for source in &sources {
+            require_python(source, source.language(&args.source, &args.runtime)?)?;
+        }
+    }
     let cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
+    #[cfg(feature = "full")]
+    let checker = tools.map(|tools| TypeChecker::open(&host, &tools)).transpose()?;
     let mut all_valid = true;
     for source in &sources {
         let language = source.language(&args.source, &args.runtime)?;
         let sandbox = host.sandbox(&args.runtime, language, &policy)?;
         let request = source.request().cancel(&cancel);
-        let diagnostics = interrupt::guarded(|| sandbox.validate_request(request))
-            .with_context(|| format!("cannot validate `{}`", escaped(&source.label)))?;
+        let failed = || format!("cannot validate `{}`", escaped(&source.label));
+        let diagnostics = interrupt::guarded(|| sandbox.validate_request(request)).with_context(failed)?;
+        #[cfg(feature = "full")]
+        let diagnostics = match &checker {
+            Some(checker) if diagnostics.is_empty() => {
+                require_python(source, Some(sandbox.language()))?;
+                checker.check(source.text(), sandbox.version()).with_context(failed)?
+            }
+            _ => diagnostics,
+        };
         all_valid &= diagnostics.is_empty();
         if args.json {
             out_json(&Checked { file: &source.label, valid: diagnostics.is_empty(), diagnostics: &diagnostics })?;

@@ -1,0 +1,164 @@
+//! Reads the checker's output.
+
+use glovebox::Diagnostic;
+
+use super::{SCRIPT, checker::RULES};
+
+/// Maximum number of diagnostics of one script. Later ones are usually consequences of the first.
+const MAX_DIAGNOSTICS: usize = 100;
+
+/// Maximum length of a message in characters.
+const MAX_MESSAGE_CHARS: usize = 500;
+
+/// Parses the output: a line `PATH:LINE:COLUMN: error[RULE] MESSAGE` for each diagnostic, and other lines. Returns at
+/// most 100 diagnostics. Leaves out syntax errors, which the interpreter's parser reports, and which the checker also
+/// reports for a top-level `await`. `tools` are the names of the tools.
+pub(super) fn parse(output: &str, tools: &[String]) -> Vec<Diagnostic> {
+    output.lines().filter_map(|line| diagnostic(line, tools)).take(MAX_DIAGNOSTICS).collect()
+}
+
+fn diagnostic(line: &str, tools: &[String]) -> Option<Diagnostic> {
+    let (_, rest) = line.split_once(SCRIPT)?;
+    let (place, rest) = rest.strip_prefix(':')?.split_once(": error[")?;
+    let (line, column) = place.split_once(':')?;
+    let (line, column) = (line.parse().ok()?, column.parse().ok()?);
+    let (rule, message) = rest.split_once("] ")?;
+    if !RULES.contains(&rule) || is_json_conversion(message) {
+        return None;
+    }
+    let mut message = renamed(message, tools);
+    if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE_CHARS) {
+        message.truncate(end);
+        message.push('…');
+    }
+    Some(Diagnostic { line, column, message: format!("{message} [{rule}]") })
+}
+
+/// Returns a message in which the classes of the declarations have the names that scripts use.
+fn renamed(message: &str, tools: &[String]) -> String {
+    let mut message = message.replace("Object of type `_Tools`", "`tools`");
+    if message.contains("bound method `_") {
+        for tool in tools {
+            message = message.replace(&format!("bound method `_{tool}.__call__`"), &format!("`tools.{tool}`"));
+            message = message.replace(&format!("bound method `_{tool}.aio`"), &format!("`tools.{tool}.aio`"));
+        }
+    }
+    message
+}
+
+/// Returns `true` if a message only reports that an argument of a tool has another type than the schema, and its JSON
+/// has the schema's type: a tuple instead of a list, a list of integers instead of numbers, or a dictionary in a
+/// variable instead of an object with known members.
+fn is_json_conversion(message: &str) -> bool {
+    let Some((method, types)) = message.split_once(" is incorrect: Expected `") else { return false };
+    let Some((expected, found)) = types.split_once("`, found `") else { return false };
+    let found = found.trim_end_matches('`');
+    if !method.starts_with("Argument to bound method `_") {
+        return false;
+    }
+    let is_object = |text: &str| text.starts_with('_') || text.contains("[_");
+    let text = found.replace("LiteralString", "str").replace('*', "");
+    let numbers = with_numbers(&text);
+    expected.split(" | ").chain([expected]).any(|expected| {
+        let is_dictionary = is_object(expected) && found.contains("dict[");
+        let is_tuple = expected.starts_with("list[") && found.starts_with("tuple[");
+        let is_container = expected.contains('[') && (expected == text || expected == numbers);
+        is_dictionary || is_tuple || is_container
+    })
+}
+
+/// Replaces the type `int` with `float`.
+fn with_numbers(types: &str) -> String {
+    let is_end = |c: char| !c.is_alphanumeric() && c != '_';
+    let words = types.split_inclusive(is_end).map(|word| match word.strip_prefix("int") {
+        Some(end) if end.chars().all(is_end) => format!("float{end}"),
+        _ => word.to_owned(),
+    });
+    words.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(lines: &[&str]) -> Vec<(u32, u32, String)> {
+        let tools = ["add".to_owned(), "find".to_owned()];
+        let diagnostics = parse(&lines.join("\n"), &tools).into_iter();
+        diagnostics.map(|Diagnostic { line, column, message }| (line, column, message)).collect()
+    }
+
+    #[test]
+    fn lines_are_parsed_and_classes_renamed() {
+        let found = parsed(&[
+            "/tmp/x/__main__.py:5:1: error[missing-attribute] Object of type `_Tools` has no attribute `ad`",
+            "../x/__main__.py:7:24: error[unknown-argument] Argument `c` does not match any known parameter of bound \
+             method `_add.__call__`",
+            "/tmp/x/__main__.py:8:2: error[missing-argument] No argument provided for required parameter `a` of bound \
+             method `_add.aio`",
+            "Found 3 diagnostics",
+        ]);
+        let expected: [(u32, u32, &str); 3] = [
+            (5, 1, "`tools` has no attribute `ad` [missing-attribute]"),
+            (7, 24, "Argument `c` does not match any known parameter of `tools.add` [unknown-argument]"),
+            (8, 2, "No argument provided for required parameter `a` of `tools.add.aio` [missing-argument]"),
+        ];
+        assert_eq!(found, expected.map(|(line, column, message)| (line, column, message.to_owned())));
+    }
+
+    #[test]
+    fn other_lines_are_left_out() {
+        let lines = [
+            "",
+            "All checks passed!",
+            "/tmp/x/__main__.py:1:5: error[invalid-syntax] `await` outside of an asynchronous function",
+            "/tmp/x/__main__.py:1:5: warning[unused-awaitable] x",
+            "/tmp/x/__main__.py:1: error[missing-argument] x",
+            "/tmp/x/__main__.py:1:99999999999: error[missing-argument] x",
+            "/tmp/x/__main__.py:1:5: error[missing-argument",
+            "/tmp/x/other.py:1:5: error[missing-argument] x",
+        ];
+        assert!(parsed(&lines).is_empty());
+    }
+
+    #[test]
+    fn number_and_length_of_messages_are_limited() {
+        let line = format!("/x/__main__.py:1:1: error[missing-argument] {}", "é".repeat(10_000));
+        let found = parse(&vec![line; 200].join("\n"), &[]);
+        assert_eq!(found.len(), MAX_DIAGNOSTICS);
+        assert_eq!(found[0].message, format!("{}… [missing-argument]", "é".repeat(MAX_MESSAGE_CHARS)));
+    }
+
+    #[test]
+    fn arguments_with_the_json_of_the_schema_are_accepted() {
+        let message = |expected: &str, found: &str, method: &str| {
+            format!("Argument to bound method `{method}` is incorrect: Expected `{expected}`, found `{found}`")
+        };
+        for (expected, found, is_accepted) in [
+            ("list[float]", "list[int]", true),
+            ("list[float]", "tuple[float*, float*]", true),
+            ("list[float] | None", "list[int]", true),
+            ("list[float | None]", "list[int | None]", true),
+            ("dict[str, float]", "dict[str, int]", true),
+            ("list[str]", "list[LiteralString]", true),
+            ("_add_place", "dict[str, float]", true),
+            ("list[_add_place]", "list[dict[str, float]]", true),
+            ("list[_add_place]", "list[_add_place | dict[str, float]]", true),
+            ("float", "Literal[\"x\"]", false),
+            ("int", "float*", false),
+            ("list[int]", "list[float]", false),
+            ("list[float]", "list[integer]", false),
+            ("list[float]", "list[str]", false),
+            ("list[float]", "list[float | str]", false),
+            ("list[str]", "str", false),
+            ("_add_place", "Literal[3]", false),
+        ] {
+            assert_eq!(
+                is_json_conversion(&message(expected, found, "_add.__call__")),
+                is_accepted,
+                "{expected} {found}"
+            );
+            assert!(!is_json_conversion(&message(expected, found, "list.append")), "{expected} {found}");
+        }
+        assert!(!is_json_conversion("Object of type `_Tools` has no attribute `x`"));
+    }
+}

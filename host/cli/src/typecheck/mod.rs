@@ -1,0 +1,147 @@
+//! Type checks of Python scripts, with the program `ty` in a confined child process.
+//!
+//! A check writes the script, declarations of its globals and a configuration to a private temporary directory, and runs
+//! `ty` on it. The child process limits its memory and files before it executes `ty`. On Linux, it also gives up the
+//! network, other files, and starting programs. `ty` executes no code of the script, and sees no file of this machine.
+//!
+//! | file | content |
+//! |---|---|
+//! | `checker` | the pinned program, its configuration and its rules |
+//! | `declarations` | the globals of scripts |
+//! | `findings` | reading the program's output |
+
+mod checker;
+mod declarations;
+mod findings;
+
+use std::{
+    fs, io,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use glovebox::{Diagnostic, Tool};
+use glovebox_server::{Reach, confine_program};
+
+use crate::{
+    engine::Host,
+    own_program,
+    program::{BoundedEnd, run_bounded},
+    terminal::Hinted,
+};
+
+/// The hidden subcommand that confines itself and executes the checker.
+pub(crate) const SUBCOMMAND: &str = "check-types";
+
+/// The names of the files in the temporary directory. The script is the module `__main__`, so that no import finds it by
+/// another name.
+const SCRIPT: &str = "__main__.py";
+const DECLARATIONS: &str = "__builtins__.pyi";
+const CONFIGURATION: &str = "ty.toml";
+
+/// The timeout of one check. 100 lines take a tenth of a second.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Maximum private memory of the checker in bytes. 100 lines need 45 MB.
+const MEMORY_BYTES: u64 = 1 << 30;
+
+/// Maximum number of open files of the checker.
+const OPEN_FILES: u64 = 64;
+
+/// Maximum length of the checker's output in bytes. Later output is ignored.
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
+
+/// The exit codes of the checker without and with diagnostics.
+const FINISHED: [i32; 2] = [0, 1];
+
+/// Advice for a script that the checker cannot check within its limits.
+const HINT: &str = "simplify the script, or run without --types";
+
+/// A type checker for scripts with the same tools.
+#[derive(Debug)]
+pub(crate) struct TypeChecker {
+    program: PathBuf,
+    /// The source text of the declarations.
+    declarations: String,
+    /// The names of the tools.
+    tools: Vec<String>,
+}
+
+impl TypeChecker {
+    /// Downloads the checker if it is not cached, and declares the tools. Without tools, the global `tools` has the type
+    /// `Any`.
+    pub(crate) fn open(host: &Host, tools: &[Tool]) -> anyhow::Result<Self> {
+        let declarations = declarations::source(tools)?;
+        let program = checker::program_for_this_platform().ok_or_else(|| {
+            Hinted::new(
+                "`--types` is not supported on this platform",
+                "use Linux or macOS on x86-64 or AArch64, or run without --types",
+            )
+        })?;
+        let program = program.fetch(host.engine.cache_dir(), &*host.steps).context("cannot fetch the type checker")?;
+        let tools = tools.iter().map(|tool| tool.name.clone()).collect();
+        Ok(Self { program: absolute(&program)?, declarations, tools })
+    }
+
+    /// Returns the type errors of a script that has no syntax errors. `version` is the interpreter's version.
+    pub(crate) fn check(&self, script: &str, version: Option<&str>) -> anyhow::Result<Vec<Diagnostic>> {
+        let dir = self.write(script, version).context("cannot write the files for the type checker")?;
+        let mut command = Command::new(own_program());
+        // The checker reads environment variables, which could change its configuration.
+        command.env_clear().arg(SUBCOMMAND).arg(&self.program).arg(absolute(dir.path())?);
+        let (end, output) = run_bounded(&mut command, checker::NAME, TIMEOUT, MAX_OUTPUT_BYTES)
+            .context("cannot run the type checker")?;
+        match end {
+            BoundedEnd::TooLong => {}
+            BoundedEnd::Exited(status, _) if status.code().is_some_and(|code| FINISHED.contains(&code)) => {}
+            BoundedEnd::Exited(status, reason) => {
+                let message = format!("the type checker, limited to {MEMORY_BYTES} bytes of memory, failed ({status})");
+                let error = Hinted::new(message, HINT);
+                return Err(if reason.is_empty() { error } else { error.because(reason) }.into());
+            }
+            BoundedEnd::TimedOut => {
+                let message = format!("the type checker took longer than {} s", TIMEOUT.as_secs());
+                return Err(Hinted::new(message, HINT).into());
+            }
+            BoundedEnd::Interrupted => anyhow::bail!("interrupted"),
+        }
+        Ok(findings::parse(&String::from_utf8_lossy(&output), &self.tools))
+    }
+
+    /// Writes the checker's files to a new directory that only this user can read.
+    fn write(&self, script: &str, version: Option<&str>) -> io::Result<tempfile::TempDir> {
+        let dir = tempfile::Builder::new().prefix("glovebox-types-").tempdir()?;
+        fs::write(dir.path().join(CONFIGURATION), checker::configuration(version))?;
+        fs::write(dir.path().join(DECLARATIONS), &self.declarations)?;
+        fs::write(dir.path().join(SCRIPT), script)?;
+        Ok(dir)
+    }
+}
+
+fn absolute(path: &Path) -> io::Result<PathBuf> {
+    std::path::absolute(path)
+}
+
+/// Confines this process and executes the checker on a directory that [`TypeChecker`] has written. Both paths must be
+/// absolute. Returns only if this fails.
+pub(crate) fn execute_confined(program: &Path, dir: &Path) -> anyhow::Result<i32> {
+    let reach =
+        Reach { read: vec![dir.to_owned()], write: Vec::new(), memory_bytes: MEMORY_BYTES, open_files: OPEN_FILES };
+    confine_program(&reach, program).context("cannot limit the type checker")?;
+    let error = Command::new(program)
+        .arg("check")
+        .arg("--project")
+        .arg(dir)
+        .arg("--config-file")
+        .arg(dir.join(CONFIGURATION))
+        .args(["--output-format", "concise", "--no-progress"])
+        .arg(dir.join(SCRIPT))
+        .env_clear()
+        // A script is too short for more threads, each of which costs memory.
+        .env("TY_MAX_PARALLELISM", "1")
+        .exec();
+    Err(error).context("cannot execute the type checker")
+}
