@@ -34,7 +34,7 @@ pub struct HostProgram {
     pub name: &'static str,
     /// The exact version of the package.
     pub version: &'static str,
-    /// The package.
+    /// The published package that contains the program.
     pub source: ProgramSource,
     /// The exact length of the file in bytes.
     pub size_bytes: u64,
