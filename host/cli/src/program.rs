@@ -116,8 +116,8 @@ pub(crate) enum BoundedEnd {
     Interrupted,
 }
 
-/// Runs a command without input. Kills its process group at the timeout, after more than `max_bytes` bytes of output, and
-/// on Ctrl-C. Returns the first `max_bytes` bytes of its output.
+/// Runs a command without input. Kills its process group at the timeout, after more than `max_bytes` bytes of output,
+/// and on Ctrl-C. Returns the first `max_bytes` bytes of its output.
 #[cfg(feature = "full")]
 pub(crate) fn run_bounded(
     command: &mut Command,

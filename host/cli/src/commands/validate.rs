@@ -1,4 +1,4 @@
-//! `glovebox validate`: runs the interpreters' own parsers, and a type checker if requested, without executing anything.
+//! `glovebox validate`: runs the interpreters' own parsers, and a type checker on request, without executing anything.
 
 use std::io::Write;
 
@@ -47,13 +47,13 @@ pub(crate) struct ValidateArgs {
     #[command(flatten)]
     runtime: RuntimeArgs,
 
-    #[cfg(feature = "full")]
-    #[command(flatten)]
-    types: TypesArgs,
-
     /// Print the diagnostics as JSON on standard output
     #[arg(long)]
     json: bool,
+
+    #[cfg(feature = "full")]
+    #[command(flatten)]
+    types: TypesArgs,
 }
 
 /// Options for type checks.

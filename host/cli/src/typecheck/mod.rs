@@ -1,8 +1,8 @@
 //! Type checks of Python scripts, with the program `ty` in a confined child process.
 //!
-//! A check writes the script, declarations of its globals and a configuration to a private temporary directory, and runs
-//! `ty` on it. The child process limits its memory and files before it executes `ty`. On Linux, it also gives up the
-//! network, other files, and starting programs. `ty` executes no code of the script, and sees no file of this machine.
+//! A check writes the script, declarations of its globals and a configuration to a private temporary directory, and
+//! runs `ty` on it. The child process limits its memory and files before it executes `ty`. On Linux, it also gives up
+//! the network, other files, and starting programs. `ty` executes no code of the script.
 //!
 //! | file | content |
 //! |---|---|
@@ -34,10 +34,10 @@ use crate::{
 };
 
 /// The hidden subcommand that confines itself and executes the checker.
-pub(crate) const SUBCOMMAND: &str = "check-types";
+const SUBCOMMAND: &str = "check-types";
 
-/// The names of the files in the temporary directory. The script is the module `__main__`, so that no import finds it by
-/// another name.
+/// The names of the files in the temporary directory. The script is the module `__main__`, so that no import finds it
+/// by another name.
 const SCRIPT: &str = "__main__.py";
 const DECLARATIONS: &str = "__builtins__.pyi";
 const CONFIGURATION: &str = "ty.toml";
@@ -71,8 +71,8 @@ pub(crate) struct TypeChecker {
 }
 
 impl TypeChecker {
-    /// Downloads the checker if it is not cached, and declares the tools. Without tools, the global `tools` has the type
-    /// `Any`.
+    /// Downloads the checker if it is not cached, and declares the tools. Without tools, the global `tools` has the
+    /// type `Any`.
     pub(crate) fn open(host: &Host, tools: &[Tool]) -> anyhow::Result<Self> {
         let declarations = declarations::source(tools)?;
         let program = checker::program_for_this_platform().ok_or_else(|| {
@@ -82,7 +82,7 @@ impl TypeChecker {
             )
         })?;
         let program = program.fetch(host.engine.cache_dir(), &*host.steps).context("cannot fetch the type checker")?;
-        let tools = tools.iter().map(|tool| tool.name.clone()).collect();
+        let tools = tools.iter().map(|tool| tool.name().to_owned()).collect();
         Ok(Self { program: absolute(&program)?, declarations, tools })
     }
 
