@@ -7,6 +7,7 @@ mod daemon;
 mod support;
 mod suspended;
 mod tools;
+mod types;
 
 use std::{
     collections::BTreeSet,

@@ -1,0 +1,106 @@
+//! Tests `validate --types` on the scripts in `mistakes.toml`, each with a seeded mistake, and on correct scripts.
+//!
+//! The tests are ignored by default, because they download the type checker. `.ci/full` runs them:
+//! `cargo test --workspace --test command -- --ignored types::`.
+
+use std::{collections::BTreeMap, fs, path::Path, process::Output, sync::Once};
+
+use serde_json::Value;
+
+use super::{output, support::text};
+
+const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/types/tools.json");
+
+/// The end of the line with a script's mistake.
+const MARK: &str = "# wrong";
+
+/// The share of the mistakes that the checker must find, in percent.
+const MIN_FOUND_PERCENT: usize = 95;
+
+/// A script of the table.
+struct SeededScript {
+    kind: String,
+    source: String,
+}
+
+/// Returns the scripts with mistakes, and the correct scripts.
+fn scripts() -> (Vec<SeededScript>, Vec<SeededScript>) {
+    let table: toml::Table = toml::from_str(include_str!("mistakes.toml")).unwrap();
+    let mistakes = table["mistakes"].as_table().unwrap().iter();
+    let mistakes = mistakes.flat_map(|(kind, scripts)| list(kind, scripts)).collect();
+    (mistakes, list("correct", &table["correct"]["scripts"]))
+}
+
+fn list(kind: &str, scripts: &toml::Value) -> Vec<SeededScript> {
+    let scripts = scripts.as_array().unwrap().iter();
+    scripts.map(|source| SeededScript { kind: kind.into(), source: source.as_str().unwrap().into() }).collect()
+}
+
+/// Runs `validate --types`. The first call downloads the checker, and its progress is not part of later outputs.
+fn validate(args: &[&str]) -> Output {
+    static FETCH: Once = Once::new();
+    FETCH.call_once(|| {
+        let fetched = output(&["validate", "--types", "-e", "1"]);
+        assert!(fetched.status.success(), "{}", text(&fetched.stderr));
+    });
+    output(&[&["validate", "--types"][..], args].concat())
+}
+
+/// Checks the scripts with one command. Returns the list of diagnostics of each.
+fn diagnostics(dir: &Path, scripts: &[SeededScript]) -> Vec<Vec<Value>> {
+    let files: Vec<String> = (0..scripts.len()).map(|at| dir.join(format!("{at}.py")).display().to_string()).collect();
+    for (file, script) in files.iter().zip(scripts) {
+        fs::write(file, &script.source).unwrap();
+    }
+    let mut args = vec!["--json", "--definitions", TOOLS];
+    args.extend(files.iter().map(String::as_str));
+    let output = validate(&args);
+    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), scripts.len(), "{}", text(&output.stderr));
+    lines.iter().map(|line| line["diagnostics"].as_array().unwrap().clone()).collect()
+}
+
+#[test]
+#[ignore = "downloads the type checker; `.ci/full` runs it"]
+fn seeded_mistakes_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mistakes, correct) = scripts();
+    let mut kinds: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for (script, found) in mistakes.iter().zip(diagnostics(dir.path(), &mistakes)) {
+        let line = script.source.lines().position(|line| line.ends_with(MARK)).unwrap() + 1;
+        let is_found = found.iter().any(|diagnostic| diagnostic["line"] == line);
+        if !is_found {
+            println!("not found: {}\n{}", script.kind, script.source);
+        }
+        let (found_count, count) = kinds.entry(&script.kind).or_default();
+        (*found_count, *count) = (*found_count + usize::from(is_found), *count + 1);
+    }
+    let found: usize = kinds.values().map(|(found, _)| found).sum();
+    println!("{found} of {} mistakes found: {kinds:?}", mistakes.len());
+    assert!(found * 100 >= mistakes.len() * MIN_FOUND_PERCENT, "{found} of {}: {kinds:?}", mistakes.len());
+    for (script, found) in correct.iter().zip(diagnostics(dir.path(), &correct)) {
+        assert!(found.is_empty(), "{}: {found:?}", script.source);
+    }
+}
+
+#[test]
+#[ignore = "downloads the type checker; `.ci/full` runs it"]
+fn type_errors_are_printed_like_syntax_errors() {
+    let script = "é = '😀'; tools.weathr('Oslo')\nawait tools.weather.aio()\nimport numpy\nnumpy.missing\n";
+    let found = validate(&["--definitions", TOOLS, "-e", script]);
+    let expected = "<sandbox>:1:10: `tools` has no attribute `weathr` [missing-attribute]\n\
+                    <sandbox>:2:7: No argument provided for required parameter `city` of `tools.weather.aio` \
+                    [missing-argument]\n";
+    assert_eq!((text(&found.stdout).as_str(), text(&found.stderr).as_str()), ("", expected));
+    assert_eq!(found.status.code(), Some(1));
+
+    // Scripts with syntax errors are not checked further. Without definitions, `tools` accepts everything.
+    for (script, code, part) in
+        [("print(missing", 1, "SyntaxError"), ("tools.weathr('Oslo').text", 0, ""), ("print(missing)", 1, "`missing`")]
+    {
+        let found = validate(&["-e", script]);
+        assert_eq!(found.status.code(), Some(code), "{script}: {}", text(&found.stderr));
+        assert!(text(&found.stderr).contains(part), "{script}: {}", text(&found.stderr));
+        assert_eq!(text(&found.stderr).lines().count(), usize::try_from(code).unwrap(), "{script}");
+    }
+}
