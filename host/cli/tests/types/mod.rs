@@ -26,9 +26,9 @@ struct SeededScript {
 /// Returns the scripts with mistakes, and the correct scripts.
 fn scripts() -> (Vec<SeededScript>, Vec<SeededScript>) {
     let table: toml::Table = toml::from_str(include_str!("mistakes.toml")).unwrap();
-    let mistakes = table["mistakes"].as_table().unwrap().iter();
-    let mistakes = mistakes.flat_map(|(kind, scripts)| list(kind, scripts)).collect();
-    (mistakes, list("correct", &table["correct"]["scripts"]))
+    let part = |name| table.get(name).and_then(toml::Value::as_table).unwrap();
+    let mistakes = part("mistakes").iter().flat_map(|(kind, scripts)| list(kind, scripts)).collect();
+    (mistakes, list("correct", part("correct").get("scripts").unwrap()))
 }
 
 fn list(kind: &str, scripts: &toml::Value) -> Vec<SeededScript> {
