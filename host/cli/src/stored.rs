@@ -200,12 +200,12 @@ impl SessionDir {
         suspended: &Suspended,
     ) -> anyhow::Result<glovebox_sessions::ActiveSession> {
         let check = |record: &SessionRecord| match suspended.session_generation() {
-            Some(generation) if generation == record.generation => Ok(()),
+            Some(before) if before == generation(record) => Ok(()),
             _ => Err(anyhow::Error::from(Hinted::new(
                 format!(
                     "session `{id}` has changed since the script was suspended, so the script cannot continue in it"
                 ),
-                "run the script again, and delete the file of the suspended execution",
+                "delete the file, and run the script again unless it has already ended in the session",
             ))),
         };
         let restore = |waits| {
@@ -220,6 +220,14 @@ impl SessionDir {
             restored => restored,
         }
     }
+}
+
+/// Returns a number that identifies the stored state of a session. It changes with every write, and differs between
+/// sessions with the same ID that were created at different times, for example in another store.
+fn generation(record: &SessionRecord) -> u64 {
+    const WRITES_BITS: u32 = 20;
+    let writes = record.generation & ((1 << WRITES_BITS) - 1);
+    (record.created_at.unix_ms() << WRITES_BITS) | writes
 }
 
 fn is_in_use(error: &anyhow::Error) -> bool {
@@ -259,10 +267,10 @@ impl ActiveSession {
         self.stored.activate()
     }
 
-    /// Returns the session's stored generation.
+    /// Returns a number that identifies the session's stored state.
     pub(crate) fn generation(&self) -> anyhow::Result<u64> {
         let record = self.sessions.record(self.stored.id())?;
-        Ok(record.ok_or_else(|| missing(self.stored.id()))?.generation)
+        Ok(generation(&record.ok_or_else(|| missing(self.stored.id()))?))
     }
 
     /// Runs a request and saves the session.

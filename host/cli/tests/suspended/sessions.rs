@@ -56,6 +56,16 @@ fn changed_session_is_not_overwritten() {
     assert!(text(&resumed.stderr).contains("session `trip` has changed since"), "{}", text(&resumed.stderr));
     assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), suspended);
     assert_eq!(printed(dir.path(), "print(total, 'receipt' in globals())"), "30 False\n");
+
+    // A new session with the same ID and the same number of writes.
+    let deleted = output(dir.path(), &["session", "delete", "trip", "--store", "store"]);
+    assert_eq!(deleted.status.code(), Some(0), "{}", text(&deleted.stderr));
+    printed(dir.path(), "total = 40");
+    for _ in 0..2 {
+        let resumed = in_session(dir.path(), &["resume", FILE, "--answer", "0=1"]);
+        assert_eq!(resumed.status.code(), Some(125));
+        printed(dir.path(), "total = 40");
+    }
 }
 
 /// A refusal that ends the script is saved like every exception in a session.
