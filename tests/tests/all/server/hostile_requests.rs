@@ -73,7 +73,7 @@ fn response_arrives_although_the_handler_reads_no_body() {
         stream.write_all(&vec![b' '; length]).unwrap();
         let mut response = String::new();
         stream.read_to_string(&mut response).unwrap();
-        assert!(response.starts_with("HTTP/1.1 404 "), "{length}: {response}");
+        assert!(response.starts_with("HTTP/1.1 401 "), "{length}: {response}");
     }
 }
 
@@ -86,6 +86,6 @@ fn body_that_never_arrives_does_not_hold_the_connection() {
         let head = format!(
             "POST /v1/executions/none/suspend HTTP/1.1\r\nhost: {own}\r\nconnection: close\r\n{framing}\r\n\r\n"
         );
-        assert_eq!(super::support::Answer::read(server.send(head.as_bytes())).status, 404, "{framing}");
+        assert_eq!(super::support::Answer::read(server.send(head.as_bytes())).status, 401, "{framing}");
     }
 }
