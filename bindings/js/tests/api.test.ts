@@ -346,8 +346,11 @@ for (const way of ways) {
     const short = await sandbox(way, { tools, limits: { toolTimeoutMs: 1_000, timeoutMs: 100_000 } });
     const run = await short.execute('await tools.never({})');
     assert.equal(run.outcome.kind, 'raised');
-    // The result and the abort are reported separately, in any order.
+    // The result and the abort are reported separately, in any order. After the result, only this timer keeps the
+    // event loop alive.
+    const alive = setInterval(() => undefined, 1_000);
     await aborted;
+    clearInterval(alive);
     called = () => void setTimeout(() => box.cancel(), 50);
     assert.equal((await box.execute('await tools.never({})')).outcome.kind, 'cancelled');
   });
