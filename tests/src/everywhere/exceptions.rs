@@ -75,7 +75,7 @@ pub const EXCEPTIONS: &[Exception] = &[
             "javascript/javascript-tools-errors",
             "python/interrupt-python-time",
             "python/tools-pending-at-the-end",
-            "python/tools-python-left-over",
+            "python/tools-python-pending-in-next-execution",
         ],
         hosts: &Host::ALL,
         differs: Differs::Outcome,
@@ -91,12 +91,12 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         cases: &[
+            "javascript/typescript-alternatives",
             "javascript/typescript-angle-brackets",
             "javascript/typescript-classes",
             "javascript/typescript-decorators",
             "javascript/typescript-enum",
             "javascript/typescript-import-equals",
-            "javascript/typescript-instead",
             "javascript/typescript-line-of-error",
             "javascript/typescript-module",
             "javascript/typescript-module-file",

@@ -154,7 +154,7 @@ fn idle_sessions_of_one_token_leave_memory_to_others() {
 }
 
 #[test]
-fn slow_and_disconnected_clients_block_nobody() {
+fn slow_and_disconnected_clients_do_not_block_other_clients() {
     let server = Server::start_on(tempfile::tempdir().unwrap(), "[admission]\nrunning = 2\n", &[]);
     // These clients request more than they ever read.
     let long = python("print('x' * 900_000)").to_string();

@@ -331,7 +331,7 @@ fn traces_contain_request_spans_without_secrets() {
 }
 
 #[test]
-fn unavailable_trace_collector_blocks_nobody() {
+fn unavailable_trace_collector_does_not_block_requests() {
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let down = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
     for address in [silent.local_addr().unwrap(), down] {

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_name_what_a_client_can_do() {
+    fn suspension_errors_name_the_next_step_for_clients() {
         for (error, text) in [
             (SuspendError::Running, "call `continue` first"),
             (SuspendError::Ended, "read its result with `continue`"),
