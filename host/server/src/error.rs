@@ -49,7 +49,7 @@ pub enum ServiceError {
     #[error("{0}")]
     Invalid(String),
     /// Too many executions are waiting ([`Admission::waiting`](crate::Admission::waiting)).
-    #[error("the queue is full: {waiting} executions are waiting; try again in {} s", retry_after.as_secs())]
+    #[error("the server's queue is full (maximum: {waiting}); try again in {} s", retry_after.as_secs())]
     QueueFull {
         /// The number of waiting executions.
         waiting: usize,
@@ -63,7 +63,7 @@ pub enum ServiceError {
         waited: Duration,
     },
     /// The tenant exceeded its number of executions per minute.
-    #[error("limit of {per_minute} executions per minute exceeded; try again in {} s", retry_after.as_secs().max(1))]
+    #[error("too many executions per minute: the limit is {per_minute}; try again in {} s", retry_after.as_secs().max(1))]
     Rate {
         /// The limit, in executions per minute.
         per_minute: u32,
@@ -71,7 +71,7 @@ pub enum ServiceError {
         retry_after: Duration,
     },
     /// The tenant has reached one of its quotas.
-    #[error("limit of {most} {what} reached; {remedy}")]
+    #[error("too many {what}: the limit is {most}; {remedy}")]
     TooMany {
         /// The objects that the quota limits, as a plural noun.
         what: &'static str,
@@ -120,7 +120,7 @@ pub enum ServiceError {
     Cancelled,
     /// The limit on suspended executions is reached ([`Suspension::count`](crate::Suspension::count)).
     #[error(
-        "limit of {most} suspended executions and unread results reached; cancel an execution or read a result, or try again later"
+        "too many suspended executions and unread results: the limit is {most}; cancel an execution or read a result, or try again later"
     )]
     TooManySuspended {
         /// The maximum number of suspended executions.
@@ -138,7 +138,7 @@ pub enum ServiceError {
     NoRoomToSuspend,
     /// The memory budget has no room for the bytes of an execution whose calls need approval. It was cancelled.
     #[error(
-        "the script was cancelled before the questions about its calls: the server's memory for suspended executions is full (`http.bodies_bytes`); calls approved earlier were made; try again later"
+        "the script was cancelled at calls that need an approval: the server's memory for suspended executions is full (`http.bodies_bytes`), so the questions were not sent; calls approved earlier were made; try again later"
     )]
     NoRoomToAsk,
     /// The answer exceeds the memory that the tenant can have for answers.

@@ -240,9 +240,10 @@ fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     if let Some(Rollback { executions_lost, .. }) = execution.rolled_back_to {
         lines.push(match executions_lost {
             0 => "The session was restored to its state before this script.".to_owned(),
-            lost => {
-                format!("The session was restored to its state before this script and the {lost} executions before it.")
-            }
+            lost => format!(
+                "The session was restored to an earlier state: the changes of this script and of earlier executions \
+                 ({lost}) are lost."
+            ),
         });
     }
     for (name, output) in [("stdout", &execution.stdout), ("stderr", &execution.stderr)] {
@@ -256,7 +257,7 @@ fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     }
     if execution.displays_dropped > 0 {
         lines.push(format!(
-            "{} displays were dropped because they were too many or too large.",
+            "Displays were dropped because they were too many or too large: {}.",
             execution.displays_dropped
         ));
     }
@@ -268,7 +269,7 @@ fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
         }
     }
     if files.more > 0 {
-        lines.push(format!("and {} more files", files.more));
+        lines.push(format!("files not listed: {}", files.more));
     }
     let is_gone = execution.session_id.is_none() && execution.workspace_path.is_none();
     if is_gone && !(files.created.is_empty() && files.modified.is_empty()) {

@@ -118,7 +118,7 @@ impl Clients {
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail));
         }
         if self.connected.count().await >= MAX_CLIENTS {
-            let detail = format!("limit of {MAX_CLIENTS} connected clients reached; try again later");
+            let detail = format!("too many connected clients: the limit is {MAX_CLIENTS}; try again later");
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
             return Err(Problem { retry_after: Some(60), ..problem });
         }

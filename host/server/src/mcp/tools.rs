@@ -308,7 +308,7 @@ impl OneAnswer {
 
     fn line(&self) -> String {
         let Self { session, language, executions, updated_at, .. } = self;
-        format!("{session}: {language}, {executions} executions, last used {updated_at}")
+        format!("{session}: {language}, executions: {executions}, last used {updated_at}")
     }
 }
 

@@ -105,7 +105,7 @@ impl Tenant {
     /// Acquires one of the tenant's execution permits. Fails if all are in use.
     fn own_turn(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
         let most = self.inner.max_executions;
-        let (what, remedy) = ("executions of this token", "try again when one ends");
+        let (what, remedy) = ("concurrent executions of this token", "try again when one ends");
         Arc::clone(&self.inner.executions).try_acquire_owned().map_err(|_| ServiceError::TooMany { what, most, remedy })
     }
 

@@ -34,7 +34,7 @@ pub enum SessionsError {
     #[error(transparent)]
     Build(#[from] BuildError),
     /// The store has no session with this ID.
-    #[error("there is no session `{id}`; list the sessions with `glovebox session list`")]
+    #[error("there is no session `{id}`; open it first, or list the sessions")]
     NotFound {
         /// The session's ID.
         id: SessionId,
@@ -73,7 +73,8 @@ pub enum SessionsError {
     },
     /// No given sandbox can run the session.
     #[error(
-        "session `{id}` needs a sandbox for {language}{}; add one with `SessionsBuilder::sandbox` or `Sessions::add_sandbox`",
+        "session `{id}` needs a sandbox for {language}{}; offer one with `--runtime`, or add one with \
+         `SessionsBuilder::sandbox` or `Sessions::add_sandbox`",
         runtime.as_ref().map(|name| format!(" with the runtime `{}`", escaped(name))).unwrap_or_default()
     )]
     NoSandbox {
@@ -85,7 +86,9 @@ pub enum SessionsError {
         runtime: Option<String>,
     },
     /// All live sessions are in use, and their number has reached `live_count`.
-    #[error("all {most} live sessions are in use (`live_count`); wait for one of them, or raise the limit")]
+    #[error(
+        "all live sessions are in use, and their number has reached `live_count` ({most}); wait for one of them, or raise the limit"
+    )]
     TooManyLive {
         /// The limit, `live_count`.
         most: usize,

@@ -54,7 +54,7 @@ fn open_sessions_are_limited() {
         daemon.ask("PUT", "/v1/sessions/c", &[], &state),
     ] {
         assert_eq!(refused.problem(), (429, "quota-exceeded".into()));
-        assert!(refused.text().contains("limit of 2 sessions reached"), "{refused:?}");
+        assert!(refused.text().contains("too many sessions: the limit is 2"), "{refused:?}");
     }
     assert_eq!(daemon.prints("b", "print(1)"), "1\n", "open sessions continue");
     assert_eq!(daemon.ask("DELETE", "/v1/sessions/a", &[], b"").status, 204);

@@ -146,7 +146,7 @@ fn number_of_listed_files_is_limited() {
     let files = &structured(&result)["files"];
     assert_eq!((files["created"].as_array().unwrap().len(), &files["more"]), (100, &json!(51)));
     assert!(
-        text(&result).contains("a\\nadvice: x") && text(&result).contains("and 51 more files"),
+        text(&result).contains("a\\nadvice: x") && text(&result).contains("files not listed: 51"),
         "{}",
         text(&result)
     );
@@ -165,7 +165,7 @@ fn length_of_listed_file_names_is_limited() {
         let (shown, (_, links)) = (text(&result), pictures_and_links(&result));
         assert!(shown.chars().count() < 8_200 && links[0].ends_with("/remarks"), "{links:?} {shown}");
         assert!(shown.contains(&format!("00{}…{}, 01", "x".repeat(158), "x".repeat(40))), "{shown}");
-        assert_eq!(shown.contains("\nand 1 more files\n"), more == 1, "{shown}");
+        assert_eq!(shown.contains("\nfiles not listed: 1\n"), more == 1, "{shown}");
     }
     // The list of names is shortened like any other text. Names of 200 characters are complete.
     let ends = "\nThese files were discarded: run code in a session (session_open) to keep them.";

@@ -48,7 +48,7 @@ fn number_of_sessions_is_limited() {
     }
     let open = json!({ "language": "javascript", "session": "c" });
     let refused = mcp.refused("session_open", open.clone());
-    assert!(refused.starts_with("quota-exceeded: limit of 2 sessions reached"), "{refused}");
+    assert!(refused.starts_with("quota-exceeded: too many sessions: the limit is 2"), "{refused}");
     mcp.ok("session_close", json!({ "session": "a" }));
     mcp.ok("session_open", open);
 }
