@@ -285,7 +285,7 @@ impl Journal {
         let difference = if (&at.calls.unanswered, at.calls.queued) != (&calls.unanswered, calls.queued) {
             "the script waits for other tool calls".to_owned()
         } else if at.calls.times.len() != calls.times.len() {
-            format!("the script made {} tool calls instead of {}", calls.times.len(), at.calls.times.len())
+            format!("the number of tool calls is {} instead of {}", calls.times.len(), at.calls.times.len())
         } else if at.output_bytes != self.output_bytes {
             let ([stdout, stderr], [old_stdout, old_stderr]) = (self.output_bytes, at.output_bytes);
             format!(

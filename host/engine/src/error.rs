@@ -341,7 +341,9 @@ pub enum ExecuteError {
     },
     /// Glovebox could not call into the guest, outside the script: the prepared image does not match its driver, the
     /// guest damaged its own memory, or its files could not be set up.
-    #[error("the guest cannot be used: {0}; try again, or rebuild the prepared image after `glovebox runtimes remove`")]
+    #[error(
+        "the guest cannot be used: {0}; try again, or remove the runtime with `glovebox runtimes remove` to prepare it again"
+    )]
     Driver(String),
 }
 

@@ -203,7 +203,7 @@ impl Client {
         let fault = |message| Fault::new(Code::Redirects, message);
         if redirects >= self.policy.redirects {
             return Err(fault(format!(
-                "the request was redirected more than {} times (`network.redirects`)",
+                "the request was redirected too often: the maximum `network.redirects` is {}",
                 self.policy.redirects
             )));
         }

@@ -333,7 +333,7 @@ for arguments in [{'a': 1}, {'a': 1, 'b': 2}, {'a': 1}]:
         print(f'{type(error).__name__}: {error}')";
     let said = "{'a': 1}
 InvalidArguments: the policy restricts calls to `echo` (`tools.echo.schema`): the number of properties is 2; the maximum is 1
-ToolLimit: an execution can make at most 2 calls to `echo` (`tools.echo.max_calls`)
+ToolLimit: no more calls to `echo` are allowed: the maximum `tools.echo.max_calls` is 2
 ";
     let sandbox = python(&[echo()], edit);
     assert_eq!(output(&sandbox, source), said);

@@ -79,7 +79,8 @@ impl Tally {
     pub(super) fn begin(&mut self, name: &str, arguments: &str, now: Duration) -> Result<StartedCall, CallFailure> {
         if self.counted >= self.max_calls {
             self.refused += 1;
-            let message = format!("an execution can make at most {} tool calls (`limits.tool_calls`)", self.max_calls);
+            let message =
+                format!("no more tool calls are allowed: the maximum `limits.tool_calls` is {}", self.max_calls);
             return Err(CallFailure::new(ToolErrorKind::Limit, message));
         }
         self.counted += 1;

@@ -107,7 +107,7 @@ impl Persisting {
             Report::Interrupted(_) => Ok(()),
             // The host may report this exception as an exceeded memory limit.
             Report::Raised(raised) if driver.is_out_of_memory(raised) => {
-                report_not_stored(globals, "there was no memory left")
+                report_not_stored(globals, "not enough memory")
             }
             Report::Completed(_) | Report::Exited(_) | Report::Raised(_) => store(globals, self),
         }
@@ -149,7 +149,7 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
             return Ok(());
         }
         Ok(FileAt::Directory) => return report_not_stored(globals, &format!("`{}` is a directory", G::FILE)),
-        Ok(FileAt::Link) => return report_not_stored(globals, &format!("`{}` is a link", G::FILE)),
+        Ok(FileAt::Link) => return report_not_stored(globals, &format!("`{}` is a symbolic link", G::FILE)),
         _ => {}
     }
     match globals.machine().replace_file(G::FILE, text.as_bytes())? {
@@ -173,7 +173,7 @@ fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>
             return Err(format!("exceeds the {max_bytes} bytes of `limits.persisted_bytes`"));
         }
         Ok(FileAt::Directory) => return Err("is a directory".into()),
-        Ok(FileAt::Link) => return Err("is a link".into()),
+        Ok(FileAt::Link) => return Err("is a symbolic link".into()),
         Err(_) => return Err("cannot be read".into()),
     };
     let text = str::from_utf8(bytes).map_err(|_| "is not JSON".to_owned())?;

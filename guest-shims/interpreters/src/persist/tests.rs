@@ -30,7 +30,7 @@ fn saved_globals_must_be_a_json_object() {
     assert_eq!(text_of(&Ok(FileAt::Nothing), 100), Ok(None));
     for (found, wrong) in [
         (Ok(FileAt::Directory), "is a directory"),
-        (Ok(FileAt::Link), "is a link"),
+        (Ok(FileAt::Link), "is a symbolic link"),
         (Ok(FileAt::TooLong), "exceeds the 100 bytes of `limits.persisted_bytes`"),
         (Err(Errno::Io), "cannot be read"),
     ] {

@@ -176,7 +176,7 @@ fn compiling(inputs: &CodeInputs, number: usize, code_bytes: usize) -> String {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     match code_bytes / COMPILED_BYTES_PER_SECOND / threads {
         0..MIN_SHOWN_SECONDS => format!("compiling {what}"),
-        seconds => format!("compiling {what} (once, about {seconds} s on {threads} threads)"),
+        seconds => format!("compiling {what} (once, about {seconds} s; threads: {threads})"),
     }
 }
 

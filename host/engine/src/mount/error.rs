@@ -25,7 +25,7 @@ impl std::fmt::Display for Collision {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Changed => "has changed on the host since the guest saw it",
-            Self::Appeared => "has been created on the host since the guest looked",
+            Self::Appeared => "has been created on the host in the meantime",
             Self::Vanished => "has been removed on the host since the guest saw it",
             Self::NotEmpty => "still contains entries that the guest did not remove",
         })

@@ -117,7 +117,8 @@ impl ToolRunner for ThreadRunner {
         if let Some(max_calls) = tool.max_calls {
             self.counted += 1;
             if self.counted > max_calls {
-                let message = format!("an execution can make at most {max_calls} requests (`network.request_count`)");
+                let message =
+                    format!("no more requests are allowed: the maximum `network.request_count` is {max_calls}");
                 return Err(CallFailure::new(ToolErrorKind::Limit, message));
             }
         }

@@ -148,7 +148,7 @@ impl ToolRules {
         let count = counts.entry(name.to_owned()).or_default();
         if *count >= max_calls {
             let message =
-                format!("an execution can make at most {max_calls} calls to `{name}` (`tools.{name}.max_calls`)");
+                format!("no more calls to `{name}` are allowed: the maximum `tools.{name}.max_calls` is {max_calls}");
             return Err(CallFailure::new(ToolErrorKind::Limit, message));
         }
         *count += 1;

@@ -31,7 +31,7 @@ fn redirects_are_followed_up_to_their_maximum() {
             Ok(answer) => {
                 assert_eq!((&answer["redirects"], &answer["url"]), (&json!(number), &json!(server.url("/0"))))
             }
-            Err(error) => assert!(error.contains("redirected more than 5 times (`network.redirects`)"), "{error}"),
+            Err(error) => assert!(error.contains("the maximum `network.redirects` is 5"), "{error}"),
         }
     }
 }

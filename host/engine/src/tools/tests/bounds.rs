@@ -52,7 +52,7 @@ fn calls_to_one_tool_are_limited_by_the_policy() {
     guest.call(3, "counting", &json!({ "a": 1 }));
     let (kind, message) = guest.error();
     assert_eq!(kind, "ToolLimit");
-    assert_eq!(message, "an execution can make at most 3 calls to `counting` (`tools.counting.max_calls`)");
+    assert_eq!(message, "no more calls to `counting` are allowed: the maximum `tools.counting.max_calls` is 3");
     assert_eq!(reached.load(Ordering::SeqCst), 2, "neither the invalid nor the refused call reached the tool");
     guest.call(4, "echo", &json!({}));
     guest.ok();
