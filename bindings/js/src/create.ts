@@ -81,7 +81,7 @@ async function openPlatform(platform: Platform, language: string, policy: Policy
   const files = FILES[name];
   if (isOwn && !files) {
     const names = Object.keys(FILES).join(', ');
-    throw errorOf('PolicyError', `language: the package has no component \`${name}\`; it has ${names}. Set indexURL for another component`);
+    throw errorOf('PolicyError', `language: the package has no component \`${name}\`; it has ${names}; set indexURL for another component`);
   }
   const places: Place[] = isOwn
     ? [{ name: 'the package', url: (file) => fileUrl(files ?? {}, file) }]
@@ -93,8 +93,10 @@ async function openPlatform(platform: Platform, language: string, policy: Policy
   const canWait = policy.tools.length === 0 || typeof SharedArrayBuffer !== 'undefined';
   if (options.worker && !(start && canWait)) {
     const headers = 'the headers Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy';
-    const why = start ? `no shared memory for tools in a worker; a page needs ${headers}` : 'no workers';
-    throw errorOf('UnsupportedError', `worker: there is ${why}; remove it`);
+    const why = start
+      ? `there is no shared memory for tools in a worker; send ${headers} with the page, or remove worker`
+      : 'this platform has no workers; remove worker';
+    throw errorOf('UnsupportedError', `worker: ${why}`);
   }
   if (start && canWait && options.worker !== false) {
     return openInWorker({ parts, language, policy, host, start, terminateAfterMs: options.terminateAfterMs });

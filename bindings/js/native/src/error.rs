@@ -142,9 +142,9 @@ impl From<AdvanceError> for EngineFailure {
 impl From<SuspendError> for EngineFailure {
     fn from(error: SuspendError) -> Self {
         match error {
-            SuspendError::Running => {
-                Self::suspension("the script does not wait for answers any more; continue it with `answer()`")
-            }
+            SuspendError::Running => Self::suspension(
+                "the script no longer waits for answers; call `answer()` to wait until it ends or needs more",
+            ),
             SuspendError::Ended => Self::suspension("the script has ended; get its result with `answer()`"),
             error => Self::new("SuspensionError", &error),
         }

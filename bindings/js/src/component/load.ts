@@ -47,7 +47,7 @@ export function loadParts(source: Source): Promise<Parts> {
 async function load(source: Source): Promise<Parts> {
   if (!WebAssembly.validate(FEATURES)) {
     const who = 'use Node.js 24, Chrome 137, Firefox 131 or later';
-    throw errorOf('UnavailableError', `this JavaScript engine lacks WebAssembly exceptions with references, or multiple memories; ${who}`);
+    throw errorOf('UnavailableError', `this JavaScript engine does not support WebAssembly exceptions with references, or multiple memories; ${who}`);
   }
   const failures: string[] = [];
   for (const place of source.places) {

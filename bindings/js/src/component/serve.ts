@@ -61,7 +61,7 @@ function ask({ words, reply }: Shared, timeoutMs: number, tool: number, paramete
       const left = end - performance.now();
       if (left <= 0 || Atomics.load(words, 0) !== 0) {
         say({ kind: 'dropped' });
-        return ['failed', left <= 0 ? `the tool took more than ${timeoutMs} ms` : 'the execution was cancelled'];
+        return ['failed', left <= 0 ? `the call took longer than ${timeoutMs} ms (\`limits.toolTimeoutMs\`)` : 'the execution was cancelled'];
       }
       Atomics.wait(words, 1, 0, Math.min(left, 100));
     }

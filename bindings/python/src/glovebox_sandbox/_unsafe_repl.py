@@ -203,7 +203,8 @@ def execute(id, params):
         error = f"{kind}: {message}" if message else kind
         err.write(shown)
         if isinstance(raised, KeyboardInterrupt) and running["why"] == "time":
-            outcome, error = {"kind": "exhausted", "resource": "time", "limit": limit, "used": limit}, f"timeout: over {limit} ms"
+            outcome = {"kind": "exhausted", "resource": "time", "limit": limit, "used": limit}
+            error = f"out of time: ran longer than {limit} ms"
         elif isinstance(raised, KeyboardInterrupt) and running["why"]:
             outcome, error = {"kind": "cancelled"}, "cancelled"
     finally:

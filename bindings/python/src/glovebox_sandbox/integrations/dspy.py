@@ -126,7 +126,7 @@ class GloveboxInterpreter:
             return
         names = [field["name"] for field in self.output_fields]
         if len(args) > len(names):
-            raise TypeError(f"SUBMIT takes {len(names)} values, {', '.join(names)}, but was given {len(args)}")
+            raise TypeError(f"SUBMIT takes only {', '.join(names)}; number of given values: {len(args)}")
         values = dict(zip(names, args, strict=False))
         if twice := sorted(values.keys() & kwargs.keys()):
             raise TypeError(f"SUBMIT got multiple values for {', '.join(twice)}")
