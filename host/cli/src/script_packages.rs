@@ -76,7 +76,7 @@ pub(crate) fn add_required(label: &str, text: &str, policy: &Policy) -> anyhow::
         } else if let Some(package) = catalogue.find(name) {
             if !policy.packages.iter().any(|allowed| same(allowed)) {
                 note(&format!(
-                    "`{}` requires the package `{name}`: allow it with --allow-package {name}, or add it with `glovebox packages add {name}`",
+                    "`{}` requires the package `{name}`; allow it with --allow-package {name}, or add it with `glovebox packages add {name}`",
                     escaped(label)
                 ));
                 continue;

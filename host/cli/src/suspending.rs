@@ -139,7 +139,7 @@ fn remove_empty(path: &Path) {
 
 fn exists(path: &Path) -> Hinted {
     Hinted::new(
-        format!("the file `{}` for a suspended execution exists", escaped(path)),
+        format!("the file `{}` for a suspended execution already exists", escaped(path)),
         "continue it with `glovebox resume`, delete it, or choose another file: --suspended FILE",
     )
 }

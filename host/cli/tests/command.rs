@@ -394,7 +394,7 @@ fn packages_that_a_script_requires_are_added_if_allowed() {
     };
     let (code, _, said) = run(&[]);
     assert!(code == Some(1) && said.contains("ModuleNotFoundError"), "{said}");
-    assert!(said.contains("requires the package `anytree`: allow it with --allow-package anytree"), "{said}");
+    assert!(said.contains("requires the package `anytree`; allow it with --allow-package anytree"), "{said}");
     assert_eq!(said.matches("--allow-package").count(), 1, "{said}");
     let (code, _, said) = run(&["--allow-package", "anytre"]);
     assert!(code == Some(125) && said.contains("`anytre`: it is not in the catalogue"), "{said}");

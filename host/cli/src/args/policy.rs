@@ -30,7 +30,7 @@ pub(crate) struct PolicyArgs {
     #[arg(long = "mount", value_name = "HOST:GUEST[:ro]", help_heading = "Policy")]
     mounts: Vec<Mount>,
 
-    /// Package that scripts may have added, if they require it in inline metadata (PEP 723); repeatable
+    /// Package that scripts can require in inline metadata (PEP 723); repeatable
     ///
     /// `glovebox packages list --available` prints the names. `run` adds the packages that its scripts require, and other
     /// commands add all allowed packages when they start.

@@ -232,7 +232,7 @@ struct NodeOptions {
     key_file: Option<PathBuf>,
 
     /// Public key of the engine, `publickeyv1_…`; requests without its signature are rejected. Without this option,
-    /// only the engine may be able to reach the node
+    /// make sure that only the engine can reach the node
     #[arg(long, value_name = "KEY")]
     identity_key: Option<String>,
 

@@ -56,7 +56,7 @@ enum PackagesCommand {
 
 #[derive(Args, Debug)]
 struct ListArgs {
-    /// List the packages that `packages add` knows by name instead
+    /// List the packages that can be added by name instead
     #[arg(long)]
     available: bool,
 

@@ -36,7 +36,7 @@ Use the options of the first run that the script can observe: limits, --seed, --
 contains the script, its input and the definitions of its tools, but no policy and no files. If the script has changed a
 --workspace, restore its earlier files first. Time limits can differ.
 
-FILE proves nothing without a repetition: its results are those that the person who wrote it claims.";
+FILE proves nothing by itself: its author can claim any results. Repeat the script to verify them.";
 
 /// Repeat a recorded script and compare the results, to the unit of fuel
 ///

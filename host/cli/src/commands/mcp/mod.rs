@@ -119,7 +119,7 @@ const MAX_SHOWN_NAMES: usize = 8;
 /// Options of the server, and the policy of its scripts.
 #[derive(Args, Debug)]
 struct ServerArgs {
-    /// Serve over HTTP at this address, path /mcp; a token is required unless it is a loopback address
+    /// Serve over HTTP at this address, path /mcp; a token is required unless this is a loopback address
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
 
