@@ -210,7 +210,7 @@ pub enum CacheError {
         path: PathBuf,
     },
     /// The directory or file belongs to another user.
-    #[error("`{}` belongs to user {owner}, not to you ({user}), so its contents are not trusted; run `chown {user} {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
+    #[error("`{}` belongs to user {owner}, not to you ({user}), so its contents are not trusted; use another directory, or check them and run `chown {user} {}` as root", escaped(path), escaped(&quoted(path)))]
     Owner {
         /// The path of the directory or file.
         path: PathBuf,

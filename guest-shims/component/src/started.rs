@@ -93,7 +93,7 @@ impl Started {
         };
         for ToolAnswer { id, answer } in answers {
             if *id >= calls {
-                return Err(SandboxError::InvalidArgument(format!("`answers`: no call with id {id} exists")));
+                return Err(SandboxError::InvalidArgument(format!("`answers`: there is no call with the ID {id}")));
             }
             if let Ok(text) = answer
                 && serde_json::from_str::<serde::de::IgnoredAny>(text).is_err()

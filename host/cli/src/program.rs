@@ -50,7 +50,7 @@ impl Program {
         let program = self.words.first().map(String::as_str).unwrap_or_default();
         if !is_executable(program) {
             return Err(Hinted::new(
-                format!("program `{program}` for tool `{name}` does not exist"),
+                format!("program `{program}` for tool `{name}` was not found or is not executable"),
                 "use the path of an executable, or the name of one in your PATH",
             ));
         }

@@ -238,13 +238,13 @@ pub enum ExecuteError {
     )]
     ForkWorkspace,
     /// The session ID is invalid.
-    #[error("`{id}` is not a valid session id; use 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`", id = escaped(.id))]
+    #[error("`{id}` is not a valid session ID; use 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`", id = escaped(.id))]
     SessionId {
         /// The requested ID, truncated.
         id: String,
     },
     /// The session does not have the requested checkpoint.
-    #[error("session `{id}` has no checkpoint{}", wanted.map_or_else(|| " to undo to; take one before the change".to_owned(), |id| format!(" with the id `{}`; use the id of a retained checkpoint", id.0)), id = escaped(.id))]
+    #[error("session `{id}` has no checkpoint{}", wanted.map_or_else(|| " to undo to; take one before the change".to_owned(), |id| format!(" with the ID `{}`; use the ID of a retained checkpoint", id.0)), id = escaped(.id))]
     NoCheckpoint {
         /// The ID of the session.
         id: String,

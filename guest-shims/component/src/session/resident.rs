@@ -360,7 +360,7 @@ impl From<SessionError<'_>> for SandboxError {
             SessionFailure::NoCheckpoint(wanted) => {
                 let wanted = wanted.map_or_else(
                     || " to undo to; take one before the change".to_owned(),
-                    |id| format!(" with the id `{}`; use the id of a retained checkpoint", id.0),
+                    |id| format!(" with the ID `{}`; use the ID of a retained checkpoint", id.0),
                 );
                 Self::NoCheckpoint(format!("session `{id}` has no checkpoint{wanted}"))
             }

@@ -89,7 +89,7 @@ impl ToolAnswer {
 #[non_exhaustive]
 pub enum AdvanceError {
     /// An answer is for a call that the execution has not made. All answers were discarded.
-    #[error("unknown tool call {id}; answer with the id of the request")]
+    #[error("unknown tool call {id}; answer with the ID of the request")]
     UnknownCall {
         /// The ID of the answer.
         id: u64,

@@ -40,7 +40,7 @@ pub enum SessionsError {
         id: SessionId,
     },
     /// The store already has a session with this ID.
-    #[error("session `{id}` already exists; choose another id or delete it first")]
+    #[error("session `{id}` already exists; choose another ID or delete it first")]
     Exists {
         /// The session's ID.
         id: SessionId,

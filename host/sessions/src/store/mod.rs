@@ -233,9 +233,7 @@ pub enum StoreError {
         known: u32,
     },
     /// A session's state exceeds the store's limit.
-    #[error(
-        "the stored session `{id}` is {bytes} bytes; the limit is {most}; delete the session, or remove files from it first"
-    )]
+    #[error("the stored session `{id}` is {bytes} bytes; the limit is {most}; remove data from it, or delete it")]
     TooLarge {
         /// The session's ID.
         id: SessionId,
@@ -246,7 +244,7 @@ pub enum StoreError {
     },
     /// The write would exceed the limit on all sessions of the store together. Nothing was written.
     #[error(
-        "session `{id}` would add {bytes} bytes to the store; the limit for all sessions together is {most}; delete sessions, or remove files from them"
+        "session `{id}` would add {bytes} bytes to the store; the limit for all sessions together is {most}; delete sessions, or remove data from them"
     )]
     Full {
         /// The session's ID.

@@ -174,7 +174,7 @@ pub struct SessionId(String);
 
 /// The error for text that is not a valid session ID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is not a valid session id; use 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`", name = escaped(.0))]
+#[error("`{name}` is not a valid session ID; use 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`", name = escaped(.0))]
 pub struct SessionIdError(String);
 
 impl SessionId {

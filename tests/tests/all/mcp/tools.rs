@@ -88,11 +88,11 @@ fn wrong_arguments_are_named_and_the_next_call_works() {
         ("run_code", json!({ "language": "python", "code": "1", "timeout": 1 }), "unknown field `timeout`"),
         ("run_code", json!({ "code": "1" }), "missing field `language`"),
         ("run_code", json!({ "language": "cobol", "code": "1" }), "unknown variant `cobol`"),
-        ("run_code", json!({ "language": "python", "code": "1", "session": "../x" }), "is not a valid session id"),
+        ("run_code", json!({ "language": "python", "code": "1", "session": "../x" }), "is not a valid session ID"),
         ("run_code", json!({ "language": "python", "code": "1", "session": "none" }), "not-found: "),
         ("session_list", json!({ "all": true }), "unknown field `all`"),
         ("session_close", json!({ "session": "none" }), "not-found: "),
-        ("session_fork", json!({ "session": "none", "fork": "a b" }), "is not a valid session id"),
+        ("session_fork", json!({ "session": "none", "fork": "a b" }), "is not a valid session ID"),
         (
             "files_read",
             json!({ "session": "none", "path": "x", "length": 0 }),
