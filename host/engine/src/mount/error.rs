@@ -194,7 +194,7 @@ pub enum MountError {
     },
     /// The contents of a file that the guest wrote are unavailable. Usually, the guest had read only part of a host
     /// file before the host removed the file.
-    #[error("could not read the contents that the script wrote to `{path}`; nothing was written; run it again", path = escaped(.path))]
+    #[error("could not read the contents that the script wrote to `{path}`; nothing was written; run the script again", path = escaped(.path))]
     Contents {
         /// The file, relative to the directory.
         path: String,

@@ -91,7 +91,9 @@ pub enum RecordError {
     )]
     TooLarge,
     /// A time limit or a cancellation interrupted the script. The point of the interruption differs in each run.
-    #[error("a time limit or a cancellation interrupted the script; raise `limits.timeout_ms`")]
+    #[error(
+        "a time limit or a cancellation interrupted the script; run it again, and raise `limits.timeout_ms` if it was too low"
+    )]
     Interrupted,
 }
 
