@@ -300,7 +300,9 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
     if failure.line().is_some_and(looks_like_typescript) {
         return Advice {
             kind: AdviceKind::TypescriptSyntax,
-            ..advice(&["This looks like TypeScript: run it under a name that ends in `.ts`."])
+            ..advice(&[
+                "This looks like TypeScript: run it as TypeScript, under a name that ends in `.ts`, or remove the types.",
+            ])
         };
     }
     let step = match failure.message() {
@@ -308,7 +310,7 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
         message if message.contains("string") => "Close the string. Use backticks for a multi-line string.",
         _ => "Check the line that the message names, and the line before it.",
     };
-    advice(&[step, "`validate` checks a script without running it."])
+    advice(&[step])
 }
 
 fn looks_like_python(line: &str) -> bool {

@@ -377,8 +377,7 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
         _ if message.contains("indent") => "Indent all lines of a block equally, with four spaces per level.",
         _ => "Check the line that the message names, and the line before it.",
     };
-    let check = "`validate` checks a script without running it.";
-    advice(&[step, check]).with(correction)
+    advice(&[step]).with(correction)
 }
 
 /// Returns whether the text is complete enough to become an argument: balanced, without a comment or a second
