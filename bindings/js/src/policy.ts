@@ -6,7 +6,7 @@ import { errorOf } from './errors.ts';
 export function refuseWaitingTools({ tools }: Policy): void {
   const waiting = tools.find(({ waits }) => waits);
   if (!waiting) return;
-  throw errorOf('UnsupportedError', `tools: \`${waiting.name}\` has no execute function; add it, or use backend: "native" and Sandbox.start`);
+  throw errorOf('UnsupportedError', `tools: \`${waiting.name}\` has no execute function; add it, or use backend: "native" and Sandbox.start outside browsers`);
 }
 
 /** Rejects options that only the engine in this process supports. `reason` completes the message. */

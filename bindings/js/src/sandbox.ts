@@ -73,7 +73,7 @@ export class Sandbox implements AsyncDisposable {
   #stepping(method: string): SteppingBackend {
     const backend = this.#open;
     if (isStepping(backend)) return backend;
-    throw new UnsupportedError(`${method}: backend: "${this.backend}" does not support runs that wait for answers; use backend: "native"`);
+    throw new UnsupportedError(`${method}: backend: "${this.backend}" does not support runs that wait for answers; use backend: "native" outside browsers`);
   }
 
   #step(options: ListenOptions, step: (to: Attendant) => Promise<Stepped>): Promise<Run | WaitingRun> {

@@ -40,14 +40,14 @@ export function refuse(policy: Policy): void {
   const asked = { workspace: policy.workspace !== undefined, mounts: policy.mounts.length > 0, commit: policy.commit !== 'always' };
   for (const [name, isAsked] of Object.entries(asked)) {
     if (isAsked) {
-      const instead = 'pass files and read Run.files instead, or use backend: "native"';
+      const instead = 'pass files and read Run.files instead, or use backend: "native" outside browsers';
       throw errorOf('UnsupportedError', `${name}: a component has no access to host directories; ${instead}`);
     }
   }
   refuseWaitingTools(policy);
-  if (policy.metering !== 'fuel') throw errorOf('UnsupportedError', 'metering: a component always counts fuel; remove it, or use backend: "native"');
-  if (policy.network) throw errorOf('UnsupportedError', 'network: a component has no network; remove it, or use backend: "native"');
-  if (policy.packages) throw errorOf('UnsupportedError', 'packages: a component has no Python packages; remove it, or use backend: "native"');
+  if (policy.metering !== 'fuel') throw errorOf('UnsupportedError', 'metering: a component always counts fuel; remove it, or use backend: "native" outside browsers');
+  if (policy.network) throw errorOf('UnsupportedError', 'network: a component has no network; remove it, or use backend: "native" outside browsers');
+  if (policy.packages) throw errorOf('UnsupportedError', 'packages: a component has no Python packages; remove it, or use backend: "native" outside browsers');
 }
 
 /** Converts a provider's errors to this package's errors. */
@@ -82,7 +82,7 @@ function entriesOf(entries: FileEntry[]): Entry[] {
 }
 
 function noId(id: string | undefined): void {
-  if (id !== undefined) throw errorOf('UnsupportedError', 'id: a component chooses its sessions\' ids; remove it, or use backend: "native"');
+  if (id !== undefined) throw errorOf('UnsupportedError', 'id: a component chooses its sessions\' ids; remove it, or use backend: "native" outside browsers');
 }
 
 /** Passes the output to the listener when the script has ended, because a component does not stream output. */
@@ -139,7 +139,7 @@ export function executedOf(facts: Facts, session?: Pick<BackendSession, 'listFil
       if (session) return session.listFiles(pattern);
       if (pattern !== '**') {
         const why = 'outside a session this backend only lists all files';
-        throw errorOf('UnsupportedError', `pattern: ${why}; remove it, or use backend: "native"`);
+        throw errorOf('UnsupportedError', `pattern: ${why}; remove it, or use backend: "native" outside browsers`);
       }
       return files?.entries ?? [];
     },
