@@ -574,7 +574,7 @@ var Output = class {
   constructor(root, status) {
     this.#root = root;
     this.#status = status;
-    this.#root.append(h("p", { class: "placeholder" }, "What a script writes and shows comes here."));
+    this.#root.append(h("p", { class: "placeholder" }, "Output and displays of the script appear here."));
   }
   /** Clears the panel for the next run. */
   begin(note) {
