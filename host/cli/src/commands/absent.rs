@@ -53,7 +53,10 @@ pub(crate) fn run(_: &GlobalArgs, command: &ServiceCommand) -> anyhow::Result<i3
 
 /// Returns the error for a subcommand or store that needs the `full` feature.
 pub(crate) fn missing(what: &str) -> Hinted {
-    Hinted::new(format!("this build does not include {what}"), "build the complete command with `cargo build --workspace --bin glovebox`")
+    Hinted::new(
+        format!("this build does not include {what}"),
+        "build the complete command with `cargo build --workspace --bin glovebox`",
+    )
 }
 
 #[cfg(test)]
