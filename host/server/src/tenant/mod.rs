@@ -27,7 +27,6 @@ use std::{
 };
 
 use glovebox::{Policy, SessionKey, Tool};
-use glovebox_core::hibernate::Seal;
 use glovebox_fleet::FleetClient;
 use glovebox_sessions::{SessionId, SessionStore, Sessions, StorePolicy};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
@@ -116,7 +115,8 @@ impl Tenant {
         };
         let bounded = Arc::new(BoundedStore::new(store, config.stored_bytes));
         let own_key = key.clone();
-        let suspended_key = key.as_ref().map(|key| suspended_key(key, &name));
+        // Other tenants cannot resume the tenant's suspended executions.
+        let suspended_key = key.as_ref().map(|key| key.derived(&format!("suspended executions of {name}")));
         let here = Arc::new(InProcess::new(InProcessConfig {
             service: service.clone(),
             policy: policy.clone(),
@@ -366,14 +366,6 @@ impl TenantConfig {
             add_network: None,
         }
     }
-}
-
-/// Derives the key that seals a tenant's suspended executions, so that other tenants cannot resume them. The derived
-/// key is the seal of no bytes under a name that cannot be the ID of a session, because it contains spaces.
-fn suspended_key(key: &SessionKey, tenant: &str) -> SessionKey {
-    let derived = Seal::new(Some(key), &format!("suspended executions of {tenant}")).finish();
-    // A seal is as long as the shortest key, so this does not fail.
-    SessionKey::new(&derived).unwrap_or_else(|_| key.clone())
 }
 
 /// Per-session async mutexes, so that waiting requests do not occupy a thread.

@@ -260,6 +260,17 @@ fn only_the_sealing_key_opens_a_session() {
 }
 
 #[test]
+fn derived_keys_differ_by_purpose() {
+    let sample = Sample::new();
+    let derived = key(1).derived("executions of one");
+    let bytes = sample.encode(&sample.saved(&[]), Some(&derived), "");
+    assert!(sample.open(&bytes, Some(&key(1).derived("executions of one")), "").is_ok());
+    for other in [key(1), key(1).derived("executions of two"), key(2).derived("executions of one")] {
+        assert!(matches!(sample.open(&bytes, Some(&other), ""), Err(ResumeError::NotAuthentic)));
+    }
+}
+
+#[test]
 fn stripped_seal_is_rejected() {
     // An attacker without the key turns a keyed seal into a plain one.
     let sample = Sample::new();
