@@ -22,4 +22,7 @@ mod wire;
 pub use address::{FleetName, FleetNameError, FleetUrl, FleetUrlError};
 pub use client::{FleetClient, FleetError, FleetImage, FleetPage};
 pub use node::{Node, NodeConfig, NodeError, NodePolicyError, Registered};
-pub use wire::{ExecuteRequest, Executed, Expected, FleetSession, OpenRequest, ToolOffer};
+pub use wire::{
+    AnsweredCall, ExecuteRequest, Executed, Expected, FleetResumption, FleetSession, OpenRequest, ToolOffer,
+    WaitingExecution,
+};

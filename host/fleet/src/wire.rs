@@ -1,6 +1,6 @@
 //! The JSON messages sent through Restate.
 
-use glovebox::{Language, SourceKind, Timestamp};
+use glovebox::{Language, SourceKind, Timestamp, ToolAnswer, ToolError, ToolErrorKind, ToolRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
@@ -26,9 +26,13 @@ pub struct ExecuteRequest {
     /// The time after which the execution is cancelled, in milliseconds. Default: none. The nodes' limits always apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// Tools that the script can call, each answered by a service. At most [`MAX_TOOLS`](Self::MAX_TOOLS).
+    /// Tools that the script can call. At most [`MAX_TOOLS`](Self::MAX_TOOLS).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolOffer>,
+    /// A suspended execution to resume instead of starting `source`. Its bytes contain the source, the name and the
+    /// input. The state before that execution replaces the session's state. Requires the same `tools`. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resumption: Option<FleetResumption>,
     /// Settings for creating the session if it does not exist. Default: a missing session is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open: Option<OpenRequest>,
@@ -55,7 +59,60 @@ impl ExecuteRequest {
     pub const MAX_TOOLS: usize = 64;
 }
 
-/// A tool answered by a service.
+/// A suspended execution to resume.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FleetResumption {
+    /// The bytes from [`WaitingExecution::suspended`].
+    #[serde(rename = "suspended_base64", with = "base64_text")]
+    pub suspended: Vec<u8>,
+    /// Answers to calls of the execution, at most one per call. The execution waits again for calls without an answer.
+    #[serde(default)]
+    pub answers: Vec<AnsweredCall>,
+}
+
+/// The caller's answer to a tool call. Created from a [`ToolAnswer`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnsweredCall {
+    id: u64,
+    answer: Result<String, ToolFailure>,
+}
+
+impl From<ToolAnswer> for AnsweredCall {
+    fn from(ToolAnswer { id, answer }: ToolAnswer) -> Self {
+        Self { id, answer: answer.map_err(|error| ToolFailure::from(&error)) }
+    }
+}
+
+impl From<AnsweredCall> for ToolAnswer {
+    fn from(AnsweredCall { id, answer }: AnsweredCall) -> Self {
+        Self { id, answer: answer.map_err(|failure| ToolError::from(&failure)) }
+    }
+}
+
+/// The error that a failed tool raises.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ToolFailure {
+    /// The name of the error's class.
+    class: String,
+    message: String,
+}
+
+impl From<&ToolError> for ToolFailure {
+    fn from(error: &ToolError) -> Self {
+        Self { class: error.kind().name().to_owned(), message: error.message().to_owned() }
+    }
+}
+
+impl From<&ToolFailure> for ToolError {
+    fn from(failure: &ToolFailure) -> Self {
+        let kind = ToolErrorKind::ALL.into_iter().find(|kind| kind.name() == failure.class);
+        Self::of(kind.unwrap_or(ToolErrorKind::Failed), &failure.message)
+    }
+}
+
+/// A tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolOffer {
@@ -67,8 +124,10 @@ pub struct ToolOffer {
     /// JSON Schema of the arguments. Default: any object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The URL of the service. It must match the nodes' allow list.
-    pub callback: String,
+    /// The URL of the service that answers the tool's calls. It must match the nodes' allow list. Default: the caller
+    /// answers them. A script that waits for such an answer is suspended ([`Executed::waiting`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback: Option<String>,
 }
 
 /// The settings of a new session.
@@ -97,6 +156,21 @@ pub struct Executed {
     pub is_rolled_back: bool,
     /// The execution, as `glovebox run --json` prints it.
     pub execution: Box<RawValue>,
+    /// Set if the script waits for its caller's answers. It was then suspended, and its session was rolled back:
+    /// `execution` has the outcome `cancelled`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingExecution>,
+}
+
+/// An execution that was suspended because its script waits for answers of its caller. It occupies no node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WaitingExecution {
+    /// The calls that the caller must answer, in the order in which the script made them.
+    pub calls: Vec<ToolRequest>,
+    /// The suspended execution, for [`ExecuteRequest::resumption`]. Contains the state of the session before the
+    /// execution. Sealed if the nodes have a key, and then valid for all sessions of the same scope.
+    #[serde(rename = "suspended_base64", with = "base64_text")]
+    pub suspended: Vec<u8>,
 }
 
 /// The description of a session.
@@ -158,7 +232,13 @@ mod tests {
         assert!(request.open.is_some() && request.stdin.is_empty() && request.kind == SourceKind::Detect);
         let text = serde_json::to_string(&ExecuteRequest { stdin: b"\xff".to_vec(), ..ExecuteRequest::default() });
         assert_eq!(text.unwrap(), r#"{"source":"","kind":"detect","stdin_base64":"/w=="}"#);
-        for text in [r#"{"sourc":"1"}"#, r#"{"source":"1","stdin_base64":"?"}"#, r#"{"open":{"policy":{}}}"#] {
+        for text in [
+            r#"{"sourc":"1"}"#,
+            r#"{"source":"1","stdin_base64":"?"}"#,
+            r#"{"open":{"policy":{}}}"#,
+            r#"{"resumption":{"answers":[]}}"#,
+            r#"{"resumption":{"suspended_base64":"","answer":[]}}"#,
+        ] {
             assert!(serde_json::from_str::<ExecuteRequest>(text).is_err(), "{text}");
         }
     }

@@ -459,6 +459,8 @@ fn of_fleet(error: &FleetError) -> Code {
         FleetError::NoUndo(_) => NO_CHECKPOINT,
         FleetError::Changed(_) => GENERATION,
         FleetError::Invalid(_) => INVALID,
+        FleetError::NotResumable(_) => NOT_RESUMABLE,
+        FleetError::Diverged(_) => DIVERGED,
         FleetError::Failed(_) => INTERNAL,
         _ => UNAVAILABLE,
     }

@@ -8,8 +8,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use glovebox::{CancelToken, Language, Request, Sandbox, Session, SessionOptions, Timestamp};
-use glovebox_fleet::{ExecuteRequest, Expected, FleetClient, FleetSession, FleetUrl, OpenRequest};
+use glovebox::{
+    CancelToken, Execution, Language, Request, ResumeOptions, Sandbox, Session, SessionOptions, Step, Suspended,
+    Timestamp, Tool, ToolAnswer,
+};
+use glovebox_fleet::{ExecuteRequest, Expected, FleetClient, FleetSession, FleetUrl, OpenRequest, WaitingExecution};
 use glovebox_tests::engine;
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
@@ -203,20 +206,28 @@ impl FleetEngine {
         let mut held = held.lock().unwrap();
         held.check(request.expected)?;
         let cancel = CancelToken::new();
-        let id = request.id.unwrap();
+        let id = request.id.clone().unwrap();
         self.state.lock().unwrap().running.insert(id.clone(), cancel.clone());
-        let mut script = Request::new(&request.source).stdin(&request.stdin).cancel(&cancel);
-        if let Some(name) = &request.name {
-            script = script.name(name);
-        }
-        let execution = held.session.run(script).unwrap();
+        let ran = match request.tools.iter().any(|tool| tool.callback.is_none()) {
+            true => held.step(&request, &cancel),
+            false => {
+                let mut script = Request::new(&request.source).stdin(&request.stdin).cancel(&cancel);
+                if let Some(name) = &request.name {
+                    script = script.name(name);
+                }
+                Ok((held.session.run(script).unwrap(), None))
+            }
+        };
         self.state.lock().unwrap().running.remove(&id);
+        let (execution, waiting) = ran?;
         held.about.generation += 1;
-        held.about.executions += 1;
-        held.can_undo = true;
+        if waiting.is_none() {
+            held.about.executions += 1;
+            held.can_undo = true;
+        }
         let FleetSession { created_at, generation, .. } = held.about;
         Ok(json!({
-            "created_at": created_at, "generation": generation, "execution": execution,
+            "created_at": created_at, "generation": generation, "execution": execution, "waiting": waiting,
             "is_rolled_back": request.source.contains("rolled back"),
         }))
     }
@@ -276,6 +287,46 @@ impl SessionEntry {
             true => Ok(()),
             false => Err((412, "another generation".into())),
         }
+    }
+
+    /// Runs or resumes a script with tools whose calls the caller answers. Suspends it if it waits for an answer.
+    fn step(
+        &mut self,
+        request: &ExecuteRequest,
+        cancel: &CancelToken,
+    ) -> Result<(Execution, Option<WaitingExecution>), HttpFailure> {
+        let tools = request.tools.iter().filter(|tool| tool.callback.is_none());
+        let tools = tools.map(|tool| Tool::new(&tool.name, &tool.description).stepped()).collect();
+        let invalid = |error: &dyn std::error::Error| (400, error.to_string());
+        let resumption = request.resumption.as_ref();
+        let suspended = resumption.map(|resumption| Suspended::from_bytes(&resumption.suspended, None)).transpose();
+        let suspended = suspended.map_err(|error| invalid(&error))?;
+        let script = match &suspended {
+            Some(suspended) => {
+                let sandbox = Sandbox::builder(engine()).language(self.about.language).build().unwrap();
+                self.session = sandbox.resume_suspended_session(suspended, ResumeOptions::default()).unwrap();
+                suspended.request()
+            }
+            None => Request::new(&request.source).stdin(&request.stdin).suspendable(true),
+        };
+        let started = self.session.start(script.tools(tools).cancel(cancel)).unwrap();
+        let mut step = started.advance(Vec::new(), None).unwrap();
+        let answers: Vec<ToolAnswer> =
+            resumption.into_iter().flat_map(|resumption| &resumption.answers).cloned().map(ToolAnswer::from).collect();
+        if !answers.is_empty() && matches!(step, Step::NeedsTools(_)) {
+            step = started.advance(answers, None).map_err(|error| invalid(&error))?;
+        }
+        let waiting = match step {
+            Step::NeedsTools(calls) => {
+                let suspended = started.suspend().unwrap().to_bytes(None);
+                Some(WaitingExecution { calls, suspended })
+            }
+            _ => None,
+        };
+        let Ok(Step::Done(execution)) = started.advance(Vec::new(), None) else {
+            panic!("the execution has not ended")
+        };
+        Ok(((*execution).clone(), waiting))
     }
 }
 

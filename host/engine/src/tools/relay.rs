@@ -25,6 +25,18 @@ impl ToolDefinition {
         &self.name
     }
 
+    /// Returns the description that scripts see.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Returns the JSON Schema of the arguments.
+    #[must_use]
+    pub fn schema(&self) -> &Value {
+        &self.schema
+    }
+
     /// Returns `true` if the caller of a started execution answers the tool's calls ([`Tool::stepped`]).
     #[must_use]
     pub fn is_stepped(&self) -> bool {

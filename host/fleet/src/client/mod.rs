@@ -176,6 +176,10 @@ pub(crate) mod status {
     pub(crate) const NO_UNDO: u16 = 410;
     /// The session is not in the expected state.
     pub(crate) const CHANGED: u16 = 412;
+    /// The suspended execution needs another image, or its state exceeds a limit.
+    pub(crate) const NOT_RESUMABLE: u16 = 422;
+    /// The resumed execution behaved differently than before its suspension.
+    pub(crate) const DIVERGED: u16 = 424;
     /// The request failed permanently: a retry would fail too.
     pub(crate) const FAILED: u16 = 500;
 }
@@ -202,6 +206,12 @@ pub enum FleetError {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
+    /// The suspended execution needs another image, or its state exceeds a limit of the nodes. Nothing was run.
+    #[error("{0}")]
+    NotResumable(String),
+    /// The resumed execution behaved differently than before its suspension. The session is unchanged.
+    #[error("{0}")]
+    Diverged(String),
     /// The request failed permanently: a retry would fail too.
     #[error("the fleet could not execute the request: {0}")]
     Failed(String),
@@ -252,6 +262,8 @@ impl FleetError {
             status::NO_UNDO => Self::NoUndo(name.clone()),
             status::CHANGED => Self::Changed(name.clone()),
             status::INVALID => Self::Invalid(message),
+            status::NOT_RESUMABLE => Self::NotResumable(message),
+            status::DIVERGED => Self::Diverged(message),
             // A temporary failure in the engine or in a balancer in front of the engine.
             502..=504 => unreachable(message),
             _ => Self::Failed(message),

@@ -5,6 +5,9 @@
 //! the next step. If the last step was recorded, the node runs nothing. The record distinguishes a call from the end of
 //! the script. The sequence of steps therefore always matches the journal, wherever an execution was interrupted or
 //! cancelled.
+//!
+//! If the script waits only for answers of its caller, the execution ends: it is suspended as bytes, which the last step
+//! records. The caller resumes it with another execution, on any node.
 
 use std::{
     pin::Pin,
@@ -14,7 +17,7 @@ use std::{
 
 use glovebox::{
     AdvanceError, CancelToken, ExecuteError, Execution, JsonText, Outcome, Request, Resource, Session, Started,
-    Step as Progress, Timestamp, Tool, ToolAnswer, ToolError, ToolErrorKind, ToolRequest,
+    Step as Progress, Suspended, Timestamp, Tool, ToolAnswer, ToolError, ToolErrorKind, ToolRequest,
 };
 use glovebox_requests::callbacks::{CallbackRequest, CallbackTarget};
 use glovebox_sessions::StoreError;
@@ -26,8 +29,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{
     machine::{Machine, blocking, is_transient},
     object::SessionState,
+    suspending::{self, SuspendAttempt, SuspendedExecution},
 };
-use crate::{ExecuteRequest, Executed, client::status};
+use crate::{ExecuteRequest, Executed, WaitingExecution, client::status, wire::ToolFailure};
 
 /// Maximum size of an answer in bytes: half of the engine's limit on messages. The engine does not deliver messages
 /// beyond its limit.
@@ -44,7 +48,7 @@ pub(super) struct Attempt {
     running: Option<Running>,
 }
 
-/// The tools' names and callbacks.
+/// The names and callbacks of the tools that services answer.
 type Targets = Vec<(String, CallbackTarget)>;
 
 /// The tools of a request and their callbacks.
@@ -57,7 +61,21 @@ struct Running {
     targets: Targets,
     /// The calls that the script waits for, in order.
     waits_for: Vec<ToolRequest>,
+    /// The caller's answers, which a resumed script receives first.
+    answers: Vec<ToolAnswer>,
     _place: OwnedSemaphorePermit,
+}
+
+impl Running {
+    /// Returns the service that answers a tool. `None` if the caller answers it.
+    fn target(&self, tool: &str) -> Option<&CallbackTarget> {
+        self.targets.iter().find(|(name, _)| name == tool).map(|(_, target)| target)
+    }
+
+    /// Returns `true` if the script waits for this call.
+    fn waits_for(&self, called: &Called) -> bool {
+        self.waits_for.iter().any(|call| (call.id, &call.name) == (called.call, &called.tool))
+    }
 }
 
 impl Attempt {
@@ -80,17 +98,20 @@ impl Attempt {
             Some(running) => running,
             None => self.begin().await?,
         };
-        let mut answers = Vec::new();
+        let mut answers = std::mem::take(&mut running.answers);
         loop {
-            if let Some(call) = running.waits_for.first() {
+            if !running.waits_for.is_empty() {
                 match recorded.next() {
-                    Some(called) if called.call == call.id && called.tool == call.name => answers.push(called.answer()),
+                    Some(called) if running.waits_for(&called) => answers.push(called.answer()),
                     Some(_) => return Err(not_repeated()),
-                    None => {
-                        let called = self.ask(&running, call).await;
-                        self.running = Some(running);
-                        return Ok(JournalStep::Tool(called));
-                    }
+                    None => match self.answer_or_suspend(&running).await? {
+                        Some(step @ JournalStep::Tool(_)) => {
+                            self.running = Some(running);
+                            return Ok(step);
+                        }
+                        Some(step) => return Ok(step),
+                        None => {}
+                    },
                 }
             }
             match advance(&running.started, std::mem::take(&mut answers)).await? {
@@ -107,7 +128,7 @@ impl Attempt {
         }
     }
 
-    /// Starts the script.
+    /// Starts or resumes the script.
     async fn begin(&self) -> Result<Running, StepError> {
         let request = &self.request;
         if request.tools.len() > ExecuteRequest::MAX_TOOLS {
@@ -123,34 +144,77 @@ impl Attempt {
         let later = |reason: &str| StepError::Later(reason.to_owned());
         let place = tokio::time::timeout(self.machine.queue, Arc::clone(&self.machine.places).acquire_owned()).await;
         let place = place.map_err(|_| later("the node is busy"))?.map_err(|_| later("the node is shutting down"))?;
-        let session = self.machine.session(&self.state).await?;
+        let suspended = self.suspended().await?;
+        let session = match &suspended {
+            Some(suspended) => self.machine.restored(&self.state, suspended.clone()).await?,
+            None => self.machine.session(&self.state).await?,
+        };
         let (begun, asked, cancel) = (session.clone(), Arc::clone(request), self.cancel.clone());
+        let opened_ms = self.state.session.created_at.unix_ms();
         let started = blocking(move || {
-            let mut request = Request::new(&asked.source).kind(asked.kind).stdin(&asked.stdin).tools(tools);
-            if let Some(name) = &asked.name {
+            let mut request = match &suspended {
+                Some(suspended) => suspended.request(),
+                None => {
+                    let is_suspendable = asked.tools.iter().any(|tool| tool.callback.is_none());
+                    let request = Request::new(&asked.source).kind(asked.kind).stdin(&asked.stdin);
+                    // `Machine::restored` reads the time of the opening.
+                    request.suspendable(is_suspendable).session_generation(opened_ms)
+                }
+            };
+            // A suspended execution contains its name and its context.
+            if let (None, Some(name)) = (&suspended, &asked.name) {
                 request = request.name(name);
             }
-            if let Some(context) = context {
+            if let (None, Some(context)) = (&suspended, context) {
                 request = request.context_text(context);
             }
             if let Some(ms) = asked.deadline_ms {
                 request = request.cancel_after(Duration::from_millis(ms));
             }
-            begun.start(request.cancel(&cancel)).map_err(|error| refused(&error))
+            begun.start(request.tools(tools).cancel(&cancel)).map_err(|error| refused(&error))
         });
         let started = Arc::new(started.await?);
-        Ok(Running { session, started, targets, waits_for: Vec::new(), _place: place })
+        let mut running =
+            Running { session, started, targets, waits_for: Vec::new(), answers: Vec::new(), _place: place };
+        if let Some(resumption) = &request.resumption {
+            // The script repeats what it did before, until it waits for the same calls. If it was cancelled meanwhile,
+            // the next wait returns its end.
+            if let Progress::NeedsTools(calls) = advance(&running.started, Vec::new()).await? {
+                match resumption.answers.is_empty() {
+                    true => running.waits_for = calls,
+                    false => running.answers = resumption.answers.iter().cloned().map(ToolAnswer::from).collect(),
+                }
+            }
+        }
+        Ok(running)
+    }
+
+    /// Reads the suspended execution that the request resumes.
+    async fn suspended(&self) -> Result<Option<Suspended>, StepError> {
+        if self.request.resumption.is_none() {
+            return Ok(None);
+        }
+        let (asked, key) = (Arc::clone(&self.request), self.machine.suspended_key(&self.state.session.name));
+        blocking(move || {
+            let bytes = asked.resumption.as_ref().map(|resumption| &*resumption.suspended);
+            bytes.map(|bytes| suspending::read(bytes, key.as_ref())).transpose()
+        })
+        .await
     }
 
     /// Returns the tools that the request offers, with their callbacks.
     fn tools(&self) -> Result<Offered, StepError> {
         let (mut tools, mut targets) = Offered::default();
         for offer in &self.request.tools {
-            let callbacks = self.machine.callbacks.as_ref().ok_or_else(|| {
-                StepError::invalid("the nodes of this fleet do not allow callbacks; allow the service with --callback")
-            })?;
-            let target = callbacks.target(&offer.name, &offer.callback);
-            targets.push((offer.name.clone(), target.map_err(|refused| StepError::invalid(refused.to_string()))?));
+            if let Some(callback) = &offer.callback {
+                let callbacks = self.machine.callbacks.as_ref().ok_or_else(|| {
+                    StepError::invalid(
+                        "the nodes of this fleet do not allow callbacks; allow the service with --callback",
+                    )
+                })?;
+                let target = callbacks.target(&offer.name, callback);
+                targets.push((offer.name.clone(), target.map_err(|refused| StepError::invalid(refused.to_string()))?));
+            }
             let tool = Tool::new(&offer.name, &offer.description).stepped().untrusted_schema();
             tools.push(match &offer.schema {
                 Some(schema) => tool.schema(schema.clone()),
@@ -160,6 +224,37 @@ impl Attempt {
         Ok((tools, targets))
     }
 
+    /// Answers a call that the script waits for, or suspends the execution if only its caller can answer. Returns `None`
+    /// if the script continues without an answer.
+    async fn answer_or_suspend(&self, running: &Running) -> Result<Option<JournalStep>, StepError> {
+        let asked = running.waits_for.iter().find(|call| running.target(&call.name).is_some());
+        if let Some(call) = asked {
+            return Ok(Some(JournalStep::Tool(self.ask(running, call).await)));
+        }
+        let key = self.machine.suspended_key(&self.state.session.name);
+        match suspending::suspend(&running.started, key).await? {
+            SuspendAttempt::Suspended(suspended) => self.waiting(running, suspended).map(Some),
+            SuspendAttempt::Never(reason) => {
+                let error = ToolError::of(ToolErrorKind::Limit, reason);
+                let refused = running.waits_for.first().map(|call| Called {
+                    call: call.id,
+                    tool: call.name.clone(),
+                    answer: Err(ToolFailure::from(&error)),
+                });
+                Ok(refused.map(JournalStep::Tool))
+            }
+            SuspendAttempt::Continues => Ok(None),
+        }
+    }
+
+    /// Returns the last step of an execution that was suspended. The session keeps its state.
+    fn waiting(&self, running: &Running, suspended: SuspendedExecution) -> Result<JournalStep, StepError> {
+        let SuspendedExecution { mut calls, bytes, execution } = suspended;
+        calls.retain(|call| running.target(&call.name).is_none());
+        let waiting = WaitingExecution { calls, suspended: bytes };
+        done(self.state.unchanged(Timestamp::now()), true, &execution, Some(waiting))
+    }
+
     /// Calls the service that answers a tool.
     async fn ask(&self, running: &Running, call: &ToolRequest) -> Called {
         let session = &self.state.session.name;
@@ -167,9 +262,8 @@ impl Attempt {
         let key = format!("{session}/{}-{}/{}", self.state.next_execution(), self.invocation, call.id);
         let limits = &self.machine.policy().limits;
         let timeout = Duration::from_millis(limits.tool_timeout_ms);
-        let target = running.targets.iter().find(|(name, _)| *name == call.name);
-        let answer = match (target, &self.machine.callbacks) {
-            (Some((_, target)), Some(callbacks)) => {
+        let answer = match (running.target(&call.name), &self.machine.callbacks) {
+            (Some(target), Some(callbacks)) => {
                 let asked = CallbackRequest {
                     key: &key,
                     tool: &call.name,
@@ -216,22 +310,39 @@ impl Attempt {
             true => self.state.unchanged(at),
             false => self.machine.save(&self.state, running.session, at).await?,
         };
-        let execution = serde_json::to_string(execution).map_err(|error| StepError::failed(&error))?;
-        if execution.len() > MAX_ANSWER_BYTES {
-            return Err(StepError::invalid(format!(
-                "the answer is {} bytes; the maximum is {MAX_ANSWER_BYTES}; the execution was rolled back; produce less output",
-                execution.len()
-            )));
-        }
-        let execution = RawValue::from_string(execution).map_err(|error| StepError::failed(&error))?;
-        let executed = Executed {
-            created_at: state.session.created_at,
-            generation: state.session.generation,
-            is_rolled_back,
-            execution,
-        };
-        Ok(JournalStep::Done(Box::new(Done { state, executed })))
+        done(state, is_rolled_back, execution, None)
     }
+}
+
+/// Returns the last step of an execution, after which the session is in this state. Fails if the answer is too long.
+fn done(
+    state: SessionState,
+    is_rolled_back: bool,
+    execution: &Execution,
+    waiting: Option<WaitingExecution>,
+) -> Result<JournalStep, StepError> {
+    let execution = serde_json::to_string(execution).map_err(|error| StepError::failed(&error))?;
+    let bytes = execution.len() + waiting.as_ref().map_or(0, waiting_len);
+    if bytes > MAX_ANSWER_BYTES {
+        let remedy = match &waiting {
+            Some(_) => "store less in the session, or call the tool with less data",
+            None => "produce less output",
+        };
+        return Err(StepError::invalid(format!(
+            "the answer is {bytes} bytes; the maximum is {MAX_ANSWER_BYTES}; the execution was rolled back; {remedy}"
+        )));
+    }
+    let execution = RawValue::from_string(execution).map_err(|error| StepError::failed(&error))?;
+    let (created_at, generation) = (state.session.created_at, state.session.generation);
+    let executed = Executed { created_at, generation, is_rolled_back, execution, waiting };
+    Ok(JournalStep::Done(Box::new(Done { state, executed })))
+}
+
+/// Returns an upper bound of the length of a suspended execution in an answer, in bytes.
+fn waiting_len(waiting: &WaitingExecution) -> usize {
+    // Quotes and backslashes in the arguments are escaped. The constant is the rest of a call's JSON.
+    let calls = waiting.calls.iter().map(|call| call.name.len() + 2 * call.arguments.len() + 64);
+    calls.sum::<usize>() + waiting.suspended.len().div_ceil(3) * 4
 }
 
 /// Delivers answers and waits until the script needs more answers or ends.
@@ -242,6 +353,9 @@ async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Pro
             AdvanceError::Execute(error) => refused(&error),
             // The engine retries the step, as after every panic of a node.
             error @ AdvanceError::Panicked => StepError::Later(error.to_string()),
+            error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. }) => {
+                StepError::invalid(error.to_string())
+            }
             error => StepError::failed(&error),
         })
     })
@@ -251,9 +365,12 @@ async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Pro
 /// Converts a sandbox error. The error is transient if this node is short of resources. Otherwise the request causes
 /// the error, which is the same on every node.
 fn refused(error: &ExecuteError) -> StepError {
-    match is_transient(error) {
-        true => StepError::Later(glovebox::with_causes(error)),
-        false => StepError::invalid(glovebox::with_causes(error)),
+    let message = glovebox::with_causes(error);
+    match error {
+        _ if is_transient(error) => StepError::Later(message),
+        ExecuteError::Diverged { .. } => StepError::Never(status::DIVERGED, message),
+        ExecuteError::OtherImage { .. } => StepError::Never(status::NOT_RESUMABLE, message),
+        _ => StepError::invalid(message),
     }
 }
 
@@ -273,7 +390,7 @@ pub(super) const CANCEL: &str = "cancel";
 pub(super) enum JournalStep {
     /// The script called a tool.
     Tool(Called),
-    /// The script ended.
+    /// The script ended, or was suspended because it waits for its caller.
     Done(Box<Done>),
 }
 
@@ -286,14 +403,6 @@ pub(super) struct Called {
     pub(super) answer: Result<String, ToolFailure>,
 }
 
-/// The error that a failed tool raises.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ToolFailure {
-    /// The name of the error's class.
-    class: String,
-    message: String,
-}
-
 /// The end of an execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Done {
@@ -301,19 +410,6 @@ pub(super) struct Done {
     pub(super) state: SessionState,
     /// The answer to the caller.
     pub(super) executed: Executed,
-}
-
-impl From<&ToolError> for ToolFailure {
-    fn from(error: &ToolError) -> Self {
-        Self { class: error.kind().name().to_owned(), message: error.message().to_owned() }
-    }
-}
-
-impl From<&ToolFailure> for ToolError {
-    fn from(failure: &ToolFailure) -> Self {
-        let kind = ToolErrorKind::ALL.into_iter().find(|kind| kind.name() == failure.class);
-        Self::of(kind.unwrap_or(ToolErrorKind::Failed), &failure.message)
-    }
 }
 
 impl Called {
@@ -363,6 +459,18 @@ impl From<StoreError> for StepError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn length_of_a_suspended_execution_is_bounded() {
+        let arguments = r#"{"text":"\"\\"}"#.repeat(100);
+        for (calls, bytes) in [(0, 0), (1, 1), (3, 1_000), (64, 1_001)] {
+            let call = serde_json::json!({ "id": u64::MAX, "name": "pay", "arguments": arguments });
+            let calls = (0..calls).map(|_| serde_json::from_value(call.clone()).unwrap()).collect();
+            let waiting = WaitingExecution { calls, suspended: vec![255; bytes] };
+            let (length, bound) = (serde_json::to_string(&waiting).unwrap().len(), waiting_len(&waiting) + 64);
+            assert!(length <= bound && bound < 2 * length + 1_000, "{length} bytes, at most {bound}");
+        }
+    }
 
     #[test]
     fn recorded_tool_failure_round_trips() {

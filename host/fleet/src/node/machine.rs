@@ -8,7 +8,7 @@ use std::{
 
 use glovebox::{
     BuildError, Engine, ExecuteError, HibernateOptions, JsonText, Language, Policy, ResumeError, ResumeOptions,
-    Sandbox, Session, SessionKey, SessionOptions, Timestamp, escaped,
+    Sandbox, Session, SessionKey, SessionOptions, Suspended, Timestamp, escaped,
 };
 use glovebox_requests::callbacks::Callbacks;
 use glovebox_sessions::{BlobStore, SessionId};
@@ -181,6 +181,32 @@ impl Machine {
         .await
     }
 
+    /// Returns the session in its state before a suspended execution. For the execution, its clock is the one of the
+    /// session in which the execution was suspended. The state contains the seed of the random numbers.
+    pub(super) async fn restored(
+        self: &Arc<Self>,
+        state: &SessionState,
+        suspended: Suspended,
+    ) -> Result<Session, StepError> {
+        let (machine, opening, state) = (Arc::clone(self), state.opening.clone(), state.session.clone());
+        blocking(move || {
+            let opened_at = suspended.session_generation().map_or(state.created_at, Timestamp::from_unix_ms);
+            let sandbox = machine.sandbox(&state.name, &state.runtime, opened_at, &opening)?;
+            let options = ResumeOptions::default().id(state.name.id().as_str());
+            sandbox.resume_suspended_session(&suspended, options).map_err(|error| match &error {
+                ResumeError::Session(source) if is_transient(source) => StepError::Later(glovebox::with_causes(&error)),
+                _ => StepError::Never(status::NOT_RESUMABLE, glovebox::with_causes(&error)),
+            })
+        })
+        .await
+    }
+
+    /// Returns the key that seals suspended executions in the scope of this session, if the node has a key.
+    pub(super) fn suspended_key(&self, name: &FleetName) -> Option<SessionKey> {
+        let scope = name.scope().map_or("", SessionId::as_str);
+        self.key.as_ref().map(|key| key.derived(&format!("suspended executions of {scope}")))
+    }
+
     /// Stores the session as the next generation of `state` and keeps it in memory.
     pub(super) async fn save(
         self: &Arc<Self>,
@@ -291,7 +317,8 @@ fn with_room(config: &NodeConfig, running: usize) -> Policy {
     // Each running execution needs two sessions: its own session, and a session that it evicts.
     let sessions = config.warm_count.saturating_add(running.saturating_mul(2));
     let each = limits.memory_bytes.saturating_add(limits.workspace_bytes);
-    let bytes = config.warm_bytes.saturating_add((running as u64).saturating_mul(2).saturating_mul(each));
+    // A suspendable execution also keeps the state of its session before the execution.
+    let bytes = config.warm_bytes.saturating_add((running as u64).saturating_mul(3).saturating_mul(each));
     limits.session_count = limits.session_count.max(u32::try_from(sessions).unwrap_or(u32::MAX)).min(MAX_SESSIONS);
     limits.session_total_bytes = limits.session_total_bytes.max(bytes).min(MAX_SESSION_BYTES);
     policy

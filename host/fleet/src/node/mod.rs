@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `object` | a session as a virtual object of the engine, its handlers, and the state that the engine stores |
 //! | `attempt` | one attempt at an execution: replays the recorded journal steps, then continues |
+//! | `suspending` | executions that wait for their caller, as bytes |
 //! | `machine` | this node's interpreters, states and sessions in memory, held for their next execution |
 //! | `services` | the session object under 256 names, and an object per image, which receives forwarded executions |
 //! | `serve` | connections, and registration with the engine's admin API |
@@ -13,6 +14,7 @@ mod machine;
 mod object;
 mod serve;
 mod services;
+mod suspending;
 #[cfg(test)]
 mod tests;
 

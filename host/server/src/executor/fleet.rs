@@ -3,9 +3,10 @@
 use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use glovebox::{CancelToken, CheckpointId, Execution, JsonText, Rollback, Timestamp};
+use glovebox::{CancelToken, CheckpointId, Execution, JsonText, Rollback, Timestamp, Tool};
 use glovebox_fleet::{
-    ExecuteRequest, Executed, Expected, FleetClient, FleetError, FleetName, FleetSession, OpenRequest, ToolOffer,
+    AnsweredCall, ExecuteRequest, Executed, Expected, FleetClient, FleetError, FleetName, FleetResumption,
+    FleetSession, OpenRequest, ToolOffer,
 };
 use glovebox_requests::cancelled;
 use glovebox_sessions::{SessionId, SessionsError};
@@ -13,8 +14,9 @@ use serde_json::value::RawValue;
 use tracing::{Instrument as _, info_span};
 
 use super::{
-    Completion, Executor, Finished, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution,
-    Validated,
+    Completion, Executor, Finished, Job, NOT_STEPPED, SessionAnswer, SessionCall, SessionOperation, SessionReply,
+    SteppedExecution, Validated,
+    fleet_execution::{FleetExecution, FleetStart},
 };
 use crate::{
     Changed, Fresh, NO_CALLBACKS, SPANS, Script, Service, ServiceError, SessionPage, SessionSummary, SessionTarget,
@@ -27,6 +29,8 @@ pub(crate) struct FleetExecutor {
     pub(crate) fleet: Fleet,
     pub(crate) service: Service,
     pub(crate) callbacks: Option<Callbacks>,
+    /// The tenant's name.
+    pub(crate) tenant: String,
     pub(crate) others: Arc<dyn Executor>,
 }
 
@@ -56,10 +60,7 @@ impl Executor for FleetExecutor {
 
     fn refusal_of(&self, work: &Work, is_stepped: bool) -> Option<ServiceError> {
         let Work::InSession(target, script) = work else { return self.others.refusal_of(work, is_stepped) };
-        if is_stepped {
-            return Some(ServiceError::NotInFleet(NotInFleet::Stepping));
-        }
-        self.check(target, script).err()
+        self.check(target, script, is_stepped).err()
     }
 
     fn has_remote_sessions(&self) -> bool {
@@ -94,7 +95,23 @@ impl Executor for FleetExecutor {
     }
 
     async fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
-        self.others.start(job).await
+        let (target, mut script) = match job.work {
+            Work::InSession(target, script) => (target, *script),
+            Work::Fresh(_) => return self.others.start(job).await,
+        };
+        self.check(&target, &script, true)?;
+        let key = self.fleet.key(&mut script);
+        let start = FleetStart {
+            fleet: self.fleet.clone(),
+            service: self.service.clone(),
+            tenant: self.tenant.clone(),
+            id: target.id.clone(),
+            cancel: job.cancel,
+            is_suspendable: script.is_suspendable(),
+            cancel_after: script.cancel_after,
+        };
+        let request = request(&target, script, key.as_deref())?;
+        Ok(Box::new(FleetExecution::new(start, request, key)))
     }
 }
 
@@ -117,22 +134,24 @@ impl FleetExecutor {
         mut script: Script,
         cancel: &CancelToken,
     ) -> Result<Executed, ServiceError> {
-        self.check(target, &script)?;
-        let key = script.key.take().map(|key| format!("{}/{key}", self.fleet.scope));
+        self.check(target, &script, false)?;
+        let key = self.fleet.key(&mut script);
         let request = request(target, script, key.as_deref())?;
-        let asking = info_span!(target: SPANS, "fleet", operation = "execute");
-        self.fleet.execute(&target.id, request, key.as_deref(), cancel).instrument(asking).await
+        self.fleet.execute(&target.id, request, key.as_deref(), cancel).await
     }
 
     /// Rejects scripts that a fleet does not support. Callback URLs must match this tenant's patterns; the nodes
     /// additionally check their own patterns.
-    fn check(&self, target: &SessionTarget, script: &Script) -> Result<(), ServiceError> {
+    fn check(&self, target: &SessionTarget, script: &Script, is_stepped: bool) -> Result<(), ServiceError> {
         expected(target)?;
         if script.wants_files {
             return Err(ServiceError::NotInFleet(NotInFleet::Files));
         }
-        if !script.tools.is_empty() {
-            return Err(ServiceError::NotInFleet(NotInFleet::Stepping));
+        if !is_stepped && script.is_suspendable() {
+            return Err(ServiceError::Unsupported(NOT_STEPPED));
+        }
+        if script.tools.iter().any(|tool| !is_stepped || !tool.definition().is_stepped()) {
+            return Err(ServiceError::NotInFleet(NotInFleet::Handlers));
         }
         for callback in &script.callbacks {
             let callbacks = self.callbacks.as_ref().ok_or_else(|| ServiceError::Invalid(NO_CALLBACKS.to_owned()))?;
@@ -145,9 +164,14 @@ impl FleetExecutor {
 
 /// Builds the request to the fleet.
 fn request(target: &SessionTarget, script: Script, key: Option<&str>) -> Result<ExecuteRequest, ServiceError> {
-    let tools = script.callbacks.into_iter().map(|callback| {
+    let called = script.callbacks.into_iter().map(|callback| {
         let (name, description) = (callback.name, callback.description);
-        ToolOffer { name, description, schema: callback.schema, callback: callback.url }
+        ToolOffer { name, description, schema: callback.schema, callback: Some(callback.url) }
+    });
+    let tools = called.chain(script.tools.iter().map(answered_tool));
+    let resumption = script.resumption.map(|resumption| FleetResumption {
+        suspended: resumption.suspended,
+        answers: resumption.answers.into_iter().map(AnsweredCall::from).collect(),
     });
     Ok(ExecuteRequest {
         source: script.source,
@@ -157,6 +181,7 @@ fn request(target: &SessionTarget, script: Script, key: Option<&str>) -> Result<
         context: script.context.map(json).transpose()?,
         deadline_ms: script.cancel_after.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         tools: tools.collect(),
+        resumption,
         open: None,
         expected: expected(target)?,
         // With a key, the ID is derived from it: a retry waits for the execution of the first request and must be able
@@ -165,13 +190,20 @@ fn request(target: &SessionTarget, script: Script, key: Option<&str>) -> Result<
     })
 }
 
+/// Converts a tool whose calls the client answers.
+fn answered_tool(tool: &Tool) -> ToolOffer {
+    let tool = tool.definition();
+    let (name, description) = (tool.name().to_owned(), tool.description().to_owned());
+    ToolOffer { name, description, schema: Some(tool.schema().clone()), callback: None }
+}
+
 /// Converts JSON text to the type that the fleet's client uses.
 fn json(text: JsonText) -> Result<Box<RawValue>, ServiceError> {
     RawValue::from_string(text.into()).map_err(|error| ServiceError::Invalid(format!("`context`: {error}")))
 }
 
 /// Parses the answer to an execution in a session.
-fn read(executed: Executed, id: &SessionId) -> Result<Finished, ServiceError> {
+pub(super) fn read(executed: Executed, id: &SessionId) -> Result<Finished, ServiceError> {
     let wrong = |error: serde_json::Error| FleetError::Answer(format!("malformed execution: {error}"));
     let mut execution: Execution = serde_json::from_str(executed.execution.get()).map_err(wrong)?;
     execution.session_id = Some(id.to_string());
@@ -192,6 +224,11 @@ pub(crate) struct Fleet {
 impl Fleet {
     pub(crate) fn new(client: FleetClient, scope: SessionId) -> Self {
         Self { client, scope }
+    }
+
+    /// Takes a script's idempotency key. Returns it as the key of a request to the fleet.
+    fn key(&self, script: &mut Script) -> Option<String> {
+        script.key.take().map(|key| format!("{}/{key}", self.scope))
     }
 
     /// Returns a session's name in the fleet.
@@ -280,7 +317,7 @@ const STOP_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::
 
 impl Fleet {
     /// Runs a script and waits for its end. Cancels it when the token is cancelled.
-    async fn execute(
+    pub(super) async fn execute(
         &self,
         id: &SessionId,
         request: ExecuteRequest,
@@ -288,10 +325,13 @@ impl Fleet {
         cancel: &CancelToken,
     ) -> Result<Executed, ServiceError> {
         let (name, execution) = (self.name(id), request.id.clone());
-        tokio::select! {
-            executed = self.client.execute(&name, request, key) => executed.map_err(about(id)),
-            never = self.stop(&name, execution.as_deref(), cancel) => match never {},
-        }
+        let executed = async {
+            tokio::select! {
+                executed = self.client.execute(&name, request, key) => executed.map_err(about(id)),
+                never = self.stop(&name, execution.as_deref(), cancel) => match never {},
+            }
+        };
+        executed.instrument(info_span!(target: SPANS, "fleet", operation = "execute")).await
     }
 
     /// Cancels an execution when the token is cancelled. Never returns; `execute` ends when the execution is answered.
@@ -373,8 +413,8 @@ pub enum NotInFleet {
     Hibernate,
     /// Opening a session with a policy of its own.
     Policy,
-    /// Tools whose calls the client answers.
-    Stepping,
+    /// Tools with a handler in the server's process.
+    Handlers,
 }
 
 impl NotInFleet {
@@ -389,7 +429,7 @@ impl NotInFleet {
             Self::Import => "importing sessions",
             Self::Hibernate => "hibernating sessions",
             Self::Policy => "sessions with a `policy`",
-            Self::Stepping => "tools without a `callback`",
+            Self::Handlers => "tools that the server answers",
         }
     }
 
@@ -403,7 +443,9 @@ impl NotInFleet {
             Self::Export | Self::Import => "use a server with its own store (`--store`)",
             Self::Hibernate => "each state is stored before the answer is sent, so this is unnecessary",
             Self::Policy => "remove `policy`; the policy of the nodes applies",
-            Self::Stepping => "set a `callback` for each tool of a session, or execute outside a session",
+            Self::Handlers => {
+                "set a `callback` for each tool of a session, answer its calls, or execute outside a session"
+            }
         }
     }
 }

@@ -18,8 +18,8 @@ use glovebox_sessions::{
 use serde_json::{Map, Value};
 
 use super::{
-    Completion, Executor, Finished, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution,
-    Validated,
+    Completion, Executor, Finished, Job, NOT_STEPPED, SessionAnswer, SessionCall, SessionOperation, SessionReply,
+    SteppedExecution, Validated,
     live::LiveSessions,
     local_execution::LocalExecution,
     suspendable::{Interpreter, SessionInUse, SuspendableExecution},
@@ -202,9 +202,7 @@ impl Local {
         calls: Option<&PendingToolCalls>,
     ) -> Result<Finished, ServiceError> {
         if work.script().is_suspendable() {
-            return Err(ServiceError::Unsupported(
-                "suspending or resuming an execution requires that the client answers its tool calls",
-            ));
+            return Err(ServiceError::Unsupported(NOT_STEPPED));
         }
         match work {
             Work::Fresh(fresh) => {

@@ -9,6 +9,7 @@
 //! A [`Tenant`](crate::Tenant) queues, rate-limits, counts and audits work before or after an executor performs it.
 
 mod fleet;
+mod fleet_execution;
 mod in_memory;
 mod in_process;
 mod live;
@@ -122,15 +123,19 @@ pub(crate) trait SteppedExecution: Send + Sync {
     /// Fails with [`ServiceError::NotSuspendable`] if the execution is not suspendable, or not in its current state. It
     /// then continues to wait.
     async fn suspend(&self) -> Result<Vec<u8>, ServiceError> {
-        Err(ServiceError::NotSuspendable(
-            "it was started without `suspendable`; set it to `true` in the request".into(),
-        ))
+        Err(ServiceError::NotSuspendable(NOT_STARTED_SUSPENDABLE.into()))
     }
 
     /// Returns a token that is cancelled when an execution ends after its first step. [`advance`](Self::advance) then
     /// returns the result without waiting for the script.
     fn ended(&self) -> CancellationToken;
 }
+
+/// The reason why an execution without [`Script::suspendable`](crate::Script::suspendable) cannot be suspended.
+const NOT_STARTED_SUSPENDABLE: &str = "it was started without `suspendable`; set it to `true` in the request";
+
+/// The error message for suspendable and resumed executions that are not stepwise.
+const NOT_STEPPED: &str = "suspending or resuming an execution requires that the client answers its tool calls";
 
 /// The state of an execution after a step.
 pub(crate) enum Advanced {

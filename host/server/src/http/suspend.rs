@@ -188,7 +188,7 @@ pub(crate) async fn resume(
     let (known, asking, form) = (shared.clone(), tenant.clone(), Form::of(&headers));
     let parsed = read.parse_with(move |read| {
         let begun = known.answered.begin(asking.name(), &headers, &[b"resume", &read.bytes])?;
-        let (request, held) = resumed(read, &headers, &asking)?;
+        let (request, held) = resumed(read, &headers, &asking, begun.key())?;
         Ok((begun, request, held))
     });
     let (begun, request, held) = parsed.await?;
@@ -205,8 +205,13 @@ fn decoded_bytes(suspended: &[u8]) -> usize {
     Suspended::peek(suspended).map_or(suspended.len(), |peek| peek.memory_bytes)
 }
 
-/// Parses a request to resume an execution.
-fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant) -> Result<(StepRequest, HeldBytes), Problem> {
+/// Parses a request to resume an execution. `key` is its idempotency key.
+fn resumed(
+    read: ReadBody,
+    headers: &HeaderMap,
+    tenant: &Tenant,
+    key: Option<&str>,
+) -> Result<(StepRequest, HeldBytes), Problem> {
     let (mut body, held) = ResumeBody::read(read)?;
     let session = body.session.take();
     let (resumption, mut body) = body.into_parts()?;
@@ -225,5 +230,6 @@ fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant) -> Result<(Step
     };
     tools.to(work.script(), &patterns);
     work.script().resumption = Some(resumption);
+    work.script().key = key.map(str::to_owned);
     Ok((StepRequest::Start { work, patterns, kept_bytes: held.bytes() }, held))
 }

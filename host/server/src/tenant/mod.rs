@@ -134,8 +134,8 @@ impl Tenant {
         };
         let executor: Arc<dyn Executor> = match fleet {
             Some(fleet) => {
-                let (service, callbacks) = (service.clone(), callbacks.clone());
-                Arc::new(FleetExecutor { fleet, service, callbacks, others: executor })
+                let (service, callbacks, tenant) = (service.clone(), callbacks.clone(), name.clone());
+                Arc::new(FleetExecutor { fleet, service, callbacks, tenant, others: executor })
             }
             None if is_in_memory => Arc::new(InMemory::new(service, &here)),
             None => executor,

@@ -61,7 +61,8 @@ impl Tenant {
         Ok((permits, making))
     }
 
-    async fn session_place(&self) -> Result<ExecutionPermit, ServiceError> {
+    /// Acquires a permit for an operation on a session: to run on this machine, or for a request to the fleet.
+    pub(super) async fn session_place(&self) -> Result<ExecutionPermit, ServiceError> {
         let (service, name) = (&self.inner.service, &self.inner.name);
         match self.inner.executor.has_remote_sessions() {
             true => service.admit_to_fleet(name).await,
@@ -99,7 +100,8 @@ impl Tenant {
             remedy,
         })?;
         let all = self.inner.service.suspension_place()?;
-        Ok(([own, all], self.admit(id).await?))
+        let permits = if id.is_some() { self.admit_session(id).await? } else { self.admit(id).await? };
+        Ok(([own, all], permits))
     }
 
     /// Acquires one of the tenant's execution permits. Fails if all are in use.

@@ -143,11 +143,15 @@ impl Tenant {
         watch: Watch,
         then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
+        let is_remote = self.inner.executor.has_remote_sessions() && work.session().is_some();
         let admitted = async {
             if let Some(refusal) = self.inner.executor.refusal_of(&work, true) {
                 return Err(refusal);
             }
-            work.script().offer(self.callbacks())?;
+            // The fleet's nodes send callbacks themselves.
+            if !is_remote {
+                work.script().offer(self.callbacks())?;
+            }
             self.check_rate()?;
             self.admit_stepped(work.session()).await
         };
@@ -164,7 +168,9 @@ impl Tenant {
             let output = Output::default();
             output.set(on_output).await;
             let is_resumed = work.resumption().is_some();
-            let (script_bytes, answers) = (work.bytes(), work.take_answers());
+            let script_bytes = work.bytes();
+            // The fleet's nodes pass the answers to the script themselves.
+            let answers = if is_remote { Vec::new() } else { work.take_answers() };
             let (asked, work) = tenant.audited_work(door, work).await?;
             let (listener, span) = (Some(output.listener()), Span::current());
             let job = Job { work, cancel: cancel.clone(), on_output: listener, span };
@@ -230,7 +236,14 @@ impl Tenant {
         }
         let back = self.inner.suspended.take(execution).await?;
         // If admission fails or the future is dropped, `back` suspends the execution again.
-        let place = self.inner.service.admit(self.name()).await?;
+        let in_session = match back.state() {
+            Some(SuspensionState::Waiting(stepping)) => stepping.asked.session.is_some(),
+            _ => false,
+        };
+        let place = match in_session {
+            true => self.session_place().await?,
+            false => self.inner.service.admit(self.name()).await?,
+        };
         let tenant = self.clone();
         let (id, stepping) = match back.keep() {
             Some((id, SuspensionState::Waiting(stepping))) => (id, *stepping),

@@ -25,7 +25,7 @@ fn server_in(client: FleetClient, scope: &'static str, change: impl FnOnce(&mut 
     Server::start(Setup { tenant: Some(tenant), ..Setup::default() })
 }
 
-fn server(engine: &FleetEngine) -> Server {
+pub(super) fn server(engine: &FleetEngine) -> Server {
     server_in(engine.client(), "one", |_| {})
 }
 
@@ -119,7 +119,6 @@ fn operations_unsupported_by_a_fleet_are_rejected() {
     open(&server, "s").ok();
     let before = engine.asked().len();
     let source = json!({"source": "1", "return_files": ["*"]}).to_string();
-    let stepped = json!({"source": "1", "tools": [{"name": "t"}]}).to_string();
     for (method, path, body, said) in [
         ("GET", "/files", "", "session files"),
         ("GET", "/files/a", "", "session files"),
@@ -135,7 +134,6 @@ fn operations_unsupported_by_a_fleet_are_rejected() {
         ("GET", "/state", "", "--store"),
         ("PUT", "", "bytes", "--store"),
         ("POST", "/hibernate", "", "each state is stored"),
-        ("POST", "/execute", &stepped, "set a `callback` for each tool of a session"),
     ] {
         let answer = server.ask(method, &format!("/v1/sessions/s{path}"), &[], body.as_bytes());
         assert_eq!(answer.problem(), (501, "not-in-a-fleet".into()), "{method} {path}");

@@ -7,6 +7,7 @@ mod document;
 mod e2b;
 mod executing;
 mod fleet;
+mod fleet_suspending;
 mod fuzz;
 mod hostile_requests;
 mod page;

@@ -1,5 +1,7 @@
 //! Tests attempts without an engine: the steps that they record, and nodes that take over with the recorded steps.
 
+mod suspending;
+
 use std::{
     collections::BTreeSet,
     io::{BufRead as _, BufReader, Read as _, Write as _},

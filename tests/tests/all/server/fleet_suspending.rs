@@ -1,0 +1,141 @@
+//! Tests executions in a fleet's sessions that wait for the client's answers, and suspended ones.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+
+use super::{
+    fleet::server,
+    support::{Answer, Server},
+};
+use crate::fleet_engine::FleetEngine;
+
+const SOURCE: &str = "import random\nx = [random.random(), tools.ask(q=1)]\nx.append(tools.ask(q=2))\nprint(x[1:])";
+
+fn open(server: &Server, id: &str) {
+    server.post("/v1/sessions", &json!({"id": id, "language": "python"})).ok();
+}
+
+fn value(server: &Server, source: &str) -> Value {
+    server.post("/v1/sessions/s/execute", &json!({ "source": source })).ok()["value"]["json"].clone()
+}
+
+/// Starts an execution that waits, and returns its ID.
+fn start(server: &Server, suspendable: bool) -> String {
+    let body = json!({"source": SOURCE, "tools": [{"name": "ask"}], "suspendable": suspendable});
+    waiting(&server.post("/v1/sessions/s/execute", &body), 0)
+}
+
+/// Asserts that an execution waits for its call with the number `call`, and returns its ID.
+fn waiting(answer: &Answer, call: u64) -> String {
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let expected = json!([{"id": call, "name": "ask", "arguments": {"q": call + 1}}]);
+    assert_eq!(answer.json()["calls"], expected);
+    answer.json()["execution"].as_str().unwrap().to_owned()
+}
+
+fn proceed(server: &Server, execution: &str, answers: &Value) -> Answer {
+    server.post(&format!("/v1/executions/{execution}/continue"), &json!({ "answers": answers }))
+}
+
+/// Suspends an execution. Returns its bytes, and the generation of its session.
+fn suspend(server: &Server, execution: &str) -> (Vec<u8>, String) {
+    let answer = server.ask("POST", &format!("/v1/executions/{execution}/suspend"), &[], b"");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let etag = answer.header("etag").unwrap().to_owned();
+    (answer.body, etag)
+}
+
+fn resume(server: &Server, bytes: &[u8], headers: &[(&str, &str)], answers: &Value) -> Answer {
+    let suspended = BASE64_STANDARD.encode(bytes);
+    let body = json!({
+        "session": "s", "suspended": {"base64": suspended}, "answers": answers, "tools": [{"name": "ask"}],
+    });
+    server.ask("POST", "/v1/executions/resume", headers, body.to_string().as_bytes())
+}
+
+#[test]
+fn client_answers_the_calls_of_a_fleet_session() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s");
+    let execution = start(&server, false);
+    let unknown = proceed(&server, &execution, &json!([{"id": 3, "value": 1}]));
+    assert_eq!(unknown.problem(), (400, "invalid-argument".into()));
+    waiting(&proceed(&server, &execution, &json!([])), 0);
+    let refused = server.ask("POST", &format!("/v1/executions/{execution}/suspend"), &[], b"");
+    assert_eq!(refused.problem(), (409, "not-suspendable".into()), "it was started without `suspendable`");
+    waiting(&proceed(&server, &execution, &json!([{"id": 0, "value": "one"}])), 1);
+    // The answer to a call that was answered before is ignored.
+    let both = json!([{"id": 0, "value": "other"}, {"id": 1, "error": "failed"}]);
+    let raised = proceed(&server, &execution, &both);
+    assert_eq!(raised.ok()["outcome"]["kind"], "raised", "{raised:?}");
+    assert_eq!(proceed(&server, &execution, &json!([])).problem(), (404, "not-found".into()));
+    assert_eq!(value(&server, "x[1]"), "one");
+}
+
+#[test]
+fn waiting_execution_in_a_fleet_is_cancelled() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s");
+    let execution = start(&server, false);
+    let asked = engine.asked().len();
+    let cancelled = server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").ok();
+    assert_eq!(cancelled["outcome"]["kind"], "cancelled", "{cancelled}");
+    assert_eq!(engine.asked().len(), asked, "no node runs the execution");
+    let body = json!({"source": SOURCE, "tools": [{"name": "ask"}], "deadline_ms": 500});
+    let execution = waiting(&server.post("/v1/sessions/s/execute", &body), 0);
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let late = proceed(&server, &execution, &json!([{"id": 0, "value": 1}])).ok();
+    assert_eq!(late["outcome"]["kind"], "cancelled", "{late}");
+    assert_eq!(value(&server, "globals().get('x')"), Value::Null);
+}
+
+#[test]
+fn execution_in_a_fleet_is_suspended_and_resumed_through_another_server() {
+    let engine = FleetEngine::start();
+    let (one, other) = (server(&engine), server(&engine));
+    open(&one, "s");
+    let (first, etag) = suspend(&one, &start(&one, true));
+    assert_eq!(one.get("/v1/sessions/s").header("etag"), Some(&*etag));
+    assert_eq!((engine.running(), &one.audited().pop().unwrap()["outcome"]), (0, &json!("suspended")));
+    let answers = json!([{"id": 0, "value": "one"}]);
+    let execution = waiting(&resume(&other, &first, &[("if-match", &etag)], &answers), 1);
+    let (second, etag) = suspend(&other, &execution);
+    drop(other);
+    let headers = [("if-match", &*etag), ("idempotency-key", "k")];
+    let done = resume(&one, &second, &headers, &json!([{"id": 1, "value": "two"}]));
+    assert_eq!(done.ok()["stdout"], "['one', 'two']\n", "{done:?}");
+    assert_eq!(one.get("/v1/sessions/s").header("etag"), done.header("etag"));
+    // For the same key, another server of the fleet returns the first result.
+    let again = resume(&server(&engine), &second, &headers, &json!([{"id": 1, "value": "two"}]));
+    assert_eq!(
+        (again.ok()["stdout"].clone(), again.header("etag")),
+        (done.json()["stdout"].clone(), done.header("etag"))
+    );
+    assert_eq!(engine.asked().pop().unwrap().key.as_deref(), Some("one/k"));
+    assert_eq!(value(&one, "x[1:]"), json!(["one", "two"]));
+}
+
+#[test]
+fn changed_fleet_session_is_not_replaced() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s");
+    let (bytes, etag) = suspend(&server, &start(&server, true));
+    value(&server, "x = 'changed'");
+    let answers = json!([{"id": 0, "value": "one"}]);
+    assert_eq!(resume(&server, &bytes, &[("if-match", &etag)], &answers).problem(), (412, "generation".into()));
+    assert_eq!(resume(&server, &bytes, &[], &answers).problem(), (400, "invalid-argument".into()));
+    let unknown = json!([{"id": 7, "value": 1}]);
+    assert_eq!(resume(&server, &bytes, &[("if-match", "*")], &unknown).problem(), (400, "invalid-argument".into()));
+    for (status, expected) in [(422, "not-resumable"), (424, "diverged")] {
+        engine.fail(Some((status, "the bytes")));
+        let failed = resume(&server, &bytes, &[("if-match", "*")], &answers);
+        assert_eq!(failed.problem(), (409, expected.into()), "{failed:?}");
+    }
+    engine.fail(None);
+    let execution = waiting(&resume(&server, &bytes, &[("if-match", "*")], &answers), 1);
+    proceed(&server, &execution, &json!([{"id": 1, "value": "two"}])).ok();
+    assert_eq!(value(&server, "x[1:]"), json!(["one", "two"]));
+}
