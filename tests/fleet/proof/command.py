@@ -24,6 +24,7 @@ from proof.late import close_comes_late
 from proof.load import Load
 from proof.process import put_first
 from proof.report import Report, text
+from proof.suspended import suspension_repeats_no_effect
 from proof.takeover import Takeover, takeover
 
 # Pause between two faults when takeovers are measured.
@@ -93,11 +94,13 @@ async def prove(options: argparse.Namespace, programs: Programs, checker: Path, 
             say(begun, "every session has been read")
             record = broken.record_of(load, fleet.tools)
             late = await close_comes_late(Client(http, fleet.ingresses, fleet.callback, seed, LATE_TIMEOUT_S), fleet)
+            suspended = await suspension_repeats_no_effect(http, fleet)
             noticed = await broken.live(http, fleet, checker, seed)
             supervisor.cancel()
         load.history.save(directory / "history.jsonl")
         violations = check(record, checker)
         violations["a close that comes late leaves the new session alone"] = late
+        violations["a suspended execution is resumed on other nodes, and repeats no effect"] = suspended
         violations["the checks notice each broken variant"] = [name for name, checks in noticed.items() if not any(checks.values())]
         violations["each kind of fault was injected and met something"] = missed(injector)
         return Report(
