@@ -4,7 +4,7 @@
   const $ = $glovebox;
   const { coded } = $;
   const {
-    bytesOf, decodeLatin1, decodeUtf16, decodeUtf8, encode, encodeInto, fromBase64, fromHex, latin1Bytes, toBase64, toHex, utf8Length, wholeUtf8,
+    bytesOf, decodeLatin1, decodeUtf16, decodeUtf8, encode, encodeInto, fromBase64, fromHex, latin1Bytes, toBase64, toHex, utf8Length, wholeUtf16, wholeUtf8,
   } = $.encoding;
 
   const LONGEST = 2 ** 31 - 1;
@@ -321,7 +321,7 @@
       const all = Buffer.concat([this.#pending, bytesOf(chunk)]);
       let whole = all.length;
       if (this.encoding === 'utf8') whole = wholeUtf8(all);
-      else if (this.encoding === 'utf16le') whole &= ~1;
+      else if (this.encoding === 'utf16le') whole = wholeUtf16(all, 1);
       else if (this.encoding.startsWith('base64')) whole -= whole % 3;
       this.#pending = all.subarray(whole);
       return all.toString(this.encoding, 0, whole);

@@ -67,6 +67,12 @@
     return end;
   };
 
+  // The range of the byte after a byte that begins a UTF-8 character.
+  const lowest = (first) => (first === 0xe0 ? 0xa0 : first === 0xf0 ? 0x90 : 0x80);
+  const highest = (first) => (first === 0xed ? 0x9f : first === 0xf4 ? 0x8f : 0xbf);
+
+  const invalid = (name) => coded(TypeError, 'ERR_ENCODING_INVALID_ENCODED_DATA', `The encoded data was not valid for encoding ${name}`);
+
   // As in the Encoding Standard: one U+FFFD for each part that could have begun a character.
   const decodeUtf8 = (bytes, isFatal) => {
     let text = '';
@@ -83,8 +89,8 @@
       }
       let need = byte >= 0xc2 && byte < 0xe0 ? 1 : byte >= 0xe0 && byte < 0xf0 ? 2 : byte >= 0xf0 && byte < 0xf5 ? 3 : 0;
       let code = need === 0 ? -1 : byte & (0x3f >> need);
-      let lower = byte === 0xe0 ? 0xa0 : byte === 0xf0 ? 0x90 : 0x80;
-      let upper = byte === 0xed ? 0x9f : byte === 0xf4 ? 0x8f : 0xbf;
+      let lower = lowest(byte);
+      let upper = highest(byte);
       for (; need > 0; need--) {
         const next = bytes[at];
         if (!(next >= lower && next <= upper)) {
@@ -97,7 +103,7 @@
         at++;
       }
       if (code < 0) {
-        if (isFatal) throw coded(TypeError, 'ERR_ENCODING_INVALID_ENCODED_DATA', 'The encoded data was not valid for encoding utf-8');
+        if (isFatal) throw invalid('utf-8');
         units.push(0xfffd);
       } else if (code < 0x10000) units.push(code);
       else units.push(0xd7c0 + (code >> 10), 0xdc00 + (code & 0x3ff));
@@ -110,6 +116,25 @@
     const units = [];
     for (let i = 0; i + 1 < bytes.length; i += 2) units.push(bytes[i] | (bytes[i + 1] << 8));
     return textOf(units);
+  };
+
+  // Returns the start of an incomplete unit or surrogate pair at the end, or the length. `first` is the offset of the
+  // unit's high byte: 0 in big-endian text, 1 in little-endian text.
+  const wholeUtf16 = (bytes, first) => {
+    const end = bytes.length & ~1;
+    return end > 0 && (bytes[end - 2 + first] & 0xfc) === 0xd8 ? end - 2 : end;
+  };
+
+  // Swaps the bytes of each unit.
+  const swapped = (bytes) => bytes.map((_, i) => bytes[i ^ 1] ?? 0);
+  // Like `decodeUtf16`, but with U+FFFD for each lone surrogate and for an incomplete unit at the end.
+  const decodeWellFormed = (bytes, name, isFatal) => {
+    const text = decodeUtf16(name === 'utf-16be' ? swapped(bytes) : bytes);
+    const isCut = bytes.length % 2 === 1;
+    if (isFatal && (isCut || !text.isWellFormed())) throw invalid(name);
+    // A high surrogate and an incomplete unit after it are one error.
+    const isCounted = (text.charCodeAt(text.length - 1) & 0xfc00) === 0xd800;
+    return text.toWellFormed() + (isCut && !isCounted ? '\ufffd' : '');
   };
 
   const WINDOWS = '€\x81‚ƒ„…†‡ˆ‰Š‹Œ\x8dŽ\x8f\x90‘’“”•–—˜™š›œ\x9džŸ';
@@ -130,13 +155,16 @@
     return both;
   };
 
+  // The labels of the common encodings, by name.
   const LABELS = {
-    __proto__: null, 'utf-8': 'utf-8', utf8: 'utf-8', 'unicode-1-1-utf-8': 'utf-8', 'utf-16le': 'utf-16le', 'utf-16': 'utf-16le', 'utf-16be': 'utf-16be',
-    'ucs-2': 'utf-16le', latin1: 'windows-1252', 'iso-8859-1': 'windows-1252', ascii: 'windows-1252', 'us-ascii': 'windows-1252',
-    'windows-1252': 'windows-1252', cp1252: 'windows-1252',
+    __proto__: null,
+    'utf-8': 'unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf-8 utf8 x-unicode20utf8',
+    'utf-16le': 'csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff utf-16 utf-16le',
+    'utf-16be': 'unicodefffe utf-16be',
+    'windows-1252': 'ansi_x3.4-1968 ascii cp1252 cp819 csisolatin1 ibm819 iso-8859-1 iso-ir-100 iso8859-1 iso88591 iso_8859-1 iso_8859-1:1987 l1 latin1 us-ascii windows-1252 x-cp1252',
   };
-  // Swaps the bytes of each unit.
-  const swapped = (bytes) => bytes.map((_, i) => bytes[i ^ 1] ?? 0);
+  const NAMES = { __proto__: null };
+  for (const name of Object.keys(LABELS)) for (const label of LABELS[name].split(' ')) NAMES[label] = name;
 
   class TextEncoder {
     get encoding() {
@@ -155,9 +183,9 @@
     #isStarted = false;
     #legacy;
     constructor(label = 'utf-8', options = {}) {
-      const plain = `${label}`.trim().toLowerCase();
-      if (LABELS[plain] === undefined) this.#legacy = $.legacy(plain);
-      const encoding = LABELS[plain] ?? this.#legacy.name;
+      const plain = `${label}`.replace(/^[\t\n\f\r ]+|[\t\n\f\r ]+$/g, '').toLowerCase();
+      if (NAMES[plain] === undefined) this.#legacy = $.legacy(plain, `${label}`);
+      const encoding = NAMES[plain] ?? this.#legacy.name;
       const { fatal = false, ignoreBOM = false } = options ?? {};
       Object.assign(Object.defineProperties(this, Object.fromEntries(['encoding', 'fatal', 'ignoreBOM'].map((name) => [name, { writable: true, enumerable: true }]))), {
         encoding, fatal: Boolean(fatal), ignoreBOM: Boolean(ignoreBOM),
@@ -166,19 +194,27 @@
     decode(source, options) {
       const goesOn = Boolean(options?.stream);
       if (this.#legacy?.decodeNext !== undefined) return this.#legacy.decodeNext(bytesOf(source), this.fatal, goesOn);
-      let bytes = concat(this.#pending, bytesOf(source));
+      const bytes = concat(this.#pending, bytesOf(source));
+      // Invalid data, which throws, leaves nothing for the next call.
+      this.#pending = new Uint8Array();
       const isUtf8 = this.encoding === 'utf-8';
       const isUtf16 = this.encoding === 'utf-16le' || this.encoding === 'utf-16be';
-      const whole = !goesOn ? bytes.length : isUtf8 ? wholeUtf8(bytes) : isUtf16 ? bytes.length & ~1 : bytes.length;
-      this.#pending = bytes.slice(whole);
-      bytes = bytes.subarray(0, whole);
+      let whole = bytes.length;
+      if (goesOn && isUtf16) whole = wholeUtf16(bytes, this.encoding === 'utf-16be' ? 0 : 1);
+      else if (goesOn && isUtf8) {
+        const start = wholeUtf8(bytes);
+        // A first byte is incomplete only if the next byte can follow it.
+        if (start + 1 >= whole || (bytes[start + 1] >= lowest(bytes[start]) && bytes[start + 1] <= highest(bytes[start]))) whole = start;
+      }
+      const complete = bytes.subarray(0, whole);
       let text;
-      if (isUtf8) text = decodeUtf8(bytes, this.fatal);
-      else if (isUtf16) text = decodeUtf16(this.encoding === 'utf-16be' ? swapped(bytes) : bytes).toWellFormed();
-      else text = this.#legacy === undefined ? decodeWindows(bytes) : this.#legacy.decode(decodeLatin1(bytes), this.fatal);
-      if (!this.#isStarted && !this.ignoreBOM && (isUtf8 || isUtf16) && text[0] === '\ufeff') text = text.slice(1);
+      if (isUtf8) text = decodeUtf8(complete, this.fatal);
+      else if (isUtf16) text = decodeWellFormed(complete, this.encoding, this.fatal);
+      else text = this.#legacy === undefined ? decodeWindows(complete) : this.#legacy.decode(decodeLatin1(complete), this.fatal);
+      this.#pending = bytes.slice(whole);
+      const isMarked = !this.#isStarted && !this.ignoreBOM && (isUtf8 || isUtf16) && text[0] === '\ufeff';
       this.#isStarted = goesOn && (this.#isStarted || text !== '');
-      return text;
+      return isMarked ? text.slice(1) : text;
     }
   }
 
@@ -267,8 +303,8 @@
   };
 
   $.encoding = {
-    __proto__: null, bytesOf, decodeLatin1, decodeUtf16, decodeUtf8, encode, encodeInto, fromBase64, fromHex, latin1Bytes, toBase64, toHex,
-    utf8Length, wholeUtf8, TextDecoder, TextEncoder, ...base64,
+    __proto__: null, bytesOf, decodeLatin1, decodeUtf16, decodeUtf8, encode, encodeInto, fromBase64, fromHex, invalid, latin1Bytes, toBase64,
+    toHex, utf8Length, wholeUtf16, wholeUtf8, TextDecoder, TextEncoder, ...base64,
   };
   $.provide('TextEncoder', TextEncoder);
   $.provide('TextDecoder', TextDecoder);
