@@ -10,7 +10,6 @@
   const exec = uncurry(RegExp.prototype.exec);
   const { max } = Math;
   const { isInteger } = Number;
-  const { stringify } = JSON;
   const Pattern = RegExp;
   const OutOfRange = RangeError;
   const WrongType = TypeError;
@@ -41,7 +40,7 @@
     // Searches the global `context` for a regular expression. If `context` is not a string, searches its JSON text.
     // Returns an array of `{ match, start, end, context }`; `context` includes `window` characters on either side.
     search_context(pattern, window = 100) {
-      const text = typeof context === 'string' ? context : stringify(context);
+      const text = typeof context === 'string' ? context : $.stringifyExact(context);
       if (text === undefined) throw new WrongType('`context` is not a string and cannot be converted to JSON');
       const isPattern = pattern instanceof Pattern;
       const flags = isPattern ? pattern.flags : '';

@@ -181,9 +181,10 @@
   };
 
   const encode = (message) => {
-    const text = stringify(message);
+    const text = $.stringifyExact(message);
     // A lone surrogate would make the whole message invalid.
-    return $.hasLoneSurrogate(text) ? stringify(message, (key, value) => (typeof value === 'string' ? toWellFormed(value) : value)) : text;
+    if (!$.hasLoneSurrogate(text)) return text;
+    return stringify(message, (key, value) => (typeof value === 'string' ? toWellFormed(value) : $.exactNumber(value)));
   };
 
   const invoke = (name, named, begun) => {
@@ -354,6 +355,7 @@
     }
     return row[other.length];
   };
+  $.distance = distance;
 
   // Returns the tools with a similar spelling.
   const spelled = (name) => {

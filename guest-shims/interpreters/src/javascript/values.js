@@ -13,9 +13,13 @@
 
   const { defineProperty, deleteProperty, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
   const { isArray } = Array;
-  const { parse, stringify } = JSON;
-  const { isFinite, isSafeInteger } = Number;
+  // The older build has no `rawJSON`.
+  const { parse, rawJSON, stringify } = JSON;
+  const { isFinite, isInteger, isSafeInteger } = Number;
+  const { abs } = Math;
   const BigIntOf = BigInt;
+  const BigIntPrototype = BigInt.prototype;
+  const bigintToString = uncurry(BigIntPrototype.toString);
   const charCodeAt = uncurry(String.prototype.charCodeAt);
   const exec = uncurry(RegExp.prototype.exec);
   const hasOwn = uncurry(Object.prototype.hasOwnProperty);
@@ -73,6 +77,10 @@
       case 'number': return value - value === 0;
       case 'string': room -= value.length; return true;
       case 'boolean': return true;
+      case 'bigint':
+        if (rawJSON === undefined || hasOwn(BigIntPrototype, 'toJSON')) return false;
+        room -= bigintToString(value).length;
+        return true;
       case 'object': return value === null || isPlain(value, above);
       default: return false;
     }
@@ -90,12 +98,40 @@
 
   $.hasLoneSurrogate = hasLoneSurrogate;
 
+  const LONG = /\d{16}/;
+  // `JSON.stringify` throws for a `BigInt`, and rounds the digits of a number from 2^53 on. From 10^21 on, it uses an
+  // exponent, which keeps the number.
+  const MOST_DIGITS = 1e21;
+  // Returns what `JSON.stringify` writes with all digits.
+  const exactNumber = (value) => {
+    if (rawJSON === undefined) return value;
+    if (typeof value === 'bigint') return rawJSON(bigintToString(value));
+    if (!isInteger(value) || isSafeInteger(value) || abs(value) >= MOST_DIGITS) return value;
+    return rawJSON(bigintToString(BigIntOf(value)));
+  };
+  const exact = (key, value) => exactNumber(value);
+
+  // `JSON.stringify`, with all digits of integers.
+  const stringifyExact = (value) => {
+    let text;
+    try {
+      text = stringify(value);
+    } catch {
+      // Probably a `BigInt`. For any other reason, this call throws the same error.
+      return stringify(value, exact);
+    }
+    return text === undefined || exec(LONG, text) === null ? text : stringify(value, exact);
+  };
+
+  $.exactNumber = exactNumber;
+  $.stringifyExact = stringifyExact;
+
   const json = (value) => {
     room = MOST_JSON;
     try {
       // Methods that a script defined may affect every object; otherwise no script code runs here.
       if (hasOwn(ObjectPrototype, 'toJSON') || hasOwn(ArrayPrototype, 'toJSON') || !isData(value, new SetClass())) return undefined;
-      const text = stringify(value);
+      const text = stringifyExact(value);
       return text.length > MOST_JSON || hasLoneSurrogate(text) ? undefined : text;
     } catch {
       // The value is nested too deeply for the stack, or contains a Proxy whose traps throw.
@@ -116,7 +152,6 @@
     return { repr: cut(inspect(value, 2), MOST_REPR), json: json(value) };
   };
 
-  const LONG = /\d{16}/;
   const INTEGER = /^-?\d+$/;
   const restored = (key, value, about) => {
     if (typeof value !== 'number' || isSafeInteger(value)) return value;

@@ -14,10 +14,11 @@
 
   const isText = (type) => type.startsWith('text/') || /\+(?:json|xml)$/.test(type) || ['application/json', 'application/javascript'].includes(type);
 
+  const jsonOf = (data) => encode($.stringifyExact(data) ?? 'null');
   const bytesOf = (type, data) => {
     if (ArrayBuffer.isView(data)) return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
     if (data instanceof ArrayBuffer) return new Uint8Array(data);
-    if (typeof data !== 'string') return encode(JSON.stringify(data) ?? 'null');
+    if (typeof data !== 'string') return jsonOf(data);
     return isText(type) ? encode(data) : fromBase64(data);
   };
 
@@ -55,7 +56,7 @@
   };
   for (const name of Object.keys(KINDS)) {
     const type = KINDS[name];
-    Object.defineProperty(display, name, { __proto__: null, value: (data) => send('D', { [type]: type === KINDS.json ? encode(JSON.stringify(data) ?? 'null') : data }), enumerable: true });
+    Object.defineProperty(display, name, { __proto__: null, value: (data) => send('D', { [type]: type === KINDS.json ? jsonOf(data) : data }), enumerable: true });
     Object.defineProperty(display[name], 'name', { __proto__: null, value: name });
   }
 
