@@ -2,7 +2,7 @@
 // `require` for names that are not modules of Node: files of the workspace, vendored packages, missing names.
 {
   const $ = $glovebox;
-  const { builtin, coded, compileAs, node } = $;
+  const { builtin, coded, compileAs, distance, node } = $;
   const { fs, path } = node;
   $.completeFs();
 
@@ -24,16 +24,6 @@
     }
   };
 
-  // Returns the edit distance between two names.
-  const distance = (a, b) => {
-    let row = Array.from({ length: b.length + 1 }, (_, j) => j);
-    for (let i = 1; i <= a.length; i++) {
-      const next = [i];
-      for (let j = 1; j <= b.length; j++) next[j] = Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1));
-      row = next;
-    }
-    return row[b.length];
-  };
   // Returns the known name that is most similar, or `undefined` if more than a third of the letters differ.
   const nearest = (name, known) => {
     const plain = name.slice(0, 64).toLowerCase();
@@ -67,6 +57,12 @@
       else text += `; '${directory}' contains ${files.slice(0, 10).join(', ')}${files.length > 10 ? ' and others' : ''}`;
     }
     return Object.assign(coded(Error, 'MODULE_NOT_FOUND', text), { requireStack: [parent] });
+  };
+  // Returns the error for a package, or a path, that an import does not find.
+  const notImported = (name, parent) => {
+    const isFile = isPath(name);
+    const hint = notFound(name, parent).message.slice(`Cannot find module '${name}'`.length);
+    return coded(Error, 'ERR_MODULE_NOT_FOUND', `Cannot find ${isFile ? 'module' : 'package'} '${isFile ? fileOf(name, parent) : name}' imported from ${parent}${hint}`);
   };
 
   const wrap = (source, file) => {
@@ -264,10 +260,15 @@
     const url = pathToFileURL(file).href;
     return {
       __proto__: null, dirname: path.dirname(file), filename: file, main: true, url,
-      resolve(name) {
-        if (/^\.{0,2}\//.test(name)) return new URL(name, url).href;
-        if (builtin(name) !== undefined) return name.startsWith('node:') ? name : `node:${name}`;
-        return /^[a-z]+:/.test(name) ? new URL(name).href : pathToFileURL(resolve(name, file, IMPORTED)).href;
+      // As in Node, a path need not exist, and any name with a scheme is a URL.
+      resolve(specifier) {
+        const name = `${specifier}`;
+        if (/^(?:\.{0,2}\/|\.{1,2}$)/.test(name)) return new URL(name, url).href;
+        if (/^[a-z][a-z\d+.-]*:/i.test(name)) return new URL(name).href;
+        if (builtin(name) !== undefined) return `node:${name}`;
+        const found = locate(name, file, IMPORTED);
+        if (found === undefined) throw notImported(name, file);
+        return pathToFileURL(found).href;
       },
     };
   };
@@ -476,10 +477,7 @@
         wanted = isFileName ? whole : missing;
       }
     }
-    const kind = isPath(wanted) ? 'module' : 'package';
-    const shown = isPath(wanted) ? fileOf(wanted, parent) : wanted;
-    const hint = notFound(wanted, parent).message.slice(`Cannot find module '${wanted}'`.length);
-    return { isNew, error: coded(Error, 'ERR_MODULE_NOT_FOUND', `Cannot find ${kind} '${shown}' imported from ${parent}${hint}`) };
+    return { isNew, error: notImported(wanted, parent) };
   };
   $.modules = { importError, importable, isImportError, load, mainModule, makeRequire, meta: importMeta, nextPackage, requireVendor, resolve, survey, cache };
 
