@@ -17,7 +17,7 @@ pub enum SourceKind {
     Detect,
     /// A script (ECMA-262 *Script*).
     Script,
-    /// A module (ECMA-262 *Module*).
+    /// A module (ECMA-262 *Module*). In a session, its declarations persist and it has a value, as for a script.
     Module,
 }
 

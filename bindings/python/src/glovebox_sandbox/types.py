@@ -706,7 +706,7 @@ class Execution:
     value: GuestValue | None = None
     """In a session, the script's value; `none` if the script has no value, or if its value is `None` or
     `undefined`. Python: the value of the last statement, if that is an expression. JavaScript: the completion
-    value, as `eval` returns it, or its result if it is a fulfilled promise. A module has no value.
+    value, as `eval` returns it, or its result if it is a fulfilled promise.
     """
 
     stdout: Output

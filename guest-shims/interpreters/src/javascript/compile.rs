@@ -1,7 +1,7 @@
 //! Compiling source text, and choosing its grammar.
 
 use super::{
-    guest::{EVAL_ASYNC, EVAL_COMPILE_ONLY, EVAL_MODULE, JsValue},
+    guest::{EVAL_ASYNC, EVAL_COMPILE_ONLY, EVAL_MODULE, EVAL_STRICT, JsValue},
     report::{Facts, Position},
     split::may_import,
     state::Booted,
@@ -25,11 +25,13 @@ pub(super) enum Grammar {
 }
 
 impl Grammar {
-    pub(super) fn flags(self) -> u32 {
+    pub(super) fn flags(self, script: &Script<'_>) -> u32 {
+        // A module's code is always strict.
+        let strict = if is_module(script) { EVAL_STRICT } else { 0 };
         EVAL_COMPILE_ONLY
             | match self {
-                Self::Script => 0,
-                Self::AsyncScript => EVAL_ASYNC,
+                Self::Script => strict,
+                Self::AsyncScript => EVAL_ASYNC | strict,
                 Self::Module => EVAL_MODULE,
             }
     }
@@ -40,32 +42,45 @@ impl Grammar {
     }
 }
 
-/// Returns the grammars to try, in order. Only a source with `await`, `import` or `export` can need a grammar other
-/// than a script's. In a script, `await (x)` is a call, so a grammar with `await` is tried first if the word occurs.
-fn grammars(script: &Script<'_>) -> Vec<Grammar> {
-    let source = script.source;
+/// Returns whether the caller or the file name requires a module.
+fn is_module(script: &Script<'_>) -> bool {
     match script.kind {
-        SourceKind::Script => vec![Grammar::Script],
-        SourceKind::Module => vec![Grammar::Module],
-        SourceKind::Detect if script.name.ends_with(".mjs") => vec![Grammar::Module],
-        SourceKind::Detect => {
-            let mut grammars = vec![Grammar::Script];
-            if source.contains("await") {
-                grammars.insert(0, Grammar::AsyncScript);
-            }
-            if may_import(source) {
-                grammars.push(Grammar::Module);
-            }
-            grammars
-        }
+        SourceKind::Script => false,
+        SourceKind::Module => true,
+        SourceKind::Detect => script.name.ends_with(".mjs"),
     }
 }
 
-/// Returns whether an importing script's variables or value must outlive it. Such a script does not run as a module,
-/// unless its caller or its name requires a module.
+/// Returns the grammars to try, in order. Only a source with `await`, `import` or `export` can need a grammar other
+/// than a script's.
+fn grammars(script: &Script<'_>) -> Vec<Grammar> {
+    if is_module(script) {
+        return vec![Grammar::Module];
+    }
+    let mut grammars = script_grammars(script);
+    if script.kind == SourceKind::Detect && may_import(script.source) {
+        grammars.push(Grammar::Module);
+    }
+    grammars
+}
+
+/// Returns the grammars to try, except a module's. In a script, `await (x)` is a call, so the grammar with `await` is
+/// first if the word occurs.
+fn script_grammars(script: &Script<'_>) -> Vec<Grammar> {
+    let mut grammars = vec![Grammar::Script];
+    if script.kind != SourceKind::Script && script.source.contains("await") {
+        grammars.insert(0, Grammar::AsyncScript);
+    }
+    grammars
+}
+
+/// Returns whether the variables or the value of a script that may be a module must outlive it. Such a script runs
+/// without its imports and exports as a script. Outside a session, a script that requires a module runs as one.
 pub(super) fn keeps_bindings(script: &Script<'_>) -> bool {
-    let is_detected = script.kind == SourceKind::Detect && !script.name.ends_with(".mjs");
-    is_detected && (script.wants_value || !script.last) && may_import(script.source)
+    if is_module(script) {
+        return !script.last;
+    }
+    script.kind == SourceKind::Detect && (script.wants_value || !script.last) && may_import(script.source)
 }
 
 /// The result of compiling a script.
@@ -107,9 +122,7 @@ impl Booted<'_> {
 
     /// Like [`Booted::compile`], but never as a module.
     pub(super) fn compile_script(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
-        let mut grammars = grammars(script);
-        grammars.retain(|grammar| *grammar != Grammar::Module);
-        self.compile_as(script, &grammars)
+        self.compile_as(script, &script_grammars(script))
     }
 
     fn compile_as(&mut self, script: &Script<'_>, grammars: &[Grammar]) -> Result<Compiled, DriverError> {
@@ -132,7 +145,7 @@ impl Booted<'_> {
         let bytes = u32::try_from(script.source.len()).unwrap_or(u32::MAX);
         let mut failures = Vec::new();
         for &grammar in grammars {
-            let program = self.guest.eval(source, bytes, self.at.name, grammar.flags())?;
+            let program = self.guest.eval(source, bytes, self.at.name, grammar.flags(script))?;
             if program.is_exception() {
                 failures.push(self.guest.exception()?);
                 continue;
@@ -201,19 +214,23 @@ mod tests {
 
     use super::*;
 
-    fn detected(source: &str, name: &str) -> Vec<Grammar> {
-        grammars(&Script {
+    fn with_script<T>(source: &str, name: &str, kind: SourceKind, last: bool, read: fn(&Script<'_>) -> T) -> T {
+        read(&Script {
             source,
             name,
-            kind: SourceKind::Detect,
+            kind,
             args: &[],
             env: &BTreeMap::new(),
             has_stdin: false,
-            last: true,
+            last,
             wants_value: false,
             inject_setup: true,
             persisted_bytes: None,
         })
+    }
+
+    fn detected(source: &str, name: &str) -> Vec<Grammar> {
+        with_script(source, name, SourceKind::Detect, true, grammars)
     }
 
     #[test]
@@ -222,6 +239,16 @@ mod tests {
         assert_eq!(detected("await f()", "<sandbox>"), [Grammar::AsyncScript, Grammar::Script]);
         assert_eq!(detected("import 'std'", "<sandbox>"), [Grammar::Script, Grammar::Module]);
         assert_eq!(detected("1", "a.mjs"), [Grammar::Module]);
+    }
+
+    #[test]
+    fn a_session_keeps_the_bindings_of_every_module() {
+        let keeps = |source, name, kind, last| with_script(source, name, kind, last, keeps_bindings);
+        assert!(keeps("import 'std'", "a.js", SourceKind::Detect, false));
+        assert!(keeps("1", "a.mjs", SourceKind::Detect, false));
+        assert!(keeps("1", "a.js", SourceKind::Module, false));
+        assert!(!keeps("1", "a.mjs", SourceKind::Script, false));
+        assert!(!keeps("1", "a.mjs", SourceKind::Detect, true));
     }
 
     #[test]

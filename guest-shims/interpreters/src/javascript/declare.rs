@@ -104,7 +104,7 @@ impl Booted<'_> {
         let source = format!("{lead}{}", script.source);
         let Some(at) = self.copy_in(source.as_bytes())? else { return Ok(false) };
         let bytes = u32::try_from(source.len()).unwrap_or(u32::MAX);
-        let program = self.guest.eval(at, bytes, self.at.name, grammar.flags())?;
+        let program = self.guest.eval(at, bytes, self.at.name, grammar.flags(script))?;
         self.free_copy(at)?;
         if program.is_exception() {
             self.guest.discard_exception()?;

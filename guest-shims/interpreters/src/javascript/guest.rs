@@ -5,6 +5,8 @@ use crate::{Callee, DriverError, Machine, MachineError, Value};
 
 /// Evaluates the source as a module and not as a script (`JS_EVAL_TYPE_MODULE`).
 pub(super) const EVAL_MODULE: u32 = 1;
+/// Applies strict mode to a script (`JS_EVAL_FLAG_STRICT`).
+pub(super) const EVAL_STRICT: u32 = 1 << 3;
 /// Compiles without running, and returns a program for `JS_EvalFunction` (`JS_EVAL_FLAG_COMPILE_ONLY`).
 pub(super) const EVAL_COMPILE_ONLY: u32 = 1 << 5;
 /// Allows top-level `await` in a script, which then returns a promise (`JS_EVAL_FLAG_ASYNC`).

@@ -1,8 +1,9 @@
 //! Splits a session's script into its `import` and `export` statements and all other code.
 //!
-//! In the language, a source with a top-level `import` is a module, which has its own variables and no value. A session
-//! needs both. The imports therefore become a module that binds the imported names as globals, and all other code
-//! becomes a script. Both keep all lines and columns: white space replaces the code of the other part.
+//! In the language, a source with a top-level `import` is a module, which has its own variables and no value. In a
+//! session, variables persist and a script has a value. The imports therefore become a module that binds the imported
+//! names as globals, and all other code becomes a script. Both keep all lines and columns: white space replaces the code
+//! of the other part.
 //!
 //! A tokenizer ([`Tokens`]) is sufficient. If it misreads a source so that the script does not compile, the whole source
 //! runs as a module. If only the module with the imports does not compile, its error ends the execution.
