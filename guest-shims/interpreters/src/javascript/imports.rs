@@ -7,12 +7,14 @@
 //! A package in `node_modules` becomes a module of the same name with the exports of the package's file. The driver
 //! compiles it before a source that may import it, or when the script calls `import()`. It runs when it is first
 //! imported.
+//!
+//! The driver compiles imported files with `import.meta` or `import()` in the same way, with replacements for both.
 
 use super::{
     compile::{Compiled, NAME_BYTES},
     guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, JsValue},
     report::{Facts, Position},
-    split::may_import,
+    split::{may_import, replace_expressions},
     state::Booted,
 };
 use crate::{DriverError, Script};
@@ -49,9 +51,9 @@ fn is_module(name: &str) -> bool {
     MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
 }
 
-/// Maximum number of steps in one survey of imports: the packages, whose number `node/modules.js` limits, and Node's
-/// modules. One more step ends the survey.
-const MAX_SURVEYED: usize = 256 + 2 * MODULES.len() + 1;
+/// Maximum number of steps in one survey of imports: the packages, whose number `node/imports.js` limits, as many
+/// modules that these import, and Node's modules. One more step ends the survey.
+const MAX_SURVEYED: usize = 2 * 256 + 2 * MODULES.len() + 1;
 
 /// Maximum number of declared names in a survey.
 const MAX_DECLARED: usize = 256;
@@ -234,6 +236,8 @@ impl Booted<'_> {
 
     /// Compiles a module that runs when a script imports `name`. Returns the exception, or `undefined`.
     fn register(&mut self, name: &str, source: &str) -> Result<JsValue, DriverError> {
+        let replaced = replace_expressions(source);
+        let source = replaced.as_deref().unwrap_or(source);
         let fits = u32::try_from(name.len()).is_ok_and(|bytes| bytes < NAME_BYTES);
         if !fits || name.contains('\0') {
             return Ok(JsValue::UNDEFINED);

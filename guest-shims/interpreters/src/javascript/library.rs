@@ -24,7 +24,7 @@ const INTL: &[(&str, &str)] = &intl! {
 };
 
 /// The files by path, sorted. Multi-line strings are not allowed in them, because indentation is removed.
-pub(super) const FILES: [(&str, &str); 26] = [
+pub(super) const FILES: [(&str, &str); 27] = [
     ("csv-simple.js", include_str!("../../../../vendor_js/csv-simple.js")),
     ("json-utils.js", include_str!("../../../../vendor_js/json-utils.js")),
     ("node/args.js", include_str!("node/args.js")),
@@ -41,6 +41,7 @@ pub(super) const FILES: [(&str, &str); 26] = [
     ("node/fs.js", include_str!("node/fs.js")),
     ("node/glob.js", include_str!("node/glob.js")),
     ("node/hosts.js", include_str!("node/hosts.js")),
+    ("node/imports.js", include_str!("node/imports.js")),
     ("node/intl.js", include_str!("node/intl.js")),
     ("node/legacy.js", include_str!("node/legacy.js")),
     ("node/modules.js", include_str!("node/modules.js")),

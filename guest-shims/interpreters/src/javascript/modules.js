@@ -29,13 +29,13 @@
   // Returns the text of the module that `import` finds under a name.
   $.facade = (name) => $.makeFacade(name);
 
-  // Returns Node's error for a failed import.
-  $.importError = (said, specifier, at) => {
-    const { error, isNew } = $.modules.importError(said, specifier);
-    if (isNew) $.text.setFrames(error, at);
+  // Returns Node's error for a failed import in a file, by default the running script. `frames` are those of the import.
+  $.importError = (said, specifier, frames, parent = $.mainFile()) => {
+    const { at, error, isNew } = $.imports.importError(said, specifier, parent);
+    if (isNew) $.text.setFrames(error, at ? `${at}\n${frames}` : frames);
     return error;
   };
-  // Replaces `import.meta` in the running script. The files that it imports use the interpreter's own.
+  // Replaces `import.meta` in the running script.
   defineProperty(globalThis, '$importMeta', { __proto__: null, get: () => $.modules.meta(), configurable: true, enumerable: false });
 
   // Created from text, because the older build cannot parse `import` with a second argument.
@@ -47,24 +47,43 @@
     }
   })();
   const exists = (path) => $.os.stat(path)[1] === 0;
-  // Returns whether the names, or the files that they name, may refer to packages or to files that are not ES modules.
-  const needsPackages = (names) => {
-    for (let i = 0; i < names.length; i++) {
-      const name = names[i];
-      if (name.endsWith('.cjs') || (!name.includes('/') && exists(`/data_js/${name}.js`))) return true;
-    }
-    let above = $.mainFile();
+  const isFile = (path) => {
+    const [found, error] = $.os.stat(path);
+    return error === 0 && (found.mode & $.os.S_IFMT) === $.os.S_IFREG;
+  };
+  // Maximum number of files that are searched for special imports.
+  const MOST_FILES = 1024;
+  const SPECIFIER = /\b(?:from|import)\s*(['"])([^'"\n]+)\1/g;
+  // Code that the interpreter's own loader runs differently from Node.
+  const SPECIAL = /\bimport\s*[.(]|\bmodule\s*\.\s*exports\b|\bexports\s*[.[]|['"](?:node:)?process['"]/;
+  // Returns whether names in a file, or names in the files that they name, may refer to packages, or to files that are
+  // not ES modules or contain special code.
+  const needsPackages = (names, parent) => {
+    const files = new Set();
+    const isSpecial = (name, from) => {
+      if (/^(?:file:|\/)/.test(name) || name.endsWith('.cjs')) return true;
+      if (!/^\.{0,2}\//.test(name)) return !name.includes('/') && exists(`/data_js/${name}.js`);
+      if (files.size < MOST_FILES) files.add(node.path.resolve(node.path.dirname(from), name));
+      return false;
+    };
+    if (names.some((name) => isSpecial(name, parent))) return true;
+    let above = parent;
     while (above !== '') {
       above = above.slice(0, above.lastIndexOf('/'));
       if (exists(`${above}/node_modules`)) return true;
     }
+    for (const file of files) {
+      const text = isFile(file) ? $.std.loadFile(file) : null;
+      if (text === null) continue;
+      if (SPECIAL.test(text) || Array.from(text.matchAll(SPECIFIER)).some(([, , name]) => isSpecial(name, file))) return true;
+    }
     return false;
   };
-  // The names that the running script imports in expressions, until the host has made their packages importable.
+  // The names that running files import in expressions, until the host has made their packages importable.
   let wanted = [];
-  const packagesOf = (specifier) => new Waiting((resolve) => {
+  const packagesOf = (specifier, parent) => new Waiting((resolve) => {
     if ($.wantPackages()) wanted = [];
-    wanted[wanted.length] = { specifier, resolve };
+    wanted[wanted.length] = { parent, specifier, resolve };
   });
   // The names of the running script's import declarations.
   let declared = [];
@@ -75,32 +94,37 @@
   $.survey = (names) => {
     isWaiting = names === undefined;
     if (!isWaiting) declared = names.split('\n');
-    const all = isWaiting ? wanted.map(({ specifier }) => specifier) : declared;
-    return (isWaiting || needsPackages(all)) && $.modules.survey(all);
+    if (isWaiting) return $.imports.survey(wanted.map(({ parent, specifier }) => ({ parent, names: [specifier] })));
+    const parent = $.mainFile();
+    return needsPackages(declared, parent) && $.imports.survey([{ parent, names: declared }]);
   };
   // Returns the next package of a survey as its name and the text of its module, or nothing after the last one.
   // `failure` is the error of the package before.
   $.nextPackage = (failure) => {
-    const next = $.modules.nextPackage(failure);
+    const next = $.imports.nextPackage(failure);
     if (next === '' && isWaiting) wanted.splice(0).forEach(({ resolve }) => resolve());
     return next;
   };
 
-  // Replaces `import` in calls of the running script.
-  const loads = async (name, options) => {
+  // Returns the function that replaces `import` in calls of a file, by default of the running script.
+  const loader = (file) => async (name, options) => {
     const frames = $.text.framesOf(new Failure());
     const specifier = `${name}`;
+    const parent = file ?? $.mainFile();
     if (specifier === 'process' || specifier === 'node:process') {
       // The exports of `process` depend on the running script, so it is not a module of the image.
       return { __proto__: null, ...node.process, default: node.process };
     }
-    if (builtin(specifier) === undefined && needsPackages([specifier])) await packagesOf(specifier);
+    if (builtin(specifier) === undefined && needsPackages([specifier], parent)) await packagesOf(specifier, parent);
     try {
-      return await imported($.modules.importable(specifier), options);
+      return await imported($.modules.importable(specifier, parent), options);
     } catch (error) {
-      throw $.modules.isImportError(error) ? $.importError(error.message, specifier, frames) : error;
+      throw $.modules.isImportError(error) ? $.importError(error.message, specifier, frames, parent) : error;
     }
   };
+  const loads = loader();
+  // Returns the values that replace `import.meta` and `import` in a file that the script imports.
+  loads.of = (file) => ({ $importMeta: $.modules.metaOf(file, false), $loads: loader(file) });
   defineProperty(globalThis, '$loads', { __proto__: null, value: loads, configurable: true, writable: true, enumerable: false });
 
   // Lets the module of a session's imports bind their names once, as globals that read the module's variables.

@@ -58,6 +58,11 @@
     }
     return Object.assign(coded(Error, 'MODULE_NOT_FOUND', text), { requireStack: [parent] });
   };
+  const isPath = (name) => /^(?:\.{0,2}\/|file:)/.test(name);
+  const read = (file) => ($.sourceOf(file) ?? fs.readFileSync(file, 'utf8')).replace(/^\ufeff/, '');
+  // Returns the interpreter's name of a file, which depends on the name of the running script.
+  const nameOf = (file) => ($.entered().input.name.startsWith('/') || !file.startsWith(`${WORKSPACE}/`) ? file : file.slice(WORKSPACE.length + 1));
+  const fileOf = (name, parent) => (name.startsWith('file:') ? node.url.fileURLToPath(name) : path.resolve(path.dirname(parent), name));
   // Returns the error for a package, or a path, that an import does not find.
   const notImported = (name, parent) => {
     const isFile = isPath(name);
@@ -194,7 +199,7 @@
     cache[file] = module;
     let isDone = false;
     try {
-      const source = ($.sourceOf(file) ?? fs.readFileSync(file, 'utf8')).replace(/^\ufeff/, '');
+      const source = read(file);
       if (file.endsWith('.json')) {
         try {
           module.exports = JSON.parse(source);
@@ -253,13 +258,12 @@
     return main;
   };
 
-  // `import.meta` of the running script.
-  let meta;
-  const metaOf = (file) => {
+  // Returns `import.meta` of a file.
+  const metaOf = (file, isMain) => {
     const { URL, pathToFileURL } = node.url;
     const url = pathToFileURL(file).href;
     return {
-      __proto__: null, dirname: path.dirname(file), filename: file, main: true, url,
+      __proto__: null, dirname: path.dirname(file), filename: file, main: isMain, url,
       // As in Node, a path need not exist, and any name with a scheme is a URL.
       resolve(specifier) {
         const name = `${specifier}`;
@@ -272,19 +276,19 @@
       },
     };
   };
+  // Returns `import.meta` of the running script.
+  let meta;
   const importMeta = () => {
     const file = $.mainFile();
-    if (meta?.filename !== file) meta = metaOf(file);
+    if (meta?.filename !== file) meta = metaOf(file, true);
     return meta;
   };
 
-  // Returns the interpreter's name of a module that the running script imports. Relative names start at
-  // the workspace.
-  const importable = (name) => {
+  // Returns the interpreter's name of a module that a file imports. The interpreter resolves relative names from the
+  // workspace.
+  const importable = (name, parent) => {
     if (name.startsWith('file:')) return node.url.fileURLToPath(name);
-    const directory = path.dirname($.mainFile());
-    if (!/^\.{1,2}\//.test(name) || directory === WORKSPACE) return name;
-    return `./${path.relative(WORKSPACE, path.resolve(directory, name))}`;
+    return /^\.{1,2}\//.test(name) ? nameOf(path.resolve(path.dirname(parent), name)) : name;
   };
 
   // Returns whether the interpreter found no module, or no export.
@@ -292,194 +296,8 @@
     (error instanceof ReferenceError && error.message.startsWith('could not load module')) ||
     (error instanceof SyntaxError && error.message.startsWith("Could not find export '"));
 
-  // The packages that imports name. The interpreter finds modules by name, so the host creates a module with the name of
-  // each package, which exports what the package's file does. All files that use a name get the same package.
-
-  // Limits of one survey.
-  const MOST_PACKAGES = 256;
-  const MOST_FILES = 1024;
-  // Maximum length of a name that the host accepts.
-  const MOST_NAME = 1024;
-  const SPECIFIER = /\b(?:from|import)\s*(?:\(\s*)?(?:'([^'\n]+)'|"([^"\n]+)")/g;
-  const isPath = (name) => /^(?:\.{0,2}\/|file:)/.test(name);
-  const read = (file) => ($.sourceOf(file) ?? fs.readFileSync(file, 'utf8')).replace(/^\ufeff/, '');
-  const specifiersOf = (text) => Array.from(text.matchAll(SPECIFIER), ([, single, double]) => single ?? double);
-  // Returns the interpreter's name of a file, which depends on the name of the running script.
-  const nameOf = (file) => ($.entered().input.name.startsWith('/') || !file.startsWith(`${WORKSPACE}/`) ? file : file.slice(WORKSPACE.length + 1));
-  const fileOf = (name, parent) => (name.startsWith('file:') ? node.url.fileURLToPath(name) : path.resolve(path.dirname(parent), name));
-
-  // Returns whether a file is an ES module, from its name, its package and its text.
-  const isModule = (file, text) => {
-    if (!/\.(?:js|ts)$/.test(file)) return file.endsWith('.mjs');
-    for (let above = path.dirname(file); ; above = path.dirname(above)) {
-      const type = path.basename(above) === 'node_modules' ? undefined : aboutOf(above === '/' ? '' : above)?.type;
-      if (type === 'module' || type === 'commonjs') return type === 'module';
-      if (above === '/' || path.basename(path.dirname(above)) === 'node_modules') break;
-    }
-    return /^\s*(?:import\b[^(.]|export\b)/m.test(text) && !/\bmodule\s*\.\s*exports\b/.test(text);
-  };
-  // Returns whether an ES module has a default export. Comments and strings do not count.
-  const hasDefault = (text) => {
-    if (!text.includes('default')) return false;
-    const code = text.replace(/\/\*[^]*?\*\/|\/\/.*|'[^'\\\n]*(?:\\.[^'\\\n]*)*'|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|`[^`\\]*(?:\\[^][^`\\]*)*`/g, ' ');
-    return /\bexport\s+default\b|\bas\s+default\b|\bexport\s*\{(?:[^{}]*,)?\s*default\s*[,}]/.test(code) || /^export\s+default\b/m.test(text);
-  };
-
-  // Patterns for the exports in the text of a CommonJS module.
-  const EXPORTS = [
-    /\bexports\s*\.\s*([A-Za-z_$][\w$]*)\s*=(?!=)/g,
-    /\bexports\s*\[\s*['"]([^'"\n]+)['"]\s*\]\s*=(?!=)/g,
-    /\bdefineProperty\s*\(\s*(?:module\s*\.\s*)?exports\s*,\s*['"]([^'"\n]+)['"]/g,
-  ];
-  const REEXPORT = /(?:\bmodule\s*\.\s*exports\s*=\s*|\b__export(?:Star)?\s*\(\s*|\.{3}\s*)require\s*\(\s*['"]([^'"\n]+)['"]\s*\)/g;
-  const MOST_REEXPORTS = 64;
-  // Returns the names that a CommonJS module exports, found in its text as Node does.
-  const exportsOf = (first) => {
-    const found = new Set();
-    const files = new Set([first]);
-    for (const file of files) {
-      if (file.endsWith('.json')) continue;
-      const text = read(file);
-      for (const pattern of EXPORTS) for (const [, name] of text.matchAll(pattern)) found.add(name);
-      for (const { 0: start, index } of text.matchAll(/\bmodule\s*\.\s*exports\s*=\s*\{/g)) {
-        const entry = /\s*(?:\.{3}[^,{}]*|([A-Za-z_$][\w$]*)|'([^'\n]+)'|"([^"\n]+)")\s*(?:,|\}|\(|:(?:\s*[\w$]+\s*,)?)/y;
-        entry.lastIndex = index + start.length;
-        for (let part = entry.exec(text); part !== null; part = entry.exec(text)) {
-          const name = part[1] ?? part[2] ?? part[3];
-          if (name !== undefined) found.add(name);
-          if (!part[0].endsWith(',')) break;
-        }
-      }
-      for (const [, name] of text.matchAll(REEXPORT)) {
-        if (files.size >= MOST_REEXPORTS || builtin(name) !== undefined) continue;
-        const next = locate(name, file);
-        if (next !== undefined) files.add(next);
-      }
-    }
-    return [...found].filter((name) => /^[A-Za-z_$][\w$]*$/.test(name) && name !== 'default');
-  };
-  // Returns the text of an ES module with the exports of a file.
-  const facadeOf = (file, text) => {
-    const from = JSON.stringify(nameOf(file));
-    if (isModule(file, text)) return `export * from ${from};\n${hasDefault(text) ? `export { default } from ${from};` : ''}`;
-    const names = exportsOf(file);
-    const values = names.map((name, i) => `const _${i} = all[${JSON.stringify(name)}];`).join('');
-    const list = names.map((name, i) => `_${i} as ${name}`).join(', ');
-    return `import { createRequire } from 'node:module';\nconst value = createRequire('/')(${JSON.stringify(file)});\nconst all = Object(value);\n${values}\nexport default value;\nexport { ${list} };`;
-  };
-
-  // The names of modules that exist, and the errors of those that could not be created.
-  const packages = new Set();
-  const failed = new Map();
-  // Follows imports through files, without running any. Calls `leave` for each package after those that it needs, and
-  // `miss` for a name that is not found, with the file that imports it.
-  const follow = (names, leave, miss) => {
-    const seen = new Set();
-    let files = 0;
-    const stack = [{ parent: $.mainFile(), names, at: 0 }];
-    const enter = (file, text, onEnd) => {
-      const isNew = !seen.has(file) && files < MOST_FILES;
-      seen.add(file);
-      if (isNew) files++;
-      stack.push({ parent: file, names: isNew ? specifiersOf(text) : [], at: 0, onEnd });
-    };
-    while (stack.length > 0) {
-      const top = stack.at(-1);
-      if (top.at === top.names.length) {
-        stack.pop();
-        top.onEnd?.();
-        continue;
-      }
-      const name = top.names[top.at++];
-      const { parent } = top;
-      if (name.length > MOST_NAME || /[\0\n]|^\.{1,2}$/.test(name)) continue;
-      if (builtin(name) !== undefined) {
-        if (!seen.has(name)) leave(name, '');
-        seen.add(name);
-        continue;
-      }
-      const isFileName = isPath(name);
-      const key = isFileName ? fileOf(name, parent) : `:${name}`;
-      if (seen.has(key)) continue;
-      if (!isFileName) seen.add(key);
-      try {
-        const file = isFileName ? key : /^[a-z]+:/.test(name) ? undefined : locate(name, parent, IMPORTED);
-        if (file === undefined || !isFile(file)) {
-          miss(isFileName ? nameOf(key) : name, parent, isFileName);
-          continue;
-        }
-        const text = read(file);
-        const own = isFileName ? nameOf(file) : name;
-        const isFacade = !isFileName || file.endsWith('.cjs');
-        if (isFileName && !isFacade) enter(file, text);
-        else if (!packages.has(own)) enter(file, isModule(file, text) ? text : '', () => leave(own, facadeOf(file, text)));
-      } catch (error) {
-        failed.set(name, error);
-      }
-    }
-  };
-  let surveyed = [];
-  let last;
-  const survey = (names) => {
-    surveyed = [];
-    last = undefined;
-    failed.clear();
-    let count = 0;
-    follow(names, (name, text) => {
-      if (text === '' || ++count <= MOST_PACKAGES) surveyed.push(`${name}\n${text}`);
-    }, () => {});
-    surveyed.reverse();
-    return surveyed.length > 0;
-  };
-  const nextPackage = (failure) => {
-    if (last !== undefined) {
-      if (failure === undefined) packages.add(last);
-      else failed.set(last, failure);
-    }
-    const next = surveyed.pop() ?? '';
-    last = next === '' ? undefined : next.slice(0, next.indexOf('\n'));
-    return next;
-  };
-
-  // Converts the interpreter's message about a failed import to Node's error.
-  const importError = (said, specifier) => {
-    const isNew = true;
-    let parent = $.mainFile();
-    const absent = /^Could not find export '(.*)' in module '/.exec(said);
-    if (absent !== null) return { isNew, error: new SyntaxError(`The requested module '${specifier}' does not provide an export named '${absent[1]}'`) };
-    let missing = /'([^]*)'[^']*$/.exec(said)?.[1] ?? specifier;
-    // A package that could not be created may have failed because of another one.
-    const causes = new Set();
-    while (failed.has(missing) && !causes.has(missing)) {
-      causes.add(missing);
-      const error = failed.get(missing);
-      if (!isImportError(error) || error instanceof SyntaxError) return { isNew: false, error };
-      missing = /'([^]*)'[^']*$/.exec(error.message)?.[1] ?? missing;
-    }
-    if (causes.has(missing)) {
-      return { isNew, error: coded(Error, 'ERR_MODULE_NOT_FOUND', `Cannot import package '${missing}': packages that import each other by name are not supported`) };
-    }
-    if (specifier.startsWith('node:')) return { isNew, error: coded(Error, 'ERR_UNKNOWN_BUILTIN_MODULE', `No such built-in module: ${specifier}`) };
-    const whole = path.resolve(WORKSPACE, missing);
-    let wanted = specifier;
-    if (specifier !== missing && !(isPath(specifier) && fileOf(specifier, parent) === whole)) wanted = undefined;
-    if (wanted?.startsWith('file:')) wanted = whole;
-    else if (wanted === undefined || specifier === missing) {
-      // A file that the script imports may have imported it.
-      const names = wanted === undefined ? [specifier] : $.declaredImports();
-      if (!names.includes(missing)) {
-        let isFileName = isPath(missing) || /\.(?:[cm]?js|json)$/.test(missing);
-        follow(names, () => {}, (name, file, is) => {
-          if (name !== missing) return;
-          parent = file;
-          isFileName = is;
-        });
-        wanted = isFileName ? whole : missing;
-      }
-    }
-    return { isNew, error: notImported(wanted, parent) };
-  };
-  $.modules = { importError, importable, isImportError, load, mainModule, makeRequire, meta: importMeta, nextPackage, requireVendor, resolve, survey, cache };
+  $.modules = { importable, isImportError, load, mainModule, makeRequire, meta: importMeta, metaOf, requireVendor, resolve, cache };
+  $.files = { aboutOf, fileOf, isFile, isPath, locate, nameOf, notImported, read, conditions: IMPORTED };
 
   const FACADE = Symbol.for('glovebox.module');
   const made = new Set();
