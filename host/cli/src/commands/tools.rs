@@ -63,7 +63,7 @@ pub(crate) struct DefinedToolsArgs {
     #[arg(long, value_name = "FILE", help_heading = "Tools")]
     definitions: Option<PathBuf>,
 
-    /// Start the MCP servers in this JSON file, and list their tools
+    /// Start the MCP servers in this JSON file, and list their tools and the operations of its OpenAPI documents
     #[arg(long, value_name = "FILE", help_heading = "Tools")]
     tools_from: Option<PathBuf>,
 

@@ -52,7 +52,8 @@ use tools::Name;
 pub use http::router;
 pub use stdio::serve_stdio;
 pub use upstream::{
-    Approve, EndpointConfig, Listing, ProcessConfig, UpstreamConfig, UpstreamError, UpstreamTransport, Upstreams,
+    Approve, DocumentSource, EndpointConfig, Listing, OpenApiConfig, ProcessConfig, UpstreamConfig, UpstreamError,
+    UpstreamKind, UpstreamTransport, Upstreams,
 };
 
 /// Instructions for models, which clients receive when they connect.

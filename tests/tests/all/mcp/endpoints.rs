@@ -24,20 +24,20 @@ use super::{
 
 /// A request to an [`Endpoint`]: the request line and headers in lower case, and the body as JSON.
 #[derive(Clone, Debug)]
-struct Received {
-    head: String,
-    body: Value,
+pub(super) struct Received {
+    pub(super) head: String,
+    pub(super) body: Value,
 }
 
 /// An HTTP server that acts as an upstream server. Each connection carries one request.
-struct Endpoint {
-    address: SocketAddr,
+pub(super) struct Endpoint {
+    pub(super) address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
 }
 
 impl Endpoint {
     /// Starts a server. `respond` returns the whole response, or `None` to leave the request unanswered.
-    fn new(respond: impl Fn(&Received) -> Option<String> + Send + Sync + 'static) -> Self {
+    pub(super) fn new(respond: impl Fn(&Received) -> Option<String> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let received = Arc::<Mutex<Vec<Received>>>::default();
@@ -67,7 +67,7 @@ impl Endpoint {
         Self::new(move |request| answer(request, "one", &tools, &call))
     }
 
-    fn received(&self) -> Vec<Received> {
+    pub(super) fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
     }
 
@@ -131,7 +131,7 @@ fn answer(
     }
 }
 
-fn response(status: &str, body: &str) -> String {
+pub(super) fn response(status: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()

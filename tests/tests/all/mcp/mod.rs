@@ -2,6 +2,7 @@
 //! `tests/mcp/run` uses the official Python and TypeScript clients.
 
 mod answers;
+mod apis;
 mod approvals;
 mod endpoints;
 mod files;

@@ -55,7 +55,8 @@ after each script, by default in $XDG_STATE_HOME/glovebox/mcp-sessions, where th
 With --tools-from, scripts may call the tools of other servers as tools.SERVER_TOOL(…). FILE lists them in the usual format:
 {\"mcpServers\": {\"weather\": {\"command\": \"npx\", \"args\": [\"-y\", \"weather-server\"], \"env\": {\"KEY\": \"…\"}}}}. A server runs with
 your permissions; its environment contains PATH, HOME and the variables in FILE. A server over HTTP has the keys \"url\" and
-\"headers\" instead: {\"url\": \"https://…\", \"headers\": {\"Authorization\": \"…\"}}. \"tools\": [\"NAME\"] offers only these tools.
+\"headers\" instead: {\"url\": \"https://…\", \"headers\": {\"Authorization\": \"…\"}}. {\"openapi\": \"FILE or URL\"} offers the
+operations of an HTTP API with an OpenAPI document. \"tools\": [\"NAME\"] offers only these tools.
 With \"approve\": \"always\" or [\"NAME\"], or with --approve, the client asks a person before a script calls a tool.
 
 Standard output contains only protocol messages; notes, errors and logs (-v) go to standard error. The server exits at the end
@@ -136,7 +137,7 @@ struct ServerArgs {
     #[arg(long = "allow-origin", value_name = "ORIGIN", requires = "listen")]
     origins: Vec<String>,
 
-    /// Give scripts the tools of the MCP servers in this JSON file
+    /// Give scripts the tools of the MCP servers and the OpenAPI documents in this JSON file
     #[arg(long, value_name = "FILE", help_heading = "Tools")]
     tools_from: Option<PathBuf>,
 
@@ -276,12 +277,14 @@ fn require_approval(config: &mut TenantConfig, names: &[String]) -> Result<(), H
     Ok(())
 }
 
-/// Starts the MCP servers whose tools scripts can call.
+/// Starts the MCP servers and reads the documents of the APIs whose tools scripts can call.
 pub(crate) async fn start(servers: Vec<UpstreamConfig>, policy: &Policy) -> anyhow::Result<Option<Upstreams>> {
     if servers.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Upstreams::start(servers, policy.limits.tool_bytes).await?))
+    let upstreams = Upstreams::start(servers, policy.limits.tool_bytes).await?;
+    upstreams.notices().iter().for_each(|notice| note(notice));
+    Ok(Some(upstreams))
 }
 
 /// Prepares the runtimes and waits for the result.

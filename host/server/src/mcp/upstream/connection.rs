@@ -67,6 +67,7 @@ impl Connection {
         match transport {
             UpstreamTransport::Process(config) => Self::start_process(config, max_message_bytes).await,
             UpstreamTransport::Http(config) => Self::connect(config, max_message_bytes).await,
+            UpstreamTransport::OpenApi(_) => Err("is not an MCP server".to_owned()),
         }
     }
 

@@ -1,4 +1,4 @@
-//! HTTP client for MCP servers with a URL, with limits on the size and the values of each message.
+//! HTTP client for servers with a URL, with limits on the size and the values of each message.
 //!
 //! The response to a POST contains the answer, as JSON or as an event stream. Streams that the server opens on its own
 //! (GET) and resumption of broken streams are not supported, because only results are used.
@@ -36,14 +36,14 @@ const MAX_REDIRECTS: usize = 3;
 
 /// Maximum number of simultaneous requests to a server. Further requests wait. Each request can buffer a message of the
 /// maximum size.
-const MAX_REQUESTS: usize = 64;
+pub(super) const MAX_REQUESTS: usize = 64;
 
 /// Maximum length in characters of the cause of a failure.
 const MAX_REASON_CHARS: usize = 200;
 
 const SESSION_ID: &str = "mcp-session-id";
 
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 
 /// Headers that the client sets itself. Those that begin with `mcp-` are reserved too.
@@ -82,7 +82,7 @@ impl EndpointConfig {
             let Some((parsed, mut value)) = parsed else {
                 return Err(format!("has the invalid header `{}`; correct its name or value", glovebox::escaped(name)));
             };
-            if RESERVED_HEADERS.contains(&parsed.as_str()) || parsed.as_str().starts_with("mcp-") {
+            if is_reserved(&parsed) {
                 return Err(format!("sets the header `{}`, which is reserved; remove it", glovebox::escaped(name)));
             }
             value.set_sensitive(true);
@@ -90,6 +90,32 @@ impl EndpointConfig {
         }
         Ok(headers)
     }
+
+    /// Creates a client that sends the headers with each request. An error is a clause whose subject is the server.
+    pub(super) fn client(&self) -> Result<Client, String> {
+        // If a provider is already installed, it stays in use.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let builder = Client::builder()
+            .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")))
+            .default_headers(self.header_map()?)
+            .redirect(same_origin())
+            // A proxy from the environment would receive the headers.
+            .no_proxy()
+            .referer(false)
+            .http1_only()
+            .connect_timeout(CONNECT_TIMEOUT);
+        let builder = match Url::parse(&self.url) {
+            // Otherwise, `build` fails on systems without root certificates, although this server needs none.
+            Ok(url) if url.scheme() == "http" => builder.tls_certs_only([]),
+            _ => builder,
+        };
+        builder.build().map_err(|error| format!("cannot be reached: {}", reason(&error)))
+    }
+}
+
+/// Returns `true` for headers that the client sets itself.
+pub(super) fn is_reserved(header: &HeaderName) -> bool {
+    RESERVED_HEADERS.contains(&header.as_str()) || header.as_str().starts_with("mcp-")
 }
 
 /// Creates a transport to a server. `max_message_bytes` limits the size of each response, after decompression.
@@ -98,24 +124,7 @@ pub(super) fn transport(
     max_message_bytes: usize,
 ) -> Result<StreamableHttpClientTransport<EndpointClient>, String> {
     config.check()?;
-    // If a provider is already installed, it stays in use.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = Client::builder()
-        .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")))
-        .default_headers(config.header_map()?)
-        .redirect(same_origin())
-        // A proxy from the environment would receive the headers.
-        .no_proxy()
-        .referer(false)
-        .http1_only()
-        .connect_timeout(CONNECT_TIMEOUT);
-    let builder = match Url::parse(&config.url) {
-        // Otherwise, `build` fails on systems without root certificates, although this server needs none.
-        Ok(url) if url.scheme() == "http" => builder.tls_certs_only([]),
-        _ => builder,
-    };
-    let client = builder.build().map_err(|error| format!("cannot be reached: {}", reason(&error)))?;
-    let client = EndpointClient { client, max_message_bytes };
+    let client = EndpointClient { client: config.client()?, max_message_bytes };
     let mut transport = StreamableHttpClientTransportConfig::with_uri(&*config.url);
     transport.max_concurrent_requests = MAX_REQUESTS;
     transport.retry_config = Arc::new(NeverRetry::default());
@@ -268,9 +277,14 @@ impl EndpointClient {
     }
 
     async fn body(&self, response: Response) -> Result<Bytes, EndpointError> {
-        let body = Limited::new(Body::from(response), self.max_message_bytes);
-        Ok(body.collect().await.map_err(body_error)?.to_bytes())
+        body(response, self.max_message_bytes).await
     }
+}
+
+/// Reads the body of a response. Fails if it is larger than `max_bytes`.
+pub(super) async fn body(response: Response, max_bytes: usize) -> Result<Bytes, EndpointError> {
+    let body = Limited::new(Body::from(response), max_bytes);
+    Ok(body.collect().await.map_err(body_error)?.to_bytes())
 }
 
 async fn send(
@@ -348,7 +362,7 @@ fn event_error(error: SseError) -> EndpointError {
 }
 
 /// Returns the innermost cause of an error. The outer errors of `reqwest` contain the URL.
-fn reason(error: &(dyn Error + 'static)) -> String {
+pub(super) fn reason(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(cause) = innermost.source() {
         innermost = cause;

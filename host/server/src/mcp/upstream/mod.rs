@@ -1,14 +1,16 @@
-//! Upstream MCP servers, whose tools scripts can call (code mode).
+//! Upstream MCP servers and HTTP APIs, whose tools scripts can call (code mode).
 //!
 //! With a hundred tools, a model would have to read a hundred descriptions, and every result would pass through the
 //! model. In code mode, the model writes a script that calls the tools, and reads only the script's output.
 //!
 //! Upstream servers are untrusted: their tool names, schemas, descriptions and results are limited in size. Errors of a
-//! server's process or connection name the server.
+//! server's process or connection name the server. APIs with an OpenAPI document are treated like servers, and their
+//! operations like tools.
 
 mod connection;
 mod endpoint;
 mod listing;
+mod openapi;
 mod process;
 mod upstreams;
 
@@ -24,6 +26,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use listing::Listing;
+pub use openapi::{DocumentSource, OpenApiConfig};
 pub use upstreams::Upstreams;
 
 /// The values of `type` for the transport Streamable HTTP.
@@ -37,7 +40,7 @@ const MAX_SERVERS: usize = 32;
 pub struct UpstreamConfig {
     /// The server's name. It is the prefix of its tools' names in scripts.
     pub name: String,
-    /// The process or the URL of the server.
+    /// The process or the URL of the server, or the document of the API.
     pub transport: UpstreamTransport,
     /// The names of the tools that scripts can call. Default: all tools.
     pub tools: Option<Vec<String>>,
@@ -45,13 +48,15 @@ pub struct UpstreamConfig {
     pub approve: Approve,
 }
 
-/// The process or the URL of an upstream MCP server.
+/// The process or the URL of an upstream MCP server, or the document of an API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamTransport {
     /// A child process that communicates over standard input and output.
     Process(ProcessConfig),
     /// A server with the transport Streamable HTTP.
     Http(EndpointConfig),
+    /// An HTTP API with an OpenAPI document.
+    OpenApi(OpenApiConfig),
 }
 
 /// The child process of an upstream MCP server.
@@ -118,6 +123,24 @@ impl Approve {
     }
 }
 
+/// The kind of an upstream server, in error messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamKind {
+    /// An MCP server.
+    Mcp,
+    /// An HTTP API with an OpenAPI document.
+    Api,
+}
+
+impl fmt::Display for UpstreamKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mcp => "MCP server",
+            Self::Api => "API",
+        })
+    }
+}
+
 /// An error that prevents upstream tools from being offered to scripts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -126,17 +149,21 @@ pub enum UpstreamError {
     #[error("{0}")]
     Config(String),
     /// A server's configuration is not supported, or the server could not be started or reached, or does not speak
-    /// MCP.
-    #[error("MCP server `{server}` {reason}", server = escaped(.server))]
+    /// MCP, or the document of an API is not supported.
+    #[error("{kind} `{server}` {reason}", server = escaped(.server))]
     Server {
+        /// The server's kind.
+        kind: UpstreamKind,
         /// The server's name.
         server: String,
         /// The problem as a clause whose subject is the server.
         reason: String,
     },
     /// The name of a tool in scripts is invalid or already in use.
-    #[error("tool `{tool}` of MCP server `{server}` cannot be offered as `tools.{name}`: {reason}", server = escaped(.server), tool = escaped(.tool), name = escaped(.name))]
+    #[error("tool `{tool}` of {kind} `{server}` cannot be offered as `tools.{name}`: {reason}", server = escaped(.server), tool = escaped(.tool), name = escaped(.name))]
     Name {
+        /// The server's kind.
+        kind: UpstreamKind,
         /// The server's name.
         server: String,
         /// The tool's name on the server.
@@ -149,7 +176,7 @@ pub enum UpstreamError {
 }
 
 /// The file format that MCP clients share: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}, "cwd": …}}}`,
-/// or `{"url": …, "headers": {…}}` as the value of a name.
+/// or `{"url": …, "headers": {…}}`, or `{"openapi": …, "server": …, "headers": {…}}` as the value of a name.
 #[derive(Deserialize)]
 struct File {
     #[serde(rename = "mcpServers")]
@@ -166,6 +193,8 @@ struct Server {
     env: BTreeMap<String, String>,
     cwd: Option<PathBuf>,
     url: Option<String>,
+    openapi: Option<String>,
+    server: Option<String>,
     // Not a map of strings: an error of `serde_json` would quote a value of another type, which can be a secret.
     headers: Option<Value>,
     #[serde(rename = "type")]
@@ -194,13 +223,25 @@ enum ApproveKey {
 }
 
 impl UpstreamConfig {
-    /// Returns `true` if `tools` or `approve` contains the tool, or if scripts can call all tools.
-    fn names(&self, tool: &str) -> bool {
-        let contains = |names: &[String]| names.iter().any(|name| name == tool);
-        self.tools.as_deref().is_none_or(contains) || contains(self.approve.names())
+    fn kind(&self) -> UpstreamKind {
+        match self.transport {
+            UpstreamTransport::Process(_) | UpstreamTransport::Http(_) => UpstreamKind::Mcp,
+            UpstreamTransport::OpenApi(_) => UpstreamKind::Api,
+        }
     }
 
-    /// Parses server configurations from JSON. Relative directories are resolved against `base`, the directory of the
+    /// Returns `true` if `tools` or `approve` contains the tool, or if scripts can call all tools.
+    fn names(&self, tool: &str) -> bool {
+        self.tools.is_none() || self.lists(tool)
+    }
+
+    /// Returns `true` if `tools` or `approve` contains the tool.
+    fn lists(&self, tool: &str) -> bool {
+        let contains = |names: &[String]| names.iter().any(|name| name == tool);
+        self.tools.as_deref().is_some_and(contains) || contains(self.approve.names())
+    }
+
+    /// Parses server configurations from JSON. Relative paths are resolved against `base`, the directory of the
     /// configuration file. Servers with `disabled` are skipped.
     ///
     /// # Errors
@@ -221,7 +262,8 @@ impl UpstreamConfig {
 
 impl Server {
     fn checked(mut self, name: String, base: &Path) -> Result<UpstreamConfig, UpstreamError> {
-        let wrong = |reason: &str| UpstreamError::Server { server: name.clone(), reason: reason.to_owned() };
+        let kind = if self.openapi.is_some() { UpstreamKind::Api } else { UpstreamKind::Mcp };
+        let wrong = |reason: &str| UpstreamError::Server { kind, server: name.clone(), reason: reason.to_owned() };
         let transport = self.transport(base).map_err(|reason| wrong(&reason))?;
         let approve = match self.approve {
             None => Approve::Never,
@@ -240,9 +282,24 @@ impl Server {
         Ok(UpstreamConfig { name, transport, tools: self.tools, approve })
     }
 
-    /// Takes and checks the keys of the process or the URL. An error is a clause whose subject is the server.
+    /// Takes and checks the keys of the transport. An error is a clause whose subject is the server.
     fn transport(&mut self, base: &Path) -> Result<UpstreamTransport, String> {
         let kind = self.kind.take();
+        let has_process = self.command.is_some() || !self.args.is_empty() || !self.env.is_empty() || self.cwd.is_some();
+        if let Some(document) = self.openapi.take() {
+            if has_process || self.url.is_some() || kind.is_some() {
+                return Err("has an `openapi` document and also `url`, `type`, `command`, `args`, `env` or `cwd`; \
+                            remove one of them"
+                    .to_owned());
+            }
+            let document = DocumentSource::new(document, base);
+            let config = OpenApiConfig { document, server: self.server.take(), headers: headers(self.headers.take())? };
+            config.check()?;
+            return Ok(UpstreamTransport::OpenApi(config));
+        }
+        if self.server.is_some() {
+            return Err("has a `server` without an `openapi` document; remove it".to_owned());
+        }
         let Some(url) = self.url.take() else {
             if let Some(kind) = kind.filter(|kind| kind != "stdio") {
                 return Err(format!("has the type `{}` but no `url`; only `stdio` needs none", escaped(&kind)));
@@ -252,7 +309,7 @@ impl Server {
         if let Some(kind) = kind.filter(|kind| !HTTP_TYPES.contains(&&**kind)) {
             return Err(format!("has a `url` and the type `{}`; only `http` is supported", escaped(&kind)));
         }
-        if self.command.is_some() || !self.args.is_empty() || !self.env.is_empty() || self.cwd.is_some() {
+        if has_process {
             return Err("has a `url` and also `command`, `args`, `env` or `cwd`; remove one of them".to_owned());
         }
         let headers = headers(self.headers.take())?;
@@ -263,7 +320,7 @@ impl Server {
 
     fn process(&mut self, base: &Path) -> Result<ProcessConfig, String> {
         let command = self.command.take().filter(|command| !command.is_empty());
-        let command = command.ok_or("has neither a `command` nor a `url`; add one")?;
+        let command = command.ok_or("has no `command`, `url` or `openapi`; add one")?;
         if self.headers.is_some() {
             return Err("has `headers` without a `url`; remove them".to_owned());
         }
@@ -298,15 +355,21 @@ impl EndpointConfig {
     /// Checks the URL and the headers. An error is a clause whose subject is the server, and contains neither the URL
     /// nor the value of a header.
     fn check(&self) -> Result<(), String> {
-        let url = Url::parse(&self.url).map_err(|error| format!("has an invalid `url`: {error}"))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err("has a `url` that does not begin with `http://` or `https://`".to_owned());
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err("has credentials in its `url`; use `headers` instead".to_owned());
-        }
+        check_url("url", &self.url)?;
         self.header_map().map(drop)
     }
+}
+
+/// Parses the value of a key. An error is a clause whose subject is the server, and does not contain the URL.
+fn check_url(key: &str, url: &str) -> Result<Url, String> {
+    let url = Url::parse(url).map_err(|error| format!("has an invalid `{key}`: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("has a `{key}` that does not begin with `http://` or `https://`"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(format!("has credentials in its `{key}`; use `headers` instead"));
+    }
+    Ok(url)
 }
 
 #[cfg(test)]
@@ -363,6 +426,36 @@ mod tests {
     }
 
     #[test]
+    fn openapi_document_is_parsed_and_not_shown() {
+        let json = r#"{"mcpServers": {
+            "a": {"openapi": "sub/api.json"},
+            "b": {"openapi": "https://x.test/secret", "server": "https://y.test/secret", "headers": {"X": "secret"}}
+        }}"#;
+        let servers = read(json).unwrap();
+        let UpstreamTransport::OpenApi(api) = &servers[0].transport else { panic!("{servers:?}") };
+        assert!(api.document == DocumentSource::File("/base/sub/api.json".into()) && api.server.is_none());
+        let UpstreamTransport::OpenApi(api) = &servers[1].transport else { panic!("{servers:?}") };
+        assert!(
+            api.document == DocumentSource::Url("https://x.test/secret".to_owned()) && api.headers["X"] == "secret"
+        );
+        assert!(!format!("{servers:?}").contains("secret"));
+        for (entry, said) in [
+            (r#"{"openapi": "x", "url": "secret"}"#, "API `a` has an `openapi` document and also `url`"),
+            (r#"{"openapi": "x", "command": "secret"}"#, "API `a` has an `openapi` document and also `url`"),
+            (r#"{"openapi": "x", "server": "secret"}"#, "API `a` has an invalid `server`: "),
+            (r#"{"openapi": "x", "server": "http://x/?secret"}"#, "has a query or a fragment in its `server`"),
+            (r#"{"openapi": "http://u:secret@x"}"#, "has credentials in its `openapi`"),
+            (r#"{"openapi": "x", "headers": {"Host": "secret"}}"#, "sets the header `Host`, which is reserved"),
+            (r#"{"openapi": "x", "approve": "secret"}"#, "API `a` has the `approve` value"),
+            (r#"{"command": "x", "server": "secret"}"#, "MCP server `a` has a `server` without an `openapi` document"),
+        ] {
+            let error = read(&format!(r#"{{"mcpServers": {{"a": {entry}}}}}"#)).unwrap_err();
+            assert!(error.contains(said), "{error}");
+            assert!(!error.replace("value `secret`", "").contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
     fn approval_is_configured_for_all_no_or_some_tools() {
         let approve = |value: &str| {
             let json = format!(r#"{{"mcpServers": {{"a": {{"command": "x", "approve": {value}}}}}}}"#);
@@ -392,7 +485,7 @@ mod tests {
         for (json, said) in [
             ("", "line 1"),
             ("{}", "missing field `mcpServers`"),
-            (r#"{"mcpServers": {"a": {}}}"#, "MCP server `a` has neither a `command` nor a `url`; add one"),
+            (r#"{"mcpServers": {"a": {}}}"#, "MCP server `a` has no `command`, `url` or `openapi`; add one"),
             (r#"{"mcpServers": {"a": {"command": "x", "type": "sse"}}}"#, "has the type `sse` but no `url`"),
             (r#"{"mcpServers": {"a": {"command": "x", "arg": []}}}"#, "unknown field `arg`"),
             (r#"{"mcpServers": {"a": {"command": "x", "env": {"A=B": ""}}}}"#, "`A=B`"),

@@ -1,4 +1,4 @@
-//! The running MCP servers whose tools scripts can call, and conversion of tool results.
+//! The running MCP servers and the APIs whose tools scripts can call, and conversion of tool results.
 
 use std::{
     collections::BTreeMap,
@@ -13,9 +13,10 @@ use tokio::{runtime::Handle, sync::Mutex};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    UpstreamConfig, UpstreamError,
+    UpstreamConfig, UpstreamError, UpstreamTransport,
     connection::{self, CallError, Connection},
     listing::{Listing, script_name},
+    openapi::{self, Api, ApiError, StartedApi},
 };
 
 /// Maximum number of times that a server is restarted within [`RESTARTS_WITHIN`].
@@ -41,7 +42,7 @@ const MAX_SCHEMA_BYTES: usize = 64 << 10;
 /// Maximum total size of the tools' result schemas as JSON text, in bytes. Schemas over the limit are dropped.
 const MAX_RESULT_SCHEMAS_BYTES: usize = 1 << 20;
 
-/// Running MCP servers and their tools. Call [`close`](Self::close) to stop them.
+/// Running MCP servers, APIs, and their tools. Call [`close`](Self::close) to stop them.
 #[derive(Debug)]
 pub struct Upstreams {
     servers: Vec<Arc<Server>>,
@@ -51,14 +52,35 @@ pub struct Upstreams {
     listing: Listing,
     /// The total size of the tools' result schemas as JSON text, in bytes.
     result_schemas_bytes: usize,
+    notices: Vec<String>,
+}
+
+/// An MCP server or an API.
+#[derive(Debug)]
+struct Server {
+    config: UpstreamConfig,
+    backend: ServerBackend,
+}
+
+#[derive(Debug)]
+enum ServerBackend {
+    Mcp(Box<McpBackend>),
+    Api(Box<Api>),
 }
 
 /// An MCP server, which is connected or has ended.
 #[derive(Debug)]
-struct Server {
-    config: UpstreamConfig,
+struct McpBackend {
     max_message_bytes: usize,
     state: Mutex<ServerState>,
+}
+
+/// A server with the definitions of its tools.
+struct StartedServer {
+    server: Server,
+    tools: Vec<rmcp::model::Tool>,
+    /// Sentences about tools that are left out.
+    notices: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -70,11 +92,12 @@ struct ServerState {
 }
 
 impl Upstreams {
-    /// Starts or connects to the servers, and lists their tools. `result_bytes` limits the size of each result as JSON.
+    /// Starts or connects to the servers, reads the documents of APIs, and lists the tools. `result_bytes` limits the
+    /// size of each result as JSON.
     ///
     /// # Errors
-    /// Fails if a server cannot be started, does not speak MCP, or does not offer a configured tool. Also fails if a
-    /// tool has no valid and unique name for scripts, or if the tools exceed a limit.
+    /// Fails if a server cannot be started, does not speak MCP, or does not offer a configured tool, or if a document is
+    /// not supported. Also fails if a tool has no valid and unique name for scripts, or if the tools exceed a limit.
     pub async fn start(configs: Vec<UpstreamConfig>, result_bytes: u64) -> Result<Self, UpstreamError> {
         let result_bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
         let max_message_bytes = result_bytes.saturating_mul(MESSAGE_TIMES).saturating_add(MESSAGE_BYTES);
@@ -98,9 +121,11 @@ impl Upstreams {
             approved_tools: Vec::new(),
             listing: Listing::default(),
             result_schemas_bytes: 0,
+            notices: Vec::new(),
         };
         let mut names = BTreeMap::new();
-        for (server, tools) in started.into_values() {
+        for StartedServer { server, tools, notices } in started.into_values() {
+            made.notices.extend(notices);
             let server = Arc::new(server);
             made.servers.push(Arc::clone(&server));
             for tool in tools {
@@ -111,7 +136,7 @@ impl Upstreams {
         let offered = [&*made.tools, &*made.approved_tools].concat();
         let all = check_tools(&offered).map_err(|error| {
             UpstreamError::Config(format!(
-                "cannot offer the tools of all MCP servers together: {error}; list fewer tools in their `tools`"
+                "cannot offer the tools of all servers together: {error}; list fewer tools in their `tools`"
             ))
         });
         match failed.or(all.err()) {
@@ -143,6 +168,12 @@ impl Upstreams {
         &self.listing
     }
 
+    /// Returns sentences about operations of APIs that are not offered. Text of documents is escaped.
+    #[must_use]
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
     /// Stops all servers.
     pub async fn close(&self) {
         let mut ending = tokio::task::JoinSet::new();
@@ -165,8 +196,12 @@ impl Upstreams {
         if config.tools.as_ref().is_some_and(|wanted| wanted.iter().all(|name| **name != *tool.name)) {
             return Ok(());
         }
-        let name = script_name(&config.name, &tool.name);
+        let name = match server.backend {
+            ServerBackend::Mcp(_) => script_name(&config.name, &tool.name),
+            ServerBackend::Api(_) => openapi::script_name(&config.name, &tool.name),
+        };
         let wrong = |reason: String| UpstreamError::Name {
+            kind: config.kind(),
             server: config.name.clone(),
             tool: tool.name.chars().take(128).collect(),
             name: name.chars().take(128).collect(),
@@ -236,33 +271,44 @@ fn admit(all_bytes: &mut usize, bytes: usize) -> bool {
 }
 
 impl Server {
-    async fn start(
-        config: UpstreamConfig,
-        max_message_bytes: usize,
-    ) -> Result<(Self, Vec<rmcp::model::Tool>), UpstreamError> {
-        let wrong = |reason: String| UpstreamError::Server { server: config.name.clone(), reason };
+    async fn start(config: UpstreamConfig, max_message_bytes: usize) -> Result<StartedServer, UpstreamError> {
+        let wrong = |reason: String| {
+            let server = config.name.clone();
+            UpstreamError::Server { kind: config.kind(), server, reason }
+        };
+        if let UpstreamTransport::OpenApi(api) = &config.transport {
+            let StartedApi { api, tools, notices } = Api::start(&config, api).await.map_err(wrong)?;
+            if let Some(reason) = missing(&config, &tools) {
+                return Err(wrong(reason));
+            }
+            let server = Self { config, backend: ServerBackend::Api(Box::new(api)) };
+            return Ok(StartedServer { server, tools, notices });
+        }
         let connection = Connection::start(&config.transport, max_message_bytes).await.map_err(wrong)?;
-        let tools = match connection.tools(&config, max_message_bytes).await {
+        let listed = connection.tools(&config, max_message_bytes).await;
+        let listed = listed.and_then(|tools| match missing(&config, &tools) {
+            Some(reason) => Err(reason),
+            None => Ok(tools),
+        });
+        let tools = match listed {
             Ok(tools) => tools,
             Err(reason) => {
                 connection.end().await;
                 return Err(wrong(reason));
             }
         };
-        let selected = config.tools.iter().flatten().map(|name| ("tools", name));
-        let approved = config.approve.names().iter().map(|name| ("approve", name));
-        let missing = selected.chain(approved).find(|(_, name)| tools.iter().all(|tool| tool.name != ***name));
-        if let Some((key, missing)) = missing {
-            let reason = format!("has no tool `{}`; remove it from its `{key}`", glovebox::escaped(missing));
-            connection.end().await;
-            return Err(wrong(reason));
-        }
         let state = ServerState { connection: Some(connection), restarts: Vec::new(), is_closed: false };
-        Ok((Self { config, max_message_bytes, state: Mutex::new(state) }, tools))
+        let backend = McpBackend { max_message_bytes, state: Mutex::new(state) };
+        let server = Self { config, backend: ServerBackend::Mcp(Box::new(backend)) };
+        Ok(StartedServer { server, tools, notices: Vec::new() })
     }
 
     async fn close(&self) {
-        let mut state = self.state.lock().await;
+        let backend = match &self.backend {
+            ServerBackend::Mcp(backend) => backend,
+            ServerBackend::Api(api) => return api.close(),
+        };
+        let mut state = backend.state.lock().await;
         state.is_closed = true;
         if let Some(connection) = state.connection.take() {
             connection.end().await;
@@ -277,8 +323,6 @@ impl Server {
         arguments: &str,
         max_bytes: usize,
     ) -> Result<String, ToolError> {
-        let arguments: JsonObject =
-            serde_json::from_str(arguments).map_err(|error| ToolError::of(ToolErrorKind::InvalidArguments, error))?;
         let cancelled = CancellationToken::new();
         let cancels = cancelled.clone();
         let _while_waiting = call.cancel.on_cancel(move || cancels.cancel());
@@ -291,14 +335,26 @@ impl Server {
         }
     }
 
-    async fn call(&self, tool: &str, arguments: JsonObject, max_bytes: usize) -> Result<String, ToolError> {
-        let peer = self.peer().await.map_err(|reason| self.failed(&reason))?;
+    async fn call(&self, tool: &str, arguments: &str, max_bytes: usize) -> Result<String, ToolError> {
+        let backend = match &self.backend {
+            ServerBackend::Mcp(backend) => backend,
+            ServerBackend::Api(api) => {
+                return api.call(tool, arguments, max_bytes).await.map_err(|error| match error {
+                    ApiError::Arguments(message) => ToolError::of(ToolErrorKind::InvalidArguments, message),
+                    ApiError::TooLarge => too_large(&format!("more than {max_bytes}"), max_bytes),
+                    ApiError::Failed(reason) => self.failed(&reason),
+                });
+            }
+        };
+        let arguments: JsonObject =
+            serde_json::from_str(arguments).map_err(|error| ToolError::of(ToolErrorKind::InvalidArguments, error))?;
+        let peer = self.peer(backend).await.map_err(|reason| self.failed(&reason))?;
         match connection::call(&peer, tool, arguments).await {
             Ok(result) => json(result, max_bytes),
             Err(CallError::Refused(reason)) => Err(ToolError::new(reason)),
             Err(CallError::Failed(reason)) => Err(self.failed(&reason)),
             Err(CallError::Ended) => {
-                let state = self.state.lock().await;
+                let state = backend.state.lock().await;
                 let how_ended = match &state.connection {
                     Some(connection) => connection.failure_details().await,
                     None => String::new(),
@@ -309,12 +365,12 @@ impl Server {
     }
 
     fn failed(&self, reason: &str) -> ToolError {
-        ToolError::new(format!("MCP server `{}` {reason}", glovebox::escaped(&self.config.name)))
+        ToolError::new(format!("{} `{}` {reason}", self.config.kind(), glovebox::escaped(&self.config.name)))
     }
 
     /// Returns the connection to the server. Restarts the server or connects again if the connection has ended.
-    async fn peer(&self) -> Result<rmcp::service::Peer<rmcp::RoleClient>, String> {
-        let mut state = self.state.lock().await;
+    async fn peer(&self, backend: &McpBackend) -> Result<rmcp::service::Peer<rmcp::RoleClient>, String> {
+        let mut state = backend.state.lock().await;
         if state.is_closed {
             return Err("is closed".to_owned());
         }
@@ -333,11 +389,19 @@ impl Server {
         }
         state.restarts.push(Instant::now());
         tracing::info!(target: "glovebox", server = %glovebox::escaped(&self.config.name), "starting an MCP server again");
-        let connection = Connection::start(&self.config.transport, self.max_message_bytes).await?;
+        let connection = Connection::start(&self.config.transport, backend.max_message_bytes).await?;
         let peer = connection.peer();
         state.connection = Some(connection);
         Ok(peer)
     }
+}
+
+/// Returns the error for a tool that the configuration names but the server does not offer.
+fn missing(config: &UpstreamConfig, tools: &[rmcp::model::Tool]) -> Option<String> {
+    let selected = config.tools.iter().flatten().map(|name| ("tools", name));
+    let approved = config.approve.names().iter().map(|name| ("approve", name));
+    let (key, missing) = selected.chain(approved).find(|(_, name)| tools.iter().all(|tool| tool.name != ***name))?;
+    Some(format!("has no tool `{}`; remove it from its `{key}`", glovebox::escaped(missing)))
 }
 
 /// Returns the structured content if there is any, otherwise the text contents as a JSON string, joined by newlines.
@@ -355,14 +419,17 @@ pub(super) fn json(result: CallToolResult, max_bytes: usize) -> Result<String, T
     let value = result.structured_content.unwrap_or_else(|| Value::String(texts(&result.content)));
     let json = value.to_string();
     if json.len() > max_bytes {
-        let text = format!(
-            "the result is {} bytes of JSON; the maximum `limits.tool_bytes` is {max_bytes}; request less from the tool, \
-             or raise the limit",
-            json.len()
-        );
-        return Err(ToolError::of(ToolErrorKind::Limit, text));
+        return Err(too_large(&json.len().to_string(), max_bytes));
     }
     Ok(json)
+}
+
+fn too_large(size: &str, max_bytes: usize) -> ToolError {
+    let text = format!(
+        "the result is {size} bytes of JSON; the maximum `limits.tool_bytes` is {max_bytes}; request less from the \
+         tool, or raise the limit"
+    );
+    ToolError::of(ToolErrorKind::Limit, text)
 }
 
 fn texts(content: &[ContentBlock]) -> String {

@@ -1,0 +1,440 @@
+//! HTTP APIs with an OpenAPI document, whose operations scripts call as tools.
+//!
+//! Documents are untrusted, and so are the arguments of scripts and the answers of the API. The document's size, its
+//! schemas and the size of answers are limited. The configured headers are sent only to the configured server. Without
+//! it, they are sent to the server of the document, which must have the origin of the document's URL.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `document` | the document and its references |
+//! | `operation`, `schema` | the tool of an operation, with its schemas |
+//! | `request` | the request of a call |
+
+mod document;
+mod media;
+mod operation;
+mod request;
+mod schema;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use glovebox::{JsonText, escaped, escaped_text, is_hidden};
+use reqwest::{
+    Client, Response, Url,
+    header::{ACCEPT, CONTENT_TYPE},
+};
+use rmcp::model::Tool;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::{
+    EndpointConfig, UpstreamConfig, check_url,
+    connection::START,
+    endpoint::{self, EndpointError, JSON, MAX_REQUESTS, reason},
+    listing,
+};
+use crate::json::{JsonCost, json_len};
+use document::{MAX_DOCUMENT_BYTES, OpenApiDocument};
+use operation::{Operation, OperationTool};
+
+/// Maximum number of operations of a document that scripts can use.
+const MAX_OPERATIONS: usize = 1_000;
+
+/// Maximum total size of the tools of a document, and of the schemas of their results, in bytes each. The engine has
+/// the same limit for the tools of a sandbox.
+const MAX_TOOLS_BYTES: usize = 1 << 20;
+
+/// Maximum number of notices about operations that are left out.
+const MAX_NOTICES: usize = 20;
+
+/// Maximum length of a tool's name in scripts, in bytes. Longer names are cut.
+const MAX_NAME_BYTES: usize = 64;
+
+/// Maximum length of a quoted name in characters.
+const MAX_SHOWN_CHARS: usize = 64;
+
+/// Maximum length of the quoted body of an unsuccessful response, in characters.
+const MAX_EXCERPT_CHARS: usize = 200;
+
+/// The number of bytes of an unsuccessful response that are searched for secrets. Exceeds the length of the quoted part
+/// by the length of a header.
+const SEARCHED_BYTES: usize = 16 << 10;
+
+/// Minimum length in bytes of a part of a header's value that is treated as a secret.
+const MIN_SECRET_BYTES: usize = 8;
+
+/// An HTTP API with an OpenAPI document.
+///
+/// `Debug` omits all fields, because they can contain secrets.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OpenApiConfig {
+    /// The document, in JSON.
+    pub document: DocumentSource,
+    /// The URL of the server, instead of the document's first server.
+    pub server: Option<String>,
+    /// Headers of each request, for example `Authorization`.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// The location of an OpenAPI document.
+#[derive(Clone, PartialEq, Eq)]
+pub enum DocumentSource {
+    /// A file.
+    File(PathBuf),
+    /// A URL with the scheme `http` or `https`.
+    Url(String),
+}
+
+impl DocumentSource {
+    /// Returns the location in a configuration file in the directory `base`.
+    pub(super) fn new(location: String, base: &Path) -> Self {
+        match location.starts_with("http://") || location.starts_with("https://") {
+            true => Self::Url(location),
+            false => Self::File(base.join(location)),
+        }
+    }
+}
+
+impl fmt::Debug for OpenApiConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenApiConfig").finish_non_exhaustive()
+    }
+}
+
+impl OpenApiConfig {
+    /// Checks the URLs and the headers. An error is a clause whose subject is the API, and contains neither URLs nor
+    /// values of headers.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if let DocumentSource::Url(url) = &self.document {
+            check_url("openapi", url)?;
+        }
+        if let Some(server) = &self.server {
+            base_url("server", server)?;
+        }
+        self.endpoint("").header_map().map(drop)
+    }
+
+    fn endpoint(&self, url: &str) -> EndpointConfig {
+        EndpointConfig { url: url.to_owned(), headers: self.headers.clone() }
+    }
+
+    /// Reads the document.
+    async fn load(&self) -> Result<Vec<u8>, String> {
+        match &self.document {
+            DocumentSource::File(path) => {
+                let path = path.clone();
+                let read = tokio::task::spawn_blocking(move || read_file(&path)).await.map_err(io::Error::other);
+                read.flatten().map_err(|error| format!("has a document that cannot be read: {error}"))
+            }
+            DocumentSource::Url(url) => self.fetch(url).await,
+        }
+    }
+
+    /// Fetches the document. Sends the headers if the API's server has the same origin.
+    async fn fetch(&self, url: &str) -> Result<Vec<u8>, String> {
+        let mut endpoint = self.endpoint(url);
+        let origin = check_url("openapi", url)?.origin();
+        if let Some(server) = &self.server
+            && check_url("server", server)?.origin() != origin
+        {
+            endpoint.headers.clear();
+        }
+        let request = endpoint.client()?.get(url).header(ACCEPT, JSON).timeout(START);
+        let sent = request.send().await;
+        let response = sent.map_err(|error| format!("has a document that cannot be fetched: {}", reason(&error)))?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(format!("has a document that cannot be fetched: the answer is HTTP {}", status.as_u16()));
+        }
+        match endpoint::body(response, MAX_DOCUMENT_BYTES).await {
+            Ok(body) => Ok(body.to_vec()),
+            Err(EndpointError::TooLarge) => {
+                Err(format!("has a document of more than {MAX_DOCUMENT_BYTES} bytes; remove operations from it"))
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Returns the URL of the server.
+    fn base(&self, document: &OpenApiDocument) -> Result<Url, String> {
+        if let Some(server) = &self.server {
+            return base_url("server", server);
+        }
+        let server = document.server()?;
+        let DocumentSource::Url(url) = &self.document else {
+            return base_url("servers", &server).map_err(|reason| format!("{reason}; set its `server`"));
+        };
+        let url = check_url("openapi", url)?;
+        let joined = url.join(&server).map_err(|error| format!("has invalid `servers`: {error}; set its `server`"))?;
+        let base = base_url("servers", joined.as_str())?;
+        if base.origin() != url.origin() {
+            // Otherwise, the document could choose who receives the headers, and which private addresses are called.
+            return Err("has a document whose server has another origin; set its `server`".to_owned());
+        }
+        Ok(base)
+    }
+}
+
+/// Parses the URL of a server. Paths of operations are appended to it.
+fn base_url(key: &str, url: &str) -> Result<Url, String> {
+    let url = check_url(key, url)?;
+    match url.query().is_some() || url.fragment().is_some() {
+        true => Err(format!("has a query or a fragment in its `{key}`; remove it")),
+        false => Ok(url),
+    }
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let max_bytes = u64::try_from(MAX_DOCUMENT_BYTES).unwrap_or(u64::MAX);
+    File::open(path)?.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// An API whose document was read.
+pub(super) struct Api {
+    client: Client,
+    /// The server's URL without a slash at the end.
+    base: String,
+    operations: BTreeMap<String, Operation>,
+    /// Parts of the headers' values, which errors must not contain.
+    secrets: Vec<String>,
+    /// Limits the number of simultaneous requests. Closed with the API.
+    permits: Semaphore,
+}
+
+impl fmt::Debug for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Api").finish_non_exhaustive()
+    }
+}
+
+/// An API with the definitions of its tools.
+pub(super) struct StartedApi {
+    pub(super) api: Api,
+    pub(super) tools: Vec<Tool>,
+    /// Sentences about operations that are left out.
+    pub(super) notices: Vec<String>,
+}
+
+/// The error of a call.
+#[derive(Debug)]
+pub(super) enum ApiError {
+    /// The arguments are invalid. The text is a message for the script.
+    Arguments(String),
+    /// The result is too large.
+    TooLarge,
+    /// The call failed for this reason, which is a clause whose subject is the API.
+    Failed(String),
+}
+
+impl Api {
+    /// Reads the document, and converts the operations that the configuration names, or all of them. An error is a
+    /// clause whose subject is the API.
+    pub(super) async fn start(config: &UpstreamConfig, api: &OpenApiConfig) -> Result<StartedApi, String> {
+        let document = OpenApiDocument::parse(&api.load().await?)?;
+        let base = api.base(&document)?;
+        let endpoint = api.endpoint(base.as_str());
+        let preset = endpoint.header_map()?;
+        let mut offer = Offer::default();
+        for entry in document.operations() {
+            let name = operation::name(entry);
+            if !config.names(&name) {
+                continue;
+            }
+            let read = match offer.names.contains(&script_name(&config.name, &name)) {
+                true => Err("has the same name in scripts as another operation".to_owned()),
+                false => OperationTool::read(&document, entry, |header| preset.contains_key(header)),
+            };
+            match read {
+                Ok(tool) => offer.add(&config.name, name, tool)?,
+                Err(reason) if config.lists(&name) => {
+                    return Err(format!("has the operation `{}`, which {reason}", shown(&name)));
+                }
+                Err(reason) => offer.leave_out(&config.name, &name, &reason),
+            }
+        }
+        if offer.left_out_count > MAX_NOTICES {
+            let count = offer.left_out_count - MAX_NOTICES;
+            offer.notices.push(format!("API `{}` leaves out {count} more operations", escaped(&config.name)));
+        }
+        let parts = api.headers.values().flat_map(|value| value.split_whitespace());
+        let api = Self {
+            client: endpoint.client()?,
+            base: base.as_str().trim_end_matches('/').to_owned(),
+            operations: offer.operations,
+            secrets: parts.filter(|part| part.len() >= MIN_SECRET_BYTES).map(str::to_owned).collect(),
+            permits: Semaphore::new(MAX_REQUESTS),
+        };
+        Ok(StartedApi { api, tools: offer.tools, notices: offer.notices })
+    }
+
+    /// Calls an operation. Dropping the future ends the request.
+    pub(super) async fn call(&self, name: &str, arguments: &str, max_bytes: usize) -> Result<String, ApiError> {
+        let failed = |reason: &str| ApiError::Failed(reason.to_owned());
+        let _permit = self.permits.acquire().await.map_err(|_| failed("is closed"))?;
+        let operation = self.operations.get(name).ok_or_else(|| failed("does not have the operation"))?;
+        let parts = operation.request(&self.base, arguments).map_err(ApiError::Arguments)?;
+        let mut request =
+            self.client.request(operation.method.clone(), parts.url).header(ACCEPT, "application/json, */*;q=0.5");
+        for (name, value) in parts.headers {
+            request = request.header(name, value);
+        }
+        if let (Some(body), Some(text)) = (&operation.body, parts.body) {
+            request = request.header(CONTENT_TYPE, body.media_type.clone()).body(text);
+        }
+        let sent = request.send().await;
+        let response = sent.map_err(|error| ApiError::Failed(format!("cannot be reached: {}", reason(&error))))?;
+        let status = response.status();
+        if status.is_redirection() {
+            return Err(ApiError::Failed(format!("answered with HTTP {}, which is not followed", status.as_u16())));
+        }
+        if !status.is_success() {
+            let excerpt = self.excerpt(response).await;
+            return Err(ApiError::Failed(format!("answered with HTTP {}{excerpt}", status.as_u16())));
+        }
+        let kind =
+            response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
+        match endpoint::body(response, max_bytes).await {
+            Ok(body) => result(&kind, &body, max_bytes),
+            Err(EndpointError::TooLarge) => Err(ApiError::TooLarge),
+            Err(error) => Err(ApiError::Failed(error.to_string())),
+        }
+    }
+
+    /// Makes all later calls fail.
+    pub(super) fn close(&self) {
+        self.permits.close();
+    }
+
+    /// Quotes the beginning of an unsuccessful response, for the end of an error message.
+    async fn excerpt(&self, mut response: Response) -> String {
+        let mut bytes = Vec::new();
+        while bytes.len() < SEARCHED_BYTES
+            && let Ok(Some(chunk)) = response.chunk().await
+        {
+            bytes.extend_from_slice(&chunk);
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        if self.secrets.iter().any(|secret| text.contains(&**secret)) {
+            return "; the body is not shown, because it repeats a configured header".to_owned();
+        }
+        let short: String = text.chars().take(MAX_EXCERPT_CHARS).collect();
+        match short.trim() {
+            "" => String::new(),
+            short => format!(": {}", escaped_text(short)),
+        }
+    }
+}
+
+/// The tools of a document, while it is read.
+#[derive(Default)]
+struct Offer {
+    operations: BTreeMap<String, Operation>,
+    tools: Vec<Tool>,
+    /// The tools' names in scripts.
+    names: BTreeSet<String>,
+    tools_bytes: usize,
+    results_bytes: usize,
+    notices: Vec<String>,
+    left_out_count: usize,
+}
+
+impl Offer {
+    fn add(&mut self, api: &str, name: String, tool: OperationTool) -> Result<(), String> {
+        if self.tools.len() == MAX_OPERATIONS {
+            let text = format!("has more than {MAX_OPERATIONS} operations; list the operations to use in its `tools`");
+            return Err(text);
+        }
+        let definition = Tool::new(name.clone(), tool.description, tool.input);
+        self.tools_bytes += json_len(&definition).unwrap_or(MAX_TOOLS_BYTES);
+        if self.tools_bytes > MAX_TOOLS_BYTES {
+            return Err(format!(
+                "describes its operations in more than {MAX_TOOLS_BYTES} bytes; list the operations to use in its `tools`"
+            ));
+        }
+        let output = tool.output.filter(|output| {
+            self.results_bytes += json_len(output).unwrap_or(MAX_TOOLS_BYTES);
+            self.results_bytes <= MAX_TOOLS_BYTES
+        });
+        self.tools.push(match output {
+            Some(output) => definition.with_raw_output_schema(output.into()),
+            None => definition,
+        });
+        self.names.insert(script_name(api, &name));
+        self.operations.insert(name, tool.operation);
+        Ok(())
+    }
+
+    fn leave_out(&mut self, api: &str, name: &str, reason: &str) {
+        self.left_out_count += 1;
+        if self.left_out_count <= MAX_NOTICES {
+            let text = format!("API `{}` leaves out the operation `{}`: it {reason}", escaped(api), shown(name));
+            self.notices.push(text);
+        }
+    }
+}
+
+/// Returns the name of an operation in scripts.
+pub(super) fn script_name(api: &str, operation: &str) -> String {
+    let mut name = listing::script_name(api, operation);
+    // All characters are ASCII.
+    name.truncate(MAX_NAME_BYTES);
+    name
+}
+
+/// Returns the body of a successful response as JSON: JSON unchanged, text as a string, and no body as `null`.
+fn result(kind: &str, body: &[u8], max_bytes: usize) -> Result<String, ApiError> {
+    if body.is_empty() {
+        return Ok("null".to_owned());
+    }
+    let Ok(text) = std::str::from_utf8(body) else {
+        let kind = shown(kind);
+        return Err(ApiError::Failed(format!(
+            "answered with binary data of the type `{kind}`; only JSON and text are supported"
+        )));
+    };
+    if media::is_json(kind) {
+        JsonCost::of(body).map_err(|_| ApiError::Failed(EndpointError::TooLarge.to_string()))?;
+        let json = JsonText::new(text).map_err(|_| ApiError::Failed("answered with invalid JSON".to_owned()))?;
+        return Ok(json.into());
+    }
+    let json = Value::from(text).to_string();
+    if json.len() > max_bytes { Err(ApiError::TooLarge) } else { Ok(json) }
+}
+
+/// Returns text of a document or script for an error message, escaped and shortened.
+fn shown(text: &str) -> String {
+    let short: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+    let rest = if short.len() < text.len() { "…" } else { "" };
+    format!("{}{rest}", escaped(&short))
+}
+
+/// Returns a text on one line, shortened, without characters that are not displayed.
+fn summary(text: &str, max_chars: usize) -> String {
+    let mut short = String::new();
+    let mut left = max_chars;
+    // Bounds the time for texts that consist of spaces.
+    for c in text.trim().chars().take(max_chars.saturating_mul(8)) {
+        let c = if c.is_whitespace() { ' ' } else { c };
+        if is_hidden(c) || (c == ' ' && short.ends_with(' ')) {
+            continue;
+        }
+        if left == 0 {
+            short.push('…');
+            break;
+        }
+        left -= 1;
+        short.push(c);
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests;
