@@ -16,6 +16,7 @@ mod program;
 mod report;
 mod script_packages;
 mod source;
+mod stdin;
 mod stored;
 mod suspending;
 #[cfg(feature = "full")]

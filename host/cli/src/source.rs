@@ -1,18 +1,16 @@
-//! Reads the code to run, and this process's standard input as the standard input of scripts.
+//! Reads the code to run.
 
 use std::{
     fs::File,
     io::{self, Read},
-    os::{fd::AsFd as _, unix::fs::FileTypeExt as _},
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
 };
 
 use glovebox::{Language, Request, SANDBOX_NAME, SourceKind, escaped};
 
 use crate::{
     args::{LanguageArg, RuntimeArgs, SourceArgs},
-    terminal::{Hinted, note},
+    terminal::Hinted,
 };
 
 /// The file name for standard input.
@@ -176,46 +174,6 @@ pub(crate) fn bounded_with_hint(what: &str, from: impl Read, max_bytes: u64, hin
         return Ok(bytes);
     }
     Err(Hinted::new(format!("{what} is longer than {max_bytes} bytes"), hint).into())
-}
-
-/// Standard input if it is a pipe, a socket or a file. It is read when the first script reads, so that other scripts
-/// never wait, even if the pipe is never closed. All scripts of a run read the same input.
-#[derive(Clone, Debug)]
-pub(crate) struct PipedStdin {
-    max_bytes: u64,
-    read: Arc<Mutex<Option<Vec<u8>>>>,
-}
-
-impl PipedStdin {
-    /// Returns `None` if standard input is a terminal, a device or closed.
-    pub(crate) fn new(max_bytes: u64) -> Option<Self> {
-        let handle = io::stdin().as_fd().try_clone_to_owned().ok()?;
-        let kind = File::from(handle).metadata().ok()?.file_type();
-        let is_given = kind.is_fifo() || kind.is_socket() || kind.is_file();
-        is_given.then(|| Self { max_bytes, read: Arc::default() })
-    }
-
-    /// Returns the input, up to its end or the limit.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        read.get_or_insert_with(|| self.read_all()).clone()
-    }
-
-    fn read_all(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let most = usize::try_from(self.max_bytes).unwrap_or(usize::MAX);
-        if let Err(error) = io::stdin().lock().take(self.max_bytes.saturating_add(1)).read_to_end(&mut bytes) {
-            note(&format!("cannot read more of standard input: {error}"));
-        }
-        if bytes.len() > most {
-            bytes.truncate(most);
-            note(&format!(
-                "standard input truncated: the script receives the first {most} bytes; raise the limit with \
-                 --stdin-bytes N"
-            ));
-        }
-        bytes
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! `glovebox run`: runs scripts, each in a fresh sandbox or all in a stored session.
 
 use std::{
-    fs::File,
-    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -19,7 +17,8 @@ use crate::{
     file, interrupt,
     report::{ReportArgs, Reporter},
     script_packages::add_required,
-    source::{PipedStdin, STDIN, Source, bounded},
+    source::{STDIN, Source},
+    stdin::Stdin,
     stored::{self, ActiveSession, SessionDir, runtime_of},
     suspending::{self, NewSuspendedFile, SuspendableRun},
     terminal::{Hinted, note},
@@ -229,7 +228,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
         .collect::<anyhow::Result<Vec<_>>>()?;
     args.check_record(&scripts)?;
     let suspended_file = args.suspended_file(&scripts)?;
-    let mut stdin = Stdin::of(args, &policy)?;
+    let mut stdin = Stdin::new(args.stdin.as_deref(), &args.source, policy.limits.stdin_bytes)?;
     let displays = args.report.display_files()?;
     let context = args.context.value(&policy)?;
     let tools = args.programs.all_tools(&policy)?;
@@ -457,58 +456,5 @@ fn warn_if_not_persisted(args: &RunArgs, policy: &Policy) {
         note(
             "--auto-persist-globals stores globals in the workspace, but changes there are discarded (--commit never)",
         );
-    }
-}
-
-/// Standard input of scripts.
-enum Stdin {
-    Given(Vec<u8>),
-    Piped(PipedStdin),
-}
-
-impl Stdin {
-    fn of(args: &RunArgs, policy: &Policy) -> anyhow::Result<Self> {
-        let max_bytes = policy.limits.stdin_bytes;
-        let is_script = args.source.code.files.iter().any(|file| file.as_os_str() == STDIN);
-        let bytes = match &args.stdin {
-            None if is_script => Vec::new(),
-            None => return Ok(PipedStdin::new(max_bytes).map_or_else(|| Self::Given(Vec::new()), Self::Piped)),
-            Some(path) if path.as_os_str() == STDIN => {
-                if is_script {
-                    return Err(Hinted::new(
-                        "the script and its input cannot both come from standard input",
-                        "put one of them into a file",
-                    )
-                    .into());
-                }
-                bounded("standard input", io::stdin().lock(), max_bytes, "--stdin-bytes")?
-            }
-            Some(path) => {
-                let what = format!("input file `{}`", escaped(path));
-                let file = File::open(path).map_err(|error| {
-                    Hinted::new(format!("cannot read {what}"), "check the path given to --stdin").because(error)
-                })?;
-                bounded(&what, file, max_bytes, "--stdin-bytes")?
-            }
-        };
-        Ok(Self::Given(bytes))
-    }
-
-    /// Reads standard input to its end, because a suspended execution contains it.
-    fn read(self) -> Self {
-        match self {
-            Self::Piped(piped) => Self::Given(piped.bytes()),
-            given @ Self::Given(_) => given,
-        }
-    }
-
-    fn give<'a>(&'a self, request: Request<'a>) -> Request<'a> {
-        match self {
-            Self::Given(bytes) => request.stdin(bytes),
-            Self::Piped(piped) => {
-                let piped = piped.clone();
-                request.stdin_from(move || piped.bytes())
-            }
-        }
     }
 }
