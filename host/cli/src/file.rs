@@ -2,10 +2,10 @@
 
 use glovebox::escaped;
 use std::{
-    fs,
-    hash::{BuildHasher as _, RandomState},
+    fs::{self, File, OpenOptions},
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, RandomState},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -36,7 +36,11 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<(), NotCreated> {
 /// Renames a file unless the new name exists.
 fn name_if_free(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
-        Ok(()) => fs::remove_file(from),
+        Ok(()) => {
+            // If this fails, the next write removes the name.
+            let _ = fs::remove_file(from);
+            Ok(())
+        }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
         Err(_) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
         // The file system might not support hard links.
@@ -78,8 +82,7 @@ fn explained(path: &Path, error: io::Error) -> anyhow::Error {
 
 /// Writes a temporary file in the same directory, and renames it with `name`.
 fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
-    let beside = beside(path);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+    let (beside, mut file) = create_beside(path, mode)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| name(&beside, path));
     if written.is_err() {
         // Ignores this error, because the earlier error is reported.
@@ -88,20 +91,85 @@ fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&Path, &Path) -> io::
     written
 }
 
-/// Returns the name of a temporary file in the same directory.
-fn beside(path: &Path) -> PathBuf {
-    // Does not contain the file's name, which can already have the maximum length.
-    let random: u64 = RandomState::new().hash_one(path);
-    path.with_file_name(format!(".{}-{random:016x}.new", std::process::id()))
+/// Creates and locks a temporary file in the same directory. The next write to the same path removes the temporary file
+/// of a killed process. Only the owner of the lock renames or removes the file.
+fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
+    /// The number of attempts to use the name for this path. Other processes can interfere with each of them.
+    const MAX_ATTEMPTS: usize = 8;
+
+    let create = |beside: &Path| OpenOptions::new().write(true).create_new(true).mode(mode).open(beside);
+    // The name does not contain the file's name, which can already have the maximum length.
+    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(path.file_name());
+    let beside = path.with_file_name(format!(".glovebox-{hash:016x}.new"));
+    for _ in 0..MAX_ATTEMPTS {
+        match create(&beside) {
+            // Before the file was locked, another process may have removed it as abandoned. A file system without locks
+            // never has abandoned files removed.
+            Ok(file) if file.lock().is_err() || is_at(&file, &beside) => return Ok((beside, file)),
+            Ok(_) => {}
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            Err(_) if remove_abandoned(&beside, path) => {}
+            Err(_) => break,
+        }
+    }
+    // Another process is writing to the same path, or the name belongs to another user.
+    let random = RandomState::new().hash_one(path);
+    let beside = path.with_file_name(format!(".glovebox-{hash:016x}-{random:016x}.new"));
+    let file = create(&beside)?;
+    Ok((beside, file))
+}
+
+/// Removes the temporary file of a process that was killed while it wrote to `path`. Returns `false` if the file is in use
+/// or cannot be removed.
+fn remove_abandoned(beside: &Path, path: &Path) -> bool {
+    match beside.symlink_metadata() {
+        Ok(metadata) if metadata.is_file() => {}
+        // Opening a pipe would wait, and a link can name one.
+        Ok(_) => return false,
+        Err(error) => return error.kind() == io::ErrorKind::NotFound,
+    }
+    let file = match File::open(beside) {
+        Ok(file) => file,
+        Err(error) => return error.kind() == io::ErrorKind::NotFound,
+    };
+    // If the process was killed between the two steps of `name_if_free`, the file at `path` has both names. A process that
+    // resumes a suspended execution has locked it.
+    let is_abandoned = file.try_lock().is_ok() || is_at(&file, path);
+    is_abandoned && is_at(&file, beside) && fs::remove_file(beside).is_ok()
+}
+
+/// Returns `true` if `path` is a name of the open file.
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), path.symlink_metadata()) {
+        (Ok(opened), Ok(named)) => (opened.dev(), opened.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use std::{
+        fs::{self, File},
+        os::unix::fs::PermissionsExt,
+        path::{Path, PathBuf},
+    };
 
     #[cfg(feature = "full")]
     use super::replace_alike;
-    use super::{NotCreated, create, replace};
+    use super::{NotCreated, check_replace, create, create_beside, replace};
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = entries.collect();
+        names.sort();
+        names
+    }
+
+    /// Leaves the temporary file of a killed process behind, and returns its path.
+    fn abandon(path: &Path) -> PathBuf {
+        let (beside, _closed) = create_beside(path, 0o400).unwrap();
+        beside
+    }
 
     #[test]
     fn file_is_created_atomically() {
@@ -151,5 +219,56 @@ mod tests {
         assert!(replace(&path, b"new").is_err());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "the temporary file must be removed");
         assert!(replace(&dir.path().join("missing/s.gbx"), b"new").is_err());
+    }
+
+    #[test]
+    fn next_write_removes_the_file_of_a_killed_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.gbx");
+        let left = abandon(&path);
+        assert!(left.exists());
+        assert_eq!(abandon(&path), left, "killed processes must not leave more than one file");
+        create(&path, b"first").unwrap();
+        assert_eq!(names(dir.path()), ["s.gbx"]);
+        abandon(&path);
+        replace(&path, b"second").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), names(dir.path())), (b"second".to_vec(), vec!["s.gbx".to_owned()]));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        abandon(&path);
+        check_replace(&path).unwrap();
+        assert_eq!(names(dir.path()), ["s.gbx"]);
+    }
+
+    /// The process was killed after the file had received its name, and before it lost the temporary one.
+    #[test]
+    fn second_name_of_a_locked_file_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.gbx");
+        let left = abandon(&path);
+        fs::hard_link(&left, &path).unwrap();
+        let locked = File::open(&path).unwrap();
+        locked.lock().unwrap();
+        check_replace(&path).unwrap();
+        assert_eq!(names(dir.path()), ["s.gbx"]);
+    }
+
+    #[test]
+    fn temporary_files_of_others_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.gbx");
+        // Another process is writing.
+        let (beside, writing) = create_beside(&path, 0o600).unwrap();
+        replace(&path, b"first").unwrap();
+        assert!(super::is_at(&writing, &beside));
+        drop(writing);
+        fs::remove_file(&beside).unwrap();
+        // A link to a file elsewhere.
+        let other = dir.path().join("other");
+        fs::write(&other, "kept").unwrap();
+        std::os::unix::fs::symlink(&other, &beside).unwrap();
+        replace(&path, b"second").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&other).unwrap()), (b"second".to_vec(), b"kept".to_vec()));
+        fs::remove_file(&beside).unwrap();
+        assert_eq!(names(dir.path()), ["other", "s.gbx"]);
     }
 }

@@ -5,7 +5,6 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::Read as _,
     mem,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -177,11 +176,7 @@ impl SuspendedFile {
             Err(TryLockError::Error(error)) => return Err(unreadable().because(error).into()),
         };
         // Before the lock was granted, another process may have replaced or deleted the file.
-        let is_current = match (locked.metadata(), target.metadata()) {
-            (Ok(locked), Ok(named)) => (locked.dev(), locked.ino()) == (named.dev(), named.ino()),
-            _ => false,
-        };
-        if !is_locked || !is_current {
+        if !is_locked || !file::is_at(&locked, &target) {
             return Err(Hinted::new(
                 format!("another process is resuming `{}`", escaped(path)),
                 "wait until it has ended, then list the waiting calls with `glovebox resume FILE`",

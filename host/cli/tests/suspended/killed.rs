@@ -35,13 +35,19 @@ fn stored(dir: &Path) -> Option<(u64, usize)> {
 }
 
 /// Kills a process. Returns `false` if it had already ended.
-fn kill(child: &mut Child) -> bool {
+pub(super) fn kill(child: &mut Child) -> bool {
     child.kill().unwrap();
     child.wait().unwrap().code().is_none()
 }
 
+/// Returns the number of files that were being written when a process was killed.
+pub(super) fn temporary_files(dir: &Path) -> usize {
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().starts_with(".glovebox-")).count()
+}
+
 /// Waits until a tool has written its file.
-fn wait_for(path: &Path) {
+pub(super) fn wait_for(path: &Path) {
     let begin = Instant::now();
     while !path.exists() {
         assert!(begin.elapsed() < TEST_TIMEOUT, "the tool does not run");
@@ -80,8 +86,10 @@ fn effects_before_a_stored_wait_happen_once() {
             }
             None => assert_eq!(wait + 1, WAITS, "the file was deleted before the script has ended"),
         }
+        assert!(temporary_files(dir.path()) <= 1, "temporary files accumulate");
     }
     assert!(kills > 0, "no process was killed");
+    assert_eq!(temporary_files(dir.path()), 0, "something was left behind");
     let effects = fs::read_to_string(dir.path().join("effects")).unwrap();
     let mut seen = BTreeSet::new();
     for line in effects.lines() {
