@@ -1,6 +1,6 @@
 //! Reports executions: their output while they run, and their results.
 
-use std::{io, path::PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
@@ -12,7 +12,7 @@ use crate::{
     displays::{self, DisplayFiles},
     output::{Passthrough, advise, end_open_line, explain, show_value},
     suspending::{SUSPENDED_EXIT_CODE, SuspendedScript, waiting_json, write_waiting},
-    terminal::{BROKEN_PIPE_EXIT_CODE, out_json},
+    terminal::out_json,
 };
 
 /// Options for the output and the reports of scripts.
@@ -63,11 +63,10 @@ impl<'a> Reporter<'a> {
         (request.on_output(move |stream, bytes| listener.write(stream, bytes)), passed)
     }
 
-    /// Reports a finished execution, with its value if `with_value` is set. Returns the exit code.
+    /// Reports a finished execution, with its value if `with_value` is set. Returns the exit code. Fails if the report could
+    /// not be written completely.
     pub(crate) fn finish(&self, passed: &Passthrough, execution: &Execution, with_value: bool) -> anyhow::Result<i32> {
-        if let Some(code) = closed(passed)? {
-            return Ok(code);
-        }
+        complete(passed)?;
         if let Some(files) = &self.displays {
             files.write(execution)?;
         }
@@ -91,9 +90,7 @@ impl<'a> Reporter<'a> {
         script: &SuspendedScript,
         options: &RepeatedOptions,
     ) -> anyhow::Result<i32> {
-        if let Some(code) = closed(passed)? {
-            return Ok(code);
-        }
+        complete(passed)?;
         if self.args.json {
             waiting_json(&script.suspended, &script.path, options, Some(script))?;
         } else {
@@ -113,11 +110,10 @@ impl<'a> Reporter<'a> {
     }
 }
 
-/// Completes the forwarded output. Returns an exit code if its reader has closed it.
-fn closed(passed: &Passthrough) -> anyhow::Result<Option<i32>> {
+/// Completes the forwarded output. Fails if it could not be written, for example because its reader has closed it.
+fn complete(passed: &Passthrough) -> anyhow::Result<()> {
     match passed.finish() {
-        None => Ok(None),
-        Some(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Some(BROKEN_PIPE_EXIT_CODE)),
+        None => Ok(()),
         Some(error) => Err(error).context("cannot write the script's output"),
     }
 }

@@ -40,8 +40,8 @@ limit has changed and the script behaves differently than before, that is an err
 A script of `glovebox run --session ID` continues in its session, which is saved when the script has ended. If the session has
 changed since the script was suspended, that is an error, and neither FILE nor the session changes.
 
-FILE is also unchanged if the command fails or is interrupted. If the script had continued by then, resuming FILE again
-repeats the tool calls that the script made since.";
+FILE is also unchanged if the command fails or is interrupted, or if its output cannot be written. If the script had
+continued by then, resuming FILE again repeats the tool calls that the script made since.";
 
 /// Continue a script that waits for a person's answers
 ///
@@ -242,8 +242,10 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
     let sandbox = host.sandbox(&runtime, None, &policy)?.with_tools(&tools).context("cannot offer the tools")?;
     let reporter = Reporter::new(&args.report, displays, &cancel);
     let (request, passed) = reporter.forward(suspended.request().cancel(&cancel));
+    // Set while the script has made tool calls that resuming the file again would repeat.
     let mut has_continued = false;
-    let ran = interrupt::guarded(|| -> anyhow::Result<SuspendableRun> {
+    let mut is_reported = false;
+    let ran = interrupt::guarded(|| -> anyhow::Result<i32> {
         let restored = match &session {
             Some((id, sessions, _)) => Some(sessions.restore(sandbox.clone(), id, &suspended)?),
             None => None,
@@ -254,41 +256,41 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
         };
         // The script repeats its earlier steps, without calling tools, until it waits for the same calls.
         if let Step::Done(execution) = started.advance(Vec::new(), None)? {
-            return Ok(SuspendableRun::Ended(execution));
+            is_reported = true;
+            return reporter.finish(&passed, &execution, false);
         }
         has_continued = true;
-        let ended = match suspending::advance(&started, answers, |suspended| file.replace(suspended))? {
+        let execution = match suspending::advance(&started, answers, |suspended| file.replace(suspended))? {
             SuspendableRun::Ended(execution) => execution,
-            suspended @ SuspendableRun::Suspended(_) => return Ok(suspended),
+            SuspendableRun::Suspended(script) => {
+                has_continued = false;
+                is_reported = true;
+                return reporter.suspend(&passed, &script, &args.options);
+            }
         };
-        if matches!(ended.outcome, Outcome::Cancelled) {
-            return Ok(SuspendableRun::Ended(ended));
+        // If the report cannot be written, neither the file nor the session changes, so that the result is not lost.
+        is_reported = true;
+        let code = reporter.finish(&passed, &execution, false)?;
+        if matches!(execution.outcome, Outcome::Cancelled) {
+            return Ok(code);
         }
-        let saved = match &restored {
-            Some(session) => session.save_after(Ok(Arc::unwrap_or_clone(ended))).map(Arc::new)?,
-            None => ended,
-        };
+        if let Some(session) = &restored {
+            session.save_after(Ok(Arc::unwrap_or_clone(execution)))?;
+        }
         // Delete the file before Ctrl-C can end the process: resuming it again would repeat the script's tool calls.
         file.delete();
-        Ok(SuspendableRun::Ended(saved))
+        has_continued = false;
+        Ok(code)
     });
-    match ran {
-        Ok(SuspendableRun::Suspended(script)) => reporter.suspend(&passed, &script, &args.options),
-        Ok(SuspendableRun::Ended(execution)) => {
-            let reported = reporter.finish(&passed, &execution, false);
-            if has_continued && matches!(execution.outcome, Outcome::Cancelled) {
-                warn_of_repetition(&args.file);
-            }
-            reported
-        }
-        Err(error) => {
-            if has_continued {
-                warn_of_repetition(&args.file);
-            }
-            reporter.fail(&error)?;
-            Err(error.context(format!("cannot resume `{}`", escaped(&args.file))))
-        }
+    if has_continued {
+        warn_of_repetition(&args.file);
     }
+    ran.or_else(|error| {
+        if !is_reported {
+            reporter.fail(&error)?;
+        }
+        Err(error.context(format!("cannot resume `{}`", escaped(&args.file))))
+    })
 }
 
 /// Warns that the file does not contain the calls that the script made after it continued.

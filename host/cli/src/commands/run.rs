@@ -346,10 +346,10 @@ impl Job<'_> {
             Ok(execution) => execution,
             Err(error) => return self.fail(error.into(), &script.source),
         };
-        let code = self.reporter.finish(&passed, &execution, self.args.source.code.eval.is_some())?;
+        let reported = self.reporter.finish(&passed, &execution, self.args.source.code.eval.is_some());
         let recording = execution.recording().context("the script has run, but was not recorded")?;
         file::replace(file, &recording.to_bytes()).context("the script has run, but its recording was not written")?;
-        Ok(code)
+        reported
     }
 
     /// Returns the runtime from the flags, or otherwise the runtime on which the script starts fastest.

@@ -116,6 +116,30 @@ fn interrupted_script_can_be_resumed_again() {
     }
 }
 
+/// A result that was not printed is not lost.
+#[test]
+fn file_and_session_are_unchanged_until_the_report_is_written() {
+    let fresh: [&str; 0] = [];
+    for options in [&fresh[..], &sessions::SESSION] {
+        for report in [&fresh[..], &["--json"]] {
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join("script.suspended");
+            suspend(dir.path(), &[&["run", "--tool", "ok=@ask", "-e", "print(tools.ok())"][..], options].concat());
+            let before = fs::read(&file).unwrap();
+            let resume = [&["resume", "script.suspended", "--answer", "0=1"][..], options].concat();
+            let mut child = inside(dir.path(), &[&resume[..], report].concat()).spawn().unwrap();
+            drop(child.stdout.take());
+            assert_eq!(wait(&mut child), 141, "{options:?} {report:?}");
+            let said = rest(child.stderr.take().unwrap());
+            assert!(said.contains("`script.suspended` is unchanged"), "{options:?} {report:?}: {said}");
+            assert_eq!(fs::read(&file).unwrap(), before, "{options:?} {report:?}");
+            let ran = output(dir.path(), &resume);
+            assert_eq!((ran.status.code(), &*text(&ran.stdout)), (Some(0), "1\n"), "{}", text(&ran.stderr));
+            assert!(!file.exists(), "{options:?} {report:?}");
+        }
+    }
+}
+
 #[test]
 fn later_state_replaces_the_file() {
     let dir = tempfile::tempdir().unwrap();
