@@ -164,7 +164,8 @@ impl<'a> Request<'a> {
     }
 
     /// Sets the global variable `context` from JSON of at most `limits.stdin_bytes`. In a session, the variable is set
-    /// immediately before the script runs, and persists. Default: no such variable. Requires a prepared runtime.
+    /// immediately before the script runs, and persists. Default: no such variable. Requires a prepared runtime. A request
+    /// that is [`suspendable`](Self::suspendable) or [`recorded`](Self::recorded) accepts at most 127 levels of nesting.
     #[must_use]
     pub fn context(mut self, value: &serde_json::Value) -> Self {
         self.context = Some(value.to_string().into());

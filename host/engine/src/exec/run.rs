@@ -13,7 +13,7 @@ use crate::{
         events,
         platform::{Budget, EnginePlatform, ExecutionCtx, Stopwatch},
         request::{OnOutput, StdinSource},
-        suspend::{StateBefore, SuspendedRequest, Suspension},
+        suspend::{StateBefore, SuspendedRequest, Suspension, check_context},
     },
     files::workspace::{Committed, Roots},
     guest::Guest,
@@ -151,6 +151,10 @@ impl<'a> PreparedRequest<'a> {
         let has_journal = request.is_suspendable || request.is_recorded || request.repeated.is_some();
         if has_journal && sandbox.0.runtime.image().is_none() {
             return Err(ExecuteError::NotPrepared { name: sandbox.0.runtime.name.clone() });
+        }
+        if has_journal {
+            check_context(context.as_deref())
+                .map_err(|reason| ExecuteError::Variable { name: CONTEXT.into(), reason })?;
         }
         if let Some(suspended) = &request.replay {
             suspended.check(sandbox)?;

@@ -39,6 +39,18 @@ struct LimitedCalls {
     times: Vec<Duration>,
 }
 
+/// Decodes the value of `context`.
+pub(super) fn context<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    check_context(text.as_deref()).map_err(D::Error::custom)?;
+    Ok(text)
+}
+
+/// Fails if bytes with this value of `context` could not be decoded.
+pub(in crate::exec) fn check_context(text: Option<&str>) -> Result<(), String> {
+    text.map_or(Ok(()), check_json)
+}
+
 pub(super) fn recording<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Recording>, D::Error> {
     let LimitedRecording { at, entries } = LimitedRecording::deserialize(deserializer)?;
     let LimitedState { fuel_used, output_bytes, elapsed, monotonic_ns, calls } = at;

@@ -27,6 +27,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use glovebox_core::journal::{JOURNAL_BYTES, Journal, Recording, SuspendRefusal};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub(in crate::exec) use limits::check_context;
 pub use peek::UncheckedSuspended;
 use sealed::{NotOpened, SealedFormat};
 pub(crate) use suspension::{StateBefore, Suspension};
@@ -99,6 +100,7 @@ pub(in crate::exec) struct SuspendedRequest {
     stdin: Vec<u8>,
     /// `true` if a function provides the standard input after `stdin`.
     has_stdin_source: bool,
+    #[serde(deserialize_with = "limits::context")]
     context: Option<String>,
     session_id: Option<String>,
     wants_value: bool,
@@ -441,6 +443,21 @@ mod tests {
         assert_eq!(Suspended::from_bytes(&plain, Some(&key)), Err(SuspendedBytesError::Unauthenticated));
         assert_eq!(Suspended::from_bytes(&sealed, None), Err(SuspendedBytesError::KeyMissing));
         assert_eq!(Suspended::from_bytes(&sealed, Some(&other)), Err(SuspendedBytesError::NotAuthentic));
+    }
+
+    #[test]
+    fn context_must_be_json() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let texts =
+            [r#" {"a": 1}"#.to_owned(), nested(127), nested(128), "{".to_owned(), "1 2".to_owned(), String::new()];
+        for (at, text) in texts.into_iter().enumerate() {
+            let mut suspended = suspended(Vec::new());
+            let request = SuspendedRequest::clone(&suspended.request);
+            suspended.request = Arc::new(SuspendedRequest { context: Some(text.clone()), ..request });
+            let read = Suspended::from_bytes(&suspended.to_bytes(None), None);
+            assert_eq!(read.is_ok(), at < 2, "{text}");
+            assert_eq!(limits::check_context(Some(&text)).is_ok(), at < 2, "{text}");
+        }
     }
 
     #[test]
