@@ -257,13 +257,14 @@ impl<P: Platform> ExecutionCtx<P> {
         self.journal_calls()?;
         let (elapsed, age_ns) = (self.begun.elapsed(), self.age_ns());
         let (Some(journal), Some(tools)) = (&mut self.journal, &self.tools) else { return Ok(()) };
-        if !self.platform.begin_suspension() {
+        let calls = tools.suspended();
+        if !self.platform.begin_suspension(calls.as_ref()) {
             return Ok(());
         }
         let recording = if self.soft.asked().is_some() || self.soft.is_in_grace() {
             Err(SuspendRefusal::Interrupted)
         } else {
-            let calls = tools.suspended().ok_or(SuspendRefusal::HandlerRuns);
+            let calls = calls.ok_or(SuspendRefusal::HandlerRuns);
             calls.and_then(|calls| journal.suspend(fuel_left, elapsed, age_ns, calls))
         };
         let is_suspended = recording.is_ok();

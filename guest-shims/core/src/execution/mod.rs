@@ -9,7 +9,7 @@ use glovebox_wasi::{Stop, Stream};
 
 use crate::{
     InterruptWords, LinearMemory, SoftStop, Watch,
-    journal::{Journal, JournalEntry, Recording, SuspendRefusal},
+    journal::{Journal, JournalEntry, Recording, SuspendRefusal, SuspendedCalls},
     tools::{Received, ToolCalls, ToolMemory, ToolRecord, ToolRunner},
 };
 
@@ -72,8 +72,9 @@ pub trait Platform: Sized {
         false
     }
 
-    /// Begins a wanted suspension. Returns `false` if it is no longer wanted.
-    fn begin_suspension(&self) -> bool {
+    /// Begins a wanted suspension. `calls` is `None` if a tool's handler is running. Returns `false` if the suspension
+    /// is no longer wanted.
+    fn begin_suspension(&self, _calls: Option<&SuspendedCalls>) -> bool {
         false
     }
 

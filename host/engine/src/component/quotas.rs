@@ -28,8 +28,8 @@ pub struct Quotas {
     /// may be too little to roll a session back.
     pub fuel: u64,
     /// Maximum number of bytes that the host holds for the component: blobs, input files, file snapshots, results of
-    /// started executions, tools, and the arguments and environments of policies. Session memory is bounded by the
-    /// policy's limits instead. Default: 256 MiB.
+    /// started executions, journals of running suspendable executions (at their maximum size), tools, and the arguments
+    /// and environments of policies. Session memory is bounded by the policy's limits instead. Default: 256 MiB.
     pub held_bytes: u64,
     /// Maximum number of open handles of sessions, started executions, files and blobs. Default: 10,000.
     pub handles: u32,

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use glovebox_core::contract::{MAX_READ_BYTES, quoted};
+use glovebox_core::{
+    contract::{MAX_READ_BYTES, quoted},
+    journal::{JOURNAL_BYTES, JournalEntry, MAX_ENTRIES},
+};
 use serde_json::Value;
 use wasmtime::component::Resource;
 
@@ -22,7 +25,7 @@ use super::{
 };
 use crate::{
     AdvanceError, Execution, Files, Sandbox, Started, SuspendError, ToolError,
-    exec::{platform::Budget, stepping},
+    exec::{platform::Budget, stepping, suspend::call_bytes},
     tools::{MAX_UNTRUSTED_PATTERN_BYTES, weight},
 };
 
@@ -64,9 +67,11 @@ impl SandboxCtx {
         let sandbox = self.with_tools(sandbox, tools)?;
         let asked = request.session_id(&self.id).cancel(&self.cancel).budget(&budget);
         let decoded = suspendable.as_ref().and_then(|suspendable| suspendable.decoded.clone());
+        let journal = suspendable.as_ref().map(|_| self.meter.take(QuotaUse::Bytes(JOURNAL_MEMORY_BYTES)));
+        let journal = journal.transpose()?;
         let started = sandbox.start_with(asked, move |execution| {
             // The handle may already be dropped.
-            let _until_here = (started, bill, decoded);
+            let _until_here = (started, bill, decoded, journal);
             execution.session_id = None;
             let files = execution.take_files();
             *there.files() = match meter.take(QuotaUse::Bytes(files.held_bytes())) {
@@ -167,19 +172,16 @@ impl HostStarted for SandboxCtx {
     fn suspend(&mut self, started: Resource<Stepped>) -> Result<Resource<Bytes>, SandboxFailure> {
         let stepped = self.get(&started)?;
         let Some(suspendable) = &stepped.suspendable else { return Err(SuspendError::NotSuspendable.into()) };
-        // Calls that arrive later do not matter: the script then does not wait, and is not suspended.
         let calls_bytes = match stepped.started.advance(Vec::new(), Some(Duration::ZERO))? {
-            stepping::Step::NeedsTools(calls) => {
-                calls.iter().map(|call| size_of_val(call) + call.name.len() + call.arguments.len()).sum()
-            }
+            stepping::Step::NeedsTools(calls) => calls.iter().map(|call| call_bytes(&call.name, &call.arguments)).sum(),
             stepping::Step::Running => 0,
             stepping::Step::Done(_) => return Err(SuspendError::Ended.into()),
         };
         let max_bytes = suspendable.bytes.saturating_add(calls_bytes).saturating_add(MAX_JOURNAL_BYTES);
         // A suspended execution without room for its bytes would be lost.
         let (handle, share) = (self.meter.take(QuotaUse::Handle)?, self.meter.take(QuotaUse::Bytes(max_bytes as u64))?);
-        let bytes = stepped.started.suspend()?.to_bytes(None);
-        self.put(handle, Bytes::with(bytes, share)?)
+        let bytes = stepped.started.suspend_within(calls_bytes)?.to_bytes(None);
+        self.put(handle, Bytes::with(bytes.into_boxed_slice().into_vec(), share)?)
     }
 
     fn cancel(&mut self, started: Resource<Stepped>) -> wasmtime::Result<()> {
@@ -237,7 +239,10 @@ impl SuspendableRequest {
 
 /// Maximum size of a journal in the bytes of a suspended execution. The engine limits its contents to 1 MiB, and
 /// encoding adds at most half of that.
-const MAX_JOURNAL_BYTES: usize = 2 << 20;
+pub(super) const MAX_JOURNAL_BYTES: usize = 2 << 20;
+
+/// Maximum memory of the journal of a running execution, in bytes. The capacity of its list doubles when it grows.
+pub(super) const JOURNAL_MEMORY_BYTES: u64 = JOURNAL_BYTES + (2 * MAX_ENTRIES * size_of::<JournalEntry>()) as u64;
 
 /// The results of a started execution that the host holds.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::{
 
 use glovebox_core::{
     Limits, LinearMemory, Moment, Platform, Watch, Woken,
-    journal::{Recording, SuspendRefusal},
+    journal::{Recording, SuspendRefusal, SuspendedCalls},
 };
 use glovebox_runtimes::Progress;
 use glovebox_wasi::{Stop, Stream};
@@ -150,8 +150,8 @@ impl Platform for EnginePlatform {
         self.suspension.as_ref().is_some_and(|suspension| suspension.is_wanted())
     }
 
-    fn begin_suspension(&self) -> bool {
-        self.suspension.as_ref().is_some_and(|suspension| suspension.begin())
+    fn begin_suspension(&self, calls: Option<&SuspendedCalls>) -> bool {
+        self.suspension.as_ref().is_some_and(|suspension| suspension.begin(calls))
     }
 
     fn suspended(&self, recording: Result<Recording, SuspendRefusal>) {

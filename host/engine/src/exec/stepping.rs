@@ -317,6 +317,12 @@ impl Started {
     /// tool's handler is running, if a limit or a cancellation has interrupted the script, or if the journal is too
     /// large. The execution then continues, except after [`SuspendError::Session`].
     pub fn suspend(&self) -> Result<Suspended, SuspendError> {
+        self.suspend_within(usize::MAX)
+    }
+
+    /// Like [`suspend`](Self::suspend), but fails with [`SuspendError::Running`] if the unanswered calls exceed
+    /// `max_calls_bytes`, counted with [`call_bytes`](super::suspend::call_bytes).
+    pub(crate) fn suspend_within(&self, max_calls_bytes: usize) -> Result<Suspended, SuspendError> {
         let Suspendable { suspension, sandbox, request, replay } =
             self.suspendable.as_ref().ok_or(SuspendError::NotSuspendable)?;
         match self.shared.pending.wait(Some(Instant::now())) {
@@ -324,7 +330,7 @@ impl Started {
             Progress::Runs => return Err(SuspendError::Running),
             Progress::Ended => return Err(SuspendError::Ended),
         }
-        let recording = suspension.request(|| self.cancel.wake())?;
+        let recording = suspension.request(max_calls_bytes, || self.cancel.wake())?;
         // Afterwards, `advance` no longer returns the calls, and a session can be used again.
         suspension.wait_for_end();
         let replayed = replay.as_ref().and_then(|suspended| suspended.session());

@@ -7,8 +7,9 @@ use super::{
     *,
 };
 use crate::component::{
+    quotas::QuotaUse,
     sandbox::Bytes,
-    started::Stepped,
+    started::{JOURNAL_MEMORY_BYTES, MAX_JOURNAL_BYTES, Stepped},
     wit::{
         sandbox::{HostBlob, HostStarted, Step},
         types::InputFile,
@@ -182,15 +183,20 @@ fn policy_of_the_resumption_applies() {
 #[test]
 fn suspended_executions_count_as_held_bytes() {
     let limits = |policy: &mut crate::Policy| output_limits(policy, [1_000, 1_000, 0]);
+    let mut none = host(limits, |quotas| quotas.held_bytes = JOURNAL_MEMORY_BYTES).ctx();
+    let refused = Host::start_suspendable(&mut none, Runtime::Javascript, request("1"), no_policy(), vec![]);
+    assert!(over_quota(refused).contains("`held-bytes`"), "the journal is charged in advance");
+    assert_eq!((none.usage().held_bytes, none.usage().started), (0, 0));
+
     // Suspending reserves 2 MiB for the journal.
-    let mut small = host(limits, |quotas| quotas.held_bytes = 1_000_000).ctx();
+    let mut small = host(limits, |quotas| quotas.held_bytes = JOURNAL_MEMORY_BYTES + 1_000_000).ctx();
     let started = start(&mut small, request(ASKS_TWICE));
     needs(&mut small, &started, vec![]);
     assert!(over_quota(HostStarted::suspend(&mut small, same(&started))).contains("`held-bytes`"));
     needs(&mut small, &started, vec![answer(0, "1")]);
     assert_eq!(output(&done(&mut small, &started, vec![answer(1, "2")])), "before\n1\n2\n", "it continues");
 
-    let mut large = host(limits, |quotas| quotas.held_bytes = 4_000_000).ctx();
+    let mut large = host(limits, |quotas| quotas.held_bytes = JOURNAL_MEMORY_BYTES + 4_000_000).ctx();
     let started = start(&mut large, request(ASKS_TWICE));
     needs(&mut large, &started, vec![]);
     let blob = HostStarted::suspend(&mut large, same(&started)).unwrap();
@@ -205,4 +211,19 @@ fn suspended_executions_count_as_held_bytes() {
     while large.usage().held_bytes > 0 {
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// The execution ends when it is suspended, so its bytes must not exceed the quota afterwards.
+#[test]
+fn reservation_is_enough_for_a_suspended_execution() {
+    const STDIN_BYTES: usize = 16_000_000;
+    let limits = |policy: &mut crate::Policy| output_limits(policy, [1_000, 1_000, 0]);
+    let mut ctx = host(limits, |quotas| quotas.held_bytes = JOURNAL_MEMORY_BYTES + 40_000_000).ctx();
+    let started = start(&mut ctx, Request { stdin: Some(vec![b'x'; STDIN_BYTES]), ..request(ASKS_TWICE) });
+    needs(&mut ctx, &started, vec![]);
+    let reserved = (STDIN_BYTES + MAX_JOURNAL_BYTES + 1_000) as u64;
+    let free = JOURNAL_MEMORY_BYTES + 40_000_000 - ctx.usage().held_bytes;
+    let _rest = ctx.meter.take(QuotaUse::Bytes(free - reserved)).unwrap();
+    let blob = HostStarted::suspend(&mut ctx, same(&started)).unwrap();
+    assert!(HostBlob::size(&mut ctx, same(&blob)).unwrap() > STDIN_BYTES as u64);
 }

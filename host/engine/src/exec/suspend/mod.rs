@@ -30,7 +30,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub(in crate::exec) use limits::check_context;
 pub use peek::UncheckedSuspended;
 use sealed::{NotOpened, SealedFormat};
-pub(crate) use suspension::{StateBefore, Suspension};
+pub(crate) use suspension::{StateBefore, Suspension, call_bytes};
 
 use crate::{ExecuteError, HibernateError, Request, Sandbox, SessionKey, SourceKind, ToolRequest, tools::Toolbox};
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use glovebox_core::{
-    journal::{Recording, SuspendRefusal},
+    journal::{Recording, SuspendRefusal, SuspendedCalls, UnansweredCall},
     session::{Checkpoint, Reservation},
 };
 
@@ -15,6 +15,11 @@ use super::SuspendError;
 /// Maximum duration of [`Started::suspend`](crate::Started::suspend). A script that waits for its caller is suspended
 /// immediately. A script that polls for answers is suspended at its next poll.
 const SUSPEND_WAIT: Duration = Duration::from_secs(5);
+
+/// Returns an upper bound of the size of an unanswered call in a suspended execution's bytes.
+pub(crate) fn call_bytes(name: &str, arguments: &str) -> usize {
+    size_of::<UnansweredCall>() + name.len() + arguments.len()
+}
 
 /// The suspension of a running execution: the caller's request, and its result. The execution's thread and the caller
 /// share it.
@@ -27,7 +32,9 @@ pub(crate) struct Suspension {
 #[derive(Debug, Default)]
 struct SuspensionState {
     is_wanted: bool,
-    result: Option<Result<Recording, SuspendRefusal>>,
+    /// The maximum size of the unanswered calls of the wanted suspension.
+    max_calls_bytes: usize,
+    result: Option<Result<Recording, SuspendError>>,
     /// The state of the session before the execution, until it is serialized or the execution ends otherwise.
     before: Option<StateBefore>,
     /// `true` while the execution's thread prepares the result.
@@ -56,11 +63,20 @@ impl Suspension {
     }
 
     /// Begins the requested suspension, on the execution's thread. Returns `false` if the caller has withdrawn its
-    /// request.
-    pub(in crate::exec) fn begin(&self) -> bool {
+    /// request, or if the unanswered calls exceed the size that the request allows.
+    pub(in crate::exec) fn begin(&self, calls: Option<&SuspendedCalls>) -> bool {
         let mut state = self.state();
-        state.is_in_progress = std::mem::replace(&mut state.is_wanted, false);
-        state.is_in_progress
+        let is_wanted = std::mem::replace(&mut state.is_wanted, false);
+        let calls = calls.into_iter().flat_map(|calls| &calls.unanswered);
+        let calls_bytes: usize = calls.map(|call| call_bytes(&call.name, &call.arguments)).sum();
+        if is_wanted && calls_bytes > state.max_calls_bytes {
+            // The caller does not know the latest calls yet.
+            state.result = Some(Err(SuspendError::Running));
+            self.changed.notify_all();
+            return false;
+        }
+        state.is_in_progress = is_wanted;
+        is_wanted
     }
 
     /// Receives the result from the execution's thread.
@@ -68,7 +84,7 @@ impl Suspension {
         let mut state = self.state();
         state.is_in_progress = false;
         state.is_suspended = result.is_ok();
-        state.result = Some(result);
+        state.result = Some(result.map_err(SuspendError::from));
         self.changed.notify_all();
     }
 
@@ -118,21 +134,27 @@ impl Suspension {
         }
     }
 
-    /// Requests a suspension and waits for its result. `wake` makes the execution's thread check the request.
-    pub(in crate::exec) fn request(&self, wake: impl FnOnce()) -> Result<Recording, SuspendError> {
+    /// Requests a suspension and waits for its result. Fails if the unanswered calls exceed `max_calls_bytes`, counted
+    /// with [`call_bytes`]. `wake` makes the execution's thread check the request.
+    pub(in crate::exec) fn request(
+        &self,
+        max_calls_bytes: usize,
+        wake: impl FnOnce(),
+    ) -> Result<Recording, SuspendError> {
         let end = Instant::now() + SUSPEND_WAIT;
         let mut state = self.state();
         if state.is_suspended || state.has_ended {
             return Err(SuspendError::Ended);
         }
         state.is_wanted = true;
+        state.max_calls_bytes = max_calls_bytes;
         state.result = None;
         drop(state);
         wake();
         let mut state = self.state();
         loop {
             if let Some(result) = state.result.take() {
-                return Ok(result?);
+                return result;
             }
             let left = end.saturating_duration_since(Instant::now());
             if state.has_ended || (left.is_zero() && !state.is_in_progress) {
@@ -142,6 +164,36 @@ impl Suspension {
             // A suspension that is in progress takes only a moment longer.
             let left = left.max(Duration::from_millis(1));
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise, the result could exceed the memory that the caller has reserved for it.
+    #[test]
+    fn larger_calls_prevent_the_suspension() {
+        let call = |arguments: &str| UnansweredCall { index: 0, name: "pay".into(), arguments: arguments.into() };
+        for (unanswered, begins) in [
+            (vec![], true),
+            (vec![call("[]")], true),
+            (vec![call("[0]")], false),
+            (vec![call("[]"), call("[]")], false),
+        ] {
+            let suspension = Suspension::default();
+            let calls = SuspendedCalls { unanswered, ..SuspendedCalls::default() };
+            let result = suspension.request(call_bytes("pay", "[]"), || {
+                assert_eq!(suspension.begin(Some(&calls)), begins, "{calls:?}");
+                if begins {
+                    suspension.finish(Err(SuspendRefusal::Interrupted));
+                }
+            });
+            let is_refused = matches!(result, Err(SuspendError::Refused(SuspendRefusal::Interrupted)));
+            assert_eq!(is_refused, begins, "{calls:?}");
+            assert!(begins || matches!(result, Err(SuspendError::Running)), "{calls:?}");
+            assert!(!suspension.is_wanted());
         }
     }
 }
