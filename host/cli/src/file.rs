@@ -112,15 +112,15 @@ fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
             Err(_) => break,
         }
     }
-    // Another process is writing to the same path, or the name belongs to another user.
+    // A process is writing to the same path, or the name belongs to another user.
     let random = RandomState::new().hash_one(path);
     let beside = path.with_file_name(format!(".glovebox-{hash:016x}-{random:016x}.new"));
     let file = create(&beside)?;
     Ok((beside, file))
 }
 
-/// Removes the temporary file of a process that was killed while it wrote to `path`. Returns `false` if the file is in use
-/// or cannot be removed.
+/// Removes the temporary file of a process that was killed while it wrote to `path`. Returns `false` if the file is in
+/// use or cannot be removed.
 fn remove_abandoned(beside: &Path, path: &Path) -> bool {
     match beside.symlink_metadata() {
         Ok(metadata) if metadata.is_file() => {}
@@ -132,8 +132,8 @@ fn remove_abandoned(beside: &Path, path: &Path) -> bool {
         Ok(file) => file,
         Err(error) => return error.kind() == io::ErrorKind::NotFound,
     };
-    // If the process was killed between the two steps of `name_if_free`, the file at `path` has both names. A process that
-    // resumes a suspended execution has locked it.
+    // If the process was killed between the two steps of `name_if_free`, the file at `path` has both names. It is locked
+    // while a suspended execution in it is resumed.
     let is_abandoned = file.try_lock().is_ok() || is_at(&file, path);
     is_abandoned && is_at(&file, beside) && fs::remove_file(beside).is_ok()
 }
@@ -253,10 +253,10 @@ mod tests {
     }
 
     #[test]
-    fn temporary_files_of_others_are_kept() {
+    fn temporary_files_of_others_are_not_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.gbx");
-        // Another process is writing.
+        // A process is still writing.
         let (beside, writing) = create_beside(&path, 0o600).unwrap();
         replace(&path, b"first").unwrap();
         assert!(super::is_at(&writing, &beside));
@@ -264,10 +264,10 @@ mod tests {
         fs::remove_file(&beside).unwrap();
         // A link to a file elsewhere.
         let other = dir.path().join("other");
-        fs::write(&other, "kept").unwrap();
+        fs::write(&other, "own").unwrap();
         std::os::unix::fs::symlink(&other, &beside).unwrap();
         replace(&path, b"second").unwrap();
-        assert_eq!((fs::read(&path).unwrap(), fs::read(&other).unwrap()), (b"second".to_vec(), b"kept".to_vec()));
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&other).unwrap()), (b"second".to_vec(), b"own".to_vec()));
         fs::remove_file(&beside).unwrap();
         assert_eq!(names(dir.path()), ["other", "s.gbx"]);
     }

@@ -63,8 +63,8 @@ impl<'a> Reporter<'a> {
         (request.on_output(move |stream, bytes| listener.write(stream, bytes)), passed)
     }
 
-    /// Reports a finished execution, with its value if `with_value` is set. Returns the exit code. Fails if the report could
-    /// not be written completely.
+    /// Reports a finished execution, with its value if `with_value` is set. Returns the exit code. Fails if the report
+    /// could not be written completely.
     pub(crate) fn finish(&self, passed: &Passthrough, execution: &Execution, with_value: bool) -> anyhow::Result<i32> {
         complete(passed)?;
         if let Some(files) = &self.displays {
