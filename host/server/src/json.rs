@@ -25,6 +25,12 @@ pub(crate) const UNIT_BYTES: usize = 160;
 pub(crate) struct JsonCost {
     units: usize,
     depth: usize,
+    strings: StringScanner,
+}
+
+/// Finds the strings in JSON text, which may be invalid and may arrive in chunks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StringScanner {
     in_string: bool,
     is_escaped: bool,
 }
@@ -46,17 +52,10 @@ impl JsonCost {
     /// Reads the next chunk of the text. Fails if the total cost or the depth exceeds its limit.
     pub(crate) fn read(&mut self, text: &[u8]) -> Result<(), TooCostly> {
         for byte in text {
-            if self.in_string {
-                match byte {
-                    _ if self.is_escaped => self.is_escaped = false,
-                    b'\\' => self.is_escaped = true,
-                    b'"' => self.in_string = false,
-                    _ => {}
-                }
+            if self.strings.read(*byte) {
                 continue;
             }
             match byte {
-                b'"' => self.in_string = true,
                 b',' => self.units += 1,
                 b'[' | b'{' => {
                     self.units += if *byte == b'[' { LIST_COST } else { OBJECT_COST };
@@ -70,6 +69,20 @@ impl JsonCost {
             }
         }
         Ok(())
+    }
+}
+
+impl StringScanner {
+    /// Reads the next byte. Returns `true` if it belongs to a string or is one of its quotes.
+    pub(crate) fn read(&mut self, byte: u8) -> bool {
+        let was_in_string = self.in_string;
+        match byte {
+            _ if self.is_escaped => self.is_escaped = false,
+            b'\\' if self.in_string => self.is_escaped = true,
+            b'"' => self.in_string = !self.in_string,
+            _ => {}
+        }
+        was_in_string || self.in_string
     }
 }
 
@@ -258,6 +271,6 @@ mod tests {
         for byte in text.as_bytes() {
             cost.read(std::slice::from_ref(byte)).unwrap();
         }
-        assert_eq!((cost.units, cost.depth, cost.in_string), (LIST_COST + 2, 0, false));
+        assert_eq!((cost.units, cost.depth, cost.strings.in_string), (LIST_COST + 2, 0, false));
     }
 }

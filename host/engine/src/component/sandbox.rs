@@ -32,6 +32,19 @@ pub(super) fn fuel_of_an_execution(sandbox: &Sandbox, request: &Request) -> u64 
     if request.context.is_some() { fuel.saturating_mul(2) } else { fuel }
 }
 
+impl SandboxCtx {
+    /// Returns the sandbox for a request that runs outside sessions, with the files that it takes from the request.
+    fn sandbox_for_request(
+        &mut self,
+        runtime: Runtime,
+        request: &mut Request,
+        policy: Policy,
+    ) -> Result<Sandbox, SandboxFailure> {
+        request.context.iter().try_for_each(|json| check_json("context", json))?;
+        self.sandbox_with_files(runtime, policy, request.files.take().unwrap_or_default())
+    }
+}
+
 impl Host for SandboxCtx {
     fn info(&mut self) -> wasmtime::Result<ProviderInfo> {
         Ok(self.host.0.info.clone())
@@ -42,8 +55,7 @@ impl Host for SandboxCtx {
     }
 
     fn execute(&mut self, runtime: Runtime, mut request: Request, policy: Policy) -> Result<Execution, SandboxFailure> {
-        request.context.iter().try_for_each(|json| check_json("context", json))?;
-        let sandbox = self.sandbox_with_files(runtime, policy, request.files.take().unwrap_or_default())?;
+        let sandbox = self.sandbox_for_request(runtime, &mut request, policy)?;
         let budget = Budget::empty();
         let _bill = self.meter.execution(fuel_of_an_execution(&sandbox, &request), &budget)?;
         let request = convert::request(&request).session_id(&self.id).cancel(&self.cancel).budget(&budget);
@@ -73,8 +85,7 @@ impl Host for SandboxCtx {
         policy: Policy,
         tools: Vec<Tool>,
     ) -> Result<Resource<Stepped>, SandboxFailure> {
-        request.context.iter().try_for_each(|json| check_json("context", json))?;
-        let sandbox = self.sandbox_with_files(runtime, policy, request.files.take().unwrap_or_default())?;
+        let sandbox = self.sandbox_for_request(runtime, &mut request, policy)?;
         let fuel = fuel_of_an_execution(&sandbox, &request);
         self.start_in_sandbox(sandbox, convert::request(&request), fuel, &tools, None)
     }
@@ -86,8 +97,7 @@ impl Host for SandboxCtx {
         policy: Policy,
         tools: Vec<Tool>,
     ) -> Result<Resource<Stepped>, SandboxFailure> {
-        request.context.iter().try_for_each(|json| check_json("context", json))?;
-        let sandbox = self.sandbox_with_files(runtime, policy, request.files.take().unwrap_or_default())?;
+        let sandbox = self.sandbox_for_request(runtime, &mut request, policy)?;
         let fuel = fuel_of_an_execution(&sandbox, &request);
         let suspendable = SuspendableRequest::new(&request);
         let request = convert::request(&request).suspendable(true);

@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{McpServer, http::MAX_ID_BYTES};
-use crate::json::{JsonCost, TooCostly};
+use crate::json::{JsonCost, StringScanner, TooCostly};
 
 /// Maximum length of a message in bytes, with its newline. Equal to the default of
 /// [`HttpConfig::body_bytes`](crate::http::HttpConfig::body_bytes), so that both transports accept the same requests.
@@ -181,8 +181,7 @@ impl Line {
 #[derive(Debug, Default)]
 struct RequestScanner {
     depth: usize,
-    in_string: bool,
-    is_escaped: bool,
+    strings: StringScanner,
     /// The beginning of the current key or value of the message.
     token: Vec<u8>,
     /// `true` if the current value is the one of `id`.
@@ -194,16 +193,8 @@ struct RequestScanner {
 impl RequestScanner {
     fn read(&mut self, text: &[u8]) {
         for byte in text {
-            if self.in_string {
+            if !self.strings.read(*byte) {
                 match byte {
-                    _ if self.is_escaped => self.is_escaped = false,
-                    b'\\' => self.is_escaped = true,
-                    b'"' => self.in_string = false,
-                    _ => {}
-                }
-            } else {
-                match byte {
-                    b'"' => self.in_string = true,
                     b':' if self.depth == 1 => {
                         self.end_key();
                         continue;
