@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::Context;
 use glovebox::{
-    EscapedJson, Execution, JsonText, SessionKey, Started, Step, Stream, SuspendError, SuspendRefusal, Suspended,
+    Execution, JsonText, SessionKey, Started, Step, Stream, SuspendError, SuspendRefusal, Suspended,
     SuspendedBytesError, ToolAnswer, ToolError, ToolErrorKind, escaped, escaped_text,
 };
 use serde::Serialize;
@@ -256,12 +256,10 @@ fn command(suspended: &Suspended, path: &Path, options: &RepeatedOptions) -> Str
 
 /// Escapes hidden characters in JSON text. The result has one line.
 fn escaped_json(text: &str) -> String {
-    let mut out = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut out, EscapedJson);
-    match JsonText::new(text).map(|json| json.serialize(&mut serializer)) {
-        Ok(Ok(())) => String::from_utf8_lossy(&out).into_owned(),
+    match JsonText::new(text) {
+        Ok(json) => json.escaped(),
         // Only a forged file contains such arguments.
-        _ => format!("invalid JSON: {}", escaped_text(text)),
+        Err(_) => format!("invalid JSON: {}", escaped_text(text)),
     }
 }
 

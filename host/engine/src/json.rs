@@ -91,6 +91,21 @@ impl JsonText {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Returns the text on one line, with all hidden characters escaped ([`EscapedJson`]).
+    ///
+    /// ```
+    /// use glovebox::JsonText;
+    ///
+    /// assert_eq!(JsonText::new("[\n\"\u{202e}\"]").unwrap().escaped(), r#"[ "\u202e"]"#);
+    /// ```
+    #[must_use]
+    pub fn escaped(&self) -> String {
+        let mut out = Vec::new();
+        // Infallible: writing to a vector cannot fail, and the text is JSON.
+        let _ = self.serialize(&mut serde_json::Serializer::with_formatter(&mut out, EscapedJson));
+        String::from_utf8_lossy(&out).into_owned()
+    }
 }
 
 impl Serialize for JsonText {

@@ -86,13 +86,8 @@ impl Utf8Pieces {
 /// Returns the length in bytes of an incomplete character at the end of `bytes`.
 fn incomplete(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
-    let needed = match last.first() {
-        Some(0xc2..=0xdf) => 2,
-        Some(0xe0..=0xef) => 3,
-        Some(0xf0..=0xf4) => 4,
-        _ => 0,
-    };
-    if bytes.ends_with(last) && last.len() < needed { last.len() } else { 0 }
+    let is_incomplete = str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
+    if is_incomplete { last.len() } else { 0 }
 }
 
 /// Serializes untrusted text in its display form, which is escaped and shortened.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{EscapedJson, JsonText, ToolRequest};
+use glovebox::{JsonText, ToolRequest};
 use rmcp::{
     RoleServer,
     model::{
@@ -14,7 +14,6 @@ use rmcp::{
     },
     service::{Peer, PeerRequestOptions, RequestContext},
 };
-use serde::Serialize as _;
 use serde_json::Value;
 
 use crate::{ServiceError, text::quoted};
@@ -192,12 +191,10 @@ fn question(call: &ToolRequest) -> Result<ElicitRequestParams, ServiceError> {
 
 /// Escapes hidden characters in JSON text. The result has one line.
 fn escaped_json(text: &str) -> String {
-    let mut out = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut out, EscapedJson);
-    match JsonText::new(text).map(|json| json.serialize(&mut serializer)) {
-        Ok(Ok(())) => String::from_utf8_lossy(&out).into_owned(),
+    match JsonText::new(text) {
+        Ok(json) => json.escaped(),
         // Only a faulty worker sends such arguments.
-        _ => glovebox::escaped_text(text).to_string(),
+        Err(_) => glovebox::escaped_text(text).to_string(),
     }
 }
 
