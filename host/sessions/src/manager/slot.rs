@@ -50,6 +50,17 @@ pub(super) struct Change<'a> {
     changes: &'a Changes,
 }
 
+impl Change<'_> {
+    /// Stores a session that became live, and counts its first use. Ends the change only then, or another thread could
+    /// hibernate the session first.
+    pub(super) fn begin_use_of(self, live: &Arc<Live>) {
+        let mut state = self.slot.state();
+        state.live = Some(Arc::clone(live));
+        state.begin_use();
+        drop(state);
+    }
+}
+
 impl Drop for Change<'_> {
     fn drop(&mut self) {
         self.slot.state().is_changing = false;

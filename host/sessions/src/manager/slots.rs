@@ -219,12 +219,7 @@ impl SessionGuard {
                 let stored = block_on(storage.store.get(&self.id))?.ok_or_else(not_found)?;
                 let place = self.slots.place(&self.id, cancel)?;
                 let live = Arc::new(Live::resumed(storage, &stored, lock, place)?);
-                let mut state = slot.state();
-                state.live = Some(Arc::clone(&live));
-                state.begin_use();
-                drop(state);
-                // End the change only after counting the use, or another thread could hibernate the session first.
-                drop(change);
+                change.begin_use_of(&live);
                 live
             }
         };
@@ -259,12 +254,7 @@ impl SessionGuard {
         check(&stored.record)?;
         let place = self.slots.place(&self.id, None)?;
         let live = Arc::new(Live::restored(storage, stored, suspended, lock, place)?);
-        let mut state = slot.state();
-        state.live = Some(Arc::clone(&live));
-        state.begin_use();
-        drop(state);
-        // As in `activate`, end the change only after counting the use.
-        drop(change);
+        change.begin_use_of(&live);
         Ok(ActiveSession::new(&live, slot))
     }
 
