@@ -1,9 +1,12 @@
 //! Defines and parses the command line.
 
-use std::{ffi::OsString, path::Path};
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+};
 
 use clap::{
-    CommandFactory, Parser, Subcommand,
+    Arg, CommandFactory, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
@@ -13,11 +16,11 @@ use crate::commands::{
 };
 use crate::source::STDIN;
 
-const USAGE: &str = "glovebox [OPTIONS] <COMMAND>\n       glovebox FILE [OPTIONS] [ARG]...";
+const USAGE: &str = "glovebox [OPTIONS] <COMMAND>\n       glovebox [OPTIONS] FILE [ARG]...";
 
 const AFTER_HELP: &str = "\
 Examples:
-  glovebox hello.py one two                  run a file with arguments: short for `glovebox run hello.py --arg one --arg two`
+  glovebox hello.py one --two                run a file with arguments: short for `glovebox run hello.py --arg one --arg=--two`
   glovebox run hello.py hello.js             run files, each in a fresh sandbox
   glovebox run -e 'print(6 * 7)'             run code from the command line
   glovebox run --json -e 'print(1)'          run code, and print its result and resource usage as JSON
@@ -44,7 +47,7 @@ The first run of a language downloads and prepares its interpreter. Later runs n
 /// Each script runs in its own CPython or QuickJS with an empty file system. It has no network, host files or host
 /// environment, unless a flag or a policy file grants them.
 #[derive(Debug, Parser)]
-#[command(name = "glovebox", version, override_usage = USAGE, after_help = AFTER_HELP, arg_required_else_help = true, max_term_width = 110)]
+#[command(name = "glovebox", bin_name = "glovebox", version, override_usage = USAGE, after_help = AFTER_HELP, arg_required_else_help = true, max_term_width = 110)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: GlobalArgs,
@@ -54,41 +57,47 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Parses the command line. `glovebox FILE ARG…` is short for `glovebox run FILE --arg ARG…`.
+    /// Parses the command line. `glovebox [OPTIONS] FILE [ARG]…` is short for `glovebox run [OPTIONS] FILE` with each
+    /// word after the file as an `--arg`.
     pub(crate) fn read(args: Vec<OsString>) -> Self {
-        Self::parsed(args).unwrap_or_else(|error| with_escaped_words(error).exit())
+        Self::parsed(&args).unwrap_or_else(|error| with_escaped_words(error).exit())
     }
 
-    fn parsed(args: Vec<OsString>) -> Result<Self, clap::Error> {
-        let error = match Self::try_parse_from(&args) {
-            Err(error) if error.kind() == ErrorKind::InvalidSubcommand => error,
+    fn parsed(args: &[OsString]) -> Result<Self, clap::Error> {
+        let error = match Self::try_parse_from(args) {
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument) => error,
             parsed => return parsed,
         };
-        let name = match error.get(ContextKind::InvalidSubcommand) {
-            Some(ContextValue::String(name)) => name.clone(),
-            _ => return Err(error),
+        let command = Self::command();
+        // Clap adds the subcommand `help` itself.
+        let is_subcommand = |word: &OsString| word == "help" || command.find_subcommand(word).is_some();
+        let as_run = |count: usize| {
+            let run = [OsString::from("run")];
+            let (program, words) = args.split_at(args.len().min(1));
+            Self::try_parse_from(program.iter().chain(&run).chain(words.iter().take(count)))
         };
-        if !looks_like_a_file(&name) {
-            let is_mistyped = error.get(ContextKind::SuggestedSubcommand).is_some();
-            let neither = || {
-                let message = format!("`{}` is neither a subcommand nor a file", glovebox::escaped(&name));
-                Self::command().error(ErrorKind::InvalidSubcommand, message)
-            };
-            return Err(if is_mistyped { error } else { neither() });
+        let Some(at) = first_operand(&command, args) else {
+            // An unknown option can be a mistyped option of `glovebox run`.
+            let error_of_run = if args.iter().any(is_subcommand) { None } else { as_run(args.len()).err() };
+            let mistyped = error_of_run.filter(|error| error.get(ContextKind::SuggestedArg).is_some());
+            return Err(mistyped.unwrap_or(error));
+        };
+        let Some((name, arguments)) = args.get(at..).and_then(<[_]>::split_first) else { return Err(error) };
+        if is_subcommand(name) {
+            return Err(error);
         }
-        // If the name occurs more than once, the first occurrence that is not a flag's value is used.
-        let places = args.iter().enumerate().skip(1).filter(|(_, arg)| arg.to_string_lossy() == name);
-        let mut attempts = places.map(|(at, _)| {
-            let (before, from) = args.split_at(at);
-            Self::try_parse_from(before.iter().chain([&OsString::from("run")]).chain(from))
-        });
-        let fits = |parsed: &Result<Self, clap::Error>| {
-            !parsed.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidSubcommand)
-        };
-        let mut cli = attempts.find(fits).unwrap_or(Err(error))?;
+        if !looks_like_a_file(name) {
+            let is_mistyped = error.get(ContextKind::SuggestedSubcommand).is_some();
+            if error.kind() == ErrorKind::UnknownArgument || is_mistyped {
+                return Err(error);
+            }
+            let message = format!("`{}` is neither a subcommand nor a file", glovebox::escaped(name));
+            return Err(Self::command().error(ErrorKind::InvalidSubcommand, message));
+        }
+        let mut cli = as_run(at)?;
         if let Command::Run(run) = &mut cli.command {
-            run.take_arguments().map_err(|arg| {
-                let message = format!("argument `{}` is not valid UTF-8", glovebox::escaped(&arg));
+            run.add_arguments(arguments).map_err(|argument| {
+                let message = format!("argument `{}` is not valid UTF-8", glovebox::escaped(argument));
                 Self::command().error(ErrorKind::InvalidUtf8, message)
             })?;
         }
@@ -96,7 +105,38 @@ impl Cli {
     }
 }
 
-/// Escapes the words of the command line in an error, so that they cannot forge lines of output.
+/// Returns the index of the first word that is neither an option of `glovebox run` nor the value of one. Returns `None`
+/// if an option before it is unknown, because the next word may be its value.
+fn first_operand(command: &clap::Command, args: &[OsString]) -> Option<usize> {
+    let options: Vec<&Arg> = command.get_arguments().chain(command.find_subcommand("run")?.get_arguments()).collect();
+    let takes_value = |is_meant: &dyn Fn(&Arg) -> bool| {
+        options.iter().find(|option| is_meant(option)).map(|option| option.get_action().takes_values())
+    };
+    let mut at = 1;
+    loop {
+        let word = args.get(at)?.to_string_lossy();
+        at += 1;
+        let takes_next = match (word.strip_prefix("--"), word.strip_prefix('-')) {
+            (Some(""), _) => return Some(at),
+            (Some(long), _) => !long.contains('=') && takes_value(&|option| option.get_long() == Some(long))?,
+            (None, None | Some("")) => return Some(at - 1),
+            (None, Some(shorts)) => {
+                // The letters after an option with a value are the value.
+                let mut shorts = shorts.chars();
+                loop {
+                    let Some(short) = shorts.next() else { break false };
+                    if takes_value(&|option| option.get_short() == Some(short))? {
+                        break shorts.as_str().is_empty();
+                    }
+                }
+            }
+        };
+        at += usize::from(takes_next);
+    }
+}
+
+/// Escapes the words of the command line in an error, so that they cannot forge lines of output. Tips quote words within
+/// styled text, so an error about a word that must be escaped has no tips.
 fn with_escaped_words(mut error: clap::Error) -> clap::Error {
     let escaped = |text: &String| glovebox::escaped(text).to_string();
     let words = error.context().filter_map(|(kind, value)| match value {
@@ -105,15 +145,17 @@ fn with_escaped_words(mut error: clap::Error) -> clap::Error {
         _ => None,
     });
     for (kind, value) in words.collect::<Vec<_>>() {
-        error.insert(kind, value);
+        if error.insert(kind, value.clone()).is_some_and(|raw| raw != value) {
+            error.remove(ContextKind::Suggested);
+        }
     }
     error
 }
 
 /// Returns `true` if a word in the position of a subcommand names a file: the file exists, or the word is `-` or
 /// contains a `/` or a `.`.
-fn looks_like_a_file(name: &str) -> bool {
-    name == STDIN || name.contains(['/', '.']) || Path::new(name).is_file()
+fn looks_like_a_file(name: &OsStr) -> bool {
+    name == STDIN || name.to_string_lossy().contains(['/', '.']) || Path::new(name).is_file()
 }
 
 /// Subcommands.
@@ -144,34 +186,55 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use std::ffi::OsString;
 
-    use super::Command;
+    use clap::{CommandFactory, error::ErrorKind};
+
+    use super::{Cli, Command, with_escaped_words};
 
     fn read(words: &str) -> Result<Command, clap::Error> {
-        let args = std::iter::once("glovebox").chain(words.split(' ')).map(Into::into).collect();
-        super::Cli::parsed(args).map(|cli| cli.command)
+        read_words(&words.split(' ').collect::<Vec<_>>())
+    }
+
+    fn read_words(words: &[&str]) -> Result<Command, clap::Error> {
+        let args: Vec<OsString> = std::iter::once(&"glovebox").chain(words).map(Into::into).collect();
+        Cli::parsed(&args).map(|cli| cli.command)
     }
 
     #[test]
-    fn file_as_first_argument_is_run() {
-        for words in ["x.py", "./run", "dir/x", "-", "x.py --fuel 5", "-v x.py y.js", "--log x.py x.py", "Cargo.toml"] {
+    fn file_as_first_operand_is_run() {
+        for words in [
+            "x.py",
+            "./run",
+            "dir/x",
+            "-",
+            "--fuel 5 x.py",
+            "-v x.py y.js",
+            "--log x.py x.py",
+            "-vl js -- -x.js",
+            "-ljs --json --session run - run",
+            "Cargo.toml",
+        ] {
             assert!(matches!(read(words), Ok(Command::Run(_))), "{words}");
         }
         assert!(matches!(read("doctor"), Ok(Command::Doctor(_))));
     }
 
     #[test]
-    fn arguments_after_a_file_belong_to_the_script() {
+    fn words_after_a_file_are_arguments_of_the_script() {
         for (words, files, args) in [
             ("a.py", 1, vec![]),
             ("a.py x y", 1, vec!["x", "y"]),
-            ("a.py b.js --fuel 5 y", 1, vec!["b.js", "y"]),
-            ("-v a.py x", 1, vec!["x"]),
-            ("a.py --arg w x -- --fuel -x", 1, vec!["w", "x", "--fuel", "-x"]),
+            ("a.py b.js --fuel 5 y", 1, vec!["b.js", "--fuel", "5", "y"]),
+            ("--fuel 5 a.py --fuel=6 --help", 1, vec!["--fuel=6", "--help"]),
+            ("-v a.py x -v", 1, vec!["x", "-v"]),
+            ("--arg w a.py x -- --fuel -x", 1, vec!["w", "x", "--", "--fuel", "-x"]),
+            ("-- a.py --", 1, vec!["--"]),
             ("- x", 1, vec!["x"]),
+            ("a.py run b.py", 1, vec!["run", "b.py"]),
             ("run a.py b.js", 2, vec![]),
             ("run a.py --arg x", 1, vec!["x"]),
+            ("run a.py --fuel 5", 1, vec![]),
         ] {
             let Ok(Command::Run(run)) = read(words) else { panic!("{words}") };
             let (found, given) = run.files_and_arguments();
@@ -186,18 +249,80 @@ mod tests {
         for (words, said) in [
             ("validat x.py", "a similar subcommand exists: 'validate'"),
             ("sesion list", "a similar subcommand exists: 'session'"),
+            ("session x.py", "unrecognized subcommand 'x.py'"),
+            ("help zzz", "unrecognized subcommand 'zzz'"),
             ("zzz", "`zzz` is neither a subcommand nor a file"),
             ("src", "`src` is neither a subcommand nor a file"),
         ] {
             let error = read(words).unwrap_err();
             assert!(error.to_string().contains(said) && error.exit_code() == 2, "{error}");
         }
-        // An error after a file name is reported as an error of `run`.
-        assert!(read("x.py --fule 5").unwrap_err().to_string().contains("--fuel"));
+    }
+
+    #[test]
+    fn wrong_option_before_a_file_is_named() {
+        for (words, said) in [
+            ("--fule 5 x.py", "a similar argument exists: '--fuel'"),
+            ("--zzz x.py", "unexpected argument '--zzz' found"),
+            ("--fuel x x.py", "invalid value 'x' for '--fuel <N>'"),
+            ("-e 1 x.py", "cannot be used with"),
+            ("--fuel 5", "unexpected argument '--fuel' found"),
+        ] {
+            let error = read(words).unwrap_err().to_string();
+            assert!(error.contains(said), "{words}: {error}");
+        }
+    }
+
+    /// Every kind of usage error in which clap quotes a word of the command line, with `{}` for the word.
+    const QUOTING: [(&[&str], ErrorKind); 13] = [
+        (&["--{}"], ErrorKind::UnknownArgument),
+        (&["run", "--{}"], ErrorKind::UnknownArgument),
+        (&["run", "-{}"], ErrorKind::UnknownArgument),
+        (&["run", "x.py", "--{}=1"], ErrorKind::UnknownArgument),
+        (&["image", "list", "{}"], ErrorKind::UnknownArgument),
+        (&["{}"], ErrorKind::InvalidSubcommand),
+        (&["session", "{}"], ErrorKind::InvalidSubcommand),
+        (&["session", "list{}"], ErrorKind::InvalidSubcommand),
+        (&["help", "{}"], ErrorKind::InvalidSubcommand),
+        (&["--color", "{}", "doctor"], ErrorKind::InvalidValue),
+        (&["run", "--env", "{}", "x.py"], ErrorKind::ValueValidation),
+        (&["--cache-age", "5{}", "doctor"], ErrorKind::ValueValidation),
+        (&["run", "--no-prepare={}", "x.py"], ErrorKind::TooManyValues),
+    ];
+
+    #[test]
+    fn usage_errors_escape_and_shorten_words() {
+        for (words, kind) in QUOTING {
+            for hostile in ["x\nerror: forged\u{1b}[2K\r\u{202e}".to_owned(), "x".repeat(5_000)] {
+                let words: Vec<String> = words.iter().map(|word| word.replace("{}", &hostile)).collect();
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let error = with_escaped_words(read_words(&words).unwrap_err());
+                assert_eq!(error.kind(), kind, "{words:?}: {error}");
+                let text = error.render().ansi().to_string();
+                let lines = text.lines().filter(|line| line.contains("error")).count();
+                assert!(lines == 1 && !text.contains(['\r', '\u{202e}']) && !text.contains("\u{1b}[2K"), "{text:?}");
+                assert!(text.len() < 1_500, "{} bytes: {text:?}", text.len());
+            }
+        }
+        // The other kinds of errors quote only the command's own words, and an ordinary word is in a tip.
+        let said = |words: &str| with_escaped_words(read(words).unwrap_err()).to_string();
+        assert!(said("run --zzz").contains("use '-- --zzz'"));
+        assert!(said("run --fuel").contains("a value is required for '--fuel <N>'"));
+        assert!(said("run --fuel 1 --fuel 2 x.py").contains("cannot be used multiple times"));
+        assert!(said("run --runtime a --runtime-path b x.py").contains("cannot be used with"));
+        assert!(said("resume").contains("required arguments were not provided"));
+        assert!(said("session").contains("Usage: glovebox session"));
+    }
+
+    #[test]
+    fn program_name_is_not_quoted() {
+        let args: Vec<OsString> = ["a\nerror: forged", "session"].map(OsString::from).into();
+        let text = Cli::parsed(&args).unwrap_err().to_string();
+        assert!(text.contains("Usage: glovebox session") && !text.contains("forged"), "{text}");
     }
 
     #[test]
     fn command_line_definition_is_consistent() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct GlobalArgs {
     pub(crate) cache_bytes: Option<u64>,
 
     /// Evict compiled code that was not used for this long, such as `12h` or `30d` [default: 30d]
-    #[arg(long, global = true, value_name = "AGE", env = "GLOVEBOX_CACHE_AGE", hide_env_values = true, value_parser = humantime::parse_duration, hide_short_help = true)]
+    #[arg(long, global = true, value_name = "AGE", env = "GLOVEBOX_CACHE_AGE", hide_env_values = true, value_parser = duration, hide_short_help = true)]
     pub(crate) cache_age: Option<Duration>,
 
     /// Run Python without the packages at /app/site-packages; prepares a separate interpreter image
@@ -160,6 +160,11 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         _ => return Err("write a number of bytes, such as `1000000`, `64MiB` or `2MB`".into()),
     };
     count(number)?.checked_mul(factor).ok_or_else(|| format!("the maximum is {}", u64::MAX))
+}
+
+/// Parses a duration, such as `12h` or `30d`.
+pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
+    humantime::parse_duration(text).map_err(|_| "write a number with a unit, such as `500ms`, `12h` or `30d`")
 }
 
 /// The store of sessions.

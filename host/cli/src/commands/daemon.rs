@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 
 use crate::{
-    args::{GlobalArgs, PolicyArgs, ProgramArgs},
+    args::{self, GlobalArgs, PolicyArgs, ProgramArgs},
     commands::serve::{allowed_connections, cancelled},
     engine::{Host, Pooling},
     interrupt,
@@ -221,7 +221,7 @@ struct ServerArgs {
     ///
     /// This also closes the sessions of clients that were killed, and cancels scripts whose client does not answer their
     /// tool calls. A client can use several connections, so a session does not end with a connection.
-    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = args::duration)]
     idle: Duration,
 
     /// Runtime to serve; repeatable. The first one of a language is its default [default: the default of each language]

@@ -1,6 +1,7 @@
 //! `glovebox run`: runs scripts, each in a fresh sandbox or all in a stored session.
 
 use std::{
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -49,8 +50,8 @@ Without --json, glovebox passes on the script's output, byte for byte, and its e
   75   waits for a person (--tool NAME=@ask)
 With several files, all of them run, and the exit code is that of the first failure.
 
-Without the word `run`, only the first word is a file: `glovebox a.py x y` passes the arguments x and y to the script. Put
-arguments that begin with a hyphen after `--`.
+Without the word `run`, options of glovebox come before the file, and all words after it are the script's arguments, even
+words that begin with a hyphen: `glovebox --fuel 5_000_000 a.py x --y` passes x and --y to the script.
 
 With --session the scripts run one after another in one interpreter that keeps its state: variables, functions,
 imports, open files. The session is created at first use and saved after each script, even one that raises; the value
@@ -143,14 +144,12 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// Turns all words after the first file into its arguments: `glovebox FILE ARG…`. Fails if a word is not UTF-8.
-    pub(crate) fn take_arguments(&mut self) -> Result<(), PathBuf> {
-        let files = &mut self.source.code.files;
-        let after = files.split_off(files.len().min(1));
-        for word in after {
-            let word = word.into_os_string().into_string().map_err(PathBuf::from)?;
-            self.options.push("arg", &word);
-            self.policy.add_argument(word);
+    /// Adds the words after the file of `glovebox FILE ARG…` as arguments of the script. Fails if a word is not UTF-8.
+    pub(crate) fn add_arguments<'a>(&mut self, words: &'a [OsString]) -> Result<(), &'a OsStr> {
+        for word in words {
+            let word = word.to_str().ok_or(word.as_os_str())?;
+            self.options.push("arg", word);
+            self.policy.add_argument(word.to_owned());
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ pub(super) struct CacheArgs {
 #[command(after_help = PRUNE_HELP)]
 pub(super) struct PruneArgs {
     /// Remove code that was not used for this long, such as `30d`, `12h` or `90min`
-    #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "AGE", value_parser = args::duration)]
     older_than: Option<Duration>,
 
     /// Remove the least recently used code until the rest takes at most this many bytes

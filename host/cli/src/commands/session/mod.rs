@@ -203,7 +203,7 @@ struct PruneArgs {
 #[group(required = true, multiple = true)]
 struct PruneCriteriaArgs {
     /// Delete sessions that were not used for this long, such as `30d`, `12h` or `90min`
-    #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "AGE", value_parser = args::duration)]
     older_than: Option<Duration>,
 
     /// Delete all but this many of the most recently used sessions
