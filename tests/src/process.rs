@@ -31,6 +31,23 @@ pub fn anonymous_bytes() -> u64 {
     status_kib("RssAnon:") * 1024
 }
 
+/// Returns the maximum growth of this process's anonymous memory, in bytes, while it makes `count` values, and for two
+/// seconds in which it keeps them.
+pub fn peak_growth<T>(count: usize, make: impl Fn(usize) -> T) -> u64 {
+    let before = anonymous_bytes();
+    let (mut peak, mut made) = (0, Vec::new());
+    for number in 0..count {
+        made.push(make(number));
+        peak = peak.max(anonymous_bytes());
+    }
+    for _ in 0..100 {
+        thread::sleep(Duration::from_millis(20));
+        peak = peak.max(anonymous_bytes());
+    }
+    drop(made);
+    peak.saturating_sub(before)
+}
+
 const CHILD: &str = "GLOVEBOX_TEST_CHILD";
 
 /// Returns the task that the parent process assigned, if this process is a child.

@@ -59,12 +59,18 @@ impl Server {
     }
 
     /// Sends a request as specified in version 2026-07-28, and returns the stream to read the answer from.
-    fn begin(&self, headers: &[(&str, &str)], method: &str, params: Value) -> TcpStream {
+    pub(super) fn begin(&self, headers: &[(&str, &str)], method: &str, params: Value) -> TcpStream {
         self.begin_with(&json!({}), headers, method, params)
     }
 
     /// Like `begin`, for a client with these capabilities.
-    fn begin_with(&self, capabilities: &Value, headers: &[(&str, &str)], method: &str, params: Value) -> TcpStream {
+    pub(super) fn begin_with(
+        &self,
+        capabilities: &Value,
+        headers: &[(&str, &str)],
+        method: &str,
+        params: Value,
+    ) -> TcpStream {
         let mut params = params;
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -108,11 +114,11 @@ impl Server {
         stream
     }
 
-    fn ask(&self, headers: &[(&str, &str)], method: &str, params: Value) -> (u16, String) {
+    pub(super) fn ask(&self, headers: &[(&str, &str)], method: &str, params: Value) -> (u16, String) {
         answer(self.begin(headers, method, params))
     }
 
-    fn run(&self, headers: &[(&str, &str)], code: &str) -> (u16, String) {
+    pub(super) fn run(&self, headers: &[(&str, &str)], code: &str) -> (u16, String) {
         self.ask(
             headers,
             "tools/call",
@@ -139,7 +145,7 @@ impl Drop for Server {
 }
 
 /// Reads a response to its end. Returns the status and the whole text, including the headers.
-fn answer(mut stream: TcpStream) -> (u16, String) {
+pub(super) fn answer(mut stream: TcpStream) -> (u16, String) {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();

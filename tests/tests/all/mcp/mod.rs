@@ -12,4 +12,5 @@ mod running;
 mod sessions;
 mod support;
 mod tools;
+mod unread;
 mod upstreams;

@@ -2,8 +2,8 @@
 
 use std::{net::TcpStream, time::Duration};
 
-use glovebox_server::http::HttpConfig;
-use glovebox_tests::process::{anonymous_bytes, in_child};
+use glovebox_server::{TenantConfig, http::HttpConfig};
+use glovebox_tests::process::{in_child, peak_growth};
 use serde_json::json;
 
 use super::support::{Server, Setup};
@@ -13,19 +13,7 @@ const ROOM: usize = 16 << 20;
 /// Returns the maximum growth of this process's memory, in bytes, while `count` answers are not read.
 fn grown(server: &Server, ask: impl Fn(usize) -> TcpStream, count: usize) -> u64 {
     server.post("/v1/execute", &json!({"language": "python", "source": "print(1)"})).ok();
-    let before = anonymous_bytes();
-    let mut most = 0;
-    let mut unread = Vec::new();
-    for number in 0..count {
-        unread.push(ask(number));
-        most = most.max(anonymous_bytes());
-    }
-    for _ in 0..100 {
-        std::thread::sleep(Duration::from_millis(20));
-        most = most.max(anonymous_bytes());
-    }
-    drop(unread);
-    most.saturating_sub(before)
+    peak_growth(count, ask)
 }
 
 fn server() -> Server {
@@ -60,6 +48,29 @@ fn unread_streams_are_bounded() {
     let grown = grown(&server, |_| server.begin("POST", "/v1/execute", &accept, body.as_bytes()), 40);
     // The budget for answers, plus about two interpreters and their output.
     assert!(grown < (ROOM + (128 << 20)) as u64, "{} MiB", grown >> 20);
+}
+
+#[test]
+fn unread_lists_are_bounded() {
+    if !in_child("server::unread::unread_lists_are_bounded", Duration::from_secs(200)) {
+        return;
+    }
+    let http = HttpConfig { e2b: true, bodies_bytes: ROOM, body_time: Duration::from_secs(1), ..HttpConfig::default() };
+    let change = |config: &mut TenantConfig| config.sessions = 100;
+    let server = Server::start(Setup { http, tenant: Some(Box::new(change)), ..Setup::default() });
+    let metadata = json!({"metadata": {"a": "x".repeat(60 << 10)}});
+    let made: Vec<_> = (0..60).map(|_| server.post("/v2/sandboxes", &metadata).ok()).collect();
+    let session = format!("/v1/sessions/{}.python", made[0]["sandboxID"].as_str().unwrap());
+    // In JSON, each character of the names occupies six bytes.
+    let make = "import os\nfor n in range(400): os.makedirs(f'{n:03}/' + '/'.join(['\\x01' * 200] * 15))";
+    let ran = server.post(&format!("{session}/execute"), &json!({"source": make})).ok();
+    assert_eq!(ran["outcome"]["kind"], "completed", "{ran}");
+    for path in ["/v2/sandboxes".to_owned(), format!("{session}/files")] {
+        let bytes = server.get(&path).body.len();
+        assert!(bytes > 3 << 20, "{path}: {bytes} bytes");
+        let grown = grown(&server, |_| server.begin("GET", &path, &[], b""), 40);
+        assert!(grown < (ROOM + (64 << 20)) as u64, "{path}: {} MiB", grown >> 20);
+    }
 }
 
 #[test]
