@@ -233,6 +233,35 @@ fn failed_setup_keeps_the_previous_image() {
     javascript("").memory_bytes(128 << 20).timeout(Duration::from_secs(3600)).build(&images.0).unwrap();
 }
 
+/// An image can occupy more memory than any limit that the file system has by default.
+#[test]
+fn large_setup_is_limited_only_by_its_memory() {
+    let images = Images::new();
+    let large = |array_mib: u64, memory_mib: u64| {
+        let setup = format!(
+            "globalThis.big = new Uint8Array({array_mib} << 20).fill(7, -9);
+             globalThis.names = require('fs').readdirSync('.'); globalThis.text = std.loadFile('f')"
+        );
+        let builder = ImageBuilder::new("test-large", "javascript").file("f", "text").setup(setup);
+        builder.memory_bytes(memory_mib << 20)
+    };
+    let said = refused(&images, large(130, 128));
+    assert!(said.contains("the memory limit is 134217728 bytes"), "{said}");
+    let built = large(120, 128).build(&images.0).unwrap();
+    assert!(built.prepared.memory_bytes > 128_000_000, "{}", built.prepared.memory_bytes);
+    let script = "console.log(big.length >> 20, big.at(-1), big[0], names.join(), text)";
+    assert_eq!(images.run("test-large", script), "120 7 0 f text\n");
+
+    // The archive contains no memory, so importing it builds the image again.
+    let file = images.1.path().join("large.tar");
+    images.0.export_image("test-large", &file).unwrap();
+    assert!(fs::metadata(&file).unwrap().len() < 1 << 20);
+    images.0.remove_image("test-large").unwrap();
+    let imported = images.0.import_image(&file, None, false).unwrap();
+    assert_eq!(imported.prepared.image_sha256, built.prepared.image_sha256);
+    assert_eq!(images.run("test-large", script), "120 7 0 f text\n");
+}
+
 #[test]
 fn custom_image_cannot_run_as_a_plain_command() {
     let images = Images::new();

@@ -19,7 +19,7 @@ use glovebox_runtimes::{
     rewrite::{self, Bootable, GlobalKind, GlobalValue, Image, MutableGlobal},
 };
 use glovebox_vfs::MountSource;
-use glovebox_wasi::Stop;
+use glovebox_wasi::{Stop, WasiLimits};
 use serde::Serialize;
 use wasmtime::{Module, Val};
 
@@ -170,9 +170,11 @@ pub(crate) fn boot(
     let mounts = mounts(library, packages);
     let workspace = setup.as_mut().and_then(Setup::workspace);
     let wasi = boot_wasi(driver.boot_args(), driver.boot_env(), workspace, mounts);
-    let wasi = wasi.map_err(|error| booting(error.to_string()))?;
-    let run = EnginePlatform::default().begin(BOOT_TIMEOUT);
+    let mut wasi = wasi.map_err(|error| booting(error.to_string()))?;
     let memory_bytes = setup.as_ref().map_or(Limits::MAX_MEMORY_BYTES, |setup| setup.limits().0);
+    // Under the default limit, the file system would have no memory left once the interpreter occupies 128 MB.
+    wasi.set_limits(WasiLimits { memory_bytes, ..WasiLimits::default() });
+    let run = EnginePlatform::default().begin(BOOT_TIMEOUT);
     let mut machine = guest::instantiate(inner, &template, Box::new(wasi), memory_bytes.into(), run)
         .map_err(|error| booting(error.to_string()))?;
     let anchors = driver.boot(&mut machine).map_err(|error| booting(explain(&error, &mut machine)))?;
