@@ -2,8 +2,8 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
-use glovebox::{Commit, Language, Mount, Outcome};
-use glovebox_tests::{sandbox, short};
+use glovebox::{Commit, Language, Mount, Outcome, Policy, Sandbox};
+use glovebox_tests::{engine, sandbox, short};
 use tempfile::TempDir;
 
 fn in_dir(language: Language, dir: &Path) -> glovebox::Sandbox {
@@ -155,6 +155,29 @@ fn read_only_mount_cannot_be_written() {
     let execution = sandbox.execute(source).unwrap();
     assert_eq!(execution.stdout.text(), "input ['in.txt']\n", "{}", execution.stderr.text());
     assert_eq!(fs::read_to_string(data.path().join("in.txt")).unwrap(), "input");
+}
+
+#[test]
+fn scratch_directory_can_be_mounted_as_a_whole() {
+    let data = TempDir::new().unwrap();
+    fs::write(data.path().join("in.txt"), "input").unwrap();
+    let open = |language: Language, guest: &str| {
+        let mounts = vec![Mount { host: data.path().to_path_buf(), guest: guest.into(), read_only: true }];
+        Sandbox::builder(engine()).language(language).policy(Policy { mounts, ..Policy::default() }).build()
+    };
+    for language in Language::ALL {
+        for guest in ["/tmp/data", "/tmp/a/b"] {
+            let error = open(language, guest).err().unwrap().to_string();
+            assert!(error.contains("mount at `/tmp` itself"), "{error}");
+        }
+        let source = match language {
+            Language::Python => "print(open('/tmp/in.txt').read())",
+            Language::JavaScript => "console.log(std.loadFile('/tmp/in.txt'))",
+        };
+        let execution = open(language, "/tmp").unwrap().execute(source).unwrap();
+        assert_eq!(execution.stdout.text(), "input\n", "{}", execution.stderr.text());
+        assert!(open(language, "/tmpdata").is_ok());
+    }
 }
 
 #[test]

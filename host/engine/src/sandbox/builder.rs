@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
-use glovebox_core::{LIBRARY_PATH, MemoryLimit};
+use glovebox_core::{LIBRARY_PATH, MemoryLimit, SCRATCH};
 
 use super::{KeepAlive, Sandbox, SandboxInner};
 use crate::{
@@ -228,6 +228,11 @@ fn taken(runtime: &Runtime, guest: &str) -> Option<&'static str> {
         }
         (ExecutionMode::Image(_), Language::JavaScript) if below(LIBRARY_PATH) => {
             Some("JavaScript's packages are at `/data_js`; choose another guest path")
+        }
+        // A mount in the scratch directory would be hidden by any entry that the guest creates at its path, and the
+        // directory would not list it.
+        _ if guest != SCRATCH && below(SCRATCH) => {
+            Some("`/tmp` is the scratch directory; mount at `/tmp` itself, or choose another guest path")
         }
         _ => None,
     }

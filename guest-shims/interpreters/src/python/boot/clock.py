@@ -5,15 +5,20 @@ The interpreter's C library is musl without time zone data, so its local time is
 
 _strftime = time.strftime
 _UNUSUAL = re.compile("%(?![aAbBcCdDeFgGhHIjmMnprRStTuUVwWxXyYzZ%])").search
-_DIRECTIVE = re.compile(r"%([_0^#+-]*)(\d{0,4})([EO]?)(.?)", re.DOTALL).sub
+_DIRECTIVE = re.compile(r"%([_0^#-]*)(\d*)([EO]?)(.?)", re.DOTALL).sub
+_NO_PADDING = dict.fromkeys(map(ord, "^#"))
 # The directives of glibc, by modifier.
-_KNOWN = {"": "aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyYzZ%", "E": "cCxXyY", "O": "bBdeHhIklmMSuUVwWy"}
-# The default number of digits of the numeric directives.
-_DIGITS = {**dict.fromkeys("CdegHIklmMSUVWy", 2), **dict.fromkeys("uwGY", 1), "j": 3}
+_KNOWN = {
+    "": "aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyYzZ%",
+    "E": "cCnpPrRstTuxXyYzZ%",
+    "O": "bBCdegGhHIjklmMnpPrRsStTuUVwWyzZ%",
+}
+# The minimum number of digits of the numeric directives.
+_DIGITS = {**dict.fromkeys("degHIklmMSUVWy", 2), **dict.fromkeys("CuwGYs", 1), "j": 3, "z": 4}
 
 
 def strftime(module, format, /, *when):
-    if type(format) is str and (_UNUSUAL(format) or zone and ("%Z" in format or "%z" in format)):
+    if isinstance(format, str) and (_UNUSUAL(format) or zone and ("%Z" in format or "%z" in format)):
         when = when or (time.localtime(),)
         format = _DIRECTIVE(functools.partial(directive, when[0]), format)
     elif zone and not when:
@@ -22,23 +27,38 @@ def strftime(module, format, /, *when):
 
 
 def directive(when, match):
-    """Formats one directive. musl's `strftime` returns an empty string for a format with an unknown directive."""
+    """Formats one directive like __strftime_internal in glibc's time/strftime_l.c. For an unknown directive, glibc
+    returns the directive, and musl returns an empty string in place of the whole text."""
     flags, width, modifier, letter = match.groups()
-    if not letter or letter not in _KNOWN[modifier]:
+    if len(width) > 4:
         return match[0].replace("%", "%%")
-    text = directive_text(letter, when)
-    if "^" in flags or "#" in flags and letter in "aAbBh":
-        text = text.upper()
-    elif "#" in flags and letter in "pZ":
+    width = int(width or 0)
+    padding = flags.translate(_NO_PADDING)[-1:]
+    fill, head = "0" if padding == "0" else " ", ""
+    if not letter or letter not in _KNOWN[modifier]:
+        text, letter = match[0], "?"
+    else:
+        text = directive_text(letter, when)
+    if letter in _DIGITS:
+        if letter == "z":
+            if not text:  # a naive `datetime`
+                return ""
+            head, text = text[0].rjust(width, fill), text[1:]  # glibc pads the sign and the number separately
+        text = number_text(int(text), letter, padding, width)
+    if letter == "P" or "#" in flags and letter in "pZ":
         text = text.lower()
-    padding = "".join(flag for flag in flags if flag in "_0+-")[-1:]
-    digits = _DIGITS.get(letter, 0)
-    if digits:
-        text = text.lstrip(" 0") or "0"
-    if padding != "-":
-        is_padded_by_zeros = padding in "0+" if padding else digits and letter not in "ekl"
-        text = text.rjust(int(width) if width else digits, "0" if is_padded_by_zeros else " ")
-    return text.replace("%", "%%")
+    elif "^" in flags or "#" in flags and letter in "aAbBh":
+        text = text.upper()
+    return (head + text.rjust(width, fill)).replace("%", "%%")
+
+
+def number_text(number, letter, padding, width):
+    if letter in "ekl":
+        padding = padding or "_"
+    digits = max(_DIGITS[letter], 0 if letter == "s" else width)
+    if padding == "-":
+        return str(number)
+    return str(number).rjust(digits) if padding == "_" else str(number).zfill(digits)
 
 
 def directive_text(letter, when):

@@ -26,11 +26,14 @@ def perform(name, shown):
             exec(head, namespace)
         if tail is not None:
             value = eval(tail, namespace)
-    if shown and value is not None:
-        settrace(None)
-        setprofile(None)
-        result = described(value, True)
-        value = None  # may run a finalizer that prints
+    if value is not None:
+        if shown:
+            settrace(None)
+            setprofile(None)
+            result = described(value, True)
+        globals().pop("__warningregistry__", None)  # an earlier script's value may have caused the same warning
+        ended = tail
+        value = None  # may run a finalizer that prints or warns
     running = False
     settrace(None)
     setprofile(None)

@@ -150,4 +150,6 @@ for _module in list(sys.modules.values()):
 
 functools.update_wrapper(module_code, _module_code)
 functools.update_wrapper(exec_module, _exec_module)
+# Warnings do not count importlib's frames, and tracebacks do not show them.
+exec_module.__code__ = exec_module.__code__.replace(co_filename="<frozen importlib._bootstrap_external>")
 functools.update_wrapper(get_data, _get_data)

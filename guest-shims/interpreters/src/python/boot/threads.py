@@ -332,16 +332,16 @@ PROCESS_NAMES = """
 
 def context_module(module):
     for name in PROCESS_NAMES:
-        replace(module.BaseContext, name, no_processes)
+        replace(module.BaseContext, name, without_processes())
 
 
 late.update({
     "concurrent.futures.thread": thread_module,
     "concurrent.futures.process": process_module,
     "multiprocessing.context": context_module,
-    "multiprocessing.managers": lambda module: replace(module.BaseManager, "start", no_processes),
+    "multiprocessing.managers": lambda module: replace(module.BaseManager, "start", without_processes()),
     "multiprocessing.pool": pool_module,
-    "multiprocessing.process": lambda module: replace(module.BaseProcess, "start", no_processes),
+    "multiprocessing.process": lambda module: replace(module.BaseProcess, "start", without_processes()),
     # tqdm's monitor is a thread.
     "tqdm.std": lambda module: setattr(module.tqdm, "monitor_interval", 0),
 })
@@ -352,7 +352,8 @@ class AbsentFinder:
 
     def find_spec(self, fullname, path=None, target=None):
         if fullname in pool_modules:
-            return machinery.ModuleSpec(fullname, self, is_package=fullname == "multiprocessing")
+            package = fullname == "multiprocessing"
+            return machinery.ModuleSpec(fullname, self, origin="built-in", is_package=package)
         return None
 
     def create_module(self, spec):
@@ -362,16 +363,48 @@ class AbsentFinder:
         pool_modules[module.__name__](module)
 
 
+class Process:
+    """A process that cannot start. A script can define a subclass, or call `run` itself."""
+
+    def __init__(self, group=None, target=None, name=None, args=(), kwargs={}, *, daemon=None):
+        self._target, self._args, self._kwargs = target, tuple(args), dict(kwargs)
+        self.name, self.daemon = name or type(self).__name__ + "-1", bool(daemon)
+        self.pid = self.ident = self.exitcode = None
+
+    def run(self):
+        if self._target:
+            self._target(*self._args, **self._kwargs)
+
+    def join(self, timeout=None):
+        raise AssertionError("can only join a started process")
+
+    def is_alive(self):
+        return self.pid is not None
+
+
 def multiprocessing_module(module):
+    Process.start = without_processes("start")
+    install(module, Process)
+    module.ProcessError = type("ProcessError", (Exception,), {"__module__": module.__name__})
+    for name in "AuthenticationError", "BufferTooShort", "TimeoutError":
+        setattr(module, name, type(name, (module.ProcessError,), {"__module__": module.__name__}))
+    current = Process(name="MainProcess")
+    current.pid = current.ident = os.getpid()
+    module.current_process, module.active_children, module.parent_process = lambda: current, list, lambda: None
     module.Pool, module.cpu_count = Pool, os.cpu_count
     module.freeze_support = module.set_start_method = lambda *args, **kwargs: None
+    module.get_start_method, module.get_all_start_methods = lambda allow_none=False: "spawn", lambda: ["spawn"]
     module.get_context = lambda method=None: module
-    for name in PROCESS_NAMES + ["Process"]:
-        setattr(module, name, no_processes)
+    for name in PROCESS_NAMES:
+        setattr(module, name, without_processes(name))
 
 
 def dummy_module(module):
-    module.Pool = ThreadPool
+    module.Pool, module.Process, module.Queue = ThreadPool, threading.Thread, queue.Queue
+    for name in "Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore":
+        setattr(module, name, getattr(threading, name))
+    module.current_process, module.active_children = threading.current_thread, list
+    module.freeze_support = lambda: None
 
 
 pool_modules = {

@@ -92,8 +92,14 @@ class Selector(selectors.DefaultSelector):
         return []
 
 
-def no_processes(*args, **kwargs):
-    raise OSError(58, "the sandbox has no processes")
+def without_processes(name="start"):
+    """Returns a function that needs another process. Each place gets its own, because `replace` renames it."""
+
+    def no_processes(*args, **kwargs):
+        raise OSError(58, "the sandbox has no processes")
+
+    no_processes.__name__ = no_processes.__qualname__ = name
+    return no_processes
 
 
 async def no_addresses(self, *args, **kwargs):
@@ -106,7 +112,7 @@ async def no_names(self, *args, **kwargs):
 
 replace(asyncio.base_events.BaseEventLoop, "getaddrinfo", no_addresses)
 replace(asyncio.base_events.BaseEventLoop, "getnameinfo", no_names)
-replace(asyncio.unix_events._UnixSelectorEventLoop, "_make_subprocess_transport", no_processes)
+replace(asyncio.unix_events._UnixSelectorEventLoop, "_make_subprocess_transport", without_processes())
 # The self-pipe lets another thread or a signal wake an event loop. WASI has neither.
 for _name in "_make_self_pipe", "_close_self_pipe", "_write_to_self":
     replace(asyncio.selector_events.BaseSelectorEventLoop, _name, lambda self: None)
@@ -250,3 +256,33 @@ def findsource(object):
 replace(inspect, "findsource", findsource)
 replace(traceback, "walk_stack", walk_stack)
 replace(inspect, "getouterframes", getouterframes)
+
+
+# --- warnings that do not name the driver ---------------------------------------------------------
+
+_show_warning, _frame = warnings._showwarnmsg, sys._getframe
+_NO_FRAME = ("<sys>", 0) if sys.version_info >= (3, 13) else ("sys", 1)  # as in CPython's Python/_warnings.c
+
+
+def show_warning(msg):
+    if msg.filename == DRIVER_NAME:
+        msg.filename, msg.lineno = calling_line(_frame(1))
+    return _show_warning(msg)
+
+
+def calling_line(frame):
+    """Returns the file name and the line that called the driver, or whose value the driver dropped."""
+    is_inside = False
+    while frame is not None:
+        if frame.f_globals is globals():
+            is_inside = True
+            ended = frame.f_locals.get("ended") if frame.f_code is perform.__code__ else None
+            if ended is not None:
+                return ended.co_filename, next(line for *_, line in ended.co_lines() if line)
+        elif is_inside and "importlib._bootstrap" not in frame.f_code.co_filename:
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return _NO_FRAME
+
+
+replace(warnings, "_showwarnmsg", show_warning)
