@@ -7,6 +7,7 @@
 mod javascript;
 mod limits;
 mod python;
+mod replacements;
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +39,7 @@ pub fn packages() -> impl Iterator<Item = &'static str> {
 
 /// Returns the modules that advice suggests in place of missing Python modules. Tests import each of them.
 pub fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'static str> {
-    python::substitutes(has_data_packages)
+    replacements::substitutes(has_data_packages)
 }
 
 /// Analyzes an execution's fuel usage and explains its failure.

@@ -2,137 +2,9 @@
 
 use super::{
     Advice, AdviceKind, Correction, UncaughtException, fenced, is_fenced, limits, modules, nearest, packages, quoted,
+    replacements::{DATA_RUNTIME, IN_DATA_RUNTIME, INSTEAD, INSTEAD_WITH_DATA},
 };
 use crate::Language;
-
-/// Well-known modules that do not exist here, with the kind of the advice and the replacement. The kinds `Network` and
-/// `Subprocess` have their own steps, so their replacement is empty.
-const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
-    (&["httpx", "aiohttp", "websockets", "websocket", "ssl", "paramiko", "boto3", "grpc"], AdviceKind::Network, ""),
-    (&["_multiprocessing", "joblib", "pexpect", "psutil"], AdviceKind::Subprocess, ""),
-    (
-        &["numpy", "scipy"],
-        AdviceKind::Module,
-        "Use lists with `math`, `statistics`, `itertools` and `array`. The limits allow millions of numbers.",
-    ),
-    (
-        &["pandas", "polars", "pyarrow", "duckdb"],
-        AdviceKind::Module,
-        "Use `csv` and dictionaries, `openpyxl` for workbooks, or an in-memory `sqlite3` database for joins and groups.",
-    ),
-    (
-        &["bs4", "lxml", "html5lib"],
-        AdviceKind::Module,
-        "Use `html.parser` for HTML and `xml.etree.ElementTree` for XML.",
-    ),
-    (&["yaml", "ruamel"], AdviceKind::Module, "Use `yaml_load` and `yaml_dump` from `sandbox_utils`, or `json`."),
-    (
-        &["matplotlib", "seaborn", "plotly", "PIL", "cv2", "imageio"],
-        AdviceKind::Module,
-        "Write the picture as SVG text, or print the numbers as a table.",
-    ),
-    (
-        &["sklearn", "torch", "tensorflow", "keras", "xgboost", "transformers"],
-        AdviceKind::Module,
-        "Write the calculation in plain Python with `math` and `statistics`.",
-    ),
-    (&["pytz", "pendulum", "arrow"], AdviceKind::Module, "Use `datetime`, and `dateutil` for time zones."),
-    (
-        &["xlrd", "xlwt", "pyexcel"],
-        AdviceKind::Module,
-        "Use `openpyxl` to read and `xlsxwriter` or `openpyxl` to write.",
-    ),
-    (&["docx"], AdviceKind::Module, "Use `mammoth` to read the document as HTML or text."),
-    (&["pypdf", "fitz", "pdfplumber", "pdfminer"], AdviceKind::Module, "Use `PyPDF2`."),
-    (
-        &["odf", "ezodf"],
-        AdviceKind::Module,
-        "An OpenDocument file is a zip archive of XML: use `zipfile` and `xml.etree.ElementTree`.",
-    ),
-    (&["chardet", "cchardet"], AdviceKind::Module, "Use `charset_normalizer`."),
-    (&["mistune", "markdown2", "commonmark"], AdviceKind::Module, "Use `markdown`."),
-    (&["mako", "chevron", "pystache"], AdviceKind::Module, "Use `jinja2`."),
-    (&["prettytable", "texttable"], AdviceKind::Module, "Use `tabulate`."),
-    (&["toml"], AdviceKind::Module, "Use `tomllib`."),
-    (&["regex"], AdviceKind::Module, "Use `re`."),
-    (&["simplejson", "ujson", "orjson"], AdviceKind::Module, "Use `json`."),
-    (&["pytest", "nose"], AdviceKind::Module, "Use `unittest`, or plain `assert`."),
-    (
-        &["tqdm", "rich", "colorama", "termcolor"],
-        AdviceKind::Module,
-        "Print plain text: the output is not shown on a terminal.",
-    ),
-    (
-        &["ctypes", "cffi", "_ctypes", "mmap"],
-        AdviceKind::Module,
-        "Scripts cannot call native code. Write that part in Python.",
-    ),
-    (
-        &["tkinter", "turtle", "curses", "_curses", "readline", "termios", "tty", "pty", "webbrowser"],
-        AdviceKind::Module,
-        "The sandbox has no screen and no user. Read input from files or standard input, and print the result.",
-    ),
-    (
-        &["fcntl", "pwd", "grp", "resource", "syslog", "winreg", "msvcrt"],
-        AdviceKind::Module,
-        "The sandbox has no operating system services. Use files in `/app`.",
-    ),
-    (
-        &["pip", "ensurepip", "venv", "setuptools"],
-        AdviceKind::Module,
-        "Scripts cannot install packages. Write the code that you need, or ask the operator to add the package (`glovebox packages add`).",
-    ),
-    (&["lzma", "_lzma"], AdviceKind::Module, "Use `zlib`, `gzip` or `bz2`."),
-];
-
-/// The import names that the runtime `python-3.15-data` adds.
-const IN_DATA_RUNTIME: &[&str] = &[
-    "PIL",
-    "bs4",
-    "html5lib",
-    "lxml",
-    "matplotlib",
-    "numpy",
-    "pandas",
-    "pypdf",
-    "regex",
-    "scipy",
-    "seaborn",
-    "sklearn",
-    "tqdm",
-    "xlrd",
-    "yaml",
-];
-
-/// Replacements in an interpreter that has the packages in [`IN_DATA_RUNTIME`].
-const INSTEAD_WITH_DATA: &[(&[&str], &str)] = &[
-    (&["polars", "pyarrow", "duckdb", "dask", "modin", "vaex"], "Use `pandas`, or an in-memory `sqlite3` database."),
-    (
-        &["plotly", "altair", "bokeh", "pygal"],
-        "Use `matplotlib` or `seaborn`. Figures that are still open at the end are shown.",
-    ),
-    (&["cv2", "imageio", "skimage", "wand"], "Use `PIL` (Pillow), `numpy` and `scipy.ndimage`."),
-    (
-        &["torch", "tensorflow", "keras", "xgboost", "lightgbm", "catboost", "transformers", "jax"],
-        "Use `sklearn` (scikit-learn), which has trees, boosting, linear models and small neural networks, or `numpy`.",
-    ),
-    (&["numba", "cupy"], "Use `numpy` with vectorized operations."),
-    (&["fitz", "pdfplumber", "pdfminer"], "Use `pypdf`."),
-    (&["rich", "colorama", "termcolor"], "Print plain text, or use `tqdm` for progress."),
-    (&["ruamel"], "Use `yaml`."),
-];
-
-/// Returns the modules that the replacement texts name.
-pub(super) fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'static str> {
-    const NO_MODULES: [&str; 3] = ["assert", "yaml_dump", "yaml_load"];
-    let with_data = INSTEAD_WITH_DATA.iter().filter(move |_| has_data_packages).map(|(_, instead)| *instead);
-    let texts = INSTEAD.iter().map(|(.., instead)| *instead).chain(with_data);
-    texts.flat_map(|text| text.split('`').skip(1).step_by(2)).filter(|word| {
-        word.chars().all(|char| char.is_alphanumeric() || matches!(char, '_' | '.')) && !NO_MODULES.contains(word)
-    })
-}
-
-const DATA_RUNTIME: &str = "Ask the operator to add the runtime that includes it (`glovebox runtimes add python-3.15-data`), and run the script unchanged.";
 
 /// Returns advice on an exception; `None` if the exception's message is clear enough.
 pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
@@ -157,7 +29,17 @@ pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
         "ModuleNotFoundError" => Some(module(failure, failure.within("No module named '", "'")?)),
         "PermissionError" | "FileNotFoundError" => path(failure),
         "EOFError" => failure.message().starts_with("EOF when reading").then(input),
+        "RuntimeError" if failure.message().starts_with("asyncio.run() cannot be called") => Some(Advice::new(
+            AdviceKind::Environment,
+            "The script already runs in an event loop, because it contains `await` outside functions.",
+            &["Replace `asyncio.run(f())` by `await f()`."],
+        )),
         "RuntimeError" => needs_threads(failure.message()).then(threads),
+        "ZoneInfoNotFoundError" if !failure.has_data_packages => Some(Advice::new(
+            AdviceKind::Module,
+            "This runtime has no time zone data for `zoneinfo`.",
+            &["Use `dateutil.tz.gettz(name)`, which has its own data.", DATA_RUNTIME],
+        )),
         "OSError" if needs_processes(failure.message()) => Some(subprocess()),
         // Many calls raise this error, but only socket calls concern the network.
         "OSError" if failure.message().starts_with("[Errno 58] Not supported") => {
@@ -186,6 +68,9 @@ fn needs_processes(message: &str) -> bool {
 fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
     if name.starts_with("concurrent.futures.") {
         return threads();
+    }
+    if name.starts_with("multiprocessing.") {
+        return subprocess();
     }
     let top = name.split('.').next().unwrap_or(name);
     let missing = format!("Module {} was not found.", quoted(name));
@@ -216,6 +101,9 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
             }
             _ => Advice::new(*kind, missing, &[instead]),
         };
+    }
+    if !failure.has_data_packages && IN_DATA_RUNTIME.contains(&name) {
+        return Advice::new(AdviceKind::Module, missing, &[DATA_RUNTIME, "Use the standard library."]);
     }
     if packages().any(|package| package == name) {
         return Advice::new(
@@ -322,6 +210,13 @@ fn name(failure: &UncaughtException<'_>) -> Option<Advice> {
         "parseInt", "process", "require",
     ];
     let name = failure.within("name '", "' is not defined")?;
+    if name == "get_ipython" {
+        return Some(Advice::new(
+            AdviceKind::Environment,
+            "`get_ipython` exists only in notebooks (IPython).",
+            &["Remove the call: figures and tables are shown without it, and there is no shell."],
+        ));
+    }
     if let Some((_, value)) = VALUES.iter().find(|(theirs, _)| *theirs == name) {
         return Some(
             Advice::new(
@@ -353,7 +248,17 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
     if line.is_some_and(looks_like_javascript) {
         return advice(&[LOOKS_LIKE_JAVASCRIPT]);
     }
-    if failure.message().starts_with("'await'") || failure.message().starts_with("'async ") {
+    if ["'await' outside function", "'async with' outside function", "'async for' outside function"]
+        .iter()
+        .any(|text| failure.message().starts_with(text))
+    {
+        return Advice::new(
+            AdviceKind::Syntax,
+            "`await` is used in a class body.",
+            &["Move the call out of the class, into an `async` function or to the top level of the script."],
+        );
+    }
+    if ["'await'", "'async ", "asynchronous comprehension"].iter().any(|text| failure.message().starts_with(text)) {
         return Advice::new(
             AdviceKind::Syntax,
             "`await` is used in a function that is not `async`.",
@@ -425,7 +330,14 @@ fn colon(failure: &UncaughtException<'_>, line: &str) -> Option<Correction> {
 
 /// Returns advice on a line with a notebook command, such as `!pip` or `%matplotlib`.
 fn notebook_command(line: &str) -> Option<&'static str> {
+    const INSTALLERS: [&str; 7] = ["pip", "pip3", "conda", "mamba", "uv", "apt", "apt-get"];
+    const NO_INSTALLATION: &str =
+        "Remove the line: scripts cannot install packages. Ask the operator to add them with `glovebox packages add`.";
     let line = line.trim();
+    let mut words = line.split_whitespace();
+    if words.next().is_some_and(|first| INSTALLERS.contains(&first)) && words.next() == Some("install") {
+        return Some(NO_INSTALLATION);
+    }
     let command = line.split_once("= ").map_or(line, |(name, rest)| match rest.trim_start() {
         rest if rest.starts_with(['!', '%']) && !name.contains(['(', '"', '\'']) => rest,
         _ => line,
@@ -434,10 +346,8 @@ fn notebook_command(line: &str) -> Option<&'static str> {
     if let Some(command) = command.strip_prefix(['!', '%']) {
         let mut words = command.trim_start_matches(['!', '%']).split_whitespace();
         let first = words.next().unwrap_or_default();
-        if matches!(first, "pip" | "pip3" | "conda" | "mamba" | "uv" | "apt" | "apt-get") {
-            return Some(
-                "Remove the line: scripts cannot install packages. Ask the operator to add them with `glovebox packages add`.",
-            );
+        if INSTALLERS.contains(&first) {
+            return Some(NO_INSTALLATION);
         }
         if command.starts_with('=') {
             return None;

@@ -141,12 +141,20 @@ fn advice_names_installed_packages() {
 #[test]
 fn commands_of_notebooks_are_recognized() {
     let summary = |line: &str| python(line, "SyntaxError", "invalid syntax").unwrap().summary;
-    for line in
-        ["!pip install x", "%matplotlib inline", "%%time", "  !ls", "files = !ls", "x = %timeit 1", "print?", "?print"]
-    {
+    for line in [
+        "!pip install x",
+        "%matplotlib inline",
+        "%%time",
+        "  !ls",
+        "files = !ls",
+        "x = %timeit 1",
+        "print?",
+        "?print",
+        "pip install x",
+    ] {
         assert!(summary(line).contains("notebook"), "{line}");
     }
-    for line in ["x != = 1", "%= 2", "x = 'a' % %", "f(a = !b)", "x = 1 # why?", "x = '= !' !"] {
+    for line in ["x != = 1", "%= 2", "x = 'a' % %", "f(a = !b)", "x = 1 # why?", "x = '= !' !", "pip = install"] {
         assert!(!summary(line).contains("notebook"), "{line}");
     }
     let pip = python("!pip install x", "SyntaxError", "invalid syntax").unwrap();
@@ -190,12 +198,52 @@ fn missing_package_advice_names_the_runtime_with_it() {
         let advice = python("", "ModuleNotFoundError", &format!("No module named '{module}'")).unwrap();
         advice.steps.iter().any(|step| step.contains("`glovebox runtimes add python-3.15-data`"))
     };
-    for module in ["numpy", "pandas", "matplotlib", "sklearn", "yaml"] {
+    for module in ["numpy", "pandas", "matplotlib", "sklearn", "yaml", "joblib", "sympy", "packaging"] {
         assert!(names_it(module), "{module}");
     }
     // The package exists but the module does not, or no runtime has the package.
     for module in ["numpy.missing", "scipy.missing.more", "polars", "jsno", "requests"] {
         assert!(!names_it(module), "{module}");
+    }
+}
+
+#[test]
+fn missing_modules_get_advice_for_their_purpose() {
+    let steps = |module: &str| {
+        let advice = python("", "ModuleNotFoundError", &format!("No module named '{module}'")).unwrap();
+        format!("{} {}", advice.summary, advice.steps.join(" "))
+    };
+    for (module, text) in [
+        ("mmap", "`open`"),
+        ("imp", "`importlib`"),
+        ("distutils", "`sysconfig`"),
+        ("_ssl", "`requests`"),
+        ("joblib", "`concurrent.futures`"),
+        ("multiprocessing.connection", "cannot start processes"),
+        ("_posixshmem", "cannot start processes"),
+    ] {
+        assert!(steps(module).contains(text), "{module}: {}", steps(module));
+    }
+}
+
+#[test]
+fn event_loop_and_time_zone_errors_get_advice() {
+    let summary = |kind: &str, message: &str| python("x", kind, message).map(|advice| advice.summary);
+    let running = "asyncio.run() cannot be called from a running event loop";
+    assert!(summary("RuntimeError", running).unwrap().contains("event loop"));
+    assert!(summary("NameError", "name 'get_ipython' is not defined").unwrap().contains("notebooks"));
+    let message = "'No time zone found with key Europe/Oslo'";
+    assert!(summary("ZoneInfoNotFoundError", message).unwrap().contains("no time zone data"));
+    let outcome = raised("ZoneInfoNotFoundError", message, None);
+    let limits = Limits::default();
+    let with_data = Facts { has_data_packages: true, ..facts(Language::Python, "", &outcome, &limits) };
+    assert_eq!(guidance(&with_data).advice, []);
+    for (message, text) in [
+        ("'await' outside function", "class body"),
+        ("'async with' outside async function", "not `async`"),
+        ("asynchronous comprehension outside of an asynchronous function", "not `async`"),
+    ] {
+        assert!(summary("SyntaxError", message).unwrap().contains(text), "{message}");
     }
 }
 
