@@ -237,6 +237,14 @@ impl Stacks {
 /// has 5,903. Neither grows.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
 
+/// The size of Wasmtime's heap for exceptions after a guest's first exception, in bytes. The heap only grows again if
+/// more exceptions are in use than fit into half of it.
+///
+/// Like tables and stacks, these bytes are not charged to the script. Otherwise, only the first script in a recycled
+/// instance would be charged, and the memory usage would differ from that in the provider, which cannot measure its
+/// host's heap.
+const EXCEPTION_HEAP_BYTES: usize = 64 << 10;
+
 /// The state of a guest outside its WebAssembly instance.
 pub(crate) struct GuestStoreData {
     pub(crate) host: GuestHost<EnginePlatform>,
@@ -244,19 +252,23 @@ pub(crate) struct GuestStoreData {
     pub(crate) fuel: Fuel,
     pub(crate) parts: GuestParts,
     tables: TableLimiter,
+    /// `true` after the first growth of the heap for exceptions.
+    has_exception_heap: bool,
 }
 
 impl GuestStoreData {
     pub(crate) fn new(wasi: Box<Wasi>, memory: MemoryLimit, ctx: ExecutionCtx) -> Self {
         let (parts, tables) = (GuestParts::default(), TableLimiter::default());
         let fuel = Fuel::new(Metering::Fuel, UNBILLED_FUEL);
-        Self { host: GuestHost::new(wasi, memory, ctx), memory: None, fuel, parts, tables }
+        let host = GuestHost::new(wasi, memory, ctx);
+        Self { host, memory: None, fuel, parts, tables, has_exception_heap: false }
     }
 
     /// Takes over an instance with its tables and `memory_bytes` of memory from other store data. Returns `false` if
     /// the memory exceeds this data's memory limit.
     pub(crate) fn adopt(&mut self, other: &Self, memory_bytes: u64) -> bool {
         self.tables = other.tables;
+        self.has_exception_heap = other.has_exception_heap;
         self.fuel = other.fuel;
         self.parts = other.parts.clone();
         self.host.limiter.grow(0, memory_bytes, None)
@@ -326,6 +338,11 @@ impl ResourceLimiter for GuestLimiter {
 
 impl ResourceLimiter for GuestStoreData {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        // This applies only once, because a custom binary can also have several empty memories.
+        let is_first = self.memory.is_some() && (current, desired) == (0, EXCEPTION_HEAP_BYTES);
+        if is_first && !mem::replace(&mut self.has_exception_heap, true) {
+            return Ok(true);
+        }
         Ok(grow_memory(&mut self.host.limiter, current, desired, maximum))
     }
 
@@ -378,6 +395,8 @@ pub(crate) fn classify(error: wasmtime::Error) -> EarlyEnd {
 
 #[cfg(test)]
 mod tests {
+    use wasmtime::{Instance, Module, Store, TypedFunc};
+
     use super::*;
 
     #[test]
@@ -424,6 +443,31 @@ mod tests {
         assert!(limiter.memory_growing(0, 70, None).unwrap(), "at");
         assert!(!limiter.memory_growing(70, 71, None).unwrap(), "over");
         assert_eq!(limiter.memory.refused_bytes(), Some(101));
+    }
+
+    #[test]
+    fn exceptions_are_not_charged_to_the_guest() {
+        const MODULE: &str = r#"(module
+            (memory (export "memory") 1) (memory $empty 0) (tag $tag)
+            (func (export "throw") (block $caught (try_table (catch $tag $caught) (throw $tag))))
+            (func (export "grow") (result i32) (memory.grow $empty (i32.const 1))))"#;
+        let engine = crate::config::wasmtime_engine(None, Metering::Fuel).unwrap();
+        let module = Module::new(&engine, wat::parse_str(MODULE).unwrap()).unwrap();
+        let state = GuestStoreData::new(Box::default(), MemoryLimit::from(1 << 20), EnginePlatform::over());
+        let mut store = Store::new(&engine, state);
+        store.limiter(|state| state);
+        let instance = Instance::new(&mut store, &module, &[]).unwrap();
+        store.data_mut().memory = instance.get_memory(&mut store, "memory");
+        let throw: TypedFunc<(), ()> = instance.get_typed_func(&mut store, "throw").unwrap();
+        let grow: TypedFunc<(), i32> = instance.get_typed_func(&mut store, "grow").unwrap();
+        let used_bytes = store.data().host.limiter.used_bytes();
+        for _ in 0..10_000 {
+            throw.call(&mut store, ()).unwrap();
+        }
+        assert!(store.data().has_exception_heap);
+        assert_eq!(store.data().host.limiter.used_bytes(), used_bytes);
+        assert_eq!(grow.call(&mut store, ()).unwrap(), 0);
+        assert_eq!(store.data().host.limiter.used_bytes(), used_bytes + (64 << 10), "a second memory is charged");
     }
 
     #[test]
