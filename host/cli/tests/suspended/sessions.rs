@@ -142,7 +142,7 @@ fn killed_run_changes_nothing_or_stores_the_script() {
         kills += usize::from(kill(&mut child));
         assert_eq!(peeked(dir.path(), "print(total)"), "20\n");
         assert!(temporary_files(dir.path()) <= 1, "temporary files accumulate");
-        delay += Duration::from_millis(5) + delay / 4;
+        delay += Duration::from_millis(1) + delay / 8;
     }
     assert!(kills > 0, "no process was killed");
     let ran = in_session(dir.path(), &["resume", FILE, "--answer", "0=1"]);
@@ -172,7 +172,7 @@ fn killed_script_ends_once_in_its_session() {
         }
         let next = waiting(dir.path());
         assert!(next == call || next == call + 1, "call {next} follows call {call}");
-        delay = if next == call { delay + Duration::from_millis(5) + delay / 4 } else { delay * 3 / 4 };
+        delay = if next == call { delay + Duration::from_millis(1) + delay / 8 } else { delay * 3 / 4 };
         call = next;
     }
     assert!(kills > 0, "no process was killed");
