@@ -3,13 +3,21 @@
 use std::time::Duration;
 
 use glovebox::{
-    AdvanceError, BuildError, ExecuteError, FileError, FilesError, ResumeError, RuntimeError, SuspendedBytesError,
-    ToolDefinitionError, Untrusted, VfsError, escaped, with_causes,
+    AdvanceError, BuildError, ExecuteError, FileError, FilesError, SuspendedBytesError, ToolDefinitionError, Untrusted,
+    VfsError, escaped, with_causes,
 };
 use glovebox_fleet::FleetError;
-use glovebox_sessions::{SessionIdError, SessionsError, StoreError};
+use glovebox_sessions::{SessionIdError, SessionsError};
 
-use crate::{GrantError, NotInFleet, RelayedError, text::message};
+use crate::{
+    GrantError, NotInFleet, RelayedError,
+    error_codes::{
+        BUSY_EXECUTION, CANCELLED, Code, GENERATION, INTERNAL, INVALID, NOT_FOUND, NOT_IN_FLEET, NOT_SUSPENDABLE,
+        POLICY, RATE, TOO_LARGE, TOO_MANY, UNAVAILABLE, UNKNOWN_RUNTIME, UNSUPPORTED, WORKER_DIED, of_advance,
+        of_build, of_execute, of_files, of_fleet, of_sessions,
+    },
+    text::message,
+};
 
 /// A failed request. An exception raised by a script is not an error: it is part of the
 /// [`Execution`](glovebox::Execution).
@@ -183,36 +191,6 @@ pub enum ServiceError {
     Panicked,
 }
 
-/// An error code ([`ServiceError::code`]) with its HTTP status.
-pub(crate) type Code = (&'static str, u16);
-
-const INVALID: Code = ("invalid-argument", 400);
-const POLICY: Code = ("invalid-policy", 400);
-const UNKNOWN_RUNTIME: Code = ("unknown-runtime", 404);
-const UNSUPPORTED: Code = ("unsupported", 422);
-const NOT_FOUND: Code = ("not-found", 404);
-const EXISTS: Code = ("exists", 409);
-const BUSY: Code = ("session-busy", 409);
-const FENCED: Code = ("session-fenced", 409);
-const BUSY_EXECUTION: Code = ("execution-busy", 409);
-const CANCELLED: Code = ("cancelled", 409);
-const ENDED: Code = ("session-ended", 410);
-const NO_CHECKPOINT: Code = ("no-checkpoint", 409);
-const NOT_RESUMABLE: Code = ("not-resumable", 409);
-const NOT_SUSPENDABLE: Code = ("not-suspendable", 409);
-const DIVERGED: Code = ("diverged", 409);
-const TOO_LARGE: Code = ("too-large", 413);
-const FILE: Code = ("file", 422);
-const VARIABLE: Code = ("variable", 422);
-const TOO_MANY: Code = ("quota-exceeded", 429);
-const RATE: Code = ("rate-exceeded", 429);
-const GENERATION: Code = ("generation", 412);
-const INTERNAL: Code = ("internal", 500);
-const UNSAVED: Code = ("unsaved", 500);
-const WORKER_DIED: Code = ("worker-died", 500);
-const NOT_IN_FLEET: Code = ("not-in-a-fleet", 501);
-const UNAVAILABLE: Code = ("unavailable", 503);
-
 impl ServiceError {
     /// Returns the machine-readable error code. If the WIT contract defines a name for the error, the code is that
     /// name.
@@ -351,124 +329,10 @@ impl ServiceError {
     }
 }
 
-/// All error codes. Codes that workers report are checked against this list.
-const CODES: [Code; 26] = [
-    INVALID,
-    POLICY,
-    UNKNOWN_RUNTIME,
-    UNSUPPORTED,
-    NOT_FOUND,
-    EXISTS,
-    BUSY,
-    FENCED,
-    BUSY_EXECUTION,
-    CANCELLED,
-    ENDED,
-    NO_CHECKPOINT,
-    NOT_RESUMABLE,
-    NOT_SUSPENDABLE,
-    DIVERGED,
-    TOO_LARGE,
-    FILE,
-    VARIABLE,
-    TOO_MANY,
-    RATE,
-    GENERATION,
-    INTERNAL,
-    UNSAVED,
-    WORKER_DIED,
-    NOT_IN_FLEET,
-    UNAVAILABLE,
-];
-
-/// Returns the entry of [`CODES`] for `code`, or the code for internal errors if `code` is unknown.
-pub(crate) fn known_kind(code: &str) -> Code {
-    *CODES.iter().find(|known| known.0 == code).unwrap_or(&INTERNAL)
-}
-
-fn of_build(error: &BuildError) -> Code {
-    match error {
-        BuildError::Policy(_) | BuildError::Memory { .. } | BuildError::NotPersisting { .. } => POLICY,
-        BuildError::Tool(_) | BuildError::File { .. } | BuildError::Language { .. } => INVALID,
-        BuildError::Runtime(RuntimeError::Manifest(_)) => UNKNOWN_RUNTIME,
-        _ => UNAVAILABLE,
-    }
-}
-
-fn of_execute(error: &ExecuteError) -> Code {
-    match error {
-        ExecuteError::SourceTooLarge { .. }
-        | ExecuteError::StdinTooLarge { .. }
-        | ExecuteError::ValueTooLarge { .. } => TOO_LARGE,
-        ExecuteError::Name(_) | ExecuteError::Tool(_) | ExecuteError::SessionId { .. } => INVALID,
-        ExecuteError::SessionEnded { .. } => ENDED,
-        ExecuteError::SessionBusy { .. } | ExecuteError::WorkspaceBusy => BUSY,
-        ExecuteError::NoCheckpoint { .. } => NO_CHECKPOINT,
-        ExecuteError::Variable { .. } => VARIABLE,
-        ExecuteError::TooManySessions { .. } => TOO_MANY,
-        ExecuteError::NotPrepared { .. } => UNSUPPORTED,
-        ExecuteError::OtherImage { .. } | ExecuteError::OtherSession { .. } => NOT_RESUMABLE,
-        ExecuteError::Diverged { .. } => DIVERGED,
-        _ => UNAVAILABLE,
-    }
-}
-
-fn of_advance(error: &AdvanceError) -> Code {
-    match error {
-        AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. } => INVALID,
-        AdvanceError::Execute(error) => of_execute(error),
-        _ => INTERNAL,
-    }
-}
-
-fn of_sessions(error: &SessionsError) -> Code {
-    match error {
-        SessionsError::Execute(error) => of_execute(error),
-        SessionsError::Build(error) => of_build(error),
-        SessionsError::NotFound { .. } => NOT_FOUND,
-        SessionsError::Exists { .. } => EXISTS,
-        SessionsError::InUse { .. } => BUSY,
-        SessionsError::Fenced { .. } => FENCED,
-        SessionsError::Language { .. } => INVALID,
-        SessionsError::TooManyLive { .. } => TOO_MANY,
-        SessionsError::Resume { source, .. } => match &**source {
-            // The session is intact: its memory or an instance is not available at the moment.
-            ResumeError::Session(error) => of_execute(error),
-            _ => NOT_RESUMABLE,
-        },
-        SessionsError::Store(StoreError::Full { .. }) => TOO_MANY,
-        SessionsError::Unsaved { .. } => UNSAVED,
-        _ => UNAVAILABLE,
-    }
-}
-
-fn of_files(error: &FilesError) -> Code {
-    match error {
-        FilesError::Session(error) => of_execute(error),
-        FilesError::Workspace(FileError::Exists { .. }) => EXISTS,
-        FilesError::Workspace(FileError::Path { .. } | FileError::Pattern { .. }) => INVALID,
-        FilesError::Workspace(FileError::Refused { .. }) | FilesError::Archive { .. } => FILE,
-        _ => UNAVAILABLE,
-    }
-}
-
-fn of_fleet(error: &FleetError) -> Code {
-    match error {
-        FleetError::NotFound(_) => NOT_FOUND,
-        FleetError::Exists(_) => EXISTS,
-        FleetError::NoUndo(_) => NO_CHECKPOINT,
-        FleetError::Changed(_) => GENERATION,
-        FleetError::Invalid(_) => INVALID,
-        FleetError::NotResumable(_) => NOT_RESUMABLE,
-        FleetError::Diverged(_) => DIVERGED,
-        FleetError::Failed(_) => INTERNAL,
-        _ => UNAVAILABLE,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use glovebox_sessions::SessionId;
+    use glovebox::ResumeError;
+    use glovebox_sessions::{SessionId, StoreError};
 
     use super::*;
 

@@ -14,6 +14,7 @@ mod audit;
 mod byte_budget;
 mod config;
 mod error;
+mod error_codes;
 mod executor;
 mod fair_semaphore;
 mod grant;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::Confinement;
 use crate::{
-    Fresh, Resumption, Script, ServiceError, SessionTarget, Work, error::known_kind, executor::SessionOperation,
+    Fresh, Resumption, Script, ServiceError, SessionTarget, Work, error_codes::known_kind, executor::SessionOperation,
     text::message,
 };
 
