@@ -14,11 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[cfg(feature = "full")]
+use glovebox::CancelToken;
 use glovebox::{Tool, ToolCall, ToolError, ToolErrorKind};
 use rustix::process::{Pid, RawPid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-#[cfg(feature = "full")]
-use crate::interrupt;
 use crate::terminal::{Hinted, printable};
 
 /// The number of bytes at the end of standard error that an error message quotes.
@@ -113,17 +113,18 @@ pub(crate) enum BoundedEnd {
     /// The output exceeded the limit.
     TooLong,
     TimedOut,
-    Interrupted,
+    Cancelled,
 }
 
 /// Runs a command without input. Kills its process group at the timeout, after more than `max_bytes` bytes of output,
-/// and on Ctrl-C. Returns the first `max_bytes` bytes of its output.
+/// and when `cancel` is cancelled. Returns the first `max_bytes` bytes of its output.
 #[cfg(feature = "full")]
 pub(crate) fn run_bounded(
     command: &mut Command,
     name: &str,
     timeout: Duration,
     max_bytes: usize,
+    cancel: &CancelToken,
 ) -> io::Result<(BoundedEnd, Vec<u8>)> {
     let deadline = Instant::now() + timeout;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -139,13 +140,12 @@ pub(crate) fn run_bounded(
             let stderr = stderr.collect(Instant::now() + STREAM_TIMEOUT);
             break BoundedEnd::Exited(status, end_of(&stderr));
         }
-        if interrupt::is_pressed() {
-            break BoundedEnd::Interrupted;
-        }
         if Instant::now() >= deadline {
             break BoundedEnd::TimedOut;
         }
-        thread::sleep(POLL);
+        if cancel.wait_timeout(POLL) {
+            break BoundedEnd::Cancelled;
+        }
     };
     drop(running);
     let mut output = stdout.collect(Instant::now() + STREAM_TIMEOUT);

@@ -10,7 +10,7 @@ use glovebox_fleet::FleetError;
 use glovebox_sessions::{SessionIdError, SessionsError};
 
 use crate::{
-    GrantError, NotInFleet, RelayedError,
+    GrantError, NotInFleet, RelayedError, TypeCheckError,
     error_codes::{
         BUSY_EXECUTION, CANCELLED, Code, GENERATION, INTERNAL, INVALID, NOT_FOUND, NOT_IN_FLEET, NOT_SUSPENDABLE,
         POLICY, RATE, TOO_LARGE, TOO_MANY, UNAVAILABLE, UNKNOWN_RUNTIME, UNSUPPORTED, WORKER_DIED, of_advance,
@@ -159,6 +159,9 @@ pub enum ServiceError {
         /// The maximum in bytes.
         most: usize,
     },
+    /// The types of a script could not be checked, or are wrong. The script was not run.
+    #[error(transparent)]
+    Types(#[from] TypeCheckError),
     /// The service is shutting down.
     #[error("the service is shutting down; use another one, or try again in a moment")]
     Draining,
@@ -245,6 +248,10 @@ impl ServiceError {
     /// Returns the message for an untrusted client. Details about the host are replaced with a reference to the log.
     #[must_use]
     pub fn public(&self) -> Untrusted {
+        if let Self::Types(TypeCheckError::Failed(reason)) = self {
+            tracing::error!(target: "glovebox", error = with_causes(&**reason), "a type check failed");
+            return message(self).into();
+        }
         let is_told = matches!(
             self,
             Self::QueueFull { .. }
@@ -320,6 +327,7 @@ impl ServiceError {
             Self::ExecutionBusy { .. } => BUSY_EXECUTION,
             Self::Cancelled => CANCELLED,
             Self::Unsupported(_) => UNSUPPORTED,
+            Self::Types(error) => error.kind(),
             Self::WorkerDied => WORKER_DIED,
             Self::Relayed(error) => error.kind(),
             Self::Fleet(error) => of_fleet(error),

@@ -25,6 +25,7 @@ pub(crate) const DIVERGED: Code = ("diverged", 409);
 pub(crate) const TOO_LARGE: Code = ("too-large", 413);
 pub(crate) const FILE: Code = ("file", 422);
 pub(crate) const VARIABLE: Code = ("variable", 422);
+pub(crate) const TYPE_ERRORS: Code = ("type-errors", 422);
 pub(crate) const TOO_MANY: Code = ("quota-exceeded", 429);
 pub(crate) const RATE: Code = ("rate-exceeded", 429);
 pub(crate) const GENERATION: Code = ("generation", 412);
@@ -35,7 +36,7 @@ pub(crate) const NOT_IN_FLEET: Code = ("not-in-a-fleet", 501);
 pub(crate) const UNAVAILABLE: Code = ("unavailable", 503);
 
 /// All error codes. Codes that workers report are checked against this list.
-const CODES: [Code; 26] = [
+const CODES: [Code; 27] = [
     INVALID,
     POLICY,
     UNKNOWN_RUNTIME,
@@ -54,6 +55,7 @@ const CODES: [Code; 26] = [
     TOO_LARGE,
     FILE,
     VARIABLE,
+    TYPE_ERRORS,
     TOO_MANY,
     RATE,
     GENERATION,

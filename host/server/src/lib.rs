@@ -27,6 +27,7 @@ mod service;
 mod telemetry;
 mod tenant;
 mod text;
+mod type_checks;
 mod workers;
 
 pub use audit::{Audit, AuditError, AuditTable};
@@ -45,6 +46,7 @@ pub use tenant::{
     Changed, Ended, Fresh, NeedsTools, NoStore, OnOutput, Resumption, Script, SessionPage, SessionPlace,
     SessionSummary, SessionTarget, Stepped, Tenant, TenantConfig, Undelivered, Watch, Work,
 };
+pub use type_checks::{CheckTypes, TypeCheckError, TypedScript};
 pub use workers::{
     Confinement, Measure, ParentStore, Reach, RelayedError, WorkerCommand, WorkerError, WorkerTenants, WorkersConfig,
     WorkersTable, confine, confine_program, orders, serve as serve_as_worker,

@@ -15,11 +15,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Audit, ServiceError, WorkersConfig,
+    Audit, CheckTypes, ServiceError, WorkersConfig,
     byte_budget::ByteBudget,
     executor::SessionMemory,
     fair_semaphore::{FairSemaphore, Permit},
     metrics::Metrics,
+    type_checks::MAX_TYPE_CHECKS,
     workers::{Relays, Workers},
 };
 
@@ -85,6 +86,13 @@ pub struct ServiceConfig {
     /// `true` to run scripts in worker processes, which [`Service::start_workers`] starts. Scripts of tenants whose
     /// sessions are only in memory still run in this process. Default `false`.
     pub workers: bool,
+    /// The checker for scripts with [`Script::check_types`](crate::Script::check_types). Default: none.
+    pub type_checker: Option<Arc<dyn CheckTypes>>,
+}
+
+/// Returns the maximum number of concurrent type checks: one per processor, up to [`MAX_TYPE_CHECKS`].
+fn type_checks_at_once() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_TYPE_CHECKS)
 }
 
 /// Returns `true` if `name` selects this runtime, according to
@@ -105,6 +113,8 @@ pub(crate) struct ServiceInner {
     pub(crate) runtimes: Vec<RuntimeInfo>,
     pub(crate) metrics: Metrics,
     pub(crate) audit: Option<Audit>,
+    type_checker: Option<Arc<dyn CheckTypes>>,
+    type_checks: FairSemaphore,
     has_workers: bool,
     workers: OnceLock<Workers>,
     /// The memory budget for the replies of workers.
@@ -166,6 +176,8 @@ impl Service {
             runtimes,
             metrics: Metrics::new(),
             audit: config.audit,
+            type_checker: config.type_checker,
+            type_checks: FairSemaphore::new(type_checks_at_once()),
             has_workers: config.workers,
             workers: OnceLock::new(),
             reply_budget: OnceLock::new(),
@@ -227,6 +239,10 @@ impl Service {
 
     pub(crate) fn workers(&self) -> Option<&Workers> {
         self.0.workers.get()
+    }
+
+    pub(crate) fn type_checker(&self) -> Option<&Arc<dyn CheckTypes>> {
+        self.0.type_checker.as_ref()
     }
 
     /// Returns the maximum time to wait for a permit to run or for a worker.
@@ -336,6 +352,13 @@ impl Service {
     /// machine.
     pub(crate) async fn admit_to_fleet(&self, tenant: &str) -> Result<ExecutionPermit, ServiceError> {
         self.admit_to(&self.0.places_in_fleet, tenant).await
+    }
+
+    /// Waits for this tenant's turn and acquires a permit for a type check. Dropping the future leaves the queue.
+    pub(crate) async fn admit_type_check(&self, tenant: &str) -> Result<Permit, ServiceError> {
+        let waited = self.wait();
+        let permit = tokio::time::timeout(waited, self.0.type_checks.take(tenant)).await;
+        permit.map_err(|_| ServiceError::NoTurn { waited })
     }
 
     async fn admit_to(&self, places: &FairSemaphore, tenant: &str) -> Result<ExecutionPermit, ServiceError> {

@@ -28,6 +28,7 @@ use crate::{
     stored::read_key,
     tenants::{IDLE_LOOK, ONLY, Root, callbacks, root, tenant_config},
     terminal::{Hinted, note, out},
+    typecheck::TypeCheckArgs,
 };
 
 const AFTER_HELP: &str = "\
@@ -104,6 +105,9 @@ pub(crate) struct ServeArgs {
     /// Also serve clients of E2B; docs/e2b.md describes their settings
     #[arg(long)]
     e2b: bool,
+
+    #[command(flatten)]
+    types: TypeCheckArgs,
 
     #[command(flatten)]
     workers: WorkersArgs,
@@ -191,8 +195,15 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     let runtimes = config.runtimes.clone();
     let audit = config.audit.as_ref().map(|audit| Audit::file(audit.file.clone(), audit.source)).transpose()?;
     let (admission, suspension) = (config.admission(), config.suspension());
-    let service_config =
-        ServiceConfig { runtimes, admission, suspension, audit, workers: workers > 0, ..ServiceConfig::default() };
+    let service_config = ServiceConfig {
+        runtimes,
+        admission,
+        suspension,
+        audit,
+        workers: workers > 0,
+        type_checker: args.types.checker(&host)?,
+        ..ServiceConfig::default()
+    };
     let service = host.with_progress(|engine: &Engine| Service::new(engine.clone(), service_config))?;
     let root = root(&config)?;
     let tenants = tenants(&service, &config, &token, &root)?;

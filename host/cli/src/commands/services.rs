@@ -25,7 +25,7 @@ pub(crate) enum ServiceCommand {
     /// Execute requests that the server forwards; used by `serve` and `mcp --listen`
     #[command(hide = true)]
     ServeWorker,
-    /// Check the types of the script in a directory; used by `validate --types`
+    /// Check the types of the script in a directory; used by `--types`
     #[command(hide = true)]
     CheckTypes {
         /// Absolute path of the type checker

@@ -7,6 +7,8 @@ use clap::Args;
 use glovebox::{Diagnostic, Policy, escaped, escaped_text};
 #[cfg(feature = "full")]
 use glovebox::{Language, Tool};
+#[cfg(feature = "full")]
+use glovebox_server::TypedScript;
 use serde::Serialize;
 
 #[cfg(feature = "full")]
@@ -114,7 +116,10 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
     let cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
     #[cfg(feature = "full")]
-    let checker = tools.map(|tools| TypeChecker::open(&host, &tools)).transpose()?;
+    let checker = tools.is_some().then(|| TypeChecker::open(&host)).transpose()?;
+    // Without a flag that names a tool, the tools are unknown.
+    #[cfg(feature = "full")]
+    let tools = tools.as_deref().filter(|tools| !tools.is_empty());
     let mut all_valid = true;
     for source in &sources {
         let language = source.language(&args.source, &args.runtime)?;
@@ -126,7 +131,9 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
         let diagnostics = match &checker {
             Some(checker) if diagnostics.is_empty() => {
                 require_python(source, Some(sandbox.language()))?;
-                checker.check(source.text(), sandbox.version()).with_context(failed)?
+                let (source, version) = (source.text(), sandbox.version());
+                let script = TypedScript { source, version, tools, is_in_session: false };
+                checker.find_errors(&script, &cancel).with_context(failed)?
             }
             _ => diagnostics,
         };

@@ -104,15 +104,19 @@ pub(super) const RULES: [&str; 40] = [
 /// The version of Python for interpreters that report none.
 const DEFAULT_VERSION: &str = "3.15";
 
-/// Returns the checker's configuration for an interpreter of this version, such as `3.15.0`.
-pub(super) fn configuration(version: Option<&str>) -> String {
+/// The rule about names without a definition.
+const UNKNOWN_NAMES: &str = "unresolved-reference";
+
+/// Returns the checker's configuration for an interpreter of this version, such as `3.15.0`. In a session, unknown names
+/// are allowed: they can be global variables of earlier scripts. The checker gives them the type `Unknown`.
+pub(super) fn configuration(version: Option<&str>, is_in_session: bool) -> String {
     let version = version.and_then(minor_version).unwrap_or_else(|| DEFAULT_VERSION.to_owned());
     let mut text = format!(
         "[environment]\npython-version = \"{version}\"\npython-platform = \"wasi\"\n\n\
          [src]\nrespect-ignore-files = false\n\n\
          [rules]\nall = \"ignore\"\n"
     );
-    for rule in RULES {
+    for rule in RULES.into_iter().filter(|rule| !(is_in_session && *rule == UNKNOWN_NAMES)) {
         let _ = writeln!(text, "{rule} = \"error\"");
     }
     text
@@ -151,9 +155,20 @@ mod tests {
             (Some(""), "3.15"),
             (None, "3.15"),
         ] {
-            let text = configuration(version);
+            let text = configuration(version, false);
             assert!(text.contains(&format!("\npython-version = \"{expected}\"\n")), "{version:?}: {text}");
             assert!(toml::from_str::<toml::Table>(&text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_sessions_allow_unknown_names() {
+        for is_in_session in [false, true] {
+            let table: toml::Table = toml::from_str(&configuration(None, is_in_session)).unwrap();
+            let rules = table["rules"].as_table().unwrap();
+            assert_eq!(rules.contains_key(UNKNOWN_NAMES), !is_in_session);
+            // Includes the entry `all`.
+            assert_eq!(rules.len(), RULES.len() + usize::from(!is_in_session));
         }
     }
 }

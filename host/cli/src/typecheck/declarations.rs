@@ -20,11 +20,12 @@ _: Any
 _state: dict[str, Any]
 ";
 
-/// Returns the source text of the declarations. The checker adds its names to the builtin ones.
-pub(super) fn source(tools: &[Tool]) -> anyhow::Result<String> {
+/// Returns the source text of the declarations. The checker adds its names to the builtin ones. Without `tools`, the
+/// global `tools` has the type `Any`.
+pub(super) fn source(tools: Option<&[Tool]>) -> anyhow::Result<String> {
     let tools = match tools {
-        [] => UNKNOWN_TOOLS.to_owned(),
-        tools => tool_stubs(tools, Language::Python).context("cannot declare the tools")?,
+        None => UNKNOWN_TOOLS.to_owned(),
+        Some(tools) => tool_stubs(tools, Language::Python).context("cannot declare the tools")?,
     };
     Ok(tools + GLOBALS)
 }

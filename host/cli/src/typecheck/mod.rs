@@ -15,16 +15,19 @@ mod declarations;
 mod findings;
 
 use std::{
+    error::Error,
     fs, io,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context as _;
-use glovebox::{Diagnostic, Tool};
-use glovebox_server::{Reach, confine_program};
+use clap::Args;
+use glovebox::{CancelToken, Diagnostic};
+use glovebox_server::{CheckTypes, Reach, TypedScript, confine_program};
 
 use crate::{
     engine::Host,
@@ -60,21 +63,31 @@ const FINISHED: [i32; 2] = [0, 1];
 /// Advice for a script that the checker cannot check within its limits.
 const HINT: &str = "simplify the script, or run without --types";
 
-/// A type checker for scripts with the same tools.
-#[derive(Debug)]
-pub(crate) struct TypeChecker {
-    program: PathBuf,
-    /// The source text of the declarations.
-    declarations: String,
-    /// The names of the tools.
-    tools: Vec<String>,
+/// Option of the servers that offer type checks.
+#[derive(Args, Debug)]
+pub(crate) struct TypeCheckArgs {
+    /// Let clients request type checks of Python scripts (`check_types`); downloads the type checker if necessary
+    #[arg(long)]
+    types: bool,
 }
 
+impl TypeCheckArgs {
+    /// Returns the checker for a server, if the option is set.
+    pub(crate) fn checker(&self, host: &Host) -> anyhow::Result<Option<Arc<dyn CheckTypes>>> {
+        if !self.types {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(TypeChecker::open(host)?)))
+    }
+}
+
+/// The path of the downloaded type checker.
+#[derive(Debug)]
+pub(crate) struct TypeChecker(PathBuf);
+
 impl TypeChecker {
-    /// Downloads the checker if it is not cached, and declares the tools. Without tools, the global `tools` has the
-    /// type `Any`.
-    pub(crate) fn open(host: &Host, tools: &[Tool]) -> anyhow::Result<Self> {
-        let declarations = declarations::source(tools)?;
+    /// Downloads the checker if it is not cached.
+    pub(crate) fn open(host: &Host) -> anyhow::Result<Self> {
         let program = checker::program_for_this_platform().ok_or_else(|| {
             Hinted::new(
                 "`--types` is not supported on this platform",
@@ -82,17 +95,21 @@ impl TypeChecker {
             )
         })?;
         let program = program.fetch(host.engine.cache_dir(), &*host.steps).context("cannot fetch the type checker")?;
-        let tools = tools.iter().map(|tool| tool.name().to_owned()).collect();
-        Ok(Self { program: absolute(&program)?, declarations, tools })
+        Ok(Self(absolute(&program)?))
     }
 
-    /// Returns the type errors of a script that has no syntax errors. `version` is the interpreter's version.
-    pub(crate) fn check(&self, script: &str, version: Option<&str>) -> anyhow::Result<Vec<Diagnostic>> {
-        let dir = self.write(script, version).context("cannot write the files for the type checker")?;
+    /// Returns the type errors of a script that has no syntax errors.
+    pub(crate) fn find_errors(
+        &self,
+        script: &TypedScript<'_>,
+        cancel: &CancelToken,
+    ) -> anyhow::Result<Vec<Diagnostic>> {
+        let declarations = declarations::source(script.tools)?;
+        let dir = write(script, &declarations).context("cannot write the files for the type checker")?;
         let mut command = Command::new(own_program());
         // The checker reads environment variables, which could change its configuration.
-        command.env_clear().arg(SUBCOMMAND).arg(&self.program).arg(absolute(dir.path())?);
-        let (end, output) = run_bounded(&mut command, checker::NAME, TIMEOUT, MAX_OUTPUT_BYTES)
+        command.env_clear().arg(SUBCOMMAND).arg(&self.0).arg(absolute(dir.path())?);
+        let (end, output) = run_bounded(&mut command, checker::NAME, TIMEOUT, MAX_OUTPUT_BYTES, cancel)
             .context("cannot run the type checker")?;
         match end {
             BoundedEnd::TooLong => {}
@@ -106,19 +123,30 @@ impl TypeChecker {
                 let message = format!("the type checker took longer than {} s", TIMEOUT.as_secs());
                 return Err(Hinted::new(message, HINT).into());
             }
-            BoundedEnd::Interrupted => anyhow::bail!("interrupted"),
+            BoundedEnd::Cancelled => anyhow::bail!("interrupted"),
         }
-        Ok(findings::parse(&String::from_utf8_lossy(&output), &self.tools))
+        let tools: Vec<String> = script.tools.unwrap_or_default().iter().map(|tool| tool.name().to_owned()).collect();
+        Ok(findings::parse(&String::from_utf8_lossy(&output), &tools))
     }
+}
 
-    /// Writes the checker's files to a new directory that only this user can read.
-    fn write(&self, script: &str, version: Option<&str>) -> io::Result<tempfile::TempDir> {
-        let dir = tempfile::Builder::new().prefix("glovebox-types-").tempdir()?;
-        fs::write(dir.path().join(CONFIGURATION), checker::configuration(version))?;
-        fs::write(dir.path().join(DECLARATIONS), &self.declarations)?;
-        fs::write(dir.path().join(SCRIPT), script)?;
-        Ok(dir)
+impl CheckTypes for TypeChecker {
+    fn check(
+        &self,
+        script: &TypedScript<'_>,
+        cancel: &CancelToken,
+    ) -> Result<Vec<Diagnostic>, Box<dyn Error + Send + Sync>> {
+        Ok(self.find_errors(script, cancel)?)
     }
+}
+
+/// Writes the checker's files to a new directory that only this user can read.
+fn write(script: &TypedScript<'_>, declarations: &str) -> io::Result<tempfile::TempDir> {
+    let dir = tempfile::Builder::new().prefix("glovebox-types-").tempdir()?;
+    fs::write(dir.path().join(CONFIGURATION), checker::configuration(script.version, script.is_in_session))?;
+    fs::write(dir.path().join(DECLARATIONS), declarations)?;
+    fs::write(dir.path().join(SCRIPT), script.source)?;
+    Ok(dir)
 }
 
 fn absolute(path: &Path) -> io::Result<PathBuf> {

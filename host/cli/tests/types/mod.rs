@@ -1,13 +1,21 @@
-//! Tests `validate --types` on the scripts in `mistakes.toml`, each with a seeded mistake, and on correct scripts.
+//! Tests `validate --types` on the scripts in `mistakes.toml`, each with a seeded mistake, and on correct scripts. Also
+//! tests type checks of a server.
 //!
 //! The tests are ignored by default, because they download the type checker. `.ci/full` runs them:
 //! `cargo test --workspace --test command -- --ignored types::`.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Output, sync::Once};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write as _,
+    path::Path,
+    process::{Output, Stdio},
+    sync::Once,
+};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{output, support::text};
+use super::{output, prepared, support::text};
 
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/types/tools.json");
 
@@ -102,5 +110,53 @@ fn type_errors_are_printed_like_syntax_errors() {
         assert_eq!(found.status.code(), Some(code), "{script}: {}", text(&found.stderr));
         assert!(text(&found.stderr).contains(part), "{script}: {}", text(&found.stderr));
         assert_eq!(text(&found.stderr).lines().count(), usize::try_from(code).unwrap(), "{script}");
+    }
+}
+
+/// Starts a server, calls one of its tools, and returns the structured result.
+fn call(store: &Path, name: &str, arguments: &Value) -> Value {
+    let client = json!({ "name": "test", "version": "1" });
+    let parameters = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    let messages = [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({
+            "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": { "name": name, "arguments": arguments },
+        }),
+    ];
+    let mut command = prepared(&["mcp", "--types", "--tool", "echo=cat", "--store", store.to_str().unwrap()]);
+    let mut server = command.stdin(Stdio::piped()).spawn().unwrap();
+    let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();
+    // The server answers, and ends at the end of its input.
+    server.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = server.wait_with_output().unwrap();
+    let answers = text(&output.stdout);
+    let mut answers = answers.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let answer = answers.find(|answer| answer["id"] == 2);
+    answer.unwrap_or_else(|| panic!("{}", text(&output.stderr)))["result"]["structuredContent"].clone()
+}
+
+#[test]
+#[ignore = "downloads the type checker; `.ci/full` runs it"]
+fn server_runs_only_code_without_type_errors() {
+    let store = tempfile::tempdir().unwrap();
+    let run = |session: Option<&str>, code: &str| {
+        let arguments = json!({ "language": "python", "code": code, "session": session, "check_types": true });
+        call(store.path(), "run_code", &arguments)
+    };
+    call(store.path(), "session_open", &json!({ "language": "python", "session": "s" }));
+    for (session, code, line, stdout) in [
+        (None, "print(tools.echo(a=1))", None, "{'a': 1}\n"),
+        (None, "print(1)\ntools.ecco(a=1)", Some(2), ""),
+        (None, "print(rows)", Some(1), ""),
+        // In a session, a name can be a variable of an earlier script.
+        (Some("s"), "rows = [1]", None, ""),
+        (Some("s"), "rows.append(2)\nprint(rows)", None, "[1, 2]\n"),
+        (Some("s"), "rows.append(3)\ntools.ecco(rows)", Some(2), ""),
+        (Some("s"), "print(rows)", None, "[1, 2]\n"),
+    ] {
+        let answer = run(session, code);
+        let found = answer["type_errors"][0]["line"].as_u64();
+        assert_eq!((found, &answer["stdout"]), (line, &json!(stdout)), "{code}: {answer}");
     }
 }

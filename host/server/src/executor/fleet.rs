@@ -415,6 +415,8 @@ pub enum NotInFleet {
     Policy,
     /// Tools with a handler in the server's process.
     Handlers,
+    /// Checking the types of a script in a session.
+    TypeChecks,
 }
 
 impl NotInFleet {
@@ -430,6 +432,7 @@ impl NotInFleet {
             Self::Hibernate => "hibernating sessions",
             Self::Policy => "sessions with a `policy`",
             Self::Handlers => "tools that the server answers",
+            Self::TypeChecks => "type checks in sessions",
         }
     }
 
@@ -443,6 +446,7 @@ impl NotInFleet {
             Self::Export | Self::Import => "use a server with its own store (`--store`)",
             Self::Hibernate => "each state is stored before the answer is sent, so this is unnecessary",
             Self::Policy => "remove `policy`; the policy of the nodes applies",
+            Self::TypeChecks => "remove `check_types`, or execute outside a session",
             Self::Handlers => {
                 "set a `callback` for each tool of a session, answer its calls, or execute outside a session"
             }

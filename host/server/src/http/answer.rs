@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use glovebox::{Execution, FileEntry, Output, Untrusted};
+use glovebox::{Diagnostic, Execution, FileEntry, Output, Untrusted};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -23,7 +23,7 @@ use super::{
     tools::NeedsToolsAnswer,
 };
 use crate::{
-    Ended, NeedsTools, ServiceError, Undelivered,
+    Ended, NeedsTools, ServiceError, TypeCheckError, Undelivered,
     byte_budget::Room,
     executor::{Finished, LeftFiles},
     json::json_len,
@@ -180,13 +180,18 @@ pub struct Problem {
     /// Seconds to wait before a retry. Also in the header `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
+    /// Type errors of a script that was not run (`type-errors`). Each has `line`, `column` and `message`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Value>>)]
+    pub diagnostics: Option<Vec<Diagnostic>>,
 }
 
 impl Problem {
     /// Creates a problem whose title is the standard phrase of the status.
     pub(crate) fn new(status: StatusCode, kind: &str, detail: impl Into<Untrusted>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error").to_owned();
-        Self { kind: kind.to_owned(), status: status.as_u16(), title, detail: detail.into(), retry_after: None }
+        let (kind, detail) = (kind.to_owned(), detail.into());
+        Self { kind, status: status.as_u16(), title, detail, retry_after: None, diagnostics: None }
     }
 
     /// Creates a problem for an invalid request, with status 400.
@@ -199,7 +204,13 @@ impl From<ServiceError> for Problem {
     fn from(error: ServiceError) -> Self {
         let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let retry_after = error.retry_after().map(|after| after.as_secs().max(1));
-        Self { retry_after, ..Self::new(status, error.code(), error.public()) }
+        let problem = Self { retry_after, ..Self::new(status, error.code(), error.public()) };
+        match error {
+            ServiceError::Types(TypeCheckError::Found(diagnostics)) => {
+                Self { diagnostics: Some(diagnostics), ..problem }
+            }
+            _ => problem,
+        }
     }
 }
 

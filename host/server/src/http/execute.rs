@@ -30,6 +30,9 @@ use crate::{Door, Ended, Script, ServiceError, Stepped, Tenant, Undelivered, Wat
 /// Pieces of `type` `stdout` and `stderr` have a `text`. The last piece has `type` `result` with the answer in
 /// `result`, or `type` `error` with a `problem`.
 ///
+/// If `check_types` is set, the script does not run if it has type errors: the problem `type-errors`, with status 422,
+/// lists them in `diagnostics`.
+///
 /// `tools` are functions that the script may call in addition to the server's. A service answers the calls to a tool
 /// with a `callback`. Calls to other tools suspend the execution: the response has status 202, or the last piece has
 /// `type` `needs-tools`. `POST /v1/executions/{id}/continue` resumes the execution. If `suspendable` is set,
@@ -106,14 +109,23 @@ pub(crate) async fn in_session(
 }
 
 /// Checks a script with the parser of its language, without executing any of it.
+///
+/// If `check_types` is set, also checks the types of a Python script without syntax errors, with the request's `tools`.
 #[utoipa::path(post, path = "/v1/validate", operation_id = "validate", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
     responses((status = 200, description = "The diagnostics.", body = ValidateAnswer), (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<Json<ValidateAnswer>, Problem> {
+    let asking = tenant.clone();
     let (fresh, _held) = read
-        .parse_with(|read| {
-            let (body, held) = ExecuteBody::read(read)?;
-            Ok((body.fresh()?, held))
+        .parse_with(move |read| {
+            let (mut body, held) = ExecuteBody::read(read)?;
+            let (tools, patterns) = match body.check_types {
+                Some(true) => Offered::of(&mut body, &asking)?,
+                _ => Default::default(),
+            };
+            let mut fresh = body.fresh()?;
+            tools.to(&mut fresh.script, &patterns);
+            Ok((fresh, held))
         })
         .await?;
     Ok(Json(ValidateAnswer { diagnostics: tenant.validate(fresh).await? }))

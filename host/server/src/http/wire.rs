@@ -102,6 +102,8 @@ pub(crate) struct ExecuteBody {
     /// `true` to allow `POST /v1/executions/{id}/suspend` while the script waits for the client's answers. Requires a
     /// tool without a `callback`. Default: `false`.
     pub(super) suspendable: Option<bool>,
+    /// `true` to check the types of a Python script, which does not run if it has type errors. Default: `false`.
+    pub(super) check_types: Option<bool>,
     /// Patterns of files to return, such as `*.png` or `out/**`. Default: none. The names of changed files are always
     /// returned.
     #[serde(default, deserialize_with = "patterns")]
@@ -173,6 +175,7 @@ impl ExecuteBody {
             cancel_after: self.deadline_ms.map(Duration::from_millis),
             without_value: self.value == Some(false),
             suspendable: self.suspendable == Some(true),
+            check_types: self.check_types == Some(true),
             ..Script::default()
         })
     }
@@ -434,7 +437,7 @@ impl FilesAnswer {
 /// Result of checking a script.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ValidateAnswer {
-    /// Diagnostics; empty if the source is well-formed. Each has `line`, `column` and `message`.
+    /// Diagnostics; empty if there are no syntax errors and no type errors. Each has `line`, `column` and `message`.
     #[schema(value_type = Vec<Value>)]
     pub(crate) diagnostics: Vec<glovebox::Diagnostic>,
 }

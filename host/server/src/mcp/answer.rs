@@ -4,7 +4,7 @@
 //! Each picture is a separate content block. The structured content never contains pictures, because clients pass it to
 //! the model as text.
 
-use glovebox::{Execution, GuestValue, Outcome, Output, Rollback};
+use glovebox::{Diagnostic, Execution, GuestValue, Outcome, Output, Rollback};
 use rmcp::model::{CallToolResult, ContentBlock};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,9 +22,9 @@ const MAX_NAMES: usize = 100;
 const MAX_NAMES_BYTES: usize = 16 << 10;
 
 /// The structured content of `run_code`.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct RunAnswer {
-    /// `completed`, `exited`, `raised`, `exhausted`, `cancelled` or `trapped`.
+    /// `completed`, `exited`, `raised`, `exhausted`, `cancelled` or `trapped`; `type-errors` if the script was not run.
     outcome: &'static str,
     /// A sentence that explains why the script did not succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,6 +45,9 @@ pub(super) struct RunAnswer {
     /// The line of the script that raised the exception.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
+    /// The errors that `check_types` found. The script was not run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    type_errors: Vec<TypeError>,
     /// The number of displays, such as pictures and tables.
     displays: u64,
     /// The session that the script ran in.
@@ -69,6 +72,15 @@ struct ChangedFiles {
     deleted: Vec<String>,
     /// The number of changed files that are not listed.
     more: u64,
+}
+
+/// A type error in a script.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct TypeError {
+    line: u32,
+    column: u32,
+    message: String,
 }
 
 /// A problem and its possible solutions.
@@ -111,6 +123,7 @@ impl Answering<'_> {
             stderr_truncated,
             value,
             line: execution.outcome.raised().and_then(|raised| raised.line),
+            type_errors: Vec::new(),
             displays: u64::try_from(execution.displays.len()).unwrap_or(u64::MAX),
             session: execution.session_id.clone(),
             rolled_back: execution.rolled_back_to.is_some(),
@@ -196,6 +209,27 @@ impl Answering<'_> {
         let link = ContentBlock::resource_link(held.resource());
         self.outputs.keep(held).then_some(link)
     }
+}
+
+/// Builds the answer for a script that was not run because of these type errors.
+pub(super) fn with_type_errors(errors: &[Diagnostic]) -> CallToolResult {
+    let reason = "the script was not run, because it has type errors";
+    let mut lines = vec![format!("{reason}:")];
+    let type_errors = errors.iter().map(|Diagnostic { line, column, message }| {
+        let message = quoted(glovebox::escaped_text(message));
+        lines.push(format!("line {line}, column {column}: {message}"));
+        TypeError { line: *line, column: *column, message }
+    });
+    let answer = RunAnswer {
+        outcome: "type-errors",
+        reason: Some(reason.to_owned()),
+        exit_code: 1,
+        type_errors: type_errors.collect(),
+        ..RunAnswer::default()
+    };
+    let mut result = CallToolResult::error(vec![ContentBlock::text(lines.join("\n"))]);
+    result.structured_content = serde_json::to_value(&answer).ok();
+    result
 }
 
 impl ChangedFiles {

@@ -56,6 +56,10 @@ pub(super) struct RunCode {
     #[serde(default)]
     #[schemars(with = "u64", range(min = 1))]
     pub(super) timeout_ms: Option<u64>,
+    /// Check the types of Python code first. Code with type errors, such as unknown tools or wrong arguments, does not
+    /// run: the result lists the errors.
+    #[serde(default)]
+    pub(super) check_types: bool,
     /// Files to write to the working directory before the code runs.
     #[serde(default)]
     pub(super) files: Vec<NewFile>,

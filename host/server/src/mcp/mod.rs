@@ -39,8 +39,8 @@ use rmcp::{
 use serde_json::{Map, json};
 
 use crate::{
-    Door, Fresh, Script, Service, ServiceError, Tenant, Watch, Work, executor::Finished, tenant::ReplyRooms,
-    text::quoted,
+    Door, Fresh, Script, Service, ServiceError, Tenant, TypeCheckError, Watch, Work, executor::Finished,
+    tenant::ReplyRooms, text::quoted,
 };
 use answer::Answering;
 use approval::{ApprovedRun, RequestStates, RetryParts};
@@ -87,6 +87,9 @@ const NO_ROOM_TO_ASK: &str = "the script stopped at calls that need an approval,
 
 /// Converts an error to a tool result.
 fn refused(error: &ServiceError) -> CallToolResult {
+    if let ServiceError::Types(TypeCheckError::Found(errors)) = error {
+        return answer::with_type_errors(errors);
+    }
     CallToolResult::error(vec![ContentBlock::text(format!("{}: {}", error.code(), error.public()))])
 }
 
@@ -191,7 +194,7 @@ impl McpServer {
 
     /// Returns the work that runs a script. Writes its files first if it runs in a session.
     async fn work(&self, given: given::RunCode) -> Result<Work, ServiceError> {
-        let given::RunCode { language, code, session, timeout_ms, files } = given;
+        let given::RunCode { language, code, session, timeout_ms, check_types, files } = given;
         let decode = move || {
             let files = files.into_iter().map(|file| {
                 let bytes = given::content(&file.path, file.text, file.base64)?;
@@ -201,7 +204,7 @@ impl McpServer {
         };
         // The files can have 36 MiB, whose decoding takes a few hundredths of a second.
         let files = Service::blocking(decode).await??;
-        let script = Script { source: code, name: language.file_name(), ..Script::default() };
+        let script = Script { source: code, name: language.file_name(), check_types, ..Script::default() };
         Ok(match session {
             Some(session) => self.work_in(&session, language, script, timeout_ms, files).await?,
             None => {

@@ -71,6 +71,11 @@ impl Name {
             Self::RunCode => {
                 let (mut input, policy) = (arguments::input::<given::RunCode>(), tenant.policy());
                 name_languages(&mut input, tenant);
+                if tenant.service().type_checker().is_none()
+                    && let Some(properties) = input.get_mut("properties").and_then(Value::as_object_mut)
+                {
+                    properties.remove("check_types");
+                }
                 if let Some(timeout) = input.get_mut("properties").and_then(|properties| properties.get_mut("timeout_ms")) {
                     timeout["maximum"] = json!(policy.limits.timeout_ms);
                 }

@@ -1,6 +1,6 @@
 //! Running a tenant's scripts, in new interpreters and in sessions.
 
-use glovebox::{CancelToken, Diagnostic, Execution};
+use glovebox::{CancelToken, Execution};
 use glovebox_requests::cancelled;
 use glovebox_sessions::SessionId;
 use tokio::sync::oneshot;
@@ -83,23 +83,6 @@ impl Tenant {
         self.execute_then(door, Work::Fresh(Box::new(fresh)), watch, |finished| Ok(finished.execution)).await
     }
 
-    /// Checks a script's syntax with the parser of its language, without running it.
-    ///
-    /// # Errors
-    /// Fails like [`execute`](Self::execute). Syntax errors are not errors: they are returned as diagnostics.
-    pub async fn validate(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
-        self.check_rate()?;
-        let held = self.admit(None).await?;
-        let executor = std::sync::Arc::clone(&self.inner.executor);
-        let work = async move {
-            let _held = held;
-            executor.validate(fresh).await
-        };
-        let (found, room) = tokio::spawn(work).await.map_err(|_| ServiceError::Panicked)??;
-        self.keep(room);
-        Ok(found)
-    }
-
     /// Runs a script in a session.
     ///
     /// # Errors
@@ -143,6 +126,8 @@ impl Tenant {
         };
         let admitted = unless_cancelled(watch.cancel.as_ref(), admitted);
         let held = admitted.await.inspect_err(|error| self.refused(door, error))?;
+        let checked = unless_cancelled(watch.cancel.as_ref(), self.check_types(&mut work, held));
+        let held = checked.await.inspect_err(|error| self.refused(door, error))?;
         let asked = self.audited_request(door, &mut work);
         let executor = std::sync::Arc::clone(executor);
         let begin = move |cancel, on_output, span, done| executor.run(Job { work, cancel, on_output, span }, done);

@@ -1,6 +1,6 @@
 //! Tenants: clients of the service, and the operations on their behalf.
 //!
-//! * [`executing`], [`stepping`], [`suspending`], [`sessions`]: a tenant's operations, which its
+//! * [`executing`], [`type_checking`], [`stepping`], [`suspending`], [`sessions`]: a tenant's operations, which its
 //!   [executor](crate::executor) performs.
 //! * [`work`]: the scripts and operations that clients request. [`summary`]: descriptions of sessions.
 //! * [`running`], [`suspended`]: running and suspended executions. [`replies`]: the memory of workers' replies.
@@ -16,6 +16,7 @@ mod stores;
 mod summary;
 mod suspended;
 mod suspending;
+mod type_checking;
 mod work;
 
 use std::{

@@ -156,7 +156,9 @@ impl Tenant {
             self.admit_stepped(work.session()).await
         };
         let admitted = unless_cancelled(watch.cancel.as_ref(), admitted);
-        let (suspended, held) = admitted.await.inspect_err(|error| self.refused(door, error))?;
+        let permits = admitted.await.inspect_err(|error| self.refused(door, error))?;
+        let checked = unless_cancelled(watch.cancel.as_ref(), self.check_types(&mut work, permits));
+        let (suspended, held) = checked.await.inspect_err(|error| self.refused(door, error))?;
         let (tenant, cancel) = (self.clone(), self.inner.service.token());
         let guard = CancelOnDrop(cancel.clone());
         let cancelled = cancel.clone();

@@ -42,6 +42,10 @@ pub struct Script {
     /// `true` if the execution can be turned into bytes while it waits for answers of the client
     /// ([`Tenant::suspend_to_bytes`](crate::Tenant::suspend_to_bytes)).
     pub suspendable: bool,
+    /// `true` to check the types of a Python script before it runs
+    /// ([`ServiceConfig::type_checker`](crate::ServiceConfig::type_checker)). A script with type errors is not run
+    /// ([`TypeCheckError::Found`](crate::TypeCheckError::Found)). Ignored if an execution is resumed.
+    pub check_types: bool,
     /// A suspended execution to resume instead of starting the script. Its bytes contain the source, the name and the
     /// input, so those of the script are ignored. The tools must be the same as at its start, and in a new interpreter
     /// also the files and the policy. In a session, the state before the execution replaces the session's state.

@@ -12,5 +12,6 @@ mod running;
 mod sessions;
 mod support;
 mod tools;
+mod type_checks;
 mod unread;
 mod upstreams;

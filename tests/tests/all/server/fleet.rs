@@ -119,12 +119,14 @@ fn operations_unsupported_by_a_fleet_are_rejected() {
     open(&server, "s").ok();
     let before = engine.asked().len();
     let source = json!({"source": "1", "return_files": ["*"]}).to_string();
+    let checked = json!({"source": "1", "check_types": true}).to_string();
     for (method, path, body, said) in [
         ("GET", "/files", "", "session files"),
         ("GET", "/files/a", "", "session files"),
         ("PUT", "/files/a", "x", "session files"),
         ("DELETE", "/files/a", "", "session files"),
         ("POST", "/execute", &source, "session files"),
+        ("POST", "/execute", &checked, "type checks in sessions"),
         ("GET", "/variables/x", "", "print them from a script in the session"),
         ("PUT", "/variables/x", "1", "session variables"),
         ("POST", "/checkpoint", "", "checkpoints"),

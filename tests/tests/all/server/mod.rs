@@ -19,4 +19,5 @@ pub(crate) mod support;
 mod suspending;
 mod suspending_sessions;
 mod tokens;
+pub(crate) mod type_checks;
 mod unread;

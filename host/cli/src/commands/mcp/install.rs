@@ -16,6 +16,7 @@ use crate::{
     engine::{Host, Pooling},
     file, interrupt, own_program,
     terminal::{Hinted, note, out},
+    typecheck::TypeChecker,
 };
 
 const AFTER_HELP: &str = "\
@@ -97,7 +98,7 @@ pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32
         note(&format!("wrote `{}`; {}", escaped(&path), args.client.next()));
     }
     if !args.no_prepare {
-        prepare(global)?;
+        prepare(global, args)?;
     }
     Ok(0)
 }
@@ -164,13 +165,16 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     file::replace_alike(path, bytes)
 }
 
-/// Prepares the interpreters that the server uses by default.
-fn prepare(global: &GlobalArgs) -> anyhow::Result<()> {
+/// Prepares the interpreters that the server uses by default, and downloads the type checker if the server needs it.
+fn prepare(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<()> {
     interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
     let runtime = RuntimeArgs { runtime: None, runtime_path: None };
     for language in Language::ALL {
         host.sandbox(&runtime, Some(language), &Policy::default())?;
+    }
+    if args.flags.iter().any(|flag| flag == "--types") {
+        TypeChecker::open(&host)?;
     }
     Ok(())
 }

@@ -36,6 +36,7 @@ use crate::{
     script_packages::add_allowed,
     stored::SessionDir,
     terminal::{Hinted, note},
+    typecheck::TypeCheckArgs,
 };
 
 const AFTER_HELP: &str = "\
@@ -149,6 +150,9 @@ struct ServerArgs {
     approve: Vec<String>,
 
     #[command(flatten)]
+    types: TypeCheckArgs,
+
+    #[command(flatten)]
     workers: WorkersArgs,
 
     /// Fleet for the sessions, `restate://HOST`, instead of a store; its nodes execute the requests to sessions,
@@ -192,6 +196,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
         runtimes: args.runtime.clone(),
         prepare_later: true,
         workers: workers > 0,
+        type_checker: args.types.checker(&host)?,
         ..ServiceConfig::default()
     };
     let service = Service::new(host.engine.clone(), service_config).context("cannot serve")?;

@@ -1,0 +1,171 @@
+//! Checks of a tenant's scripts without running them: their syntax, and on request their types.
+
+use std::sync::Arc;
+
+use glovebox::{CancelToken, Diagnostic, Language, Tool, check_tools};
+use glovebox_sessions::SessionId;
+use tracing::Instrument as _;
+
+use super::{
+    Fresh, Script, Tenant, Work,
+    executing::{CancelOnDrop, unless_cancelled},
+};
+use crate::{
+    CheckTypes, NotInFleet, Service, ServiceError, TypeCheckError, TypedScript,
+    executor::SessionOperation,
+    type_checks::{MAX_CHECKED_BYTES, MAX_TYPE_ERRORS},
+};
+
+/// A script whose types are checked if its syntax is correct.
+struct TypeCheck {
+    checker: Arc<dyn CheckTypes>,
+    source: String,
+    tools: Vec<Tool>,
+    /// The session in which the script will run.
+    session: Option<SessionId>,
+}
+
+/// The problems of a script. Types are checked only if the syntax is correct, so one of the lists is empty.
+#[derive(Default)]
+struct Findings {
+    syntax_errors: Vec<Diagnostic>,
+    type_errors: Vec<Diagnostic>,
+}
+
+impl TypeCheck {
+    /// Checks the types. `version` is the interpreter's version. Must be called on a thread that is allowed to block.
+    fn run(&self, version: &str, cancel: &CancelToken) -> Result<Vec<Diagnostic>, ServiceError> {
+        check_tools(&self.tools)?;
+        let script = TypedScript {
+            source: &self.source,
+            version: Some(version),
+            tools: Some(&self.tools),
+            is_in_session: self.session.is_some(),
+        };
+        let found = self.checker.check(&script, cancel);
+        if cancel.is_cancelled() {
+            return Err(ServiceError::Cancelled);
+        }
+        let mut found = found.map_err(TypeCheckError::Failed)?;
+        found.truncate(MAX_TYPE_ERRORS);
+        Ok(found)
+    }
+}
+
+impl Tenant {
+    /// Checks a script's syntax with the parser of its language, and on request its types, without running it.
+    ///
+    /// # Errors
+    /// Fails like [`execute`](Self::execute). Syntax and type errors are not errors: they are returned as diagnostics.
+    pub async fn validate(&self, mut fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
+        self.check_rate()?;
+        let check = match fresh.script.check_types {
+            true => {
+                fresh.script.offer(self.callbacks())?;
+                Some(self.type_check(&fresh.script, None)?)
+            }
+            false => None,
+        };
+        // The parser needs no tools.
+        fresh.script.tools.clear();
+        let held = self.admit(None).await?;
+        let (Findings { mut syntax_errors, type_errors }, _held) = self.find_errors(fresh, check, held).await?;
+        syntax_errors.extend(type_errors);
+        Ok(syntax_errors)
+    }
+
+    /// Checks the types of a script before it runs, if [`Script::check_types`] is set. The check holds the permits
+    /// `held` until it ends, even if the caller drops the future. Returns them for the execution.
+    ///
+    /// # Errors
+    /// Fails with [`TypeCheckError::Found`] if the script has type errors. Ignores syntax errors, which the script
+    /// raises when it runs.
+    pub(super) async fn check_types<H: Send + 'static>(&self, work: &mut Work, held: H) -> Result<H, ServiceError> {
+        if !work.script().check_types || work.resumption().is_some() {
+            return Ok(held);
+        }
+        let session = work.session().cloned();
+        if session.is_some() && self.inner.executor.has_remote_sessions() {
+            return Err(ServiceError::NotInFleet(NotInFleet::TypeChecks));
+        }
+        let check = self.type_check(work.script(), session)?;
+        let script = Script { source: check.source.clone(), ..Script::default() };
+        let fresh = match work {
+            Work::Fresh(fresh) => {
+                Fresh { script, language: fresh.language, runtime: fresh.runtime.clone(), ..Fresh::default() }
+            }
+            Work::InSession(..) => Fresh { script, ..Fresh::default() },
+        };
+        let (Findings { type_errors, .. }, held) = self.find_errors(fresh, Some(check), held).await?;
+        match type_errors.is_empty() {
+            true => Ok(held),
+            false => Err(TypeCheckError::Found(type_errors).into()),
+        }
+    }
+
+    /// Prepares the type check of a script.
+    fn type_check(&self, script: &Script, session: Option<SessionId>) -> Result<TypeCheck, ServiceError> {
+        let checker = self.inner.service.type_checker().ok_or(TypeCheckError::NotEnabled)?;
+        let bytes = script.source.len();
+        if bytes > MAX_CHECKED_BYTES {
+            return Err(TypeCheckError::TooLong { bytes }.into());
+        }
+        let tools = self.inner.tools.iter().chain(&script.tools).cloned().collect();
+        Ok(TypeCheck { checker: Arc::clone(checker), source: script.source.clone(), tools, session })
+    }
+
+    /// Checks a script in a separate task, which holds `held` until it ends. Dropping the future cancels the check.
+    async fn find_errors<H: Send + 'static>(
+        &self,
+        fresh: Fresh,
+        check: Option<TypeCheck>,
+        held: H,
+    ) -> Result<(Findings, H), ServiceError> {
+        let (tenant, cancel) = (self.clone(), self.inner.service.token());
+        let _cancel = CancelOnDrop(cancel.clone());
+        let work = async move {
+            let findings = tenant.findings(fresh, check, &cancel).await?;
+            Ok::<_, ServiceError>((findings, held))
+        };
+        tokio::spawn(work.in_current_span()).await.map_err(|_| ServiceError::Panicked)?
+    }
+
+    async fn findings(
+        &self,
+        mut fresh: Fresh,
+        check: Option<TypeCheck>,
+        cancel: &CancelToken,
+    ) -> Result<Findings, ServiceError> {
+        let Some(check) = check else {
+            return Ok(Findings { syntax_errors: self.syntax_errors(fresh).await?, ..Findings::default() });
+        };
+        if let Some(id) = check.session.clone() {
+            let mut reply = self.inner.executor.session(SessionOperation::Describe { id }.into()).await?;
+            self.keep(reply.rooms.drain(..));
+            let session = reply.session()?;
+            (fresh.language, fresh.runtime) = (Some(session.language), Some(session.runtime));
+        }
+        let runtime = self.inner.service.runtime(fresh.language, fresh.runtime.as_deref())?;
+        if runtime.language != Language::Python {
+            return Err(TypeCheckError::Language(runtime.language).into());
+        }
+        let version = runtime.version.clone();
+        let syntax_errors = self.syntax_errors(fresh).await?;
+        if !syntax_errors.is_empty() {
+            return Ok(Findings { syntax_errors, ..Findings::default() });
+        }
+        let permit = unless_cancelled(Some(cancel), self.inner.service.admit_type_check(&self.inner.name)).await?;
+        let cancel = cancel.clone();
+        let checked = Service::blocking(move || {
+            let _permit = permit;
+            check.run(&version, &cancel)
+        });
+        Ok(Findings { type_errors: checked.await??, ..Findings::default() })
+    }
+
+    async fn syntax_errors(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
+        let (found, room) = self.inner.executor.validate(fresh).await?;
+        self.keep(room);
+        Ok(found)
+    }
+}

@@ -1,0 +1,177 @@
+//! Tests type checks of scripts before they run, with a checker that reports marked lines.
+
+use std::{
+    error::Error,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use glovebox::{CancelToken, Diagnostic, Tool};
+use glovebox_server::{CheckTypes, ServiceConfig, TenantConfig, TypedScript};
+use serde_json::{Value, json};
+
+use super::support::{LINES, Server, Setup, metric, until};
+
+/// Reports each line that ends with `# wrong`. A script with `# slow` is checked until it is cancelled, and the check of
+/// a script with `# fail` fails.
+#[derive(Debug, Default)]
+pub(crate) struct MarkChecker {
+    /// The names of the tools and the place of each checked script.
+    pub(crate) checked: Mutex<Vec<(Vec<String>, bool)>>,
+    running: AtomicUsize,
+    max_running: AtomicUsize,
+}
+
+impl MarkChecker {
+    /// Returns the configuration of a service with this checker.
+    pub(crate) fn service(self: &Arc<Self>) -> ServiceConfig {
+        ServiceConfig { type_checker: Some(Arc::clone(self) as Arc<dyn CheckTypes>), ..ServiceConfig::default() }
+    }
+
+    fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
+    }
+}
+
+impl CheckTypes for MarkChecker {
+    fn check(
+        &self,
+        script: &TypedScript<'_>,
+        cancel: &CancelToken,
+    ) -> Result<Vec<Diagnostic>, Box<dyn Error + Send + Sync>> {
+        assert!(script.version.unwrap().starts_with("3."), "{script:?}");
+        let tools = script.tools.unwrap().iter().map(|tool| tool.name().to_owned()).collect();
+        self.checked.lock().unwrap().push((tools, script.is_in_session));
+        if script.source.contains("# fail") {
+            return Err("cannot write /secret".into());
+        }
+        if script.source.contains("# slow") {
+            self.max_running.fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            cancel.wait_timeout(Duration::from_secs(60));
+            self.running.fetch_sub(1, Ordering::SeqCst);
+        }
+        let lines = (1..).zip(script.source.lines()).filter(|(_, line)| line.ends_with("# wrong"));
+        Ok(lines.map(|(line, text)| Diagnostic { line, column: 1, message: text.to_owned() }).collect())
+    }
+}
+
+fn server(checker: &Arc<MarkChecker>) -> Server {
+    let change =
+        |tenant: &mut TenantConfig| tenant.tools = vec![Tool::new("add", "Adds.").handler(|_, _| Ok(json!(3)))];
+    Server::start(Setup { service: checker.service(), tenant: Some(Box::new(change)), ..Setup::default() })
+}
+
+fn checked(source: &str) -> Value {
+    json!({ "language": "python", "source": source, "check_types": true })
+}
+
+fn wrong(line: u32, message: &str) -> Value {
+    json!([{ "line": line, "column": 1, "message": message }])
+}
+
+#[test]
+fn script_with_type_errors_does_not_run() {
+    let checker = Arc::<MarkChecker>::default();
+    let server = server(&checker);
+    assert_eq!(server.post("/v1/execute", &checked("print(tools.add())")).ok()["stdout"], "3\n");
+    let answer = server.post("/v1/execute", &checked("tools.add()\nx # wrong"));
+    assert_eq!(answer.problem(), (422, "type-errors".into()));
+    assert_eq!(answer.json()["diagnostics"], wrong(2, "x # wrong"));
+    // Without the option, the script runs.
+    let unchecked = json!({ "language": "python", "source": "print(1)\n2 # wrong" });
+    assert_eq!(server.post("/v1/execute", &unchecked).ok()["stdout"], "1\n");
+    // A streamed response ends with the problem.
+    let (mut pieces, _) = server.stream("/v1/execute", &checked("print(1)\nx # wrong"));
+    let last = pieces.next().unwrap();
+    assert_eq!((&last["type"], &last["problem"]["diagnostics"]), (&json!("error"), &wrong(2, "x # wrong")), "{last}");
+    // A script with syntax errors raises them; its types are not checked.
+    let before = checker.checked.lock().unwrap().len();
+    let answer = server.post("/v1/execute", &checked("x = (\ny # wrong")).ok();
+    assert_eq!((&answer["outcome"]["kind"], &answer["outcome"]["type"]), (&json!("raised"), &json!("SyntaxError")));
+    assert_eq!(checker.checked.lock().unwrap().len(), before);
+    // Refused scripts are not executions.
+    assert_eq!(server.audited().len(), 3, "{:?}", server.audited());
+}
+
+#[test]
+fn validation_reports_type_errors_only_on_request() {
+    let checker = Arc::<MarkChecker>::default();
+    let server = server(&checker);
+    let validate = |body: &Value| server.post("/v1/validate", body).ok()["diagnostics"].clone();
+    assert_eq!(validate(&json!({ "language": "python", "source": "x # wrong" })), json!([]));
+    let mut body = checked("x # wrong");
+    body["tools"] = json!([{ "name": "ask" }]);
+    assert_eq!(validate(&body), wrong(1, "x # wrong"));
+    let found = validate(&checked("x # wrong\n("));
+    assert!(found[0]["message"].as_str().unwrap().starts_with("SyntaxError") && found[1].is_null(), "{found}");
+    assert_eq!(*checker.checked.lock().unwrap(), [(vec!["add".to_owned(), "ask".to_owned()], false)]);
+    let many = "x # wrong\n".repeat(100);
+    assert_eq!(validate(&checked(&many)).as_array().unwrap().len(), 20);
+}
+
+#[test]
+fn scripts_in_sessions_and_with_tools_of_the_client_are_checked() {
+    let checker = Arc::<MarkChecker>::default();
+    let server = server(&checker);
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
+    let run = |source: &str| {
+        let body = json!({ "source": source, "check_types": true, "tools": [{ "name": "ask" }] });
+        server.post("/v1/sessions/s/execute", &body)
+    };
+    assert_eq!(run("x = 1").ok()["outcome"]["kind"], "completed");
+    let answer = run("x = 2\nx # wrong");
+    assert_eq!(answer.problem(), (422, "type-errors".into()));
+    assert_eq!(server.get("/v1/sessions/s/variables/x").ok()["repr"], "1");
+    assert_eq!(server.get("/v1/sessions/s").ok()["executions"], 1);
+    assert_eq!(run("tools.ask()").status, 202);
+    let expected = (vec!["add".to_owned(), "ask".to_owned()], true);
+    assert_eq!(*checker.checked.lock().unwrap(), [expected.clone(), expected.clone(), expected]);
+}
+
+#[test]
+fn checks_that_are_impossible_are_refused() {
+    let checker = Arc::<MarkChecker>::default();
+    let with = server(&checker);
+    let without = Server::start(Setup::default());
+    let long = "#".repeat((256 << 10) + 1);
+    let javascript = json!({ "language": "javascript", "source": "1", "check_types": true });
+    for (server, body, status, kind, part) in [
+        (&without, checked("1"), 422, "unsupported", "serve --types`"),
+        (&with, javascript, 400, "invalid-argument", "only Python"),
+        (&with, checked(&long), 413, "too-large", "262145 bytes"),
+        (&with, checked("1 # fail"), 503, "unavailable", "its type check failed"),
+    ] {
+        for path in ["/v1/execute", "/v1/validate"] {
+            let answer = server.post(path, &body);
+            assert_eq!(answer.problem(), (status, kind.into()), "{path}");
+            let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+            assert!(detail.contains(part) && !detail.contains("/secret"), "{path}: {detail}");
+        }
+    }
+    assert_eq!(with.post("/v1/execute", &checked(&long[1..])).ok()["outcome"]["kind"], "completed");
+}
+
+#[test]
+fn checks_are_cancelled_and_limited_in_number() {
+    let checker = Arc::<MarkChecker>::default();
+    let server = server(&checker);
+    let slow = checked("1 # slow");
+    let most = thread::available_parallelism().map_or(1, usize::from).min(4);
+    let (mut pieces, execution) = server.stream("/v1/execute", &slow);
+    until("the check runs", || checker.running() == 1);
+    assert_eq!(server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").status, 204);
+    assert_eq!(pieces.next().unwrap()["problem"]["type"], "cancelled");
+    until("the check is cancelled", || checker.running() == 0);
+    // Clients that disconnect cancel their checks.
+    let begin = |path| server.begin("POST", path, &[LINES], slow.to_string().as_bytes());
+    let streams: Vec<_> = ["/v1/execute", "/v1/validate"].into_iter().cycle().take(2 * most + 2).map(begin).collect();
+    until("checks run", || checker.running() == most);
+    thread::sleep(Duration::from_millis(300));
+    drop(streams);
+    until("the checks are cancelled", || checker.running() == 0 && metric(&server, "glovebox_running") == 0);
+    assert_eq!(checker.max_running.load(Ordering::SeqCst), most);
+}
