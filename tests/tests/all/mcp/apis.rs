@@ -12,7 +12,7 @@ use super::{
     upstreams::with,
 };
 
-const SECRET: &str = "secret-of-16-letters";
+const SECRET: &str = "secret/of-16-letters";
 
 fn document() -> Value {
     let id = json!({ "name": "petId", "in": "path", "required": true, "schema": { "type": "string" } });
@@ -128,6 +128,7 @@ fn unsuccessful_answers_are_errors_without_secrets() {
             "/v1/pets/long" => response("404 Not Found", &format!("no\u{1b}[2J\n{}", "x".repeat(100_000))),
             "/v1/pets/empty" => response("500 Internal Server Error", ""),
             "/v1/pets/echo" => response("400 Bad Request", &format!("{{\"authorization\": \"Bearer {SECRET}\"}}")),
+            "/v1/pets/escaped" => response("400 Bad Request", &format!("\"{}\"", SECRET.replace('/', "\\/"))),
             "/v1/pets/other" => redirect("307 Temporary Redirect", &elsewhere),
             "/v1/pets/found" => redirect("302 Found", "/v1/pets/x"),
             "/v1/pets/moved" => redirect("308 Permanent Redirect", "/v1/pets/x"),
@@ -138,7 +139,7 @@ fn unsuccessful_answers_are_errors_without_secrets() {
     let runtime = runtime();
     let upstreams = started(&runtime, &endpoint, 1 << 20);
     let mcp = with(&upstreams, |_| {});
-    let ids = ["long", "empty", "echo", "other", "found", "moved", "json", "..", ""];
+    let ids = ["long", "empty", "echo", "escaped", "other", "found", "moved", "json", "..", ""];
     let calls: Vec<String> = ids.iter().map(|id| format!("pets_getPet('{id}')")).collect();
     let printed = text(&mcp.python(&errors_of(&calls.iter().map(String::as_str).collect::<Vec<_>>())));
     let lines: Vec<&str> = printed.lines().collect();
@@ -148,6 +149,7 @@ fn unsuccessful_answers_are_errors_without_secrets() {
         [
             &*long,
             "ToolError API `pets` answered with HTTP 500",
+            "ToolError API `pets` answered with HTTP 400; the body is not shown, because it repeats a configured header",
             "ToolError API `pets` answered with HTTP 400; the body is not shown, because it repeats a configured header",
             "ToolError API `pets` answered with HTTP 307, which is not followed",
             "ToolError API `pets` answered with HTTP 302, which is not followed",

@@ -15,6 +15,9 @@ pub(super) const MAX_URL_BYTES: usize = 8 << 10;
 /// Maximum number of references that lead to a parameter, body or response.
 const MAX_REFERENCES: usize = 8;
 
+/// Maximum length of a reference in bytes. Many operations can share one reference, and each of them follows it again.
+const MAX_REFERENCE_BYTES: usize = 1 << 10;
+
 /// The methods of OpenAPI, and `true` for those that scripts can use.
 const METHODS: [(&str, bool); 8] = [
     ("get", true),
@@ -128,6 +131,9 @@ impl OpenApiDocument {
 
     /// Returns the value at a reference within the document, such as `#/components/schemas/Pet`.
     pub(super) fn at(&self, reference: &str) -> Option<&Value> {
+        if reference.len() > MAX_REFERENCE_BYTES {
+            return None;
+        }
         let pointer = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
         self.root.pointer(&pointer)
     }
@@ -219,7 +225,12 @@ mod tests {
         let mut chain: Map<String, Value> =
             (0..20).map(|index| (format!("r{index}"), json!({ "$ref": format!("#/x/r{}", index + 1) }))).collect();
         chain.insert("r20".to_owned(), json!({ "name": "end" }));
-        let text = json!({ "openapi": "3.1.0", "x": chain, "a/b c": { "$ref": "#/a~1b%20c" } }).to_string();
+        let [fits, long] = [MAX_REFERENCE_BYTES - 2, MAX_REFERENCE_BYTES - 1].map(|length| "k".repeat(length));
+        let text = json!({
+            "openapi": "3.1.0", "x": chain, "a/b c": { "$ref": "#/a~1b%20c" }, (&*fits): { "name": "end" },
+            (&*long): { "name": "end" },
+        });
+        let text = text.to_string();
         let document = parsed(&text).unwrap();
         let to = |reference: &str| {
             let value = json!({ "$ref": reference });
@@ -227,10 +238,12 @@ mod tests {
         };
         assert_eq!(to("#/x/r20"), Some(json!({ "name": "end" })));
         assert_eq!(to("#/x/r14"), Some(json!({ "name": "end" })));
+        assert_eq!(to(&format!("#/{fits}")), Some(json!({ "name": "end" })));
         for reference in ["#/x/r13", "#/x/r0", "#/a~1b%20c", "#/missing", "other.json#/x", "https://x.test/#/x", "#%ff"]
         {
             assert_eq!(to(reference), None, "{reference}");
         }
+        assert_eq!(to(&format!("#/{long}")), None);
         assert_eq!(document.resolved(&json!({ "$ref": 1 })), None);
     }
 

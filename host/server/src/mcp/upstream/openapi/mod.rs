@@ -43,7 +43,8 @@ use crate::json::{JsonCost, json_len};
 use document::{MAX_DOCUMENT_BYTES, OpenApiDocument};
 use operation::{Operation, OperationTool};
 
-/// Maximum number of operations of a document that scripts can use.
+/// Maximum number of operations of a document, or of those that the configuration names. Operations that are left out
+/// count too, because they take time.
 const MAX_OPERATIONS: usize = 1_000;
 
 /// Maximum total size of the tools of a document, and of the schemas of their results, in bytes each. The engine has
@@ -248,6 +249,11 @@ impl Api {
             if !config.names(&name) {
                 continue;
             }
+            if offer.tools.len() + offer.left_out_count == MAX_OPERATIONS {
+                return Err(format!(
+                    "has more than {MAX_OPERATIONS} operations; list the operations to use in its `tools`"
+                ));
+            }
             let read = match offer.names.contains(&script_name(&config.name, &name)) {
                 true => Err("has the same name in scripts as another operation".to_owned()),
                 false => OperationTool::read(&document, entry, |header| preset.contains_key(header)),
@@ -322,7 +328,9 @@ impl Api {
             bytes.extend_from_slice(&chunk);
         }
         let text = String::from_utf8_lossy(&bytes);
-        if self.secrets.iter().any(|secret| text.contains(&**secret)) {
+        // JSON can contain the slashes of a token in this form.
+        let with_slashes = text.replace("\\/", "/");
+        if self.secrets.iter().any(|secret| text.contains(&**secret) || with_slashes.contains(&**secret)) {
             return "; the body is not shown, because it repeats a configured header".to_owned();
         }
         let short: String = text.chars().take(MAX_EXCERPT_CHARS).collect();
@@ -348,10 +356,6 @@ struct Offer {
 
 impl Offer {
     fn add(&mut self, api: &str, name: String, tool: OperationTool) -> Result<(), String> {
-        if self.tools.len() == MAX_OPERATIONS {
-            let text = format!("has more than {MAX_OPERATIONS} operations; list the operations to use in its `tools`");
-            return Err(text);
-        }
         let definition = Tool::new(name.clone(), tool.description, tool.input);
         self.tools_bytes += json_len(&definition).unwrap_or(MAX_TOOLS_BYTES);
         if self.tools_bytes > MAX_TOOLS_BYTES {
@@ -421,9 +425,10 @@ fn summary(text: &str, max_chars: usize) -> String {
     let mut short = String::new();
     let mut left = max_chars;
     // Bounds the time for texts that consist of spaces.
-    for c in text.trim().chars().take(max_chars.saturating_mul(8)) {
+    for c in text.chars().take(max_chars.saturating_mul(8)) {
         let c = if c.is_whitespace() { ' ' } else { c };
-        if is_hidden(c) || (c == ' ' && short.ends_with(' ')) {
+        let is_dropped = c == ' ' && (left == 0 || short.is_empty() || short.ends_with(' '));
+        if is_dropped || is_hidden(c) {
             continue;
         }
         if left == 0 {
@@ -433,6 +438,7 @@ fn summary(text: &str, max_chars: usize) -> String {
         left -= 1;
         short.push(c);
     }
+    short.truncate(short.trim_end().len());
     short
 }
 

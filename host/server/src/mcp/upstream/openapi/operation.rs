@@ -21,7 +21,7 @@ use crate::mcp::upstream::endpoint;
 /// Maximum number of parameters of an operation. The engine accepts a limited number of schemas for each tool.
 const MAX_PARAMETERS: usize = 100;
 
-/// Maximum length of a parameter's name in bytes.
+/// Maximum length of an operation's ID or a parameter's name in bytes.
 const MAX_NAME_BYTES: usize = 256;
 
 /// Maximum length of an operation's description in characters.
@@ -101,10 +101,11 @@ struct ParameterEntry<'a> {
     entry: &'a Map<String, Value>,
 }
 
-/// Returns the operation's name in `tools` and `approve`: its ID, or else its method and path.
+/// Returns the operation's name in `tools` and `approve`: its ID, or its method and path if it has no ID, or one that is
+/// too long.
 pub(super) fn name(entry: OperationEntry<'_>) -> String {
     if let Some(id) = entry.operation.get("operationId").and_then(Value::as_str)
-        && !id.is_empty()
+        && (1..=MAX_NAME_BYTES).contains(&id.len())
     {
         return id.to_owned();
     }
@@ -243,7 +244,9 @@ fn parameter_entries<'a>(
                 Some(ParameterEntry { name: entry.get("name")?.as_str()?, place: entry.get("in")?.as_str()?, entry })
             };
             let new = read().ok_or("has a parameter without a `name` or `in`, or with an unresolved `$ref`")?;
-            match all.iter_mut().find(|known| (known.name, known.place) == (new.name, new.place)) {
+            // Longer texts are invalid. Comparing many of them would take long.
+            let is_short = new.name.len() <= MAX_NAME_BYTES && new.place.len() <= MAX_NAME_BYTES;
+            match all.iter_mut().find(|known| is_short && (known.name, known.place) == (new.name, new.place)) {
                 Some(known) => *known = new,
                 None => all.push(new),
             }
@@ -380,8 +383,9 @@ fn output(document: &OpenApiDocument, operation: &Map<String, Value>) -> Result<
 
 /// Returns the summary and the description of an operation on one line.
 fn description(operation: &Map<String, Value>) -> String {
-    let text = |key: &str| operation.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
-    let parts = [text("summary"), text("description")];
-    let short: Vec<String> = parts.into_iter().flatten().map(|text| summary(text, MAX_DESCRIPTION_CHARS)).collect();
-    summary(&short.join(" "), MAX_DESCRIPTION_CHARS)
+    let parts = ["summary", "description"].map(|key| {
+        let text = operation.get(key).and_then(Value::as_str).unwrap_or_default();
+        summary(text, MAX_DESCRIPTION_CHARS)
+    });
+    summary(&parts.join(" "), MAX_DESCRIPTION_CHARS)
 }

@@ -125,16 +125,17 @@ async fn unsupported_operation_is_left_out_with_a_reason() {
 
 #[tokio::test]
 async fn names_are_unique_and_short() {
-    let long = "x".repeat(1 << 20);
+    let [longest, too_long] = [256, 257].map(|length| "x".repeat(length));
     let paths = json!({
         "/a": { "get": { "operationId": "get-it" }, "put": { "operationId": "get-it" } },
         "/b": { "get": { "operationId": "get.it" }, "put": { "operationId": "\u{202e}\n" } },
-        "/c": { "get": { "operationId": long }, "put": {} },
+        "/c": { "get": { "operationId": longest }, "put": {} },
         "/c/": { "put": {} },
+        "/d": { "get": { "operationId": too_long } },
     });
     let started = started(&document(paths), |_| {}).await.unwrap();
     let names: Vec<String> = started.tools.iter().map(|tool| script_name("api", &tool.name)).collect();
-    assert_eq!(names, ["api_get_it", "api___", &*format!("api_{}", "x".repeat(60)), "api_put_c"]);
+    assert_eq!(names, ["api_get_it", "api___", &*format!("api_{}", "x".repeat(60)), "api_put_c", "api_get_d"]);
     assert_eq!(started.notices.len(), 3, "{:?}", started.notices);
     for notice in &started.notices {
         assert!(notice.contains("has the same name in scripts as another operation"), "{notice}");
@@ -165,6 +166,25 @@ async fn number_and_size_of_operations_are_limited() {
     let left_out: Map<String, Value> = (0..50).map(|index| (format!("/p{index}"), json!({ "head": {} }))).collect();
     let notices = started(&document(json!(left_out)), |_| {}).await.unwrap().notices;
     assert_eq!((notices.len(), &*notices[20]), (21, "API `api` leaves out 30 more operations"));
+    let left_out: Map<String, Value> = (0..1_001).map(|index| (format!("/p{index}"), json!({ "head": {} }))).collect();
+    let error = started(&document(json!(left_out)), |_| {}).await.err().unwrap();
+    assert!(error.contains("has more than 1000 operations"), "{error}");
+}
+
+#[test]
+fn text_is_shortened_to_one_line() {
+    for (text, expected) in [
+        ("", ""),
+        ("  a \n b\t", "a b"),
+        ("abcd  ", "abcd"),
+        ("abcde", "abcd…"),
+        ("abcd e", "abcd…"),
+        ("abc de", "abc …"),
+        ("\u{202e}a\u{1b}", "a"),
+    ] {
+        assert_eq!(summary(text, 4), expected, "{text:?}");
+    }
+    assert_eq!(summary(&format!("{}a", " ".repeat(32)), 4), "");
 }
 
 #[tokio::test]
