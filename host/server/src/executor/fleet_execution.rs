@@ -56,7 +56,7 @@ struct WaitingInFleet {
     /// The execution as if it had been cancelled, and the generation of the session.
     executed: Executed,
     waiting: WaitingExecution,
-    /// The memory reserved for the calls and the bytes.
+    /// The memory reserved for the execution, the calls and the bytes.
     _room: Option<Room>,
 }
 
@@ -116,9 +116,9 @@ impl FleetExecution {
     }
 
     /// Reserves memory for a suspended execution. Fails if the budget is exhausted.
-    fn reserve(&self, waiting: &WaitingExecution) -> Result<Option<Room>, ServiceError> {
+    fn reserve(&self, executed: &Executed, waiting: &WaitingExecution) -> Result<Option<Room>, ServiceError> {
         let calls = waiting.calls.iter().map(|call| call.name.len() + call.arguments.len() + CALL_BYTES);
-        let bytes = calls.sum::<usize>() + waiting.suspended.len();
+        let bytes = calls.sum::<usize>() + waiting.suspended.len() + executed.execution.get().len();
         let reserved = self.service.reply_budget().map(|budget| budget.reserve(Some(&self.tenant), bytes));
         reserved.transpose().map_err(|_| ServiceError::NoRoom)
     }
@@ -192,7 +192,7 @@ impl SteppedExecution for FleetExecution {
         };
         let mut executed = self.fleet.execute(&self.id, request, key.as_deref(), &self.cancel).await?;
         let Some(waiting) = executed.waiting.take() else { return self.done(executed).await };
-        let (calls, room) = (waiting.calls.clone(), self.reserve(&waiting)?);
+        let (calls, room) = (waiting.calls.clone(), self.reserve(&executed, &waiting)?);
         *progress = FleetProgress::Waiting(Box::new(WaitingInFleet { executed, waiting, _room: room }));
         Ok(Advanced::NeedsTools { calls, reply_room: None })
     }
