@@ -31,7 +31,7 @@ pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
         "EOFError" => failure.message().starts_with("EOF when reading").then(input),
         "RuntimeError" if failure.message().starts_with("asyncio.run() cannot be called") => Some(Advice::new(
             AdviceKind::Environment,
-            "The script already runs in an event loop, because it contains `await` outside functions.",
+            "An event loop already runs: the call is in an `async` function, or the script has `await` outside functions.",
             &["Replace `asyncio.run(f())` by `await f()`."],
         )),
         "RuntimeError" => needs_threads(failure.message()).then(threads),
@@ -254,8 +254,8 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
     {
         return Advice::new(
             AdviceKind::Syntax,
-            "`await` is used in a class body.",
-            &["Move the call out of the class, into an `async` function or to the top level of the script."],
+            "`await` is used in a class body, or at the top level of an imported file or of code for `exec`.",
+            &["Move the call into an `async` function, or to the top level of the script."],
         );
     }
     if ["'await'", "'async ", "asynchronous comprehension"].iter().any(|text| failure.message().starts_with(text)) {
