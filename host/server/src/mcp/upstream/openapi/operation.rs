@@ -287,7 +287,7 @@ fn body<'a>(
     let json = content.and_then(|content| content.iter().find(|(kind, _)| media::is_json(kind)));
     let Some((kind, schema)) = json else {
         let kind = content.and_then(|content| content.keys().next()).map_or("", String::as_str);
-        return Err(format!("needs a body of the type `{}`; only JSON is supported", shown(kind)));
+        return Err(format!("has a body of the type `{}`; only JSON is supported", shown(kind)));
     };
     let kind = media::essence(kind);
     let media_type = if kind.contains('*') { "application/json" } else { kind };

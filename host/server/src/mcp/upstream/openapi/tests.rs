@@ -94,7 +94,7 @@ async fn unsupported_operation_is_left_out_with_a_reason() {
         (
             "/x",
             with(json!({ "requestBody": content("multipart/form-data") })),
-            "needs a body of the type `multipart/form-data`",
+            "has a body of the type `multipart/form-data`",
         ),
         ("/x", with(json!({ "requestBody": { "content": { "\u{1b}[2J": {} } } })), r"of the type `\u{1b}[2J`"),
         ("/x", with(json!({ "requestBody": { "$ref": "#/x" } })), "a body with an unresolved `$ref`"),
