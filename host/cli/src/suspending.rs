@@ -98,8 +98,8 @@ pub(crate) struct NewSuspendedFile {
 }
 
 impl NewSuspendedFile {
-    /// Removes an empty file. Fails if the file has contents or cannot be created: calls with effects might precede the suspension, so a script must
-    /// not start if it cannot be stored.
+    /// Removes an empty file. Fails if the file has contents or cannot be created: calls with effects might precede the
+    /// suspension, so a script must not start if it cannot be stored.
     pub(crate) fn new(path: PathBuf, key: Option<SessionKey>) -> anyhow::Result<Self> {
         // Creates the file as the suspension will, because its name can be too long, or can name a directory.
         remove_empty(&path);
