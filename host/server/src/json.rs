@@ -86,6 +86,21 @@ impl StringScanner {
     }
 }
 
+/// Returns the first integer that does not fit into 64 bits, which [`serde_json::Value`] rounds. The text must be valid
+/// JSON.
+pub(crate) fn wide_integer(text: &str) -> Option<&str> {
+    let mut strings = StringScanner::default();
+    let is_between_numbers = |c: char| {
+        // Other characters occur only in strings.
+        let is_in_string = strings.read(u8::try_from(c).unwrap_or_default());
+        is_in_string || !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E')
+    };
+    text.split(is_between_numbers).find(|token| {
+        let is_integer = token.contains(|c: char| c.is_ascii_digit()) && !token.contains(['.', 'e', 'E']);
+        is_integer && token.parse::<i64>().is_err() && token.parse::<u64>().is_err()
+    })
+}
+
 /// Returns the length in bytes of a value serialized as JSON.
 pub(crate) fn json_len(value: &impl Serialize) -> serde_json::Result<usize> {
     let mut len = Length(0);
@@ -272,5 +287,23 @@ mod tests {
             cost.read(std::slice::from_ref(byte)).unwrap();
         }
         assert_eq!((cost.units, cost.depth, cost.strings.in_string), (LIST_COST + 2, 0, false));
+    }
+
+    #[test]
+    fn only_integers_over_64_bits_are_wide() {
+        for exact in [
+            "18446744073709551615",
+            "[-9223372036854775808, -0, true, false, null]",
+            r#"{"99999999999999999999": "é\\\"99999999999999999999", "b": [99999999999999999999.0, 1e99, 1E-2]}"#,
+        ] {
+            assert_eq!(wide_integer(exact), None, "{exact}");
+        }
+        for (text, wide) in [
+            ("18446744073709551616", "18446744073709551616"),
+            (r#"{"é\\": [1, -9223372036854775809]}"#, "-9223372036854775809"),
+            (r#"["\"", 99999999999999999999, 99999999999999999998]"#, "99999999999999999999"),
+        ] {
+            assert_eq!(wide_integer(text), Some(wide), "{text}");
+        }
     }
 }

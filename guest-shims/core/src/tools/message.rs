@@ -36,7 +36,9 @@ impl Message {
     /// Parses a message. On failure, returns the reason why it is invalid. The parser limits nesting to 127 levels.
     pub(super) fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(text) else {
-            return Err("it is not a JSON object, or is nested more than 127 levels deep");
+            return Err(
+                "it is not a JSON object, is nested more than 127 levels deep, or contains a number beyond 1.8e308",
+            );
         };
         let message = if let Some(list) = fields.remove("list") {
             (list == Value::Bool(true)).then_some(Self::List).ok_or("`list` must be true")
@@ -393,6 +395,13 @@ mod tests {
         assert!(parse(&deep(126)).is_ok(), "under");
         assert!(parse(&deep(128)).is_err(), "over");
         assert!(parse(&deep(400_000)).is_err());
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_rejected() {
+        let with = |number: &str| format!(r#"{{"id":1,"name":"a","arguments":[{number}]}}"#);
+        assert!(parse(&with(&"9".repeat(308))).is_ok(), "under");
+        assert!(parse(&with(&"9".repeat(309))).unwrap_err().contains("a number beyond 1.8e308"), "over");
     }
 
     #[test]

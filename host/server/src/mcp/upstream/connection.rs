@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use glovebox::{ToolError, ToolErrorKind};
 use rmcp::{
     RoleClient, ServiceExt as _,
     model::{
@@ -16,7 +17,7 @@ use super::{
     EndpointConfig, ProcessConfig, UpstreamConfig, UpstreamTransport, endpoint,
     process::{END, Process},
 };
-use crate::json::JsonCost;
+use crate::json::{JsonCost, wide_integer};
 
 /// The timeout for a server to start, and then for each page of its tools. `npx` and `uvx` may have to download the
 /// server first.
@@ -183,6 +184,19 @@ fn no_mcp(error: &ClientInitializeError) -> String {
     format!("did not respond as an MCP server: {}", glovebox::escaped_text(&error.to_string()))
 }
 
+/// Parses the arguments of a call. Rejects integers over 64 bits, which would be rounded in the message.
+pub(super) fn arguments(text: &str) -> Result<JsonObject, ToolError> {
+    let arguments =
+        serde_json::from_str(text).map_err(|error| ToolError::of(ToolErrorKind::InvalidArguments, error))?;
+    match wide_integer(text) {
+        None => Ok(arguments),
+        Some(integer) => Err(ToolError::of(
+            ToolErrorKind::InvalidArguments,
+            format!("`{integer}` does not fit into 64 bits, the maximum for tools of MCP servers; pass it as a string"),
+        )),
+    }
+}
+
 /// Calls a tool. Dropping the future sends a cancellation to the server.
 pub(super) async fn call(
     peer: &Peer<RoleClient>,
@@ -223,6 +237,26 @@ impl Drop for CancellationOnDrop {
                 );
                 let _ = peer.notify_cancelled(params).await;
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_that_would_be_rounded_are_rejected() {
+        assert_eq!(arguments(r#"{"n":[18446744073709551615,1e30]}"#).unwrap().len(), 1);
+        let huge = format!(r#"{{"n":1{}}}"#, "0".repeat(400));
+        for (text, said) in [
+            (r#"{"n":[18446744073709551616]}"#, "`18446744073709551616` does not fit into 64 bits"),
+            (huge.as_str(), "number out of range"),
+            ("[]", "expected a map"),
+        ] {
+            let error = arguments(text).unwrap_err();
+            assert_eq!(error.kind(), ToolErrorKind::InvalidArguments);
+            assert!(error.message().contains(said), "{}", error.message());
         }
     }
 }

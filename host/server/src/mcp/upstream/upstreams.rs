@@ -7,7 +7,7 @@ use std::{
 };
 
 use glovebox::{Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, check_tools};
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
+use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::Mutex};
 use tokio_util::sync::CancellationToken;
@@ -346,8 +346,7 @@ impl Server {
                 });
             }
         };
-        let arguments: JsonObject =
-            serde_json::from_str(arguments).map_err(|error| ToolError::of(ToolErrorKind::InvalidArguments, error))?;
+        let arguments = connection::arguments(arguments)?;
         let peer = self.peer(backend).await.map_err(|reason| self.failed(&reason))?;
         match connection::call(&peer, tool, arguments).await {
             Ok(result) => json(result, max_bytes),
