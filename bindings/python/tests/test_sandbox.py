@@ -263,6 +263,24 @@ class Suite(Where, Case):
         with box.session() as session:
             self.assertEqual(session.execute(self.script("tool")).stdout, "42\n")
 
+    def test_integers_and_the_order_of_keys_are_kept(self) -> None:
+        kept: dict[str, Any] = {"b": [2**53 + 1, -(2**63) - 1, 10**30 + 7], "a": [0.5, True, None]}
+        if self.language == "python":
+            # JavaScript sorts such keys, and has one type for all numbers.
+            kept |= {"10": 1e20, "9": [-0.0, 10**20]}
+        given: list[Any] = []
+
+        def echo(x: Any) -> Any:
+            given.append(x)
+            return x
+
+        with self.sandbox(tools=[echo]) as box, box.session(context=kept) as session:
+            run = session.execute(self.script("echo"))
+            session.variables["y"] = kept
+            call = run.tool_calls[0]
+            everything = [run.value, call.arguments["x"], call.result, given[0], session.variables["x"], session.variables["y"]]
+            self.assertEqual([json.dumps(each) for each in everything], [json.dumps(kept)] * 6)
+
     def test_validation_reports_the_failing_position(self) -> None:
         box = self.sandbox()
         self.assertEqual(box.validate(self.script("answer")), [])
