@@ -79,6 +79,14 @@ test('providers have namespaces, preludes and connectors', async () => {
   assert.deepEqual(result, ['rows of t', 41, 'send {"to":"a"}']);
 });
 
+test('the framework receives only numbers', async () => {
+  await using executor = new GloveboxExecutor();
+  const given: unknown[] = [];
+  const echo = async (n: unknown) => (given.push(n), n);
+  const { result } = await executor.execute('async () => [await codemode.echo(2n ** 64n), 2n ** 53n + 1n]', { echo });
+  assert.deepEqual([given, result], [[2 ** 64], [2 ** 64, 2 ** 53]]);
+});
+
 test('requests to the network are refused', async () => {
   await using executor = new GloveboxExecutor();
   const refused = await executor.execute('async () => fetch("http://127.0.0.1/")', {});

@@ -1,5 +1,6 @@
 // Argument checks. A wrong type throws a `TypeError` that names the argument. A number out of range, or text that UTF-8
 // cannot encode, throws a `RangeError`.
+import { stringifyJson } from './json.ts';
 
 interface Types {
   string: string;
@@ -98,11 +99,11 @@ export function object(name: string, wanted: string, value: unknown): object {
  */
 const LONE_SURROGATE = /(?:^|[^\\])(?:\\\\)*\\ud/;
 
-/** Serializes a value as JSON text. */
+/** Serializes a value as JSON text. Integers keep all digits. */
 export function json(name: string, value: unknown): string {
   let text: string | undefined;
   try {
-    text = JSON.stringify(value);
+    text = stringifyJson(value);
   } catch (error) {
     throw new TypeError(`${name} must be a JSON value: ${error instanceof Error ? error.message : error}`);
   }

@@ -2,7 +2,8 @@
  * An executor for `@cloudflare/codemode`: runs model-written code in a sandbox, where it can call the host's tools. The
  * module imports nothing from the framework.
  */
-import { type Sandbox, type SandboxOptions, createSandbox } from 'glovebox-sandbox';
+import { Opaque, type Sandbox, type SandboxOptions, createSandbox } from 'glovebox-sandbox';
+import { stringifyJson } from './json.ts';
 import { DEFAULT_LIMITS, MAX_CHARACTERS, shorten } from './report.ts';
 
 /** The result of an execution: the framework's `ExecuteResult`. */
@@ -45,6 +46,14 @@ function scriptOf(run: string, providers: { name: string; prelude?: string }[], 
   return `${lines.join('\n')}\nawait (${code}\n)()`;
 }
 
+/**
+ * Converts bigints to numbers, which rounds large integers: the framework and its tools expect plain JSON, and
+ * `JSON.stringify` rejects bigints.
+ */
+function rounded(value: unknown): any {
+  return value === undefined || value instanceof Opaque ? value : JSON.parse(stringifyJson(value));
+}
+
 /** Runs code for `createCodeTool({ tools, executor })`. By default an execution times out after 60 seconds. */
 export class GloveboxExecutor implements AsyncDisposable {
   readonly #options: GloveboxExecutorOptions;
@@ -67,7 +76,7 @@ export class GloveboxExecutor implements AsyncDisposable {
       execute: async ({ run, provider, name, args }: { run: string; provider: string; name: string; args: unknown[] }) => {
         const answer = this.#runs.get(run);
         if (!answer) throw new Error('the execution has ended');
-        return answer(provider, name, args);
+        return answer(provider, name, rounded(args));
       },
     };
     this.#sandbox ??= createSandbox({
@@ -107,7 +116,7 @@ export class GloveboxExecutor implements AsyncDisposable {
       const did = await session.execute(scriptOf(run, all, code), { name: 'code.js' });
       const logs = did.stdout.split('\n').slice(0, -1);
       const printed = logs.length > 0 ? { logs: shorten(logs.join('\n'), MAX_CHARACTERS).split('\n') } : {};
-      if (did.ok) return { result: did.value, ...printed };
+      if (did.ok) return { result: rounded(did.value), ...printed };
       const { message } = did.outcome;
       const advice = did.guidance.advice.map(({ summary }) => summary);
       return { result: undefined, error: [message || did.outcome.toString(), ...advice].join('\n'), ...printed };

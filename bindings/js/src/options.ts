@@ -131,7 +131,8 @@ export interface ExecuteOptions {
   /** The script's standard input. Default: empty. */
   stdin?: string | Uint8Array;
   /**
-   * The value of the script's global variable `context`; JSON must be able to represent it. Default: no such variable.
+   * The value of the script's global variable `context`; JSON must be able to represent it, except that bigints become
+   * integers. Default: no such variable.
    */
   context?: unknown;
   /** Milliseconds after which the execution is cancelled. Default: never. */
@@ -157,7 +158,7 @@ export interface ResumeOptions extends CallAnswers, Pick<ExecuteOptions, 'timeou
 
 /** The options of a session. */
 export interface SessionOptions {
-  /** The value of the global variable `context`. Default: no such variable. */
+  /** The value of the global variable `context`, in which bigints become integers. Default: no such variable. */
   context?: unknown;
   /** The session's id. Default: a generated id. */
   id?: string;

@@ -50,11 +50,3 @@ export function policyRecord(policy: Policy): object {
     ...(policy.clockNs !== undefined && { clock: { fixed: policy.clockNs } }),
   };
 }
-
-/** Serializes a value as JSON text. Bigints become numbers without losing digits. */
-export function jsonOf(value: unknown): string {
-  if (typeof value === 'bigint') return value.toString();
-  if (Array.isArray(value)) return `[${value.map(jsonOf).join()}]`;
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  return `{${Object.entries(value).map(([key, one]) => `${JSON.stringify(key)}:${jsonOf(one)}`).join()}}`;
-}

@@ -2,6 +2,7 @@
 // Results of executions in other processes, which arrive as JSON.
 import type { Entry, Executed, Shown, ShownValue } from './backend.ts';
 import { isText } from './displays.ts';
+import { stringifyParsedJson } from './json.ts';
 
 /** Reads the workspace's files after an execution. */
 export type LeftFiles = Pick<Executed, 'listFiles' | 'readFile'>;
@@ -18,7 +19,7 @@ export function encoded(bytes: Uint8Array): { base64: string } {
 
 /** Converts a variable's value. */
 export function shownValue(shown: any): ShownValue {
-  return { repr: shown.repr, ...('value' in shown && { json: JSON.stringify(shown.value) }) };
+  return { repr: shown.repr, ...('value' in shown && { json: stringifyParsedJson(shown.value) }) };
 }
 
 /** Waits until a session is closed. It may already be closed, and the other process may have ended. */
@@ -75,7 +76,7 @@ export class RecordExecuted implements Executed {
 
   get value(): ShownValue | undefined {
     const value = this.#record.value;
-    return value ? { repr: value.repr, ...('json' in value && { json: JSON.stringify(value.json) }) } : undefined;
+    return value ? { repr: value.repr, ...('json' in value && { json: stringifyParsedJson(value.json) }) } : undefined;
   }
 
   get displays(): readonly Shown[] {
@@ -88,7 +89,7 @@ export class RecordExecuted implements Executed {
   json(): string {
     const record = { ...this.#record, displays: [] };
     for (const name of UNREPORTED) delete record[name];
-    return JSON.stringify(record);
+    return stringifyParsedJson(record);
   }
 
   listFiles(pattern: string): Promise<Entry[]> {

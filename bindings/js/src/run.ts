@@ -11,6 +11,7 @@ import type {
 } from './component/contract.ts';
 import { Display } from './displays.ts';
 import { ScriptError } from './errors.ts';
+import { parseJson } from './json.ts';
 
 /** A script's value that JSON cannot represent. */
 export class Opaque {
@@ -26,10 +27,10 @@ export class Opaque {
   }
 }
 
-/** Converts a script's value to JavaScript. */
+/** Converts a script's value to JavaScript. Throws a `RangeError` for an integer with too many digits. */
 export function valueOf(value: ShownValue | undefined): unknown {
   if (value === undefined) return undefined;
-  return value.json === undefined ? new Opaque(value.repr) : JSON.parse(value.json);
+  return value.json === undefined ? new Opaque(value.repr) : parseJson(value.json);
 }
 
 /** The way in which a script ended. The fields other than `kind` depend on the kind. */
@@ -81,7 +82,7 @@ export class Outcome {
   }
 }
 
-/** A tool call. */
+/** A tool call. Integers outside ±(2^53 − 1) in its arguments and result are bigints. */
 export interface ToolCall {
   /** The name that the script called. */
   name: string;
@@ -171,6 +172,7 @@ function camel(value: unknown): any {
 export class Run {
   readonly #executed: Executed;
   #record: Record<string, any> | undefined;
+  #toolCalls: Record<string, any>[] | undefined;
   #displays: readonly Display[] | undefined;
 
   /** Use `Sandbox.execute` or `Session.execute` to obtain instances. */
@@ -212,7 +214,10 @@ export class Run {
     return Number(this.#executed.fuelConsumed);
   }
 
-  /** In a session, the value of the script's last expression, or an `Opaque` if JSON cannot represent the value. */
+  /**
+   * In a session, the value of the script's last expression, or an `Opaque` if JSON cannot represent the value. Integers
+   * outside ±(2^53 − 1) are bigints.
+   */
   get value(): unknown {
     return valueOf(this.#executed.value);
   }
@@ -300,8 +305,9 @@ export class Run {
 
   /** The tool calls, in order. */
   get toolCalls(): ToolCall[] {
-    return this.#all['tool_calls'].map(({ name, arguments: given, result, error, started_ms, duration_ms }: Record<string, any>) => ({
-      name,
+    this.#toolCalls ??= parseJson(this.#executed.json())['tool_calls'] as Record<string, any>[];
+    return this.#toolCalls.map(({ name, arguments: given, result, error, started_ms, duration_ms }) => ({
+      name: name as string,
       arguments: given,
       result,
       ...(error && { error: [error.type, error.message].filter(Boolean).join(': ') }),
@@ -320,7 +326,10 @@ export class Run {
     return camel(this.#all['metadata']);
   }
 
-  /** The whole run except the files' contents, in the format of `glovebox run --json`. */
+  /**
+   * The whole run except the files' contents, in the format of `glovebox run --json`. All numbers are numbers, which
+   * round large integers, because `JSON.stringify` rejects bigints.
+   */
   toJSON(): Record<string, any> {
     const displays = this.displays.map((shown) => ({ is_result: shown.isResult, data: shown.bundle() }));
     // Each call returns a new copy. The JSON already has an entry for `displays`, which keeps its position.

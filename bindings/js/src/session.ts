@@ -158,6 +158,7 @@ export class Variables {
 
   /**
    * Returns a variable's value: an `Opaque` if JSON cannot represent it, `undefined` if the variable does not exist.
+   * Integers outside ±(2^53 − 1) are bigints.
    */
   async get(name: string): Promise<unknown> {
     check.of('name', 'string', name);
@@ -170,7 +171,7 @@ export class Variables {
     return (await this.#turn(() => this.#session.getVariable(name))) !== undefined;
   }
 
-  /** Sets a variable to a value that JSON can represent. */
+  /** Sets a variable to a value that JSON can represent. Bigints become integers. */
   async set(name: string, value: unknown): Promise<void> {
     const json = check.json('value', value);
     check.of('name', 'string', name);

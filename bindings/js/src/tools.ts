@@ -1,6 +1,7 @@
 // Functions that scripts can call.
 import * as check from './check.ts';
 import { ToolDenied } from './errors.ts';
+import { parseJson } from './json.ts';
 
 /** The context of a tool call, passed after the arguments. */
 export interface ToolContext {
@@ -23,9 +24,10 @@ export interface Tool {
    */
   schema?: object;
   /**
-   * Answers a call, synchronously or with a promise. JSON must be able to represent the result. A thrown `ToolDenied`
-   * becomes a `ToolDenied` in the script, and any other error a `ToolError`. Without this function, calls wait for your
-   * answer: see `Sandbox.start`.
+   * Answers a call, synchronously or with a promise. Integers outside ±(2^53 − 1) in the arguments are bigints. JSON must
+   * be able to represent the result, except that bigints become integers. A thrown `ToolDenied` becomes a `ToolDenied` in
+   * the script, and any other error a `ToolError`. Without this function, calls wait for your answer: see
+   * `Sandbox.start`.
    */
   execute?(parameters: any, context: ToolContext): unknown;
 }
@@ -85,7 +87,7 @@ export type Answer = readonly [kind: 'returned' | 'failed' | 'denied', text: str
 /** Answers a call whose arguments are JSON text. Never rejects. */
 export async function answer(tool: AnsweringTool, parameters: string, signal: AbortSignal): Promise<Answer> {
   try {
-    return result(tool, await tool.call(JSON.parse(parameters), { signal }));
+    return result(tool, await tool.call(parseJson(parameters), { signal }));
   } catch (error) {
     return failed(error);
   }
@@ -94,7 +96,7 @@ export async function answer(tool: AnsweringTool, parameters: string, signal: Ab
 /** Like `answer`, but synchronous, for backends that cannot wait for a promise. */
 export function answerNow(tool: AnsweringTool, parameters: string): Answer {
   try {
-    const value = tool.call(JSON.parse(parameters), { signal: new AbortController().signal });
+    const value = tool.call(parseJson(parameters), { signal: new AbortController().signal });
     if (value instanceof Promise) {
       value.catch(() => undefined);
       return ['failed', `the tool \`${tool.name}\` returned a promise, and direct mode cannot wait for it; remove worker: false`];

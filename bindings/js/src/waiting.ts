@@ -2,6 +2,7 @@
 import type { Attendant, BackendWaiting, CallAnswer, RequestedCall, Stepped } from './backend.ts';
 import * as check from './check.ts';
 import { PolicyError, SuspensionError } from './errors.ts';
+import { parseJson } from './json.ts';
 import type { Run } from './run.ts';
 import type { Answer } from './tools.ts';
 
@@ -11,13 +12,13 @@ export interface WaitingCall {
   id: number;
   /** The name of the tool. */
   name: string;
-  /** The arguments, which match the tool's schema. */
+  /** The arguments, which match the tool's schema. Integers outside ±(2^53 − 1) are bigints. */
   arguments: any;
 }
 
 /** Answers to waiting calls, by the calls' ids. Calls without an answer continue to wait. */
 export interface CallAnswers {
-  /** The results of calls. JSON must be able to represent them. */
+  /** The results of calls. JSON must be able to represent them, except that bigints become integers. */
   answers?: Readonly<Record<number, unknown>> | undefined;
   /** The reasons for refusing calls. In the script, a refused call raises `ToolDenied` with the reason. */
   denied?: Readonly<Record<number, string>> | undefined;
@@ -25,7 +26,7 @@ export interface CallAnswers {
 
 /** Converts calls to their public form. */
 export function callsOf(calls: readonly RequestedCall[]): WaitingCall[] {
-  return calls.map(({ id, name, arguments: given }) => ({ id, name, arguments: JSON.parse(given) }));
+  return calls.map(({ id, name, arguments: given }) => ({ id, name, arguments: parseJson(given) }));
 }
 
 /** Checks the types of answers, and converts them to JSON text. */

@@ -197,6 +197,56 @@ for (const way of ways) {
     assert.match((await box.execute('await tools.typed({ x: "a" })')).toolCalls[0]?.error ?? '', /^InvalidArguments/);
   });
 
+  of('integers keep all digits in both directions', async () => {
+    const integers = [2n ** 53n + 1n, -(2n ** 63n) - 1n, 10n ** 30n + 7n];
+    const sent = { integers, small: [2 ** 53 - 1, 1 - 2 ** 53, 0.1, 1n], number: 2 ** 64 };
+    // All integers outside the safe range arrive as bigints.
+    const received = { integers, small: [2 ** 53 - 1, 1 - 2 ** 53, 0.1, 1], number: 2n ** 64n };
+    const given: unknown[] = [];
+    const tools = {
+      echo: ({ x }: { x: unknown }) => {
+        given.push(x);
+        return x;
+      },
+    };
+    for (const [language, sources] of [
+      ['javascript', ['var x = await tools.echo({ x: context }); console.log(x.integers.join(" "))', 'display({ "application/json": context.integers }, { raw: true })']],
+      ['python', ['x = tools.echo(x=context); print(*x["integers"])', 'display({"application/json": context["integers"]}, raw=True)']],
+    ] as const) {
+      const box = await sandbox(way, { language, tools });
+      const [source, shows] = sources;
+      const run = (await box.execute(source, { context: sent })).throwForOutcome();
+      assert.deepEqual([run.stdout, given.pop()], [`${integers.join(' ')}\n`, received]);
+      const [call] = run.toolCalls;
+      assert.deepEqual([call?.arguments, call?.result], [{ x: received }, received]);
+      // The JSON form has only numbers.
+      assert.deepEqual(JSON.parse(JSON.stringify(run)).tool_calls[0].result.integers, integers.map(Number));
+
+      const session = await box.session({ context: sent });
+      await session.execute(source);
+      const all = [(await session.execute('x')).value, await session.variables.get('x')];
+      await session.variables.set('context', integers);
+      all.push({ ...received, integers: await session.variables.get('context') });
+      const fork = await session.fork({ context: sent });
+      all.push(await fork.variables.get('context'));
+      assert.deepEqual(all, [received, received, received, received]);
+      const shown = (await fork.execute(shows)).displays[0]?.json ?? '';
+      assert.equal(shown.replaceAll(' ', ''), `[${integers.join()}]`);
+      if (language === 'python') assert.deepEqual((await session.execute('[1e20, 10**20]')).value, [1e20, 10n ** 20n]);
+    }
+  });
+
+  of('integers of more than 308 digits are not JSON', async () => {
+    const given: unknown[] = [];
+    const box = await sandbox(way, { tools: { take: ({ x }) => given.push(x) } });
+    const session = await box.session();
+    assert.equal((await session.execute('10n ** 307n')).value, 10n ** 307n);
+    assert.ok((await session.execute('10n ** 400n')).value instanceof Opaque);
+    const { stdout } = await session.execute('try { await tools.take({ x: 10n ** 400n }) } catch (error) { console.log(error.message) }');
+    assert.match(stdout, /contains a number beyond 1\.8e308/);
+    assert.deepEqual(given, []);
+  });
+
   of('an argument of the wrong type is a TypeError that names it', async () => {
     const box = await sandbox(way);
     const session = await box.session();
@@ -208,7 +258,7 @@ for (const way of ways) {
       ['timeoutMs', () => box.execute('1', { timeoutMs: wrong('1') })],
       ['signal', () => box.execute('1', { signal: wrong({}) })],
       ['onStdout', () => box.execute('1', { onStdout: wrong(1) })],
-      ['context', () => box.execute('1', { context: 1n })],
+      ['context', () => box.execute('1', { context: () => 1 })],
       ['`timeout`', () => box.execute('1', wrong({ timeout: 1 }))],
       ['kind must be one of "detect"', () => box.execute('1', { kind: wrong('cjs') })],
       ['state', () => box.resume(wrong('x'))],
@@ -254,8 +304,8 @@ for (const way of ways) {
     const answers = [];
     for (const name of Object.keys(tools)) answers.push(await said(name));
     const [number, hostile, message, surrogate, circular, big, nothing] = answers;
-    assert.deepEqual([number, hostile, message, nothing], ['5\n', 'the tool threw a value that cannot be converted to text\n', '7\n', 'null\n']);
-    for (const each of [surrogate, circular, big]) assert.match(each ?? '', / returned a value that JSON cannot represent: /);
+    assert.deepEqual([number, hostile, message, big, nothing], ['5\n', 'the tool threw a value that cannot be converted to text\n', '7\n', '1\n', 'null\n']);
+    for (const each of [surrogate, circular]) assert.match(each ?? '', / returned a value that JSON cannot represent: /);
   });
 
   of('invalid options are rejected when the sandbox is created', async () => {

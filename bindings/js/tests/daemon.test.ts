@@ -377,3 +377,16 @@ test('an unsandboxed Python needs a name and a flag, and has host access', async
   await box.execute(`open(${JSON.stringify(marker)}, 'w').close()`);
   assert.equal(existsSync(marker), true, 'scripts run without a sandbox');
 });
+
+test('an unsandboxed Python exchanges integers with all digits', async () => {
+  const integers = [2n ** 53n + 1n, -(10n ** 30n)];
+  const given: unknown[] = [];
+  const tools = { llm_query: ({ prompt }: { prompt: unknown }) => String(given.push(prompt)) };
+  await using box = await createSandbox({ backend: 'native', unsafeNative: true, tools });
+  await using session = await box.session({ context: integers });
+  const run = await session.execute('print(*context)\nllm_query(context)\ncontext');
+  assert.deepEqual([run.stdout, run.value, given], [`${integers.join(' ')}\n`, integers, [integers]]);
+  await session.variables.set('n', integers);
+  assert.deepEqual(await session.variables.get('n'), integers);
+  assert.equal((await box.execute('print(context)', { context: 2n ** 64n })).stdout, '18446744073709551616\n');
+});

@@ -12,6 +12,7 @@ import type {
   ShownValue,
 } from '../backend.ts';
 import { type FailureClass, type GloveboxError, errorOf } from '../errors.ts';
+import { parseJson } from '../json.ts';
 import { NARROW } from '../options.ts';
 import { refuseWaitingTools } from '../policy.ts';
 import type { Answer } from '../tools.ts';
@@ -172,7 +173,7 @@ export async function openComponent({ provider, language, policy, answer, cancel
   const tools = policy.tools.map(({ name, description, schema }, index) => ({
     name,
     description,
-    argumentsSchema: JSON.parse(schema) as object,
+    argumentsSchema: parseJson(schema) as object,
     answer: (parameters: string) => answer(index, parameters),
     call: () => undefined,
   }));
@@ -244,7 +245,7 @@ export class ComponentBackend {
 
   async session(id: string | undefined, context: string | undefined): Promise<GuestSession> {
     noId(id);
-    const given = context === undefined ? {} : { context: JSON.parse(context) as unknown };
+    const given = context === undefined ? {} : { context: parseJson(context) as unknown };
     const session = new GuestSession(await mapErrors(this.#sandbox.open({ ...this.#now(), ...given })));
     for (const [path, contents] of this.#policy.files) await session.writeFile(path, contents);
     return session;
@@ -282,7 +283,7 @@ export class GuestSession {
   }
 
   async setVariable(name: string, json: string): Promise<void> {
-    await mapErrors(this.#session.setVariable(name, JSON.parse(json)), true);
+    await mapErrors(this.#session.setVariable(name, parseJson(json)), true);
   }
 
   async listFiles(pattern: string): Promise<Entry[]> {

@@ -24,14 +24,14 @@ export function textOf({ bytes, totalBytes }: Output): string {
   return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes, { stream: totalBytes > BigInt(bytes.length) });
 }
 
-/** Serializes an execution except its displays as JSON text. */
+/** Serializes an execution except its displays as JSON text. Copies the JSON texts of the script unchanged. */
 export function recordOf(execution: Execution): string {
   const { stdout, stderr, value } = execution;
   const record = {
     success: succeeded(execution),
     outcome: outcomeOf(execution.outcome),
     interrupted: execution.interrupted ? raisedOf(execution.interrupted) : null,
-    value: value ? { repr: value.repr, ...(value.json !== undefined && { json: JSON.parse(value.json) }) } : null,
+    value: null,
     stdout: textOf(stdout),
     stderr: textOf(stderr),
     stdout_truncated: stdout.totalBytes > stdout.retainedBytes,
@@ -44,14 +44,21 @@ export function recordOf(execution: Execution): string {
     files_created: execution.filesCreated,
     files_modified: execution.filesModified,
     files_deleted: execution.filesDeleted,
-    tool_calls: execution.toolCalls.map(toolCallOf),
+    tool_calls: null,
     workspace_path: null,
     session_id: execution.sessionId ?? null,
     rolled_back_to: execution.rolledBackTo ? snake(execution.rolledBackTo) : null,
     guidance: snake(execution.guidance),
     metadata: snake(execution.metadata),
   };
-  return JSON.stringify(record);
+  const texts: Record<string, string> = { tool_calls: `[${execution.toolCalls.map(toolCallText).join()}]` };
+  if (value) texts['value'] = textOfObject({ repr: JSON.stringify(value.repr), ...(value.json !== undefined && { json: value.json }) });
+  return textOfObject(Object.fromEntries(Object.entries(record).map(([name, field]) => [name, texts[name] ?? JSON.stringify(field)])));
+}
+
+/** Returns the JSON text of an object whose values are JSON texts. */
+function textOfObject(texts: Record<string, string>): string {
+  return `{${Object.entries(texts).map(([name, text]) => `"${name}":${text}`).join()}}`;
 }
 
 function raisedOf({ typeName, message, traceback, line }: Raised): object {
@@ -73,18 +80,18 @@ function outcomeOf(outcome: Outcome): object {
   }
 }
 
-function toolCallOf({ name, arguments: given, outcome, startedNs, durationNs }: ToolRecord): object {
+function toolCallText({ name, arguments: given, outcome, startedNs, durationNs }: ToolRecord): string {
   let error: object | null = null;
   if (outcome.tag === 'failed') error = { type: TOOL_ERRORS[outcome.val.kind] ?? outcome.val.kind, message: outcome.val.message ?? null };
   if (outcome.tag === 'unfinished') error = { type: 'Unfinished', message: 'the execution ended before the tool returned' };
-  return {
-    name,
-    arguments: given === undefined ? null : JSON.parse(given),
-    result: outcome.tag === 'returned' && outcome.val !== undefined ? JSON.parse(outcome.val) : null,
-    error,
-    started_ms: Number(startedNs) / 1e6,
-    duration_ms: Number(durationNs) / 1e6,
-  };
+  return textOfObject({
+    name: JSON.stringify(name),
+    arguments: given ?? 'null',
+    result: (outcome.tag === 'returned' ? outcome.val : undefined) ?? 'null',
+    error: JSON.stringify(error),
+    started_ms: JSON.stringify(Number(startedNs) / 1e6),
+    duration_ms: JSON.stringify(Number(durationNs) / 1e6),
+  });
 }
 
 /** Converts a value's keys to snake case and its bigints to numbers, recursively. */

@@ -1,4 +1,5 @@
 import type { Session as SessionHandle } from '../../contract/interfaces/glovebox-sandbox-sandbox.js';
+import { stringifyJson } from '../json.ts';
 import { cancelWord, clocks } from './clocks.ts';
 import type { Diagnostic, Execution, FileEntry, Policy, ProviderInfo, Request, Runtime } from './contract.ts';
 import { InstanceLostError, SandboxError, isFailure } from './errors.ts';
@@ -28,7 +29,7 @@ export interface RunOptions {
 
 /** The options of a session. */
 export interface OpenOptions extends RunOptions {
-  /** The value of the global variable `context`. Default: no such variable. */
+  /** The value of the global variable `context`, in which bigints become integers. Default: no such variable. */
   context?: unknown;
 }
 
@@ -208,5 +209,5 @@ function runtimeOf(instance: Instance, { runtime }: RunOptions): Runtime {
 }
 
 function contextOf({ context }: OpenOptions): { context?: string } {
-  return context === undefined ? {} : { context: JSON.stringify(context) };
+  return context === undefined ? {} : { context: stringifyJson(context) };
 }

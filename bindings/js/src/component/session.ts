@@ -1,4 +1,5 @@
 import type { Files, Session as Handle } from '../../contract/interfaces/glovebox-sandbox-sandbox.js';
+import { stringifyJson } from '../json.ts';
 import type { CheckpointInfo, Execution, FileEntry, GuestValue, Request, SessionInfo } from './contract.ts';
 import { dispose, listFiles, readBlob, readFile } from './files.ts';
 import type { Instance } from './provider.ts';
@@ -36,9 +37,9 @@ export class Session implements AsyncDisposable {
     return this.#access.enter((handle) => handle.getVariable(name));
   }
 
-  /** Sets a global variable to a value that JSON can represent. */
+  /** Sets a global variable to a value that JSON can represent. Bigints become integers. */
   async setVariable(name: string, value: unknown): Promise<void> {
-    return this.#access.enter((handle) => handle.setVariable(name, JSON.stringify(value ?? null)));
+    return this.#access.enter((handle) => handle.setVariable(name, stringifyJson(value ?? null)));
   }
 
   /** Lists the entries of the workspace that match a pattern. Default: everything. */

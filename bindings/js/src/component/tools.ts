@@ -1,4 +1,5 @@
 import { ToolDenied } from '../errors.ts';
+import { parseJson, stringifyJson } from '../json.ts';
 import type { Answer } from '../tools.ts';
 import type { Tool as ToolOfContract } from './contract.ts';
 import type { Imports } from './provider.ts';
@@ -17,8 +18,9 @@ export interface Tool {
    */
   answer?(parameters: string): Answer;
   /**
-   * Answers a call synchronously, while the script waits for the result. A thrown error becomes an exception in the
-   * script: a `ToolDenied` remains a `ToolDenied`, and any other error becomes a `ToolError`.
+   * Answers a call synchronously, while the script waits for the result. Integers outside ±(2^53 − 1) in the arguments are
+   * bigints, and bigints in the result become integers. A thrown error becomes an exception in the script: a
+   * `ToolDenied` remains a `ToolDenied`, and any other error becomes a `ToolError`.
    */
   call(parameters: Record<string, unknown>): unknown;
 }
@@ -29,7 +31,7 @@ export function toolsImport(tools: readonly Tool[]): Imports {
   const described: ToolOfContract[] = tools.map(({ name, description, argumentsSchema }) => ({
     name,
     description,
-    ...(argumentsSchema && { argumentsSchema: JSON.stringify(argumentsSchema) }),
+    ...(argumentsSchema && { argumentsSchema: stringifyJson(argumentsSchema) }),
   }));
   return {
     'glovebox:sandbox/tools': {
@@ -44,12 +46,12 @@ export function toolsImport(tools: readonly Tool[]): Imports {
         }
         let result: unknown;
         try {
-          result = tool.call(JSON.parse(parameters) as Record<string, unknown>);
+          result = tool.call(parseJson(parameters) as Record<string, unknown>);
         } catch (error) {
           throw failure(error instanceof ToolDenied ? 'denied' : 'failed', error instanceof Error ? error.message : String(error));
         }
         if (result instanceof Promise) throw failure('failed', `the tool \`${name}\` returned a promise`);
-        return JSON.stringify(result ?? null);
+        return stringifyJson(result ?? null);
       },
     },
   };

@@ -3,7 +3,8 @@
 import { posix } from 'node:path';
 import type { Attendant, Backend, BackendSession, Diagnostic, Entry, Executed, Host, Input, Policy, ShownValue } from '../backend.ts';
 import { type FailureClass, errorOf } from '../errors.ts';
-import { jsonOf, policyRecord } from '../policy.ts';
+import { stringifyJson, stringifyParsedJson } from '../json.ts';
+import { policyRecord } from '../policy.ts';
 import { type LeftFiles, RecordExecuted, closed, decoded, encoded, shownValue } from '../record.ts';
 import { type Client, Problem, type Route } from './client.ts';
 import { type DaemonContext, execute } from './execution.ts';
@@ -11,7 +12,7 @@ import { type DaemonContext, execute } from './execution.ts';
 /** Opens a sandbox in the daemon. `name` is a language or the name of a runtime. */
 export async function openSandbox(client: Client, name: string, policy: Policy, host: Host): Promise<Backend> {
   const context: DaemonContext = { client, executions: new Set(), tools: policy.tools, host };
-  const changes = jsonOf(policyRecord(policy));
+  const changes = stringifyJson(policyRecord(policy));
   const fields = {
     runtime: fieldsOf({ [name === 'python' || name === 'javascript' ? 'language' : 'runtime']: name }),
     // If the request changes no policy setting, the daemon reuses one of its own sandboxes.
@@ -258,11 +259,11 @@ class DaemonSession implements BackendSession {
   }
 
   async checkpoints(): Promise<string> {
-    return JSON.stringify((await this.#json(['GET', `${this.path}/checkpoints`])).checkpoints);
+    return stringifyParsedJson((await this.#json(['GET', `${this.path}/checkpoints`])).checkpoints);
   }
 
   async undo(checkpoint: bigint | undefined): Promise<bigint> {
-    return BigInt((await this.#json(['POST', `${this.path}/undo`], jsonOf(checkpoint === undefined ? {} : { checkpoint }))).checkpoint);
+    return BigInt((await this.#json(['POST', `${this.path}/undo`], stringifyJson(checkpoint === undefined ? {} : { checkpoint }))).checkpoint);
   }
 
   async hibernate(): Promise<Uint8Array> {
@@ -272,7 +273,7 @@ class DaemonSession implements BackendSession {
   async info(): Promise<string> {
     const { live } = await this.#json(['GET', this.path]);
     this.ended ??= live.ended ?? undefined;
-    return JSON.stringify(live);
+    return stringifyParsedJson(live);
   }
 
   async close(): Promise<void> {

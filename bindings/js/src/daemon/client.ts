@@ -5,6 +5,7 @@ import { Agent, type ClientRequest, type ClientRequestArgs, type IncomingMessage
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type FailureClass, errorOf } from '../errors.ts';
+import { parseJson } from '../json.ts';
 
 /**
  * Time after which this process closes an idle connection, in milliseconds. It is shorter than the daemon's own limit,
@@ -80,7 +81,7 @@ export class Client {
   /** Sends a request, and returns the JSON in the response; `undefined` if the response has no body. */
   async json(route: Route, body?: string | Uint8Array, timeoutMs?: number): Promise<any> {
     const bytes = await this.bytes(route, body, timeoutMs);
-    return bytes.length === 0 ? undefined : JSON.parse(bytes.toString());
+    return bytes.length === 0 ? undefined : parseJson(bytes.toString());
   }
 
   /** Sends a request, and returns the body of the response. Rejects with a `Problem` if the daemon reports one. */
@@ -95,7 +96,7 @@ export class Client {
   async cancel(path: string): Promise<any> {
     const cancel = async (): Promise<any> => {
       const bytes = await bytesOf(await this.#send(['DELETE', path], { agent: this.#cancelling }));
-      return bytes.length === 0 ? undefined : JSON.parse(bytes.toString());
+      return bytes.length === 0 ? undefined : parseJson(bytes.toString());
     };
     return this.#checked(cancel).catch(() => undefined);
   }
@@ -119,7 +120,7 @@ export class Client {
         let from = 0;
         for (let end = piece.indexOf('\n'); end >= 0; end = piece.indexOf('\n', from)) {
           pieces.push(piece.subarray(from, end));
-          take(JSON.parse(Buffer.concat(pieces).toString()));
+          take(parseJson(Buffer.concat(pieces).toString()));
           pieces = [];
           from = end + 1;
         }

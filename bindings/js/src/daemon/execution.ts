@@ -1,6 +1,7 @@
 // Executions in the daemon: output, tool calls and cancellation.
 import type { Attendant, Host, ToolDescription } from '../backend.ts';
 import { errorOf } from '../errors.ts';
+import { stringifyParsedJson } from '../json.ts';
 import { WITHOUT_RESULT } from '../record.ts';
 import type { Answer } from '../tools.ts';
 import { type Client, Problem, type Route } from './client.ts';
@@ -150,7 +151,7 @@ class DaemonExecution {
     const call = new AbortController();
     this.#calls.set(id, call);
     const index = tools.findIndex((tool) => tool.name === name);
-    const [kind, text] = await host.answer(index, JSON.stringify(parameters), call.signal);
+    const [kind, text] = await host.answer(index, stringifyParsedJson(parameters), call.signal);
     if (call.signal.aborted) return;
     this.#calls.set(id, undefined);
     this.#answers.push({ id, kind, text });

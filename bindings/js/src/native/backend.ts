@@ -20,7 +20,8 @@ import type {
   SteppingBackend,
 } from '../backend.ts';
 import { CommitError, type FailureClass, errorOf } from '../errors.ts';
-import { jsonOf, policyRecord, snake } from '../policy.ts';
+import { stringifyJson } from '../json.ts';
+import { policyRecord, snake } from '../policy.ts';
 import { Run } from '../run.ts';
 import { type Native, images } from './find.ts';
 import {
@@ -90,7 +91,7 @@ export async function openNative(native: Native, name: string, policy: Policy, h
     });
   };
   const files = policy.files.map(([path, contents]) => ({ path, contents }));
-  const options = { name, policy: jsonOf(hostPolicyRecord(policy)), files, tools: policy.tools };
+  const options = { name, policy: stringifyJson(hostPolicyRecord(policy)), files, tools: policy.tools };
   const token = new native.module.NativeToken();
   sandbox = await asked<NativeSandbox>(
     (callback) => native.module.NativeSandbox.open(engine, options, token, answer, callback),

@@ -2,6 +2,7 @@
 // A client of an ordinary Python process, which runs scripts WITHOUT a sandbox.
 import type { Attendant, Backend, BackendSession, Diagnostic, Executed, Host, Input, Policy, ShownValue } from '../backend.ts';
 import { type FailureClass, type GloveboxError, errorOf } from '../errors.ts';
+import { parseJson, stringifyParsedJson } from '../json.ts';
 import { type LeftFiles, WITHOUT_RESULT, RecordExecuted, closed, encoded, shownValue } from '../record.ts';
 import { type Answers, type Asking, type Connection, RpcError } from './rpc.ts';
 
@@ -16,7 +17,7 @@ export function answersOf(policy: Policy, host: Host): Answers {
   return async (method, parameters, signal) => {
     const index = method === 'tool' ? policy.tools.findIndex(({ name }) => name === parameters.name) : -1;
     if (index < 0) return ['failed', `unknown tool \`${parameters.name ?? method}\`; call a registered tool`] as const;
-    return host.answer(index, JSON.stringify(parameters.arguments ?? {}), signal);
+    return host.answer(index, stringifyParsedJson(parameters.arguments ?? {}), signal);
   };
 }
 
@@ -67,7 +68,7 @@ function paramsOf({ source, name, kind, stdin, context, timeoutMs }: Input): obj
     ...(name !== undefined && { name }),
     ...(kind && { kind }),
     ...(stdin && { stdin: encoded(stdin) }),
-    ...(context !== undefined && { context: JSON.parse(context) }),
+    ...(context !== undefined && { context: parseJson(context) }),
     ...(timeoutMs !== undefined && { timeout_ms: timeoutMs }),
   };
 }
@@ -122,7 +123,7 @@ class PythonBackend implements Backend {
 
   async session(id: string | undefined, context: string | undefined): Promise<BackendSession> {
     noId(id);
-    const opened = await this.#open(context === undefined ? {} : { context: JSON.parse(context) });
+    const opened = await this.#open(context === undefined ? {} : { context: parseJson(context) });
     return new PythonSession(this.#connection, opened.session);
   }
 
@@ -166,11 +167,11 @@ class PythonSession implements BackendSession {
   }
 
   async setVariable(name: string, json: string): Promise<void> {
-    await this.#ask('setVariable', { name, value: JSON.parse(json) });
+    await this.#ask('setVariable', { name, value: parseJson(json) });
   }
 
   async info(): Promise<string> {
-    return JSON.stringify(await this.#ask('info'));
+    return stringifyParsedJson(await this.#ask('info'));
   }
 
   async close(): Promise<void> {

@@ -5,6 +5,7 @@ import type { Readable, Writable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import type { Cancel } from '../cancel.ts';
 import { errorOf } from '../errors.ts';
+import { parseJson, stringifyJson } from '../json.ts';
 import type { Answer } from '../tools.ts';
 
 /** Answers a request from the peer. */
@@ -98,7 +99,7 @@ export class Connection {
 
   #send(message: object, result?: string): void {
     if (this.#gone) return;
-    const text = JSON.stringify({ jsonrpc: '2.0', ...message });
+    const text = stringifyJson({ jsonrpc: '2.0', ...message });
     this.#streams.output.write(`${result === undefined ? text : `${text.slice(0, -1)},"result":${result}}`}\n`);
   }
 
@@ -116,7 +117,7 @@ export class Connection {
       const whole = [...this.#pieces, line].join('');
       this.#pieces = [];
       try {
-        this.#take(JSON.parse(whole));
+        this.#take(parseJson(whole));
       } catch {
         this.close(errorOf('UnavailableError', 'the script process sent an invalid message'));
       }
