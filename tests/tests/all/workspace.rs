@@ -6,7 +6,7 @@ use glovebox::{Commit, Language, Mount, Outcome, Policy, Sandbox};
 use glovebox_tests::{engine, sandbox, short};
 use tempfile::TempDir;
 
-fn in_dir(language: Language, dir: &Path) -> glovebox::Sandbox {
+fn in_dir(language: Language, dir: &Path) -> Sandbox {
     sandbox(language, |policy| policy.workspace = Some(dir.to_path_buf()))
 }
 
@@ -162,8 +162,9 @@ fn scratch_directory_can_be_mounted_as_a_whole() {
     let data = TempDir::new().unwrap();
     fs::write(data.path().join("in.txt"), "input").unwrap();
     let open = |language: Language, guest: &str| {
-        let mounts = vec![Mount { host: data.path().to_path_buf(), guest: guest.into(), read_only: true }];
-        Sandbox::builder(engine()).language(language).policy(Policy { mounts, ..Policy::default() }).build()
+        let mut policy = Policy::default();
+        policy.mounts = vec![Mount { host: data.path().to_path_buf(), guest: guest.into(), read_only: true }];
+        Sandbox::builder(engine()).language(language).policy(policy).build()
     };
     for language in Language::ALL {
         for guest in ["/tmp/data", "/tmp/a/b"] {
