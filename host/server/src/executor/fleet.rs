@@ -2,7 +2,6 @@
 
 use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use glovebox::{CancelToken, CheckpointId, Execution, JsonText, Rollback, Timestamp, Tool};
 use glovebox_fleet::{
     AnsweredCall, ExecuteRequest, Executed, Expected, FleetClient, FleetError, FleetName, FleetResumption,
@@ -14,8 +13,8 @@ use serde_json::value::RawValue;
 use tracing::{Instrument as _, info_span};
 
 use super::{
-    Completion, Executor, Finished, Job, NOT_STEPPED, SessionAnswer, SessionCall, SessionOperation, SessionReply,
-    SteppedExecution, Validated,
+    BoxFuture, Completion, Executor, Finished, Job, NOT_STEPPED, SessionAnswer, SessionCall, SessionOperation,
+    SessionReply, SteppedExecution, Validated,
     fleet_execution::{FleetExecution, FleetStart},
 };
 use crate::{
@@ -34,7 +33,6 @@ pub(crate) struct FleetExecutor {
     pub(crate) others: Arc<dyn Executor>,
 }
 
-#[async_trait]
 impl Executor for FleetExecutor {
     fn refusal(&self, operation: &SessionOperation) -> Option<ServiceError> {
         let unsupported = match operation {
@@ -83,35 +81,39 @@ impl Executor for FleetExecutor {
         tokio::spawn(work.instrument(span));
     }
 
-    async fn validate(&self, fresh: Fresh) -> Result<Validated, ServiceError> {
-        self.others.validate(fresh).await
+    fn validate(&self, fresh: Fresh) -> BoxFuture<'_, Result<Validated, ServiceError>> {
+        self.others.validate(fresh)
     }
 
-    async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
-        let (fleet, service) = (self.fleet.clone(), self.service.clone());
-        let span = info_span!(target: SPANS, "fleet", operation = operation_name(&call.operation));
-        let work = async move { fleet.perform(&service, call.operation).await.map(SessionReply::from) };
-        tokio::spawn(work.instrument(span)).await.map_err(|_| ServiceError::Panicked)?
+    fn session(&self, call: SessionCall) -> BoxFuture<'_, Result<SessionReply, ServiceError>> {
+        Box::pin(async move {
+            let (fleet, service) = (self.fleet.clone(), self.service.clone());
+            let span = info_span!(target: SPANS, "fleet", operation = operation_name(&call.operation));
+            let work = async move { fleet.perform(&service, call.operation).await.map(SessionReply::from) };
+            tokio::spawn(work.instrument(span)).await.map_err(|_| ServiceError::Panicked)?
+        })
     }
 
-    async fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
-        let (target, mut script) = match job.work {
-            Work::InSession(target, script) => (target, *script),
-            Work::Fresh(_) => return self.others.start(job).await,
-        };
-        self.check(&target, &script, true)?;
-        let key = self.fleet.key(&mut script);
-        let start = FleetStart {
-            fleet: self.fleet.clone(),
-            service: self.service.clone(),
-            tenant: self.tenant.clone(),
-            id: target.id.clone(),
-            cancel: job.cancel,
-            is_suspendable: script.is_suspendable(),
-            cancel_after: script.cancel_after,
-        };
-        let request = request(&target, script, key.as_deref())?;
-        Ok(Box::new(FleetExecution::new(start, request, key)))
+    fn start(&self, job: Job) -> BoxFuture<'_, Result<Box<dyn SteppedExecution>, ServiceError>> {
+        Box::pin(async move {
+            let (target, mut script) = match job.work {
+                Work::InSession(target, script) => (target, *script),
+                Work::Fresh(_) => return self.others.start(job).await,
+            };
+            self.check(&target, &script, true)?;
+            let key = self.fleet.key(&mut script);
+            let start = FleetStart {
+                fleet: self.fleet.clone(),
+                service: self.service.clone(),
+                tenant: self.tenant.clone(),
+                id: target.id.clone(),
+                cancel: job.cancel,
+                is_suspendable: script.is_suspendable(),
+                cancel_after: script.cancel_after,
+            };
+            let request = request(&target, script, key.as_deref())?;
+            Ok(Box::new(FleetExecution::new(start, request, key)))
+        })
     }
 }
 

@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_trait::async_trait;
 use glovebox::{AdvanceError, CancelToken, OnCancel, ToolAnswer};
 use glovebox_core::check_json;
 use glovebox_fleet::{AnsweredCall, ExecuteRequest, Executed, Expected, FleetResumption, ToolOffer, WaitingExecution};
@@ -13,7 +12,7 @@ use glovebox_sessions::SessionId;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    Advanced, NOT_STARTED_SUSPENDABLE, SteppedExecution,
+    Advanced, BoxFuture, NOT_STARTED_SUSPENDABLE, SteppedExecution,
     fleet::{Fleet, read},
 };
 use crate::{Service, ServiceError, byte_budget::Room};
@@ -165,49 +164,54 @@ fn has_ended() -> ServiceError {
     ServiceError::NotSuspendable("it has ended; read its result with `continue`".to_owned())
 }
 
-#[async_trait]
 impl SteppedExecution for FleetExecution {
-    async fn advance(&self, answers: Vec<ToolAnswer>) -> Result<Advanced, ServiceError> {
-        let mut progress = self.progress.lock().await;
-        let (request, key) = match mem::replace(&mut *progress, FleetProgress::Ended) {
-            FleetProgress::New(request, key) => (*request, key),
-            FleetProgress::Waiting(waiting) if self.ended.is_cancelled() => return self.done(waiting.executed).await,
-            FleetProgress::Waiting(waiting) => {
-                let checked = Service::blocking(move || {
-                    let checked = check_answers(&waiting.waiting, answers);
-                    (waiting, checked)
-                });
-                let (waiting, checked) = checked.await?;
-                match checked {
-                    Ok(answers) if !answers.is_empty() => (self.resumption(*waiting, answers), None),
-                    other => {
-                        let calls = waiting.waiting.calls.clone();
-                        *progress = FleetProgress::Waiting(waiting);
-                        other?;
-                        return Ok(Advanced::NeedsTools { calls, reply_room: None });
+    fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>> {
+        Box::pin(async move {
+            let mut progress = self.progress.lock().await;
+            let (request, key) = match mem::replace(&mut *progress, FleetProgress::Ended) {
+                FleetProgress::New(request, key) => (*request, key),
+                FleetProgress::Waiting(waiting) if self.ended.is_cancelled() => {
+                    return self.done(waiting.executed).await;
+                }
+                FleetProgress::Waiting(waiting) => {
+                    let checked = Service::blocking(move || {
+                        let checked = check_answers(&waiting.waiting, answers);
+                        (waiting, checked)
+                    });
+                    let (waiting, checked) = checked.await?;
+                    match checked {
+                        Ok(answers) if !answers.is_empty() => (self.resumption(*waiting, answers), None),
+                        other => {
+                            let calls = waiting.waiting.calls.clone();
+                            *progress = FleetProgress::Waiting(waiting);
+                            other?;
+                            return Ok(Advanced::NeedsTools { calls, reply_room: None });
+                        }
                     }
                 }
-            }
-            FleetProgress::Ended => return Err(ServiceError::Panicked),
-        };
-        let mut executed = self.fleet.execute(&self.id, request, key.as_deref(), &self.cancel).await?;
-        let Some(waiting) = executed.waiting.take() else { return self.done(executed).await };
-        let (calls, room) = (waiting.calls.clone(), self.reserve(&executed, &waiting)?);
-        *progress = FleetProgress::Waiting(Box::new(WaitingInFleet { executed, waiting, _room: room }));
-        Ok(Advanced::NeedsTools { calls, reply_room: None })
+                FleetProgress::Ended => return Err(ServiceError::Panicked),
+            };
+            let mut executed = self.fleet.execute(&self.id, request, key.as_deref(), &self.cancel).await?;
+            let Some(waiting) = executed.waiting.take() else { return self.done(executed).await };
+            let (calls, room) = (waiting.calls.clone(), self.reserve(&executed, &waiting)?);
+            *progress = FleetProgress::Waiting(Box::new(WaitingInFleet { executed, waiting, _room: room }));
+            Ok(Advanced::NeedsTools { calls, reply_room: None })
+        })
     }
 
-    async fn suspend(&self) -> Result<Vec<u8>, ServiceError> {
-        if !self.is_suspendable {
-            return Err(ServiceError::NotSuspendable(NOT_STARTED_SUSPENDABLE.into()));
-        }
-        match &mut *self.progress.lock().await {
-            FleetProgress::Waiting(waiting) if !self.ended.is_cancelled() => {
-                self.ended.cancel();
-                Ok(mem::take(&mut waiting.waiting.suspended))
+    fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
+        Box::pin(async move {
+            if !self.is_suspendable {
+                return Err(ServiceError::NotSuspendable(NOT_STARTED_SUSPENDABLE.into()));
             }
-            _ => Err(has_ended()),
-        }
+            match &mut *self.progress.lock().await {
+                FleetProgress::Waiting(waiting) if !self.ended.is_cancelled() => {
+                    self.ended.cancel();
+                    Ok(mem::take(&mut waiting.waiting.suspended))
+                }
+                _ => Err(has_ended()),
+            }
+        })
     }
 
     fn ended(&self) -> CancellationToken {

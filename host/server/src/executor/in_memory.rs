@@ -7,7 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_trait::async_trait;
 use glovebox::{
     CancelToken, ExecuteError, HibernateError, HibernateOptions, HibernatedInfo, Request, ResumeOptions, Session,
     SessionOptions, Timestamp,
@@ -16,8 +15,8 @@ use glovebox_sessions::{SessionId, SessionsError};
 use serde_json::{Map, Value};
 
 use super::{
-    Completion, Executor, Finished, InProcess, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply,
-    SteppedExecution, Validated, in_process::asked, live::LiveSessions, local_execution::LocalExecution,
+    BoxFuture, Completion, Executor, Finished, InProcess, Job, SessionAnswer, SessionCall, SessionOperation,
+    SessionReply, SteppedExecution, Validated, in_process::asked, live::LiveSessions, local_execution::LocalExecution,
 };
 use crate::{Changed, Fresh, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost};
 
@@ -66,7 +65,6 @@ impl InMemory {
     }
 }
 
-#[async_trait]
 impl Executor for InMemory {
     fn refusal(&self, operation: &SessionOperation) -> Option<ServiceError> {
         matches!(operation, SessionOperation::Hibernate { .. }).then_some(ServiceError::Unsupported(
@@ -117,31 +115,35 @@ impl Executor for InMemory {
         });
     }
 
-    async fn validate(&self, fresh: Fresh) -> Result<Validated, ServiceError> {
-        self.0.here.validate(fresh).await
+    fn validate(&self, fresh: Fresh) -> BoxFuture<'_, Result<Validated, ServiceError>> {
+        self.0.here.validate(fresh)
     }
 
-    async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
-        let (sessions, span) = (Arc::clone(&self.0), tracing::Span::current());
-        Service::blocking(move || {
-            let _entered = span.entered();
-            sessions.perform(call)
+    fn session(&self, call: SessionCall) -> BoxFuture<'_, Result<SessionReply, ServiceError>> {
+        Box::pin(async move {
+            let (sessions, span) = (Arc::clone(&self.0), tracing::Span::current());
+            Service::blocking(move || {
+                let _entered = span.entered();
+                sessions.perform(call)
+            })
+            .await?
         })
-        .await?
     }
 
-    async fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
-        let Job { work, cancel, on_output, span } = job;
-        match work {
-            Work::InSession(target, mut script) => {
-                // Keeps the session in use until the script has ended.
-                let session = self.0.expected(&target)?;
-                Ok(Box::new(LocalExecution::new(&cancel, move |cancel, calls| {
-                    session.run(asked(&mut script, cancel, on_output).pending_calls(calls))
-                })))
+    fn start(&self, job: Job) -> BoxFuture<'_, Result<Box<dyn SteppedExecution>, ServiceError>> {
+        Box::pin(async move {
+            let Job { work, cancel, on_output, span } = job;
+            match work {
+                Work::InSession(target, mut script) => {
+                    // Keeps the session in use until the script has ended.
+                    let session = self.0.expected(&target)?;
+                    Ok(Box::new(LocalExecution::new(&cancel, move |cancel, calls| {
+                        session.run(asked(&mut script, cancel, on_output).pending_calls(calls))
+                    })))
+                }
+                work => self.0.here.start(Job { work, cancel, on_output, span }).await,
             }
-            work => self.0.here.start(Job { work, cancel, on_output, span }).await,
-        }
+        })
     }
 }
 

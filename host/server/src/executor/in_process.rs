@@ -6,7 +6,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use async_trait::async_trait;
 use glovebox::{
     BuildError, CancelToken, IfExists, PendingToolCalls, Policy, Request, Sandbox, SandboxBuilder, Session, SessionKey,
     Stream, Suspended, SuspendedBytesError, Tool,
@@ -18,8 +17,8 @@ use glovebox_sessions::{
 use serde_json::{Map, Value};
 
 use super::{
-    Completion, Executor, Finished, Job, NOT_STEPPED, SessionAnswer, SessionCall, SessionOperation, SessionReply,
-    SteppedExecution, Validated,
+    BoxFuture, Completion, Executor, Finished, Job, NOT_STEPPED, SessionAnswer, SessionCall, SessionOperation,
+    SessionReply, SteppedExecution, Validated,
     live::LiveSessions,
     local_execution::LocalExecution,
     suspendable::{Interpreter, SessionInUse, SuspendableExecution},
@@ -123,7 +122,6 @@ fn unbuilt(error: ServiceError) -> BuildError {
     }
 }
 
-#[async_trait]
 impl Executor for InProcess {
     fn run(self: Arc<Self>, job: Job, done: Completion) {
         let local = Arc::clone(&self.0);
@@ -134,35 +132,42 @@ impl Executor for InProcess {
         });
     }
 
-    async fn validate(&self, mut fresh: Fresh) -> Result<Validated, ServiceError> {
-        let local = Arc::clone(&self.0);
-        Service::blocking(move || {
-            fresh.files.clear();
-            let sandbox = local.sandbox(&mut fresh)?;
-            Ok((sandbox.validate_request(fresh.script.request())?, None))
+    fn validate(&self, mut fresh: Fresh) -> BoxFuture<'_, Result<Validated, ServiceError>> {
+        Box::pin(async move {
+            let local = Arc::clone(&self.0);
+            Service::blocking(move || {
+                fresh.files.clear();
+                let sandbox = local.sandbox(&mut fresh)?;
+                Ok((sandbox.validate_request(fresh.script.request())?, None))
+            })
+            .await?
         })
-        .await?
     }
 
-    async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
-        let (local, span) = (Arc::clone(&self.0), tracing::Span::current());
-        Service::blocking(move || {
-            let _entered = span.entered();
-            local.perform(call)
+    fn session(&self, call: SessionCall) -> BoxFuture<'_, Result<SessionReply, ServiceError>> {
+        Box::pin(async move {
+            let (local, span) = (Arc::clone(&self.0), tracing::Span::current());
+            Service::blocking(move || {
+                let _entered = span.entered();
+                local.perform(call)
+            })
+            .await?
         })
-        .await?
     }
 
-    async fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
-        let local = Arc::clone(&self.0);
-        let Job { mut work, cancel, on_output, .. } = job;
-        if work.script().is_suspendable() {
-            let start = move || local.start_suspendable(work, &cancel, on_output);
-            return Ok(Box::new(Service::blocking(start).await??));
-        }
-        let run =
-            move |cancel: &CancelToken, calls: &PendingToolCalls| local.run(&mut work, cancel, on_output, Some(calls));
-        Ok(Box::new(LocalExecution::new(&cancel, run)))
+    fn start(&self, job: Job) -> BoxFuture<'_, Result<Box<dyn SteppedExecution>, ServiceError>> {
+        Box::pin(async move {
+            let local = Arc::clone(&self.0);
+            let Job { mut work, cancel, on_output, .. } = job;
+            if work.script().is_suspendable() {
+                let start = move || local.start_suspendable(work, &cancel, on_output);
+                return Ok(Box::new(Service::blocking(start).await??));
+            }
+            let run = move |cancel: &CancelToken, calls: &PendingToolCalls| {
+                local.run(&mut work, cancel, on_output, Some(calls))
+            };
+            Ok(Box::new(LocalExecution::new(&cancel, run)))
+        })
     }
 }
 

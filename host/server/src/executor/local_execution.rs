@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_trait::async_trait;
 use glovebox::{CancelToken, PendingToolCalls, ToolAnswer};
 use tokio_util::sync::CancellationToken;
 
-use super::{Advanced, Finished, SteppedExecution};
+use super::{Advanced, BoxFuture, Finished, SteppedExecution};
 use crate::{Service, ServiceError};
 
 /// Maximum length of answers that are validated on an async thread, in bytes.
@@ -67,18 +66,19 @@ impl Drop for LocalExecution {
     }
 }
 
-#[async_trait]
 impl SteppedExecution for LocalExecution {
-    async fn advance(&self, answers: Vec<ToolAnswer>) -> Result<Advanced, ServiceError> {
-        self.answer(answers).await?;
-        tokio::select! {
-            biased;
-            () = self.ended.cancelled() => {
-                let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
-                Ok(Advanced::Done(Box::new(result.unwrap_or(Err(ServiceError::Panicked)))))
+    fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>> {
+        Box::pin(async move {
+            self.answer(answers).await?;
+            tokio::select! {
+                biased;
+                () = self.ended.cancelled() => {
+                    let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    Ok(Advanced::Done(Box::new(result.unwrap_or(Err(ServiceError::Panicked)))))
+                }
+                calls = self.calls.wait() => Ok(Advanced::NeedsTools { calls, reply_room: None }),
             }
-            calls = self.calls.wait() => Ok(Advanced::NeedsTools { calls, reply_room: None }),
-        }
+        })
     }
 
     fn ended(&self) -> CancellationToken {

@@ -18,9 +18,8 @@ mod memory;
 mod operation;
 mod suspendable;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, future::ready, pin::Pin, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use glovebox::{CancelToken, Diagnostic, Execution, FileEntry, ToolAnswer, ToolRequest};
 use glovebox_sessions::SessionId;
 use tokio_util::sync::CancellationToken;
@@ -37,8 +36,13 @@ pub(crate) use operation::{
     FileAnswer, FileOperation, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, join_files,
 };
 
+/// The future of an executor's method.
+///
+/// The traits do not use `async_trait`, which adds bounds on lifetimes. In functions with such bounds, the compiler does
+/// not cache proofs that a type is `Send`. The proofs about these futures would take minutes.
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 /// Performs admitted work for one tenant.
-#[async_trait]
 pub(crate) trait Executor: fmt::Debug + Send + Sync {
     /// Returns an error if this executor does not support an operation. Called before the operation is admitted.
     fn refusal(&self, operation: &SessionOperation) -> Option<ServiceError> {
@@ -77,15 +81,15 @@ pub(crate) trait Executor: fmt::Debug + Send + Sync {
     fn run(self: Arc<Self>, job: Job, done: Completion);
 
     /// Checks a script's syntax with the parser of its language, without running it.
-    async fn validate(&self, fresh: Fresh) -> Result<Validated, ServiceError>;
+    fn validate(&self, fresh: Fresh) -> BoxFuture<'_, Result<Validated, ServiceError>>;
 
     /// Performs a session operation. The caller must poll the future to its end: dropping it can leave an operation
     /// incomplete.
-    async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError>;
+    fn session(&self, call: SessionCall) -> BoxFuture<'_, Result<SessionReply, ServiceError>>;
 
     /// Starts a script whose tool calls the client answers. If the script cannot be run, this or the first
     /// [`SteppedExecution::advance`] fails.
-    async fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError>;
+    fn start(&self, job: Job) -> BoxFuture<'_, Result<Box<dyn SteppedExecution>, ServiceError>>;
 }
 
 /// The diagnostics of a script, and the memory reserved for them if a worker sent them.
@@ -104,7 +108,6 @@ pub(crate) struct Job {
 }
 
 /// An execution whose tool calls the client answers. Dropping it cancels the execution.
-#[async_trait]
 pub(crate) trait SteppedExecution: Send + Sync {
     /// Passes answers to the execution. Waits until it has finished or needs further answers. Returns a result only
     /// once.
@@ -113,7 +116,7 @@ pub(crate) trait SteppedExecution: Send + Sync {
     /// Fails if an answer is invalid ([`ServiceError::is_answer_error`]). In that case, no answer was used, and the
     /// execution stays suspended. After any other error, such as the death of a worker, the caller must drop the
     /// execution.
-    async fn advance(&self, answers: Vec<ToolAnswer>) -> Result<Advanced, ServiceError>;
+    fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>>;
 
     /// Turns the execution into sealed bytes while it waits for answers
     /// ([`Script::is_suspendable`](crate::Script::is_suspendable)). It then ends, and [`advance`](Self::advance) returns
@@ -122,8 +125,8 @@ pub(crate) trait SteppedExecution: Send + Sync {
     /// # Errors
     /// Fails with [`ServiceError::NotSuspendable`] if the execution is not suspendable, or not in its current state. It
     /// then continues to wait.
-    async fn suspend(&self) -> Result<Vec<u8>, ServiceError> {
-        Err(ServiceError::NotSuspendable(NOT_STARTED_SUSPENDABLE.into()))
+    fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
+        Box::pin(ready(Err(ServiceError::NotSuspendable(NOT_STARTED_SUSPENDABLE.into()))))
     }
 
     /// Returns a token that is cancelled when an execution ends after its first step. [`advance`](Self::advance) then

@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_trait::async_trait;
 use glovebox::{Execution, Request, Sandbox, SessionKey, Started, Step, Stream, SuspendError, ToolAnswer};
 use glovebox_sessions::ActiveSession;
 use tokio_util::sync::CancellationToken;
 
-use super::{Advanced, Finished, SteppedExecution};
+use super::{Advanced, BoxFuture, Finished, SteppedExecution};
 use crate::{OnOutput, Service, ServiceError};
 
 /// A stepwise execution in this process that can be turned into bytes. It has its own thread until the script has
@@ -118,28 +117,31 @@ impl Drop for SuspendableExecution {
     }
 }
 
-#[async_trait]
 impl SteppedExecution for SuspendableExecution {
-    async fn advance(&self, answers: Vec<ToolAnswer>) -> Result<Advanced, ServiceError> {
-        let started = self.started()?;
-        let step = Service::blocking(move || started.advance(answers, None)).await?;
-        match step.map_err(ServiceError::from) {
-            Ok(Step::NeedsTools(calls)) => Ok(Advanced::NeedsTools { calls, reply_room: None }),
-            Ok(Step::Done(execution)) => Ok(Advanced::Done(Box::new(self.finished(execution).await))),
-            // Only a wait with a time limit ends while the script runs.
-            Ok(Step::Running) => Err(ServiceError::Panicked),
-            Err(error) if error.is_answer_error() => Err(error),
-            Err(error) => {
-                self.save_session().await;
-                Ok(Advanced::Done(Box::new(Err(error))))
+    fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>> {
+        Box::pin(async move {
+            let started = self.started()?;
+            let step = Service::blocking(move || started.advance(answers, None)).await?;
+            match step.map_err(ServiceError::from) {
+                Ok(Step::NeedsTools(calls)) => Ok(Advanced::NeedsTools { calls, reply_room: None }),
+                Ok(Step::Done(execution)) => Ok(Advanced::Done(Box::new(self.finished(execution).await))),
+                // Only a wait with a time limit ends while the script runs.
+                Ok(Step::Running) => Err(ServiceError::Panicked),
+                Err(error) if error.is_answer_error() => Err(error),
+                Err(error) => {
+                    self.save_session().await;
+                    Ok(Advanced::Done(Box::new(Err(error))))
+                }
             }
-        }
+        })
     }
 
-    async fn suspend(&self) -> Result<Vec<u8>, ServiceError> {
-        let (started, key) = (self.started()?, self.key.clone());
-        let suspend = move || started.suspend().map(|suspended| suspended.to_bytes(key.as_ref()));
-        Service::blocking(suspend).await?.map_err(|error| not_suspendable(&error))
+    fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
+        Box::pin(async move {
+            let (started, key) = (self.started()?, self.key.clone());
+            let suspend = move || started.suspend().map(|suspended| suspended.to_bytes(key.as_ref()));
+            Service::blocking(suspend).await?.map_err(|error| not_suspendable(&error))
+        })
     }
 
     fn ended(&self) -> CancellationToken {

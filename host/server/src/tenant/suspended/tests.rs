@@ -1,21 +1,19 @@
-use async_trait::async_trait;
 use glovebox::ToolAnswer;
 use tokio::sync::Semaphore;
 
 use super::*;
 use crate::{
     Door,
-    executor::{Advanced, SteppedExecution},
+    executor::{Advanced, BoxFuture, SteppedExecution},
     tenant::{executing::AuditedRequest, stepping::Output},
 };
 
 /// An execution that waits for an answer, or has ended.
 struct Waiting(CancellationToken);
 
-#[async_trait]
 impl SteppedExecution for Waiting {
-    async fn advance(&self, _: Vec<ToolAnswer>) -> Result<Advanced, ServiceError> {
-        Err(ServiceError::Panicked)
+    fn advance(&self, _: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>> {
+        Box::pin(async move { Err(ServiceError::Panicked) })
     }
 
     fn ended(&self) -> CancellationToken {

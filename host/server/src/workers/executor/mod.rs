@@ -5,7 +5,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use async_trait::async_trait;
 use glovebox::{CancelToken, OnCancel, Policy, Tool, ToolAnswer, ToolDefinition};
 use glovebox_sessions::SessionId;
 use tokio::runtime::Handle;
@@ -21,8 +20,8 @@ use super::{
 use crate::{
     Fresh, OnOutput, Service, ServiceError, SessionPage, Work, byte_budget,
     executor::{
-        Advanced, Completion, Executor, FileAnswer, FileOperation, Finished, Job, LeftFiles, Listed, RemoteFiles, Room,
-        SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
+        Advanced, BoxFuture, Completion, Executor, FileAnswer, FileOperation, Finished, Job, LeftFiles, Listed,
+        RemoteFiles, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
     },
     tenant::BoundedStore,
 };
@@ -225,7 +224,6 @@ impl WorkerProcesses {
     }
 }
 
-#[async_trait]
 impl Executor for WorkerProcesses {
     fn name_of_fork(&self, of: &SessionId) -> SessionId {
         // Prefer a name that belongs to the original's worker, which has the fork in memory.
@@ -250,37 +248,41 @@ impl Executor for WorkerProcesses {
         });
     }
 
-    async fn validate(&self, fresh: Fresh) -> Result<Validated, ServiceError> {
-        let live = self.ready(Chosen::Any).await?;
-        let PreparedCall { live, call, bytes } = self.prepare(live, Work::Fresh(Box::new(fresh)), None)?;
-        let _job = live.ends(call.execution);
-        let (found, _, room) = live.peer.call_within(&ToWorker::Validate(call), bytes, self.reply_budget()).await?;
-        Ok((found, room))
+    fn validate(&self, fresh: Fresh) -> BoxFuture<'_, Result<Validated, ServiceError>> {
+        Box::pin(async move {
+            let live = self.ready(Chosen::Any).await?;
+            let PreparedCall { live, call, bytes } = self.prepare(live, Work::Fresh(Box::new(fresh)), None)?;
+            let _job = live.ends(call.execution);
+            let (found, _, room) = live.peer.call_within(&ToWorker::Validate(call), bytes, self.reply_budget()).await?;
+            Ok((found, room))
+        })
     }
 
-    async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
-        self.perform(call).await
+    fn session(&self, call: SessionCall) -> BoxFuture<'_, Result<SessionReply, ServiceError>> {
+        Box::pin(self.perform(call))
     }
 
-    async fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
-        let Job { work, cancel, on_output, .. } = job;
-        let chosen = self.choose(&work)?;
-        let live = self.ready(chosen).await?;
-        let PreparedCall { live, call, bytes } = self.prepare(live, work, on_output)?;
-        Ok(Box::new(WorkerExecution {
-            execution: call.execution,
-            wants_files: call.wants_files,
-            reply_budget: self.reply_budget(),
-            ended: CancellationToken::new(),
-            runtime: Handle::current(),
-            _hook: cancel.on_cancel({
-                let (live, execution, runtime) = (Arc::clone(&live), call.execution, Handle::current());
-                move || live.notify(&runtime, ToWorker::Cancel { execution })
-            }),
-            cancel,
-            script: Mutex::new(Some((call, bytes))),
-            live,
-        }))
+    fn start(&self, job: Job) -> BoxFuture<'_, Result<Box<dyn SteppedExecution>, ServiceError>> {
+        Box::pin(async move {
+            let Job { work, cancel, on_output, .. } = job;
+            let chosen = self.choose(&work)?;
+            let live = self.ready(chosen).await?;
+            let PreparedCall { live, call, bytes } = self.prepare(live, work, on_output)?;
+            Ok(Box::new(WorkerExecution {
+                execution: call.execution,
+                wants_files: call.wants_files,
+                reply_budget: self.reply_budget(),
+                ended: CancellationToken::new(),
+                runtime: Handle::current(),
+                _hook: cancel.on_cancel({
+                    let (live, execution, runtime) = (Arc::clone(&live), call.execution, Handle::current());
+                    move || live.notify(&runtime, ToWorker::Cancel { execution })
+                }),
+                cancel,
+                script: Mutex::new(Some((call, bytes))),
+                live,
+            }))
+        })
     }
 }
 
@@ -409,41 +411,44 @@ impl WorkerExecution {
 /// The reply to a step, and the memory reserved for it.
 type StepResult = Result<(StepReply, Vec<u8>, Option<byte_budget::Room>), ServiceError>;
 
-#[async_trait]
 impl SteppedExecution for WorkerExecution {
-    async fn advance(&self, answers: Vec<ToolAnswer>) -> Result<Advanced, ServiceError> {
-        let script = self.script.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let stepped: StepResult = match script {
-            Some((call, bytes)) => self.begin(call, bytes).await,
-            None => {
-                let (answers, bytes) = AnswerPart::split(answers);
-                let ask = ToWorker::Advance { execution: self.execution, answers };
-                self.live.peer.call_within(&ask, bytes, self.reply_budget.clone()).await
-            }
-        };
-        let (step, _, room) = stepped.inspect_err(|error| {
-            // The discarded reply may have been the last one. In that case, the worker retains files that must be
-            // released.
-            if matches!(error, ServiceError::NoRoom) && self.wants_files {
-                drop(self.left());
-            }
-        })?;
-        Ok(match step {
-            StepReply::NeedsTools(calls) => Advanced::NeedsTools { calls, reply_room: room },
-            StepReply::Done(result) => {
-                let there = self.wants_files.then(|| self.left());
-                let result = result.map(|reply| Finished { reply_room: room, ..finished(reply, there) });
-                let result = result.map_err(ServiceError::from);
-                Advanced::Done(Box::new(result))
-            }
+    fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>> {
+        Box::pin(async move {
+            let script = self.script.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let stepped: StepResult = match script {
+                Some((call, bytes)) => self.begin(call, bytes).await,
+                None => {
+                    let (answers, bytes) = AnswerPart::split(answers);
+                    let ask = ToWorker::Advance { execution: self.execution, answers };
+                    self.live.peer.call_within(&ask, bytes, self.reply_budget.clone()).await
+                }
+            };
+            let (step, _, room) = stepped.inspect_err(|error| {
+                // The discarded reply may have been the last one. In that case, the worker retains files that must be
+                // released.
+                if matches!(error, ServiceError::NoRoom) && self.wants_files {
+                    drop(self.left());
+                }
+            })?;
+            Ok(match step {
+                StepReply::NeedsTools(calls) => Advanced::NeedsTools { calls, reply_room: room },
+                StepReply::Done(result) => {
+                    let there = self.wants_files.then(|| self.left());
+                    let result = result.map(|reply| Finished { reply_room: room, ..finished(reply, there) });
+                    let result = result.map_err(ServiceError::from);
+                    Advanced::Done(Box::new(result))
+                }
+            })
         })
     }
 
-    async fn suspend(&self) -> Result<Vec<u8>, ServiceError> {
-        // The caller has reserved memory for the bytes.
-        let ask = ToWorker::Suspend { execution: self.execution };
-        let ((), bytes) = self.live.peer.call(&ask, Vec::new()).await?;
-        Ok(bytes)
+    fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
+        Box::pin(async move {
+            // The caller has reserved memory for the bytes.
+            let ask = ToWorker::Suspend { execution: self.execution };
+            let ((), bytes) = self.live.peer.call(&ask, Vec::new()).await?;
+            Ok(bytes)
+        })
     }
 
     fn ended(&self) -> CancellationToken {
