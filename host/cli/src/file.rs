@@ -1,8 +1,9 @@
 //! Atomic writes of host files.
 
 use glovebox::escaped;
+use rustix::fs::OFlags;
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, RandomState},
     io::{self, Write},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt},
@@ -19,26 +20,40 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Fails if [`replace`] cannot write the file, because its directory is not writable. Leaves nothing behind.
 pub(crate) fn check_replace(path: &Path) -> anyhow::Result<()> {
-    put(path, b"", 0o600, |beside, _| fs::remove_file(beside)).map_err(|error| explained(path, error))
+    put(path, b"", 0o600, |_, beside, _| fs::remove_file(beside)).map_err(|error| explained(path, error))
 }
 
 /// Like [`replace`], but fails and changes nothing if the file exists.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<(), NotCreated> {
-    put(path, bytes, 0o600, name_if_free).map_err(|error| {
-        if error.kind() == io::ErrorKind::AlreadyExists && path.symlink_metadata().is_ok() {
-            NotCreated::Exists
-        } else {
-            NotCreated::Failed(explained(path, error))
-        }
-    })
+    put(path, bytes, 0o600, name_if_free).map_err(|error| NotCreated::new(path, error))
+}
+
+/// Fails if [`create`] cannot create the file, for example because its name is too long. Leaves nothing behind.
+pub(crate) fn check_create(path: &Path) -> Result<(), NotCreated> {
+    let name_and_remove = |file: &File, from: &Path, to: &Path| {
+        name_if_free(file, from, to)?;
+        remove_if_at(file, to)
+    };
+    put(path, b"", 0o600, name_and_remove).map_err(|error| NotCreated::new(path, error))
+}
+
+/// Removes an empty file that no process has locked. A process that was killed during [`check_create`] leaves such a
+/// file behind.
+pub(crate) fn remove_empty(path: &Path) {
+    let Ok(file) = open_regular(path) else { return };
+    if file.try_lock().is_ok() && file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+        // If this fails, so does creating the file.
+        let _ = remove_if_at(&file, path);
+    }
 }
 
 /// Renames a file unless the new name exists.
-fn name_if_free(from: &Path, to: &Path) -> io::Result<()> {
+fn name_if_free(file: &File, from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Ok(()) => {
-            // If this fails, the next write removes the name.
-            let _ = fs::remove_file(from);
+            // Since the file has two names, another process may have removed this one, and created its own file. If this
+            // fails, the next write removes the name.
+            let _ = remove_if_at(file, from);
             Ok(())
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
@@ -56,6 +71,15 @@ pub(crate) enum NotCreated {
     Failed(anyhow::Error),
 }
 
+impl NotCreated {
+    fn new(path: &Path, error: io::Error) -> Self {
+        match error.kind() == io::ErrorKind::AlreadyExists && path.symlink_metadata().is_ok() {
+            true => Self::Exists,
+            false => Self::Failed(explained(path, error)),
+        }
+    }
+}
+
 /// Like [`replace`], but for a file that other users can read if the process's umask allows it.
 pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_explained(path, bytes, 0o666)
@@ -71,7 +95,7 @@ pub(crate) fn replace_alike(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 fn put_explained(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
-    put(path, bytes, mode, |from, to| fs::rename(from, to)).map_err(|error| explained(path, error))
+    put(path, bytes, mode, |_, from, to| fs::rename(from, to)).map_err(|error| explained(path, error))
 }
 
 fn explained(path: &Path, error: io::Error) -> anyhow::Error {
@@ -80,13 +104,27 @@ fn explained(path: &Path, error: io::Error) -> anyhow::Error {
         .into()
 }
 
-/// Writes a temporary file in the same directory, and renames it with `name`.
-fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
+/// Writes a temporary file in the same directory, and renames it with `name`. The arguments of `name` are the file, its
+/// path and `path`.
+fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&File, &Path, &Path) -> io::Result<()>) -> io::Result<()> {
+    match put_once(path, bytes, mode, &name) {
+        // Processes remove abandoned files by name. This file may have been created between the check and the removal.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => put_once(path, bytes, mode, &name),
+        written => written,
+    }
+}
+
+fn put_once(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    name: &impl Fn(&File, &Path, &Path) -> io::Result<()>,
+) -> io::Result<()> {
     let (beside, mut file) = create_beside(path, mode)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| name(&beside, path));
+    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| name(&file, &beside, path));
     if written.is_err() {
         // Ignores this error, because the earlier error is reported.
-        let _ = fs::remove_file(&beside);
+        let _ = remove_if_at(&file, &beside);
     }
     written
 }
@@ -103,10 +141,14 @@ fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
     let beside = path.with_file_name(format!(".glovebox-{hash:016x}.new"));
     for _ in 0..MAX_ATTEMPTS {
         match create(&beside) {
-            // Before the file was locked, another process may have removed it as abandoned. A file system without locks
-            // never has abandoned files removed.
-            Ok(file) if file.lock().is_err() || is_at(&file, &beside) => return Ok((beside, file)),
-            Ok(_) => {}
+            Ok(file) => match file.try_lock() {
+                // A file system without locks never has abandoned files removed.
+                Err(TryLockError::Error(_)) => return Ok((beside, file)),
+                // Before the file was locked, another process may have removed it as abandoned.
+                Ok(()) if is_at(&file, &beside) => return Ok((beside, file)),
+                // Does not wait for the lock, because another user can hold it forever.
+                Ok(()) | Err(TryLockError::WouldBlock) => {}
+            },
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             Err(_) if remove_abandoned(&beside, path) => {}
             Err(_) => break,
@@ -122,13 +164,7 @@ fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
 /// Removes the temporary file of a process that was killed while it wrote to `path`. Returns `false` if the file is in
 /// use or cannot be removed.
 fn remove_abandoned(beside: &Path, path: &Path) -> bool {
-    match beside.symlink_metadata() {
-        Ok(metadata) if metadata.is_file() => {}
-        // Opening a pipe would wait, and a link can name one.
-        Ok(_) => return false,
-        Err(error) => return error.kind() == io::ErrorKind::NotFound,
-    }
-    let file = match File::open(beside) {
+    let file = match open_regular(beside) {
         Ok(file) => file,
         Err(error) => return error.kind() == io::ErrorKind::NotFound,
     };
@@ -136,6 +172,21 @@ fn remove_abandoned(beside: &Path, path: &Path) -> bool {
     // while a suspended execution in it is resumed.
     let is_abandoned = file.try_lock().is_ok() || is_at(&file, path);
     is_abandoned && is_at(&file, beside) && fs::remove_file(beside).is_ok()
+}
+
+/// Opens a regular file for reading. Does not follow a link, and does not wait for the writer of a pipe.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Removes a name of the open file. Succeeds if the name is already missing, or names another file.
+fn remove_if_at(file: &File, path: &Path) -> io::Result<()> {
+    if is_at(file, path) { fs::remove_file(path) } else { Ok(()) }
 }
 
 /// Returns `true` if `path` is a name of the open file.
@@ -149,14 +200,19 @@ pub(crate) fn is_at(file: &File, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use std::{
+        cell::Cell,
         fs::{self, File},
         os::unix::fs::PermissionsExt,
         path::{Path, PathBuf},
+        process::Command,
     };
 
     #[cfg(feature = "full")]
     use super::replace_alike;
-    use super::{NotCreated, check_replace, create, create_beside, replace};
+    use super::{
+        NotCreated, check_create, check_replace, create, create_beside, open_regular, put, remove_empty, remove_if_at,
+        replace,
+    };
 
     fn names(dir: &Path) -> Vec<String> {
         let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -270,5 +326,63 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), fs::read(&other).unwrap()), (b"second".to_vec(), b"own".to_vec()));
         fs::remove_file(&beside).unwrap();
         assert_eq!(names(dir.path()), ["other", "s.gbx"]);
+        // A pipe, which another user can replace the file with at any time.
+        assert!(Command::new("mkfifo").arg(&beside).status().unwrap().success());
+        assert!(open_regular(&beside).is_err());
+        replace(&path, b"third").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"third");
+        assert!(beside.exists());
+    }
+
+    #[test]
+    fn file_that_has_taken_over_a_name_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (beside, file) = create_beside(&dir.path().join("s.gbx"), 0o600).unwrap();
+        fs::remove_file(&beside).unwrap();
+        remove_if_at(&file, &beside).unwrap();
+        fs::write(&beside, "other").unwrap();
+        remove_if_at(&file, &beside).unwrap();
+        assert_eq!(fs::read(&beside).unwrap(), b"other");
+    }
+
+    #[test]
+    fn write_whose_temporary_file_was_removed_is_repeated_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.gbx");
+        let attempts = Cell::new(0);
+        let after_removals = |count: u32| {
+            attempts.set(0);
+            put(&path, b"new", 0o600, |_, from, to| {
+                attempts.set(attempts.get() + 1);
+                if attempts.get() <= count {
+                    fs::remove_file(from)?;
+                }
+                fs::rename(from, to)
+            })
+        };
+        after_removals(1).unwrap();
+        assert_eq!((attempts.get(), fs::read(&path).unwrap()), (2, b"new".to_vec()));
+        assert_eq!(after_removals(2).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+        assert_eq!((attempts.get(), names(dir.path())), (2, vec!["s.gbx".to_owned()]));
+    }
+
+    #[test]
+    fn only_an_unlocked_empty_file_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.gbx");
+        check_create(&path).unwrap();
+        assert!(names(dir.path()).is_empty());
+        fs::write(&path, "").unwrap();
+        assert!(matches!(check_create(&path), Err(NotCreated::Exists)));
+        let locked = File::open(&path).unwrap();
+        locked.lock().unwrap();
+        remove_empty(&path);
+        assert!(path.exists(), "another process is creating the file");
+        drop(locked);
+        remove_empty(&path);
+        assert!(!path.exists());
+        fs::write(&path, "x").unwrap();
+        remove_empty(&path);
+        assert!(path.exists(), "the file is not empty");
     }
 }

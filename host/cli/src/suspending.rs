@@ -36,6 +36,9 @@ const MAX_FILE_BYTES: u64 = (64 << 20) + 1;
 /// The number of file names that are tried for a new file.
 const MAX_NAMES: u32 = 100;
 
+/// The number of attempts to create a new file before the script starts.
+const MAX_CHECKS: u32 = 5;
+
 /// The state of a suspendable execution after it has run as far as possible.
 #[derive(Debug)]
 pub(crate) enum SuspendableRun {
@@ -101,16 +104,20 @@ impl NewSuspendedFile {
     /// Removes an empty file. Fails if the file has contents or cannot be created: calls with effects might precede the
     /// suspension, so a script must not start if it cannot be stored.
     pub(crate) fn new(path: PathBuf, key: Option<SessionKey>) -> anyhow::Result<Self> {
-        // Creates the file as the suspension will, because its name can be too long, or can name a directory.
-        remove_empty(&path);
-        match file::create(&path, b"") {
-            Ok(()) => fs::remove_file(&path).with_context(|| format!("cannot delete `{}`", escaped(&path)))?,
-            Err(NotCreated::Exists) => return Err(exists(&path).into()),
-            Err(NotCreated::Failed(error)) => {
-                return Err(error.context("the script did not start, because its execution could not be stored"));
+        for _ in 0..MAX_CHECKS {
+            file::remove_empty(&path);
+            // Creates the file as the suspension will, because its name can be too long, or can name a directory.
+            match file::check_create(&path) {
+                Ok(()) => return Ok(Self { path, key }),
+                // The file might be the check of another process.
+                Err(NotCreated::Exists) if is_empty(&path) => thread::sleep(RETRY),
+                Err(NotCreated::Exists) => break,
+                Err(NotCreated::Failed(error)) => {
+                    return Err(error.context("the script did not start, because its execution could not be stored"));
+                }
             }
         }
-        Ok(Self { path, key })
+        Err(exists(&path).into())
     }
 
     /// Writes the file and returns its path. If another process has created the file, the name gets a number.
@@ -128,11 +135,11 @@ impl NewSuspendedFile {
     }
 }
 
-/// Removes an empty file, which remains if `glovebox run` was killed between its two steps of trying the name.
-fn remove_empty(path: &Path) {
-    if path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0) {
-        // If this fails, so does creating the file.
-        let _ = fs::remove_file(path);
+/// Returns `true` if the file is empty, or no longer exists.
+fn is_empty(path: &Path) -> bool {
+    match path.symlink_metadata() {
+        Ok(metadata) => metadata.is_file() && metadata.len() == 0,
+        Err(_) => true,
     }
 }
 
