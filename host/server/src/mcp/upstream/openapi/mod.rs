@@ -24,6 +24,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
 use glovebox::{JsonText, escaped, escaped_text, is_hidden};
 use reqwest::{
     Client, Response, Url,
@@ -204,7 +205,7 @@ pub(super) struct Api {
     /// The server's URL without a slash at the end.
     base: String,
     operations: BTreeMap<String, Operation>,
-    /// Parts of the headers' values, which errors must not contain.
+    /// Parts of the headers' values, as returned by [`secrets`].
     secrets: Vec<String>,
     /// Limits the number of simultaneous requests. Closed with the API.
     permits: Semaphore,
@@ -239,7 +240,15 @@ impl Api {
     /// Reads the document, and converts the operations that the configuration names, or all of them. An error is a
     /// clause whose subject is the API.
     pub(super) async fn start(config: &UpstreamConfig, api: &OpenApiConfig) -> Result<StartedApi, String> {
-        let document = OpenApiDocument::parse(&api.load().await?)?;
+        let bytes = api.load().await?;
+        let (config, api) = (config.clone(), api.clone());
+        // The conversion of a large document takes more than a second.
+        let converted = tokio::task::spawn_blocking(move || Self::convert(&config, &api, &bytes)).await;
+        converted.map_err(|_| "has a document whose conversion failed".to_owned()).flatten()
+    }
+
+    fn convert(config: &UpstreamConfig, api: &OpenApiConfig, bytes: &[u8]) -> Result<StartedApi, String> {
+        let document = OpenApiDocument::parse(bytes)?;
         let base = api.base(&document)?;
         let endpoint = api.endpoint(base.as_str());
         let preset = endpoint.header_map()?;
@@ -270,12 +279,11 @@ impl Api {
             let count = offer.left_out_count - MAX_NOTICES;
             offer.notices.push(format!("API `{}` leaves out {count} more operations", escaped(&config.name)));
         }
-        let parts = api.headers.values().flat_map(|value| value.split_whitespace());
         let api = Self {
             client: endpoint.client()?,
             base: base.as_str().trim_end_matches('/').to_owned(),
             operations: offer.operations,
-            secrets: parts.filter(|part| part.len() >= MIN_SECRET_BYTES).map(str::to_owned).collect(),
+            secrets: api.headers.values().flat_map(|value| secrets(value)).collect(),
             permits: Semaphore::new(MAX_REQUESTS),
         };
         Ok(StartedApi { api, tools: offer.tools, notices: offer.notices })
@@ -339,6 +347,23 @@ impl Api {
             short => format!(": {}", escaped_text(short)),
         }
     }
+}
+
+/// Returns the parts of a header's value that errors must not contain: its words, and the decoded user name and password
+/// of the scheme `Basic`.
+fn secrets(value: &str) -> Vec<String> {
+    let words: Vec<&str> = value.split_whitespace().collect();
+    let mut secrets: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    if let [scheme, credentials] = *words
+        && scheme.eq_ignore_ascii_case("basic")
+        && let Ok(decoded) = BASE64_STANDARD_NO_PAD.decode(credentials.trim_end_matches('='))
+        && let Ok(decoded) = String::from_utf8(decoded)
+    {
+        secrets.extend(decoded.split_once(':').map(|(_, password)| password.to_owned()));
+        secrets.push(decoded);
+    }
+    secrets.retain(|secret| secret.len() >= MIN_SECRET_BYTES);
+    secrets
 }
 
 /// The tools of a document, while it is read.

@@ -213,6 +213,24 @@ async fn hostile_schemas_do_not_prevent_a_call() {
 }
 
 #[test]
+fn secrets_include_decoded_basic_credentials() {
+    // `user:password with:spaces`, `user:short`, and text that is not in base64.
+    for (value, expected) in [
+        ("Bearer abcdefgh", &["abcdefgh"][..]),
+        ("Bearer abcdefg", &[]),
+        (
+            "basic  dXNlcjpwYXNzd29yZCB3aXRoOnNwYWNlcw==",
+            &["dXNlcjpwYXNzd29yZCB3aXRoOnNwYWNlcw==", "password with:spaces", "user:password with:spaces"],
+        ),
+        ("Basic dXNlcjpzaG9ydA", &["dXNlcjpzaG9ydA", "user:short"]),
+        ("Basic not-base64", &["not-base64"]),
+        ("Bearer dXNlcjpzaG9ydA==", &["dXNlcjpzaG9ydA=="]),
+    ] {
+        assert_eq!(secrets(value), expected, "{value}");
+    }
+}
+
+#[test]
 fn body_of_an_answer_becomes_json() {
     let kind = "application/json";
     for (kind, body, expected) in [
