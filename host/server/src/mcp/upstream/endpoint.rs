@@ -46,9 +46,23 @@ const SESSION_ID: &str = "mcp-session-id";
 pub(super) const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Headers that the client sets itself. Those that begin with `mcp-` are reserved too.
-const RESERVED_HEADERS: [&str; 8] =
-    ["accept", "connection", "content-length", "content-type", "host", "last-event-id", "transfer-encoding", "upgrade"];
+/// Headers that the client sets itself, and headers that concern the connection instead of the request. Those that begin
+/// with `mcp-` are reserved too.
+const RESERVED_HEADERS: [&str; 13] = [
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "last-event-id",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
 
 /// The code of JSON-RPC errors with which servers reject an unknown session, with HTTP 400 instead of 404. With other
 /// statuses, it is the code of errors of calls, which must not be repeated.
@@ -113,7 +127,7 @@ impl EndpointConfig {
     }
 }
 
-/// Returns `true` for headers that the client sets itself.
+/// Returns `true` for headers that neither a configuration nor a document can set.
 pub(super) fn is_reserved(header: &HeaderName) -> bool {
     RESERVED_HEADERS.contains(&header.as_str()) || header.as_str().starts_with("mcp-")
 }

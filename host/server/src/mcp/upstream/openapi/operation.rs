@@ -178,6 +178,15 @@ impl OperationTool {
 }
 
 impl ParameterEntry<'_> {
+    /// Returns `true` if both are the same parameter. Names of headers are not case-sensitive.
+    fn is_same(&self, other: &Self) -> bool {
+        self.place == other.place
+            && match self.place {
+                "header" => self.name.eq_ignore_ascii_case(other.name),
+                _ => self.name == other.name,
+            }
+    }
+
     /// Returns the place of the parameter. `Ok(None)` means that the parameter has no effect. An error is a clause
     /// whose subject is the operation.
     fn place(&self, is_preset: &impl Fn(&HeaderName) -> bool) -> Result<Option<ParameterPlace>, String> {
@@ -246,7 +255,7 @@ fn parameter_entries<'a>(
             let new = read().ok_or("has a parameter without a `name` or `in`, or with an unresolved `$ref`")?;
             // Longer texts are invalid. Comparing many of them would take long.
             let is_short = new.name.len() <= MAX_NAME_BYTES && new.place.len() <= MAX_NAME_BYTES;
-            match all.iter_mut().find(|known| is_short && (known.name, known.place) == (new.name, new.place)) {
+            match all.iter_mut().find(|known| is_short && known.is_same(&new)) {
                 Some(known) => *known = new,
                 None => all.push(new),
             }

@@ -288,6 +288,20 @@ mod tests {
     }
 
     #[test]
+    fn names_of_headers_are_not_case_sensitive() {
+        let named = |place: &str| {
+            let parameters = ["x-id", "X-Id", "y", "X-ID"].map(|name| parameter(name, place, json!({})));
+            operation("/find", json!(parameters), None)
+        };
+        let find = named("header");
+        assert_eq!(find.parameters.keys().collect::<Vec<_>>(), ["X-ID", "y"], "the last one applies");
+        let request = find.request("http://x", r#"{"X-ID": 1, "y": 2}"#).unwrap();
+        let names: Vec<&str> = request.headers.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["x-id", "y"]);
+        assert_eq!(named("query").parameters.len(), 4);
+    }
+
+    #[test]
     fn body_and_headers_are_sent_as_given() {
         let send = operation(
             "/send",
@@ -296,6 +310,8 @@ mod tests {
                 parameter("body", "query", json!({})),
                 parameter("Authorization", "header", json!({ "required": true })),
                 parameter("Host", "header", json!({})),
+                parameter("Expect", "header", json!({})),
+                parameter("TE", "header", json!({})),
                 parameter("session", "cookie", json!({})),
             ]),
             Some(json!({})),
