@@ -22,8 +22,10 @@ pub(super) enum Message {
         name: String,
         /// The arguments. An object, unless the guest sent another value.
         arguments: Value,
-        /// The arguments as JSON text, with the guest's digits and key order.
+        /// The arguments as JSON text, with the guest's digits and key order. If the guest has repeated a key, only the
+        /// last value is contained, and its integers can be rounded.
         text: String,
+        repeats_key: bool,
     },
     /// Sets the timeout of the guest's next read. `None` waits until a reply is available.
     Wait(Option<Duration>),
@@ -70,9 +72,15 @@ impl Message {
         let id = fields.remove("id").and_then(|id| id.as_u64()).filter(|id| *id <= MAX_ID);
         let id = id.ok_or("`id` must be a whole number below 2^53")?;
         let Some(Value::String(name)) = fields.remove("name") else { return Err("`name` must be a string") };
-        let arguments = fields.remove("arguments").unwrap_or_else(|| Value::Object(Map::new()));
-        let text = arguments_text(message, &arguments);
-        Ok(Self::Call { id, name, arguments, text })
+        let arguments = fields.remove("arguments");
+        let exact = match &arguments {
+            Some(arguments) => exact_arguments(message, arguments),
+            None => Some("{}".to_owned()),
+        };
+        let arguments = arguments.unwrap_or_else(|| Value::Object(Map::new()));
+        let repeats_key = exact.is_none();
+        let text = exact.unwrap_or_else(|| arguments.to_string());
+        Ok(Self::Call { id, name, arguments, text, repeats_key })
     }
 }
 
@@ -115,18 +123,16 @@ pub fn weight(text: &[u8]) -> u64 {
     sum
 }
 
-/// Returns the JSON text of a message's arguments.
-fn arguments_text(message: &[u8], arguments: &Value) -> String {
+/// Returns the JSON text of a message's arguments. Returns `None` if the message repeats the arguments, or a key within
+/// them.
+fn exact_arguments(message: &[u8], arguments: &Value) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Envelope<'a> {
         #[serde(borrow)]
         arguments: &'a RawValue,
     }
-    match serde_json::from_slice::<Envelope<'_>>(message) {
-        Ok(envelope) => exact_text(envelope.arguments.get(), arguments),
-        // The member is missing or occurs more than once.
-        Err(_) => arguments.to_string(),
-    }
+    let envelope: Envelope<'_> = serde_json::from_slice(message).ok()?;
+    exact_text(envelope.arguments.get(), arguments)
 }
 
 /// A tool call in an execution's record.
@@ -328,7 +334,7 @@ mod tests {
         assert_eq!(parse(r#"{"wait":0}"#), Ok(Message::Wait(Some(Duration::ZERO))));
         let call = |arguments: Value| {
             let text = arguments.to_string();
-            Ok(Message::Call { id: 7, name: "a".into(), arguments, text })
+            Ok(Message::Call { id: 7, name: "a".into(), arguments, text, repeats_key: false })
         };
         assert_eq!(parse(r#"{"id":7,"name":"a","arguments":{"x":[1]}}"#), call(json!({"x": [1]})));
         assert_eq!(parse(r#"{"id":7,"name":"a"}"#), call(json!({})));
@@ -342,14 +348,20 @@ mod tests {
     #[test]
     fn arguments_keep_the_guests_text() {
         let text = |message: &str| match parse(message) {
-            Ok(Message::Call { text, .. }) => text,
+            Ok(Message::Call { text, repeats_key, .. }) => (text, repeats_key),
             other => panic!("{other:?}"),
         };
-        assert_eq!(
-            text(r#"{"id":7,"name":"a","arguments":{"z": 36893488147419103233, "a":1}}"#),
-            r#"{"z":36893488147419103233,"a":1}"#
-        );
-        assert_eq!(text(r#"{"id":7,"name":"a","arguments":{"z":1},"arguments":{"a":2}}"#), r#"{"a":2}"#);
+        for (message, expected, repeats_key) in [
+            (
+                r#"{"id":7,"name":"a","arguments":{"z": 36893488147419103233, "a":1}}"#,
+                r#"{"z":36893488147419103233,"a":1}"#,
+                false,
+            ),
+            (r#"{"id":7,"name":"a","arguments":{"z":1},"arguments":{"a":2}}"#, r#"{"a":2}"#, true),
+            (r#"{"id":7,"name":"a","arguments":{"z":{"a":1,"a":2}}}"#, r#"{"z":{"a":2}}"#, true),
+        ] {
+            assert_eq!(text(message), (expected.to_owned(), repeats_key));
+        }
     }
 
     #[test]

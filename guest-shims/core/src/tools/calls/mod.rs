@@ -11,8 +11,8 @@ use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::{
-    Answer, HeldMemory, Message, NO_ROOM, Reply, Size, StartedCall, Tally, ToolMemory, ToolRecord, answered,
-    hold_answer, not_understood, timeout, weight,
+    Answer, CallFailure, HeldMemory, Message, NO_ROOM, Reply, Size, StartedCall, Tally, ToolErrorKind, ToolMemory,
+    ToolRecord, answered, hold_answer, not_understood, timeout, weight,
 };
 use crate::{Limits, Watch};
 use journaled::JournaledCalls;
@@ -22,6 +22,17 @@ pub use runner::ToolRunner;
 /// Maximum number of unread replies. Further messages are dropped without an answer. A guest that reads its replies
 /// never reaches the limit.
 const UNREAD_MAX: usize = 1 << 16;
+
+/// The failure of a call whose arguments repeat a key. The tool and a person who approves the call could see different
+/// values.
+const REPEATED_KEY: &str = "the arguments contain an object that repeats a key; use each key once";
+
+/// The arguments of a call.
+struct CallArguments {
+    value: Value,
+    text: String,
+    repeats_key: bool,
+}
 
 /// The decision about starting a queued call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,9 +217,10 @@ impl<R: ToolRunner> ToolCalls<R> {
         match Message::parse(text) {
             Ok(Message::List) => self.unread.push_back(Reply::Catalogue),
             Ok(Message::Wait(read_timeout)) => self.read_timeout = read_timeout,
-            Ok(Message::Call { id, name, arguments, text }) => {
+            Ok(Message::Call { id, name, arguments, text, repeats_key }) => {
                 self.runner.end_wait();
-                self.call(id, name, (arguments, text), held);
+                let arguments = CallArguments { value: arguments, text, repeats_key };
+                self.call(id, name, arguments, held);
                 return true;
             }
             Err(reason) => self.unread.push_back(Reply::NotUnderstood(reason)),
@@ -225,7 +237,8 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    fn call(&mut self, id: u64, name: String, (arguments, text): (Value, String), held: HeldMemory) {
+    fn call(&mut self, id: u64, name: String, arguments: CallArguments, held: HeldMemory) {
+        let CallArguments { value: arguments, text, repeats_key } = arguments;
         let repeated = self.repeated().is_some_and(|calls| calls.iter().any(|call| call.id == id));
         if repeated || self.running.iter().any(|call| call.id == id) || self.queued.iter().any(|call| call.id == id) {
             self.unread.push_back(Reply::NotUnderstood("a call with this `id` has not been answered yet"));
@@ -241,7 +254,12 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
         let tool = self.runner.reserved(&name).or_else(|| self.runner.tools().find(&name).cloned());
         let max_bytes = tool.as_ref().and_then(|tool| self.runner.max_bytes(tool));
-        match self.tally.admit(&name, tool, &arguments, Size { bytes, max_bytes }) {
+        let admitted = self.tally.admit(&name, tool, &arguments, Size { bytes, max_bytes });
+        let admitted = admitted.and_then(|tool| match repeats_key {
+            false => Ok(tool),
+            true => Err(CallFailure::new(ToolErrorKind::InvalidArguments, REPEATED_KEY)),
+        });
+        match admitted {
             Ok(tool) => {
                 self.queued.push_back(QueuedCall { id, index, name, tool, arguments, text, held });
                 self.start();
