@@ -31,14 +31,21 @@ pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
         "EOFError" => failure.message().starts_with("EOF when reading").then(input),
         "RuntimeError" if failure.message().starts_with("asyncio.run() cannot be called") => Some(Advice::new(
             AdviceKind::Environment,
-            "An event loop already runs: the call is in an `async` function, or the script has `await` outside functions.",
-            &["Replace `asyncio.run(f())` by `await f()`."],
+            "An event loop already runs: an `async` function made the call, or the script has `await` outside functions.",
+            &[
+                "Replace `asyncio.run(f())` by `await f()`.",
+                "If the call is in a function without `async`, declare the function with `async def`, and await its calls.",
+            ],
         )),
         "RuntimeError" => needs_threads(failure.message()).then(threads),
         "ZoneInfoNotFoundError" if !failure.has_data_packages => Some(Advice::new(
             AdviceKind::Module,
-            "This runtime has no time zone data for `zoneinfo`.",
-            &["Use `dateutil.tz.gettz(name)`, which has its own data.", DATA_RUNTIME],
+            "The time zone does not exist, or this runtime has no time zone data for `zoneinfo`.",
+            &[
+                "Check the name of the time zone.",
+                "Use `dateutil.tz.gettz(name)`, which has its own data.",
+                DATA_RUNTIME,
+            ],
         )),
         "OSError" if needs_processes(failure.message()) => Some(subprocess()),
         // Many calls raise this error, but only socket calls concern the network.
