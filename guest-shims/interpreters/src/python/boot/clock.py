@@ -36,7 +36,8 @@ def directive(when, match):
     padding = flags.translate(_NO_PADDING)[-1:]
     fill, head = "0" if padding == "0" else " ", ""
     if not letter or letter not in _KNOWN[modifier]:
-        text, letter = match[0], "?"
+        # glibc changes the case of `%#Eb` and `%#Eh` before it rejects the modifier.
+        text, letter = match[0], "b" if modifier == "E" and letter in ("b", "h") else "?"
     else:
         text = directive_text(letter, when)
     if letter in _DIGITS:
