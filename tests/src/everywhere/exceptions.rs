@@ -63,7 +63,11 @@ pub const EXCEPTIONS: &[Exception] = &[
                  the interpreter's error.",
     },
     Exception {
-        cases: &["tools-several-at-once", "javascript/javascript-tools-at-once", "python/tools-python-at-once"],
+        cases: &[
+            "tools-concurrent-calls",
+            "javascript/javascript-tools-concurrent-calls",
+            "python/tools-python-concurrent-calls",
+        ],
         hosts: &Host::ALL,
         differs: Differs::Outcome,
         reason: "A tool call blocks until the tool has answered. Tools therefore run one after the other, and a \
@@ -96,6 +100,7 @@ pub const EXCEPTIONS: &[Exception] = &[
             "javascript/typescript-classes",
             "javascript/typescript-decorators",
             "javascript/typescript-enum",
+            "javascript/typescript-error-positions",
             "javascript/typescript-import-equals",
             "javascript/typescript-line-of-error",
             "javascript/typescript-module",
@@ -103,7 +108,6 @@ pub const EXCEPTIONS: &[Exception] = &[
             "javascript/typescript-module-types",
             "javascript/typescript-namespace",
             "javascript/typescript-parameter-property",
-            "javascript/typescript-places",
             "javascript/typescript-semicolons",
             "javascript/typescript-session",
             "javascript/typescript-syntax-error",
@@ -123,7 +127,7 @@ pub const EXCEPTIONS: &[Exception] = &[
                  in advance.",
     },
     Exception {
-        cases: &["javascript/typescript-name-decides"],
+        cases: &["javascript/typescript-depends-on-file-name"],
         hosts: &Host::ALL,
         differs: Differs::Details,
         reason: "The provider does not look for TypeScript types. A script without types runs, and uses no fuel for \

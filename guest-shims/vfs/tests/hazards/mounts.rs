@@ -348,7 +348,7 @@ fn invalid_and_duplicate_host_names_are_hidden() {
 }
 
 #[test]
-fn renaming_a_mounted_directory_keeps_what_is_below_readable() {
+fn files_of_a_renamed_mount_directory_stay_readable() {
     let host = sample();
     let (mut vfs, root, top) = mounted(&host, Access::ReadWrite, VfsLimits::default());
     vfs.rename(top, b"d", top, b"z").unwrap();

@@ -93,7 +93,7 @@ fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting
 }
 
 #[test]
-fn random_modules_cost_what_wasmtime_counts() {
+fn woven_metering_of_random_modules_equals_wasmtime() {
     let tally = compare(Lengths::Plain, 150);
     println!("{tally:?}");
     // Each kind of outcome must be frequent.
