@@ -228,9 +228,10 @@ impl Fleet {
         Self { client, scope }
     }
 
-    /// Takes a script's idempotency key. Returns it as the key of a request to the fleet.
+    /// Takes a script's idempotency key. Returns it as the key of a request to the fleet. Each route has its own keys.
     fn key(&self, script: &mut Script) -> Option<String> {
-        script.key.take().map(|key| format!("{}/{key}", self.scope))
+        let route = if script.resumption.is_some() { "resume" } else { "execute" };
+        script.key.take().map(|key| format!("{}/{route}/{key}", self.scope))
     }
 
     /// Returns a session's name in the fleet.

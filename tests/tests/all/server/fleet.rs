@@ -226,7 +226,7 @@ fn idempotency_key_holds_across_servers_and_restarts() {
     let answer = execute(&first, &[("idempotency-key", "k1")], count);
     assert_eq!(answer.ok()["value"]["json"], 1);
     let keys = || engine.asked().into_iter().filter_map(|asked| asked.key).collect::<Vec<_>>();
-    assert_eq!(keys(), ["one/k1"]);
+    assert_eq!(keys(), ["one/execute/k1"]);
     assert_eq!(execute(&first, &[("idempotency-key", "k1")], count).body, answer.body);
     assert_eq!(keys().len(), 1, "the server repeats its stored answer");
     let other = execute(&first, &[("idempotency-key", "k1")], "2");

@@ -116,6 +116,9 @@ fn execution_in_a_fleet_is_suspended_and_resumed_through_another_server() {
     let (second, etag) = suspend(&other, &execution);
     drop(other);
     let headers = [("if-match", &*etag), ("idempotency-key", "k")];
+    // The key of another route and server has no effect on this one.
+    let executed = server(&engine).ask("POST", "/v1/sessions/s/execute", &headers[1..], br#"{"source": "1"}"#);
+    let headers = [("if-match", executed.header("etag").unwrap()), headers[1]];
     let done = resume(&one, &second, &headers, &json!([{"id": 1, "value": "two"}]));
     assert_eq!(done.ok()["stdout"], "['one', 'two']\n", "{done:?}");
     assert_eq!(one.get("/v1/sessions/s").header("etag"), done.header("etag"));
@@ -125,7 +128,7 @@ fn execution_in_a_fleet_is_suspended_and_resumed_through_another_server() {
         (again.ok()["stdout"].clone(), again.header("etag")),
         (done.json()["stdout"].clone(), done.header("etag"))
     );
-    assert_eq!(engine.asked().pop().unwrap().key.as_deref(), Some("one/k"));
+    assert_eq!(engine.asked().pop().unwrap().key.as_deref(), Some("one/resume/k"));
     assert_eq!(value(&one, "x[1:]"), json!(["one", "two"]));
 }
 
