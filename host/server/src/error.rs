@@ -134,6 +134,13 @@ pub enum ServiceError {
         /// The maximum number of suspended executions.
         most: usize,
     },
+    /// The result of a step of an execution in a fleet is unknown or has no room in memory. The execution still waits:
+    /// repeating the step returns its result, and runs nothing twice.
+    #[error("the result of this step is not available yet; send the same answers again: the script receives them once")]
+    StepUnanswered,
+    /// An earlier step of the execution failed.
+    #[error("an earlier request of this execution failed, and ended it; start a new one")]
+    StepFailed,
     /// The request was executed, but the memory budget for answers has no room for its answer.
     #[error(
         "the request was executed, but the server's memory for answers is full; read answers faster, or request less"
@@ -220,6 +227,7 @@ impl ServiceError {
             | Self::NoRoom
             | Self::NoRoomToSuspend
             | Self::NoRoomToAsk
+            | Self::StepUnanswered
             | Self::Draining
             | Self::Fleet(FleetError::Unreachable { .. } | FleetError::NoNode) => Some(Duration::from_secs(1)),
             _ => None,
@@ -237,6 +245,7 @@ impl ServiceError {
             self,
             Self::Panicked
                 | Self::WorkerDied
+                | Self::StepFailed
                 | Self::NoRoom
                 | Self::NoRoomToAsk
                 | Self::AnswerTooLarge { .. }
@@ -261,6 +270,7 @@ impl ServiceError {
                 | Self::NoRoom
                 | Self::NoRoomToSuspend
                 | Self::NoRoomToAsk
+                | Self::StepUnanswered
                 | Self::Draining
                 // The worker has already removed the details.
                 | Self::Relayed(_)
@@ -281,6 +291,12 @@ impl ServiceError {
             Self::Relayed(error) => error.is_answer_error(),
             _ => false,
         }
+    }
+
+    /// Returns `true` if the execution stays suspended after this error of a step.
+    #[must_use]
+    pub(crate) fn is_still_waiting(&self) -> bool {
+        self.is_answer_error() || matches!(self, Self::StepUnanswered)
     }
 
     /// Returns `true` if the error means that a file does not exist.
@@ -319,11 +335,12 @@ impl ServiceError {
             | Self::NoRoom
             | Self::NoRoomToSuspend
             | Self::NoRoomToAsk
+            | Self::StepUnanswered
             | Self::Worker(_)
             | Self::Draining => UNAVAILABLE,
             Self::Advance(error) => of_advance(error),
             Self::AnswerTooLarge { .. } => TOO_LARGE,
-            Self::NoExecution { .. } => NOT_FOUND,
+            Self::NoExecution { .. } | Self::StepFailed => NOT_FOUND,
             Self::ExecutionBusy { .. } => BUSY_EXECUTION,
             Self::Cancelled => CANCELLED,
             Self::Unsupported(_) => UNSUPPORTED,

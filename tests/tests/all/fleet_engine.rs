@@ -47,6 +47,8 @@ struct State {
     listed: BTreeMap<String, FleetSession>,
     /// The failure that answers every request, if set.
     failure: Option<HttpFailure>,
+    /// `true` if the answer to the next execution is recorded, but not sent.
+    loses_answer: bool,
     /// The number of clock reads, so that each session has a different opening time.
     clock: u64,
 }
@@ -84,6 +86,11 @@ impl FleetEngine {
     /// Answers all further requests with `failure`, or normally if it is `None`.
     pub(crate) fn fail(&self, failure: Option<(u16, &str)>) {
         self.state.lock().unwrap().failure = failure.map(|(status, message)| (status, message.to_owned()));
+    }
+
+    /// Records the answer to the next execution, but answers with a failure, like a broken connection.
+    pub(crate) fn lose_answer(&self) {
+        self.state.lock().unwrap().loses_answer = true;
     }
 
     /// Adds `count` sessions in a scope to the lists.
@@ -167,10 +174,14 @@ impl FleetEngine {
             (_, "cancel") => Ok(json!(self.cancel(given::<Option<String>>(body)))),
             (_, other) => panic!("{other}"),
         };
+        let mut state = self.state.lock().unwrap();
         if let Some(known) = known {
-            self.state.lock().unwrap().answered.insert(known, answer.clone());
+            state.answered.insert(known, answer.clone());
         }
-        answer
+        match handler == "execute" && std::mem::take(&mut state.loses_answer) {
+            true => Err((503, "the connection is broken".into())),
+            false => answer,
+        }
     }
 
     fn held(&self, name: &str) -> Result<Arc<Mutex<SessionEntry>>, HttpFailure> {

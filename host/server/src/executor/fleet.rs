@@ -216,6 +216,10 @@ pub(super) fn read(executed: Executed, id: &SessionId) -> Result<Finished, Servi
     Ok(Finished::here(execution, Some(generation(executed.created_at, executed.generation))))
 }
 
+/// The initial and maximum delay between repeated cancellations. A cancellation has no effect on an execution that
+/// still waits for its turn, so it must be repeated.
+const STOP_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
 /// A tenant's sessions in a fleet. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Fleet {
@@ -234,13 +238,16 @@ impl Fleet {
         script.key.take().map(|key| format!("{}/{route}/{key}", self.scope))
     }
 
+    /// Returns the idempotency key of a step that has the ID `id`.
+    pub(super) fn step_key(&self, id: &str) -> String {
+        format!("{}/step/{id}", self.scope)
+    }
+
     /// Returns a session's name in the fleet.
     fn name(&self, id: &SessionId) -> FleetName {
         FleetName::new(Some(self.scope.clone()), id.clone())
     }
-}
 
-impl Fleet {
     /// Opens a session unless `most` sessions exist.
     async fn open(&self, id: &SessionId, open: OpenRequest, most: usize) -> Result<SessionSummary, ServiceError> {
         let count = self.client.count(Some(&self.scope)).await?;
@@ -312,13 +319,7 @@ impl Fleet {
             _ => return Err(ServiceError::Invalid("a fleet does not support this operation".to_owned())),
         })
     }
-}
 
-/// The initial and maximum delay between repeated cancellations. A cancellation has no effect on an execution that
-/// still waits for its turn, so it must be repeated.
-const STOP_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-
-impl Fleet {
     /// Runs a script and waits for its end. Cancels it when the token is cancelled.
     pub(super) async fn execute(
         &self,

@@ -5,9 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{AdvanceError, CancelToken, OnCancel, ToolAnswer};
+use glovebox::{AdvanceError, CancelToken, OnCancel, ToolAnswer, ToolRequest, with_causes};
 use glovebox_core::check_json;
-use glovebox_fleet::{AnsweredCall, ExecuteRequest, Executed, Expected, FleetResumption, ToolOffer, WaitingExecution};
+use glovebox_fleet::{
+    AnsweredCall, ExecuteRequest, Executed, Expected, FleetError, FleetResumption, ToolOffer, WaitingExecution,
+};
 use glovebox_sessions::SessionId;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -17,12 +19,20 @@ use super::{
 };
 use crate::{Service, ServiceError, byte_budget::Room};
 
-/// The size of an answer in memory in addition to its text, in bytes.
+/// The size of a call or an answer in memory in addition to its text, in bytes.
 const CALL_BYTES: usize = 256;
+/// The time after which a step is not repeated. The engine forgets results after an hour, and would run it again.
+const MAX_REPEAT_TIME: Duration = Duration::from_secs(55 * 60);
+/// The timeout for repeating a step of an execution that was cancelled since.
+const LAST_ATTEMPT: Duration = Duration::from_secs(10);
 
 /// A stepwise execution in a fleet's session. The fleet suspends it whenever it waits for the client. Until the next
 /// step, only its bytes exist, in the memory of this process. Each step resumes it on a node, unless the session has
 /// changed since.
+///
+/// If the engine does not answer a step, a node may still run it. The request is stored, and the next call of `advance`
+/// sends it again with the same idempotency key: the engine returns the recorded result, or runs the step if it was not
+/// run.
 pub(super) struct FleetExecution {
     fleet: Fleet,
     service: Service,
@@ -43,11 +53,33 @@ pub(super) struct FleetExecution {
 
 /// The steps of an execution in a fleet so far.
 enum FleetProgress {
-    /// The first request, which was not sent yet, and its idempotency key.
-    New(Box<ExecuteRequest>, Option<String>),
+    /// The result of the current step is unknown.
+    Sent(Box<FleetStep>),
     Waiting(Box<WaitingInFleet>),
     /// The result was returned, or a request failed.
     Ended,
+}
+
+/// A request to the fleet that has no result yet.
+struct FleetStep {
+    request: ExecuteRequest,
+    /// The idempotency key.
+    key: String,
+    created: Instant,
+    /// `true` if the client knows the execution's ID and can repeat the step.
+    is_repeatable: bool,
+    /// The memory reserved for the request.
+    rooms: Vec<Room>,
+}
+
+impl FleetStep {
+    /// Returns the size of the first request in bytes.
+    fn bytes(&self) -> usize {
+        let ExecuteRequest { source, stdin, context, resumption, .. } = &self.request;
+        let context = context.as_ref().map_or(0, |context| context.get().len());
+        let suspended = resumption.as_ref().map_or(0, |resumption| resumption.suspended.len());
+        source.len() + stdin.len() + context + suspended
+    }
 }
 
 /// An execution that waits for the client.
@@ -56,7 +88,7 @@ struct WaitingInFleet {
     executed: Executed,
     waiting: WaitingExecution,
     /// The memory reserved for the execution, the calls and the bytes.
-    _room: Option<Room>,
+    room: Option<Room>,
 }
 
 /// The parts of a [`FleetExecution`] that its first request does not contain.
@@ -78,46 +110,105 @@ impl FleetExecution {
         let cancelled = ended.clone();
         let hook = cancel.on_cancel(move || cancelled.cancel());
         let deadline = cancel_after.and_then(|after| Instant::now().checked_add(after));
+        let key = key.unwrap_or_else(|| fleet.step_key(request.id.as_deref().unwrap_or_default()));
+        let tools = request.tools.clone();
+        let step = FleetStep { request, key, created: Instant::now(), is_repeatable: false, rooms: Vec::new() };
         Self {
             fleet,
             service,
             tenant,
             id,
             cancel,
-            tools: request.tools.clone(),
+            tools,
             is_suspendable,
             deadline,
-            progress: tokio::sync::Mutex::new(FleetProgress::New(Box::new(request), key)),
+            progress: tokio::sync::Mutex::new(FleetProgress::Sent(Box::new(step))),
             _on_cancel: hook,
             _on_deadline: deadline.map(|deadline| end_at(deadline, ended.clone())),
             ended,
         }
     }
 
-    /// Returns the request that resumes the execution with these answers.
-    fn resumption(
-        &self,
-        WaitingInFleet { executed, waiting, .. }: WaitingInFleet,
-        answers: Vec<ToolAnswer>,
-    ) -> ExecuteRequest {
-        let Executed { created_at, generation, .. } = executed;
+    /// Returns the step that resumes the execution with these answers, and moves the bytes into it. Fails without a
+    /// change if the budget has no room for the answers.
+    fn next_step(&self, waits: &mut WaitingInFleet, answers: Vec<ToolAnswer>) -> Result<FleetStep, ServiceError> {
+        let reserved = self.reserve(answers.iter().map(answer_bytes).sum())?;
+        let (created_at, generation) = (waits.executed.created_at, waits.executed.generation);
+        let suspended = mem::take(&mut waits.waiting.suspended);
         let answers = answers.into_iter().map(AnsweredCall::from).collect();
-        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        ExecuteRequest {
+        let id = SessionId::random().to_string();
+        let key = self.fleet.step_key(&id);
+        let request = ExecuteRequest {
             tools: self.tools.clone(),
-            resumption: Some(FleetResumption { suspended: waiting.suspended, answers }),
-            deadline_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            resumption: Some(FleetResumption { suspended, answers }),
             // The bytes contain the state of the session. Another server may have changed the session since.
             expected: Some(Expected { created_at, generation }),
-            id: Some(SessionId::random().to_string()),
+            id: Some(id),
             ..ExecuteRequest::default()
+        };
+        let rooms = waits.room.take().into_iter().chain(reserved).collect();
+        Ok(FleetStep { request, key, created: Instant::now(), is_repeatable: true, rooms })
+    }
+
+    /// Sends a step's request. The engine runs requests with the same key once.
+    async fn send(&self, step: &FleetStep) -> Result<Executed, ServiceError> {
+        let (mut request, has_ended) = (step.request.clone(), self.ended.is_cancelled());
+        if step.is_repeatable {
+            let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            // If no node has run the step of a cancelled execution, none should run it now.
+            let left = if has_ended { Some(Duration::ZERO) } else { left };
+            request.deadline_ms = left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+        }
+        let sent = self.fleet.execute(&self.id, request, Some(&step.key), &self.cancel);
+        match has_ended && step.is_repeatable {
+            true => tokio::time::timeout(LAST_ATTEMPT, sent).await.unwrap_or(Err(ServiceError::StepFailed)),
+            false => sent.await,
         }
     }
 
-    /// Reserves memory for a suspended execution. Fails if the budget is exhausted.
-    fn reserve(&self, executed: &Executed, waiting: &WaitingExecution) -> Result<Option<Room>, ServiceError> {
-        let calls = waiting.calls.iter().map(|call| call.name.len() + call.arguments.len() + CALL_BYTES);
-        let bytes = calls.sum::<usize>() + waiting.suspended.len() + executed.execution.get().len();
+    /// Sends a step and stores its result in `progress`, unless the execution has finished. Returns `None` if the
+    /// execution waits for the client.
+    async fn run_step(
+        &self,
+        progress: &mut FleetProgress,
+        mut step: Box<FleetStep>,
+        answers: &mut Vec<ToolAnswer>,
+    ) -> Result<Option<Advanced>, ServiceError> {
+        if step.created.elapsed() > MAX_REPEAT_TIME {
+            return Err(ServiceError::StepFailed);
+        }
+        let mut executed = match self.send(&step).await {
+            Ok(executed) => executed,
+            Err(error) if step.is_repeatable && !self.ended.is_cancelled() && is_unanswered(&error) => {
+                tracing::error!(target: "glovebox", error = with_causes(&error), "a fleet did not answer a step");
+                *progress = FleetProgress::Sent(step);
+                return Err(ServiceError::StepUnanswered);
+            }
+            Err(error) => return Err(error),
+        };
+        let waiting = executed.waiting.take().filter(|_| !self.ended.is_cancelled());
+        let Some(waiting) = waiting else { return self.done(executed).await.map(Some) };
+        if let Ok(room) = self.reserve(waiting_bytes(&executed, &waiting)) {
+            *progress = FleetProgress::Waiting(Box::new(WaitingInFleet { executed, waiting, room }));
+            return Ok(None);
+        }
+        // Drop the bytes. The next step sends the request again, and the engine returns the same bytes.
+        if !step.is_repeatable && !self.is_suspendable {
+            // The caller keeps the memory of the first request reserved only if the execution is suspendable.
+            let reserved = self.reserve(step.bytes())?;
+            step.rooms.extend(reserved);
+        }
+        step.is_repeatable = true;
+        *progress = FleetProgress::Sent(step);
+        let calls = waiting.calls;
+        match open_answers(&calls, mem::take(answers)).await?.is_empty() {
+            true => Ok(Some(Advanced::NeedsTools { calls, reply_room: None })),
+            false => Err(ServiceError::StepUnanswered),
+        }
+    }
+
+    /// Reserves memory. Fails if the budget is exhausted.
+    fn reserve(&self, bytes: usize) -> Result<Option<Room>, ServiceError> {
         let reserved = self.service.reply_budget().map(|budget| budget.reserve(Some(&self.tenant), bytes));
         reserved.transpose().map_err(|_| ServiceError::NoRoom)
     }
@@ -144,19 +235,43 @@ fn end_at(deadline: Instant, ended: CancellationToken) -> DropGuard {
     guard
 }
 
-/// Checks answers to the calls of a waiting execution. Drops answers to earlier calls, which were answered already.
-fn check_answers(waiting: &WaitingExecution, mut answers: Vec<ToolAnswer>) -> Result<Vec<ToolAnswer>, AdvanceError> {
-    let is_open = |id: u64| waiting.calls.iter().any(|call| call.id == id);
-    let last = waiting.calls.iter().map(|call| call.id).max();
+/// Returns the memory that a waiting execution occupies, in bytes.
+fn waiting_bytes(executed: &Executed, waiting: &WaitingExecution) -> usize {
+    let calls = waiting.calls.iter().map(|call| call.name.len() + call.arguments.len() + CALL_BYTES);
+    calls.sum::<usize>() + waiting.suspended.len() + executed.execution.get().len()
+}
+
+fn answer_bytes(answer: &ToolAnswer) -> usize {
+    answer.answer.as_ref().map_or_else(|error| error.message().len(), String::len) + CALL_BYTES
+}
+
+/// Returns `true` if a request may have run although it failed, or can run later.
+fn is_unanswered(error: &ServiceError) -> bool {
+    let ServiceError::Fleet(error) = error else { return false };
+    matches!(error, FleetError::Unreachable { .. } | FleetError::Answer(_) | FleetError::NoNode)
+}
+
+/// Like [`check_answers`], on a thread that is allowed to block, because the answers may be long.
+async fn open_answers(calls: &[ToolRequest], answers: Vec<ToolAnswer>) -> Result<Vec<ToolAnswer>, ServiceError> {
+    if answers.is_empty() {
+        return Ok(answers);
+    }
+    let open: Vec<u64> = calls.iter().map(|call| call.id).collect();
+    Ok(Service::blocking(move || check_answers(&open, answers)).await??)
+}
+
+/// Checks answers to the calls with the IDs `open`. Drops answers to earlier calls, which were answered already.
+fn check_answers(open: &[u64], mut answers: Vec<ToolAnswer>) -> Result<Vec<ToolAnswer>, AdvanceError> {
+    let last = open.iter().max();
     for ToolAnswer { id, answer } in &answers {
-        if last.is_none_or(|last| *id > last) {
+        if last.is_none_or(|last| id > last) {
             return Err(AdvanceError::UnknownCall { id: *id });
         }
         if let Ok(text) = answer {
             check_json(text).map_err(|reason| AdvanceError::NotJson { id: *id, reason })?;
         }
     }
-    answers.retain(|answer| is_open(answer.id));
+    answers.retain(|answer| open.contains(&answer.id));
     Ok(answers)
 }
 
@@ -165,37 +280,39 @@ fn has_ended() -> ServiceError {
 }
 
 impl SteppedExecution for FleetExecution {
-    fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>> {
+    fn advance(&self, mut answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>> {
         Box::pin(async move {
             let mut progress = self.progress.lock().await;
-            let (request, key) = match mem::replace(&mut *progress, FleetProgress::Ended) {
-                FleetProgress::New(request, key) => (*request, key),
-                FleetProgress::Waiting(waiting) if self.ended.is_cancelled() => {
-                    return self.done(waiting.executed).await;
-                }
-                FleetProgress::Waiting(waiting) => {
-                    let checked = Service::blocking(move || {
-                        let checked = check_answers(&waiting.waiting, answers);
-                        (waiting, checked)
-                    });
-                    let (waiting, checked) = checked.await?;
-                    match checked {
-                        Ok(answers) if !answers.is_empty() => (self.resumption(*waiting, answers), None),
-                        other => {
-                            let calls = waiting.waiting.calls.clone();
-                            *progress = FleetProgress::Waiting(waiting);
-                            other?;
-                            return Ok(Advanced::NeedsTools { calls, reply_room: None });
+            loop {
+                match mem::replace(&mut *progress, FleetProgress::Ended) {
+                    FleetProgress::Sent(step) => {
+                        if let Some(advanced) = self.run_step(&mut progress, step, &mut answers).await? {
+                            return Ok(advanced);
                         }
                     }
+                    FleetProgress::Waiting(waits) if self.ended.is_cancelled() => {
+                        return self.done(waits.executed).await;
+                    }
+                    FleetProgress::Waiting(mut waits) => {
+                        let open = open_answers(&waits.waiting.calls, mem::take(&mut answers)).await;
+                        let next = match open {
+                            Ok(open) if open.is_empty() => Ok(None),
+                            Ok(open) => {
+                                self.next_step(&mut waits, open).map(Some).map_err(|_| ServiceError::StepUnanswered)
+                            }
+                            Err(error) => Err(error),
+                        };
+                        if let Ok(Some(step)) = next {
+                            *progress = FleetProgress::Sent(Box::new(step));
+                            continue;
+                        }
+                        let calls = waits.waiting.calls.clone();
+                        *progress = FleetProgress::Waiting(waits);
+                        return next.map(|_| Advanced::NeedsTools { calls, reply_room: None });
+                    }
+                    FleetProgress::Ended => return Err(ServiceError::StepFailed),
                 }
-                FleetProgress::Ended => return Err(ServiceError::Panicked),
-            };
-            let mut executed = self.fleet.execute(&self.id, request, key.as_deref(), &self.cancel).await?;
-            let Some(waiting) = executed.waiting.take() else { return self.done(executed).await };
-            let (calls, room) = (waiting.calls.clone(), self.reserve(&executed, &waiting)?);
-            *progress = FleetProgress::Waiting(Box::new(WaitingInFleet { executed, waiting, _room: room }));
-            Ok(Advanced::NeedsTools { calls, reply_room: None })
+            }
         })
     }
 
@@ -209,6 +326,9 @@ impl SteppedExecution for FleetExecution {
                     self.ended.cancel();
                     Ok(mem::take(&mut waiting.waiting.suspended))
                 }
+                FleetProgress::Sent(_) if !self.ended.is_cancelled() => Err(ServiceError::NotSuspendable(
+                    "its last step has no result yet; call `continue` first".to_owned(),
+                )),
                 _ => Err(has_ended()),
             }
         })
@@ -226,16 +346,10 @@ mod tests {
 
     use super::*;
 
-    fn waiting(ids: &[u64]) -> WaitingExecution {
-        let calls = ids.iter().map(|id| json!({ "id": id, "name": "ask", "arguments": "{}" }));
-        let calls = calls.map(|call| serde_json::from_value(call).unwrap()).collect();
-        WaitingExecution { calls, suspended: Vec::new() }
-    }
-
     #[test]
     fn only_answers_to_waiting_calls_are_sent() {
         let answer = |id: u64| ToolAnswer::value(id, &json!(id));
-        let waits = waiting(&[1, 3]);
+        let waits = [1, 3];
         assert_eq!(check_answers(&waits, vec![answer(0), answer(3), answer(2)]).unwrap(), [answer(3)]);
         let failed = ToolAnswer::error(1, ToolError::new("not JSON"));
         assert_eq!(check_answers(&waits, vec![failed.clone()]).unwrap(), [failed]);

@@ -114,8 +114,8 @@ pub(crate) trait SteppedExecution: Send + Sync {
     ///
     /// # Errors
     /// Fails if an answer is invalid ([`ServiceError::is_answer_error`]). In that case, no answer was used, and the
-    /// execution stays suspended. After any other error, such as the death of a worker, the caller must drop the
-    /// execution.
+    /// execution stays suspended. It also stays suspended after [`ServiceError::StepUnanswered`]: the caller can repeat
+    /// the step. After any other error, such as the death of a worker, the caller must drop the execution.
     fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>>;
 
     /// Turns the execution into sealed bytes while it waits for answers

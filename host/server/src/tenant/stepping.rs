@@ -225,7 +225,7 @@ impl Tenant {
     /// Also fails if the execution does not exist, if an answer is invalid, or if `then` fails.
     ///
     /// The call can be repeated if admission failed or an answer is invalid, because the execution stays suspended. It
-    /// can also be repeated if `then` failed with [`Undelivered::NoRoom`].
+    /// can also be repeated after [`ServiceError::StepUnanswered`], and if `then` failed with [`Undelivered::NoRoom`].
     pub async fn resume_then<T: Send + 'static>(
         &self,
         execution: &str,
@@ -272,7 +272,7 @@ impl Tenant {
         let is_suspended = match &stepped {
             Ok(Stepped::Done(_)) => false,
             Ok(Stepped::NeedsTools(_)) => true,
-            Err(error) => error.is_answer_error(),
+            Err(error) => error.is_still_waiting(),
         };
         guard.disarm_if(is_suspended);
         stepped
@@ -355,7 +355,7 @@ impl Tenant {
                     Err(cancelled) => self.end(*cancelled).await?,
                 }
             }
-            Err(error) if error.is_answer_error() => match self.suspend(id, stepping, false) {
+            Err(error) if error.is_still_waiting() => match self.suspend(id, stepping, !error.is_answer_error()) {
                 Ok(_) => return Err(error),
                 Err(cancelled) => self.end(*cancelled).await?,
             },

@@ -6,6 +6,7 @@ use glovebox::UrlPatterns;
 use glovebox_fleet::{FleetClient, FleetUrl};
 use glovebox_server::{
     SessionPlace, TenantConfig,
+    http::HttpConfig,
     tools::{Callbacks, CallbacksConfig},
 };
 use serde_json::{Value, json};
@@ -15,14 +16,24 @@ use crate::fleet_engine::FleetEngine;
 
 const PYTHON: &str = "python";
 
-/// Starts a server with a single tenant, whose sessions are in this scope of a fleet.
-fn server_in(client: FleetClient, scope: &'static str, change: impl FnOnce(&mut TenantConfig) + 'static) -> Server {
+/// Returns the setup of a server with a single tenant, whose sessions are in this scope of a fleet.
+fn setup_in(client: FleetClient, scope: &'static str, change: impl FnOnce(&mut TenantConfig) + 'static) -> Setup {
     let place = SessionPlace::Fleet { client, scope: scope.parse().unwrap() };
     let tenant = Box::new(move |config: &mut TenantConfig| {
         config.place = place;
         change(config);
     });
-    Server::start(Setup { tenant: Some(tenant), ..Setup::default() })
+    Setup { tenant: Some(tenant), ..Setup::default() }
+}
+
+fn server_in(client: FleetClient, scope: &'static str, change: impl FnOnce(&mut TenantConfig) + 'static) -> Server {
+    Server::start(setup_in(client, scope, change))
+}
+
+/// Starts a server with this memory for requests and responses.
+pub(super) fn server_with_memory(engine: &FleetEngine, bodies_bytes: usize) -> Server {
+    let http = HttpConfig { bodies_bytes, body_time: Duration::from_secs(1), ..HttpConfig::default() };
+    Server::start(Setup { http, ..setup_in(engine.client(), "one", |_| {}) })
 }
 
 pub(super) fn server(engine: &FleetEngine) -> Server {

@@ -9,8 +9,8 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
 use super::{
-    fleet::server,
-    support::{Answer, Server},
+    fleet::{server, server_with_memory},
+    support::{Answer, Server, until},
 };
 use crate::fleet_engine::FleetEngine;
 
@@ -153,4 +153,93 @@ fn changed_fleet_session_is_not_replaced() {
     let execution = waiting(&resume(&server, &bytes, &[("if-match", "*")], &answers), 1);
     proceed(&server, &execution, &json!([{"id": 1, "value": "two"}])).ok();
     assert_eq!(value(&server, "x[1:]"), json!(["one", "two"]));
+}
+
+/// Returns the bodies and keys of the requests that resumed an execution.
+fn resumptions(engine: &FleetEngine) -> Vec<(Value, String)> {
+    let resuming = engine.asked().into_iter().filter(|asked| asked.body["resumption"].is_object());
+    resuming.map(|asked| (asked.body, asked.key.unwrap())).collect()
+}
+
+#[test]
+fn unanswered_step_in_a_fleet_is_repeated_without_running_twice() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s");
+    let execution = start(&server, false);
+    let one = json!([{"id": 0, "value": "one"}]);
+    // The step does not reach a node.
+    engine.fail(Some((503, "overloaded at 10.0.0.1")));
+    let lost = proceed(&server, &execution, &one);
+    assert_eq!((lost.problem(), lost.header("retry-after")), ((503, "unavailable".into()), Some("1")), "{lost:?}");
+    assert!(lost.text().contains("send the same answers again"), "{lost:?}");
+    engine.fail(None);
+    // A node runs the step, but the connection breaks.
+    engine.lose_answer();
+    assert_eq!(proceed(&server, &execution, &one).status, 503);
+    let generation = server.get("/v1/sessions/s").header("etag").map(str::to_owned);
+    waiting(&proceed(&server, &execution, &one), 1);
+    let sent = resumptions(&engine);
+    assert_eq!((sent.len(), sent.iter().all(|step| *step == sent[0])), (3, true), "{sent:?}");
+    assert!(sent[0].1.starts_with("one/step/"), "{}", sent[0].1);
+    assert_eq!(server.get("/v1/sessions/s").header("etag"), generation.as_deref(), "it was not run again");
+    // The last step ran with the first answer.
+    engine.lose_answer();
+    assert_eq!(proceed(&server, &execution, &json!([{"id": 1, "value": "two"}])).status, 503);
+    let done = proceed(&server, &execution, &json!([{"id": 1, "value": "other"}]));
+    assert_eq!(done.ok()["stdout"], "['one', 'two']\n", "{done:?}");
+    assert_eq!(value(&server, "x[1:]"), json!(["one", "two"]));
+}
+
+#[test]
+fn execution_with_an_unanswered_step_is_cancelled() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s");
+    let execution = start(&server, true);
+    engine.lose_answer();
+    assert_eq!(proceed(&server, &execution, &json!([{"id": 0, "value": "one"}])).status, 503);
+    let refused = server.ask("POST", &format!("/v1/executions/{execution}/suspend"), &[], b"");
+    assert_eq!(refused.problem(), (409, "not-suspendable".into()));
+    let cancelled = server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").ok();
+    assert_eq!(cancelled["outcome"]["kind"], "cancelled", "{cancelled}");
+    let sent = resumptions(&engine);
+    assert_eq!((sent.len(), &sent[1].0["deadline_ms"]), (2, &json!(0)), "no node starts a cancelled step");
+    assert_eq!(sent[0].1, sent[1].1);
+    assert_eq!(value(&server, "globals().get('x')"), Value::Null);
+}
+
+#[test]
+fn execution_in_a_fleet_is_kept_while_there_is_no_memory_for_its_bytes() {
+    let engine = FleetEngine::start();
+    let server = server_with_memory(&engine, 2 << 20);
+    open(&server, "s");
+    value(&server, "import random; y = random.randbytes(600_000)");
+    // An unread result leaves 330 kB.
+    let body = json!({
+        "language": "python", "source": "print('x' * 1_500_000)\ntools.ask()", "tools": [{"name": "ask"}],
+        "policy": {"limits": {"tool_timeout_ms": 4_000}},
+    });
+    let before = server.audited().len();
+    let unread = server.post("/v1/execute", &body);
+    assert_eq!(unread.status, 202, "{unread:?}");
+    until("it has ended", || server.audited().len() > before);
+    let execution = start(&server, false);
+    let one = json!([{"id": 0, "value": "one"}]);
+    assert_eq!(proceed(&server, &execution, &one).problem(), (503, "unavailable".into()));
+    waiting(&proceed(&server, &execution, &json!([])), 0);
+    assert!(resumptions(&engine).is_empty(), "no answer was used");
+    let unread = unread.json()["execution"].as_str().unwrap().to_owned();
+    until("the result is read", || proceed(&server, &unread, &json!([])).status == 200);
+    let mut answer = proceed(&server, &execution, &one);
+    until("there is memory", || {
+        let is_refused = answer.status == 503;
+        if is_refused {
+            answer = proceed(&server, &execution, &one);
+        }
+        !is_refused
+    });
+    waiting(&answer, 1);
+    let done = proceed(&server, &execution, &json!([{"id": 1, "value": "two"}]));
+    assert_eq!(done.ok()["stdout"], "['one', 'two']\n", "{done:?}");
 }

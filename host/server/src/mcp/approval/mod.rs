@@ -286,8 +286,8 @@ impl ApprovedRun<'_> {
         self.tenant.resume_then(execution, answers, self.last.watch(), self.then()?).await
     }
 
-    /// Like [`advance`](Self::advance), but tries again while other requests occupy the server or the execution. The calls
-    /// have been made, so the script must receive their results.
+    /// Like [`advance`](Self::advance), but tries again while other requests occupy the server or the execution, or a fleet
+    /// does not answer. The calls have been made, so the script must receive their results.
     async fn advance_answered(&self, execution: &str, answers: Vec<ToolAnswer>) -> Result<Step, ServiceError> {
         let end = Instant::now() + ANSWERED_TIME;
         loop {
@@ -295,7 +295,10 @@ impl ApprovedRun<'_> {
             let advanced = self.advance(execution, answers.clone()).await;
             let is_busy = matches!(
                 advanced,
-                Err(ServiceError::QueueFull { .. } | ServiceError::NoTurn { .. } | ServiceError::ExecutionBusy { .. })
+                Err(ServiceError::QueueFull { .. }
+                    | ServiceError::NoTurn { .. }
+                    | ServiceError::ExecutionBusy { .. }
+                    | ServiceError::StepUnanswered)
             );
             if !is_busy || Instant::now() >= end {
                 return advanced;
