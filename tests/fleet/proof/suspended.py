@@ -15,7 +15,7 @@ from proof.fleet import Fleet
 from proof.history import service
 
 SESSION = "suspended-000"
-# The number of calls after the suspension. Some of them are slow, so that the script still runs when its nodes are killed.
+# The number of calls after the suspension.
 CALLS = 12
 SCRIPT = f"""\
 n = globals().get('n', 0) + 1
@@ -25,6 +25,8 @@ for call in range({CALLS}):
     tools.record(operation=f'after {{call}}', count=n)
 print(n, answer)
 """
+# The call that has no answer until the nodes are killed, so that they are killed after its effect, while the script runs.
+HELD = "after 1"
 OPERATIONS = ["before", *(f"after {call}" for call in range(CALLS))]
 ATTEMPT_S = 8.0
 PAUSE_S = 0.2
@@ -52,14 +54,16 @@ async def suspension_repeats_no_effect(http: aiohttp.ClientSession, fleet: Fleet
     resumption = {"suspended_base64": waiting["suspended_base64"], "answers": [{"id": 1, "answer": {"Ok": '"approved"'}}]}
     expected = {"created_at": started["created_at"], "generation": started["generation"]}
     body = {"tools": tools, "resumption": resumption, "expected": expected}
+    release = fleet.tools.hold(HELD)
     resuming = asyncio.create_task(ask("execute", body, "resume"))
-    while not resuming.done() and recorded(fleet)["after 0"] == 0:
+    while not resuming.done() and recorded(fleet)[HELD] == 0:
         await asyncio.sleep(0.01)
     if resuming.done():
         wrong.append("the resumed execution ended before its nodes were killed")
     others = [fleet.process(host) for host in fleet.nodes if host is not victim]
     for other in others:
         other.kill()
+    release.set()
     fleet.process(victim).start()
     status, done = await resuming
     for other in others:

@@ -27,6 +27,7 @@ class Tools:
         self._random = random.Random(seed)
         self.effects: list[Effect] = []
         self._by_key: dict[str, Effect] = {}
+        self._held: dict[str, asyncio.Event] = {}
         # Repeated calls by key: their node was lost after the effect, but before it was in the journal.
         self.repeated: Counter[str] = Counter()
         # Requests that a tool server should never receive.
@@ -38,6 +39,10 @@ class Tools:
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, address, PORT).start()
+
+    def hold(self, operation: str) -> asyncio.Event:
+        """Delays the answers to this operation until the returned event is set. Their effects are recorded at once."""
+        return self._held.setdefault(operation, asyncio.Event())
 
     async def _record(self, request: web.Request) -> web.Response:
         key = request.headers.get("idempotency-key", "")
@@ -59,6 +64,9 @@ class Tools:
             self._log.write(json.dumps(asdict(effect)) + "\n")
             self._log.flush()
             os.fsync(self._log.fileno())
+        held = self._held.get(arguments["operation"])
+        if held is not None:
+            await held.wait()
         # Makes some calls slow, so that at any time an execution is in the middle of a call.
         await asyncio.sleep(self._random.choice((0.0, 0.0, 0.05, 0.4)))
         return web.json_response({"recorded": arguments["count"]})
