@@ -46,7 +46,6 @@
   const includes = uncurry(String.prototype.includes);
   const slice = uncurry(String.prototype.slice);
   const toLowerCase = uncurry(String.prototype.toLowerCase);
-  const toWellFormed = uncurry(String.prototype.toWellFormed);
   const MapClass = Map;
   const PromiseClass = Promise;
   const Failure = Error;
@@ -180,12 +179,8 @@
     return found;
   };
 
-  const encode = (message) => {
-    const text = $.stringifyExact(message);
-    // A lone surrogate would make the whole message invalid.
-    if (!$.hasLoneSurrogate(text)) return text;
-    return stringify(message, (key, value) => (typeof value === 'string' ? toWellFormed(value) : $.exactNumber(value)));
-  };
+  // A lone surrogate would make the whole message invalid.
+  const encode = (message) => $.withoutLoneSurrogates($.stringifyExact(message));
 
   const invoke = (name, named, begun) => {
     const { stack } = new Failure();

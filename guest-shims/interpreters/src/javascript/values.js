@@ -15,7 +15,7 @@
   const { isArray } = Array;
   // The older build has no `rawJSON`.
   const { parse, rawJSON, stringify } = JSON;
-  const { isFinite, isInteger, isSafeInteger } = Number;
+  const { isFinite, isSafeInteger, MAX_SAFE_INTEGER } = Number;
   const { abs } = Math;
   const BigIntOf = BigInt;
   const BigIntPrototype = BigInt.prototype;
@@ -24,6 +24,7 @@
   const exec = uncurry(RegExp.prototype.exec);
   const hasOwn = uncurry(Object.prototype.hasOwnProperty);
   const indexOf = uncurry(String.prototype.indexOf);
+  const slice = uncurry(String.prototype.slice);
   const setAdd = uncurry(Set.prototype.add);
   const setHas = uncurry(Set.prototype.has);
   const setDelete = uncurry(Set.prototype.delete);
@@ -86,44 +87,45 @@
     }
   };
 
-  // Returns whether text from `JSON.stringify` has an escaped lone surrogate, which the host's JSON parser rejects.
-  const hasLoneSurrogate = (text) => {
-    for (let at = indexOf(text, '\\ud'); at >= 0; at = indexOf(text, '\\ud', at + 1)) {
+  // Returns the position of the first escaped lone surrogate in text from `JSON.stringify`, or -1. The host's JSON parser
+  // rejects them.
+  const findLoneSurrogate = (text, start) => {
+    for (let at = indexOf(text, '\\ud', start); at >= 0; at = indexOf(text, '\\ud', at + 1)) {
       let from = at;
       while (charCodeAt(text, from - 1) === 92) from--;
-      if ((at - from) % 2 === 0) return true;
+      if ((at - from) % 2 === 0) return at;
     }
-    return false;
+    return -1;
   };
 
-  $.hasLoneSurrogate = hasLoneSurrogate;
+  $.hasLoneSurrogate = (text) => findLoneSurrogate(text, 0) >= 0;
 
-  const LONG = /\d{16}/;
+  // Replaces the escaped lone surrogates in text from `JSON.stringify`.
+  $.withoutLoneSurrogates = (text) => {
+    let replaced = '';
+    let start = 0;
+    for (let at = findLoneSurrogate(text, 0); at >= 0; at = findLoneSurrogate(text, start)) {
+      replaced += slice(text, start, at) + '\ufffd';
+      start = at + 6;
+    }
+    return start === 0 ? text : replaced + slice(text, start);
+  };
+
   // `JSON.stringify` throws for a `BigInt`, and rounds the digits of a number from 2^53 on. From 10^21 on, it uses an
   // exponent, which keeps the number.
   const MOST_DIGITS = 1e21;
   // Returns what `JSON.stringify` writes with all digits.
-  const exactNumber = (value) => {
-    if (rawJSON === undefined) return value;
-    if (typeof value === 'bigint') return rawJSON(bigintToString(value));
-    if (!isInteger(value) || isSafeInteger(value) || abs(value) >= MOST_DIGITS) return value;
-    return rawJSON(bigintToString(BigIntOf(value)));
-  };
-  const exact = (key, value) => exactNumber(value);
-
-  // `JSON.stringify`, with all digits of integers.
-  const stringifyExact = (value) => {
-    let text;
-    try {
-      text = stringify(value);
-    } catch {
-      // Probably a `BigInt`. For any other reason, this call throws the same error.
-      return stringify(value, exact);
+  const exact = (key, value) => {
+    if (typeof value === 'number') {
+      const isExact = (value <= MAX_SAFE_INTEGER && value >= -MAX_SAFE_INTEGER) || abs(value) >= MOST_DIGITS || !isFinite(value);
+      return isExact ? value : rawJSON(bigintToString(BigIntOf(value)));
     }
-    return text === undefined || exec(LONG, text) === null ? text : stringify(value, exact);
+    return typeof value === 'bigint' ? rawJSON(bigintToString(value)) : value;
   };
 
-  $.exactNumber = exactNumber;
+  // `JSON.stringify`, with all digits of integers. Runs a script's getters and `toJSON` only once.
+  const stringifyExact = (value) => (rawJSON === undefined ? stringify(value) : stringify(value, exact));
+
   $.stringifyExact = stringifyExact;
 
   const json = (value) => {
@@ -132,7 +134,7 @@
       // Methods that a script defined may affect every object; otherwise no script code runs here.
       if (hasOwn(ObjectPrototype, 'toJSON') || hasOwn(ArrayPrototype, 'toJSON') || !isData(value, new SetClass())) return undefined;
       const text = stringifyExact(value);
-      return text.length > MOST_JSON || hasLoneSurrogate(text) ? undefined : text;
+      return text.length > MOST_JSON || $.hasLoneSurrogate(text) ? undefined : text;
     } catch {
       // The value is nested too deeply for the stack, or contains a Proxy whose traps throw.
       return undefined;
@@ -152,6 +154,7 @@
     return { repr: cut(inspect(value, 2), MOST_REPR), json: json(value) };
   };
 
+  const LONG = /\d{16}/;
   const INTEGER = /^-?\d+$/;
   const restored = (key, value, about) => {
     if (typeof value !== 'number' || isSafeInteger(value)) return value;
