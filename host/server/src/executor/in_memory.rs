@@ -137,9 +137,11 @@ impl Executor for InMemory {
                 Work::InSession(target, mut script) => {
                     // Keeps the session in use until the script has ended.
                     let session = self.0.expected(&target)?;
-                    Ok(Box::new(LocalExecution::new(&cancel, move |cancel, calls| {
-                        session.run(asked(&mut script, cancel, on_output).pending_calls(calls))
-                    })))
+                    let started: Box<dyn SteppedExecution> =
+                        Box::new(LocalExecution::new(&cancel, move |cancel, calls| {
+                            session.run(asked(&mut script, cancel, on_output).pending_calls(calls))
+                        }));
+                    Ok(started)
                 }
                 work => self.0.here.start(Job { work, cancel, on_output, span }).await,
             }

@@ -159,14 +159,16 @@ impl Executor for InProcess {
         Box::pin(async move {
             let local = Arc::clone(&self.0);
             let Job { mut work, cancel, on_output, .. } = job;
-            if work.script().is_suspendable() {
+            let started: Box<dyn SteppedExecution> = if work.script().is_suspendable() {
                 let start = move || local.start_suspendable(work, &cancel, on_output);
-                return Ok(Box::new(Service::blocking(start).await??));
-            }
-            let run = move |cancel: &CancelToken, calls: &PendingToolCalls| {
-                local.run(&mut work, cancel, on_output, Some(calls))
+                Box::new(Service::blocking(start).await??)
+            } else {
+                let run = move |cancel: &CancelToken, calls: &PendingToolCalls| {
+                    local.run(&mut work, cancel, on_output, Some(calls))
+                };
+                Box::new(LocalExecution::new(&cancel, run))
             };
-            Ok(Box::new(LocalExecution::new(&cancel, run)))
+            Ok(started)
         })
     }
 }

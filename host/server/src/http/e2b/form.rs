@@ -240,7 +240,7 @@ impl E2bError {
             500 => "internal",
             _ => "unavailable",
         };
-        let Problem { kind, status, title, detail, retry_after } = &self.0;
+        let Problem { kind, status, title, detail, retry_after, diagnostics: _ } = &self.0;
         let detail = detail.to_string();
         let body = json!({ "code": code, "message": detail, "type": kind, "status": status, "title": title, "detail": detail, "retry_after": retry_after });
         let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

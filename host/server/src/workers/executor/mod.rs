@@ -268,7 +268,7 @@ impl Executor for WorkerProcesses {
             let chosen = self.choose(&work)?;
             let live = self.ready(chosen).await?;
             let PreparedCall { live, call, bytes } = self.prepare(live, work, on_output)?;
-            Ok(Box::new(WorkerExecution {
+            let started: Box<dyn SteppedExecution> = Box::new(WorkerExecution {
                 execution: call.execution,
                 wants_files: call.wants_files,
                 reply_budget: self.reply_budget(),
@@ -281,7 +281,8 @@ impl Executor for WorkerProcesses {
                 cancel,
                 script: Mutex::new(Some((call, bytes))),
                 live,
-            }))
+            });
+            Ok(started)
         })
     }
 }
