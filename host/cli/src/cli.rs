@@ -12,7 +12,7 @@ use clap::{
 
 use crate::args::GlobalArgs;
 use crate::commands::{
-    doctor, image, packages, policy, repl, replay, resume, run, runtimes, services, session, validate,
+    doctor, image, monty_worker, packages, policy, repl, replay, resume, run, runtimes, services, session, validate,
 };
 use crate::source::STDIN;
 
@@ -172,6 +172,8 @@ pub(crate) enum Command {
     Image(image::ImageArgs),
     Policy(policy::PolicyCommandArgs),
     Doctor(doctor::DoctorArgs),
+    #[command(visible_alias = "subprocess")]
+    MontyWorker(monty_worker::MontyWorkerArgs),
     #[command(flatten)]
     Service(services::ServiceCommand),
 }

@@ -8,6 +8,7 @@ pub(crate) mod fleet;
 pub(crate) mod image;
 #[cfg(feature = "full")]
 pub(crate) mod mcp;
+pub(crate) mod monty_worker;
 pub(crate) mod packages;
 pub(crate) mod policy;
 pub(crate) mod repl;
@@ -54,6 +55,7 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         Command::Image(args) => image::run(&cli.global, args),
         Command::Policy(args) => policy::run(args),
         Command::Doctor(args) => doctor::run(&cli.global, args),
+        Command::MontyWorker(args) => monty_worker::run(&cli.global, args),
         Command::Service(command) => services::run(&cli.global, command),
     }
 }

@@ -1,0 +1,153 @@
+"""Monty's unmodified client with `glovebox monty-worker` as its worker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import unittest
+from pathlib import Path
+from typing import Any
+
+from pydantic_monty import (
+    AsyncMonty,
+    CollectString,
+    FunctionSnapshot,
+    Monty,
+    MontyComplete,
+    MontyRuntimeError,
+    MontySyntaxError,
+)
+
+BINARY = os.environ.get("GLOVEBOX_BINARY", Path(sys.executable).with_name("glovebox"))
+
+
+class Sessions(unittest.TestCase):
+    pool: Any
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.pool = Monty(binary_path=BINARY)
+        cls.pool.__enter__()
+        cls.addClassCleanup(cls.pool.__exit__, None, None, None)
+
+    def checkout(self, **options: Any) -> Any:
+        session = self.pool.checkout(**options)
+        session.__enter__()
+        self.addCleanup(session.__exit__, None, None, None)
+        return session
+
+    def test_snippets_share_variables_and_run_in_cpython(self) -> None:
+        session = self.checkout()
+        session.feed_run("import collections, statistics\nclass Box:\n    size = 3\nx = 40")
+        self.assertEqual(session.feed_run("x + 2"), 42)
+        self.assertEqual(session.feed_run("statistics.mean([Box.size, 5])"), 4)
+        self.assertIsNone(session.feed_run("x = 1"))
+
+    def test_values_cross_unchanged(self) -> None:
+        values = [None, True, -(2**63), 2**200, -(2**64), 1.5, "é\n", b"\0\xff", (1, [2]), {"k": {1, 2}}, frozenset("a")]
+        session = self.checkout()
+        for value in values:
+            given = session.feed_run("x", inputs={"x": value})
+            self.assertEqual((type(given), given), (type(value), value))
+        self.assertEqual(session.feed_run("a = [1]\n[a, a]", inputs={}), [[1], [1]])
+
+    def test_functions_of_the_host_return_and_raise(self) -> None:
+        def check(value: int, *, least: int) -> int:
+            if value < least:
+                raise KeyError("too small")
+            return value * 2
+
+        session = self.checkout()
+        functions = {"check": check, "limit": 5}
+        self.assertEqual(session.feed_run("check(7, least=limit)", external_lookup=functions), 14)
+        code = "try:\n    check(1, least=5)\nexcept KeyError as error:\n    found = error.args[0]\nfound"
+        self.assertEqual(session.feed_run(code, external_lookup=functions), "too small")
+        with self.assertRaisesRegex(MontyRuntimeError, "NameError: name 'check' is not defined"):
+            session.feed_run("check(1)")
+
+    def test_errors_have_tracebacks_and_the_session_continues(self) -> None:
+        session = self.checkout()
+        with self.assertRaises(MontyRuntimeError) as raised:
+            session.feed_run("y = 5\ndef f(x):\n    return 1 / x\nf(0)")
+        shown = raised.exception.display()
+        self.assertIn('line 3, in f\n    return 1 / x\n', shown)
+        self.assertTrue(shown.endswith("ZeroDivisionError: division by zero"), shown)
+        with self.assertRaises(MontySyntaxError):
+            session.feed_run("1 +")
+        self.assertEqual(session.feed_run("y"), 5)
+
+    def test_output_arrives(self) -> None:
+        printed = CollectString()
+        self.checkout().feed_run("for each in 'aé':\n    print(each)", print_callback=printed)
+        self.assertEqual(printed.output, "a\né\n")
+
+    def test_endless_snippet_is_stopped(self) -> None:
+        session = self.checkout(limits={"max_feed_duration_secs": 0.5})
+        session.feed_run("z = 1")
+        with self.assertRaisesRegex(MontyRuntimeError, "TimeoutError"):
+            session.feed_run("while True: pass")
+        with self.assertRaisesRegex(MontyRuntimeError, "TimeoutError"):
+            session.feed_run("while True:\n    try:\n        while True: pass\n    except BaseException: pass")
+        self.assertEqual(session.feed_run("1 + 1"), 2)
+
+    def test_memory_is_limited(self) -> None:
+        session = self.checkout(limits={"max_memory": 32 << 20})
+        with self.assertRaisesRegex(MontyRuntimeError, "MemoryError"):
+            session.feed_run("x = bytearray(64 << 20)")
+        self.assertEqual(session.feed_run("1 + 1"), 2)
+
+    def test_waiting_snippet_is_dumped_and_loaded(self) -> None:
+        session = self.checkout()
+        session.feed_run("total = 20")
+        snapshot = session.feed_start("total += 1\nf'{pay(euros=total)}!'")
+        state = snapshot.dump()
+        self.assertEqual(snapshot.resume({"return_value": "first"}).output, "first!")
+        for answer in ("second", "third"):
+            loaded = self.checkout().load_snapshot(state)
+            self.assertIsInstance(loaded, FunctionSnapshot)
+            self.assertEqual((loaded.function_name, loaded.kwargs), ("pay", {"euros": 21}))
+            ended = loaded.resume({"return_value": answer})
+            self.assertIsInstance(ended, MontyComplete)
+            self.assertEqual(ended.output, f"{answer}!")
+
+    def test_idle_session_is_dumped_and_loaded(self) -> None:
+        session = self.checkout()
+        session.feed_run("def double(x): return x * 2")
+        other = self.checkout()
+        other.load_session(session.dump())
+        self.assertEqual(other.feed_run("double(21)"), 42)
+
+    def test_damaged_dump_is_refused(self) -> None:
+        for state in (b"", b"\1\xff\xff\xff\xff", self.checkout().dump()[:-1] + b"\xff" * 20):
+            with self.assertRaises(Exception):
+                self.checkout().load_session(state)
+        self.assertEqual(self.checkout().feed_run("1 + 1"), 2)
+
+    def test_hostile_events_do_not_reach_the_client(self) -> None:
+        session = self.checkout()
+        # Neither a dump, nor an unknown event, nor a body that is not base64.
+        for kind, body in ((9, ""), (99, ""), (10, ""), (6, "?")):
+            code = f"try:\n    tools.monty_turn(kind={kind}, body={body!r})\nexcept tools.ToolError:\n    refused = True\nrefused"
+            self.assertTrue(session.feed_run(code))
+        with self.assertRaisesRegex(MontyRuntimeError, "did not start"):
+            session.feed_run("import sys\nsys.modules['_monty'].feed = print")
+            session.feed_run("1")
+
+
+class Async(unittest.TestCase):
+    def test_calls_run_concurrently(self) -> None:
+        async def fetch(number: int) -> int:
+            await asyncio.sleep(0.01 * (3 - number))
+            return number * 10
+
+        async def main() -> object:
+            async with AsyncMonty(binary_path=BINARY) as pool, pool.checkout() as session:
+                code = "import asyncio\n[await fetch(0), *await asyncio.gather(*(fetch(n) for n in (1, 2)))]"
+                return await session.feed_run(code, external_lookup={"fetch": fetch})
+
+        self.assertEqual(asyncio.run(main()), [0, 10, 20])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,121 @@
+//! The configuration of a Monty session, and its effect on the sandbox's limits.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use anyhow::ensure;
+use glovebox::{Limits, Policy};
+
+use super::frame::{FieldValue, each_field};
+
+/// Execution time of a snippet for which the client sets no limit.
+pub(super) const DEFAULT_FEED: Duration = Duration::from_secs(60);
+/// The versions of the protocol.
+const VERSIONS: RangeInclusive<u64> = 5..=6;
+/// Limit on an execution with all its waits. The client answers calls when it likes.
+const MAX_WAIT_MS: u64 = 24 * 3600 * 1000;
+/// Minimum of the memory limit, which CPython needs besides its image.
+const MIN_MEMORY_BYTES: u64 = 16 << 20;
+/// Recursion limits: the protocol's default, and the largest that the C stack of CPython is known to support.
+const DEFAULT_RECURSION: u64 = 1000;
+const MAX_RECURSION: u64 = 10_000;
+
+/// The configuration of a session, and the message that it was read from, which dumps contain.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SessionConfig {
+    pub(super) message: Vec<u8>,
+    pub(super) script_name: Vec<u8>,
+    version: u64,
+    pub(super) checks_types: bool,
+    memory_bytes: Option<u64>,
+    recursion: Option<u64>,
+    pub(super) max_suspensions: Option<u64>,
+    pub(super) feed_micros: Option<u64>,
+    pub(super) turn_micros: Option<u64>,
+    pub(super) sleep_micros: Option<u64>,
+}
+
+impl SessionConfig {
+    /// Reads the message, which may be untrusted: it can also come from a forged dump.
+    pub(super) fn read(message: &[u8]) -> anyhow::Result<Self> {
+        let mut config = Self { message: message.to_vec(), ..Self::default() };
+        let mut limits: &[u8] = &[];
+        each_field(message, |field, value| match (field, value) {
+            (1, FieldValue::Bytes(name)) => config.script_name = name.to_vec(),
+            (2, FieldValue::Bytes(message)) => limits = message,
+            (3, FieldValue::Number(checks)) => config.checks_types = checks != 0,
+            (9, FieldValue::Number(version)) => config.version = version,
+            _ => {}
+        })?;
+        each_field(limits, |field, value| {
+            let FieldValue::Number(limit) = value else { return };
+            match field {
+                2 => config.memory_bytes = Some(limit),
+                4 => config.recursion = Some(limit),
+                5 => config.max_suspensions = Some(limit),
+                6 => config.feed_micros = Some(limit),
+                7 => config.turn_micros = Some(limit),
+                8 => config.sleep_micros = Some(limit),
+                _ => {}
+            }
+        })?;
+        let (least, most) = VERSIONS.into_inner();
+        ensure!(
+            (least..=most).contains(&config.version),
+            "unsupported protocol version {}; this worker supports versions {least} to {most}",
+            config.version
+        );
+        Ok(config)
+    }
+
+    /// Returns the policy of the session's snippets.
+    pub(super) fn policy(&self) -> Policy {
+        let mut policy = Policy::default();
+        let limits = &mut policy.limits;
+        (limits.timeout_ms, limits.tool_timeout_ms) = (MAX_WAIT_MS, MAX_WAIT_MS);
+        // The execution time is limited instead.
+        limits.fuel = i64::MAX.unsigned_abs();
+        (limits.tool_calls, limits.tool_bytes) = (1_000_000, 32 << 20);
+        (limits.stdout_bytes, limits.stderr_bytes) = (16 << 20, 16 << 20);
+        if let Some(bytes) = self.memory_bytes {
+            limits.memory_bytes = bytes.clamp(MIN_MEMORY_BYTES, Limits::MAX_MEMORY_BYTES);
+        }
+        policy
+    }
+
+    /// Returns the recursion limit of the interpreter.
+    pub(super) fn recursion(&self) -> u64 {
+        self.recursion.unwrap_or(DEFAULT_RECURSION).min(MAX_RECURSION)
+    }
+
+    /// Returns the limit on the execution time of a snippet, and of the part until its next event.
+    pub(super) fn times(&self) -> (Duration, Duration) {
+        let feed = self.feed_micros.map_or(DEFAULT_FEED, Duration::from_micros);
+        (feed, self.turn_micros.map_or(Duration::MAX, Duration::from_micros))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::frame::Message, *};
+
+    #[test]
+    fn versions_and_limits_are_checked() {
+        let of = |version, memory| {
+            let limits = Message::default().number(2, memory).number(4, u64::MAX).number(6, 1_000).finish();
+            SessionConfig::read(&Message::default().bytes(2, &limits).number(9, version).finish())
+        };
+        for version in [0, 4, 7] {
+            assert!(of(version, 1).unwrap_err().to_string().contains("versions 5 to 6"), "{version}");
+        }
+        for (memory, bytes) in [(0, MIN_MEMORY_BYTES), (64 << 20, 64 << 20), (u64::MAX, Limits::MAX_MEMORY_BYTES)] {
+            let config = of(6, memory).unwrap();
+            let policy = config.policy();
+            assert_eq!((policy.limits.memory_bytes, policy.limits.check()), (bytes, Ok(())));
+            assert_eq!(
+                (config.recursion(), config.times()),
+                (MAX_RECURSION, (Duration::from_millis(1), Duration::MAX))
+            );
+        }
+        assert!(SessionConfig::read(&[18, 5, 1]).is_err());
+    }
+}

@@ -1,0 +1,453 @@
+//! `glovebox monty-worker`: a worker process for clients of Monty. Each snippet is an execution of a session. `guest.py`
+//! runs in the session: it converts values, and makes each call of the client with one stepped tool.
+
+mod config;
+mod frame;
+
+use std::{
+    io::stdin,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use clap::Args;
+use glovebox::{
+    CancelToken, Execution, HibernateOptions, Language, Outcome, Request, Resource, ResumeOptions, Sandbox, Session,
+    Started, Step, Stream, Suspended, Tool, ToolAnswer, ToolError, ToolRequest,
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use self::{
+    config::{DEFAULT_FEED, SessionConfig},
+    frame::{FieldValue, Message, each_field},
+};
+use crate::{
+    args::{GlobalArgs, RuntimeArgs},
+    engine::{Host, Pooling},
+};
+
+const AFTER_HELP: &str = "\
+Example:
+  MONTY_BIN=$(command -v glovebox) python3 agent.py      run Monty's sessions in Glovebox
+
+pydantic-monty starts `glovebox subprocess`, which is the same command. The protocol is versions 5 and 6 of
+monty/v1/monty.proto, over standard input and standard output. Ctrl-C ends the process.";
+
+/// Run the sessions of a Monty client
+///
+/// pydantic-monty starts one worker for each session.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct MontyWorkerArgs {}
+
+/// The guest's half: the names and sources of its modules, in the order of their imports.
+const GUEST: [(&str, &str); 3] = [
+    ("_monty_wire", include_str!("wire.py")),
+    ("_monty_values", include_str!("values.py")),
+    ("_monty", include_str!("guest.py")),
+];
+/// The source of each execution. The guest fetches the snippet with the first call, so that a suspended execution
+/// records it.
+const FEED_SOURCE: &str = "__import__('_monty').feed()";
+const TURN_TOOL: &str = "monty_turn";
+/// Time for an execution to end after its last event.
+const END: Duration = Duration::from_secs(1);
+
+/// Kinds of requests and events: the numbers of fields in the protocol.
+mod request {
+    pub(super) const CONFIGURE: u64 = 1;
+    pub(super) const FEED: u64 = 3;
+    pub(super) const RESUME_CALL: u64 = 4;
+    pub(super) const RESUME_FUTURES: u64 = 6;
+    pub(super) const DUMP: u64 = 7;
+    pub(super) const LOAD: u64 = 8;
+    pub(super) const RESET: u64 = 9;
+    pub(super) const SHUTDOWN: u64 = 10;
+    pub(super) const ABORT_FEED: u64 = 11;
+}
+
+mod event {
+    pub(super) const PRINT: u64 = 1;
+    pub(super) const FUNCTION_CALL: u64 = 2;
+    pub(super) const NAME_LOOKUP: u64 = 4;
+    pub(super) const COMPLETE: u64 = 6;
+    pub(super) const ERROR: u64 = 7;
+    pub(super) const DUMP_RESULT: u64 = 9;
+    pub(super) const OK: u64 = 10;
+    pub(super) const FATAL_ERROR: u64 = 11;
+}
+
+/// The arguments of a call of the tool: an event, or 0 for the snippet.
+#[derive(Deserialize)]
+struct Turn {
+    kind: u64,
+    body: String,
+}
+
+/// A snippet that waits for its client.
+struct WaitingFeed {
+    started: Started,
+    cancel: CancelToken,
+    call: u64,
+}
+
+struct Worker {
+    host: Host,
+    config: Option<SessionConfig>,
+    sandbox: Option<Sandbox>,
+    session: Option<Session>,
+    feed: Option<WaitingFeed>,
+    /// Execution time of the current snippet, and of the whole session.
+    feed_time: Duration,
+    total_time: Duration,
+}
+
+pub(crate) fn run(global: &GlobalArgs, _: &MontyWorkerArgs) -> anyhow::Result<i32> {
+    let host = Host::open(global, Pooling::Single)?;
+    let (feed_time, total_time) = (Duration::ZERO, Duration::ZERO);
+    let mut worker = Worker { host, config: None, sandbox: None, session: None, feed: None, feed_time, total_time };
+    let mut input = stdin().lock();
+    let ended = loop {
+        let handled = frame::read(&mut input).and_then(|message| match message {
+            Some(message) => worker.handle(&message),
+            None => Ok(false),
+        });
+        match handled {
+            Ok(true) => {}
+            ended => break ended,
+        }
+    };
+    if let Err(error) = &ended {
+        // The client might have gone, so the error is reported in any case.
+        let _ = worker.send(event::FATAL_ERROR, &Message::default().bytes(1, format!("{error:#}").as_bytes()).finish());
+    }
+    ended.map(|_| 0)
+}
+
+impl Worker {
+    /// Handles a request. Returns `false` at the last one.
+    fn handle(&mut self, message: &[u8]) -> anyhow::Result<bool> {
+        let mut request = None;
+        each_field(message, |kind, value| match value {
+            FieldValue::Bytes(body) if kind < 20 => request = Some((kind, body)),
+            _ => {}
+        })?;
+        let (kind, body) = request.context("a request has no kind")?;
+        match kind {
+            request::CONFIGURE => {
+                ensure!(self.config.is_none(), "the session is already configured");
+                let config = SessionConfig::read(body)?;
+                if config.checks_types {
+                    self.fail("RuntimeError", "type checking is unsupported; use `type_check=False`")?;
+                } else {
+                    self.configure(config)?;
+                    self.send(event::OK, &[])?;
+                }
+            }
+            request::FEED => self.feed(body)?,
+            request::RESUME_CALL..=request::RESUME_FUTURES => {
+                let feed = self.feed.take().context("no snippet waits for an answer")?;
+                self.advance(feed, kind, body)?;
+            }
+            request::ABORT_FEED => {
+                let feed = self.feed.take().context("no snippet waits for an answer")?;
+                stop(&feed)?;
+                // Both messages consist of the exception.
+                self.send(event::ERROR, body)?;
+            }
+            request::DUMP => self.dump()?,
+            request::LOAD => {
+                let mut state: &[u8] = &[];
+                each_field(body, |field, value| {
+                    if let (1, FieldValue::Bytes(bytes)) = (field, value) {
+                        state = bytes;
+                    }
+                })?;
+                self.load(state)?;
+            }
+            request::RESET => {
+                (self.config, self.sandbox, self.session, self.feed) = (None, None, None, None);
+                (self.feed_time, self.total_time) = (Duration::ZERO, Duration::ZERO);
+                self.send(event::OK, &[])?;
+            }
+            request::SHUTDOWN => {
+                self.send(event::OK, &[])?;
+                return Ok(false);
+            }
+            _ => self.fail("RuntimeError", "this worker does not support the request")?,
+        }
+        Ok(true)
+    }
+
+    fn configure(&mut self, config: SessionConfig) -> anyhow::Result<()> {
+        let schema = json!({
+            "type": "object",
+            "properties": { "kind": { "type": "integer" }, "body": { "type": "string" } },
+            "required": ["kind", "body"],
+            "additionalProperties": false,
+        });
+        let tool = Tool::new(TURN_TOOL, "Passes an event to the client.").schema(schema).stepped();
+        let runtime = RuntimeArgs { runtime: None, runtime_path: None };
+        let sandbox = self.host.sandbox(&runtime, Some(Language::Python), &config.policy())?;
+        self.sandbox = Some(sandbox.with_tools(&[tool]).context("cannot offer the tool")?);
+        self.config = Some(config);
+        Ok(())
+    }
+
+    fn feed(&mut self, body: &[u8]) -> anyhow::Result<()> {
+        ensure!(self.feed.is_none(), "another snippet waits for an answer");
+        let (Some(sandbox), Some(config)) = (&self.sandbox, &self.config) else {
+            bail!("the session is not configured");
+        };
+        let session = match self.session.clone().filter(|session| session.ended().is_none()) {
+            Some(session) => session,
+            None => {
+                let session = sandbox.session().context("cannot open the session")?;
+                let execution = session.execute(&setup(config.recursion())).context("cannot prepare the session")?;
+                ensure!(execution.outcome.is_success(), "cannot prepare the session: {}", execution.outcome.describe());
+                self.session = Some(session.clone());
+                session
+            }
+        };
+        self.feed_time = Duration::ZERO;
+        let cancel = CancelToken::new();
+        let request = Request::new(FEED_SOURCE).suspendable(true).on_output(printer()).cancel(&cancel);
+        let started = session.start(request)?;
+        // A script can replace the modules of the guest's half, so this step is limited too.
+        let step = started.advance(Vec::new(), Some(DEFAULT_FEED))?;
+        let call = match &step {
+            Step::NeedsTools(calls) => calls.first().map_or(0, |call| call.id),
+            Step::Done(_) | Step::Running => 0,
+        };
+        let feed = WaitingFeed { started, cancel, call };
+        if !matches!(step, Step::NeedsTools(_)) {
+            stop(&feed)?;
+            return self.fail("RuntimeError", "the snippet did not start");
+        }
+        self.advance(feed, request::FEED, body)
+    }
+
+    /// Passes a request to the guest, and the guest's next event to the client.
+    fn advance(&mut self, mut feed: WaitingFeed, kind: u64, body: &[u8]) -> anyhow::Result<()> {
+        let mut answer = vec![u8::try_from(kind)?];
+        answer.extend_from_slice(body);
+        let mut answers = vec![ToolAnswer::value(feed.call, &json!(BASE64_STANDARD.encode(answer)))];
+        let (feed_limit, turn_limit) = self.config.as_ref().context("the session is not configured")?.times();
+        let limit = feed_limit.saturating_sub(self.feed_time).min(turn_limit);
+        let begun = Instant::now();
+        loop {
+            let remaining = limit.saturating_sub(begun.elapsed());
+            let step = feed.started.advance(answers, Some(remaining))?;
+            let elapsed = begun.elapsed();
+            match step {
+                Step::Running => {
+                    self.add_time(elapsed);
+                    stop(&feed)?;
+                    return self.fail("TimeoutError", &format!("time limit exceeded: {elapsed:?} > {limit:?}"));
+                }
+                Step::Done(execution) => {
+                    self.add_time(elapsed);
+                    let (name, message) = failure(&execution);
+                    return self.fail(name, &message);
+                }
+                Step::NeedsTools(calls) => {
+                    let Some((call, others)) = calls.split_first() else { bail!("the script waits for no call") };
+                    let mut refused: Vec<_> = others.iter().map(refusal).collect();
+                    match event_of(call) {
+                        Some((kind @ (event::COMPLETE | event::ERROR), body)) => {
+                            self.add_time(elapsed);
+                            finish(&feed, call.id)?;
+                            return self.send(kind, &body);
+                        }
+                        Some((kind, body)) if refused.is_empty() => {
+                            self.add_time(elapsed);
+                            feed.call = call.id;
+                            self.feed = Some(feed);
+                            return self.send(kind, &body);
+                        }
+                        _ => refused.push(refusal(call)),
+                    }
+                    answers = refused;
+                }
+            }
+        }
+    }
+
+    fn add_time(&mut self, elapsed: Duration) {
+        self.feed_time = self.feed_time.saturating_add(elapsed);
+        self.total_time = self.total_time.saturating_add(elapsed);
+    }
+
+    /// Sends the session's state: whether a snippet waits, the size of the configuration, the configuration, and the
+    /// session or the suspended execution. Suspending ends the execution, so it is then resumed.
+    fn dump(&mut self) -> anyhow::Result<()> {
+        let Some(config) = self.config.clone() else { bail!("the session is not configured") };
+        let mut state = vec![u8::from(self.feed.is_some())];
+        state.extend_from_slice(&u32::try_from(config.message.len())?.to_le_bytes());
+        state.extend_from_slice(&config.message);
+        if let Some(feed) = &self.feed {
+            let suspended = match feed.started.suspend() {
+                Ok(suspended) => suspended,
+                Err(error) => return self.fail("RuntimeError", &format!("cannot suspend the snippet: {error}")),
+            };
+            state.extend_from_slice(&suspended.to_bytes(None));
+            self.resume(&suspended)?;
+        } else if let Some(session) = &self.session {
+            state.extend_from_slice(&session.hibernate(&HibernateOptions::default())?);
+        }
+        self.send(event::DUMP_RESULT, &Message::default().bytes(1, &state).finish())
+    }
+
+    /// Handles a request to restore a dump.
+    fn load(&mut self, state: &[u8]) -> anyhow::Result<()> {
+        ensure!(self.session.is_none(), "the session has already begun");
+        match self.restore(state) {
+            Ok(None) => self.send(event::OK, &[]),
+            Ok(Some((kind, body))) => self.send(kind, &body),
+            Err(error) => self.fail("ValueError", &format!("cannot load the dump: {error:#}")),
+        }
+    }
+
+    /// Restores the state of [`dump`](Self::dump), which may be forged, within the sandbox's limits. Returns the event
+    /// of a snippet that waits.
+    fn restore(&mut self, state: &[u8]) -> anyhow::Result<Option<(u64, Vec<u8>)>> {
+        let parts = state.split_first().and_then(|(&waits, rest)| {
+            let (size, rest) = rest.split_first_chunk::<4>()?;
+            let (config, rest) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*size)).ok()?)?;
+            Some((waits, config, rest))
+        });
+        let (waits, config, bytes) = parts.context("the bytes are not a dump of this worker")?;
+        self.configure(SessionConfig::read(config)?)?;
+        if waits != 0 {
+            return self.resume(&Suspended::from_bytes(bytes, None)?).map(Some);
+        }
+        let sandbox = self.sandbox.as_ref().context("the session is not configured")?;
+        // A session without a snippet has no state.
+        if !bytes.is_empty() {
+            self.session = Some(sandbox.resume(bytes, ResumeOptions::default())?);
+        }
+        Ok(None)
+    }
+
+    /// Restores a snippet that waits for its client, and returns the event that it waits with.
+    fn resume(&mut self, suspended: &Suspended) -> anyhow::Result<(u64, Vec<u8>)> {
+        let sandbox = self.sandbox.as_ref().context("the session is not configured")?;
+        let session = sandbox.resume_suspended_session(suspended, ResumeOptions::default())?;
+        let cancel = CancelToken::new();
+        let started = session.start(suspended.request().on_output(printer()).cancel(&cancel))?;
+        let Step::NeedsTools(calls) = started.advance(Vec::new(), Some(DEFAULT_FEED))? else {
+            bail!("the suspended snippet does not wait");
+        };
+        let call = calls.first().context("the suspended snippet does not wait")?;
+        let event = event_of(call).context("the suspended snippet waits for another call")?;
+        self.session = Some(session);
+        self.feed = Some(WaitingFeed { started, cancel, call: call.id });
+        Ok(event)
+    }
+
+    fn fail(&self, name: &str, message: &str) -> anyhow::Result<()> {
+        let exception = Message::default().bytes(1, name.as_bytes()).bytes(2, message.as_bytes()).finish();
+        self.send(event::ERROR, &Message::default().bytes(1, &exception).finish())
+    }
+
+    /// Sends an event with the session's times and limits.
+    fn send(&self, kind: u64, body: &[u8]) -> anyhow::Result<()> {
+        let mut message = Message::default().bytes(kind, body);
+        if let Some(config) = &self.config {
+            let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+            message = message
+                .number(20, micros(self.total_time))
+                .optional(22, config.max_suspensions)
+                .bytes(23, &config.script_name)
+                .number(24, micros(self.feed_time))
+                .optional(25, config.feed_micros)
+                .optional(26, config.turn_micros)
+                .optional(27, config.sleep_micros);
+        }
+        frame::write(&message.finish()).context("cannot write an event")
+    }
+}
+
+/// Returns the script that prepares a session.
+fn setup(recursion: u64) -> String {
+    // JSON text of strings is also Python.
+    let modules = json!(GUEST);
+    format!(
+        "def load(modules):
+    import sys, types
+    for name, source in modules:
+        module = sys.modules[name] = types.ModuleType(name)
+        exec(source, vars(module))
+
+load({modules})
+del load
+__import__('_monty').start(tools.{TURN_TOOL}, {recursion})
+"
+    )
+}
+
+/// Returns the listener that sends output of the script as text. If the client has gone, the next event fails too.
+fn printer() -> impl FnMut(Stream, &[u8]) + Send + 'static {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    move |stream, bytes| {
+        let (number, buffer) = if matches!(stream, Stream::Stdout) { (1, &mut stdout) } else { (2, &mut stderr) };
+        buffer.extend_from_slice(bytes);
+        // The rest of an incomplete character follows.
+        let size = match std::str::from_utf8(buffer) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => buffer.len(),
+        };
+        let text: Vec<u8> = buffer.drain(..size).collect();
+        let text = String::from_utf8_lossy(&text);
+        let segment = Message::default().number(1, number).bytes(2, text.as_bytes()).finish();
+        let print = Message::default().bytes(1, &segment).finish();
+        let _ = frame::write(&Message::default().bytes(event::PRINT, &print).finish());
+    }
+}
+
+/// Reads the event of a call, which is untrusted. Its body is a message that only the client reads. Returns `None` if
+/// the guest may not send such an event.
+fn event_of(call: &ToolRequest) -> Option<(u64, Vec<u8>)> {
+    let turn: Turn = serde_json::from_str(&call.arguments).ok()?;
+    let sends = matches!(turn.kind, event::FUNCTION_CALL | event::NAME_LOOKUP..=event::ERROR);
+    let body = BASE64_STANDARD.decode(turn.body).ok()?;
+    sends.then_some((turn.kind, body))
+}
+
+fn refusal(call: &ToolRequest) -> ToolAnswer {
+    ToolAnswer::error(call.id, ToolError::new("the call is not a turn of the protocol"))
+}
+
+/// Answers the last event of a snippet, and waits for the end of its execution.
+fn finish(feed: &WaitingFeed, call: u64) -> anyhow::Result<()> {
+    match feed.started.advance(vec![ToolAnswer::value(call, &json!(""))], Some(END))? {
+        Step::Done(_) => Ok(()),
+        Step::Running | Step::NeedsTools(_) => stop(feed),
+    }
+}
+
+/// Cancels the execution of a snippet. Its further calls are refused.
+fn stop(feed: &WaitingFeed) -> anyhow::Result<()> {
+    feed.cancel.cancel();
+    let mut answers = Vec::new();
+    loop {
+        answers = match feed.started.advance(answers, None)? {
+            Step::Done(_) => return Ok(()),
+            Step::NeedsTools(calls) => calls.iter().map(refusal).collect(),
+            Step::Running => Vec::new(),
+        };
+    }
+}
+
+/// Returns the exception for a snippet that ended without an event.
+fn failure(execution: &Execution) -> (&'static str, String) {
+    match &execution.outcome {
+        Outcome::Exhausted { resource: Resource::Time, .. } => ("TimeoutError", "time limit exceeded".to_owned()),
+        Outcome::Exhausted { resource: Resource::Memory, limit, .. } => {
+            ("MemoryError", format!("memory limit exceeded: {limit} bytes"))
+        }
+        outcome => ("RuntimeError", format!("the snippet has ended its interpreter: {}", outcome.describe())),
+    }
+}
