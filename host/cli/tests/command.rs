@@ -4,6 +4,7 @@
 
 mod caches;
 mod daemon;
+mod monty;
 mod support;
 mod suspended;
 mod tools;

@@ -82,7 +82,9 @@ def call_host(name, args, kwargs, receiver=None):
     body = field(1, name) + packed(2, [arena.add(each) for each in args])
     for key, value in kwargs.items():
         body += field(3, number(1, arena.add(key)) + number(2, arena.add(value)))
-    body += number(4, call) + (field(5, field(1, receiver)) if receiver else b"") + number(6, found in awaited)
+    # The host may await the call at once if no other task could run in the meantime.
+    waits = found in awaited and len(asyncio.all_tasks(loop)) == 1
+    body += number(4, call) + (field(5, field(1, receiver)) if receiver else b"") + number(6, waits)
     kind, answer = exchange(FUNCTION_CALL, body + field(7, arena.encoded()) + place(8, found))
     decoded = values.decode(last(answer, 3 if kind == RESUME_CALL else 2, b""))
     if kind != RESUME_FUTURES:

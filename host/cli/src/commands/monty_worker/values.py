@@ -27,7 +27,8 @@ EXCEPTIONS = {
     "decimal.FloatOperation",
 }
 """The names of exceptions in the protocol."""
-MODULES = {"builtins": "", "dataclasses": "", "json.decoder": "json.", "re._constants": "re.", "tomllib._parser": "tomllib."}
+MODULES = {"builtins": "", "dataclasses": ""}
+MODULES |= {"json.decoder": "json.", "re._constants": "re.", "tomllib._parser": "tomllib."}
 """The prefixes of these names, by modules."""
 MAX_DOCUMENT = 1 << 16
 """Maximum size of an invalid JSON document that its error contains, in characters."""
@@ -35,8 +36,19 @@ TYPES = {
     each: each.__name__
     for each in (bool, bytes, complex, dict, float, frozenset, int, list, object, range, set, slice, str, tuple, type)
 }
-TYPES |= {type(None): "NoneType", types.FunctionType: "function", decimal.Decimal: "decimal.Decimal"}
+TYPES |= {type(None): "NoneType", types.EllipsisType: "ellipsis", types.FunctionType: "function"}
+TYPES |= {decimal.Decimal: "decimal.Decimal", pathlib.PosixPath: "PosixPath"}
 """The names of types in the protocol, other than those of exceptions."""
+SENT_TYPES = {
+    *"builtin_function_or_method callable_iterator collections.defaultdict collections.deque dict_items".split(),
+    *"dict_keys dict_values functools.partial generator itertools.accumulate itertools.batched itertools.chain".split(),
+    *"itertools.combinations itertools.compress itertools.count itertools.cycle itertools.dropwhile".split(),
+    *"itertools.filterfalse itertools.groupby itertools.islice itertools.pairwise itertools.permutations".split(),
+    *"itertools.product itertools.repeat itertools.starmap itertools.takewhile itertools.zip_longest".split(),
+    *"list_iterator random.Random range_iterator re.Match re.Pattern set_iterator str_iterator tuple_iterator".split(),
+    *"types.GenericAlias typing.Union".split(),
+}
+"""The names of further types that clients accept but do not send."""
 TYPES |= {
     each: f"datetime.{each.__name__}"
     for each in (datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone)
@@ -141,7 +153,8 @@ def exception_type(name):
     if name == "FrozenInstanceError":
         return dataclasses.FrozenInstanceError
     module, _, plain = name.rpartition(".")
-    found = getattr(importlib.import_module(module), plain, None) if name in EXCEPTIONS and module else getattr(builtins, plain, None)
+    scope = importlib.import_module(module) if module and name in EXCEPTIONS else builtins
+    found = getattr(scope, plain, None)
     return found if isinstance(found, type) and issubclass(found, BaseException) else RuntimeError
 
 
@@ -249,6 +262,11 @@ def decode_node(data, values):
     raise TypeError(f"the sandbox does not accept values of kind {kind}")
 
 
+def type_name(kind):
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    return TYPES.get(kind) or (name if name in SENT_TYPES else None)
+
+
 def builtin_type(name):
     if name in EXCEPTIONS:
         return exception_type(name)
@@ -306,7 +324,7 @@ class Arena:
         elif kind.__module__ == "__main__":
             key, origin, is_dataclass = identity(kind), SANDBOX, dataclasses.is_dataclass(kind)
         else:
-            name = exception_name(kind) if issubclass(kind, BaseException) else TYPES.get(kind)
+            name = exception_name(kind) if issubclass(kind, BaseException) else type_name(kind)
             return self.node(23, field(1, name) + number(3, BUILTIN)) if name else self.node(29, repr(kind))
         body = field(1, kind.__name__) + field(2, field(1, key)) + number(3, origin) + number(4, is_dataclass)
         self.known[id(kind)] = at = self.node(23, body)
@@ -429,10 +447,13 @@ def raised(error):
         shown = shown[each.lineno - 1] if each.lineno and each.lineno <= len(shown) else ""
         start = len(shown.encode()[: each.colno or 0].decode(errors="replace")) + 1
         end = len(shown.encode()[: each.end_colno or 0].decode(errors="replace")) + 1
-        frames += frame(each.filename, each.lineno, start, each.end_lineno, end, each.name, shown, shown.lstrip().startswith("raise "))
+        # Monty underlines no `raise` statement.
+        hides = shown.lstrip().startswith("raise ")
+        frames += frame(each.filename, each.lineno, start, each.end_lineno, end, each.name, shown, hides)
     if isinstance(error, SyntaxError) and error.filename in sources:
         end = error.end_lineno or error.lineno, error.end_offset or error.offset
-        frames += frame(error.filename, error.lineno, error.offset, *end, None, (error.text or "").rstrip("\n"), hides_name=True)
+        shown = (error.text or "").rstrip("\n")
+        frames += frame(error.filename, error.lineno, error.offset, *end, None, shown, hides_name=True)
     data = b""
     if isinstance(error, UnicodeError) and len(error.args) == 5:
         given = field(2 if isinstance(error.object, (bytes, bytearray)) else 3, error.object)

@@ -1,0 +1,104 @@
+//! `glovebox monty-worker`: frames over its standard streams. `bindings/python/integrations` tests it with Monty's client.
+
+use std::{io::Write, process::Stdio};
+
+use super::prepared;
+
+const CONFIGURE: u8 = 1;
+const FEED: u8 = 3;
+const LOAD: u8 = 8;
+const SHUTDOWN: u8 = 10;
+
+const PRINT: u8 = 1;
+const COMPLETE: u8 = 6;
+const ERROR: u8 = 7;
+const OK: u8 = 10;
+const FATAL_ERROR: u8 = 11;
+
+/// Field 9, the version of the protocol.
+const VERSION_6: &[u8] = &[72, 6];
+
+fn field(number: u8, value: &[u8]) -> Vec<u8> {
+    let size = u8::try_from(value.len()).unwrap();
+    assert!(size < 128, "the size needs a single byte");
+    [&[(number << 3) | 2, size], value].concat()
+}
+
+fn frame(message: &[u8]) -> Vec<u8> {
+    [&u32::try_from(message.len()).unwrap().to_le_bytes(), message].concat()
+}
+
+/// Sends requests to a worker, and returns its events and its exit code.
+fn events(input: &[u8]) -> (Vec<Vec<u8>>, Option<i32>) {
+    // As Monty's client starts it.
+    let mut child = prepared(&["subprocess"]).stdin(Stdio::piped()).spawn().unwrap();
+    // The worker might end before it has read everything.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    let output = child.wait_with_output().unwrap();
+    let (mut rest, mut events) = (&output.stdout[..], Vec::new());
+    while let Some((size, after)) = rest.split_first_chunk::<4>() {
+        let (event, after) = after.split_at(u32::from_le_bytes(*size).try_into().unwrap());
+        events.push(event.to_vec());
+        rest = after;
+    }
+    (events, output.status.code())
+}
+
+/// Returns the kinds of events: the numbers of their first fields.
+fn kinds(events: &[Vec<u8>]) -> Vec<u8> {
+    events.iter().filter_map(|event| event.first()).map(|key| key >> 3).collect()
+}
+
+fn contains(event: &[u8], part: &[u8]) -> bool {
+    event.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn monty_snippets_print_and_return_values() {
+    let requests = [
+        field(CONFIGURE, VERSION_6),
+        field(FEED, &field(1, b"x = 6\nprint('seen')")),
+        field(FEED, &field(1, b"x * 7")),
+        field(FEED, &field(1, b"1 / 0")),
+        field(LOAD, &[]),
+        field(SHUTDOWN, &[]),
+    ];
+    // A session that has begun cannot be replaced, so the fifth request ends the worker.
+    let (events, code) = events(&requests.iter().flat_map(|request| frame(request)).collect::<Vec<u8>>());
+    assert_eq!(kinds(&events), [OK, PRINT, COMPLETE, COMPLETE, ERROR, FATAL_ERROR], "{events:?}");
+    assert!(contains(&events[1], b"seen\n"), "{events:?}");
+    // The integer 42 is written as 84, in field 5.
+    assert!(contains(&events[3], &[40, 84]), "{events:?}");
+    assert!(contains(&events[4], b"ZeroDivisionError"), "{events:?}");
+    assert_ne!(code, Some(0));
+}
+
+#[test]
+fn monty_workers_end_at_invalid_requests() {
+    let configured = frame(&field(CONFIGURE, VERSION_6));
+    for (input, count) in [
+        (vec![255; 8], 1),
+        (frame(&field(CONFIGURE, &[72, 4])), 1),
+        (frame(&field(FEED, &[])), 1),
+        (frame(&[]), 1),
+        (frame(&[11, 12]), 1),
+        ([configured.clone(), configured.clone()].concat(), 2),
+        // Truncated.
+        ([configured.clone(), vec![9, 0, 0, 0, 1]].concat(), 2),
+    ] {
+        let (events, code) = events(&input);
+        assert_eq!((events.len(), kinds(&events).last()), (count, Some(&FATAL_ERROR)), "{input:?}: {events:?}");
+        assert_ne!(code, Some(0), "{input:?}");
+    }
+    // The client has ended, or ends the worker.
+    for end in [vec![], frame(&field(SHUTDOWN, &[]))] {
+        assert_eq!(events(&[configured.clone(), end].concat()).1, Some(0));
+    }
+    // A forged dump is an error, and the worker continues.
+    for state in [&[][..], &[1], &[0, 255, 255, 255, 255], &[1, 2, 0, 0, 0, 72, 6, 1], &[0, 2, 0, 0, 0, 72, 6, 1]] {
+        let input = [configured.clone(), frame(&field(LOAD, &field(1, state))), frame(&field(SHUTDOWN, &[]))].concat();
+        let (events, code) = events(&input);
+        assert_eq!(kinds(&events), [OK, ERROR, OK], "{state:?}: {events:?}");
+        assert_eq!(code, Some(0));
+    }
+}
