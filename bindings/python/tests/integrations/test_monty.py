@@ -27,7 +27,7 @@ class Sessions(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.pool = Monty(binary_path=BINARY)
+        cls.pool = Monty(binary_path=BINARY, max_processes=8)
         cls.pool.__enter__()
         cls.addClassCleanup(cls.pool.__exit__, None, None, None)
 

@@ -3,7 +3,7 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use anyhow::ensure;
-use glovebox::{Limits, Policy};
+use glovebox::{Checkpoints, Limits, Policy};
 
 use super::frame::{FieldValue, each_field};
 
@@ -70,6 +70,8 @@ impl SessionConfig {
     /// Returns the policy of the session's snippets.
     pub(super) fn policy(&self) -> Policy {
         let mut policy = Policy::default();
+        // A snippet that must be stopped by force loses only its own changes.
+        policy.session.checkpoints = Checkpoints::Always;
         let limits = &mut policy.limits;
         (limits.timeout_ms, limits.tool_timeout_ms) = (MAX_WAIT_MS, MAX_WAIT_MS);
         // The execution time is limited instead.

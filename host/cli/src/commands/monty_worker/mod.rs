@@ -98,6 +98,8 @@ struct Worker {
     config: Option<SessionConfig>,
     sandbox: Option<Sandbox>,
     session: Option<Session>,
+    /// `true` if the session has run a snippet or was loaded.
+    has_begun: bool,
     feed: Option<WaitingFeed>,
     /// Execution time of the current snippet, and of the whole session.
     feed_time: Duration,
@@ -106,8 +108,16 @@ struct Worker {
 
 pub(crate) fn run(global: &GlobalArgs, _: &MontyWorkerArgs) -> anyhow::Result<i32> {
     let host = Host::open(global, Pooling::Single)?;
-    let (feed_time, total_time) = (Duration::ZERO, Duration::ZERO);
-    let mut worker = Worker { host, config: None, sandbox: None, session: None, feed: None, feed_time, total_time };
+    let mut worker = Worker {
+        host,
+        config: None,
+        sandbox: None,
+        session: None,
+        has_begun: false,
+        feed: None,
+        feed_time: Duration::ZERO,
+        total_time: Duration::ZERO,
+    };
     let mut input = stdin().lock();
     let ended = loop {
         let handled = frame::read(&mut input).and_then(|message| match message {
@@ -143,6 +153,8 @@ impl Worker {
                     self.fail("RuntimeError", "type checking is unsupported; use `type_check=False`")?;
                 } else {
                     self.configure(config)?;
+                    // Not with the first snippet, whose time the client limits.
+                    self.session = Some(self.open()?);
                     self.send(event::OK, &[])?;
                 }
             }
@@ -169,7 +181,7 @@ impl Worker {
             }
             request::RESET => {
                 (self.config, self.sandbox, self.session, self.feed) = (None, None, None, None);
-                (self.feed_time, self.total_time) = (Duration::ZERO, Duration::ZERO);
+                (self.feed_time, self.total_time, self.has_begun) = (Duration::ZERO, Duration::ZERO, false);
                 self.send(event::OK, &[])?;
             }
             request::SHUTDOWN => {
@@ -196,21 +208,25 @@ impl Worker {
         Ok(())
     }
 
-    fn feed(&mut self, body: &[u8]) -> anyhow::Result<()> {
-        ensure!(self.feed.is_none(), "another snippet waits for an answer");
+    fn open(&self) -> anyhow::Result<Session> {
         let (Some(sandbox), Some(config)) = (&self.sandbox, &self.config) else {
             bail!("the session is not configured");
         };
+        let session = sandbox.session().context("cannot open the session")?;
+        let execution = session.execute(&setup(config.recursion())).context("cannot prepare the session")?;
+        ensure!(execution.outcome.is_success(), "cannot prepare the session: {}", execution.outcome.describe());
+        Ok(session)
+    }
+
+    fn feed(&mut self, body: &[u8]) -> anyhow::Result<()> {
+        ensure!(self.feed.is_none(), "another snippet waits for an answer");
+        // A script can end its session.
         let session = match self.session.clone().filter(|session| session.ended().is_none()) {
             Some(session) => session,
-            None => {
-                let session = sandbox.session().context("cannot open the session")?;
-                let execution = session.execute(&setup(config.recursion())).context("cannot prepare the session")?;
-                ensure!(execution.outcome.is_success(), "cannot prepare the session: {}", execution.outcome.describe());
-                self.session = Some(session.clone());
-                session
-            }
+            None => self.open()?,
         };
+        self.session = Some(session.clone());
+        self.has_begun = true;
         self.feed_time = Duration::ZERO;
         let cancel = CancelToken::new();
         let request = Request::new(FEED_SOURCE).suspendable(true).on_output(printer()).cancel(&cancel);
@@ -302,7 +318,7 @@ impl Worker {
 
     /// Handles a request to restore a dump.
     fn load(&mut self, state: &[u8]) -> anyhow::Result<()> {
-        ensure!(self.session.is_none(), "the session has already begun");
+        ensure!(!self.has_begun, "the session has already begun");
         match self.restore(state) {
             Ok(None) => self.send(event::OK, &[]),
             Ok(Some((kind, body))) => self.send(kind, &body),
@@ -320,15 +336,15 @@ impl Worker {
         });
         let (waits, config, bytes) = parts.context("the bytes are not a dump of this worker")?;
         self.configure(SessionConfig::read(config)?)?;
-        if waits != 0 {
-            return self.resume(&Suspended::from_bytes(bytes, None)?).map(Some);
-        }
-        let sandbox = self.sandbox.as_ref().context("the session is not configured")?;
-        // A session without a snippet has no state.
-        if !bytes.is_empty() {
+        let event = if waits == 0 {
+            let sandbox = self.sandbox.as_ref().context("the session is not configured")?;
             self.session = Some(sandbox.resume(bytes, ResumeOptions::default())?);
-        }
-        Ok(None)
+            None
+        } else {
+            Some(self.resume(&Suspended::from_bytes(bytes, None)?)?)
+        };
+        self.has_begun = true;
+        Ok(event)
     }
 
     /// Restores a snippet that waits for its client, and returns the event that it waits with.
