@@ -71,7 +71,6 @@ mod request {
 mod event {
     pub(super) const PRINT: u64 = 1;
     pub(super) const FUNCTION_CALL: u64 = 2;
-    pub(super) const NAME_LOOKUP: u64 = 4;
     pub(super) const COMPLETE: u64 = 6;
     pub(super) const ERROR: u64 = 7;
     pub(super) const DUMP_RESULT: u64 = 9;
@@ -427,7 +426,7 @@ fn printer() -> impl FnMut(Stream, &[u8]) + Send + 'static {
 /// the guest may not send such an event.
 fn event_of(call: &ToolRequest) -> Option<(u64, Vec<u8>)> {
     let turn: Turn = serde_json::from_str(&call.arguments).ok()?;
-    let sends = matches!(turn.kind, event::FUNCTION_CALL | event::NAME_LOOKUP..=event::ERROR);
+    let sends = matches!(turn.kind, event::FUNCTION_CALL..=event::ERROR);
     let body = BASE64_STANDARD.decode(turn.body).ok()?;
     sends.then_some((turn.kind, body))
 }

@@ -256,7 +256,8 @@ def decode_node(data, values):
         return complex(*(struct.unpack("<d", last(inner, at))[0] for at in (1, 2)))
     if kind == 32:
         made = types.ModuleType(text(inner, 1))
-        made._host_id = last(parse(last(inner, 2, b"")), 1, b"")
+        made._host_id = key = last(parse(last(inner, 2, b"")), 1, b"")
+        made.__getattr__ = lambda name: look_up(name, key, f"module '{made.__name__}'")
         vars(made).update(pairs(inner, 3, values))
         return made
     raise TypeError(f"the sandbox does not accept values of kind {kind}")
