@@ -144,9 +144,11 @@ class Async(unittest.TestCase):
         async def main() -> object:
             async with AsyncMonty(binary_path=BINARY) as pool, pool.checkout() as session:
                 code = "import asyncio\n[await fetch(0), *await asyncio.gather(*(fetch(n) for n in (1, 2)))]"
-                return await session.feed_run(code, external_lookup={"fetch": fetch})
+                first = await session.feed_run(code, external_lookup={"fetch": fetch})
+                code = "async def main():\n    return await asyncio.gather(fetch(1), fetch(2))\nasyncio.run(main())"
+                return [*first, *await session.feed_run(code, external_lookup={"fetch": fetch})]
 
-        self.assertEqual(asyncio.run(main()), [0, 10, 20])
+        self.assertEqual(asyncio.run(main()), [0, 10, 20, 10, 20])
 
 
 if __name__ == "__main__":

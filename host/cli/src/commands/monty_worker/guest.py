@@ -185,6 +185,11 @@ class Loop(asyncio.BaseEventLoop):
 loop = Loop()
 
 
+def run_coroutine(main, *, debug=None, loop_factory=None):
+    """Replaces `asyncio.run`, whose own loop cannot wait for the host's answers."""
+    return loop.run_until_complete(main)
+
+
 def mark(tree, name):
     """Records the places of called functions and of awaited calls."""
     at = lambda node: span(name, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
@@ -245,4 +250,5 @@ def start(tool, recursion):
     global turn
     turn, values.call_host, values.look_up = tool, call_host, look_up
     sys.meta_path.append(HostModules)
+    asyncio.run = run_coroutine
     sys.setrecursionlimit(recursion)
