@@ -13,7 +13,7 @@ pub(super) const DEFAULT_FEED: Duration = Duration::from_secs(60);
 const VERSIONS: RangeInclusive<u64> = 5..=6;
 /// Limit on an execution with all its waits. The client answers calls when it likes.
 const MAX_WAIT_MS: u64 = 24 * 3600 * 1000;
-/// Minimum of the memory limit, which CPython needs besides its image.
+/// Minimum of the memory limit, which CPython needs in addition to its image.
 const MIN_MEMORY_BYTES: u64 = 16 << 20;
 /// Recursion limits: the protocol's default, and the largest that the C stack of CPython is known to support.
 const DEFAULT_RECURSION: u64 = 1000;
