@@ -51,7 +51,7 @@ impl CheckTypes for MarkChecker {
         }
         if script.source.contains("# slow") {
             self.max_running.fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            cancel.wait_timeout(Duration::from_secs(60));
+            let _ = cancel.wait_timeout(Duration::from_secs(60));
             self.running.fetch_sub(1, Ordering::SeqCst);
         }
         let lines = (1..).zip(script.source.lines()).filter(|(_, line)| line.ends_with("# wrong"));
