@@ -12,7 +12,7 @@ use crate::{CacheError, Digest, WheelFault};
 #[non_exhaustive]
 pub enum RuntimeError {
     /// The binary has not been downloaded.
-    #[error("runtime `{name}` has not been fetched: there is no file `{}`; run `glovebox runtimes fetch {name}`, or use another file with `--runtime-path`", escaped(path), name = escaped(.name))]
+    #[error("`{name}` has not been fetched: there is no file `{}`; run `glovebox runtimes fetch {name}`, or use another runtime with `--runtime-path`", escaped(path), name = escaped(.name))]
     Missing {
         /// The name of the runtime.
         name: String,

@@ -139,7 +139,7 @@ pub enum ServiceError {
     #[error("the result of this step is not available yet; send the same answers again: the script receives them once")]
     StepUnanswered,
     /// An earlier step of the execution failed.
-    #[error("an earlier request of this execution failed, and ended it; start a new one")]
+    #[error("an earlier request of this execution failed and ended the execution; start a new execution")]
     StepFailed,
     /// The request was executed, but the memory budget for answers has no room for its answer.
     #[error(

@@ -108,7 +108,7 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         self.assertRegex(text, r"^a+\n\[901 characters omitted\]\nb+\n$")
 
     def test_invalid_arguments_are_rejected(self) -> None:
-        with self.assertRaisesRegex(TypeError, "functions must be functions and FunctionTools, not int"):
+        with self.assertRaisesRegex(TypeError, "an item of functions must be a function or a FunctionTool, not int"):
             code_execute_fn([1])
         with self.assertRaisesRegex(TypeError, "keep must be bool, not int"):
             code_execute_fn(keep=1)  # type: ignore[arg-type]

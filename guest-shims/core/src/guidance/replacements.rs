@@ -61,7 +61,7 @@ pub(super) const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (
         &["tqdm", "rich", "colorama", "termcolor"],
         AdviceKind::Module,
-        "Print plain text: the output is not shown on a terminal.",
+        "Print plain text, without colours and progress bars.",
     ),
     (&["ctypes", "cffi", "_ctypes"], AdviceKind::Module, "Scripts cannot call native code. Write that part in Python."),
     (

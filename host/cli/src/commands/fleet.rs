@@ -291,7 +291,7 @@ impl NodeOptions {
     /// Returns a node's configuration from the flags, with session states in `store`.
     fn config(&self, host: &Host, fleet: &FleetUrl, store: &str) -> anyhow::Result<NodeConfig> {
         let blobs = BlobStore::open(store).map_err(|error| {
-            Hinted::new("cannot use the session store", "choose a store with --store").because(error)
+            Hinted::new("cannot use the session store", "check its URL and its permissions").because(error)
         })?;
         let mut config = NodeConfig::new(fleet.clone(), host.engine.clone(), blobs);
         config.policy = self.policy.resolve()?;

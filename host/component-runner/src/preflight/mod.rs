@@ -57,19 +57,21 @@ const MAX_TABLE_ELEMENTS: u64 = 4_000_000;
 /// The reason why a component is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("it contains more than {} modules and components", MAX_PARTS)]
+    #[error("it contains more than {} modules and components; include fewer", MAX_PARTS)]
     Parts,
-    #[error("it may contain more than {MAX_TYPES} nested component and instance types in one section")]
+    #[error("it may contain more than {MAX_TYPES} nested component and instance types in one section; use fewer")]
     Types,
-    #[error("it instantiates more than {MAX_INSTANCES} modules and components")]
+    #[error("it instantiates more than {MAX_INSTANCES} modules and components; instantiate fewer")]
     Instances,
-    #[error("its instances have more than {MAX_CANONICAL} lifted, lowered and built-in functions")]
+    #[error(
+        "its instances have more than {MAX_CANONICAL} lifted, lowered and built-in functions; instantiate fewer components or pass fewer functions"
+    )]
     Canonical,
     #[error(
         "its definitions, instances and instantiation arguments contain more than {MAX_ITEMS} items (imports, exports, types), counted per copy; instantiate fewer components or pass fewer items"
     )]
     Items,
-    #[error("the tables of its modules have more than {MAX_TABLE_ELEMENTS} initial elements")]
+    #[error("the tables of its modules have more than {MAX_TABLE_ELEMENTS} initial elements; use smaller tables")]
     TableElements,
     #[error("it instantiates an imported module or component; embed the module or component instead")]
     Imported,

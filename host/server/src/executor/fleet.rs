@@ -451,9 +451,7 @@ impl NotInFleet {
             Self::Hibernate => "each state is stored before the answer is sent, so this is unnecessary",
             Self::Policy => "remove `policy`; the policy of the nodes applies",
             Self::TypeChecks => "remove `check_types`, or execute outside a session",
-            Self::Handlers => {
-                "set a `callback` for each tool of a session, answer its calls, or execute outside a session"
-            }
+            Self::Handlers => "define each tool in the request, or execute outside a session",
         }
     }
 }

@@ -41,7 +41,7 @@ def code_execute_fn(
                 )
             function = function.real_fn
         elif not callable(function):
-            raise _check.wrong("functions", "functions and FunctionTools", function)
+            raise _check.wrong("an item of functions", "a function or a FunctionTool", function)
         named[function.__name__] = function
     most = _check.of("max_characters", int, max_characters)
     interpreter = Interpreter(named, keep=keep, limits=limits, **options)

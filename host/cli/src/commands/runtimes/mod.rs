@@ -342,7 +342,7 @@ fn path(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         | RuntimeOrTool::Tool(ToolInfo { name, path, fetched, .. })) = known;
         if !fetched {
             return Err(Hinted::new(
-                format!("runtime `{name}` has not been fetched"),
+                format!("`{name}` has not been fetched"),
                 format!("fetch it with `glovebox runtimes fetch {name}`"),
             )
             .into());

@@ -307,7 +307,10 @@ impl Api {
         let response = sent.map_err(|error| ApiError::Failed(format!("cannot be reached: {}", reason(&error))))?;
         let status = response.status();
         if status.is_redirection() {
-            return Err(ApiError::Failed(format!("answered with HTTP {}, which is not followed", status.as_u16())));
+            return Err(ApiError::Failed(format!(
+                "answered with a redirect (HTTP {}), which is not followed",
+                status.as_u16()
+            )));
         }
         if !status.is_success() {
             let excerpt = self.excerpt(response).await;
