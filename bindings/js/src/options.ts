@@ -160,7 +160,7 @@ export interface ResumeOptions extends CallAnswers, Pick<ExecuteOptions, 'timeou
 export interface SessionOptions {
   /** The value of the global variable `context`, in which bigints become integers. Default: no such variable. */
   context?: unknown;
-  /** The session's id. Default: a generated id. */
+  /** The session's ID. Default: a generated ID. */
   id?: string;
 }
 

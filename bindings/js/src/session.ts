@@ -7,7 +7,7 @@ import { type FileEntry, Run, fileEntries, valueOf } from './run.ts';
 
 /** A saved state of a session. */
 export interface Checkpoint {
-  /** The checkpoint's id, unique within the session. */
+  /** The checkpoint's ID, unique within the session. */
   id: number;
   /** True if the session took the checkpoint automatically before an execution. */
   automatic: boolean;
@@ -19,7 +19,7 @@ export interface Checkpoint {
 
 /** A description of a session. */
 export interface SessionInfo {
-  /** The session's id. */
+  /** The session's ID. */
   id: string;
   /** The language of the session's scripts. */
   language: 'python' | 'javascript';
@@ -80,7 +80,7 @@ export class Session implements AsyncDisposable {
     this.files = new SessionFiles(session, this.#turn);
   }
 
-  /** The session's id. The id is not a secret. */
+  /** The session's ID. It is not a secret. */
   get id(): string {
     return this.#session.id;
   }
@@ -109,7 +109,7 @@ export class Session implements AsyncDisposable {
     return new Session(await this.#turn(() => this.#session.fork(id, context)), this.#cancellable);
   }
 
-  /** Takes a checkpoint of the state for `undo`, and returns its id. */
+  /** Takes a checkpoint of the state for `undo`, and returns its ID. */
   async checkpoint(): Promise<number> {
     return Number(await this.#turn(() => this.#session.checkpoint()));
   }
@@ -121,7 +121,7 @@ export class Session implements AsyncDisposable {
 
   /**
    * Restores a checkpoint; by default, undoes the last change: an execution, or a write to a file or variable. Returns
-   * the id of the restored checkpoint. Files that were written to the host remain.
+   * the ID of the restored checkpoint. Files that were written to the host remain.
    */
   async undo(checkpoint?: number): Promise<number> {
     const id = checkpoint === undefined ? undefined : check.whole('checkpoint', checkpoint);

@@ -105,7 +105,7 @@ test('llm_query and rlm_query ask the program, through the daemon', { skip }, as
   assert.deepEqual([await session.variables.get('n'), await session.variables.get('absent')], [7, undefined]);
 });
 
-/** Returns the ids of the daemon's sessions. */
+/** Returns the IDs of the daemon's sessions. */
 function sessionsOf(socketPath: string): Promise<string[]> {
   return new Promise((resolve, reject) => {
     get({ socketPath, path: '/v1/sessions' }, async (response) => {

@@ -279,7 +279,7 @@ impl NativeSession {
 
 #[napi]
 impl NativeSession {
-    /// The session's id.
+    /// The session's ID.
     #[napi(getter)]
     pub fn id(&self) -> &str {
         self.0.id()
@@ -361,7 +361,7 @@ impl NativeSession {
         })
     }
 
-    /// Takes a checkpoint, and returns its id.
+    /// Takes a checkpoint, and returns its ID.
     #[napi]
     pub fn checkpoint(&self, callback: Callback<'_, BigInt>) -> napi::Result<()> {
         self.ask(&callback, |session| session.checkpoint().map(|checkpoint| checkpoint.0.into()))

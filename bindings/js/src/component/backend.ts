@@ -83,7 +83,7 @@ function entriesOf(entries: FileEntry[]): Entry[] {
 }
 
 function noId(id: string | undefined): void {
-  if (id !== undefined) throw errorOf('UnsupportedError', 'id: a component chooses its sessions\' ids; remove it, or use backend: "native" outside browsers');
+  if (id !== undefined) throw errorOf('UnsupportedError', 'id: a component chooses its sessions\' IDs; remove it, or use backend: "native" outside browsers');
 }
 
 /** Passes the output to the listener when the script has ended, because a component does not stream output. */

@@ -30,7 +30,7 @@ function described({ val }: Failure): string {
  */
 export class InstanceLostError extends Error {
   override readonly name = 'InstanceLostError';
-  /** The ids of the lost sessions. */
+  /** The IDs of the lost sessions. */
   readonly sessions: readonly string[];
 
   constructor(sessions: readonly string[], cause: unknown) {

@@ -13,7 +13,7 @@ export interface Access {
 
 /** An interpreter that persists between executions, with its variables, functions, imports and files. */
 export class Session implements AsyncDisposable {
-  /** The session's id, which the provider chooses. The id is not a secret. */
+  /** The session's ID, which the provider chooses. It is not a secret. */
   readonly id: string;
   readonly #access: Access;
 
@@ -78,7 +78,7 @@ export class Session implements AsyncDisposable {
     return this.#access.enter((handle) => handle.checkpoints());
   }
 
-  /** Restores the latest checkpoint that differs from the current state, and returns its id. */
+  /** Restores the latest checkpoint that differs from the current state, and returns its ID. */
   async undo(): Promise<bigint> {
     return this.#access.enter((handle) => handle.undo());
   }

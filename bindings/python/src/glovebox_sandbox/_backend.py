@@ -26,7 +26,7 @@ SuspendedInput: TypeAlias = "tuple[bytes, int | None, Any]"
 """The bytes of a suspended execution, milliseconds until the execution is cancelled, token."""
 
 Call: TypeAlias = "tuple[int, str, str]"
-"""A waiting tool call: id, name of the tool, and arguments as JSON text."""
+"""A waiting tool call: ID, name of the tool, and arguments as JSON text."""
 
 
 @dataclass(frozen=True, slots=True)

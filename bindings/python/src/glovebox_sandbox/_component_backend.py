@@ -288,7 +288,7 @@ class _Session:
 
 def _no_id(id: str | None) -> None:
     if id is not None:
-        raise UnsupportedError('id: a component chooses its sessions\' ids; remove it, or use backend="native"')
+        raise UnsupportedError('id: a component chooses its sessions\' IDs; remove it, or use backend="native"')
 
 
 def _request(input: Input, files: list[types.InputFile] | None, with_context: bool = True) -> types.Request:

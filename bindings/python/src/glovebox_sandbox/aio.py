@@ -242,7 +242,7 @@ class AsyncSession:
 
     @property
     def id(self) -> str:
-        """The session's id, once it is open."""
+        """The session's ID, once it is open."""
         if self._session is None:
             raise RuntimeError("the session has not been entered; use `async with`")
         return self._session.id

@@ -27,7 +27,7 @@ class UnsupportedError(GloveboxError):
 
 
 class SessionError(GloveboxError):
-    """A session has ended, is busy or cannot be resumed, its chosen id is in use, or a checkpoint or variable does not
+    """A session has ended, is busy or cannot be resumed, its chosen ID is in use, or a checkpoint or variable does not
     exist. Nothing was changed."""
 
 

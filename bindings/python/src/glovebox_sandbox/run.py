@@ -262,7 +262,7 @@ class Run:
 
     @property
     def session_id(self) -> str | None:
-        """The session's id, if the execution was in a session."""
+        """The session's ID, if the execution was in a session."""
         id: str | None = self._record["session_id"]
         return id
 

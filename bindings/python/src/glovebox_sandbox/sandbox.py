@@ -289,7 +289,7 @@ class Session(Starting):
 
     @property
     def id(self) -> str:
-        """The session's id, which is not a secret."""
+        """The session's ID, which is not a secret."""
         return self._session.id
 
     @property
@@ -337,7 +337,7 @@ class Session(Starting):
         return Session(self._session.fork(_check.optional("id", str, id), _json("context", context)))
 
     def checkpoint(self) -> int:
-        """Takes a checkpoint of the state for `undo`, and returns its id."""
+        """Takes a checkpoint of the state for `undo`, and returns its ID."""
         return self._session.checkpoint()
 
     def checkpoints(self) -> list[CheckpointInfo]:
@@ -346,7 +346,7 @@ class Session(Starting):
 
     def undo(self, checkpoint: int | None = None) -> int:
         """Restores a checkpoint; by default, undoes the last change: an execution, or a write to a file or variable.
-        Returns the id of the restored checkpoint.
+        Returns the ID of the restored checkpoint.
 
         Files that were written to the host stay.
         """

@@ -609,7 +609,7 @@ class Rollback:
     """The state that a session was rolled back to."""
 
     checkpoint: int
-    """The id of the checkpoint."""
+    """The ID of the checkpoint."""
 
     executions_lost: int
     """The number of executions lost in addition to the unwound one: 0 if the checkpoint was taken right before it."""
@@ -747,7 +747,7 @@ class Execution:
     """The tool calls in the order in which they were made, excluding calls beyond `limits.tool-calls`."""
 
     session_id: str | None = None
-    """The session's id, for an execution in a session."""
+    """The session's ID, for an execution in a session."""
 
     rolled_back_to: Rollback | None = None
     """The state that the session was rolled back to, if the guest was unwound. The script's changes to variables
@@ -823,7 +823,7 @@ class CheckpointInfo:
     """A saved state of a session."""
 
     id: int
-    """The id within the session. Later checkpoints have greater ids."""
+    """The ID within the session. Later checkpoints have greater IDs."""
 
     automatic: bool
     """True if the session took the checkpoint automatically, before an execution. The next automatic checkpoint
@@ -842,7 +842,7 @@ class SessionInfo:
     """The state of a session after its last execution."""
 
     id: str
-    """The id. The provider chooses it, and it is not a secret."""
+    """The ID. The provider chooses it, and it is not a secret."""
 
     language: Language
     """The language of the session's scripts."""
@@ -1005,7 +1005,7 @@ class SandboxErrorSessionBusy:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorNoCheckpoint:
-    """The session has no checkpoint with this id, or none to undo to."""
+    """The session has no checkpoint with this ID, or none to undo to."""
 
     value: str
     tag: ClassVar[Literal["no-checkpoint"]] = "no-checkpoint"
@@ -1073,7 +1073,7 @@ class ToolRequest:
 
     id: int
     """The call's index in `execution.tool-calls`, counted from 0. Calls to the provider's tools are counted too,
-    so ids can have gaps.
+    so IDs can have gaps.
     """
 
     name: str
@@ -1088,7 +1088,7 @@ class ToolAnswer:
     """The caller's answer to a `tool-request`."""
 
     id: int
-    """The id of the request."""
+    """The ID of the request."""
 
     answer: str | CallFailure
     """The result as JSON text, or a failure. If the result exceeds `limits.tool-bytes`, the call fails in the
@@ -1106,7 +1106,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class StepNeedsTools:
-    """The unanswered calls, in ascending order of id. Either the script waits for at least one of them, or
+    """The unanswered calls, in ascending order of ID. Either the script waits for at least one of them, or
     `continue` has waited for `wait-ms`.
     """
 

@@ -80,7 +80,7 @@ class WaitingRun:
         """Answers waiting calls, and continues the script until it ends or needs more answers. Calls without an answer
         continue to wait.
 
-        The keys are ids of `calls`. `answers` contains results, which must be values that JSON can represent. `denied`
+        The keys are IDs of `calls`. `answers` contains results, which must be values that JSON can represent. `denied`
         contains reasons: the calls raise `tools.ToolDenied` in the script. `failed` contains messages: the calls raise
         `tools.ToolError`. Answers to calls that have timed out are ignored.
         """

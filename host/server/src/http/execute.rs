@@ -26,7 +26,7 @@ use crate::{Door, Ended, Script, ServiceError, Stepped, Tenant, Undelivered, Wat
 /// Runs a script in a new interpreter with new files.
 ///
 /// If `Accept` is `text/event-stream` or `application/x-ndjson`, the response streams output as the script writes it.
-/// The first piece has `type` `started` and the id of the `execution`, by which `DELETE /v1/executions/{id}` cancels it.
+/// The first piece has `type` `started` and the ID of the `execution`, by which `DELETE /v1/executions/{id}` cancels it.
 /// Pieces of `type` `stdout` and `stderr` have a `text`. The last piece has `type` `result` with the answer in
 /// `result`, or `type` `error` with a `problem`.
 ///

@@ -33,7 +33,7 @@ class InstanceLostError(GloveboxError):
         lost = lost if sessions else "no session was"
         super().__init__(f"the sandbox's instance has trapped, and {lost} lost with it")
         self.sessions = tuple(sessions)
-        """The ids of the lost sessions."""
+        """The IDs of the lost sessions."""
 
 
 def _described(value: str | TooLarge | FileFailure) -> str:

@@ -249,7 +249,7 @@ class Session:
         self._instance = instance
         self._handle = handle
         self.id = name
-        """The session's id. The provider chooses it, and it is not a secret."""
+        """The session's ID. The provider chooses it, and it is not a secret."""
 
     def info(self) -> types.SessionInfo:
         """Describes the session."""
@@ -310,7 +310,7 @@ class Session:
         return checkpoints
 
     def undo(self) -> int:
-        """Restores the last checkpoint that differs from the current state, and returns its id."""
+        """Restores the last checkpoint that differs from the current state, and returns its ID."""
         checkpoint: int = self._call(int, "undo")
         return checkpoint
 

@@ -61,7 +61,7 @@ class GloveboxBackend(SandboxBackendProtocol):
 
     @property
     def id(self) -> str:
-        """The backend's id."""
+        """The backend's ID."""
         return self._id
 
     def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:

@@ -86,7 +86,7 @@ class GloveboxCodeExecutor(BaseCodeExecutor):
     def _interpreter(self, invocation_context: InvocationContext, execution_id: str | None) -> Interpreter:
         if not self.stateful or execution_id is None:
             return self._fresh
-        # Two users can choose the same conversation id.
+        # Two users can choose the same conversation ID.
         key = (invocation_context.app_name, invocation_context.user_id, execution_id)
         with self._lock:
             interpreter = self._interpreters.pop(key, None) or Interpreter(**self._sandbox_options)
