@@ -8,8 +8,8 @@
 export const MAX_DIGITS = 4_300;
 
 /**
- * Matches in every integer beyond the safe range. The expressions have no unbounded repetition, for which the stack of
- * regular expressions could be too small.
+ * Finds every integer beyond the safe range, and some other numbers. The expressions have no unbounded repetition, which
+ * could exhaust the stack of the engine.
  */
 const LONG = /\d{16}/;
 const NUMBER_CHARACTER = /[-+.\deE]/;
@@ -91,8 +91,8 @@ function integerOf(digits: string): bigint {
 }
 
 /**
- * Serializes a value of the program, like `JSON.stringify`, except that integers below 10²¹ keep all digits, and bigints of
- * any size do. A `toJSON` of `BigInt.prototype` does not apply.
+ * Serializes a value of the program, like `JSON.stringify`. However, integers below 10²¹ and all bigints keep all digits. A
+ * `toJSON` of `BigInt.prototype` does not apply.
  */
 export function stringifyJson(value: unknown): string {
   return stringify(value, (integer) => BigInt(integer).toString());

@@ -111,7 +111,7 @@ export interface Guidance {
 
 /** The state that a session was rolled back to. */
 export interface Rollback {
-  /** The checkpoint's id. */
+  /** The checkpoint's ID. */
   checkpoint: number;
   /** The number of earlier executions that were also undone. */
   executionsLost: number;
@@ -293,7 +293,7 @@ export class Run {
     return this.#all['duration_ms'];
   }
 
-  /** The session's id, if the script ran in a session. */
+  /** The session's ID, if the script ran in a session. */
   get sessionId(): string | undefined {
     return this.#all['session_id'] ?? undefined;
   }
@@ -327,8 +327,8 @@ export class Run {
   }
 
   /**
-   * The whole run except the files' contents, in the format of `glovebox run --json`. All numbers are numbers, which
-   * round large integers, because `JSON.stringify` rejects bigints.
+   * The whole run except the files' contents, in the format of `glovebox run --json`. Contains no bigints, because
+   * `JSON.stringify` rejects them: large integers are rounded numbers.
    */
   toJSON(): Record<string, any> {
     const displays = this.displays.map((shown) => ({ is_result: shown.isResult, data: shown.bundle() }));

@@ -88,7 +88,7 @@ pub(crate) fn data_charge(size_bytes: u64) -> u64 {
     size_bytes.div_ceil(CHUNK_BYTES).saturating_mul(CHUNK_BYTES)
 }
 
-/// Returns the charge for a directory entry.
+/// Returns the charge for a directory entry: the length of its name and a fixed amount.
 pub(crate) fn entry_charge(name: &str) -> u64 {
     ENTRY_BYTES.saturating_add(length(name))
 }

@@ -306,7 +306,7 @@ mod tests {
                 assert!(text.len() < 1_500, "{} bytes: {text:?}", text.len());
             }
         }
-        // The other kinds of errors quote only the command's own words, and an ordinary word is in a tip.
+        // Other kinds of errors quote only names that the command defines. A tip quotes an ordinary word unchanged.
         let said = |words: &str| with_escaped_words(read(words).unwrap_err()).to_string();
         assert!(said("run --zzz").contains("use '-- --zzz'"));
         assert!(said("run --fuel").contains("a value is required for '--fuel <N>'"));

@@ -142,7 +142,7 @@ fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
     for _ in 0..MAX_ATTEMPTS {
         match create(&beside) {
             Ok(file) => match file.try_lock() {
-                // A file system without locks never has abandoned files removed.
+                // On a file system without locks, abandoned files are never removed.
                 Err(TryLockError::Error(_)) => return Ok((beside, file)),
                 // Before the file was locked, another process may have removed it as abandoned.
                 Ok(()) if is_at(&file, &beside) => return Ok((beside, file)),

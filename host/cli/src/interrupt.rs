@@ -28,7 +28,7 @@ pub(crate) const EXIT_CODE: i32 = 130;
 static PRESSED: AtomicBool = AtomicBool::new(false);
 /// `true` while a guest is running.
 static GUEST: AtomicBool = AtomicBool::new(false);
-/// The operation that one press stops without ending the process.
+/// The operation that one press of Ctrl-C stops without ending the process.
 static STOPPABLE: Mutex<Option<Stoppable>> = Mutex::new(None);
 
 /// The time for a download to clean up. Compilation does not check for cancellation and needs no cleanup: the cache
@@ -39,7 +39,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// this time.
 const STOPPING: Duration = Duration::from_secs(2);
 
-/// An operation that one press stops.
+/// An operation that one press of Ctrl-C stops.
 #[derive(Debug)]
 struct Stoppable {
     token: CancelToken,

@@ -25,7 +25,7 @@ pub(crate) enum Stdin {
 
 impl Stdin {
     /// Reads the file that `--stdin` names. Without it, scripts read this process's standard input when they need it,
-    /// unless that contains a script.
+    /// unless a script is itself read from there.
     pub(crate) fn new(path: Option<&Path>, source: &SourceArgs, max_bytes: u64) -> anyhow::Result<Self> {
         let is_script = source.code.files.iter().any(|file| file.as_os_str() == STDIN);
         let bytes = match path {

@@ -109,7 +109,7 @@ impl NewSuspendedFile {
             // Creates the file as the suspension will, because its name can be too long, or can name a directory.
             match file::check_create(&path) {
                 Ok(()) => return Ok(Self { path, key }),
-                // The file might be the check of another process.
+                // The file may have been created by another process, for the same check.
                 Err(NotCreated::Exists) if is_empty(&path) => thread::sleep(RETRY),
                 Err(NotCreated::Exists) => break,
                 Err(NotCreated::Failed(error)) => {

@@ -42,7 +42,7 @@ pub enum RewriteError {
     /// A function that the recipe names, or that a change needs, is missing from the `name` section.
     #[error("the module has no function named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     NoFunction(String),
-    /// The recipe assigns functions to a part that the module does not have.
+    /// The recipe assigns functions that the module does not contain.
     #[error(
         "the recipe assigns functions {first}..{end} to a part, but the module has {count} functions; its binary does not match its recipe"
     )]

@@ -37,7 +37,7 @@ class Token(Protocol):
 
 
 class CancelToken:
-    """A token without a native counterpart: of an execution in another process, or of a tool call."""
+    """A cancellation token of an execution in another process, or of a tool call. It has no native counterpart."""
 
     def __init__(self) -> None:
         self.is_cancelled = False

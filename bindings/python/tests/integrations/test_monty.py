@@ -126,7 +126,7 @@ class Sessions(unittest.TestCase):
 
     def test_hostile_events_do_not_reach_the_client(self) -> None:
         session = self.checkout()
-        # Neither a dump, nor an unknown event, nor a body that is not base64.
+        # The guest must not send a dump, an unknown event, or a body that is not base64.
         for kind, body in ((9, ""), (99, ""), (10, ""), (6, "?")):
             code = f"try:\n    tools.monty_turn(kind={kind}, body={body!r})\nexcept tools.ToolError:\n    refused = True\nrefused"
             self.assertTrue(session.feed_run(code))

@@ -72,8 +72,8 @@ pub trait Platform: Sized {
         false
     }
 
-    /// Begins a wanted suspension. `calls` is `None` if a tool's handler is running. Returns `false` if the suspension
-    /// is no longer wanted.
+    /// Begins a requested suspension. `calls` is `None` if a tool's handler is running. Returns `false` if the
+    /// execution should no longer be suspended.
     fn begin_suspension(&self, _calls: Option<&SuspendedCalls>) -> bool {
         false
     }

@@ -226,7 +226,7 @@ impl SessionKey {
     }
 
     /// Derives a key for another purpose: bytes sealed with one key are invalid with the other. The derived key is the
-    /// seal of no bytes under the name `purpose`, which must contain a space, because no ID of a session does.
+    /// seal of an empty message under the name `purpose`. `purpose` must contain a space, so that it is no session ID.
     #[must_use]
     pub fn derived(&self, purpose: &str) -> Self {
         let mut block = [0; Self::MAX_BYTES];

@@ -22,8 +22,8 @@ pub(super) enum Message {
         name: String,
         /// The arguments. An object, unless the guest sent another value.
         arguments: Value,
-        /// The arguments as JSON text, with the guest's digits and key order. If the guest has repeated a key, only the
-        /// last value is contained, and its integers can be rounded.
+        /// The arguments as JSON text, with the guest's digits and key order. If the guest has repeated a key, contains
+        /// only its last value, in which integers can be rounded.
         text: String,
         repeats_key: bool,
     },

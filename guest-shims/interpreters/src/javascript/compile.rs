@@ -74,8 +74,8 @@ fn script_grammars(script: &Script<'_>) -> Vec<Grammar> {
     grammars
 }
 
-/// Returns whether the variables or the value of a script that may be a module must outlive it. Such a script runs
-/// without its imports and exports as a script. Outside a session, a script that requires a module runs as one.
+/// Returns `true` if a source that is or may be a module must keep its variables or return its value. Such a source runs
+/// as a script, without its imports and exports. Outside a session, a source that must be a module runs as a module.
 pub(super) fn keeps_bindings(script: &Script<'_>) -> bool {
     if is_module(script) {
         return !script.last;

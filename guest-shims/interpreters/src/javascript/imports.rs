@@ -51,8 +51,8 @@ fn is_module(name: &str) -> bool {
     MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
 }
 
-/// Maximum number of steps in one survey of imports: the packages, whose number `node/imports.js` limits, as many
-/// modules that these import, and Node's modules. One more step ends the survey.
+/// Maximum number of steps in one survey of imports: two for each package, whose number `node/imports.js` limits, two for
+/// each of Node's modules, and one that ends the survey.
 const MAX_SURVEYED: usize = 2 * 256 + 2 * MODULES.len() + 1;
 
 /// Maximum number of declared names in a survey.

@@ -191,7 +191,7 @@ fn invalid_name(name: &str) -> Raised {
     Raised { type_name: "SyntaxError".to_owned(), traceback: format!("SyntaxError: {message}"), message, line: None }
 }
 
-/// The number of digits in 2^53, the first integer after which numbers are not exact.
+/// The number of digits of 2^53. Numbers cannot represent all integers beyond 2^53.
 const LONG_DIGITS: usize = 16;
 
 /// Returns whether a text contains at least as many consecutive digits as 2^53 has.

@@ -30,7 +30,7 @@ fn frame(message: &[u8]) -> Vec<u8> {
 
 /// Sends requests to a worker, and returns its events and its exit code.
 fn events(input: &[u8]) -> (Vec<Vec<u8>>, Option<i32>) {
-    // As Monty's client starts it.
+    // The arguments that Monty's client passes.
     let mut child = prepared(&["subprocess"]).stdin(Stdio::piped()).spawn().unwrap();
     // The worker might end before it has read everything.
     let _ = child.stdin.take().unwrap().write_all(input);
@@ -83,14 +83,14 @@ fn monty_workers_end_at_invalid_requests() {
         (frame(&[]), 1),
         (frame(&[11, 12]), 1),
         ([configured.clone(), configured.clone()].concat(), 2),
-        // Truncated.
+        // A truncated frame.
         ([configured.clone(), vec![9, 0, 0, 0, 1]].concat(), 2),
     ] {
         let (events, code) = events(&input);
         assert_eq!((events.len(), kinds(&events).last()), (count, Some(&FATAL_ERROR)), "{input:?}: {events:?}");
         assert_ne!(code, Some(0), "{input:?}");
     }
-    // The client has ended, or ends the worker.
+    // The input ends, or the client ends the worker.
     for end in [vec![], frame(&field(SHUTDOWN, &[]))] {
         assert_eq!(events(&[configured.clone(), end].concat()).1, Some(0));
     }

@@ -177,8 +177,8 @@ impl Attempt {
         let mut running =
             Running { session, started, targets, waits_for: Vec::new(), answers: Vec::new(), _place: place };
         if let Some(resumption) = &request.resumption {
-            // The script repeats what it did before, until it waits for the same calls. If it was cancelled meanwhile,
-            // the next wait returns its end.
+            // The script repeats its earlier steps, until it waits for the same calls. If it has been cancelled since,
+            // the next wait returns the result.
             if let Progress::NeedsTools(calls) = advance(&running.started, Vec::new()).await? {
                 match resumption.answers.is_empty() {
                     true => running.waits_for = calls,

@@ -23,7 +23,7 @@ use crate::{Service, ServiceError, byte_budget::Room};
 const CALL_BYTES: usize = 256;
 /// The time after which a step is not repeated. The engine forgets results after an hour, and would run it again.
 const MAX_REPEAT_TIME: Duration = Duration::from_secs(55 * 60);
-/// The timeout for repeating a step of an execution that was cancelled since.
+/// The timeout for repeating a step of an execution that has since been cancelled.
 const LAST_ATTEMPT: Duration = Duration::from_secs(10);
 
 /// A stepwise execution in a fleet's session. The fleet suspends it whenever it waits for the client. Until the next
@@ -222,7 +222,7 @@ impl FleetExecution {
     }
 }
 
-/// Cancels `ended` at a time, unless the returned guard is dropped before.
+/// Cancels `ended` at `deadline`, unless the returned guard is dropped first.
 fn end_at(deadline: Instant, ended: CancellationToken) -> DropGuard {
     let dropped = CancellationToken::new();
     let guard = dropped.clone().drop_guard();

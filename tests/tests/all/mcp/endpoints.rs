@@ -163,7 +163,7 @@ fn scripts_call_the_tools_of_a_server_with_a_url() {
                 let failed = json!({ "content": [{ "type": "text", "text": "because" }], "isError": true });
                 response("200 OK", &result_of(id, &failed))
             }
-            // Without the ID of the request.
+            // The error does not contain the ID of the request.
             "reject" => {
                 response("400 Bad Request", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"no"}}"#)
             }

@@ -14,7 +14,7 @@ except ImportError as error:
 def run_code_tool(code_tool: CodeTool) -> FunctionTool:
     """Creates a tool for `Agent(tools=[…])`.
 
-    A script that fails yields an ordinary result with the cause. A request that the sandbox itself refuses, such as an
+    A failed script has an ordinary result with the cause. A request that the sandbox itself refuses, such as an
     oversized script, is an error, and the model gets its message.
     """
 

@@ -35,7 +35,7 @@ INSTRUCTIONS = DESCRIPTION
 def run_code_tool(code_tool: CodeTool) -> Tool[Any]:
     """Creates a tool for `Agent(tools=[…])`.
 
-    A script that fails yields a `ToolFailed`: the model sees the cause, and the agent continues.
+    A failed script raises `ToolFailed`: the model sees the cause, and the agent continues.
     """
 
     async def run_code(code: str) -> str:

@@ -11,7 +11,7 @@ use super::frame::{FieldValue, each_field};
 pub(super) const DEFAULT_FEED: Duration = Duration::from_secs(60);
 /// The versions of the protocol.
 const VERSIONS: RangeInclusive<u64> = 5..=6;
-/// Limit on an execution with all its waits. The client answers calls when it likes.
+/// Limit on an execution, including its waits. The client can take any time to answer a call.
 const MAX_WAIT_MS: u64 = 24 * 3600 * 1000;
 /// Minimum of the memory limit, which CPython needs in addition to its image.
 const MIN_MEMORY_BYTES: u64 = 16 << 20;

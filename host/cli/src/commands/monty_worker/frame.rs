@@ -15,7 +15,8 @@ pub(super) enum FieldValue<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Reads a frame: its size in four bytes, the lowest first, and a message. Returns `None` at the end of the input.
+/// Reads a frame: the size of a message as four little-endian bytes, and the message. Returns `None` at the end of the
+/// input.
 pub(super) fn read(from: &mut impl Read) -> anyhow::Result<Option<Vec<u8>>> {
     let mut size = [0; 4];
     match from.read_exact(&mut size) {

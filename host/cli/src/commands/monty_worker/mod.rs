@@ -42,7 +42,7 @@ monty/v1/monty.proto, over standard input and standard output. Ctrl-C ends the p
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct MontyWorkerArgs {}
 
-/// The guest's half: the names and sources of its modules, in the order of their imports.
+/// The part of the worker that runs in the guest: the names and sources of its modules, in the order of their imports.
 const GUEST: [(&str, &str); 3] = [
     ("_monty_wire", include_str!("wire.py")),
     ("_monty_values", include_str!("values.py")),
@@ -129,7 +129,7 @@ pub(crate) fn run(global: &GlobalArgs, _: &MontyWorkerArgs) -> anyhow::Result<i3
         }
     };
     if let Err(error) = &ended {
-        // The client might have gone, so the error is reported in any case.
+        // If the client has ended, the event cannot be sent. The error is also returned.
         let _ = worker.send(event::FATAL_ERROR, &Message::default().bytes(1, format!("{error:#}").as_bytes()).finish());
     }
     ended.map(|_| 0)
@@ -152,7 +152,7 @@ impl Worker {
                     self.fail("RuntimeError", "type checking is unsupported; use `type_check=False`")?;
                 } else {
                     self.configure(config)?;
-                    // Not with the first snippet, whose time the client limits.
+                    // Opened before the first snippet, whose time limit does not include it.
                     self.session = Some(self.open()?);
                     self.send(event::OK, &[])?;
                 }
@@ -230,7 +230,7 @@ impl Worker {
         let cancel = CancelToken::new();
         let request = Request::new(FEED_SOURCE).suspendable(true).on_output(printer()).cancel(&cancel);
         let started = session.start(request)?;
-        // A script can replace the modules of the guest's half, so this step is limited too.
+        // A script can replace the worker's modules in the guest, so this step has a time limit too.
         let step = started.advance(Vec::new(), Some(DEFAULT_FEED))?;
         let call = match &step {
             Step::NeedsTools(calls) => calls.first().map_or(0, |call| call.id),

@@ -154,7 +154,7 @@ pub(super) fn parse(line: &str) -> Result<Directive, Hinted> {
     }
 }
 
-/// Removes quotes that a shell would have removed.
+/// Removes a pair of quotes around the whole text, as a shell would.
 fn unquoted(text: &str) -> &str {
     ['\'', '"'].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote)).unwrap_or(text)
 }

@@ -45,7 +45,7 @@ impl OutputDigest {
 struct PartsDigest(Sha256);
 
 impl PartsDigest {
-    /// Adds the length of a part and the part, so that the same bytes in other parts have another digest.
+    /// Adds a part, preceded by its length. The same bytes, divided differently, therefore have a different digest.
     fn add(&mut self, part: &[u8]) {
         self.0.update((part.len() as u64).to_le_bytes());
         self.0.update(part);

@@ -32,7 +32,7 @@ pub(crate) struct Suspension {
 #[derive(Debug, Default)]
 struct SuspensionState {
     is_wanted: bool,
-    /// The maximum size of the unanswered calls of the wanted suspension.
+    /// The maximum size of the unanswered calls of the requested suspension.
     max_calls_bytes: usize,
     result: Option<Result<Recording, SuspendError>>,
     /// The state of the session before the execution, until it is serialized or the execution ends otherwise.

@@ -74,9 +74,9 @@ impl<'a> Conversion<'a> {
         Ok(definitions)
     }
 
-    /// Converts a schema. The result accepts at least the values of the schema. References to other documents, and
-    /// regular expressions, of which the engine supports fewer, are dropped. So are `not` and `if`, and `oneOf` becomes
-    /// `anyOf`: with a part that accepts more values, they would accept fewer.
+    /// Converts a schema to one that accepts at least the same values. Drops references to other documents, and regular
+    /// expressions, because the engine does not support all of them. A converted part can therefore accept more values, and
+    /// `not`, `if` and `oneOf` could then accept fewer: `not` and `if` are dropped, and `oneOf` becomes `anyOf`.
     pub(super) fn convert(&mut self, schema: &'a Value) -> Result<Value, TooLarge> {
         self.schemas_left = self.schemas_left.checked_sub(1).ok_or(TooLarge)?;
         self.take(2)?;
