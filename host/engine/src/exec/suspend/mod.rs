@@ -456,7 +456,7 @@ mod tests {
             suspended.request = Arc::new(SuspendedRequest { context: Some(text.clone()), ..request });
             let read = Suspended::from_bytes(&suspended.to_bytes(None), None);
             assert_eq!(read.is_ok(), at < 2, "{text}");
-            assert_eq!(limits::check_context(Some(&text)).is_ok(), at < 2, "{text}");
+            assert_eq!(check_context(Some(&text)).is_ok(), at < 2, "{text}");
         }
     }
 
