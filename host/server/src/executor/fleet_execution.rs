@@ -68,6 +68,8 @@ struct FleetStep {
     created: Instant,
     /// `true` if the client knows the execution's ID and can repeat the step.
     is_repeatable: bool,
+    /// As in [`WaitingInFleet::call_count`], before the step.
+    call_count: u64,
     /// The memory reserved for the request.
     rooms: Vec<Room>,
 }
@@ -87,6 +89,8 @@ struct WaitingInFleet {
     /// The execution as if it had been cancelled, and the generation of the session.
     executed: Executed,
     waiting: WaitingExecution,
+    /// All calls that the client has seen have smaller IDs. An answered call can have a larger ID than those that wait.
+    call_count: u64,
     /// The memory reserved for the execution, the calls and the bytes.
     room: Option<Room>,
 }
@@ -112,7 +116,8 @@ impl FleetExecution {
         let deadline = cancel_after.and_then(|after| Instant::now().checked_add(after));
         let key = key.unwrap_or_else(|| fleet.step_key(request.id.as_deref().unwrap_or_default()));
         let tools = request.tools.clone();
-        let step = FleetStep { request, key, created: Instant::now(), is_repeatable: false, rooms: Vec::new() };
+        let (created, rooms) = (Instant::now(), Vec::new());
+        let step = FleetStep { request, key, created, is_repeatable: false, call_count: 0, rooms };
         Self {
             fleet,
             service,
@@ -147,7 +152,8 @@ impl FleetExecution {
             ..ExecuteRequest::default()
         };
         let rooms = waits.room.take().into_iter().chain(reserved).collect();
-        Ok(FleetStep { request, key, created: Instant::now(), is_repeatable: true, rooms })
+        let (created, call_count) = (Instant::now(), waits.call_count);
+        Ok(FleetStep { request, key, created, is_repeatable: true, call_count, rooms })
     }
 
     /// Sends a step's request. The engine runs requests with the same key once.
@@ -188,8 +194,10 @@ impl FleetExecution {
         };
         let waiting = executed.waiting.take().filter(|_| !self.ended.is_cancelled());
         let Some(waiting) = waiting else { return self.done(executed).await.map(Some) };
+        let counts = waiting.calls.iter().map(|call| call.id.saturating_add(1));
+        let call_count = counts.fold(step.call_count, u64::max);
         if let Ok(room) = self.reserve(waiting_bytes(&executed, &waiting)) {
-            *progress = FleetProgress::Waiting(Box::new(WaitingInFleet { executed, waiting, room }));
+            *progress = FleetProgress::Waiting(Box::new(WaitingInFleet { executed, waiting, call_count, room }));
             return Ok(None);
         }
         // Drop the bytes. The next step sends the request again, and the engine returns the same bytes.
@@ -201,7 +209,7 @@ impl FleetExecution {
         step.is_repeatable = true;
         *progress = FleetProgress::Sent(step);
         let calls = waiting.calls;
-        match open_answers(&calls, mem::take(answers)).await?.is_empty() {
+        match open_answers(&calls, call_count, mem::take(answers)).await?.is_empty() {
             true => Ok(Some(Advanced::NeedsTools { calls, reply_room: None })),
             false => Err(ServiceError::StepUnanswered),
         }
@@ -252,19 +260,23 @@ fn is_unanswered(error: &ServiceError) -> bool {
 }
 
 /// Like [`check_answers`], on a thread that is allowed to block, because the answers may be long.
-async fn open_answers(calls: &[ToolRequest], answers: Vec<ToolAnswer>) -> Result<Vec<ToolAnswer>, ServiceError> {
+async fn open_answers(
+    calls: &[ToolRequest],
+    call_count: u64,
+    answers: Vec<ToolAnswer>,
+) -> Result<Vec<ToolAnswer>, ServiceError> {
     if answers.is_empty() {
         return Ok(answers);
     }
     let open: Vec<u64> = calls.iter().map(|call| call.id).collect();
-    Ok(Service::blocking(move || check_answers(&open, answers)).await??)
+    Ok(Service::blocking(move || check_answers(&open, call_count, answers)).await??)
 }
 
-/// Checks answers to the calls with the IDs `open`. Drops answers to earlier calls, which were answered already.
-fn check_answers(open: &[u64], mut answers: Vec<ToolAnswer>) -> Result<Vec<ToolAnswer>, AdvanceError> {
-    let last = open.iter().max();
+/// Checks answers to the calls with the IDs `open`. Drops answers to other calls with IDs below `call_count`, which were
+/// answered already.
+fn check_answers(open: &[u64], call_count: u64, mut answers: Vec<ToolAnswer>) -> Result<Vec<ToolAnswer>, AdvanceError> {
     for ToolAnswer { id, answer } in &answers {
-        if last.is_none_or(|last| id > last) {
+        if *id >= call_count {
             return Err(AdvanceError::UnknownCall { id: *id });
         }
         if let Ok(text) = answer {
@@ -294,7 +306,8 @@ impl SteppedExecution for FleetExecution {
                         return self.done(waits.executed).await;
                     }
                     FleetProgress::Waiting(mut waits) => {
-                        let open = open_answers(&waits.waiting.calls, mem::take(&mut answers)).await;
+                        let (calls, count) = (&waits.waiting.calls, waits.call_count);
+                        let open = open_answers(calls, count, mem::take(&mut answers)).await;
                         let next = match open {
                             Ok(open) if open.is_empty() => Ok(None),
                             Ok(open) => {
@@ -349,14 +362,15 @@ mod tests {
     #[test]
     fn only_answers_to_waiting_calls_are_sent() {
         let answer = |id: u64| ToolAnswer::value(id, &json!(id));
-        let waits = [1, 3];
-        assert_eq!(check_answers(&waits, vec![answer(0), answer(3), answer(2)]).unwrap(), [answer(3)]);
+        // Call 4 was answered before calls 1 and 3.
+        let check = |answers: Vec<ToolAnswer>| check_answers(&[1, 3], 5, answers);
+        assert_eq!(check(vec![answer(0), answer(3), answer(2), answer(4)]).unwrap(), [answer(3)]);
         let failed = ToolAnswer::error(1, ToolError::new("not JSON"));
-        assert_eq!(check_answers(&waits, vec![failed.clone()]).unwrap(), [failed]);
-        let unknown = check_answers(&waits, vec![answer(1), answer(4)]).unwrap_err();
-        assert!(matches!(unknown, AdvanceError::UnknownCall { id: 4 }), "{unknown}");
+        assert_eq!(check(vec![failed.clone()]).unwrap(), [failed]);
+        let unknown = check(vec![answer(1), answer(5)]).unwrap_err();
+        assert!(matches!(unknown, AdvanceError::UnknownCall { id: 5 }), "{unknown}");
         let not_json = ToolAnswer { id: 3, answer: Ok("{".to_owned()) };
-        let wrong = check_answers(&waits, vec![answer(1), not_json]).unwrap_err();
+        let wrong = check(vec![answer(1), not_json]).unwrap_err();
         assert!(matches!(wrong, AdvanceError::NotJson { id: 3, .. }), "{wrong}");
         assert!(ServiceError::from(wrong).is_answer_error(), "the execution continues to wait");
     }

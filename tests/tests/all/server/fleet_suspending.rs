@@ -192,6 +192,24 @@ fn unanswered_step_in_a_fleet_is_repeated_without_running_twice() {
 }
 
 #[test]
+fn answers_to_some_of_the_calls_can_be_repeated() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s");
+    let source = "import asyncio\nasync def main(): print(*await asyncio.gather(tools.ask.aio(q=1), tools.ask.aio(q=2)))\nasyncio.run(main())";
+    let answer = server.post("/v1/sessions/s/execute", &json!({"source": source, "tools": [{"name": "ask"}]}));
+    assert_eq!((answer.status, &answer.json()["calls"][1]["id"]), (202, &json!(1)), "{answer:?}");
+    let execution = answer.json()["execution"].as_str().unwrap().to_owned();
+    let second = json!([{"id": 1, "value": "two"}]);
+    engine.lose_answer();
+    assert_eq!(proceed(&server, &execution, &second).status, 503);
+    // The other call still waits, and has a smaller ID than the answered one.
+    waiting(&proceed(&server, &execution, &second), 0);
+    let done = proceed(&server, &execution, &json!([{"id": 0, "value": "one"}, {"id": 1, "value": "other"}]));
+    assert_eq!(done.ok()["stdout"], "one two\n", "{done:?}");
+}
+
+#[test]
 fn execution_with_an_unanswered_step_is_cancelled() {
     let engine = FleetEngine::start();
     let server = server(&engine);
