@@ -73,6 +73,17 @@ fn monty_snippets_print_and_return_values() {
     assert_ne!(code, Some(0));
 }
 
+/// The snippet ends the interpreter after its result, and with it the session.
+#[test]
+fn monty_result_of_a_lost_session_is_an_error() {
+    let snippet = b"m = __import__('_monty')\nt = m.turn\ndef f(**k):\n t(**k)\n __import__('os')._exit(0)\nm.turn = f";
+    let requests = [field(CONFIGURE, VERSION_6), field(FEED, &field(1, snippet)), field(FEED, &field(1, b"6 * 7"))];
+    let (events, code) = events(&requests.iter().flat_map(|request| frame(request)).collect::<Vec<u8>>());
+    assert_eq!(kinds(&events), [OK, ERROR, COMPLETE], "{events:?}");
+    assert!(contains(&events[1], b"changes are lost"), "{events:?}");
+    assert_eq!(code, Some(0));
+}
+
 #[test]
 fn monty_workers_end_at_invalid_requests() {
     let configured = frame(&field(CONFIGURE, VERSION_6));

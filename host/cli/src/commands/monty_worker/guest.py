@@ -1,6 +1,6 @@
 """Runs snippets, and makes the calls of the host. Runs in the guest."""
 
-import ast, asyncio, base64, builtins, importlib.machinery, inspect, linecache, sys, time
+import ast, asyncio, base64, builtins, importlib.machinery, inspect, itertools, linecache, sys, time
 
 import _monty_values as values
 from _monty_wire import field, last, number, packed, parse, text
@@ -11,6 +11,8 @@ RESUME_CALL, RESUME_FUTURES = 4, 6
 turn = None
 """The tool that passes an event to the client and returns the next request."""
 sources = values.sources
+offsets = {}
+"""The offsets of the lines of snippets in bytes, by name."""
 called, awaited = set(), set()
 """The places of called functions, and of calls that are awaited."""
 pending = {}
@@ -27,12 +29,10 @@ def exchange(kind, body):
 
 def span(name, line, column, end_line, end_column):
     """Returns a place in a snippet: the file, and the offsets of the expression in bytes."""
-    before = [0]
-    for each in sources.get(name, []):
-        before.append(before[-1] + len(each.encode()) + 1)
-    if max(line, end_line) > len(before):
+    starts = offsets[name]
+    if max(line, end_line) > len(starts):
         return None
-    return name, before[line - 1] + column, before[end_line - 1] + end_column
+    return name, starts[line - 1] + column, starts[end_line - 1] + end_column
 
 
 def position(of):
@@ -206,6 +206,7 @@ def run(fields):
     name, source = f"<python-input-{snippets}>", text(fields, 1)
     snippets += 1
     sources[name] = source.split("\n")
+    offsets[name] = list(itertools.accumulate((len(each.encode()) + 1 for each in sources[name]), initial=0))
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
     scope, decoded = vars(sys.modules["__main__"]), values.decode(last(fields, 3, b""))
     for each in fields.get(2, ()):

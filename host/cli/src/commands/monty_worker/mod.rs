@@ -6,6 +6,7 @@ mod frame;
 
 use std::{
     io::stdin,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -53,7 +54,7 @@ const GUEST: [(&str, &str); 3] = [
 const FEED_SOURCE: &str = "__import__('_monty').feed()";
 const TURN_TOOL: &str = "monty_turn";
 /// Time for an execution to end after its last event.
-const END: Duration = Duration::from_secs(1);
+const END: Duration = Duration::from_secs(10);
 
 /// Kinds of requests and events: the numbers of fields in the protocol.
 mod request {
@@ -273,7 +274,12 @@ impl Worker {
                     match event_of(call) {
                         Some((kind @ (event::COMPLETE | event::ERROR), body)) => {
                             self.add_time(elapsed);
-                            finish(&feed, call.id)?;
+                            let execution = finish(&feed, call.id)?;
+                            let has_ended = self.session.as_ref().is_none_or(|session| session.ended().is_some());
+                            if has_ended || execution.rolled_back_to.is_some() {
+                                return self
+                                    .fail("RuntimeError", "the snippet did not end normally; its changes are lost");
+                            }
                             return self.send(kind, &body);
                         }
                         Some((kind, body)) if refused.is_empty() => {
@@ -436,20 +442,20 @@ fn refusal(call: &ToolRequest) -> ToolAnswer {
 }
 
 /// Answers the last event of a snippet, and waits for the end of its execution.
-fn finish(feed: &WaitingFeed, call: u64) -> anyhow::Result<()> {
+fn finish(feed: &WaitingFeed, call: u64) -> anyhow::Result<Arc<Execution>> {
     match feed.started.advance(vec![ToolAnswer::value(call, &json!(""))], Some(END))? {
-        Step::Done(_) => Ok(()),
+        Step::Done(execution) => Ok(execution),
         Step::Running | Step::NeedsTools(_) => stop(feed),
     }
 }
 
 /// Cancels the execution of a snippet. Its further calls are refused.
-fn stop(feed: &WaitingFeed) -> anyhow::Result<()> {
+fn stop(feed: &WaitingFeed) -> anyhow::Result<Arc<Execution>> {
     feed.cancel.cancel();
     let mut answers = Vec::new();
     loop {
         answers = match feed.started.advance(answers, None)? {
-            Step::Done(_) => return Ok(()),
+            Step::Done(execution) => return Ok(execution),
             Step::NeedsTools(calls) => calls.iter().map(refusal).collect(),
             Step::Running => Vec::new(),
         };
