@@ -105,11 +105,13 @@ fn monty_workers_end_at_invalid_requests() {
     for end in [vec![], frame(&field(SHUTDOWN, &[]))] {
         assert_eq!(events(&[configured.clone(), end].concat()).1, Some(0));
     }
-    // A forged dump is an error, and the worker continues.
-    for state in [&[][..], &[1], &[0, 255, 255, 255, 255], &[1, 2, 0, 0, 0, 72, 6, 1], &[0, 2, 0, 0, 0, 72, 6, 1]] {
+    // A forged dump is an error, and the worker continues with its own configuration.
+    let named = [&[0, 10, 0, 0, 0][..], VERSION_6, &field(1, b"forged")[..], &[1][..]].concat();
+    for state in [&[][..], &[1], &[0, 255, 255, 255, 255], &[1, 2, 0, 0, 0, 72, 6, 1], &named[..]] {
         let input = [configured.clone(), frame(&field(LOAD, &field(1, state))), frame(&field(SHUTDOWN, &[]))].concat();
         let (events, code) = events(&input);
         assert_eq!(kinds(&events), [OK, ERROR, OK], "{state:?}: {events:?}");
+        assert!(!events.iter().any(|event| contains(event, b"forged")), "{events:?}");
         assert_eq!(code, Some(0));
     }
 }

@@ -324,10 +324,15 @@ impl Worker {
     /// Handles a request to restore a dump.
     fn load(&mut self, state: &[u8]) -> anyhow::Result<()> {
         ensure!(!self.has_begun, "the session has already begun");
+        let (config, sandbox) = (self.config.clone(), self.sandbox.clone());
         match self.restore(state) {
             Ok(None) => self.send(event::OK, &[]),
             Ok(Some((kind, body))) => self.send(kind, &body),
-            Err(error) => self.fail("ValueError", &format!("cannot load the dump: {error:#}")),
+            Err(error) => {
+                // Otherwise the limits in the dump would apply to the client's session.
+                (self.config, self.sandbox) = (config, sandbox);
+                self.fail("ValueError", &format!("cannot load the dump: {error:#}"))
+            }
         }
     }
 
