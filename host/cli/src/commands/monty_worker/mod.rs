@@ -363,7 +363,9 @@ impl Worker {
         let session = sandbox.resume_suspended_session(suspended, ResumeOptions::default())?;
         let cancel = CancelToken::new();
         let started = session.start(suspended.request().on_output(printer()).cancel(&cancel))?;
-        let Step::NeedsTools(calls) = started.advance(Vec::new(), Some(DEFAULT_FEED))? else {
+        // The snippet repeats its computations. The client's limit on their time can exceed the default.
+        let (feed_limit, _) = self.config.as_ref().context("the session is not configured")?.times();
+        let Step::NeedsTools(calls) = started.advance(Vec::new(), Some(feed_limit.max(DEFAULT_FEED)))? else {
             bail!("the suspended snippet does not wait");
         };
         let call = calls.first().context("the suspended snippet does not wait")?;
