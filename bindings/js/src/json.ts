@@ -92,7 +92,7 @@ function integerOf(digits: string): bigint {
 
 /**
  * Serializes a value of the program, like `JSON.stringify`. However, integers below 10²¹ and all bigints keep all digits. A
- * `toJSON` of `BigInt.prototype` does not apply.
+ * `toJSON` of `BigInt.prototype` applies only to bigints that getters return.
  */
 export function stringifyJson(value: unknown): string {
   return stringify(value, (integer) => BigInt(integer).toString());
@@ -103,24 +103,27 @@ export function stringifyParsedJson(value: unknown): string {
   return stringify(value, (integer) => integer.toExponential());
 }
 
-/** Serializes a value. `textOf` writes integers that are numbers outside the safe range. */
+/**
+ * Serializes a value. `textOf` writes integers that are numbers outside the safe range. Getters and `toJSON` run once: they
+ * can have side effects.
+ */
 function stringify(value: unknown, textOf: (integer: number) => string): string {
-  if (!('toJSON' in BigInt.prototype)) {
-    try {
-      const text = JSON.stringify(value) as string | undefined;
-      if (text === undefined || !LONG.test(text)) return text as string;
-    } catch (error) {
-      // A bigint causes a `TypeError`. If another value causes it, the second attempt fails as well.
-      if (!(error instanceof TypeError)) throw error;
+  const hasToJson = 'toJSON' in BigInt.prototype;
+  let mark: string | undefined;
+  const marked = (digits: string): string => {
+    // No string in the value contains the mark, because it is new and random.
+    mark ??= crypto.getRandomValues(new Uint32Array(4)).join('-');
+    return `${mark}:${digits}`;
+  };
+  const text = JSON.stringify(value, function (this: object, key: string, given: unknown) {
+    let number = given;
+    if (hasToJson) {
+      const own: unknown = Object.getOwnPropertyDescriptor(this, key)?.value;
+      if (typeof own === 'bigint') number = own;
     }
-  }
-  // No string in the value contains the mark, because it is new and random.
-  const mark = crypto.getRandomValues(new Uint32Array(4)).join('-');
-  const text = JSON.stringify(value, function (this: Record<string, unknown>, key: string, given: unknown) {
-    const number = typeof this[key] === 'bigint' ? this[key] : given;
-    if (typeof number === 'bigint') return `${mark}:${number}`;
+    if (typeof number === 'bigint') return marked(number.toString());
     if (typeof number !== 'number' || !Number.isInteger(number) || Number.isSafeInteger(number) || Math.abs(number) >= 1e21) return given;
-    return `${mark}:${textOf(number)}`;
+    return marked(textOf(number));
   }) as string | undefined;
-  return text?.replace(new RegExp(`"${mark}:([^"]+)"`, 'g'), '$1') as string;
+  return (mark ? text?.replace(new RegExp(`"${mark}:([^"]+)"`, 'g'), '$1') : text) as string;
 }

@@ -100,6 +100,41 @@ test('integers are written with all digits', () => {
   assert.throws(() => stringifyJson(cyclic), { name: 'TypeError', message: /circular/ });
 });
 
+test('getters and `toJSON` run once', () => {
+  const prototype = BigInt.prototype as { toJSON?: unknown };
+  let calls: string[] = [];
+  const value = (result: unknown): object => ({
+    get read() {
+      calls.push('getter');
+      return result;
+    },
+    own: {
+      toJSON: () => {
+        calls.push('toJSON');
+        return result;
+      },
+    },
+  });
+  const check = (result: unknown, text: string): void => {
+    for (const serialize of [stringifyJson, stringifyParsedJson]) {
+      calls = [];
+      serialize(value(result));
+      assert.deepEqual(calls, ['getter', 'toJSON'], text);
+    }
+    assert.equal(stringifyJson(value(result)), `{"read":${text},"own":${text}}`);
+  };
+  check(1, '1');
+  check('1234567890123456', '"1234567890123456"');
+  check(2n ** 64n, '18446744073709551616');
+  check([2 ** 64, 2n ** 64n], '[18446744073709551616,18446744073709551616]');
+  prototype.toJSON = () => 'rounded';
+  try {
+    check([2n ** 64n], '[18446744073709551616]');
+  } finally {
+    delete prototype.toJSON;
+  }
+});
+
 test("a program's own `toJSON` of bigints does not apply", () => {
   const prototype = BigInt.prototype as { toJSON?: unknown };
   prototype.toJSON = () => 'rounded';
