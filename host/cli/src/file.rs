@@ -130,7 +130,7 @@ fn put_once(
 }
 
 /// Creates and locks a temporary file in the same directory. The next write to the same path removes the temporary file
-/// of a killed process. Only the owner of the lock renames or removes the file.
+/// of a killed process, unless its name is random. Only the owner of the lock renames or removes the file.
 fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
     /// The number of attempts to use the name for this path. Other processes can interfere with each of them.
     const MAX_ATTEMPTS: usize = 8;
@@ -154,7 +154,8 @@ fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
             Err(_) => break,
         }
     }
-    // A process is writing to the same path, or the name belongs to another user.
+    // A process is writing to the same path, or the name belongs to another user. If this process is killed, no other
+    // process removes the file.
     let random = RandomState::new().hash_one(path);
     let beside = path.with_file_name(format!(".glovebox-{hash:016x}-{random:016x}.new"));
     let file = create(&beside)?;
