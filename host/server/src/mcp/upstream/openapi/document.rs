@@ -18,6 +18,10 @@ const MAX_REFERENCES: usize = 8;
 /// Maximum length of a reference in bytes. Many operations can share one reference, and each of them follows it again.
 const MAX_REFERENCE_BYTES: usize = 1 << 10;
 
+/// Maximum size of the document's servers in bytes, for comparisons with the servers of paths and operations. Many paths
+/// can share one entry, and the servers are compared for each operation.
+const MAX_SERVERS_BYTES: usize = 64 << 10;
+
 /// The methods of OpenAPI, and `true` for those that scripts can use.
 const METHODS: [(&str, bool); 8] = [
     ("get", true),
@@ -35,6 +39,8 @@ pub(super) struct OpenApiDocument {
     root: Value,
     /// `true` for OpenAPI 3.0, where keywords next to a `$ref` have no effect.
     pub(super) is_3_0: bool,
+    /// `true` if the document's servers exceed [`MAX_SERVERS_BYTES`].
+    has_large_servers: bool,
 }
 
 /// An operation of a document, before it is checked.
@@ -85,7 +91,8 @@ impl OpenApiDocument {
             ));
         }
         let is_3_0 = is("3.0");
-        Ok(Self { root, is_3_0 })
+        let servers_bytes = root.get("servers").map_or(0, |servers| servers.to_string().len());
+        Ok(Self { root, is_3_0, has_large_servers: servers_bytes > MAX_SERVERS_BYTES })
     }
 
     /// Returns the URL of the first server, which can be relative, with the default values of its variables.
@@ -110,10 +117,11 @@ impl OpenApiDocument {
         Ok(whole)
     }
 
-    /// Returns `true` if a path or an operation has other servers than the document.
+    /// Returns `true` if a path or an operation has other servers than the document, or if the document's servers are too
+    /// large to be compared.
     pub(super) fn has_other_servers(&self, entry: OperationEntry<'_>) -> bool {
         let own = entry.operation.get("servers").or_else(|| entry.item.get("servers"));
-        own.is_some_and(|own| Some(own) != self.root.get("servers"))
+        own.is_some_and(|own| self.has_large_servers || Some(own) != self.root.get("servers"))
     }
 
     /// Returns all operations, sorted by path.
@@ -218,6 +226,19 @@ mod tests {
             assert!(url(wrong).unwrap_err().contains("set its `server`"), "{wrong}");
         }
         assert!(server(json!([{}])).is_err());
+    }
+
+    #[test]
+    fn servers_are_compared_up_to_a_limited_size() {
+        for (bytes, expected) in [(MAX_SERVERS_BYTES, false), (MAX_SERVERS_BYTES + 1, true)] {
+            let url = "x".repeat(bytes - r#"[{"url":""}]"#.len());
+            let servers = json!([{ "url": url }]);
+            let paths = json!({ "/a": { "get": { "servers": servers }, "put": {} } });
+            let document = json!({ "openapi": "3.1.0", "servers": servers, "paths": paths });
+            let document = parsed(&document.to_string()).unwrap();
+            let has_other: Vec<bool> = document.operations().map(|entry| document.has_other_servers(entry)).collect();
+            assert_eq!(has_other, [expected, false], "{bytes}");
+        }
     }
 
     #[test]
