@@ -218,7 +218,7 @@ pub enum FleetError {
     /// No node is registered with the engine.
     #[error("no fleet node is registered; start one with `glovebox fleet node`")]
     NoNode,
-    /// The connection to the engine failed. The request may have run.
+    /// The connection to the engine failed, or the engine is overloaded. The request may have run.
     #[error("cannot reach the fleet's engine at `{url}`; check that it is running", url = escaped(.url))]
     Unreachable {
         /// The engine's URL.
@@ -264,9 +264,31 @@ impl FleetError {
             status::INVALID => Self::Invalid(message),
             status::NOT_RESUMABLE => Self::NotResumable(message),
             status::DIVERGED => Self::Diverged(message),
-            // A temporary failure in the engine or in a balancer in front of the engine.
-            502..=504 => unreachable(message),
+            // A temporary failure in the engine or in a balancer in front of the engine, or a limit of one of them.
+            429 | 502..=504 => unreachable(message),
             _ => Self::Failed(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_failures_allow_a_repeated_request() {
+        let name: FleetName = "notes".parse().unwrap();
+        let error = |status: u16| {
+            let mut response = http::Response::new(bytes::Bytes::from_static(br#"{"message": "busy"}"#));
+            *response.status_mut() = http::StatusCode::from_u16(status).unwrap();
+            let (status, response) = (response.status(), Box::new(response));
+            FleetError::of(&name, "http://engine", &ClientError::Status { status, response })
+        };
+        for status in [429, 502, 503, 504] {
+            assert!(matches!(error(status), FleetError::Unreachable { .. }), "{status}");
+        }
+        for status in [500, 501, 505] {
+            assert!(matches!(error(status), FleetError::Failed(_)), "{status}");
         }
     }
 }
