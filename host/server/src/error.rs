@@ -138,6 +138,11 @@ pub enum ServiceError {
     /// repeating the step returns its result, and runs nothing twice.
     #[error("the result of this step is not available yet; send the same answers again: the script receives them once")]
     StepUnanswered,
+    /// The result of a step of an execution in a fleet is unknown, and the execution has ended. The step may have run.
+    #[error(
+        "the fleet did not return the result of this step, and the execution ended; the step may have run: read the state of the session before you start a new execution"
+    )]
+    StepLost,
     /// An earlier step of the execution failed.
     #[error("an earlier request of this execution failed and ended the execution; start a new execution")]
     StepFailed,
@@ -245,6 +250,7 @@ impl ServiceError {
             self,
             Self::Panicked
                 | Self::WorkerDied
+                | Self::StepLost
                 | Self::StepFailed
                 | Self::NoRoom
                 | Self::NoRoomToAsk
@@ -271,6 +277,7 @@ impl ServiceError {
                 | Self::NoRoomToSuspend
                 | Self::NoRoomToAsk
                 | Self::StepUnanswered
+                | Self::StepLost
                 | Self::Draining
                 // The worker has already removed the details.
                 | Self::Relayed(_)
@@ -336,6 +343,7 @@ impl ServiceError {
             | Self::NoRoomToSuspend
             | Self::NoRoomToAsk
             | Self::StepUnanswered
+            | Self::StepLost
             | Self::Worker(_)
             | Self::Draining => UNAVAILABLE,
             Self::Advance(error) => of_advance(error),
@@ -385,5 +393,13 @@ mod tests {
             let error = ServiceError::from(SessionsError::from(error));
             assert_eq!((error.code(), error.status()), ("unavailable", 503));
         }
+    }
+
+    #[test]
+    fn step_without_a_result_may_have_run() {
+        let error = ServiceError::StepLost;
+        assert_eq!((error.code(), error.status()), ("unavailable", 503));
+        assert!(error.has_run() && !error.is_still_waiting());
+        assert!(error.public().to_string().contains("may have run"));
     }
 }

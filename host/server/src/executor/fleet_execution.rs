@@ -167,7 +167,7 @@ impl FleetExecution {
         }
         let sent = self.fleet.execute(&self.id, request, Some(&step.key), &self.cancel);
         match has_ended && step.is_repeatable {
-            true => tokio::time::timeout(LAST_ATTEMPT, sent).await.unwrap_or(Err(ServiceError::StepFailed)),
+            true => tokio::time::timeout(LAST_ATTEMPT, sent).await.unwrap_or(Err(ServiceError::StepLost)),
             false => sent.await,
         }
     }
@@ -181,7 +181,7 @@ impl FleetExecution {
         answers: &mut Vec<ToolAnswer>,
     ) -> Result<Option<Advanced>, ServiceError> {
         if step.created.elapsed() > MAX_REPEAT_TIME {
-            return Err(ServiceError::StepFailed);
+            return Err(ServiceError::StepLost);
         }
         let mut executed = match self.send(&step).await {
             Ok(executed) => executed,
