@@ -19,6 +19,15 @@ pub enum RuntimeError {
         /// The expected path of the binary.
         path: PathBuf,
     },
+    /// The module of a tool has not been downloaded, or a file was removed while a bundle was written.
+    #[error(
+        "there is no file `{}`: it has not been downloaded, or another process removed it; run the command again",
+        escaped(path)
+    )]
+    NoFile {
+        /// The expected path of the file.
+        path: PathBuf,
+    },
     /// A file that the user passed does not exist.
     #[error(
         "there is no runtime file `{}`; check `--runtime-path`, or remove it and run `glovebox runtimes fetch` to get the pinned runtimes",

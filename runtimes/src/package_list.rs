@@ -334,7 +334,7 @@ impl Runtimes {
             }
             let opened = self.cache().subdir(directory)?.open_file(&name)?;
             let Some((file, _)) = opened else {
-                return Err(RuntimeError::Missing { path: self.cache().path().join(directory).join(&name), name });
+                return Err(RuntimeError::NoFile { path: self.cache().path().join(directory).join(&name) });
             };
             add(&mut archive, &name, file).map_err(failed)?;
         }

@@ -91,7 +91,7 @@ impl Runtimes {
     /// Hashes a downloaded tool's module and compares the digest with its pin.
     ///
     /// # Errors
-    /// [`RuntimeError::Missing`] if the module has not been downloaded. [`RuntimeError::Corrupt`] if its length or
+    /// [`RuntimeError::NoFile`] if the module has not been downloaded. [`RuntimeError::Corrupt`] if its length or
     /// digest differs.
     pub fn verify_tool(&self, tool: &ToolEntry) -> Result<(), RuntimeError> {
         self.read_tool(tool).map(drop)
@@ -108,7 +108,7 @@ impl Runtimes {
     fn read_tool(&self, tool: &ToolEntry) -> Result<Vec<u8>, RuntimeError> {
         let path = self.tool_path(tool);
         let Some((mut file, _)) = self.binaries()?.open_file(&tool.file_name())? else {
-            return Err(RuntimeError::Missing { name: tool.name.clone(), path });
+            return Err(RuntimeError::NoFile { path });
         };
         let bytes = read_at_most(&mut file, tool.size_bytes).map_err(|source| RuntimeError::Read { path, source })?;
         let sha256 = Digest::of(&bytes);

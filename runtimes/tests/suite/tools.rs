@@ -105,7 +105,7 @@ fn tool_is_fetched_once_and_then_used_offline() {
     let runtimes = runtimes(&world);
     let tool = tool(&runtimes);
     assert!(!runtimes.tool_present(tool).unwrap());
-    assert!(matches!(runtimes.verify_tool(tool), Err(RuntimeError::Missing { .. })));
+    assert!(matches!(runtimes.verify_tool(tool), Err(RuntimeError::NoFile { .. })));
     assert_eq!(runtimes.fetch_tool(tool, &Quiet).unwrap(), Fetched::Now);
     assert_eq!(runtimes.fetch_tool(tool, &Quiet).unwrap(), Fetched::AlreadyThere);
     assert_eq!(runtimes.load_or_fetch_tool(tool, &Quiet).unwrap(), module());

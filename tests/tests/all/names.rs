@@ -126,6 +126,7 @@ fn cache_errors_escape_names() {
         Box::new(CacheError::Io { action: "read", path: path(), source: io_error() }),
         Box::new(PreparedError::Corrupt { path: path(), expected: "x".into(), got: "y".into() }),
         Box::new(BinaryError::Missing { name: "x".into(), path: path() }),
+        Box::new(BinaryError::NoFile { path: path() }),
         Box::new(BinaryError::NoSuchFile { path: path() }),
         Box::new(BinaryError::NotABinary { path: path(), problem: "x".into() }),
         Box::new(BinaryError::Read { path: path(), source: io_error() }),
