@@ -96,6 +96,7 @@ fn monty_workers_end_at_invalid_requests() {
         ([configured.clone(), configured.clone()].concat(), 2),
         // A truncated frame.
         ([configured.clone(), vec![9, 0, 0, 0, 1]].concat(), 2),
+        ([configured.clone(), vec![9, 0]].concat(), 2),
     ] {
         let (events, code) = events(&input);
         assert_eq!((events.len(), kinds(&events).last()), (count, Some(&FATAL_ERROR)), "{input:?}: {events:?}");

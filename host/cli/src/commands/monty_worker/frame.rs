@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write, stdout};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 
 /// Maximum size of a received frame, in bytes. A dump is the largest request: it contains a suspended execution of at
 /// most 64 MiB.
@@ -18,11 +18,12 @@ pub(super) enum FieldValue<'a> {
 /// Reads a frame: the size of a message as four little-endian bytes, and the message. Returns `None` at the end of the
 /// input.
 pub(super) fn read(from: &mut impl Read) -> anyhow::Result<Option<Vec<u8>>> {
-    let mut size = [0; 4];
-    match from.read_exact(&mut size) {
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
-        read => read.context("cannot read a request")?,
+    let mut size = Vec::new();
+    from.by_ref().take(4).read_to_end(&mut size).context("cannot read a request")?;
+    if size.is_empty() {
+        return Ok(None);
     }
+    let size: [u8; 4] = size.try_into().map_err(|_| anyhow!("the input ends within the size of a request"))?;
     let size = u32::from_le_bytes(size);
     ensure!(size <= MAX_FRAME_BYTES, "a request has {size} bytes; the maximum is {MAX_FRAME_BYTES}");
     let mut message = Vec::new();
@@ -157,7 +158,10 @@ mod tests {
     fn frames_are_limited_and_complete() {
         assert_eq!(read(&mut &[2, 0, 0, 0, 8, 1][..]).unwrap(), Some(vec![8, 1]));
         assert_eq!(read(&mut &[][..]).unwrap(), None);
-        assert!(read(&mut &[2, 0, 0, 0, 8][..]).unwrap_err().to_string().contains("ends within"));
+        for truncated in [&[2][..], &[2, 0, 0], &[2, 0, 0, 0], &[2, 0, 0, 0, 8]] {
+            let mut input = truncated;
+            assert!(read(&mut input).unwrap_err().to_string().contains("ends within"), "{truncated:?}");
+        }
         assert!(read(&mut &[255; 8][..]).unwrap_err().to_string().contains("maximum"));
     }
 }
