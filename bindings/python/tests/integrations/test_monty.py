@@ -124,6 +124,20 @@ class Sessions(unittest.TestCase):
                 self.checkout().load_session(state)
         self.assertEqual(self.checkout().feed_run("1 + 1"), 2)
 
+    def test_forged_limits_of_a_dump_are_lowered(self) -> None:
+        state = self.checkout().dump()
+        end = 5 + int.from_bytes(state[1:5], "little")
+        # Fields 2, 6 and 7 of the limits: 1 GiB of memory, and days of time.
+        days = b"\xff\xff\xff\xff\xff\x7f"
+        config = state[5:end] + b"\x12\x14\x10\x80\x80\x80\x80\x04\x30" + days + b"\x38" + days
+        forged = state[:1] + len(config).to_bytes(4, "little") + config + state[end:]
+        session = self.checkout(limits={"max_feed_duration_secs": 0.5, "max_memory": 32 << 20})
+        session.load_session(forged)
+        with self.assertRaisesRegex(MontyRuntimeError, "MemoryError"):
+            session.feed_run("x = bytearray(64 << 20)")
+        with self.assertRaisesRegex(MontyRuntimeError, "TimeoutError"):
+            session.feed_run("while True: pass")
+
     def test_hostile_events_do_not_reach_the_client(self) -> None:
         session = self.checkout()
         # The guest must not send a dump, an unknown event, or a body that is not base64.

@@ -67,6 +67,22 @@ impl SessionConfig {
         Ok(config)
     }
 
+    /// Lowers the limits of a dump, which may be forged, to those of the client that loads it.
+    pub(super) fn within(mut self, client: &Self) -> Self {
+        let smaller = |dumped: Option<u64>, limit: Option<u64>, default: u64| match dumped {
+            Some(dumped) => Some(dumped.min(limit.unwrap_or(default))),
+            None => limit,
+        };
+        let memory_bytes = Policy::default().limits.memory_bytes;
+        self.memory_bytes = smaller(self.memory_bytes, client.memory_bytes, memory_bytes);
+        let feed_micros = u64::try_from(DEFAULT_FEED.as_micros()).unwrap_or(u64::MAX);
+        self.feed_micros = smaller(self.feed_micros, client.feed_micros, feed_micros);
+        self.turn_micros = smaller(self.turn_micros, client.turn_micros, u64::MAX);
+        self.sleep_micros = smaller(self.sleep_micros, client.sleep_micros, u64::MAX);
+        self.max_suspensions = smaller(self.max_suspensions, client.max_suspensions, u64::MAX);
+        self
+    }
+
     /// Returns the policy of the session's snippets.
     pub(super) fn policy(&self) -> Policy {
         let mut policy = Policy::default();
@@ -119,5 +135,27 @@ mod tests {
             );
         }
         assert!(SessionConfig::read(&[18, 5, 1]).is_err());
+    }
+
+    #[test]
+    fn limits_of_dumps_are_lowered_to_those_of_the_client() {
+        let of = |limit: Option<u64>| {
+            let limits = [2, 5, 6, 7, 8].into_iter().fold(Message::default(), |all, at| all.optional(at, limit));
+            SessionConfig::read(&Message::default().bytes(2, &limits.finish()).number(9, 6).finish()).unwrap()
+        };
+        let (memory, feed) = (Policy::default().limits.memory_bytes, 60_000_000);
+        for (dumped, client, [memory_bytes, feed_micros, others]) in [
+            (Some(u64::MAX), Some(7), [Some(7); 3]),
+            (Some(7), Some(u64::MAX), [Some(7); 3]),
+            (None, Some(7), [Some(7); 3]),
+            (Some(7), None, [Some(7); 3]),
+            (Some(u64::MAX), None, [Some(memory), Some(feed), Some(u64::MAX)]),
+            (None, None, [None; 3]),
+        ] {
+            let config = of(dumped).within(&of(client));
+            assert_eq!((config.memory_bytes, config.feed_micros), (memory_bytes, feed_micros), "{dumped:?} {client:?}");
+            let found = [config.turn_micros, config.sleep_micros, config.max_suspensions];
+            assert_eq!(found, [others; 3], "{dumped:?} {client:?}");
+        }
     }
 }

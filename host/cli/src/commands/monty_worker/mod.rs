@@ -345,7 +345,12 @@ impl Worker {
             Some((waits, config, rest))
         });
         let (waits, config, bytes) = parts.context("the bytes are not a dump of this worker")?;
-        self.configure(SessionConfig::read(config)?)?;
+        let config = SessionConfig::read(config)?;
+        let config = match &self.config {
+            Some(client) => config.within(client),
+            None => config,
+        };
+        self.configure(config)?;
         let event = if waits == 0 {
             let sandbox = self.sandbox.as_ref().context("the session is not configured")?;
             self.session = Some(sandbox.resume(bytes, ResumeOptions::default())?);
