@@ -85,6 +85,17 @@ fn monty_result_of_a_lost_session_is_an_error() {
 }
 
 #[test]
+fn monty_output_is_complete_text() {
+    // Two characters in two parts each, of which the second stays incomplete. An empty write follows the first part.
+    let snippet = b"import os\nfor b in b'\\xc3', b'', b'\\xa9', b'\\xe2\\x82': os.write(1, b)";
+    let requests = [field(CONFIGURE, VERSION_6), field(FEED, &field(1, snippet))];
+    let (events, _) = events(&requests.iter().flat_map(|request| frame(request)).collect::<Vec<u8>>());
+    assert_eq!(kinds(&events), [OK, PRINT, PRINT, COMPLETE], "{events:?}");
+    assert!(contains(&events[1], "\u{e9}".as_bytes()), "{events:?}");
+    assert!(contains(&events[2], "\u{fffd}".as_bytes()), "{events:?}");
+}
+
+#[test]
 fn monty_workers_end_at_invalid_requests() {
     let configured = frame(&field(CONFIGURE, VERSION_6));
     for (input, count) in [

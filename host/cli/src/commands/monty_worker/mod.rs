@@ -3,6 +3,7 @@
 
 mod config;
 mod frame;
+mod print;
 
 use std::{
     io::stdin,
@@ -15,7 +16,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use clap::Args;
 use glovebox::{
     CancelToken, Execution, HibernateOptions, Language, Outcome, Request, Resource, ResumeOptions, Sandbox, Session,
-    Started, Step, Stream, Suspended, Tool, ToolAnswer, ToolError, ToolRequest,
+    Started, Step, Suspended, Tool, ToolAnswer, ToolError, ToolRequest,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -23,6 +24,7 @@ use serde_json::json;
 use self::{
     config::{DEFAULT_FEED, SessionConfig},
     frame::{FieldValue, Message, each_field},
+    print::Printer,
 };
 use crate::{
     args::{GlobalArgs, RuntimeArgs},
@@ -101,6 +103,8 @@ struct Worker {
     /// `true` if the session has run a snippet or was loaded.
     has_begun: bool,
     feed: Option<WaitingFeed>,
+    /// The output of the current snippet.
+    printer: Printer,
     /// Execution time of the current snippet, and of the whole session.
     feed_time: Duration,
     total_time: Duration,
@@ -115,6 +119,7 @@ pub(crate) fn run(global: &GlobalArgs, _: &MontyWorkerArgs) -> anyhow::Result<i3
         session: None,
         has_begun: false,
         feed: None,
+        printer: Printer::default(),
         feed_time: Duration::ZERO,
         total_time: Duration::ZERO,
     };
@@ -182,6 +187,7 @@ impl Worker {
             request::RESET => {
                 (self.config, self.sandbox, self.session, self.feed) = (None, None, None, None);
                 (self.feed_time, self.total_time, self.has_begun) = (Duration::ZERO, Duration::ZERO, false);
+                self.printer = Printer::default();
                 self.send(event::OK, &[])?;
             }
             request::SHUTDOWN => {
@@ -228,8 +234,9 @@ impl Worker {
         self.session = Some(session.clone());
         self.has_begun = true;
         self.feed_time = Duration::ZERO;
-        let cancel = CancelToken::new();
-        let request = Request::new(FEED_SOURCE).suspendable(true).on_output(printer()).cancel(&cancel);
+        self.printer = Printer::default();
+        let (cancel, printer) = (CancelToken::new(), self.printer.clone());
+        let request = Request::new(FEED_SOURCE).suspendable(true).on_output(printer.listener()).cancel(&cancel);
         let started = session.start(request)?;
         // A script can replace the worker's modules in the guest, so this step has a time limit too.
         let step = started.advance(Vec::new(), Some(DEFAULT_FEED))?;
@@ -366,8 +373,8 @@ impl Worker {
     fn resume(&mut self, suspended: &Suspended) -> anyhow::Result<(u64, Vec<u8>)> {
         let sandbox = self.sandbox.as_ref().context("the session is not configured")?;
         let session = sandbox.resume_suspended_session(suspended, ResumeOptions::default())?;
-        let cancel = CancelToken::new();
-        let started = session.start(suspended.request().on_output(printer()).cancel(&cancel))?;
+        let (cancel, printer) = (CancelToken::new(), self.printer.clone());
+        let started = session.start(suspended.request().on_output(printer.listener()).cancel(&cancel))?;
         // The snippet repeats its computations. The client's limit on their time can exceed the default.
         let (feed_limit, _) = self.config.as_ref().context("the session is not configured")?.times();
         let Step::NeedsTools(calls) = started.advance(Vec::new(), Some(feed_limit.max(DEFAULT_FEED)))? else {
@@ -387,6 +394,9 @@ impl Worker {
 
     /// Sends an event with the session's times and limits.
     fn send(&self, kind: u64, body: &[u8]) -> anyhow::Result<()> {
+        if self.feed.is_none() {
+            self.printer.finish();
+        }
         let mut message = Message::default().bytes(kind, body);
         if let Some(config) = &self.config {
             let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -419,25 +429,6 @@ del load
 __import__('_monty').start(tools.{TURN_TOOL}, {recursion})
 "
     )
-}
-
-/// Returns the listener that sends output of the script as text. If the client has gone, the next event fails too.
-fn printer() -> impl FnMut(Stream, &[u8]) + Send + 'static {
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    move |stream, bytes| {
-        let (number, buffer) = if matches!(stream, Stream::Stdout) { (1, &mut stdout) } else { (2, &mut stderr) };
-        buffer.extend_from_slice(bytes);
-        // The rest of an incomplete character follows.
-        let size = match std::str::from_utf8(buffer) {
-            Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            _ => buffer.len(),
-        };
-        let text: Vec<u8> = buffer.drain(..size).collect();
-        let text = String::from_utf8_lossy(&text);
-        let segment = Message::default().number(1, number).bytes(2, text.as_bytes()).finish();
-        let print = Message::default().bytes(1, &segment).finish();
-        let _ = frame::write(&Message::default().bytes(event::PRINT, &print).finish());
-    }
 }
 
 /// Reads the event of a call, which is untrusted. Its body is a message that only the client reads. Returns `None` if
