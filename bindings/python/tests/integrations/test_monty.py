@@ -77,6 +77,23 @@ class Sessions(unittest.TestCase):
             session.feed_run("1 +")
         self.assertEqual(session.feed_run("y"), 5)
 
+    def test_all_line_ends_of_cpython_are_supported(self) -> None:
+        session = self.checkout()
+        with self.assertRaises(MontyRuntimeError) as raised:
+            session.feed_run("a = 'é'\r\nb = 2\rc = 3\n\n1 / 0")
+        self.assertIn("line 5, in <module>\n    1 / 0\n", raised.exception.display())
+        # The host's function is called directly, because its position is known to be a call.
+        self.assertEqual(session.feed_run("x = 1\rif x:\r\n    y = check(x)\ry", external_lookup={"check": str}), "1")
+
+    def test_tasks_of_a_failed_snippet_end(self) -> None:
+        session = self.checkout()
+        code = "import asyncio\nseen = []\nasync def late():\n    await asyncio.sleep(0)\n    await asyncio.sleep(0)\n"
+        code += "    seen.append(1)\ntask = asyncio.ensure_future(late())\nawait asyncio.sleep(0)\n1 / 0"
+        with self.assertRaisesRegex(MontyRuntimeError, "ZeroDivisionError"):
+            session.feed_run(code)
+        code = "for _ in range(9): await asyncio.sleep(0)\n[seen, task.cancelled()]"
+        self.assertEqual(session.feed_run(code), [[], True])
+
     def test_output_arrives(self) -> None:
         printed = CollectString()
         self.checkout().feed_run("for each in 'aé':\n    print(each)", print_callback=printed)

@@ -1,6 +1,6 @@
 """Runs snippets, and makes the calls of the host. Runs in the guest."""
 
-import ast, asyncio, base64, builtins, importlib.machinery, inspect, itertools, linecache, sys, time
+import ast, asyncio, base64, builtins, importlib.machinery, inspect, io, itertools, linecache, sys, time
 
 import _monty_values as values
 from _monty_wire import field, last, number, packed, parse, text
@@ -14,9 +14,9 @@ sources = values.sources
 offsets = {}
 """The offsets of the lines of snippets in bytes, by name."""
 called, awaited = set(), set()
-"""The places of called functions, and of calls that are awaited."""
+"""The source positions of called functions and of awaited calls."""
 pending = {}
-"""The futures of calls that the host has not answered yet, by the numbers of the calls."""
+"""The futures of unanswered calls, by call ID."""
 snippets = calls = 0
 
 
@@ -28,7 +28,7 @@ def exchange(kind, body):
 
 
 def span(name, line, column, end_line, end_column):
-    """Returns a place in a snippet: the file, and the offsets of the expression in bytes."""
+    """Returns a source position: the file, and the start and end of the expression in bytes."""
     starts = offsets[name]
     if max(line, end_line) > len(starts):
         return None
@@ -36,7 +36,7 @@ def span(name, line, column, end_line, end_column):
 
 
 def position(of):
-    """Returns the place of the expression that a frame evaluates, or the nearest of its callers in a snippet."""
+    """Returns the source position of the expression that a frame, or its nearest caller in a snippet, evaluates."""
     while of is not None and of.f_code.co_filename not in sources:
         of = of.f_back
     if of is None:
@@ -82,7 +82,7 @@ def call_host(name, args, kwargs, receiver=None):
     body = field(1, name) + packed(2, [arena.add(each) for each in args])
     for key, value in kwargs.items():
         body += field(3, number(1, arena.add(key)) + number(2, arena.add(value)))
-    # The host may await the call at once if no other task could run in the meantime.
+    # The host may await the call immediately if no other task could run in the meantime.
     waits = found in awaited and len(asyncio.all_tasks(loop)) == 1
     body += number(4, call) + (field(5, field(1, receiver)) if receiver else b"") + number(6, waits)
     kind, answer = exchange(FUNCTION_CALL, body + field(7, arena.encoded()) + place(8, found))
@@ -191,7 +191,7 @@ def run_coroutine(main, *, debug=None, loop_factory=None):
 
 
 def mark(tree, name):
-    """Records the places of called functions and of awaited calls."""
+    """Records the source positions of called functions and of awaited calls."""
     at = lambda node: span(name, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
@@ -205,9 +205,11 @@ def run(fields):
     global snippets
     name, source = f"<python-input-{snippets}>", text(fields, 1)
     snippets += 1
-    sources[name] = source.split("\n")
-    offsets[name] = list(itertools.accumulate((len(each.encode()) + 1 for each in sources[name]), initial=0))
-    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    # The line ends of CPython: `\n`, `\r` and `\r\n`. The client's offsets count their bytes.
+    lines = list(io.StringIO(source, newline=""))
+    sources[name] = [each.rstrip("\r\n") for each in lines]
+    offsets[name] = list(itertools.accumulate((len(each.encode()) for each in lines), initial=0))
+    linecache.cache[name] = (len(source), None, [f"{each}\n" for each in sources[name]], name)
     scope, decoded = vars(sys.modules["__main__"]), values.decode(last(fields, 3, b""))
     for each in fields.get(2, ()):
         given = parse(each)
@@ -237,6 +239,9 @@ def feed():
         kind, body = COMPLETE, number(1, at) + field(2, arena.encoded())
     except BaseException as error:
         kind, body = ERROR, field(1, values.raised(error))
+        # Otherwise its tasks would continue in the next snippet.
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
     pending.clear()
     exchange_last(kind, body)
 
