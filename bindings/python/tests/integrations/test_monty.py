@@ -85,6 +85,15 @@ class Sessions(unittest.TestCase):
         # The host's function is called directly, because its position is known to be a call.
         self.assertEqual(session.feed_run("x = 1\rif x:\r\n    y = check(x)\ry", external_lookup={"check": str}), "1")
 
+    def test_deep_values_become_text(self) -> None:
+        session = self.checkout()
+        for level in ("[x]", "(x,)", "{0: x}"):
+            value = session.feed_run(f"x = 1\nfor _ in range(300): x = {level}\nx")
+            depth = 0
+            while isinstance(value, (list, tuple, dict)):
+                value, depth = value[0], depth + 1
+            self.assertEqual((depth, value), (201, "..."))
+
     def test_tasks_of_a_failed_snippet_end(self) -> None:
         session = self.checkout()
         code = "import asyncio\nseen = []\nasync def late():\n    await asyncio.sleep(0)\n    await asyncio.sleep(0)\n"

@@ -5,8 +5,8 @@ import builtins, collections, dataclasses, datetime, decimal, importlib, pathlib
 from _monty_wire import double, field, last, number, numbers, packed, parse, signed, text
 
 HOST, SANDBOX, BUILTIN = 3, 2, 1
-MAX_DEPTH = 1000
-"""Depth at which nested values become text."""
+MAX_DEPTH = 200
+"""Depth at which nested values become text. A level takes up to three of the 1,000 frames of the recursion limit."""
 
 call_host = look_up = None
 """The functions of `guest.py`."""
@@ -29,7 +29,7 @@ EXCEPTIONS = {
 """The names of exceptions in the protocol."""
 MODULES = {"builtins": "", "dataclasses": ""}
 MODULES |= {"json.decoder": "json.", "re._constants": "re.", "tomllib._parser": "tomllib."}
-"""The prefixes of these names, by modules."""
+"""The prefixes of these names, by module."""
 MAX_DOCUMENT = 1 << 16
 """Maximum size of an invalid JSON document that its error contains, in characters."""
 TYPES = {
@@ -48,7 +48,7 @@ SENT_TYPES = {
     *"list_iterator random.Random range_iterator re.Match re.Pattern set_iterator str_iterator tuple_iterator".split(),
     *"types.GenericAlias typing.Union".split(),
 }
-"""The names of further types that clients accept but do not send."""
+"""The names of other types, which clients accept but do not send."""
 TYPES |= {
     each: f"datetime.{each.__name__}"
     for each in (datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone)
@@ -56,7 +56,7 @@ TYPES |= {
 
 
 class HostFunction:
-    """A function of the host. There is one for each name and receiver."""
+    """A function of the host, with one instance per name and receiver."""
 
     known = {}
 
@@ -95,7 +95,7 @@ def own(key):
 
 
 class HostType(type):
-    """The class of the host's classes."""
+    """The metaclass of the host's classes."""
 
     def __call__(cls, *args, **kwargs):
         return call_host("__call__", args, kwargs, cls._host_id)
@@ -298,8 +298,10 @@ class Arena:
         return number(1, len(self.nodes)) + b"".join(field(2, each) for each in self.nodes)
 
     def pairs(self, items, depth):
-        made = ((self.add(key, depth), self.add(value, depth)) for key, value in items)
-        return b"".join(field(1, number(1, key) + number(2, value)) for key, value in made)
+        made = []
+        for key, value in items:
+            made.append(field(1, number(1, self.add(key, depth)) + number(2, self.add(value, depth))))
+        return b"".join(made)
 
     def add(self, value, depth=0):
         if id(value) in self.open:
