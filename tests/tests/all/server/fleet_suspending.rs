@@ -230,12 +230,13 @@ fn execution_with_an_unanswered_step_is_cancelled() {
 #[test]
 fn execution_in_a_fleet_is_kept_while_there_is_no_memory_for_its_bytes() {
     let engine = FleetEngine::start();
-    let server = server_with_memory(&engine, 2 << 20);
+    let server = server_with_memory(&engine, 3 << 20);
     open(&server, "s");
     value(&server, "import random; y = random.randbytes(600_000)");
     // An unread result leaves 330 kB.
     let body = json!({
-        "language": "python", "source": "print('x' * 1_500_000)\ntools.ask()", "tools": [{"name": "ask"}],
+        "language": "python", "tools": [{"name": "ask"}],
+        "source": "import sys\nprint('x' * 1_900_000)\nprint('x' * 517_000, file=sys.stderr)\ntools.ask()",
         "policy": {"limits": {"tool_timeout_ms": 4_000}},
     });
     let before = server.audited().len();
