@@ -254,7 +254,7 @@ mod tests {
             ("session x.py", "unrecognized subcommand 'x.py'"),
             ("help zzz", "unrecognized subcommand 'zzz'"),
             ("zzz", "`zzz` is neither a subcommand nor a file"),
-            ("examples", "`examples` is neither a subcommand nor a file"),
+            ("tests", "`tests` is neither a subcommand nor a file"),
         ] {
             let error = read(words).unwrap_err();
             assert!(error.to_string().contains(said) && error.exit_code() == 2, "{error}");

@@ -285,11 +285,11 @@ fn path(text: &str, parameters: &BTreeMap<String, Parameter>) -> Result<Vec<Path
     parts.into_iter().map(part).collect()
 }
 
-/// Returns the body of an operation's requests, and the entry with its schema.
-fn body<'a>(
-    document: &'a OpenApiDocument,
-    entry: OperationEntry<'a>,
-) -> Result<Option<(JsonBody, &'a Map<String, Value>)>, String> {
+/// A body, and its entry in the document, which contains the schema.
+type BodyEntry<'a> = (JsonBody, &'a Map<String, Value>);
+
+/// Returns the body of an operation's requests.
+fn body<'a>(document: &'a OpenApiDocument, entry: OperationEntry<'a>) -> Result<Option<BodyEntry<'a>>, String> {
     let Some(body) = entry.operation.get("requestBody") else { return Ok(None) };
     let body = document.resolved(body).ok_or("has a body with an unresolved `$ref`")?;
     let content = body.get("content").and_then(Value::as_object);
