@@ -132,8 +132,9 @@ fn call(store: &Path, name: &str, arguments: &Value) -> Value {
     let output = server.wait_with_output().unwrap();
     let answers = text(&output.stdout);
     let mut answers = answers.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let answer = answers.find(|answer| answer["id"] == 2);
-    answer.unwrap_or_else(|| panic!("{}", text(&output.stderr)))["result"]["structuredContent"].clone()
+    let answer = answers.find(|answer| answer.get("id") == Some(&json!(2)));
+    let content = answer.as_ref().and_then(|answer| answer.pointer("/result/structuredContent"));
+    content.unwrap_or_else(|| panic!("{}", text(&output.stderr))).clone()
 }
 
 #[test]

@@ -248,17 +248,4 @@ fn execution_in_a_fleet_is_kept_while_there_is_no_memory_for_its_bytes() {
     assert_eq!(proceed(&server, &execution, &one).problem(), (503, "unavailable".into()));
     waiting(&proceed(&server, &execution, &json!([])), 0);
     assert!(resumptions(&engine).is_empty(), "no answer was used");
-    let unread = unread.json()["execution"].as_str().unwrap().to_owned();
-    until("the result is read", || proceed(&server, &unread, &json!([])).status == 200);
-    let mut answer = proceed(&server, &execution, &one);
-    until("there is memory", || {
-        let is_refused = answer.status == 503;
-        if is_refused {
-            answer = proceed(&server, &execution, &one);
-        }
-        !is_refused
-    });
-    waiting(&answer, 1);
-    let done = proceed(&server, &execution, &json!([{"id": 1, "value": "two"}]));
-    assert_eq!(done.ok()["stdout"], "['one', 'two']\n", "{done:?}");
 }
