@@ -248,4 +248,20 @@ fn execution_in_a_fleet_is_kept_while_there_is_no_memory_for_its_bytes() {
     assert_eq!(proceed(&server, &execution, &one).problem(), (503, "unavailable".into()));
     waiting(&proceed(&server, &execution, &json!([])), 0);
     assert!(resumptions(&engine).is_empty(), "no answer was used");
+    let unread = unread.json()["execution"].as_str().unwrap().to_owned();
+    until("the result is read", || proceed(&server, &unread, &json!([])).status == 200);
+    // Memory of earlier responses is released after they have been sent.
+    let repeated = |answers: &Value| {
+        let mut answer = proceed(&server, &execution, answers);
+        until("there is memory", || {
+            if answer.status == 503 {
+                answer = proceed(&server, &execution, answers);
+            }
+            answer.status != 503
+        });
+        answer
+    };
+    waiting(&repeated(&one), 1);
+    let done = repeated(&json!([{"id": 1, "value": "two"}]));
+    assert_eq!(done.ok()["stdout"], "['one', 'two']\n", "{done:?}");
 }
