@@ -14,7 +14,7 @@ use glovebox::{Engine, EngineConfig, FileEntry, Files, Language, Packages, Runti
 use crate::{
     Action, Backend, Case, DiagnosticSeen, Operation, Step, StepResult,
     engine_sessions::EngineSessions,
-    engine_steps::{request, seen},
+    engine_steps::{Suspending, request, seen},
     programs::whole_matrix,
 };
 
@@ -68,6 +68,8 @@ pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
 pub struct EngineBackend {
     runtime: Option<String>,
     is_bare: bool,
+    /// `true` if executions are suspended and resumed whenever they wait for tools.
+    suspends: bool,
     /// The open sandboxes of cases without workspace files. They are reused, because loading a runtime maps its code.
     sandboxes: Mutex<BTreeMap<(Language, String), Sandbox>>,
 }
@@ -102,6 +104,12 @@ impl EngineBackend {
         Self { is_bare: true, ..self }
     }
 
+    /// Suspends and resumes executions whenever they wait for tools.
+    #[must_use]
+    pub fn suspending(self) -> Self {
+        Self { suspends: true, ..self }
+    }
+
     /// Compares a recycled instance of the case's sandbox with a new instance.
     ///
     /// # Errors
@@ -124,18 +132,74 @@ impl EngineBackend {
         if shared && let Some(sandbox) = self.sandboxes.lock().expect("the mutex is not poisoned").get(&key) {
             return Ok(sandbox.clone());
         }
-        let sandbox = build(self.engine(), self.runtime.as_deref(), case)?;
+        let sandbox = self.build(case)?;
         if shared {
             self.sandboxes.lock().expect("the mutex is not poisoned").insert(key, sandbox.clone());
         }
         Ok(sandbox)
     }
 
+    fn build(&self, case: &Case) -> Result<Sandbox, String> {
+        let mut builder = Sandbox::builder(self.engine()).language(case.language).policy(case.policy.clone());
+        if let Some(runtime) = &self.runtime {
+            builder = builder.runtime(runtime);
+        }
+        for (name, bytes) in &case.files {
+            builder = builder.file(name, bytes.clone());
+        }
+        for (name, tool) in &case.tools {
+            let answers = tool.clone();
+            let mut made = Tool::new(name, &tool.description);
+            made = if self.suspends {
+                made.stepped()
+            } else {
+                made.text_handler(move |_, arguments| {
+                    thread::sleep(Duration::from_millis(answers.delay_ms));
+                    answers.answer(arguments).map_err(ToolError::from)
+                })
+            };
+            if let Some(schema) = &tool.schema {
+                made = made.schema(serde_json::from_str(schema).map_err(|error| format!("`{name}`: {error}"))?);
+            }
+            builder = builder.tool(made);
+        }
+        builder.build().map_err(|error| error.to_string())
+    }
+
+    /// Runs a step in a fresh interpreter.
+    fn fresh(&self, sandbox: &Sandbox, case: &Case, step: &Step) -> StepResult {
+        let Action::Run { source, request: asked } = &step.action else {
+            return StepResult::Refused("only a session can do this".into());
+        };
+        let request = request(source, asked);
+        if asked.operation == Operation::Execute && self.suspends {
+            return match Suspending::new(sandbox, case).run(None, request) {
+                Ok(execution) => seen(&execution, step),
+                Err(error) => StepResult::Refused(error.to_string()),
+            };
+        }
+        if asked.operation == Operation::Execute {
+            return match sandbox.run(request) {
+                Ok(execution) => seen(&execution, step),
+                Err(error) => StepResult::Refused(error.to_string()),
+            };
+        }
+        match sandbox.validate_request(request) {
+            Ok(found) => StepResult::Validated(
+                found
+                    .into_iter()
+                    .map(|each| DiagnosticSeen { line: each.line, column: each.column, message: each.message })
+                    .collect(),
+            ),
+            Err(error) => StepResult::Refused(error.to_string()),
+        }
+    }
+
     /// Runs each step in a fresh interpreter that has the files of the previous step.
     fn carried(&self, case: &Case) -> Vec<StepResult> {
         let (mut case, steps) = (case.clone(), case.steps.clone());
         let one = |step: &Step| {
-            let sandbox = match build(self.engine(), self.runtime.as_deref(), &case) {
+            let sandbox = match self.build(&case) {
                 Ok(sandbox) => sandbox,
                 Err(error) => return StepResult::Refused(error),
             };
@@ -145,7 +209,7 @@ impl EngineBackend {
             match sandbox.run(request(source, asked)) {
                 Ok(execution) => {
                     case.files = all_of(execution.files());
-                    seen(execution, step)
+                    seen(&execution, step)
                 }
                 Err(error) => StepResult::Refused(error.to_string()),
             }
@@ -161,28 +225,6 @@ fn all_of(files: &Files) -> BTreeMap<String, Vec<u8>> {
     listed.into_iter().filter_map(bytes).collect()
 }
 
-fn build(engine: &Engine, runtime: Option<&str>, case: &Case) -> Result<Sandbox, String> {
-    let mut builder = Sandbox::builder(engine).language(case.language).policy(case.policy.clone());
-    if let Some(runtime) = runtime {
-        builder = builder.runtime(runtime);
-    }
-    for (name, bytes) in &case.files {
-        builder = builder.file(name, bytes.clone());
-    }
-    for (name, tool) in &case.tools {
-        let answers = tool.clone();
-        let mut made = Tool::new(name, &tool.description).text_handler(move |_, arguments| {
-            thread::sleep(Duration::from_millis(answers.delay_ms));
-            answers.answer(arguments).map_err(ToolError::from)
-        });
-        if let Some(schema) = &tool.schema {
-            made = made.schema(serde_json::from_str(schema).map_err(|error| format!("`{name}`: {error}"))?);
-        }
-        builder = builder.tool(made);
-    }
-    builder.build().map_err(|error| error.to_string())
-}
-
 impl Backend for EngineBackend {
     fn run(&self, case: &Case) -> Vec<StepResult> {
         let refused = |error: String| case.steps.iter().map(|_| StepResult::Refused(error.clone())).collect();
@@ -194,39 +236,16 @@ impl Backend for EngineBackend {
             return self.carried(case);
         }
         if !case.in_session {
-            return case.steps.iter().map(|step| fresh(&sandbox, step)).collect();
+            return case.steps.iter().map(|step| self.fresh(&sandbox, case, step)).collect();
         }
-        let mut sessions = match EngineSessions::open(sandbox.clone(), case) {
+        let mut sessions = match EngineSessions::open(sandbox.clone(), case, self.suspends) {
             Ok(sessions) => sessions,
             Err(error) => return refused(error),
         };
         let one = |step: &Step| match &step.action {
-            Action::Run { request, .. } if request.operation == Operation::Validate => fresh(&sandbox, step),
+            Action::Run { request, .. } if request.operation == Operation::Validate => self.fresh(&sandbox, case, step),
             _ => sessions.step(step),
         };
         case.steps.iter().map(one).collect()
-    }
-}
-
-/// Runs a step in a fresh interpreter.
-fn fresh(sandbox: &Sandbox, step: &Step) -> StepResult {
-    let Action::Run { source, request: asked } = &step.action else {
-        return StepResult::Refused("only a session can do this".into());
-    };
-    let request = request(source, asked);
-    if asked.operation == Operation::Execute {
-        return match sandbox.run(request) {
-            Ok(execution) => seen(execution, step),
-            Err(error) => StepResult::Refused(error.to_string()),
-        };
-    }
-    match sandbox.validate_request(request) {
-        Ok(found) => StepResult::Validated(
-            found
-                .into_iter()
-                .map(|each| DiagnosticSeen { line: each.line, column: each.column, message: each.message })
-                .collect(),
-        ),
-        Err(error) => StepResult::Refused(error.to_string()),
     }
 }

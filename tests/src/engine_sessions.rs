@@ -1,28 +1,34 @@
 //! A case's sessions on the Rust engine.
 
-use std::{collections::BTreeMap, error::Error};
+use std::{collections::BTreeMap, error::Error, sync::Arc};
 
-use glovebox::{CheckpointId, Execution, HibernateOptions, IfExists, ResumeOptions, Sandbox, Session, SessionOptions};
+use glovebox::{CheckpointId, HibernateOptions, IfExists, ResumeOptions, Sandbox, Session, SessionOptions};
 
-use crate::{Action, Case, Step, StepResult, engine_steps};
+use crate::{
+    Action, Case, Step, StepResult,
+    engine_steps::{self, Suspending},
+};
 
 /// A case's sessions, keyed by the names that its steps use.
-pub(crate) struct EngineSessions {
+pub(crate) struct EngineSessions<'a> {
     sandbox: Sandbox,
+    /// The case, if executions are suspended and resumed whenever they wait for tools.
+    suspends: Option<&'a Case>,
     sessions: BTreeMap<String, Session>,
     checkpoints: BTreeMap<String, CheckpointId>,
     hibernated: BTreeMap<String, Vec<u8>>,
 }
 
-impl EngineSessions {
+impl<'a> EngineSessions<'a> {
     /// Opens the session that the first step uses.
-    pub(crate) fn open(sandbox: Sandbox, case: &Case) -> Result<Self, String> {
+    pub(crate) fn open(sandbox: Sandbox, case: &'a Case, suspends: bool) -> Result<Self, String> {
         let mut options = SessionOptions::default();
         options.context = case.context.clone().map(Into::into);
         let session = sandbox.open_session(options).map_err(|error| error.to_string())?;
         let first = case.steps.first().map_or_else(String::new, |step| step.session.clone());
         let sessions = BTreeMap::from([(first, session)]);
-        Ok(Self { sandbox, sessions, checkpoints: BTreeMap::new(), hibernated: BTreeMap::new() })
+        let suspends = suspends.then_some(case);
+        Ok(Self { sandbox, suspends, sessions, checkpoints: BTreeMap::new(), hibernated: BTreeMap::new() })
     }
 
     pub(crate) fn step(&mut self, step: &Step) -> StepResult {
@@ -40,13 +46,17 @@ impl EngineSessions {
             self.sessions.insert(step.session.clone(), session);
             return self.done(step);
         }
-        let session = self.sessions.get(&step.session);
+        let session = self.sessions.get_mut(&step.session);
         let session =
             session.ok_or_else(|| format!("unknown session `{}`; open it in an earlier step", step.session))?;
         match &step.action {
             Action::Run { source, request } => {
-                let execution: Execution = session.run(engine_steps::request(source, request))?;
-                return Ok(engine_steps::seen(execution, step));
+                let request = engine_steps::request(source, request);
+                let execution = match self.suspends {
+                    Some(case) => Suspending::new(&self.sandbox, case).run(Some(session), request)?,
+                    None => Arc::new(session.run(request)?),
+                };
+                return Ok(engine_steps::seen(&execution, step));
             }
             Action::Get { name } => {
                 let value = session.get_variable(name)?;

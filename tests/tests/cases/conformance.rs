@@ -3,6 +3,10 @@
 //!
 //! Each case is a trial named after its runtime: `conformance/python/<case>`. Runtimes that take minutes to download
 //! and compile are only tested in the full matrix, and on machines that have prepared them.
+//!
+//! `conformance/suspended/python/<case>` runs a case with tools again, and suspends and resumes each execution whenever
+//! it waits for a tool. The expected results are the same. Cases with slow tools are left out: they compare times of
+//! the host, which pass differently while an execution is suspended.
 
 use std::sync::Arc;
 
@@ -13,10 +17,17 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for runtime in tested_runtimes() {
         let backend = Arc::new(EngineBackend::of_runtime(&runtime.name));
+        let suspending = Arc::new(EngineBackend::of_runtime(&runtime.name).suspending());
         for case in cases.iter().filter_map(|case| case.on_runtime(&runtime.name)) {
-            let backend = Arc::clone(&backend);
-            let name = format!("conformance/{}/{}", runtime.name, case.name);
-            trials.push(Trial::test(name, move || show(&case, &backend)));
+            let mut trial = |suite: &str, case: Case, backend: &Arc<EngineBackend>| {
+                let (name, backend) = (format!("{suite}/{}/{}", runtime.name, case.name), Arc::clone(backend));
+                trials.push(Trial::test(name, move || show(&case, &backend)));
+            };
+            let are_fast = case.tools.values().all(|tool| tool.delay_ms == 0);
+            if !case.tools.is_empty() && are_fast && !case.carry {
+                trial("conformance/suspended", case.clone(), &suspending);
+            }
+            trial("conformance", case, &backend);
         }
     }
     trials
