@@ -53,7 +53,7 @@ pub use http::router;
 pub use stdio::serve_stdio;
 pub use upstream::{
     Approve, DocumentSource, EndpointConfig, Listing, OpenApiConfig, ProcessConfig, UpstreamConfig, UpstreamError,
-    UpstreamKind, UpstreamTransport, Upstreams,
+    UpstreamTransport, Upstreams,
 };
 
 /// Instructions for models, which clients receive when they connect.

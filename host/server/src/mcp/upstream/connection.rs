@@ -1,21 +1,23 @@
-//! The connection to an MCP server: its start, its tools and calls of them.
+//! An MCP server: its connection, its tools, calls of them, and restarts.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use glovebox::{ToolError, ToolErrorKind};
 use rmcp::{
     RoleClient, ServiceExt as _,
     model::{
-        CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
-        JsonObject, PaginatedRequestParams, ServerResult, Tool,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, Implementation,
+        JsonObject, PaginatedRequestParams, Tool,
     },
-    service::{ClientInitializeError, Peer, PeerRequestOptions, RunningService, ServiceError as McpError},
+    service::{ClientInitializeError, Peer, RunningService, ServiceError as McpError},
     transport::async_rw::AsyncRwTransport,
 };
+use tokio::sync::Mutex;
 
 use super::{
     EndpointConfig, ProcessConfig, UpstreamConfig, UpstreamTransport, endpoint,
     process::{END, Process},
+    upstreams::{CallError, Started},
 };
 use crate::json::{JsonCost, wide_integer};
 
@@ -30,41 +32,122 @@ const MAX_TOOLS: usize = 256;
 /// Maximum number of pages in a tool list. A faulty server could return new cursors forever.
 const MAX_PAGES: usize = 64;
 
-type Service = RunningService<RoleClient, ClientConfig>;
+/// Maximum number of times that a server is restarted within [`RESTARTS_WITHIN`].
+const MAX_RESTARTS: usize = 5;
+
+/// The period for [`MAX_RESTARTS`]. The limit prevents a server that crashes repeatedly from being restarted on every
+/// call.
+const RESTARTS_WITHIN: Duration = Duration::from_secs(600);
+
+/// An MCP server, which is connected or has ended.
+#[derive(Debug)]
+pub(super) struct McpUpstream {
+    max_message_bytes: usize,
+    state: Mutex<ConnectionState>,
+}
+
+#[derive(Debug)]
+struct ConnectionState {
+    connection: Option<Connection>,
+    /// The times of recent restarts.
+    restarts: Vec<Instant>,
+    is_closed: bool,
+}
+
+impl McpUpstream {
+    /// Starts a server or connects to it, and lists its tools. `max_message_bytes` limits the size of each message from
+    /// the server. An error is a clause whose subject is the server.
+    pub(super) async fn start(config: &UpstreamConfig, max_message_bytes: usize) -> Result<Started<Self>, String> {
+        let connection = Connection::start(&config.transport, max_message_bytes).await?;
+        match connection.tools(config, max_message_bytes).await {
+            Ok(tools) => {
+                let state = ConnectionState { connection: Some(connection), restarts: Vec::new(), is_closed: false };
+                let backend = Self { max_message_bytes, state: Mutex::new(state) };
+                Ok(Started { backend, tools, notices: Vec::new() })
+            }
+            Err(reason) => {
+                connection.end().await;
+                Err(reason)
+            }
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        let mut state = self.state.lock().await;
+        state.is_closed = true;
+        if let Some(connection) = state.connection.take() {
+            connection.end().await;
+        }
+    }
+
+    /// Calls a tool. Dropping the future sends a cancellation to the server.
+    pub(super) async fn call(
+        &self,
+        config: &UpstreamConfig,
+        tool: &str,
+        arguments: &str,
+    ) -> Result<CallToolResult, CallError> {
+        let params = CallToolRequestParams::new(tool.to_owned());
+        let params = params.with_arguments(self::arguments(arguments).map_err(CallError::Tool)?);
+        let peer = self.peer(config).await.map_err(CallError::Server)?;
+        let reason = match peer.call_tool_once(params).await {
+            Ok(CallToolResponse::Complete(result)) => return Ok(result),
+            Ok(CallToolResponse::InputRequired(_)) => {
+                "requested input, but input requests are not supported".to_owned()
+            }
+            Ok(CallToolResponse::Task(_)) => "answered with an unrequested task".to_owned(),
+            Ok(_) | Err(McpError::UnexpectedResponse) => "answered with something other than a tool result".to_owned(),
+            Err(McpError::McpError(error)) => return Err(CallError::Tool(ToolError::new(error.message.into_owned()))),
+            Err(error) => match endpoint_failure(&error) {
+                Some(reason) => reason,
+                None => match &self.state.lock().await.connection {
+                    Some(connection) => format!("has ended{}", connection.failure_details().await),
+                    None => "has ended".to_owned(),
+                },
+            },
+        };
+        Err(CallError::Server(reason))
+    }
+
+    /// Returns the connection to the server. Restarts the server or connects again if the connection has ended.
+    async fn peer(&self, config: &UpstreamConfig) -> Result<Peer<RoleClient>, String> {
+        let mut state = self.state.lock().await;
+        if state.is_closed {
+            return Err("is closed".to_owned());
+        }
+        if let Some(connection) = state.connection.take_if(|connection| connection.is_over()) {
+            tokio::spawn(connection.end());
+        }
+        if let Some(connection) = &state.connection {
+            return Ok(connection.service.peer().clone());
+        }
+        state.restarts.retain(|at| at.elapsed() < RESTARTS_WITHIN);
+        if state.restarts.len() >= MAX_RESTARTS {
+            let minutes = RESTARTS_WITHIN.as_secs() / 60;
+            return Err(format!(
+                "has ended and was already restarted {MAX_RESTARTS} times within {minutes} minutes; check its \
+                 configuration, or call it again later"
+            ));
+        }
+        state.restarts.push(Instant::now());
+        tracing::info!(target: "glovebox", server = %glovebox::escaped(&config.name), "starting an MCP server again");
+        let connection = Connection::start(&config.transport, self.max_message_bytes).await?;
+        Ok(state.connection.insert(connection).service.peer().clone())
+    }
+}
 
 /// A connection to an MCP server.
 #[derive(Debug)]
-pub(super) struct Connection {
-    service: Service,
+struct Connection {
+    service: RunningService<RoleClient, ClientConfig>,
     /// The server's process. `None` if the server has a URL.
     process: Option<Process>,
-}
-
-/// The error from a tool call.
-#[derive(Debug)]
-pub(super) enum CallError {
-    /// The server returned an error.
-    Refused(String),
-    /// The server has ended.
-    Ended,
-    /// The call failed for this reason, which is a clause whose subject is the server.
-    Failed(String),
-}
-
-impl From<McpError> for CallError {
-    fn from(error: McpError) -> Self {
-        match error {
-            McpError::McpError(error) => Self::Refused(error.message.into_owned()),
-            McpError::TransportSend(error) => endpoint::failure(&*error.error).map_or(Self::Ended, Self::Failed),
-            _ => Self::Ended,
-        }
-    }
 }
 
 impl Connection {
     /// Starts a server or connects to it, and initializes the connection. `max_message_bytes` limits the size of each
     /// message from the server. An error is a clause whose subject is the server.
-    pub(super) async fn start(transport: &UpstreamTransport, max_message_bytes: usize) -> Result<Self, String> {
+    async fn start(transport: &UpstreamTransport, max_message_bytes: usize) -> Result<Self, String> {
         match transport {
             UpstreamTransport::Process(config) => Self::start_process(config, max_message_bytes).await,
             UpstreamTransport::Http(config) => Self::connect(config, max_message_bytes).await,
@@ -79,7 +162,7 @@ impl Connection {
         let begun = tokio::time::timeout(START, client().serve(transport)).await;
         match begun.map_err(|_| did_not_answer()).and_then(|begun| begun.map_err(|error| no_mcp(&error))) {
             Ok(service) => Ok(Self { service, process: Some(process) }),
-            Err(reason) => Err(format!("{reason}{}", process.last_output().await)),
+            Err(reason) => Err(format!("{reason}{}", process.failure_details().await)),
         }
     }
 
@@ -95,16 +178,12 @@ impl Connection {
         Ok(Self { service, process: None })
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.service.is_closed() || self.service.is_transport_closed()
     }
 
-    pub(super) fn peer(&self) -> Peer<RoleClient> {
-        self.service.peer().clone()
-    }
-
     /// Returns the end of an error message about a process that has ended.
-    pub(super) async fn failure_details(&self) -> String {
+    async fn failure_details(&self) -> String {
         match &self.process {
             Some(process) => process.failure_details().await,
             None => String::new(),
@@ -114,7 +193,7 @@ impl Connection {
     /// Returns the tools that the configuration names, or all tools, in the server's order.
     ///
     /// Together, the tools of all pages are limited like one message: to `max_bytes`, and to a number of values.
-    pub(super) async fn tools(&self, config: &UpstreamConfig, max_bytes: usize) -> Result<Vec<Tool>, String> {
+    async fn tools(&self, config: &UpstreamConfig, max_bytes: usize) -> Result<Vec<Tool>, String> {
         let (mut tools, mut cursor) = (Vec::new(), None);
         let (mut bytes, mut cost) = (0, JsonCost::default());
         for _ in 0..MAX_PAGES {
@@ -154,9 +233,7 @@ impl Connection {
     }
 
     async fn listing_failure(&self, error: &McpError) -> String {
-        if let McpError::TransportSend(error) = error
-            && let Some(reason) = endpoint::failure(&*error.error)
-        {
+        if let Some(reason) = endpoint_failure(error) {
             return reason;
         }
         let error = glovebox::escaped_text(&error.to_string()).to_string();
@@ -164,11 +241,19 @@ impl Connection {
     }
 
     /// Closes the connection, and stops the server's process.
-    pub(super) async fn end(mut self) {
+    async fn end(mut self) {
         let _ = self.service.close_with_timeout(END).await;
         if let Some(process) = self.process {
             process.end().await;
         }
+    }
+}
+
+/// Returns the failure of a request to a server with a URL.
+fn endpoint_failure(error: &McpError) -> Option<String> {
+    match error {
+        McpError::TransportSend(error) => endpoint::failure(&*error.error),
+        _ => None,
     }
 }
 
@@ -185,7 +270,7 @@ fn no_mcp(error: &ClientInitializeError) -> String {
 }
 
 /// Parses the arguments of a call. Rejects integers over 64 bits, which would be rounded in the message.
-pub(super) fn arguments(text: &str) -> Result<JsonObject, ToolError> {
+fn arguments(text: &str) -> Result<JsonObject, ToolError> {
     let arguments =
         serde_json::from_str(text).map_err(|error| ToolError::of(ToolErrorKind::InvalidArguments, error))?;
     match wide_integer(text) {
@@ -194,50 +279,6 @@ pub(super) fn arguments(text: &str) -> Result<JsonObject, ToolError> {
             ToolErrorKind::InvalidArguments,
             format!("`{integer}` does not fit into 64 bits, the maximum for tools of MCP servers; pass it as a string"),
         )),
-    }
-}
-
-/// Calls a tool. Dropping the future sends a cancellation to the server.
-pub(super) async fn call(
-    peer: &Peer<RoleClient>,
-    tool: &str,
-    arguments: JsonObject,
-) -> Result<rmcp::model::CallToolResult, CallError> {
-    let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-    let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
-    let mut cancellation = CancellationOnDrop { peer: peer.clone(), id: Some(handle.id.clone()) };
-    let answer = handle.await_response().await;
-    cancellation.id = None;
-    match answer {
-        Ok(ServerResult::CallToolResult(result)) => Ok(result),
-        Ok(ServerResult::InputRequiredResult(_)) => {
-            Err(CallError::Failed("requested input, but input requests are not supported".to_owned()))
-        }
-        Ok(ServerResult::CreateTaskResult(_)) => Err(CallError::Failed("answered with an unrequested task".to_owned())),
-        Ok(_) => Err(CallError::Failed("answered with something other than a tool result".to_owned())),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Sends a cancellation to a server on drop.
-struct CancellationOnDrop {
-    peer: Peer<RoleClient>,
-    id: Option<rmcp::model::RequestId>,
-}
-
-impl Drop for CancellationOnDrop {
-    fn drop(&mut self) {
-        if let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) {
-            let peer = self.peer.clone();
-            runtime.spawn(async move {
-                let params = rmcp::model::CancelledNotificationParam::new(
-                    Some(id),
-                    Some("the caller stopped waiting".to_owned()),
-                );
-                let _ = peer.notify_cancelled(params).await;
-            });
-        }
     }
 }
 

@@ -123,57 +123,10 @@ impl Approve {
     }
 }
 
-/// The kind of an upstream server, in error messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UpstreamKind {
-    /// An MCP server.
-    Mcp,
-    /// An HTTP API with an OpenAPI document.
-    Api,
-}
-
-impl fmt::Display for UpstreamKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Mcp => "MCP server",
-            Self::Api => "API",
-        })
-    }
-}
-
-/// An error that prevents upstream tools from being offered to scripts.
+/// An error that prevents upstream tools from being offered to scripts. Its message names the server or the API.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum UpstreamError {
-    /// The configuration is invalid.
-    #[error("{0}")]
-    Config(String),
-    /// A server's configuration is not supported, or the server could not be started or reached, or does not speak
-    /// MCP, or the document of an API is not supported.
-    #[error("{kind} `{server}` {reason}", server = escaped(.server))]
-    Server {
-        /// The server's kind.
-        kind: UpstreamKind,
-        /// The server's name.
-        server: String,
-        /// The problem as a clause whose subject is the server.
-        reason: String,
-    },
-    /// The name of a tool in scripts is invalid or already in use.
-    #[error("tool `{tool}` of {kind} `{server}` cannot be offered as `tools.{name}`: {reason}", server = escaped(.server), tool = escaped(.tool), name = escaped(.name))]
-    Name {
-        /// The server's kind.
-        kind: UpstreamKind,
-        /// The server's name.
-        server: String,
-        /// The tool's name on the server.
-        tool: String,
-        /// The tool's name in scripts.
-        name: String,
-        /// The problem, and how to solve it.
-        reason: String,
-    },
-}
+#[error("{0}")]
+pub struct UpstreamError(String);
 
 /// The file format that MCP clients share: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}, "cwd": …}}}`,
 /// or `{"url": …, "headers": {…}}`, or `{"openapi": …, "server": …, "headers": {…}}` as the value of a name.
@@ -223,11 +176,14 @@ enum ApproveKey {
 }
 
 impl UpstreamConfig {
-    fn kind(&self) -> UpstreamKind {
-        match self.transport {
-            UpstreamTransport::Process(_) | UpstreamTransport::Http(_) => UpstreamKind::Mcp,
-            UpstreamTransport::OpenApi(_) => UpstreamKind::Api,
-        }
+    /// Returns a noun for messages, such as "MCP server `x`".
+    fn label(&self) -> String {
+        label(&self.name, matches!(self.transport, UpstreamTransport::OpenApi(_)))
+    }
+
+    /// Returns an error. `reason` is a clause whose subject is the server.
+    fn error(&self, reason: &str) -> UpstreamError {
+        UpstreamError(format!("{} {reason}", self.label()))
     }
 
     /// Returns `true` if `tools` or `approve` contains the tool, or if scripts can call all tools.
@@ -249,23 +205,32 @@ impl UpstreamConfig {
     /// configuration is not supported.
     pub fn read(json: &str, base: &Path) -> Result<Vec<Self>, UpstreamError> {
         let file: File = serde_json::from_str(json)
-            .map_err(|error| UpstreamError::Config(glovebox::escaped_text(&error.to_string()).to_string()))?;
+            .map_err(|error| UpstreamError(glovebox::escaped_text(&error.to_string()).to_string()))?;
         if file.servers.len() > MAX_SERVERS {
             let text =
                 format!("{} MCP servers are configured; the maximum is {MAX_SERVERS}; list fewer", file.servers.len());
-            return Err(UpstreamError::Config(text));
+            return Err(UpstreamError(text));
         }
         let used = file.servers.into_iter().filter(|(_, server)| !server.disabled);
-        used.map(|(name, server)| server.checked(name, base)).collect()
+        used.map(|(name, server)| {
+            let is_api = server.openapi.is_some();
+            let checked = server.checked(name.clone(), base);
+            checked.map_err(|reason| UpstreamError(format!("{} {reason}", label(&name, is_api))))
+        })
+        .collect()
     }
 }
 
+fn label(name: &str, is_api: bool) -> String {
+    format!("{} `{}`", if is_api { "API" } else { "MCP server" }, escaped(name))
+}
+
 impl Server {
-    fn checked(mut self, name: String, base: &Path) -> Result<UpstreamConfig, UpstreamError> {
-        let kind = if self.openapi.is_some() { UpstreamKind::Api } else { UpstreamKind::Mcp };
-        let wrong = |reason: &str| UpstreamError::Server { kind, server: name.clone(), reason: reason.to_owned() };
-        let transport = self.transport(base).map_err(|reason| wrong(&reason))?;
-        let approve = match self.approve {
+    /// Checks the keys. An error is a clause whose subject is the server.
+    fn checked(mut self, name: String, base: &Path) -> Result<UpstreamConfig, String> {
+        let (tools, approve) = (self.tools.take(), self.approve.take());
+        let transport = self.transport(base)?;
+        let approve = match approve {
             None => Approve::Never,
             Some(ApproveKey::Tools(names)) => Approve::Tools(names),
             Some(ApproveKey::Word(word)) => match &*word {
@@ -273,60 +238,63 @@ impl Server {
                 "never" => Approve::Never,
                 other => {
                     let other = escaped(other);
-                    return Err(wrong(&format!(
+                    return Err(format!(
                         "has the `approve` value `{other}`; use \"always\", \"never\" or a list of tools"
-                    )));
+                    ));
                 }
             },
         };
-        Ok(UpstreamConfig { name, transport, tools: self.tools, approve })
+        Ok(UpstreamConfig { name, transport, tools, approve })
     }
 
-    /// Takes and checks the keys of the transport. An error is a clause whose subject is the server.
-    fn transport(&mut self, base: &Path) -> Result<UpstreamTransport, String> {
-        let kind = self.kind.take();
+    /// Checks the keys of the transport. An error is a clause whose subject is the server.
+    fn transport(self, base: &Path) -> Result<UpstreamTransport, String> {
         let has_process = self.command.is_some() || !self.args.is_empty() || !self.env.is_empty() || self.cwd.is_some();
-        if let Some(document) = self.openapi.take() {
-            if has_process || self.url.is_some() || kind.is_some() {
+        if let Some(document) = self.openapi {
+            if has_process || self.url.is_some() || self.kind.is_some() {
                 return Err("has an `openapi` document and also `url`, `type`, `command`, `args`, `env` or `cwd`; \
                             remove one of them"
                     .to_owned());
             }
             let document = DocumentSource::new(document, base);
-            let config = OpenApiConfig { document, server: self.server.take(), headers: headers(self.headers.take())? };
+            let config = OpenApiConfig { document, server: self.server, headers: headers(self.headers)? };
             config.check()?;
             return Ok(UpstreamTransport::OpenApi(config));
         }
         if self.server.is_some() {
             return Err("has a `server` without an `openapi` document; remove it".to_owned());
         }
-        let Some(url) = self.url.take() else {
-            if let Some(kind) = kind.filter(|kind| kind != "stdio") {
+        let Some(url) = self.url else {
+            if let Some(kind) = self.kind.filter(|kind| kind != "stdio") {
                 return Err(format!("has the type `{}` but no `url`; only `stdio` needs none", escaped(&kind)));
             }
-            return self.process(base).map(UpstreamTransport::Process);
+            let command = self.command.filter(|command| !command.is_empty());
+            let command = command.ok_or("has no `command`, `url` or `openapi`; add one")?;
+            if self.headers.is_some() {
+                return Err("has `headers` without a `url`; remove them".to_owned());
+            }
+            let cwd = self.cwd.map(|cwd| base.join(cwd));
+            let config = ProcessConfig { command, args: self.args, env: self.env, cwd };
+            config.check()?;
+            return Ok(UpstreamTransport::Process(config));
         };
-        if let Some(kind) = kind.filter(|kind| !HTTP_TYPES.contains(&&**kind)) {
+        if let Some(kind) = self.kind.filter(|kind| !HTTP_TYPES.contains(&&**kind)) {
             return Err(format!("has a `url` and the type `{}`; only `http` is supported", escaped(&kind)));
         }
         if has_process {
             return Err("has a `url` and also `command`, `args`, `env` or `cwd`; remove one of them".to_owned());
         }
-        let headers = headers(self.headers.take())?;
-        let config = EndpointConfig { url, headers };
+        let config = EndpointConfig { url, headers: headers(self.headers)? };
         config.check()?;
         Ok(UpstreamTransport::Http(config))
     }
+}
 
-    fn process(&mut self, base: &Path) -> Result<ProcessConfig, String> {
-        let command = self.command.take().filter(|command| !command.is_empty());
-        let command = command.ok_or("has no `command`, `url` or `openapi`; add one")?;
-        if self.headers.is_some() {
-            return Err("has `headers` without a `url`; remove them".to_owned());
-        }
-        let (args, env) = (std::mem::take(&mut self.args), std::mem::take(&mut self.env));
+impl ProcessConfig {
+    fn check(&self) -> Result<(), String> {
+        let Self { command, args, env, .. } = self;
         let nul = |text: &String| text.contains('\0');
-        if nul(&command) || args.iter().any(nul) || env.iter().any(|(name, value)| nul(name) || nul(value)) {
+        if nul(command) || args.iter().any(nul) || env.iter().any(|(name, value)| nul(name) || nul(value)) {
             return Err("contains a NUL byte in its command, arguments or environment".to_owned());
         }
         if let Some(variable) = env.keys().find(|variable| variable.is_empty() || variable.contains('=')) {
@@ -335,20 +303,14 @@ impl Server {
                 escaped(variable)
             ));
         }
-        Ok(ProcessConfig { command, args, env, cwd: self.cwd.take().map(|cwd| base.join(cwd)) })
+        Ok(())
     }
 }
 
 /// Converts the value of `headers`. An error contains no value, because values can be secrets.
 fn headers(value: Option<Value>) -> Result<BTreeMap<String, String>, String> {
-    let wrong = || "has `headers` that are not an object with strings".to_owned();
-    let Some(value) = value else { return Ok(BTreeMap::new()) };
-    let Value::Object(headers) = value else { return Err(wrong()) };
-    let entry = |(name, value): (String, Value)| match value {
-        Value::String(value) => Ok((name, value)),
-        _ => Err(wrong()),
-    };
-    headers.into_iter().map(entry).collect()
+    let headers = value.map(serde_json::from_value).transpose();
+    headers.map(Option::unwrap_or_default).map_err(|_| "has `headers` that are not an object with strings".to_owned())
 }
 
 impl EndpointConfig {

@@ -76,12 +76,7 @@ impl Process {
     pub(super) async fn failure_details(&self) -> String {
         let too_long =
             self.is_exceeded.load(Ordering::SeqCst).then_some(": a message was too long or had too many values");
-        format!("{}{}", too_long.unwrap_or_default(), self.last_output().await)
-    }
-
-    /// Quotes the last output on standard error for an error message.
-    pub(super) async fn last_output(&self) -> String {
-        self.stderr.quoted().await
+        format!("{}{}", too_long.unwrap_or_default(), self.stderr.quoted().await)
     }
 
     /// Waits for the server to exit after its input was closed, and kills its process group.

@@ -1,30 +1,19 @@
 //! The running MCP servers and the APIs whose tools scripts can call, and conversion of tool results.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use glovebox::{Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, check_tools};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
-use tokio::{runtime::Handle, sync::Mutex};
-use tokio_util::sync::CancellationToken;
+use tokio::runtime::Handle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
     UpstreamConfig, UpstreamError, UpstreamTransport,
-    connection::{self, CallError, Connection},
+    connection::McpUpstream,
     listing::{Listing, script_name},
-    openapi::{self, Api, ApiError, StartedApi},
+    openapi::{self, Api},
 };
-
-/// Maximum number of times that a server is restarted within [`RESTARTS_WITHIN`].
-const MAX_RESTARTS: usize = 5;
-
-/// The period for [`MAX_RESTARTS`]. The limit prevents a server that crashes repeatedly from being restarted on every
-/// call.
-const RESTARTS_WITHIN: Duration = Duration::from_secs(600);
 
 /// The ratio of the maximum message size to the maximum result size. A message can contain the result twice, as
 /// structured content and as text, both escaped.
@@ -43,7 +32,7 @@ const MAX_SCHEMA_BYTES: usize = 64 << 10;
 const MAX_RESULT_SCHEMAS_BYTES: usize = 1 << 20;
 
 /// Running MCP servers, APIs, and their tools. Call [`close`](Self::close) to stop them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Upstreams {
     servers: Vec<Arc<Server>>,
     tools: Vec<Tool>,
@@ -59,36 +48,30 @@ pub struct Upstreams {
 #[derive(Debug)]
 struct Server {
     config: UpstreamConfig,
-    backend: ServerBackend,
+    backend: Backend,
 }
 
 #[derive(Debug)]
-enum ServerBackend {
-    Mcp(Box<McpBackend>),
+enum Backend {
+    Mcp(Box<McpUpstream>),
     Api(Box<Api>),
 }
 
-/// An MCP server, which is connected or has ended.
-#[derive(Debug)]
-struct McpBackend {
-    max_message_bytes: usize,
-    state: Mutex<ServerState>,
-}
-
-/// A server with the definitions of its tools.
-struct StartedServer {
-    server: Server,
-    tools: Vec<rmcp::model::Tool>,
+/// A started server or API with the definitions of its tools.
+pub(super) struct Started<B> {
+    pub(super) backend: B,
+    pub(super) tools: Vec<rmcp::model::Tool>,
     /// Sentences about tools that are left out.
-    notices: Vec<String>,
+    pub(super) notices: Vec<String>,
 }
 
+/// The error of a call.
 #[derive(Debug)]
-struct ServerState {
-    connection: Option<Connection>,
-    /// The times of recent restarts.
-    restarts: Vec<Instant>,
-    is_closed: bool,
+pub(super) enum CallError {
+    /// The error for the script.
+    Tool(ToolError),
+    /// The call failed for this reason, which is a clause whose subject is the server.
+    Server(String),
 }
 
 impl Upstreams {
@@ -102,29 +85,20 @@ impl Upstreams {
         let result_bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
         let max_message_bytes = result_bytes.saturating_mul(MESSAGE_TIMES).saturating_add(MESSAGE_BYTES);
         // Start the servers concurrently, because each start may take up to a minute.
-        let mut starting = tokio::task::JoinSet::new();
-        for (place, config) in configs.into_iter().enumerate() {
-            starting.spawn(async move { (place, Server::start(config, max_message_bytes).await) });
-        }
-        let mut started = BTreeMap::new();
+        let start = |config| AbortOnDropHandle::new(tokio::spawn(Server::start(config, max_message_bytes)));
+        let starting: Vec<_> = configs.into_iter().map(start).collect();
+        let mut made = Self::default();
         let mut failed = None;
-        while let Some(joined) = starting.join_next().await {
-            match joined {
-                Ok((place, Ok(server))) => drop(started.insert(place, server)),
-                Ok((_, Err(error))) => failed = failed.or(Some(error)),
-                Err(error) => failed = failed.or(Some(UpstreamError::Config(error.to_string()))),
-            }
-        }
-        let mut made = Self {
-            servers: Vec::new(),
-            tools: Vec::new(),
-            approved_tools: Vec::new(),
-            listing: Listing::default(),
-            result_schemas_bytes: 0,
-            notices: Vec::new(),
-        };
         let mut names = BTreeMap::new();
-        for StartedServer { server, tools, notices } in started.into_values() {
+        for server in starting {
+            let started = server.await.map_err(|error| UpstreamError(error.to_string())).flatten();
+            let Started { backend: server, tools, notices } = match started {
+                Ok(started) => started,
+                Err(error) => {
+                    failed = failed.or(Some(error));
+                    continue;
+                }
+            };
             made.notices.extend(notices);
             let server = Arc::new(server);
             made.servers.push(Arc::clone(&server));
@@ -135,7 +109,7 @@ impl Upstreams {
         }
         let offered = [&*made.tools, &*made.approved_tools].concat();
         let all = check_tools(&offered).map_err(|error| {
-            UpstreamError::Config(format!(
+            UpstreamError(format!(
                 "cannot offer the tools of all servers together: {error}; list fewer tools in their `tools`"
             ))
         });
@@ -189,7 +163,7 @@ impl Upstreams {
         &mut self,
         server: &Arc<Server>,
         tool: rmcp::model::Tool,
-        names: &mut BTreeMap<String, (String, String)>,
+        names: &mut BTreeMap<String, String>,
         result_bytes: usize,
     ) -> Result<(), UpstreamError> {
         let config = &server.config;
@@ -197,22 +171,16 @@ impl Upstreams {
             return Ok(());
         }
         let name = match server.backend {
-            ServerBackend::Mcp(_) => script_name(&config.name, &tool.name),
-            ServerBackend::Api(_) => openapi::script_name(&config.name, &tool.name),
+            Backend::Mcp(_) => script_name(&config.name, &tool.name),
+            Backend::Api(_) => openapi::script_name(&config.name, &tool.name),
         };
-        let wrong = |reason: String| UpstreamError::Name {
-            kind: config.kind(),
-            server: config.name.clone(),
-            tool: tool.name.chars().take(128).collect(),
-            name: name.chars().take(128).collect(),
-            reason,
+        let wrong = |reason: &str| {
+            let [tool, name] = [&*tool.name, &*name].map(|name| name.chars().take(128).collect::<String>());
+            let (tool, name) = (glovebox::escaped(&tool), glovebox::escaped(&name));
+            UpstreamError(format!("tool `{tool}` of {} cannot be offered as `tools.{name}`: {reason}", config.label()))
         };
-        if let Some((other_server, other_tool)) = names.get(&name) {
-            let (other_tool, other_server) = (glovebox::escaped(other_tool), glovebox::escaped(other_server));
-            let reason = format!(
-                "`{other_tool}` of `{other_server}` has the same name; rename a server, or list only one of the tools"
-            );
-            return Err(wrong(reason));
+        if let Some(other) = names.get(&name) {
+            return Err(wrong(&format!("{other} has the same name; rename a server, or list only one of the tools")));
         }
         let description: String =
             tool.description.as_deref().unwrap_or_default().chars().take(MAX_DESCRIPTION_CHARS).collect();
@@ -231,14 +199,14 @@ impl Upstreams {
             // The engine does not support this schema. The server validates the arguments itself.
             Err(ToolDefinitionError::Schema { .. } | ToolDefinitionError::TooLarge { .. }) => {
                 offer = offered(&json!({ "type": "object" }));
-                check_tools(std::slice::from_ref(&offer)).map_err(|error| wrong(error.to_string()))?;
+                check_tools(std::slice::from_ref(&offer)).map_err(|error| wrong(&error.to_string()))?;
             }
             Err(ToolDefinitionError::Name(_)) => {
                 let reason = "the name has more than 64 characters or does not begin with a letter; rename the server, \
                               or leave the tool out of its `tools`";
-                return Err(wrong(reason.to_owned()));
+                return Err(wrong(reason));
             }
-            Err(error) => return Err(wrong(error.to_string())),
+            Err(error) => return Err(wrong(&error.to_string())),
         }
         let output = tool.output_schema.as_ref().map(|output| Value::Object((**output).clone()));
         self.listing.add(&name, &description, &schema, output.as_ref());
@@ -249,7 +217,8 @@ impl Upstreams {
             true => self.approved_tools.push(offer),
             false => self.tools.push(offer),
         }
-        names.insert(name, (config.name.clone(), tool.name.to_string()));
+        let of = format!("`{}` of `{}`", glovebox::escaped(&tool.name), glovebox::escaped(&config.name));
+        names.insert(name, of);
         Ok(())
     }
 }
@@ -271,47 +240,30 @@ fn admit(all_bytes: &mut usize, bytes: usize) -> bool {
 }
 
 impl Server {
-    async fn start(config: UpstreamConfig, max_message_bytes: usize) -> Result<StartedServer, UpstreamError> {
-        let wrong = |reason: String| {
-            let server = config.name.clone();
-            UpstreamError::Server { kind: config.kind(), server, reason }
-        };
-        if let UpstreamTransport::OpenApi(api) = &config.transport {
-            let StartedApi { api, tools, notices } = Api::start(&config, api).await.map_err(wrong)?;
-            if let Some(reason) = missing(&config, &tools) {
-                return Err(wrong(reason));
+    async fn start(config: UpstreamConfig, max_message_bytes: usize) -> Result<Started<Self>, UpstreamError> {
+        let started = match &config.transport {
+            UpstreamTransport::OpenApi(api) => {
+                Api::start(&config, api).await.map(|started| started.map(|api| Backend::Api(Box::new(api))))
             }
-            let server = Self { config, backend: ServerBackend::Api(Box::new(api)) };
-            return Ok(StartedServer { server, tools, notices });
+            UpstreamTransport::Process(_) | UpstreamTransport::Http(_) => {
+                let started = McpUpstream::start(&config, max_message_bytes).await;
+                started.map(|started| started.map(|server| Backend::Mcp(Box::new(server))))
+            }
+        };
+        let started = started.map_err(|reason| config.error(&reason))?.map(|backend| Self { config, backend });
+        match missing(&started.backend.config, &started.tools) {
+            None => Ok(started),
+            Some(reason) => {
+                started.backend.close().await;
+                Err(started.backend.config.error(&reason))
+            }
         }
-        let connection = Connection::start(&config.transport, max_message_bytes).await.map_err(wrong)?;
-        let listed = connection.tools(&config, max_message_bytes).await;
-        let listed = listed.and_then(|tools| match missing(&config, &tools) {
-            Some(reason) => Err(reason),
-            None => Ok(tools),
-        });
-        let tools = match listed {
-            Ok(tools) => tools,
-            Err(reason) => {
-                connection.end().await;
-                return Err(wrong(reason));
-            }
-        };
-        let state = ServerState { connection: Some(connection), restarts: Vec::new(), is_closed: false };
-        let backend = McpBackend { max_message_bytes, state: Mutex::new(state) };
-        let server = Self { config, backend: ServerBackend::Mcp(Box::new(backend)) };
-        Ok(StartedServer { server, tools, notices: Vec::new() })
     }
 
     async fn close(&self) {
-        let backend = match &self.backend {
-            ServerBackend::Mcp(backend) => backend,
-            ServerBackend::Api(api) => return api.close(),
-        };
-        let mut state = backend.state.lock().await;
-        state.is_closed = true;
-        if let Some(connection) = state.connection.take() {
-            connection.end().await;
+        match &self.backend {
+            Backend::Mcp(server) => server.close().await,
+            Backend::Api(api) => api.close(),
         }
     }
 
@@ -336,62 +288,23 @@ impl Server {
     }
 
     async fn call(&self, tool: &str, arguments: &str, max_bytes: usize) -> Result<String, ToolError> {
-        let backend = match &self.backend {
-            ServerBackend::Mcp(backend) => backend,
-            ServerBackend::Api(api) => {
-                return api.call(tool, arguments, max_bytes).await.map_err(|error| match error {
-                    ApiError::Arguments(message) => ToolError::of(ToolErrorKind::InvalidArguments, message),
-                    ApiError::TooLarge => too_large(&format!("more than {max_bytes}"), max_bytes),
-                    ApiError::Failed(reason) => self.failed(&reason),
-                });
+        let result = match &self.backend {
+            Backend::Mcp(server) => {
+                let result = server.call(&self.config, tool, arguments).await;
+                result.and_then(|result| json(result, max_bytes).map_err(CallError::Tool))
             }
+            Backend::Api(api) => api.call(tool, arguments, max_bytes).await,
         };
-        let arguments = connection::arguments(arguments)?;
-        let peer = self.peer(backend).await.map_err(|reason| self.failed(&reason))?;
-        match connection::call(&peer, tool, arguments).await {
-            Ok(result) => json(result, max_bytes),
-            Err(CallError::Refused(reason)) => Err(ToolError::new(reason)),
-            Err(CallError::Failed(reason)) => Err(self.failed(&reason)),
-            Err(CallError::Ended) => {
-                let state = backend.state.lock().await;
-                let how_ended = match &state.connection {
-                    Some(connection) => connection.failure_details().await,
-                    None => String::new(),
-                };
-                Err(self.failed(&format!("has ended{how_ended}")))
-            }
-        }
+        result.map_err(|error| match error {
+            CallError::Tool(error) => error,
+            CallError::Server(reason) => ToolError::new(format!("{} {reason}", self.config.label())),
+        })
     }
+}
 
-    fn failed(&self, reason: &str) -> ToolError {
-        ToolError::new(format!("{} `{}` {reason}", self.config.kind(), glovebox::escaped(&self.config.name)))
-    }
-
-    /// Returns the connection to the server. Restarts the server or connects again if the connection has ended.
-    async fn peer(&self, backend: &McpBackend) -> Result<rmcp::service::Peer<rmcp::RoleClient>, String> {
-        let mut state = backend.state.lock().await;
-        if state.is_closed {
-            return Err("is closed".to_owned());
-        }
-        if let Some(connection) = state.connection.take_if(|connection| connection.is_over()) {
-            tokio::spawn(connection.end());
-        }
-        if let Some(connection) = &state.connection {
-            return Ok(connection.peer());
-        }
-        state.restarts.retain(|at| at.elapsed() < RESTARTS_WITHIN);
-        if state.restarts.len() >= MAX_RESTARTS {
-            let minutes = RESTARTS_WITHIN.as_secs() / 60;
-            return Err(format!(
-                "has ended and was already restarted {MAX_RESTARTS} times within {minutes} minutes; check its configuration, or call it again later"
-            ));
-        }
-        state.restarts.push(Instant::now());
-        tracing::info!(target: "glovebox", server = %glovebox::escaped(&self.config.name), "starting an MCP server again");
-        let connection = Connection::start(&self.config.transport, backend.max_message_bytes).await?;
-        let peer = connection.peer();
-        state.connection = Some(connection);
-        Ok(peer)
+impl<B> Started<B> {
+    fn map<C>(self, change: impl FnOnce(B) -> C) -> Started<C> {
+        Started { backend: change(self.backend), tools: self.tools, notices: self.notices }
     }
 }
 
@@ -406,7 +319,7 @@ fn missing(config: &UpstreamConfig, tools: &[rmcp::model::Tool]) -> Option<Strin
 /// Returns the structured content if there is any, otherwise the text contents as a JSON string, joined by newlines.
 /// Contents other than text are replaced with labels. Fails if the tool failed, or if the result exceeds `max_bytes` of
 /// JSON.
-pub(super) fn json(result: CallToolResult, max_bytes: usize) -> Result<String, ToolError> {
+fn json(result: CallToolResult, max_bytes: usize) -> Result<String, ToolError> {
     if result.is_error == Some(true) {
         let text = texts(&result.content);
         return Err(ToolError::new(if text.is_empty() {
@@ -423,7 +336,7 @@ pub(super) fn json(result: CallToolResult, max_bytes: usize) -> Result<String, T
     Ok(json)
 }
 
-fn too_large(size: &str, max_bytes: usize) -> ToolError {
+pub(super) fn too_large(size: &str, max_bytes: usize) -> ToolError {
     let text = format!(
         "the result is {size} bytes of JSON; the maximum `limits.tool_bytes` is {max_bytes}; request less from the \
          tool, or raise the limit"

@@ -25,7 +25,7 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
-use glovebox::{JsonText, escaped, escaped_text, is_hidden};
+use glovebox::{JsonText, ToolError, ToolErrorKind, escaped, escaped_text, is_hidden};
 use reqwest::{
     Client, Response, Url,
     header::{ACCEPT, CONTENT_TYPE},
@@ -39,6 +39,7 @@ use super::{
     connection::START,
     endpoint::{self, EndpointError, JSON, MAX_REQUESTS, reason},
     listing,
+    upstreams::{CallError, Started, too_large},
 };
 use crate::json::{JsonCost, json_len};
 use document::{MAX_DOCUMENT_BYTES, OpenApiDocument};
@@ -217,29 +218,10 @@ impl fmt::Debug for Api {
     }
 }
 
-/// An API with the definitions of its tools.
-pub(super) struct StartedApi {
-    pub(super) api: Api,
-    pub(super) tools: Vec<Tool>,
-    /// Sentences about operations that are left out.
-    pub(super) notices: Vec<String>,
-}
-
-/// The error of a call.
-#[derive(Debug)]
-pub(super) enum ApiError {
-    /// The arguments are invalid. The text is a message for the script.
-    Arguments(String),
-    /// The result is too large.
-    TooLarge,
-    /// The call failed for this reason, which is a clause whose subject is the API.
-    Failed(String),
-}
-
 impl Api {
     /// Reads the document, and converts the operations that the configuration names, or all of them. An error is a
     /// clause whose subject is the API.
-    pub(super) async fn start(config: &UpstreamConfig, api: &OpenApiConfig) -> Result<StartedApi, String> {
+    pub(super) async fn start(config: &UpstreamConfig, api: &OpenApiConfig) -> Result<Started<Self>, String> {
         let bytes = api.load().await?;
         let (config, api) = (config.clone(), api.clone());
         // The conversion of a large document takes more than a second.
@@ -247,7 +229,7 @@ impl Api {
         converted.map_err(|_| "has a document whose conversion failed".to_owned()).flatten()
     }
 
-    fn convert(config: &UpstreamConfig, api: &OpenApiConfig, bytes: &[u8]) -> Result<StartedApi, String> {
+    fn convert(config: &UpstreamConfig, api: &OpenApiConfig, bytes: &[u8]) -> Result<Started<Self>, String> {
         let document = OpenApiDocument::parse(bytes)?;
         let base = api.base(&document)?;
         let endpoint = api.endpoint(base.as_str());
@@ -279,22 +261,23 @@ impl Api {
             let count = offer.left_out_count - MAX_NOTICES;
             offer.notices.push(format!("API `{}` leaves out {count} more operations", escaped(&config.name)));
         }
-        let api = Self {
+        let backend = Self {
             client: endpoint.client()?,
             base: base.as_str().trim_end_matches('/').to_owned(),
             operations: offer.operations,
             secrets: api.headers.values().flat_map(|value| secrets(value)).collect(),
             permits: Semaphore::new(MAX_REQUESTS),
         };
-        Ok(StartedApi { api, tools: offer.tools, notices: offer.notices })
+        Ok(Started { backend, tools: offer.tools, notices: offer.notices })
     }
 
     /// Calls an operation. Dropping the future ends the request.
-    pub(super) async fn call(&self, name: &str, arguments: &str, max_bytes: usize) -> Result<String, ApiError> {
-        let failed = |reason: &str| ApiError::Failed(reason.to_owned());
+    pub(super) async fn call(&self, name: &str, arguments: &str, max_bytes: usize) -> Result<String, CallError> {
+        let failed = |reason: &str| CallError::Server(reason.to_owned());
         let _permit = self.permits.acquire().await.map_err(|_| failed("is closed"))?;
         let operation = self.operations.get(name).ok_or_else(|| failed("does not have the operation"))?;
-        let parts = operation.request(&self.base, arguments).map_err(ApiError::Arguments)?;
+        let parts = operation.request(&self.base, arguments);
+        let parts = parts.map_err(|text| CallError::Tool(ToolError::of(ToolErrorKind::InvalidArguments, text)))?;
         let mut request =
             self.client.request(operation.method.clone(), parts.url).header(ACCEPT, "application/json, */*;q=0.5");
         for (name, value) in parts.headers {
@@ -303,25 +286,23 @@ impl Api {
         if let (Some(body), Some(text)) = (&operation.body, parts.body) {
             request = request.header(CONTENT_TYPE, body.media_type.clone()).body(text);
         }
-        let sent = request.send().await;
-        let response = sent.map_err(|error| ApiError::Failed(format!("cannot be reached: {}", reason(&error))))?;
+        let response =
+            request.send().await.map_err(|error| failed(&format!("cannot be reached: {}", reason(&error))))?;
         let status = response.status();
         if status.is_redirection() {
-            return Err(ApiError::Failed(format!(
-                "answered with a redirect (HTTP {}), which is not followed",
-                status.as_u16()
-            )));
+            let status = status.as_u16();
+            return Err(failed(&format!("answered with a redirect (HTTP {status}), which is not followed")));
         }
         if !status.is_success() {
             let excerpt = self.excerpt(response).await;
-            return Err(ApiError::Failed(format!("answered with HTTP {}{excerpt}", status.as_u16())));
+            return Err(failed(&format!("answered with HTTP {}{excerpt}", status.as_u16())));
         }
         let kind =
             response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
         match endpoint::body(response, max_bytes).await {
             Ok(body) => result(&kind, &body, max_bytes),
-            Err(EndpointError::TooLarge) => Err(ApiError::TooLarge),
-            Err(error) => Err(ApiError::Failed(error.to_string())),
+            Err(EndpointError::TooLarge) => Err(over(max_bytes)),
+            Err(error) => Err(failed(&error.to_string())),
         }
     }
 
@@ -422,23 +403,26 @@ pub(super) fn script_name(api: &str, operation: &str) -> String {
 }
 
 /// Returns the body of a successful response as JSON: JSON unchanged, text as a string, and no body as `null`.
-fn result(kind: &str, body: &[u8], max_bytes: usize) -> Result<String, ApiError> {
+fn result(kind: &str, body: &[u8], max_bytes: usize) -> Result<String, CallError> {
+    let failed = CallError::Server;
     if body.is_empty() {
         return Ok("null".to_owned());
     }
-    let Ok(text) = std::str::from_utf8(body) else {
+    let text = std::str::from_utf8(body).map_err(|_| {
         let kind = shown(kind);
-        return Err(ApiError::Failed(format!(
-            "answered with binary data of the type `{kind}`; only JSON and text are supported"
-        )));
-    };
+        failed(format!("answered with binary data of the type `{kind}`; only JSON and text are supported"))
+    })?;
     if media::is_json(kind) {
-        JsonCost::of(body).map_err(|_| ApiError::Failed(EndpointError::TooLarge.to_string()))?;
-        let json = JsonText::new(text).map_err(|_| ApiError::Failed("answered with invalid JSON".to_owned()))?;
+        JsonCost::of(body).map_err(|_| failed(EndpointError::TooLarge.to_string()))?;
+        let json = JsonText::new(text).map_err(|_| failed("answered with invalid JSON".to_owned()))?;
         return Ok(json.into());
     }
     let json = Value::from(text).to_string();
-    if json.len() > max_bytes { Err(ApiError::TooLarge) } else { Ok(json) }
+    if json.len() > max_bytes { Err(over(max_bytes)) } else { Ok(json) }
+}
+
+fn over(max_bytes: usize) -> CallError {
+    CallError::Tool(too_large(&format!("more than {max_bytes}"), max_bytes))
 }
 
 /// Returns text of a document or script for an error message, escaped and shortened.

@@ -7,7 +7,7 @@ use super::*;
 use crate::mcp::upstream::{Approve, UpstreamTransport};
 
 /// Reads a document from a file. The API has the name `api`.
-async fn started(document: &Value, change: impl FnOnce(&mut UpstreamConfig)) -> Result<StartedApi, String> {
+async fn started(document: &Value, change: impl FnOnce(&mut UpstreamConfig)) -> Result<Started<Api>, String> {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("api.json");
     std::fs::write(&path, document.to_string()).unwrap();
@@ -30,7 +30,7 @@ fn document(paths: Value) -> Value {
     json!({ "openapi": "3.1.0", "paths": paths })
 }
 
-fn tool<'a>(started: &'a StartedApi, name: &str) -> &'a Tool {
+fn tool<'a>(started: &'a Started<Api>, name: &str) -> &'a Tool {
     started.tools.iter().find(|tool| tool.name == name).unwrap()
 }
 
@@ -207,7 +207,7 @@ async fn hostile_schemas_do_not_prevent_a_call() {
         let started = started(&document, |_| {}).await.unwrap();
         let input = &started.tools[0].input_schema;
         assert!(input["properties"]["a"].is_object() && json_len(&**input).unwrap() <= 64 << 10);
-        let request = started.api.operations["get_x"].request("http://x", r#"{"a": 1}"#).unwrap();
+        let request = started.backend.operations["get_x"].request("http://x", r#"{"a": 1}"#).unwrap();
         assert_eq!(request.url.as_str(), "http://x/x?a=1");
     }
 }
@@ -247,11 +247,12 @@ fn body_of_an_answer_becomes_json() {
         (kind, many.as_bytes(), "too many values"),
         ("image/png\u{1b}", b"\xff", "binary data of the type `image/png\\u{1b}`"),
     ] {
-        let Err(ApiError::Failed(reason)) = result(kind, body, usize::MAX) else { panic!("{kind}") };
+        let Err(CallError::Server(reason)) = result(kind, body, usize::MAX) else { panic!("{kind}") };
         assert!(reason.contains(said), "{reason}");
     }
     assert!(result("text/plain", b"12345678", 10).is_ok());
-    assert!(matches!(result("text/plain", b"123456789", 10), Err(ApiError::TooLarge)));
+    let Err(CallError::Tool(error)) = result("text/plain", b"123456789", 10) else { panic!("not an error") };
+    assert_eq!(error.kind(), ToolErrorKind::Limit);
 }
 
 #[test]
