@@ -8,10 +8,9 @@ use glovebox::{Diagnostic, Execution, GuestValue, Outcome, Output, Rollback};
 use rmcp::model::{CallToolResult, ContentBlock};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::outputs::{OutputId, Outputs, StoredOutput};
-use crate::{ServiceError, audit::outcome_name, text::quoted};
+use crate::{audit::outcome_name, text::quoted};
 
 /// Maximum number of listed file names per kind of change. A script can create ten thousand files, but a model reads
 /// only the first names.
@@ -141,12 +140,10 @@ impl Answering<'_> {
         if content.is_empty() {
             content.push(ContentBlock::text("The script completed. It printed nothing."));
         }
-        let mut result = match execution.is_success() {
-            true => CallToolResult::success(content),
-            false => CallToolResult::error(content),
-        };
-        result.structured_content = serde_json::to_value(&answer).ok();
-        result
+        match execution.is_success() {
+            true => success(content, &answer),
+            false => with_structure(CallToolResult::error(content), &answer),
+        }
     }
 
     /// Returns the reason why the script failed, or `None` if it succeeded.
@@ -200,14 +197,9 @@ impl Answering<'_> {
 
     /// Stores an output and returns a link to it. Returns `None` if the output is too large to store.
     pub(super) fn keep(&self, name: &str, media_type: &str, bytes: &[u8]) -> Option<ContentBlock> {
-        let held = StoredOutput {
-            uri: self.id.uri(name),
-            name: name.into(),
-            media_type: media_type.into(),
-            bytes: bytes.into(),
-        };
-        let link = ContentBlock::resource_link(held.resource());
-        self.outputs.keep(held).then_some(link)
+        let output = StoredOutput::new(self.id.uri(name), name, media_type, bytes);
+        let link = ContentBlock::resource_link(output.resource.clone());
+        self.outputs.keep(output).then_some(link)
     }
 }
 
@@ -227,9 +219,7 @@ pub(super) fn with_type_errors(errors: &[Diagnostic]) -> CallToolResult {
         type_errors: type_errors.collect(),
         ..RunAnswer::default()
     };
-    let mut result = CallToolResult::error(vec![ContentBlock::text(lines.join("\n"))]);
-    result.structured_content = serde_json::to_value(&answer).ok();
-    result
+    with_structure(CallToolResult::error(vec![ContentBlock::text(lines.join("\n"))]), &answer)
 }
 
 impl ChangedFiles {
@@ -317,31 +307,19 @@ fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     lines.join("\n")
 }
 
-/// The result of an MCP tool: content blocks for the model, and structured content for programs.
-pub(super) struct ToolAnswer {
-    content: Vec<ContentBlock>,
-    structured: Value,
+/// Returns the result of an MCP tool: content blocks for the model, and structured content for programs.
+pub(super) fn success(content: Vec<ContentBlock>, structured: &impl Serialize) -> CallToolResult {
+    with_structure(CallToolResult::success(content), structured)
 }
 
-impl ToolAnswer {
-    /// Creates a result with a single text content.
-    pub(super) fn new(text: String, answer: &impl Serialize) -> Result<Self, ServiceError> {
-        Self::with(vec![ContentBlock::text(text)], answer)
-    }
-
-    pub(super) fn with(content: Vec<ContentBlock>, answer: &impl Serialize) -> Result<Self, ServiceError> {
-        let structured = serde_json::to_value(answer)
-            .map_err(|error| ServiceError::Invalid(format!("cannot encode the answer as JSON: {error}")))?;
-        Ok(Self { content, structured })
-    }
+/// Like [`success`], with a single text content.
+pub(super) fn text(text: String, structured: &impl Serialize) -> CallToolResult {
+    success(vec![ContentBlock::text(text)], structured)
 }
 
-impl From<ToolAnswer> for CallToolResult {
-    fn from(ToolAnswer { content, structured }: ToolAnswer) -> Self {
-        let mut result = Self::success(content);
-        result.structured_content = Some(structured);
-        result
-    }
+fn with_structure(mut result: CallToolResult, structured: &impl Serialize) -> CallToolResult {
+    result.structured_content = serde_json::to_value(structured).ok();
+    result
 }
 
 /// The number of characters shown from the start of a long text. About a thousand tokens. Scripts usually print their

@@ -1,14 +1,13 @@
 //! MCP tools for the files of a session.
 
 use glovebox::{FileEntry, FileKind, FilePage, IfExists, ListLimits};
-use rmcp::model::ContentBlock;
+use rmcp::model::{CallToolResult, ContentBlock, Resource};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    answer::ToolAnswer,
-    arguments as given, outputs,
-    resources::{self, Address},
+    answer, arguments as given, outputs,
+    resources::{self, FileAddress},
 };
 use crate::{
     Service, ServiceError, Tenant,
@@ -86,7 +85,7 @@ impl ListedEntry {
     }
 }
 
-pub(super) async fn list(tenant: &Tenant, given: given::ListFiles) -> Result<ToolAnswer, ServiceError> {
+pub(super) async fn list(tenant: &Tenant, given: given::ListFiles) -> Result<CallToolResult, ServiceError> {
     let id = given::session_id(&given.session)?;
     let limits = ListLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
     let FilePage { entries, more } = tenant.list_files(&id, given.pattern, None, limits).await?;
@@ -97,17 +96,17 @@ pub(super) async fn list(tenant: &Tenant, given: given::ListFiles) -> Result<Too
         (_, 0) => {}
         (_, more) => lines.push(format!("and {more} more: use a narrower pattern")),
     }
-    ToolAnswer::new(lines.join("\n"), &ListAnswer { files, more })
+    Ok(answer::text(lines.join("\n"), &ListAnswer { files, more }))
 }
 
-pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<ToolAnswer, ServiceError> {
+pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<CallToolResult, ServiceError> {
     let id = given::session_id(&given.session)?;
     let given::ReadFile { path, offset, length, .. } = given;
     let wanted = length.unwrap_or(MAX_TEXT_BYTES);
     if !(1..=MAX_TEXT_BYTES).contains(&wanted) {
         return Err(ServiceError::Invalid(format!("`length` is {wanted}; it must be between 1 and {MAX_TEXT_BYTES}")));
     }
-    let address = Address::File { session: id.clone(), path: path.clone() };
+    let uri = FileAddress { session: id.clone(), path: path.clone() }.uri();
     let read_at = FileOperation::ReadAt { path: path.clone(), offset, length: wanted };
     let (FileAnswer::Content { size_bytes }, part) = tenant.files(&id, read_at).await? else {
         return Err(ServiceError::WorkerDied);
@@ -118,32 +117,32 @@ pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Tool
         true => tenant.read_file(&id, path.clone(), resources::MAX_READ_BYTES, |_| Ok(())).await?.ok(),
         false => None,
     };
-    let uri = address.to_string();
     let media_type = resources::media_type(&path, &part);
-    let mut answer =
+    let mut read =
         ReadAnswer { path, size_bytes, media_type: media_type.clone(), offset, text: None, next_offset: None, uri };
     let picture = whole.and_then(|(bytes, ())| outputs::picture(outputs::picture_type(&bytes)?, &bytes));
     if let Some(picture) = picture {
-        return ToolAnswer::with(vec![picture], &answer);
+        return Ok(answer::success(vec![picture], &read));
     }
-    match text(&part, offset) {
+    let content = match text(&part, offset) {
         Some((text, begins, used)) => {
-            answer.offset = begins;
+            read.offset = begins;
             let next = begins + used;
-            answer.next_offset = (next < size_bytes).then_some(next);
+            read.next_offset = (next < size_bytes).then_some(next);
             let mut content = vec![ContentBlock::text(text)];
-            if let Some(next) = answer.next_offset {
+            if let Some(next) = read.next_offset {
                 content.push(ContentBlock::text(format!("({size_bytes} bytes in total; continue with offset {next})")));
             }
-            answer.text = Some(text.to_owned());
-            ToolAnswer::with(content, &answer)
+            read.text = Some(text.to_owned());
+            content
         }
         None => {
-            let about = format!("`{}` is not text: {media_type}, {size_bytes} bytes.", glovebox::escaped(&answer.path));
-            let link = ContentBlock::resource_link(address.resource(&media_type, size_bytes));
-            ToolAnswer::with(vec![ContentBlock::text(about), link], &answer)
+            let about = format!("`{}` is not text: {media_type}, {size_bytes} bytes.", glovebox::escaped(&read.path));
+            let link = Resource::new(&read.uri, &read.path).with_mime_type(media_type).with_size(size_bytes);
+            vec![ContentBlock::text(about), ContentBlock::resource_link(link)]
         }
-    }
+    };
+    Ok(answer::success(content, &read))
 }
 
 /// Decodes a range of a file. Returns the text, its offset in the file, and its length in bytes. Excludes incomplete
@@ -165,7 +164,7 @@ fn text(part: &[u8], offset: u64) -> Option<(&str, u64, u64)> {
     Some((text, begins, u64::try_from(text.len()).unwrap_or_default()))
 }
 
-pub(super) async fn write(tenant: &Tenant, given: given::WriteFile) -> Result<ToolAnswer, ServiceError> {
+pub(super) async fn write(tenant: &Tenant, given: given::WriteFile) -> Result<CallToolResult, ServiceError> {
     let id = given::session_id(&given.session)?;
     let given::WriteFile { path, text, base64, replace, .. } = given;
     // The file can have 36 MiB, whose decoding takes a few hundredths of a second.
@@ -175,7 +174,7 @@ pub(super) async fn write(tenant: &Tenant, given: given::WriteFile) -> Result<To
     let if_exists = if replace { IfExists::Replace } else { IfExists::Fail };
     tenant.write_files(&id, vec![(path.clone(), bytes)], if_exists, ()).await?;
     let about = format!("Wrote {size_bytes} bytes to `{}`.", glovebox::escaped(&path));
-    ToolAnswer::new(about, &WriteAnswer { path, size_bytes })
+    Ok(answer::text(about, &WriteAnswer { path, size_bytes }))
 }
 
 #[cfg(test)]

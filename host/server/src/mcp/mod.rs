@@ -133,7 +133,7 @@ impl McpServer {
             Name::FilesRead => files::read(tenant, given::read(arguments)?).await,
             Name::FilesWrite => files::write(tenant, given::read(arguments)?).await,
         };
-        Ok(CallToolResult::from(called?).into())
+        Ok(called?.into())
     }
 
     async fn run_code(

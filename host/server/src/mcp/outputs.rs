@@ -9,7 +9,10 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::{Display, Execution, Form};
 use rmcp::model::{ContentBlock, Resource};
 
-use super::answer::{Answering, HEAD_CHARS};
+use super::{
+    answer::{Answering, HEAD_CHARS},
+    resources::OUTPUT,
+};
 use crate::ServiceError;
 
 /// Maximum number of stored outputs. The oldest output is evicted first, because models read the most recent ones.
@@ -21,20 +24,16 @@ const MAX_BYTES: usize = 16 << 20;
 
 #[derive(Clone, Debug)]
 pub(super) struct StoredOutput {
-    /// The output's resource URI.
-    pub(super) uri: String,
-    /// The output's name, for example `stdout`.
-    pub(super) name: String,
-    pub(super) media_type: String,
+    /// The output's description, for lists and links.
+    pub(super) resource: Resource,
     pub(super) bytes: Arc<[u8]>,
 }
 
 impl StoredOutput {
-    /// Returns the output as a resource for lists and links.
-    pub(super) fn resource(&self) -> Resource {
-        Resource::new(&self.uri, &self.name)
-            .with_mime_type(&self.media_type)
-            .with_size(u64::try_from(self.bytes.len()).unwrap_or(u64::MAX))
+    pub(super) fn new(uri: String, name: &str, media_type: &str, bytes: &[u8]) -> Self {
+        let resource = Resource::new(uri, name).with_mime_type(media_type);
+        let size_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        Self { resource: resource.with_size(size_bytes), bytes: bytes.into() }
     }
 }
 
@@ -55,16 +54,21 @@ pub(super) struct OutputId(String);
 
 impl OutputId {
     pub(super) fn random() -> Result<Self, ServiceError> {
-        let mut random = [0; 16];
-        getrandom::fill(&mut random)
-            .map_err(|error| ServiceError::Invalid(format!("cannot get random numbers: {error}")))?;
-        Ok(Self(format!("{:032x}", u128::from_le_bytes(random))))
+        Ok(Self(format!("{:032x}", u128::from_le_bytes(random()?))))
     }
 
     /// Returns the URI for the output `name`.
     pub(super) fn uri(&self, name: &str) -> String {
-        format!("glovebox://output/{}/{name}", self.0)
+        format!("{OUTPUT}{}/{name}", self.0)
     }
+}
+
+/// Returns random bytes.
+pub(super) fn random<const N: usize>() -> Result<[u8; N], ServiceError> {
+    let mut random = [0; N];
+    getrandom::fill(&mut random)
+        .map_err(|error| ServiceError::Invalid(format!("cannot get random numbers: {error}")))?;
+    Ok(random)
 }
 
 impl Outputs {
@@ -86,12 +90,12 @@ impl Outputs {
 
     /// Returns the output with this URI, if it is still stored.
     pub(super) fn get(&self, uri: &str) -> Option<StoredOutput> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).held.iter().find(|held| held.uri == uri).cloned()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).held.iter().find(|held| held.resource.uri == uri).cloned()
     }
 
     /// Lists all outputs, oldest first.
     pub(super) fn list(&self) -> Vec<Resource> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).held.iter().map(StoredOutput::resource).collect()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).held.iter().map(|held| held.resource.clone()).collect()
     }
 }
 
@@ -228,12 +232,7 @@ mod tests {
     use super::*;
 
     fn held(name: &str, size: usize) -> StoredOutput {
-        StoredOutput {
-            uri: name.into(),
-            name: name.into(),
-            media_type: "text/plain".into(),
-            bytes: vec![b'x'; size].into(),
-        }
+        StoredOutput::new(name.into(), name, "text/plain", &vec![b'x'; size])
     }
 
     fn names(outputs: &Outputs) -> Vec<String> {

@@ -1,11 +1,9 @@
 //! MCP resources: stored outputs, and files in sessions.
 
-use std::fmt;
-
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_sessions::SessionId;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use rmcp::model::{ErrorData, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
+use rmcp::model::{ErrorData, ReadResourceResult, ResourceContents, ResourceTemplate};
 
 use super::outputs::Outputs;
 use crate::Tenant;
@@ -14,52 +12,32 @@ use crate::Tenant;
 /// clients.
 pub(super) const MAX_READ_BYTES: u64 = 8 << 20;
 
-const SCHEME: &str = "glovebox://";
-
 /// The characters that are percent-encoded: all except `/` and the unreserved characters of a URI (RFC 3986, section
 /// 2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// The parsed URI of a resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Address {
-    /// A stored output of an execution.
-    Output(String),
-    /// A file in a session's workspace.
-    File { session: SessionId, path: String },
+/// The prefix of the URIs of stored outputs.
+pub(super) const OUTPUT: &str = "glovebox://output/";
+
+/// The address of a file in a session's workspace.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FileAddress {
+    pub(super) session: SessionId,
+    pub(super) path: String,
 }
 
-impl Address {
-    /// Parses a URI. Returns `None` if it is not a resource URI of this server.
+impl FileAddress {
+    /// Parses a URI. Returns `None` if it is not the URI of a file.
     fn parse(uri: &str) -> Option<Self> {
-        let rest = uri.strip_prefix(SCHEME)?;
-        if rest.starts_with("output/") {
-            return Some(Self::Output(uri.to_owned()));
-        }
-        let (session, path) = rest.strip_prefix("session/")?.split_once("/files/")?;
+        let (session, path) = uri.strip_prefix("glovebox://session/")?.split_once("/files/")?;
         let session = SessionId::new(session).ok()?;
         let path = percent_decode_str(path).decode_utf8().ok()?.into_owned();
-        Some(Self::File { session, path })
+        Some(Self { session, path })
     }
 
-    /// Returns the resource's description, for links.
-    pub(super) fn resource(&self, media_type: &str, size_bytes: u64) -> Resource {
-        let name = match self {
-            Self::Output(uri) => uri.rsplit('/').next().unwrap_or_default(),
-            Self::File { path, .. } => path,
-        };
-        Resource::new(self.to_string(), name).with_mime_type(media_type).with_size(size_bytes)
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Output(uri) => f.write_str(uri),
-            Self::File { session, path } => {
-                write!(f, "{SCHEME}session/{session}/files/{}", utf8_percent_encode(path, ENCODED))
-            }
-        }
+    pub(super) fn uri(&self) -> String {
+        let Self { session, path } = self;
+        format!("glovebox://session/{session}/files/{}", utf8_percent_encode(path, ENCODED))
     }
 }
 
@@ -78,22 +56,21 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 /// Returns a resource's contents.
 pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let missing = |what: &str| ErrorData::resource_not_found(format!("`{}` {what}", glovebox::escaped(uri)), None);
-    let (bytes, media_type) = match Address::parse(uri).ok_or_else(|| missing("is not a resource of this server"))? {
-        Address::Output(uri) => {
-            let held = outputs.get(&uri).ok_or_else(|| missing("is no longer stored; run the code again"))?;
-            (held.bytes.to_vec(), held.media_type)
-        }
-        Address::File { session, path } => {
-            let read = tenant.read_file(&session, path.clone(), MAX_READ_BYTES, |_| Ok(())).await;
-            let read = read.map_err(|error| missing(&format!("cannot be read: {}", error.public())))?;
-            let (bytes, ()) = read.map_err(|size| {
-                let text =
-                    format!("the file is {size} bytes; the maximum for a resource is {MAX_READ_BYTES}; use files_read");
-                ErrorData::invalid_params(text, None)
-            })?;
-            let media_type = media_type(&path, &bytes);
-            (bytes, media_type)
-        }
+    let (bytes, media_type) = if uri.starts_with(OUTPUT) {
+        let held = outputs.get(uri).ok_or_else(|| missing("is no longer stored; run the code again"))?;
+        (held.bytes.to_vec(), held.resource.mime_type.unwrap_or_default())
+    } else {
+        let FileAddress { session, path } =
+            FileAddress::parse(uri).ok_or_else(|| missing("is not a resource of this server"))?;
+        let read = tenant.read_file(&session, path.clone(), MAX_READ_BYTES, |_| Ok(())).await;
+        let read = read.map_err(|error| missing(&format!("cannot be read: {}", error.public())))?;
+        let (bytes, ()) = read.map_err(|size| {
+            let text =
+                format!("the file is {size} bytes; the maximum for a resource is {MAX_READ_BYTES}; use files_read");
+            ErrorData::invalid_params(text, None)
+        })?;
+        let media_type = media_type(&path, &bytes);
+        (bytes, media_type)
     };
     let contents = match String::from_utf8(bytes) {
         Ok(text) if is_short_as_json(&text) => ResourceContents::text(text, uri),
@@ -160,13 +137,11 @@ mod tests {
     #[test]
     fn resource_address_round_trips() {
         for path in ["a.txt", "data/über 1%.csv", "a?b#c", "../x", "\u{202e}x", "a\nb"] {
-            let address = Address::File { session: SessionId::new("s.1").unwrap(), path: path.into() };
-            let text = address.to_string();
+            let address = FileAddress { session: SessionId::new("s.1").unwrap(), path: path.into() };
+            let text = address.uri();
             assert!(text.is_ascii() && !text.contains([' ', '?', '#', '\n']), "{text}");
-            assert_eq!(Address::parse(&text), Some(address));
+            assert_eq!(FileAddress::parse(&text), Some(address));
         }
-        let output = "glovebox://output/00/stdout";
-        assert_eq!(Address::parse(output), Some(Address::Output(output.into())));
     }
 
     #[test]
@@ -192,7 +167,7 @@ mod tests {
             "glovebox://session/a/files/%ff",
             "GLOVEBOX://session/a/files/x",
         ] {
-            assert_eq!(Address::parse(uri), None, "{uri}");
+            assert_eq!(FileAddress::parse(uri), None, "{uri}");
         }
     }
 

@@ -1,15 +1,12 @@
 //! The MCP tools: names, schemas and descriptions for models. Also implements the tools that manage sessions.
 
 use glovebox::{Language, NetworkPolicy, Policy, RuntimeInfo};
-use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{
-    answer::{self, ToolAnswer},
-    arguments, arguments as given, files,
-};
+use super::{answer, arguments as given, files};
 use crate::{ServiceError, SessionPage, SessionSummary, Tenant};
 
 /// An MCP tool.
@@ -69,7 +66,7 @@ impl Name {
         let is_open = tenant.has_tools() || tenant.policy().network.is_on();
         match self {
             Self::RunCode => {
-                let (mut input, policy) = (arguments::input::<given::RunCode>(), tenant.policy());
+                let (mut input, policy) = (given::input::<given::RunCode>(), tenant.policy());
                 name_languages(&mut input, tenant);
                 if tenant.service().type_checker().is_none()
                     && let Some(properties) = input.get_mut("properties").and_then(Value::as_object_mut)
@@ -88,7 +85,7 @@ impl Name {
                 )
             }
             Self::SessionOpen => {
-                let mut input = arguments::input::<given::OpenSession>();
+                let mut input = given::input::<given::OpenSession>();
                 name_languages(&mut input, tenant);
                 self.describe::<OneAnswer>(
                     "Open a session",
@@ -103,7 +100,7 @@ impl Name {
             Self::SessionList => self.describe::<ListAnswer>(
                 "List sessions",
                 "Lists the sessions with their language and the time of their last use.".into(),
-                arguments::input::<given::NoArguments>(),
+                given::input::<given::NoArguments>(),
                 read_only(),
             ),
             Self::SessionFork => self.describe::<OneAnswer>(
@@ -111,7 +108,7 @@ impl Name {
                 "Copies a session with its variables and files. The copy and the original are independent: try something in \
                  the copy, and keep the better one."
                     .into(),
-                arguments::input::<given::ForkSession>(),
+                given::input::<given::ForkSession>(),
                 additive(),
             ),
             Self::SessionUndo => self.describe::<DoneAnswer>(
@@ -123,19 +120,19 @@ impl Name {
                         false => "Call it again to go back further, as long as there are checkpoints.",
                     }
                 ),
-                arguments::input::<given::OneSession>(),
+                given::input::<given::OneSession>(),
                 ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(false),
             ),
             Self::SessionClose => self.describe::<DoneAnswer>(
                 "Close a session",
                 "Ends a session and deletes its variables and files.".into(),
-                arguments::input::<given::OneSession>(),
+                given::input::<given::OneSession>(),
                 ToolAnnotations::new().read_only(false).destructive(true).idempotent(true).open_world(false),
             ),
             Self::FilesList => self.describe::<files::ListAnswer>(
                 "List files",
                 "Lists the files in a session's working directory.".into(),
-                arguments::input::<given::ListFiles>(),
+                given::input::<given::ListFiles>(),
                 read_only(),
             ),
             Self::FilesRead => self.describe::<files::ReadAnswer>(
@@ -145,13 +142,13 @@ impl Name {
                      picture. For other files it returns a link to a resource that your client can fetch.",
                     files::MAX_TEXT_BYTES
                 ),
-                arguments::input::<given::ReadFile>(),
+                given::input::<given::ReadFile>(),
                 read_only(),
             ),
             Self::FilesWrite => self.describe::<files::WriteAnswer>(
                 "Write a file",
                 "Writes a file to a session, from text or base64.".into(),
-                arguments::input::<given::WriteFile>(),
+                given::input::<given::WriteFile>(),
                 ToolAnnotations::new().read_only(false).destructive(true).idempotent(true).open_world(false),
             ),
         }
@@ -166,7 +163,7 @@ impl Name {
     ) -> Tool {
         Tool::new(self.name(), description, input)
             .with_title(title)
-            .with_raw_output_schema(arguments::output::<O>())
+            .with_raw_output_schema(given::output::<O>())
             .with_annotations(hints)
     }
 }
@@ -317,17 +314,18 @@ impl OneAnswer {
     }
 }
 
-pub(super) async fn open_session(tenant: &Tenant, given: given::OpenSession) -> Result<ToolAnswer, ServiceError> {
+pub(super) async fn open_session(tenant: &Tenant, given: given::OpenSession) -> Result<CallToolResult, ServiceError> {
     let id = given.session.as_deref().map(given::session_id).transpose()?;
-    let answer =
-        OneAnswer::of(tenant.open(id, Some(given.language.language()), None, None, serde_json::Map::new(), ()).await?);
-    ToolAnswer::new(format!("Session `{}` is open: {} ({}).", answer.session, answer.language, answer.runtime), &answer)
+    let opened = tenant.open(id, Some(given.language.language()), None, None, serde_json::Map::new(), ()).await?;
+    let answer = OneAnswer::of(opened);
+    let text = format!("Session `{}` is open: {} ({}).", answer.session, answer.language, answer.runtime);
+    Ok(answer::text(text, &answer))
 }
 
 pub(super) async fn list_sessions(
     tenant: &Tenant,
     given::NoArguments {}: given::NoArguments,
-) -> Result<ToolAnswer, ServiceError> {
+) -> Result<CallToolResult, ServiceError> {
     let SessionPage { sessions: mut all, damaged, .. } = tenant.list().await?;
     let count = all.len() + damaged.len();
     // Most recently updated first.
@@ -340,26 +338,23 @@ pub(super) async fn list_sessions(
         (_, 0) => {}
         (_, more) => lines.push(format!("and {more} more")),
     }
-    ToolAnswer::new(lines.join("\n"), &ListAnswer { sessions, more: u64::try_from(more).unwrap_or(u64::MAX) })
+    let more = u64::try_from(more).unwrap_or(u64::MAX);
+    Ok(answer::text(lines.join("\n"), &ListAnswer { sessions, more }))
 }
 
-pub(super) async fn fork_session(tenant: &Tenant, given: given::ForkSession) -> Result<ToolAnswer, ServiceError> {
+pub(super) async fn fork_session(tenant: &Tenant, given: given::ForkSession) -> Result<CallToolResult, ServiceError> {
     let fork = given.fork.as_deref().map(given::session_id).transpose()?;
     let answer = OneAnswer::of(tenant.fork(&given::session_id(&given.session)?, fork).await?);
-    ToolAnswer::new(format!("Session `{}` is a copy of `{}`.", answer.session, given.session), &answer)
+    Ok(answer::text(format!("Session `{}` is a copy of `{}`.", answer.session, given.session), &answer))
 }
 
-pub(super) async fn undo_session(tenant: &Tenant, given: given::OneSession) -> Result<ToolAnswer, ServiceError> {
+pub(super) async fn undo_session(tenant: &Tenant, given: given::OneSession) -> Result<CallToolResult, ServiceError> {
     tenant.undo(&given::session_id(&given.session)?, None).await?;
-    let answer = DoneAnswer { session: given.session };
-    ToolAnswer::new(
-        format!("Session `{}` was restored to its state before its last execution.", answer.session),
-        &answer,
-    )
+    let text = format!("Session `{}` was restored to its state before its last execution.", given.session);
+    Ok(answer::text(text, &DoneAnswer { session: given.session }))
 }
 
-pub(super) async fn close_session(tenant: &Tenant, given: given::OneSession) -> Result<ToolAnswer, ServiceError> {
+pub(super) async fn close_session(tenant: &Tenant, given: given::OneSession) -> Result<CallToolResult, ServiceError> {
     tenant.close(&given::session_id(&given.session)?).await?;
-    let answer = DoneAnswer { session: given.session };
-    ToolAnswer::new(format!("Session `{}` is closed.", answer.session), &answer)
+    Ok(answer::text(format!("Session `{}` is closed.", given.session), &DoneAnswer { session: given.session }))
 }

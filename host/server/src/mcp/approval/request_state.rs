@@ -24,7 +24,7 @@ use rmcp::model::JsonObject;
 use sha2::{Digest as _, Sha256};
 
 use super::decision::MAX_QUESTIONS;
-use crate::{Service, ServiceError};
+use crate::{Service, ServiceError, mcp::outputs::random};
 
 /// Maximum size of the suspended execution in a state, in bytes. Its base64 text then has 8 MiB, which fits into the
 /// default limits of clients on the length of a message.
@@ -257,13 +257,6 @@ fn invalid() -> ServiceError {
          sealed with another key; return it unchanged with the same arguments, or call `run_code` without it"
             .to_owned(),
     )
-}
-
-fn random<const N: usize>() -> Result<[u8; N], ServiceError> {
-    let mut random = [0; N];
-    getrandom::fill(&mut random)
-        .map_err(|error| ServiceError::Invalid(format!("cannot get random numbers: {error}")))?;
-    Ok(random)
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl McpUpstream {
             }
             Ok(CallToolResponse::Task(_)) => "answered with an unrequested task".to_owned(),
             Ok(_) | Err(McpError::UnexpectedResponse) => "answered with something other than a tool result".to_owned(),
-            Err(McpError::McpError(error)) => return Err(CallError::Tool(ToolError::new(error.message.into_owned()))),
+            Err(McpError::McpError(error)) => return Err(CallError::Tool(ToolError::new(error.message))),
             Err(error) => match endpoint_failure(&error) {
                 Some(reason) => reason,
                 None => match &self.state.lock().await.connection {
