@@ -49,12 +49,9 @@ pub(super) struct RunCode {
     /// The source text to run.
     pub(super) code: String,
     /// The session to run in, from session_open. Without one, the code runs in a new interpreter that is discarded.
-    #[serde(default)]
-    #[schemars(with = "String")]
     pub(super) session: Option<String>,
     /// Stop the script after this many milliseconds. The default is the maximum.
-    #[serde(default)]
-    #[schemars(with = "u64", range(min = 1))]
+    #[schemars(range(min = 1))]
     pub(super) timeout_ms: Option<u64>,
     /// Check the types of Python code first. Code with type errors, such as unknown tools or wrong arguments, does not
     /// run: the result lists the errors.
@@ -73,12 +70,8 @@ pub(super) struct NewFile {
     /// The path, relative to the working directory.
     pub(super) path: String,
     /// The content as text. Give either this or `base64`.
-    #[serde(default)]
-    #[schemars(with = "String")]
     pub(super) text: Option<String>,
     /// The content in base64, for binary data.
-    #[serde(default)]
-    #[schemars(with = "String")]
     pub(super) base64: Option<String>,
 }
 
@@ -89,8 +82,6 @@ pub(super) struct OpenSession {
     /// The language of the session's scripts.
     pub(super) language: CodeLanguage,
     /// A name: 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`. The default is a random name.
-    #[serde(default)]
-    #[schemars(with = "String")]
     pub(super) session: Option<String>,
 }
 
@@ -109,8 +100,6 @@ pub(super) struct ForkSession {
     /// The session to copy.
     pub(super) session: String,
     /// A name for the copy. The default is a random name.
-    #[serde(default)]
-    #[schemars(with = "String")]
     pub(super) fork: Option<String>,
 }
 
@@ -146,8 +135,7 @@ pub(super) struct ReadFile {
     #[serde(default)]
     pub(super) offset: u64,
     /// The number of bytes to read. The default is the maximum.
-    #[serde(default)]
-    #[schemars(with = "u64", range(min = 1))]
+    #[schemars(range(min = 1))]
     pub(super) length: Option<u64>,
 }
 
@@ -160,12 +148,8 @@ pub(super) struct WriteFile {
     /// The file's path, relative to the working directory. Missing directories are created.
     pub(super) path: String,
     /// The content as text. Give either this or `base64`.
-    #[serde(default)]
-    #[schemars(with = "String")]
     pub(super) text: Option<String>,
     /// The content in base64, for binary data.
-    #[serde(default)]
-    #[schemars(with = "String")]
     pub(super) base64: Option<String>,
     /// Replace an existing file. If false, an existing file is an error.
     #[serde(default = "default_true")]
@@ -224,7 +208,7 @@ fn of<T: JsonSchema>(settings: SchemaSettings) -> JsonObject {
     object
 }
 
-/// Removes keywords that models do not need and some clients reject: `null` defaults and `format`.
+/// Removes parts that models do not need and some clients reject: `null` types and defaults, and `format`.
 fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -233,6 +217,13 @@ fn simplify(schema: &mut Value) {
             }
             if object.get("format").is_some_and(Value::is_string) {
                 object.remove("format");
+            }
+            if let Some(Value::Array(types)) = object.get_mut("type") {
+                types.retain(|name| name != "null");
+                if let [only] = &mut **types {
+                    let only = only.take();
+                    object.insert("type".to_owned(), only);
+                }
             }
             object.values_mut().for_each(simplify);
         }

@@ -101,8 +101,7 @@ impl McpServer {
     #[must_use]
     pub fn new(tenant: Tenant, listing: &str) -> Self {
         let tenant = tenant.through(Door::Mcp);
-        let names = Name::ALL.iter().filter(|name| !tenant.is_in_fleet() || name.is_in_fleet());
-        let tools = names.map(|name| name.tool(&tenant, listing)).collect();
+        let tools = Name::tools(&tenant, listing);
         let states = RequestStates::new(tenant.name(), tenant.key().cloned());
         Self(Arc::new(McpInner { tenant, outputs: Outputs::default(), tools, states }))
     }
@@ -278,14 +277,10 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let name = Name::of(&request.name).ok_or_else(|| {
-            let names: Vec<&str> = Name::ALL.iter().map(|name| name.name()).collect();
-            let text = format!(
-                "unknown tool `{}`; use one of {}",
-                glovebox::escaped(&quoted(&request.name)),
-                names.join(", ")
-            );
-            ErrorData::invalid_params(text, None)
+        let (_, name) = Name::ALL.into_iter().find(|(name, _)| *name == request.name).ok_or_else(|| {
+            let names = Name::ALL.map(|(name, _)| name).join(", ");
+            let name = quoted(&request.name);
+            ErrorData::invalid_params(format!("unknown tool `{}`; use one of {names}", glovebox::escaped(&name)), None)
         })?;
         let arguments = request.arguments.unwrap_or_default();
         let retry = RetryParts { state: request.request_state, responses: request.input_responses.unwrap_or_default() };

@@ -1,5 +1,7 @@
 //! The MCP tools: names, schemas and descriptions for models. Also implements the tools that manage sessions.
 
+use std::{borrow::Cow, sync::Arc};
+
 use glovebox::{Language, NetworkPolicy, Policy, RuntimeInfo};
 use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
@@ -24,94 +26,65 @@ pub(super) enum Name {
 }
 
 impl Name {
-    /// All tools, in the order of `tools/list`.
-    pub(super) const ALL: [Self; 9] = [
-        Self::RunCode,
-        Self::SessionOpen,
-        Self::SessionList,
-        Self::SessionFork,
-        Self::SessionUndo,
-        Self::SessionClose,
-        Self::FilesList,
-        Self::FilesRead,
-        Self::FilesWrite,
+    /// All tools with their names, in the order of `tools/list`.
+    pub(super) const ALL: [(&str, Self); 9] = [
+        ("run_code", Self::RunCode),
+        ("session_open", Self::SessionOpen),
+        ("session_list", Self::SessionList),
+        ("session_fork", Self::SessionFork),
+        ("session_undo", Self::SessionUndo),
+        ("session_close", Self::SessionClose),
+        ("files_list", Self::FilesList),
+        ("files_read", Self::FilesRead),
+        ("files_write", Self::FilesWrite),
     ];
 
     /// Returns `true` if a fleet supports the tool. Other tools are not listed for a tenant in a fleet. Calls to them
     /// fail with an error that suggests an alternative.
-    pub(super) fn is_in_fleet(self) -> bool {
+    fn is_in_fleet(self) -> bool {
         !matches!(self, Self::SessionFork | Self::FilesList | Self::FilesRead | Self::FilesWrite)
     }
 
-    pub(super) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    /// Describes the tools for a tenant. `listing` describes the host functions that scripts can call.
+    pub(super) fn tools(tenant: &Tenant, listing: &str) -> Vec<Tool> {
+        let listed = Self::ALL.into_iter().filter(|(_, tool)| !tenant.is_in_fleet() || tool.is_in_fleet());
+        listed
+            .map(|(name, tool)| {
+                let mut tool = tool.describe(tenant, listing);
+                tool.name = name.into();
+                adapt(Arc::make_mut(&mut tool.input_schema), tenant);
+                tool
+            })
+            .collect()
     }
 
-    pub(super) fn name(self) -> &'static str {
+    fn describe(self, tenant: &Tenant, listing: &str) -> Tool {
         match self {
-            Self::RunCode => "run_code",
-            Self::SessionOpen => "session_open",
-            Self::SessionList => "session_list",
-            Self::SessionFork => "session_fork",
-            Self::SessionUndo => "session_undo",
-            Self::SessionClose => "session_close",
-            Self::FilesList => "files_list",
-            Self::FilesRead => "files_read",
-            Self::FilesWrite => "files_write",
-        }
-    }
-
-    /// Builds the tool's description for a tenant. `listing` describes the host functions that scripts can call.
-    pub(super) fn tool(self, tenant: &Tenant, listing: &str) -> Tool {
-        let is_open = tenant.has_tools() || tenant.policy().network.is_on();
-        match self {
-            Self::RunCode => {
-                let (mut input, policy) = (given::input::<given::RunCode>(), tenant.policy());
-                name_languages(&mut input, tenant);
-                if tenant.service().type_checker().is_none()
-                    && let Some(properties) = input.get_mut("properties").and_then(Value::as_object_mut)
-                {
-                    properties.remove("check_types");
-                }
-                if let Some(timeout) = input.get_mut("properties").and_then(|properties| properties.get_mut("timeout_ms")) {
-                    timeout["maximum"] = json!(policy.limits.timeout_ms);
-                }
+            Self::RunCode => describe::<given::RunCode, answer::RunAnswer>(
+                "Run code",
+                run_code(tenant, tenant.policy(), listing),
                 // Code can delete a session's data, and host functions can have arbitrary effects.
-                self.describe::<answer::RunAnswer>(
-                    "Run code",
-                    run_code(tenant, policy, listing),
-                    input,
-                    ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(is_open),
-                )
-            }
-            Self::SessionOpen => {
-                let mut input = given::input::<given::OpenSession>();
-                name_languages(&mut input, tenant);
-                self.describe::<OneAnswer>(
-                    "Open a session",
-                    "Opens a session: an interpreter that keeps its variables, imports and files between calls to \
-                     run_code, with its own working directory. It is saved after every call and outlives this server. \
-                     Close it when it is no longer needed."
-                        .into(),
-                    input,
-                    additive(),
-                )
-            }
-            Self::SessionList => self.describe::<ListAnswer>(
-                "List sessions",
-                "Lists the sessions with their language and the time of their last use.".into(),
-                given::input::<given::NoArguments>(),
-                read_only(),
+                destructive().open_world(tenant.has_tools() || tenant.policy().network.is_on()),
             ),
-            Self::SessionFork => self.describe::<OneAnswer>(
-                "Copy a session",
-                "Copies a session with its variables and files. The copy and the original are independent: try something in \
-                 the copy, and keep the better one."
-                    .into(),
-                given::input::<given::ForkSession>(),
+            Self::SessionOpen => describe::<given::OpenSession, OneAnswer>(
+                "Open a session",
+                "Opens a session: an interpreter that keeps its variables, imports and files between calls to \
+                 run_code, with its own working directory. It is saved after every call and outlives this server. \
+                 Close it when it is no longer needed.",
                 additive(),
             ),
-            Self::SessionUndo => self.describe::<DoneAnswer>(
+            Self::SessionList => describe::<given::NoArguments, ListAnswer>(
+                "List sessions",
+                "Lists the sessions with their language and the time of their last use.",
+                read_only(),
+            ),
+            Self::SessionFork => describe::<given::ForkSession, OneAnswer>(
+                "Copy a session",
+                "Copies a session with its variables and files. The copy and the original are independent: try something in \
+                 the copy, and keep the better one.",
+                additive(),
+            ),
+            Self::SessionUndo => describe::<given::OneSession, DoneAnswer>(
                 "Undo in a session",
                 format!(
                     "Restores a session's variables and files to their state before its last run_code. {}",
@@ -120,51 +93,59 @@ impl Name {
                         false => "Call it again to go back further, as long as there are checkpoints.",
                     }
                 ),
-                given::input::<given::OneSession>(),
-                ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(false),
+                destructive(),
             ),
-            Self::SessionClose => self.describe::<DoneAnswer>(
+            Self::SessionClose => describe::<given::OneSession, DoneAnswer>(
                 "Close a session",
-                "Ends a session and deletes its variables and files.".into(),
-                given::input::<given::OneSession>(),
-                ToolAnnotations::new().read_only(false).destructive(true).idempotent(true).open_world(false),
+                "Ends a session and deletes its variables and files.",
+                destructive().idempotent(true),
             ),
-            Self::FilesList => self.describe::<files::ListAnswer>(
+            Self::FilesList => describe::<given::ListFiles, files::ListAnswer>(
                 "List files",
-                "Lists the files in a session's working directory.".into(),
-                given::input::<given::ListFiles>(),
+                "Lists the files in a session's working directory.",
                 read_only(),
             ),
-            Self::FilesRead => self.describe::<files::ReadAnswer>(
+            Self::FilesRead => describe::<given::ReadFile, files::ReadAnswer>(
                 "Read a file",
                 format!(
                     "Reads a file from a session: at most {} bytes of text per call (use offset for the rest), or a \
                      picture. For other files it returns a link to a resource that your client can fetch.",
                     files::MAX_TEXT_BYTES
                 ),
-                given::input::<given::ReadFile>(),
                 read_only(),
             ),
-            Self::FilesWrite => self.describe::<files::WriteAnswer>(
+            Self::FilesWrite => describe::<given::WriteFile, files::WriteAnswer>(
                 "Write a file",
-                "Writes a file to a session, from text or base64.".into(),
-                given::input::<given::WriteFile>(),
-                ToolAnnotations::new().read_only(false).destructive(true).idempotent(true).open_world(false),
+                "Writes a file to a session, from text or base64.",
+                destructive().idempotent(true),
             ),
         }
     }
+}
 
-    fn describe<O: JsonSchema>(
-        self,
-        title: &str,
-        description: String,
-        input: JsonObject,
-        hints: ToolAnnotations,
-    ) -> Tool {
-        Tool::new(self.name(), description, input)
-            .with_title(title)
-            .with_raw_output_schema(given::output::<O>())
-            .with_annotations(hints)
+/// Returns a tool with arguments of type `I` and structured content of type `O`, without a name.
+fn describe<I: JsonSchema, O: JsonSchema>(
+    title: &str,
+    description: impl Into<Cow<'static, str>>,
+    hints: ToolAnnotations,
+) -> Tool {
+    Tool::new("", description, given::input::<I>())
+        .with_title(title)
+        .with_raw_output_schema(given::output::<O>())
+        .with_annotations(hints)
+}
+
+/// Adapts the schema of arguments to a tenant.
+fn adapt(input: &mut JsonObject, tenant: &Tenant) {
+    let Some(properties) = input.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    if let Some(language) = properties.get_mut("language") {
+        language["enum"] = Value::from(languages(tenant));
+    }
+    if let Some(timeout) = properties.get_mut("timeout_ms") {
+        timeout["maximum"] = json!(tenant.policy().limits.timeout_ms);
+    }
+    if tenant.service().type_checker().is_none() {
+        properties.remove("check_types");
     }
 }
 
@@ -176,18 +157,16 @@ fn additive() -> ToolAnnotations {
     ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false)
 }
 
+fn destructive() -> ToolAnnotations {
+    ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(false)
+}
+
 /// Returns the served languages by their names in `run_code`.
 fn languages(tenant: &Tenant) -> Vec<&'static str> {
     let has = |language| tenant.service().runtimes().any(|runtime| runtime.language == language);
     let python = has(Language::Python).then_some("python");
     let javascript = has(Language::JavaScript).then_some(["javascript", "typescript"]);
     python.into_iter().chain(javascript.into_iter().flatten()).collect()
-}
-
-fn name_languages(input: &mut JsonObject, tenant: &Tenant) {
-    if let Some(language) = input.get_mut("properties").and_then(|properties| properties.get_mut("language")) {
-        language["enum"] = Value::from(languages(tenant));
-    }
 }
 
 /// Returns the description of `run_code` for a tenant.
