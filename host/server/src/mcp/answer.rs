@@ -9,8 +9,12 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::outputs::{OutputId, Outputs, StoredOutput};
-use crate::{audit::outcome_name, text::quoted};
+use super::{
+    McpServer,
+    arguments::RunCode,
+    outputs::{OutputId, StoredOutput},
+};
+use crate::{ServiceError, audit::outcome_name, text::quoted};
 
 /// Maximum number of listed file names per kind of change. A script can create ten thousand files, but a model reads
 /// only the first names.
@@ -94,16 +98,21 @@ struct Hint {
 }
 
 /// Builder of the answer to `run_code`.
-pub(super) struct Answering<'a> {
-    pub(super) outputs: &'a Outputs,
+pub(super) struct Answering {
+    server: McpServer,
     /// The random ID in the URIs of the execution's stored outputs.
-    pub(super) id: OutputId,
+    id: OutputId,
     /// The `timeout_ms` of a request to a session, after which the execution is cancelled. `None` outside sessions,
     /// where the policy limits the time.
-    pub(super) cancelled_after_ms: Option<u64>,
+    cancelled_after_ms: Option<u64>,
 }
 
-impl Answering<'_> {
+impl Answering {
+    pub(super) fn new(server: &McpServer, given: &RunCode) -> Result<Self, ServiceError> {
+        let cancelled_after_ms = given.timeout_ms.filter(|_| given.session.is_some());
+        Ok(Self { server: server.clone(), id: OutputId::random()?, cancelled_after_ms })
+    }
+
     /// Builds the answer. It is marked as an error if the script did not succeed.
     pub(super) fn answer(&self, execution: &Execution) -> CallToolResult {
         let mut content = Vec::new();
@@ -199,7 +208,7 @@ impl Answering<'_> {
     pub(super) fn keep(&self, name: &str, media_type: &str, bytes: &[u8]) -> Option<ContentBlock> {
         let output = StoredOutput::new(self.id.uri(name), name, media_type, bytes);
         let link = ContentBlock::resource_link(output.resource.clone());
-        self.outputs.keep(output).then_some(link)
+        self.server.0.outputs.keep(output).then_some(link)
     }
 }
 

@@ -46,7 +46,7 @@ use answer::Answering;
 use approval::{ApprovedRun, RequestStates, RetryParts};
 use arguments::{self as given, CodeLanguage};
 use http::Account;
-use outputs::{OutputId, Outputs};
+use outputs::Outputs;
 use tools::Name;
 
 pub use http::router;
@@ -180,13 +180,8 @@ impl McpServer {
 
     /// Runs a script to its end.
     async fn run_at_once(&self, given: given::RunCode, watch: Watch) -> Result<CallToolResult, ServiceError> {
-        let id = OutputId::random()?;
-        let cancelled_after_ms = given.timeout_ms.filter(|_| given.session.is_some());
-        let server = self.clone();
-        let then = move |finished: Finished| {
-            let answering = Answering { outputs: &server.0.outputs, id, cancelled_after_ms };
-            Ok(answering.answer(&finished.execution))
-        };
+        let answering = Answering::new(self, &given)?;
+        let then = move |finished: Finished| Ok(answering.answer(&finished.execution));
         let work = self.work(given).await?;
         self.0.tenant.execute_then(Door::Mcp, work, watch, then).await
     }
@@ -266,10 +261,6 @@ impl ServerHandler for McpServer {
     ) -> Result<CustomResult, ErrorData> {
         let message = format!("unknown method `{}`", glovebox::escaped(&quoted(&request.method)));
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
-    }
-
-    fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.0.tools.iter().find(|tool| tool.name == name).cloned()
     }
 
     async fn call_tool(

@@ -146,7 +146,7 @@ pub(super) fn picture(media_type: &str, bytes: &[u8]) -> Option<ContentBlock> {
     (bytes.len() <= MAX_PICTURE_BYTES).then(|| ContentBlock::image(BASE64_STANDARD.encode(bytes), media_type))
 }
 
-impl Answering<'_> {
+impl Answering {
     /// Appends the execution's displays to `content`.
     pub(super) fn displays(&self, execution: &Execution, content: &mut Vec<ContentBlock>) {
         let (mut pictures, mut picture_bytes, mut texts) = (0, 0, 0);

@@ -24,9 +24,9 @@ use rmcp::{
 };
 use tokio::{runtime::Handle, task::JoinSet};
 
-use super::{LastLine, McpServer, answer::Answering, arguments as given, http::Account, outputs::OutputId};
+use super::{LastLine, McpServer, answer::Answering, arguments as given, http::Account};
 use crate::{
-    Changed, Door, Ended, Resumption, Service, ServiceError, Stepped, Tenant, Undelivered, Work,
+    Changed, Door, Ended, Resumption, Service, ServiceError, Stepped, Tenant, Work,
     byte_budget::{HeldBytes, NoRoom, Room},
     tenant::CancelOnDrop,
 };
@@ -68,7 +68,6 @@ pub(super) struct ApprovedRun<'a> {
 }
 
 type Step = Stepped<CallToolResult>;
-type Continuation = Box<dyn FnOnce(Ended) -> Result<CallToolResult, Undelivered> + Send>;
 
 /// An execution that waits in memory. Cancelled on drop, unless [`keep`](Self::keep) was called.
 struct CancelWaiting {
@@ -94,16 +93,6 @@ impl Drop for CancelWaiting {
     }
 }
 
-/// The result of an attempt to suspend an execution as bytes.
-enum SuspendAttempt {
-    /// The execution, and the memory reserved for it.
-    Bytes(Vec<u8>, HeldBytes),
-    /// The script has continued or ended, or another tool's handler is running.
-    NotYet,
-    /// The execution cannot be suspended, for this reason.
-    Never(String),
-}
-
 impl ApprovedRun<'_> {
     /// Runs the script, or resumes it from the client's state, until it ends or the client must decide about calls.
     pub(super) async fn run(&self, retry: RetryParts) -> Result<CallToolResponse, ServiceError> {
@@ -126,8 +115,8 @@ impl ApprovedRun<'_> {
                 Stepped::NeedsTools(needs) => needs,
             };
             let waiting = CancelWaiting { tenant: self.tenant.clone(), execution: Some(needs.execution.clone()) };
-            let answered = Answered { decisions: std::mem::take(&mut decisions), asked: std::mem::take(&mut asked) };
-            let (decided, open) = answered.split(needs.calls, &approver);
+            let (decided, open) =
+                split(needs.calls, std::mem::take(&mut decisions), &std::mem::take(&mut asked), &approver);
             if !decided.is_empty() {
                 let nonces = self.nonces(&needs.execution, &decided, &approver, &mut state);
                 if let Err(error) = self.server.0.states.use_once(&nonces) {
@@ -144,10 +133,9 @@ impl ApprovedRun<'_> {
             }
             let suspended = match self.is_in_session() {
                 true => None,
-                false => match self.suspend(&needs.execution).await? {
-                    SuspendAttempt::Bytes(bytes, held) => Some((bytes, held)),
-                    attempt => {
-                        let answers = refusals(&open, &attempt);
+                false => match self.suspend(&needs.execution, &open).await? {
+                    Ok(suspended) => Some(suspended),
+                    Err(answers) => {
                         step = self.advance(&needs.execution, answers).await?;
                         waiting.keep();
                         continue;
@@ -195,7 +183,7 @@ impl ApprovedRun<'_> {
     /// Returns the state for the client, like [`open`](Self::open) on a blocking thread.
     async fn close(&self, run: WaitingRun, asked: Vec<CallDigest>) -> Result<String, ServiceError> {
         let (server, arguments) = (self.server.clone(), self.arguments);
-        Service::blocking(move || server.0.states.close(run, asked, &arguments)).await?
+        Service::blocking(move || server.0.states.close(&run, &asked, &arguments)).await?
     }
 
     /// Returns the numbers for [`RequestStates::use_once`], which prevents calls from being made twice. Takes `state`
@@ -222,16 +210,6 @@ impl ApprovedRun<'_> {
         self.given.session.is_some()
     }
 
-    /// Returns the function that maps the script's result.
-    fn then(&self) -> Result<Continuation, ServiceError> {
-        let (server, id) = (self.server.clone(), OutputId::random()?);
-        let cancelled_after_ms = self.given.timeout_ms.filter(|_| self.is_in_session());
-        Ok(Box::new(move |ended: Ended| -> Result<CallToolResult, Undelivered> {
-            let answering = Answering { outputs: &server.0.outputs, id, cancelled_after_ms };
-            Ok(answering.answer(ended.execution()))
-        }))
-    }
-
     /// Starts the script, or resumes it from the bytes of a suspended execution.
     async fn start(&self, suspended: Option<Vec<u8>>) -> Result<Step, ServiceError> {
         let mut work = self.server.work(self.given.clone()).await?;
@@ -244,7 +222,9 @@ impl ApprovedRun<'_> {
                 fresh.script.resumption = Some(Resumption { suspended, answers: Vec::new() });
             }
         }
-        self.tenant.start_then(Door::Mcp, work, Vec::new(), self.last.watch(), self.then()?).await
+        let answering = Answering::new(self.server, &self.given)?;
+        let then = move |ended: Ended| Ok(answering.answer(ended.execution()));
+        self.tenant.start_then(Door::Mcp, work, Vec::new(), self.last.watch(), then).await
     }
 
     /// Resumes a suspended execution after a person has decided. Tries again while the server is busy, so that the decision
@@ -283,7 +263,9 @@ impl ApprovedRun<'_> {
 
     /// Passes answers to an execution in memory.
     async fn advance(&self, execution: &str, answers: Vec<ToolAnswer>) -> Result<Step, ServiceError> {
-        self.tenant.resume_then(execution, answers, self.last.watch(), self.then()?).await
+        let answering = Answering::new(self.server, &self.given)?;
+        let then = move |ended: Ended| Ok(answering.answer(ended.execution()));
+        self.tenant.resume_then(execution, answers, self.last.watch(), then).await
     }
 
     /// Like [`advance`](Self::advance), but tries again while other requests occupy the server or the execution, or a fleet
@@ -307,8 +289,14 @@ impl ApprovedRun<'_> {
         }
     }
 
-    /// Suspends an execution as bytes.
-    async fn suspend(&self, execution: &str) -> Result<SuspendAttempt, ServiceError> {
+    /// Suspends an execution as bytes. Returns them with the memory reserved for them. If the execution can never be
+    /// suspended, returns answers that refuse its calls. Returns no answers if another attempt can succeed: the script
+    /// has continued or ended, or another tool's handler is running.
+    async fn suspend(
+        &self,
+        execution: &str,
+        calls: &[ToolRequest],
+    ) -> Result<Result<(Vec<u8>, HeldBytes), Vec<ToolAnswer>>, ServiceError> {
         let mut is_too_large = false;
         let reserve = |bytes: usize| {
             if bytes > MAX_SUSPENDED_BYTES {
@@ -320,23 +308,22 @@ impl ApprovedRun<'_> {
         let error = match self.tenant.suspend_to_bytes(execution, reserve).await {
             Ok((Changed { value: bytes, .. }, mut held)) => {
                 held.shrink(bytes.len() * COPIES);
-                return Ok(SuspendAttempt::Bytes(bytes, held));
+                return Ok(Ok((bytes, held)));
             }
             Err(error) => error,
         };
-        if is_too_large {
-            let text = "the script and the data that it has received are too large to wait for an approval; pass less";
-            return Ok(SuspendAttempt::Never(text.to_owned()));
-        }
-        if error.code() != "not-suspendable" {
-            return Err(error);
-        }
         let full = SuspendRefusal::JournalFull.to_string();
-        if error.to_string().contains(&full) {
-            return Ok(SuspendAttempt::Never(full));
-        }
-        tokio::time::sleep(RETRY).await;
-        Ok(SuspendAttempt::NotYet)
+        let reason = match is_too_large {
+            true => "the script and the data that it has received are too large to wait for an approval; pass less",
+            false if error.code() != "not-suspendable" => return Err(error),
+            false if error.to_string().contains(&full) => &full,
+            false => {
+                tokio::time::sleep(RETRY).await;
+                return Ok(Err(Vec::new()));
+            }
+        };
+        let refused = |call: &ToolRequest| ToolAnswer::error(call.id, ToolError::of(ToolErrorKind::Limit, reason));
+        Ok(Err(calls.iter().map(refused).collect()))
     }
 
     /// Calls the handlers of approved calls, all at once, and returns the answers to all calls. Meanwhile, the execution
@@ -381,48 +368,33 @@ impl ApprovedRun<'_> {
     }
 }
 
-/// The client's decisions, and the digests of the calls that it was asked about.
-struct Answered {
-    decisions: Decisions,
-    asked: Vec<CallDigest>,
-}
-
-impl Answered {
-    /// Separates the calls about which a decision exists from those about which the client must be asked. Ignores
-    /// decisions about calls that the last questions did not show with exactly these arguments: a faulty worker can
-    /// report other calls for a resumed execution.
-    fn split(
-        mut self,
-        calls: Vec<ToolRequest>,
-        approver: &Approver,
-    ) -> (Vec<(ToolRequest, Decision)>, Vec<ToolRequest>) {
-        let (mut decided, mut open) = (Vec::new(), Vec::new());
-        for call in calls {
-            // A call that the client cannot approve is denied, even if the client sends an approval.
-            if let Some(decision) = approver.decide(&call) {
-                decided.push((call, decision));
-                continue;
-            }
-            match self.decisions.remove(&call.id) {
-                Some(decision) if self.asked.contains(&call_digest(&call)) => decided.push((call, decision)),
-                _ => open.push(call),
-            }
+/// Separates the calls about which a decision exists from those about which the client must be asked. Ignores decisions
+/// about calls that the last questions did not show with exactly these arguments, whose digests are `asked`: a faulty
+/// worker can report other calls for a resumed execution.
+fn split(
+    calls: Vec<ToolRequest>,
+    mut decisions: Decisions,
+    asked: &[CallDigest],
+    approver: &Approver,
+) -> (Vec<(ToolRequest, Decision)>, Vec<ToolRequest>) {
+    let (mut decided, mut open) = (Vec::new(), Vec::new());
+    for call in calls {
+        // A call that the client cannot approve is denied, even if the client sends an approval.
+        if let Some(decision) = approver.decide(&call) {
+            decided.push((call, decision));
+            continue;
         }
-        (decided, open)
+        match decisions.remove(&call.id) {
+            Some(decision) if asked.contains(&call_digest(&call)) => decided.push((call, decision)),
+            _ => open.push(call),
+        }
     }
+    (decided, open)
 }
 
 /// Returns the digests of the calls that the next questions show.
 fn digests(open: &[ToolRequest]) -> Vec<CallDigest> {
     open.iter().take(MAX_QUESTIONS).map(call_digest).collect()
-}
-
-/// Returns answers that refuse the calls of an execution that can never be suspended. Returns no answers if another
-/// attempt can succeed.
-fn refusals(calls: &[ToolRequest], attempt: &SuspendAttempt) -> Vec<ToolAnswer> {
-    let SuspendAttempt::Never(reason) = attempt else { return Vec::new() };
-    let refused = |call: &ToolRequest| ToolAnswer::error(call.id, ToolError::of(ToolErrorKind::Limit, reason));
-    calls.iter().map(refused).collect()
 }
 
 /// Calls the handler of a tool. Cancels the call at its timeout, or if the future is dropped.
@@ -472,17 +444,15 @@ mod tests {
     #[test]
     fn decisions_apply_only_to_calls_as_they_were_shown() {
         let shown: Vec<ToolRequest> = (0..20).map(|id| call(id, "{}")).collect();
-        let answered =
-            || Answered { decisions: (0..20).map(|id| (id, Decision::Approved)).collect(), asked: digests(&shown) };
+        let decisions = || (0..20).map(|id| (id, Decision::Approved)).collect::<Decisions>();
         let ids = |calls: Vec<ToolRequest>| {
-            let (decided, open) = answered().split(calls, &Approver::Retries);
+            let (decided, open) = split(calls, decisions(), &digests(&shown), &Approver::Retries);
             let decided: Vec<u64> = decided.iter().map(|(call, _)| call.id).collect();
             (decided, open.iter().map(|call| call.id).collect::<Vec<u64>>())
         };
         let (first, others): (Vec<u64>, Vec<u64>) = (0..20).partition(|id| *id < MAX_QUESTIONS as u64);
         assert_eq!(ids(shown.clone()), (first, others));
         assert_eq!(ids(vec![call(0, r#"{"euros":1}"#), call(1, "{}"), call(30, "{}")]), (vec![1], vec![0, 30]));
-        let unasked = Answered { asked: Vec::new(), ..answered() };
-        assert!(unasked.split(shown.clone(), &Approver::Retries).0.is_empty());
+        assert!(split(shown.clone(), decisions(), &[], &Approver::Retries).0.is_empty(), "no call was shown");
     }
 }

@@ -5,10 +5,10 @@
 //!
 //! | part | content |
 //! |---|---|
+//! | seal | 32 bytes: the seal over the digest of the arguments and all other parts |
 //! | kind | 1 byte: 1 a suspended execution, 2 an execution in memory |
 //! | nonce | 32 random bytes |
 //! | asked | 1 byte: the number of calls that the client is asked about; 32 bytes for each: its digest |
-//! | seal | 32 bytes: the seal over the digest of the arguments and all other parts |
 //! | payload | the rest: the bytes of the suspended execution, or the ID of the execution |
 
 use std::{
@@ -114,22 +114,6 @@ pub(super) enum WaitingRun {
     InMemory(String),
 }
 
-impl WaitingRun {
-    fn kind(&self) -> u8 {
-        match self {
-            Self::Suspended(_) => 1,
-            Self::InMemory(_) => 2,
-        }
-    }
-
-    fn payload(&self) -> &[u8] {
-        match self {
-            Self::Suspended(bytes) => bytes,
-            Self::InMemory(execution) => execution.as_bytes(),
-        }
-    }
-}
-
 /// The content of a state. If a client returned the state, its seal was verified.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenedState {
@@ -137,6 +121,25 @@ pub(super) struct OpenedState {
     pub(super) nonce: Nonce,
     /// The digests of the calls that the client was asked about.
     pub(super) asked: Vec<CallDigest>,
+}
+
+impl OpenedState {
+    /// Parses the parts of a state after its seal.
+    fn parse(body: &[u8]) -> Option<Self> {
+        let (kind, rest) = body.split_first()?;
+        let (nonce, rest) = rest.split_first_chunk()?;
+        let (count, rest) = rest.split_first()?;
+        let (asked, payload) = rest.split_at_checked(usize::from(*count) * CALL_BYTES)?;
+        if payload.len() > MAX_SUSPENDED_BYTES {
+            return None;
+        }
+        let run = match kind {
+            1 => WaitingRun::Suspended(payload.to_vec()),
+            2 => WaitingRun::InMemory(String::from_utf8(payload.to_vec()).ok()?),
+            _ => return None,
+        };
+        Some(Self { run, nonce: *nonce, asked: asked.as_chunks().0.to_vec() })
+    }
 }
 
 /// Seals and opens the states of one tenant.
@@ -166,11 +169,10 @@ impl RequestStates {
         Ok(self.random_key.get_or_init(|| key))
     }
 
-    fn seal(&self, state: &OpenedState, arguments: &ArgumentsDigest) -> Result<Seal, ServiceError> {
+    fn seal(&self, body: &[u8], arguments: &ArgumentsDigest) -> Result<Seal, ServiceError> {
         let mut seal = Seal::new(Some(self.key()?), &self.bound_to);
         seal.update(arguments);
-        seal.update(&head(state));
-        seal.update(state.run.payload());
+        seal.update(body);
         Ok(seal)
     }
 
@@ -178,14 +180,22 @@ impl RequestStates {
     /// of which there are at most [`MAX_QUESTIONS`].
     pub(super) fn close(
         &self,
-        run: WaitingRun,
-        asked: Vec<CallDigest>,
+        run: &WaitingRun,
+        asked: &[CallDigest],
         arguments: &ArgumentsDigest,
     ) -> Result<String, ServiceError> {
-        let state = OpenedState { run, nonce: random()?, asked };
-        let mut bytes = head(&state);
-        bytes.extend_from_slice(&self.seal(&state, arguments)?.finish());
-        bytes.extend_from_slice(state.run.payload());
+        let (kind, payload) = match run {
+            WaitingRun::Suspended(bytes) => (1, bytes.as_slice()),
+            WaitingRun::InMemory(execution) => (2, execution.as_bytes()),
+        };
+        let mut bytes = vec![0; SEAL_BYTES];
+        bytes.push(kind);
+        bytes.extend_from_slice(&random::<NONCE_BYTES>()?);
+        bytes.push(u8::try_from(asked.len()).unwrap_or(u8::MAX));
+        bytes.extend_from_slice(asked.as_flattened());
+        bytes.extend_from_slice(payload);
+        let (seal, body) = bytes.split_at_mut(SEAL_BYTES);
+        seal.copy_from_slice(&self.seal(body, arguments)?.finish());
         Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
     }
 
@@ -195,27 +205,9 @@ impl RequestStates {
             return Err(invalid());
         }
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(state).map_err(|_| invalid())?;
-        let (kind, rest) = bytes.split_first().ok_or_else(invalid)?;
-        let (nonce, rest) = rest.split_first_chunk::<NONCE_BYTES>().ok_or_else(invalid)?;
-        let (count, mut rest) = rest.split_first().ok_or_else(invalid)?;
-        let mut asked = Vec::new();
-        for _ in 0..*count {
-            let (digest, others) = rest.split_first_chunk::<CALL_BYTES>().ok_or_else(invalid)?;
-            asked.push(*digest);
-            rest = others;
-        }
-        let (seal, payload) = rest.split_first_chunk::<SEAL_BYTES>().ok_or_else(invalid)?;
-        if payload.len() > MAX_SUSPENDED_BYTES {
-            return Err(invalid());
-        }
-        let run = match kind {
-            1 => WaitingRun::Suspended(payload.to_vec()),
-            2 => WaitingRun::InMemory(String::from_utf8(payload.to_vec()).map_err(|_| invalid())?),
-            _ => return Err(invalid()),
-        };
-        let opened = OpenedState { run, nonce: *nonce, asked };
-        match self.seal(&opened, arguments)?.verify(seal) {
-            true => Ok(opened),
+        let (seal, body) = bytes.split_first_chunk::<SEAL_BYTES>().ok_or_else(invalid)?;
+        match self.seal(body, arguments)?.verify(seal) {
+            true => OpenedState::parse(body).ok_or_else(invalid),
             false => Err(invalid()),
         }
     }
@@ -240,15 +232,6 @@ impl RequestStates {
         used.drain(..oldest);
         Ok(())
     }
-}
-
-/// Returns the parts of a state before its seal.
-fn head(OpenedState { run, nonce, asked }: &OpenedState) -> Vec<u8> {
-    let mut head = vec![run.kind()];
-    head.extend_from_slice(nonce);
-    head.push(u8::try_from(asked.len()).unwrap_or(u8::MAX));
-    asked.iter().for_each(|digest| head.extend_from_slice(digest));
-    head
 }
 
 fn invalid() -> ServiceError {
@@ -287,7 +270,7 @@ mod tests {
         let runs: [fn() -> WaitingRun; 3] = [|| run(0), || run(1_000), in_memory];
         for (make, calls) in runs.into_iter().zip([0, 1, MAX_QUESTIONS]) {
             let asked = vec![[9; CALL_BYTES]; calls];
-            let state = states("a", 1).close(make(), asked.clone(), &ARGUMENTS).unwrap();
+            let state = states("a", 1).close(&make(), &asked, &ARGUMENTS).unwrap();
             let opened = states("a", 1).open(&state, &ARGUMENTS).unwrap();
             assert_eq!((opened.run, opened.asked), (make(), asked));
             assert!(states("a", 2).open(&state, &ARGUMENTS).is_err(), "another key");
@@ -295,7 +278,7 @@ mod tests {
             assert!(states("a", 1).open(&state, &[8; 32]).is_err(), "other arguments");
         }
         let (one, other) = (RequestStates::new("a", None), RequestStates::new("a", None));
-        let state = one.close(in_memory(), Vec::new(), &ARGUMENTS).unwrap();
+        let state = one.close(&in_memory(), &[], &ARGUMENTS).unwrap();
         assert!(one.open(&state, &ARGUMENTS).is_ok());
         assert!(other.open(&state, &ARGUMENTS).is_err(), "another server without a key");
     }
@@ -303,7 +286,7 @@ mod tests {
     #[test]
     fn changed_state_is_rejected() {
         let states = states("a", 1);
-        let state = states.close(run(100), vec![[9; CALL_BYTES]; 2], &ARGUMENTS).unwrap();
+        let state = states.close(&run(100), &[[9; CALL_BYTES]; 2], &ARGUMENTS).unwrap();
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(&state).unwrap();
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
@@ -323,7 +306,7 @@ mod tests {
             [(MAX_SUSPENDED_BYTES - 1, false), (MAX_SUSPENDED_BYTES, false), (MAX_SUSPENDED_BYTES + 1, true)]
         {
             for calls in [0, MAX_QUESTIONS] {
-                let state = states.close(run(bytes), vec![[9; CALL_BYTES]; calls], &ARGUMENTS).unwrap();
+                let state = states.close(&run(bytes), &vec![[9; CALL_BYTES]; calls], &ARGUMENTS).unwrap();
                 assert_eq!(states.open(&state, &ARGUMENTS).is_err(), is_refused, "{bytes}");
             }
         }
@@ -333,7 +316,7 @@ mod tests {
     fn calls_of_a_state_are_made_once() {
         let states = states("a", 1);
         let nonce = || {
-            let state = states.close(run(1), Vec::new(), &ARGUMENTS).unwrap();
+            let state = states.close(&run(1), &[], &ARGUMENTS).unwrap();
             states.open(&state, &ARGUMENTS).unwrap().nonce
         };
         let first = nonce();
@@ -371,7 +354,7 @@ mod tests {
         let digest = |value: serde_json::Value| digest(value.as_object().unwrap());
         assert_eq!(digest(json!({ "a": 1, "b": [2] })), digest(json!({ "a": 1, "b": [2] })));
         assert_ne!(digest(json!({ "a": 1, "b": [2] })), digest(json!({ "a": 1, "b": [3] })));
-        // States of earlier versions remain valid.
+        // The text is hashed in pieces.
         let long = json!({ "text": "é\"".repeat(DIGEST_BUFFER_BYTES), "b": null });
         let expected: ArgumentsDigest = Sha256::digest(long.to_string()).into();
         assert_eq!(digest(long), expected);
