@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     net::SocketAddr,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -126,21 +125,11 @@ impl Clients {
     }
 }
 
-impl fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").finish_non_exhaustive()
-    }
-}
-
 impl Endpoint {
     fn clients(&self, tenant: &Tenant) -> Arc<Clients> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(clients) = clients.get(tenant.name()) {
-            return Arc::clone(clients);
-        }
-        let made = Arc::new(self.make(tenant));
-        clients.insert(tenant.name().to_owned(), Arc::clone(&made));
-        made
+        let of_tenant = clients.entry(tenant.name().to_owned()).or_insert_with(|| Arc::new(self.make(tenant)));
+        Arc::clone(of_tenant)
     }
 
     fn make(&self, tenant: &Tenant) -> Clients {

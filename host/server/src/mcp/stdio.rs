@@ -48,7 +48,8 @@ pub async fn serve_stdio(server: McpServer, stop: CancellationToken) -> io::Resu
 /// A transport of JSON lines that answers requests over the limits with errors.
 struct StdioTransport<R: AsyncRead + Unpin, W: AsyncWrite> {
     inner: AsyncRwTransport<RoleServer, CheckedLines<R>, W>,
-    rejected: UnboundedReceiver<RejectedRequest>,
+    /// The errors for requests over the limits.
+    rejected: UnboundedReceiver<ServerJsonRpcMessage>,
 }
 
 impl<R, W> StdioTransport<R, W>
@@ -82,13 +83,12 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            let rejected = tokio::select! {
+            let error = tokio::select! {
                 biased;
-                Some(rejected) = self.rejected.recv() => rejected,
+                Some(error) = self.rejected.recv() => error,
                 message = self.inner.receive() => return message,
             };
-            let sent: Pin<Box<dyn Future<Output = io::Result<()>> + Send>> =
-                Box::pin(self.inner.send(rejected.response()));
+            let sent: Pin<Box<dyn Future<Output = io::Result<()>> + Send>> = Box::pin(self.inner.send(error));
             // In a separate task, because the caller can drop this future before the error is written.
             tokio::spawn(sent);
         }
@@ -99,26 +99,13 @@ where
     }
 }
 
-/// A request over the limits.
-#[derive(Debug)]
-struct RejectedRequest {
-    id: RequestId,
-    reason: String,
-}
-
-impl RejectedRequest {
-    fn response(self) -> ServerJsonRpcMessage {
-        ServerJsonRpcMessage::error(ErrorData::invalid_request(self.reason, None), Some(self.id))
-    }
-}
-
 /// A reader that checks each line of its input. Replaces the rest of a line whose values would occupy too much memory
 /// with NUL bytes, so that the line is not valid JSON and is ignored.
 struct CheckedLines<R> {
     inner: R,
     max_bytes: usize,
     line: Line,
-    rejected: UnboundedSender<RejectedRequest>,
+    rejected: UnboundedSender<ServerJsonRpcMessage>,
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for CheckedLines<R> {
@@ -130,10 +117,10 @@ impl<R: AsyncRead + Unpin> AsyncRead for CheckedLines<R> {
         for piece in new.split_inclusive_mut(|byte| *byte == b'\n') {
             this.line.read(piece);
             if piece.ends_with(b"\n")
-                && let Some(rejected) = std::mem::take(&mut this.line).rejected(this.max_bytes)
+                && let Some(error) = std::mem::take(&mut this.line).error(this.max_bytes)
             {
                 // Fails only if the transport was dropped.
-                let _ = this.rejected.send(rejected);
+                let _ = this.rejected.send(error);
             }
         }
         Poll::Ready(Ok(()))
@@ -161,8 +148,8 @@ impl Line {
         }
     }
 
-    /// Returns the request of a complete line that exceeds a limit.
-    fn rejected(self, max_bytes: usize) -> Option<RejectedRequest> {
+    /// Returns the error for a request over a limit, whose line is complete.
+    fn error(self, max_bytes: usize) -> Option<ServerJsonRpcMessage> {
         let reason = match self.too_costly {
             Some(error) => format!("the request: {error}"),
             None if self.bytes > max_bytes => format!(
@@ -173,7 +160,8 @@ impl Line {
             None => return None,
         };
         tracing::warn!(target: "glovebox", reason, "rejected a message from the MCP client");
-        Some(RejectedRequest { id: self.request.id()?, reason })
+        let id = self.request.id()?;
+        Some(ServerJsonRpcMessage::error(ErrorData::invalid_request(reason, None), Some(id)))
     }
 }
 

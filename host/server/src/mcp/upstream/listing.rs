@@ -121,13 +121,15 @@ fn arguments(input: &Value) -> String {
     let needed = required.iter().filter_map(|name| Some((*name, properties.get(*name)?, true)));
     let others = properties.iter().filter(|(name, _)| !required.contains(&name.as_str()));
     let all = needed.chain(others.map(|(name, schema)| (name.as_str(), schema, false)));
-    let mut parts: Vec<String> = all
-        .take(MAX_PARTS + 1)
-        .map(|(name, schema, is_required)| {
-            let default = if is_required { "" } else { " = None" };
-            format!("{}: {}{default}", quoted(name), kind(schema, input, 0))
-        })
-        .collect();
+    joined(all.map(|(name, schema, is_required)| {
+        let default = if is_required { "" } else { " = None" };
+        format!("{}: {}{default}", quoted(name), kind(schema, input, 0))
+    }))
+}
+
+/// Joins the first [`MAX_PARTS`] parts.
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    let mut parts: Vec<String> = parts.take(MAX_PARTS + 1).collect();
     if parts.len() > MAX_PARTS {
         parts.truncate(MAX_PARTS);
         parts.push("…".to_owned());
@@ -187,16 +189,9 @@ fn named(name: &str, schema: &Value, root: &Value, depth: usize) -> String {
         },
         "object" => match schema.get("properties").and_then(Value::as_object) {
             Some(members) if !members.is_empty() && depth < MAX_DEPTH => {
-                let mut parts: Vec<String> = members
-                    .iter()
-                    .take(MAX_PARTS + 1)
-                    .map(|(name, schema)| format!("{}: {}", quoted(name), kind(schema, root, depth + 1)))
-                    .collect();
-                if parts.len() > MAX_PARTS {
-                    parts.truncate(MAX_PARTS);
-                    parts.push("…".to_owned());
-                }
-                format!("{{{}}}", parts.join(", "))
+                let member =
+                    |(name, schema): (&String, &Value)| format!("{}: {}", quoted(name), kind(schema, root, depth + 1));
+                format!("{{{}}}", joined(members.iter().map(member)))
             }
             _ => "dict".to_owned(),
         },

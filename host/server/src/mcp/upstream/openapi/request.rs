@@ -38,21 +38,17 @@ impl Operation {
     /// Fails if the arguments are invalid. The text is a message for the script.
     pub(super) fn request(&self, base: &str, arguments: &str) -> Result<RequestParts, String> {
         let mut arguments: Arguments = serde_json::from_str(arguments).map_err(|error| error.to_string())?;
-        let is_required = |name: &str| match self.parameters.get(name) {
-            Some(parameter) => parameter.is_required,
-            None => self.body.as_ref().is_some_and(|body| body.is_required),
-        };
-        arguments.retain(|name, value| is_required(name) || value.get() != "null");
-        let has_body = self.body.is_some();
-        let is_known = |name: &String| self.parameters.contains_key(name) || (has_body && name == BODY);
-        if let Some(unknown) = arguments.keys().find(|name| !is_known(name)) {
+        let body = self.body.iter().map(|body| (BODY, body.is_required));
+        let parameters = self.parameters.iter().map(|(name, parameter)| (name.as_str(), parameter.is_required));
+        // The names of the arguments, and `true` for those that are required.
+        let known: BTreeMap<&str, bool> = parameters.chain(body).collect();
+        arguments.retain(|name, value| known.get(&**name) == Some(&true) || value.get() != "null");
+        if let Some(unknown) = arguments.keys().find(|name| !known.contains_key(name.as_str())) {
             return Err(format!("there is no argument `{}`", shown(unknown)));
         }
-        let names = self.parameters.keys().map(String::as_str).chain(has_body.then_some(BODY));
-        for name in names {
-            if is_required(name) && !arguments.contains_key(name) {
-                return Err(format!("the argument `{}` is missing", shown(name)));
-            }
+        let is_missing = |(name, is_required): &(&&str, &bool)| **is_required && !arguments.contains_key(**name);
+        if let Some((missing, _)) = known.iter().find(is_missing) {
+            return Err(format!("the argument `{}` is missing", shown(missing)));
         }
         let mut url = format!("{base}{}", self.path(&arguments)?);
         let mut headers = Vec::new();
@@ -69,7 +65,7 @@ impl Operation {
             return Err(too_long());
         }
         let url = Url::parse(&url).map_err(|error| format!("the arguments result in an invalid URL: {error}"))?;
-        let body = arguments.remove(BODY).filter(|_| has_body).map(|body| body.get().to_owned());
+        let body = arguments.remove(BODY).filter(|_| self.body.is_some()).map(|body| body.get().to_owned());
         Ok(RequestParts { url, headers, body })
     }
 
