@@ -43,7 +43,7 @@ use crate::{
     tenant::ReplyRooms, text::quoted,
 };
 use answer::Answering;
-use approval::{ApprovedRun, RequestStates, RetryParts};
+use approval::{ApprovedRun, RequestStates};
 use arguments::{self as given, CodeLanguage};
 use http::Account;
 use outputs::Outputs;
@@ -115,14 +115,14 @@ impl McpServer {
     async fn call(
         &self,
         name: Name,
-        arguments: JsonObject,
-        retry: RetryParts,
+        mut request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
         replies: &ReplyRooms,
     ) -> Result<CallToolResponse, ServiceError> {
         let tenant = &self.0.tenant.replying(replies);
+        let arguments = request.arguments.take().unwrap_or_default();
         let called = match name {
-            Name::RunCode => return self.run_code(arguments, retry, context, tenant).await,
+            Name::RunCode => return self.run_code(arguments, request, context, tenant).await,
             Name::SessionOpen => tools::open_session(tenant, given::read(arguments)?).await,
             Name::SessionList => tools::list_sessions(tenant, given::read(arguments)?).await,
             Name::SessionFork => tools::fork_session(tenant, given::read(arguments)?).await,
@@ -138,12 +138,12 @@ impl McpServer {
     async fn run_code(
         &self,
         arguments: JsonObject,
-        retry: RetryParts,
+        request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
         tenant: &Tenant,
     ) -> Result<CallToolResponse, ServiceError> {
         let needs_approval = !tenant.approved_tools().is_empty();
-        if retry.state.is_some() && !needs_approval {
+        if request.request_state.is_some() && !needs_approval {
             return Err(ServiceError::Invalid(
                 "`requestState` is unexpected, because no tool of this server needs an approval; call `run_code` \
                  without it"
@@ -165,7 +165,7 @@ impl McpServer {
         let run = async move {
             if needs_approval {
                 let run = ApprovedRun { server: self, tenant, given, arguments: digest, context, last };
-                return run.run(retry).await;
+                return run.run(request.request_state, request.input_responses.unwrap_or_default()).await;
             }
             Ok(self.run_at_once(given, last.watch()).await?.into())
         };
@@ -273,14 +273,12 @@ impl ServerHandler for McpServer {
             let name = quoted(&request.name);
             ErrorData::invalid_params(format!("unknown tool `{}`; use one of {names}", glovebox::escaped(&name)), None)
         })?;
-        let arguments = request.arguments.unwrap_or_default();
-        let retry = RetryParts { state: request.request_state, responses: request.input_responses.unwrap_or_default() };
         let replies = ReplyRooms::default();
         tokio::select! {
             // A cancelled request needs no answer. Dropping `call` cancels its work.
             biased;
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
-            result = self.call(name, arguments, retry, &context, &replies) => {
+            result = self.call(name, request, &context, &replies) => {
                 let response = result.unwrap_or_else(|error| refused(&error).into());
                 let counted = match &response {
                     CallToolResponse::Complete(result) => Account::count(&context, replies.take(), result).await,

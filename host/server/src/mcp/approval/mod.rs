@@ -49,13 +49,6 @@ const COPIES: usize = 2;
 /// Maximum time for the handler of an approved call, whatever the policy allows.
 const MAX_HANDLER_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The parts of a request that repeats a call with answers.
-#[derive(Debug, Default)]
-pub(super) struct RetryParts {
-    pub(super) state: Option<String>,
-    pub(super) responses: InputResponses,
-}
-
 /// A call of `run_code` whose script can call tools that need approval.
 pub(super) struct ApprovedRun<'a> {
     pub(super) server: &'a McpServer,
@@ -95,16 +88,18 @@ impl Drop for CancelWaiting {
 
 impl ApprovedRun<'_> {
     /// Runs the script, or resumes it from the client's state, until it ends or the client must decide about calls.
-    pub(super) async fn run(&self, retry: RetryParts) -> Result<CallToolResponse, ServiceError> {
-        let mut state = match retry.state {
+    pub(super) async fn run(
+        &self,
+        state: Option<String>,
+        responses: InputResponses,
+    ) -> Result<CallToolResponse, ServiceError> {
+        let mut state = match state {
             Some(state) => Some(self.open(state).await?),
             None => None,
         };
         let (mut decisions, mut asked, mut step) = match &mut state {
             Some(opened) => {
-                let decisions = decisions(retry.responses)?;
-                self.reserve_resumed(&opened.run)?;
-                (decisions, std::mem::take(&mut opened.asked), self.resume_run(opened).await?)
+                (decisions(responses)?, std::mem::take(&mut opened.asked), self.resume_run(&mut opened.run).await?)
             }
             None => (Decisions::new(), Vec::new(), self.start(None).await?),
         };
@@ -244,19 +239,16 @@ impl ApprovedRun<'_> {
         }
     }
 
-    /// Reserves memory for the decoded execution of a state, until the response to this request is charged.
-    fn reserve_resumed(&self, run: &WaitingRun) -> Result<(), ServiceError> {
-        let WaitingRun::Suspended(bytes) = run else { return Ok(()) };
-        let bytes = Suspended::peek(bytes).map_or(bytes.len(), |peek| peek.memory_bytes);
-        let held = Account::reserve(self.context, bytes).map_err(|NoRoom| ServiceError::NoRoomToSuspend)?;
-        self.tenant.keep([Room::HeldBytes(held)]);
-        Ok(())
-    }
-
-    /// Resumes the run of a state.
-    async fn resume_run(&self, state: &mut OpenedState) -> Result<Step, ServiceError> {
-        match &mut state.run {
-            WaitingRun::Suspended(bytes) => self.start(Some(std::mem::take(bytes))).await,
+    /// Resumes the run of a state. Reserves memory for its decoded execution, until the response to this request is
+    /// charged.
+    async fn resume_run(&self, run: &mut WaitingRun) -> Result<Step, ServiceError> {
+        match run {
+            WaitingRun::Suspended(bytes) => {
+                let memory_bytes = Suspended::peek(bytes).map_or(bytes.len(), |peek| peek.memory_bytes);
+                let held = Account::reserve(self.context, memory_bytes);
+                self.tenant.keep([Room::HeldBytes(held.map_err(|NoRoom| ServiceError::NoRoomToSuspend)?)]);
+                self.start(Some(std::mem::take(bytes))).await
+            }
             WaitingRun::InMemory(execution) => self.advance(execution, Vec::new()).await,
         }
     }

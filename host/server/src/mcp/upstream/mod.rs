@@ -107,11 +107,7 @@ pub enum Approve {
 impl Approve {
     /// Returns `true` if calls of the tool must be approved.
     fn covers(&self, tool: &str) -> bool {
-        match self {
-            Self::Never => false,
-            Self::Always => true,
-            Self::Tools(names) => names.iter().any(|name| name == tool),
-        }
+        *self == Self::Always || self.names().iter().any(|name| name == tool)
     }
 
     /// Returns the names of single tools.

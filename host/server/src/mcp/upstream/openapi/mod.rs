@@ -247,7 +247,7 @@ impl Api {
             }
             let read = match offer.names.contains(&script_name(&config.name, &name)) {
                 true => Err("has the same name in scripts as another operation".to_owned()),
-                false => OperationTool::read(&document, entry, |header| preset.contains_key(header)),
+                false => OperationTool::read(&document, entry, &preset),
             };
             match read {
                 Ok(tool) => offer.add(&config.name, name, tool)?,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use glovebox::is_hidden;
 use reqwest::{
     Method,
-    header::{HeaderName, HeaderValue},
+    header::{HeaderMap, HeaderName, HeaderValue},
 };
 use serde_json::{Map, Value, json};
 
@@ -120,12 +120,12 @@ fn method_and_path(entry: OperationEntry<'_>) -> String {
 }
 
 impl OperationTool {
-    /// Reads an operation. `is_preset` returns `true` for the headers that the configuration sets. An error is a clause
-    /// whose subject is the operation.
+    /// Reads an operation. `preset` contains the headers that the configuration sets. An error is a clause whose subject
+    /// is the operation.
     pub(super) fn read(
         document: &OpenApiDocument,
         entry: OperationEntry<'_>,
-        is_preset: impl Fn(&HeaderName) -> bool,
+        preset: &HeaderMap,
     ) -> Result<Self, String> {
         if !entry.is_supported {
             return Err(format!("uses the method `{}`, which is not supported", entry.method));
@@ -140,7 +140,7 @@ impl OperationTool {
         let mut parameters: BTreeMap<String, Parameter> = BTreeMap::new();
         for parameter in parameter_entries(document, entry)? {
             let is_required = parameter.place == "path" || parameter.entry.get("required") == Some(&Value::Bool(true));
-            let place = match parameter.place(&is_preset) {
+            let place = match parameter.place(preset) {
                 Ok(Some(place)) => place,
                 Ok(None) => continue,
                 Err(reason) if is_required => return Err(reason),
@@ -189,7 +189,7 @@ impl ParameterEntry<'_> {
 
     /// Returns the place of the parameter. `Ok(None)` means that the parameter has no effect. An error is a clause
     /// whose subject is the operation.
-    fn place(&self, is_preset: &impl Fn(&HeaderName) -> bool) -> Result<Option<ParameterPlace>, String> {
+    fn place(&self, preset: &HeaderMap) -> Result<Option<ParameterPlace>, String> {
         let Self { name, place, entry } = self;
         let wrong = |reason: &str| Err(format!("has the parameter `{}` {reason}", shown(name)));
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
@@ -222,7 +222,7 @@ impl ParameterEntry<'_> {
                 let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
                     return wrong("with an invalid header name");
                 };
-                if IGNORED_HEADERS.contains(&header.as_str()) || is_preset(&header) {
+                if IGNORED_HEADERS.contains(&header.as_str()) || preset.contains_key(&header) {
                     return Ok(None);
                 }
                 if endpoint::is_reserved(&header) || header == reqwest::header::COOKIE {

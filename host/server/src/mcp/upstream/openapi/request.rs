@@ -186,6 +186,7 @@ fn encoded(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use reqwest::header::HeaderMap;
     use serde_json::{Value, json};
 
     use super::*;
@@ -200,7 +201,7 @@ mod tests {
         let text = json!({ "openapi": "3.1.0", "paths": { path: { "post": operation } } }).to_string();
         let document = OpenApiDocument::parse(text.as_bytes()).unwrap();
         let entry = document.operations().next().unwrap();
-        OperationTool::read(&document, entry, |_| false).unwrap().operation
+        OperationTool::read(&document, entry, &HeaderMap::new()).unwrap().operation
     }
 
     fn parameter(name: &str, place: &str, more: Value) -> Value {
