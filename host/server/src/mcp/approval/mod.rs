@@ -126,10 +126,10 @@ impl ApprovedRun<'_> {
                 waiting.keep();
                 continue;
             }
-            let suspended = match self.is_in_session() {
-                true => None,
+            let (run, held) = match self.is_in_session() {
+                true => (WaitingRun::InMemory(needs.execution.clone()), HeldBytes::default()),
                 false => match self.suspend(&needs.execution, &open).await? {
-                    Ok(suspended) => Some(suspended),
+                    Ok((bytes, held)) => (WaitingRun::Suspended(bytes), held),
                     Err(answers) => {
                         step = self.advance(&needs.execution, answers).await?;
                         waiting.keep();
@@ -137,34 +137,27 @@ impl ApprovedRun<'_> {
                     }
                 },
             };
-            match (&approver, suspended) {
-                (Approver::Answers(peer), Some((bytes, held))) => {
-                    // The execution now exists only as bytes, so there is nothing to cancel.
-                    waiting.keep();
-                    asked = digests(&open);
-                    decisions = request_decisions(peer, &open, ANSWER_TIME).await?;
-                    step = self.start_answered(bytes).await?;
-                    drop(held);
-                }
-                (Approver::Answers(peer), None) => {
-                    // Stop waiting before the execution times out, so that the script receives the denial.
-                    asked = digests(&open);
-                    decisions = request_decisions(peer, &open, needs.expires_after.mul_f64(0.9)).await?;
-                    step = self.advance(&needs.execution, Vec::new()).await?;
-                    waiting.keep();
-                }
-                (_, suspended) => {
-                    let (run, held) = match suspended {
-                        Some((bytes, held)) => (WaitingRun::Suspended(bytes), held),
-                        None => (WaitingRun::InMemory(needs.execution.clone()), HeldBytes::default()),
-                    };
-                    let state = self.close(run, digests(&open)).await?;
-                    let questions = questions(&open)?;
-                    waiting.keep();
-                    self.tenant.keep([Room::HeldBytes(held)]);
-                    return Ok(InputRequiredResult::new(Some(questions), Some(state)).into());
-                }
+            if let Approver::Answers(peer) = &approver {
+                asked = digests(&open);
+                step = match run {
+                    WaitingRun::Suspended(bytes) => {
+                        decisions = request_decisions(peer, &open, ANSWER_TIME).await?;
+                        self.start_answered(bytes).await?
+                    }
+                    WaitingRun::InMemory(execution) => {
+                        // Stop waiting before the execution times out, so that the script receives the denial.
+                        decisions = request_decisions(peer, &open, needs.expires_after.mul_f64(0.9)).await?;
+                        self.advance(&execution, Vec::new()).await?
+                    }
+                };
+                waiting.keep();
+                continue;
             }
+            let state = self.close(run, digests(&open)).await?;
+            let questions = questions(&open)?;
+            waiting.keep();
+            self.tenant.keep([Room::HeldBytes(held)]);
+            return Ok(InputRequiredResult::new(Some(questions), Some(state)).into());
         }
     }
 
