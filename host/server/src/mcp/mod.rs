@@ -20,7 +20,6 @@ mod upstream;
 
 use std::{
     convert::Infallible,
-    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -61,21 +60,16 @@ const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox.
      with data and files, and to draw. Open a session with session_open if later calls build on earlier ones.";
 
 /// MCP tools and resources for a tenant's clients. Clones share the stored outputs.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct McpServer(Arc<McpInner>);
 
+#[derive(Debug)]
 struct McpInner {
     tenant: Tenant,
     outputs: Outputs,
     tools: Vec<Tool>,
     /// Seals the states of calls that wait for approvals.
     states: RequestStates,
-}
-
-impl fmt::Debug for McpServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpServer").field("tenant", &self.0.tenant).finish_non_exhaustive()
-    }
 }
 
 /// Error message if the memory budget has no room for an answer.
@@ -104,12 +98,6 @@ impl McpServer {
         let tools = Name::tools(&tenant, listing);
         let states = RequestStates::new(tenant.name(), tenant.key().cloned());
         Self(Arc::new(McpInner { tenant, outputs: Outputs::default(), tools, states }))
-    }
-
-    /// Returns the tenant whose policy and sessions the server uses.
-    #[must_use]
-    pub fn tenant(&self) -> &Tenant {
-        &self.0.tenant
     }
 
     async fn call(

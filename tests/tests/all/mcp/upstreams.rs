@@ -145,8 +145,7 @@ fn upstream_result_over_the_limit_is_rejected() {
     assert_eq!(&lines[..2], ["997", "998"], "{printed}");
     assert_eq!(
         lines[2],
-        "ToolLimit the result is 1001 bytes of JSON; the maximum `limits.tool_bytes` is 1000; request less from the \
-         tool, or raise the limit"
+        "ToolLimit the result is 1001 bytes; the maximum `limits.tool_bytes` is 1000; return less or raise the limit"
     );
     assert!(lines[3].starts_with("ToolError MCP server `s` has ended: a message was too long"), "{printed}");
     assert_eq!(lines[4], "1", "the server is restarted");

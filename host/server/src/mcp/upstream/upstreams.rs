@@ -291,7 +291,7 @@ impl Server {
         let result = match &self.backend {
             Backend::Mcp(server) => {
                 let result = server.call(&self.config, tool, arguments).await;
-                result.and_then(|result| json(result, max_bytes).map_err(CallError::Tool))
+                result.and_then(|result| json(result).map_err(CallError::Tool))
             }
             Backend::Api(api) => api.call(tool, arguments, max_bytes).await,
         };
@@ -317,35 +317,14 @@ fn missing(config: &UpstreamConfig, tools: &[rmcp::model::Tool]) -> Option<Strin
 }
 
 /// Returns the structured content if there is any, otherwise the text contents as a JSON string, joined by newlines.
-/// Contents other than text are replaced with labels. Fails if the tool failed, or if the result exceeds `max_bytes` of
-/// JSON.
-fn json(result: CallToolResult, max_bytes: usize) -> Result<String, ToolError> {
+/// Contents other than text are replaced with labels. Fails if the tool failed. The engine limits the length.
+fn json(result: CallToolResult) -> Result<String, ToolError> {
+    let texts = || result.content.iter().map(text).collect::<Vec<_>>().join("\n");
     if result.is_error == Some(true) {
-        let text = texts(&result.content);
-        return Err(ToolError::new(if text.is_empty() {
-            "the tool failed without a message".to_owned()
-        } else {
-            text
-        }));
+        let text = texts();
+        return Err(ToolError::new(if text.is_empty() { "the tool failed without a message" } else { &text }));
     }
-    let value = result.structured_content.unwrap_or_else(|| Value::String(texts(&result.content)));
-    let json = value.to_string();
-    if json.len() > max_bytes {
-        return Err(too_large(&json.len().to_string(), max_bytes));
-    }
-    Ok(json)
-}
-
-pub(super) fn too_large(size: &str, max_bytes: usize) -> ToolError {
-    let text = format!(
-        "the result is {size} bytes of JSON; the maximum `limits.tool_bytes` is {max_bytes}; request less from the \
-         tool, or raise the limit"
-    );
-    ToolError::of(ToolErrorKind::Limit, text)
-}
-
-fn texts(content: &[ContentBlock]) -> String {
-    content.iter().map(text).collect::<Vec<_>>().join("\n")
+    Ok(result.structured_content.as_ref().map_or_else(|| Value::String(texts()).to_string(), Value::to_string))
 }
 
 fn text(block: &ContentBlock) -> String {
@@ -369,12 +348,12 @@ mod tests {
     fn structured_content_precedes_text_and_failures_are_errors() {
         let texts = vec![ContentBlock::text("a"), ContentBlock::image("AAAA", "image/png"), ContentBlock::text("b")];
         let plain = CallToolResult::success(texts.clone());
-        assert_eq!(json(plain, 100).unwrap(), r#""a\n[picture, image/png]\nb""#);
+        assert_eq!(json(plain).unwrap(), r#""a\n[picture, image/png]\nb""#);
         let mut structured = CallToolResult::success(texts.clone());
         structured.structured_content = Some(json!({ "x": [1] }));
-        assert_eq!(json(structured, 100).unwrap(), r#"{"x":[1]}"#);
-        assert_eq!(json(CallToolResult::error(texts), 100).unwrap_err().message(), "a\n[picture, image/png]\nb");
-        assert!(json(CallToolResult::error(vec![]), 100).unwrap_err().message().contains("without a message"));
+        assert_eq!(json(structured).unwrap(), r#"{"x":[1]}"#);
+        assert_eq!(json(CallToolResult::error(texts)).unwrap_err().message(), "a\n[picture, image/png]\nb");
+        assert!(json(CallToolResult::error(vec![])).unwrap_err().message().contains("without a message"));
     }
 
     #[test]
@@ -388,12 +367,5 @@ mod tests {
             let mut all_bytes = MAX_RESULT_SCHEMAS_BYTES - 100;
             assert_eq!(admit(&mut all_bytes, bytes), fits, "{bytes}");
         }
-    }
-
-    #[test]
-    fn result_over_the_limit_is_rejected() {
-        let result = |size: usize| CallToolResult::success(vec![ContentBlock::text("x".repeat(size - 2))]);
-        assert_eq!(json(result(100), 100).unwrap().len(), 100);
-        assert_eq!(json(result(101), 100).unwrap_err().kind(), ToolErrorKind::Limit);
     }
 }

@@ -39,7 +39,7 @@ use super::{
     connection::START,
     endpoint::{self, EndpointError, JSON, MAX_REQUESTS, reason},
     listing,
-    upstreams::{CallError, Started, too_large},
+    upstreams::{CallError, Started},
 };
 use crate::json::{JsonCost, json_len};
 use document::{MAX_DOCUMENT_BYTES, OpenApiDocument};
@@ -300,8 +300,14 @@ impl Api {
         let kind =
             response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
         match endpoint::body(response, max_bytes).await {
-            Ok(body) => result(&kind, &body, max_bytes),
-            Err(EndpointError::TooLarge) => Err(over(max_bytes)),
+            Ok(body) => result(&kind, &body).map_err(CallError::Server),
+            Err(EndpointError::TooLarge) => {
+                let text = format!(
+                    "the result is more than {max_bytes} bytes of JSON; the maximum `limits.tool_bytes` is {max_bytes}; \
+                     request less from the tool, or raise the limit"
+                );
+                Err(CallError::Tool(ToolError::of(ToolErrorKind::Limit, text)))
+            }
             Err(error) => Err(failed(&error.to_string())),
         }
     }
@@ -402,27 +408,21 @@ pub(super) fn script_name(api: &str, operation: &str) -> String {
     name
 }
 
-/// Returns the body of a successful response as JSON: JSON unchanged, text as a string, and no body as `null`.
-fn result(kind: &str, body: &[u8], max_bytes: usize) -> Result<String, CallError> {
-    let failed = CallError::Server;
+/// Returns the body of a successful response as JSON: JSON unchanged, text as a string, and no body as `null`. An error
+/// is a clause whose subject is the API.
+fn result(kind: &str, body: &[u8]) -> Result<String, String> {
     if body.is_empty() {
         return Ok("null".to_owned());
     }
     let text = std::str::from_utf8(body).map_err(|_| {
         let kind = shown(kind);
-        failed(format!("answered with binary data of the type `{kind}`; only JSON and text are supported"))
+        format!("answered with binary data of the type `{kind}`; only JSON and text are supported")
     })?;
-    if media::is_json(kind) {
-        JsonCost::of(body).map_err(|_| failed(EndpointError::TooLarge.to_string()))?;
-        let json = JsonText::new(text).map_err(|_| failed("answered with invalid JSON".to_owned()))?;
-        return Ok(json.into());
+    if !media::is_json(kind) {
+        return Ok(Value::from(text).to_string());
     }
-    let json = Value::from(text).to_string();
-    if json.len() > max_bytes { Err(over(max_bytes)) } else { Ok(json) }
-}
-
-fn over(max_bytes: usize) -> CallError {
-    CallError::Tool(too_large(&format!("more than {max_bytes}"), max_bytes))
+    JsonCost::of(body).map_err(|_| EndpointError::TooLarge.to_string())?;
+    JsonText::new(text).map(String::from).map_err(|_| "answered with invalid JSON".to_owned())
 }
 
 /// Returns text of a document or script for an error message, escaped and shortened.
