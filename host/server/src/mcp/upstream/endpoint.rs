@@ -188,15 +188,17 @@ impl StreamableHttpClient for EndpointClient {
         _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let id = match &message {
-            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+        let sent = match &message {
+            JsonRpcMessage::Request(request) => Some(request),
             _ => None,
         };
+        let (id, kind) = sent.map(|sent| (sent.id.clone(), &sent.request)).unzip();
         let body = serde_json::to_vec(&message).map_err(HttpError::Deserialize)?;
         let has_session = session_id.is_some();
         let mut request =
             self.client.post(&*uri).header(CONTENT_TYPE, JSON).header(ACCEPT, [JSON, EVENT_STREAM].join(", "));
-        if !is_cancellable(&message) {
+        // When its caller stops waiting, the SDK ends the HTTP request, except for those that initialize a connection.
+        if matches!(kind, None | Some(ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_))) {
             request = request.timeout(START);
         }
         let response = send(request.body(body), session_id, custom_headers).await.map_err(HttpError::Client)?;
@@ -220,7 +222,8 @@ impl StreamableHttpClient for EndpointClient {
         // Notifications and responses have no answer.
         let Some(id) = id else { return Ok(StreamableHttpPostResponse::Accepted) };
         let answer = self.answer(response).await.map_err(HttpError::Client)?;
-        if has_tools(&answer) && !lists_tools(&message) {
+        // The SDK keeps the tools of all lists until the connection ends, even if it did not request them.
+        if has_tools(&answer) && !matches!(kind, Some(ClientRequest::ListToolsRequest(_))) {
             return Err(HttpError::Client(EndpointError::NoResult));
         }
         Ok(StreamableHttpPostResponse::Json(correlated(answer, id), new_session))
@@ -254,7 +257,7 @@ impl EndpointClient {
     /// Reads the result or error of a request.
     async fn answer(&self, response: Response) -> Result<ServerJsonRpcMessage, EndpointError> {
         if has_type(&response, JSON) {
-            let message = parsed(&self.body(response).await?)?;
+            let message = parsed(&body(response, self.max_message_bytes).await?)?;
             return if is_answer(&message) { Ok(message) } else { Err(EndpointError::NoResult) };
         }
         if !has_type(&response, EVENT_STREAM) {
@@ -284,14 +287,10 @@ impl EndpointClient {
         if !has_type(&response, JSON) {
             return Err(failed());
         }
-        match parsed(&self.body(response).await?) {
+        match parsed(&body(response, self.max_message_bytes).await?) {
             Ok(message @ JsonRpcMessage::Error(_)) => Ok(message),
             _ => Err(failed()),
         }
-    }
-
-    async fn body(&self, response: Response) -> Result<Bytes, EndpointError> {
-        body(response, self.max_message_bytes).await
     }
 }
 
@@ -315,20 +314,6 @@ async fn send(
     request.send().await.map_err(|error| EndpointError::Unreachable(reason(&error)))
 }
 
-/// Returns `true` if the SDK ends the message's HTTP request when its caller stops waiting. It does not end the
-/// requests that initialize a connection.
-fn is_cancellable(message: &ClientJsonRpcMessage) -> bool {
-    let JsonRpcMessage::Request(request) = message else { return false };
-    !matches!(&request.request, ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_))
-}
-
-fn lists_tools(message: &ClientJsonRpcMessage) -> bool {
-    let JsonRpcMessage::Request(request) = message else { return false };
-    matches!(&request.request, ClientRequest::ListToolsRequest(_))
-}
-
-/// Returns `true` if the message is a list of tools. The SDK keeps the tools of all lists until the connection ends,
-/// even if it did not request them.
 fn has_tools(message: &ServerJsonRpcMessage) -> bool {
     let JsonRpcMessage::Response(response) = message else { return false };
     matches!(&response.result, ServerResult::ListToolsResult(_))
