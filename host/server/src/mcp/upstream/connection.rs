@@ -1,21 +1,24 @@
 //! An MCP server: its connection, its tools, calls of them, and restarts.
 
-use std::time::{Duration, Instant};
+use std::{
+    error::Error,
+    time::{Duration, Instant},
+};
 
 use glovebox::{ToolError, ToolErrorKind};
 use rmcp::{
     RoleClient, ServiceExt as _,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, Implementation,
-        JsonObject, PaginatedRequestParams, Tool,
+        JsonObject, ListToolsResult, PaginatedRequestParams, Tool,
     },
     service::{ClientInitializeError, Peer, RunningService, ServiceError as McpError},
-    transport::async_rw::AsyncRwTransport,
+    transport::{IntoTransport, async_rw::AsyncRwTransport},
 };
 use tokio::sync::Mutex;
 
 use super::{
-    EndpointConfig, ProcessConfig, UpstreamConfig, UpstreamTransport, endpoint,
+    UpstreamConfig, UpstreamTransport, endpoint,
     process::{END, Process},
     upstreams::{CallError, Started},
 };
@@ -136,10 +139,12 @@ impl McpUpstream {
     }
 }
 
+type McpService = RunningService<RoleClient, ClientConfig>;
+
 /// A connection to an MCP server.
 #[derive(Debug)]
 struct Connection {
-    service: RunningService<RoleClient, ClientConfig>,
+    service: McpService,
     /// The server's process. `None` if the server has a URL.
     process: Option<Process>,
 }
@@ -149,33 +154,21 @@ impl Connection {
     /// message from the server. An error is a clause whose subject is the server.
     async fn start(transport: &UpstreamTransport, max_message_bytes: usize) -> Result<Self, String> {
         match transport {
-            UpstreamTransport::Process(config) => Self::start_process(config, max_message_bytes).await,
-            UpstreamTransport::Http(config) => Self::connect(config, max_message_bytes).await,
+            UpstreamTransport::Process(config) => {
+                let (process, stdout, stdin) = Process::start(config, max_message_bytes)?;
+                // `BoundedLines` limits the line length instead: a longer line ends the connection, not only the message.
+                let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
+                match connected(transport).await {
+                    Ok(service) => Ok(Self { service, process: Some(process) }),
+                    Err(reason) => Err(format!("{reason}{}", process.failure_details().await)),
+                }
+            }
+            UpstreamTransport::Http(config) => {
+                let transport = endpoint::transport(config, max_message_bytes)?;
+                Ok(Self { service: connected(transport).await?, process: None })
+            }
             UpstreamTransport::OpenApi(_) => Err("is not an MCP server".to_owned()),
         }
-    }
-
-    async fn start_process(config: &ProcessConfig, max_message_bytes: usize) -> Result<Self, String> {
-        let (process, stdout, stdin) = Process::start(config, max_message_bytes)?;
-        // `BoundedLines` limits the line length instead: a longer line ends the connection, not only the message.
-        let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
-        let begun = tokio::time::timeout(START, client().serve(transport)).await;
-        match begun.map_err(|_| did_not_answer()).and_then(|begun| begun.map_err(|error| no_mcp(&error))) {
-            Ok(service) => Ok(Self { service, process: Some(process) }),
-            Err(reason) => Err(format!("{reason}{}", process.failure_details().await)),
-        }
-    }
-
-    async fn connect(config: &EndpointConfig, max_message_bytes: usize) -> Result<Self, String> {
-        let transport = endpoint::transport(config, max_message_bytes)?;
-        let begun = tokio::time::timeout(START, client().serve(transport)).await.map_err(|_| did_not_answer())?;
-        let service = begun.map_err(|error| match &error {
-            ClientInitializeError::TransportError { error: cause, .. } => {
-                endpoint::failure(&*cause.error).unwrap_or_else(|| no_mcp(&error))
-            }
-            _ => no_mcp(&error),
-        })?;
-        Ok(Self { service, process: None })
     }
 
     fn is_over(&self) -> bool {
@@ -197,19 +190,7 @@ impl Connection {
         let (mut tools, mut cursor) = (Vec::new(), None);
         let (mut bytes, mut cost) = (0, JsonCost::default());
         for _ in 0..MAX_PAGES {
-            let params = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = tokio::time::timeout(START, self.service.list_tools(Some(params))).await;
-            let page = match page {
-                Ok(Ok(page)) => page,
-                Ok(Err(error)) => return Err(self.listing_failure(&error).await),
-                Err(_) => {
-                    return Err(format!(
-                        "did not list its tools within {} s{}",
-                        START.as_secs(),
-                        self.failure_details().await
-                    ));
-                }
-            };
+            let page = self.tools_page(cursor).await?;
             for tool in page.tools.into_iter().filter(|tool| config.names(&tool.name)) {
                 if tools.len() == MAX_TOOLS {
                     return Err(format!("has more than {MAX_TOOLS} tools; list the tools to use in its `tools`"));
@@ -232,12 +213,17 @@ impl Connection {
         Err(format!("lists its tools on more than {MAX_PAGES} pages"))
     }
 
-    async fn listing_failure(&self, error: &McpError) -> String {
-        if let Some(reason) = endpoint_failure(error) {
-            return reason;
-        }
-        let error = glovebox::escaped_text(&error.to_string()).to_string();
-        format!("failed to list its tools: {error}{}", self.failure_details().await)
+    async fn tools_page(&self, cursor: Option<String>) -> Result<ListToolsResult, String> {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        let reason = match tokio::time::timeout(START, self.service.list_tools(Some(params))).await {
+            Ok(Ok(page)) => return Ok(page),
+            Ok(Err(error)) => match endpoint_failure(&error) {
+                Some(reason) => return Err(reason),
+                None => format!("failed to list its tools: {}", glovebox::escaped_text(&error.to_string())),
+            },
+            Err(_) => format!("did not list its tools within {} s", START.as_secs()),
+        };
+        Err(format!("{reason}{}", self.failure_details().await))
     }
 
     /// Closes the connection, and stops the server's process.
@@ -257,16 +243,22 @@ fn endpoint_failure(error: &McpError) -> Option<String> {
     }
 }
 
-fn client() -> ClientConfig {
-    ClientConfig::new(ClientCapabilities::default(), Implementation::new("glovebox", env!("CARGO_PKG_VERSION")))
-}
-
-fn did_not_answer() -> String {
-    format!("did not answer within {} s", START.as_secs())
-}
-
-fn no_mcp(error: &ClientInitializeError) -> String {
-    format!("did not respond as an MCP server: {}", glovebox::escaped_text(&error.to_string()))
+/// Initializes a connection. An error is a clause whose subject is the server.
+async fn connected<E, A>(transport: impl IntoTransport<RoleClient, E, A>) -> Result<McpService, String>
+where
+    E: Error + Send + Sync + 'static,
+{
+    let about = Implementation::new("glovebox", env!("CARGO_PKG_VERSION"));
+    let client = ClientConfig::new(ClientCapabilities::default(), about);
+    let begun = tokio::time::timeout(START, client.serve(transport)).await;
+    begun.map_err(|_| format!("did not answer within {} s", START.as_secs()))?.map_err(|error| {
+        let failure = match &error {
+            ClientInitializeError::TransportError { error, .. } => endpoint::failure(&*error.error),
+            _ => None,
+        };
+        let text = || format!("did not respond as an MCP server: {}", glovebox::escaped_text(&error.to_string()));
+        failure.unwrap_or_else(text)
+    })
 }
 
 /// Parses the arguments of a call. Rejects integers over 64 bits, which would be rounded in the message.
