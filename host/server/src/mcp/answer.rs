@@ -4,7 +4,7 @@
 //! Each picture is a separate content block. The structured content never contains pictures, because clients pass it to
 //! the model as text.
 
-use glovebox::{Diagnostic, Execution, GuestValue, Outcome, Output, Rollback};
+use glovebox::{Diagnostic, Execution, Outcome, Output, Rollback};
 use rmcp::model::{CallToolResult, ContentBlock};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -118,7 +118,8 @@ impl Answering {
         let mut content = Vec::new();
         let (stdout, stdout_truncated) = self.stream("stdout", &execution.stdout, &mut content);
         let (stderr, stderr_truncated) = self.stream("stderr", &execution.stderr, &mut content);
-        let value = execution.value.as_ref().map(|value| self.value(value, &mut content));
+        let value = execution.value.as_ref();
+        let value = value.map(|value| self.show("value", "value: ", value.repr.clone(), &mut content).0);
         self.displays(execution, &mut content);
         let reason = self.reason(execution);
         let answer = RunAnswer {
@@ -142,9 +143,7 @@ impl Answering {
         };
         let remarks = remarks(execution, &answer);
         if !remarks.is_empty() {
-            let (shown, _, link) = self.shown("remarks", remarks);
-            content.push(ContentBlock::text(shown));
-            content.extend(link);
+            self.show("remarks", "", remarks, &mut content);
         }
         if content.is_empty() {
             content.push(ContentBlock::text("The script completed. It printed nothing."));
@@ -167,28 +166,20 @@ impl Answering {
         }
     }
 
-    /// Adds an output stream, shortened if necessary. Returns the shown text and whether it is incomplete.
+    /// Adds an output stream. Returns the shown text and whether it is incomplete.
     fn stream(&self, name: &str, output: &Output, content: &mut Vec<ContentBlock>) -> (String, bool) {
         let text = output.text();
         if text.is_empty() {
             return (text, false);
         }
-        let (shown, is_shortened, link) = self.shown(name, text);
         let label = if name == "stdout" { "" } else { "stderr:\n" };
-        content.push(ContentBlock::text(format!("{label}{shown}")));
-        content.extend(link);
+        let (shown, is_shortened) = self.show(name, label, text, content);
         (shown, is_shortened || output.is_truncated())
     }
 
-    fn value(&self, value: &GuestValue, content: &mut Vec<ContentBlock>) -> String {
-        let (shown, _, link) = self.shown("value", value.repr.clone());
-        content.push(ContentBlock::text(format!("value: {shown}")));
-        content.extend(link);
-        shown
-    }
-
-    /// Shortens a text if necessary. Returns the shown text, whether it is incomplete, and a link to the full text.
-    fn shown(&self, name: &str, text: String) -> (String, bool, Option<ContentBlock>) {
+    /// Adds a text after its label, shortened if necessary, with a link to the full text. Returns the shown text and
+    /// whether it is incomplete.
+    fn show(&self, name: &str, label: &str, text: String, content: &mut Vec<ContentBlock>) -> (String, bool) {
         let uri = self.id.uri(name);
         let mut link = None;
         let short = shortened(&text, |left_out| {
@@ -198,10 +189,11 @@ impl Answering {
                 None => format!("{left_out} characters omitted"),
             }
         });
-        match short {
-            Some(short) => (short, true, link),
-            None => (text, false, None),
-        }
+        let is_shortened = short.is_some();
+        let shown = short.unwrap_or(text);
+        content.push(ContentBlock::text(format!("{label}{shown}")));
+        content.extend(link);
+        (shown, is_shortened)
     }
 
     /// Stores an output and returns a link to it. Returns `None` if the output is too large to store.
