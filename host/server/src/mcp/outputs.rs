@@ -178,31 +178,22 @@ impl Answering {
 
     /// Adds a display without a picture: the most suitable text for the model, and links to other forms for people.
     fn texts(&self, number: usize, display: &Display, content: &mut Vec<ContentBlock>) {
-        let best = TEXTS.iter().find_map(|wanted| {
-            let form = display.forms.iter().find(|form| form.media_type == *wanted)?;
-            Some((form, form.text()?))
-        });
+        let texts = || display.forms.iter().filter_map(|form| Some((form, form.text()?)));
+        let best = TEXTS.iter().find_map(|wanted| texts().find(|(form, _)| form.media_type == *wanted));
         let best = best.filter(|(_, text)| !is_default_repr(text));
-        let mut is_told = false;
-        if let Some((form, text)) = best {
-            is_told = true;
+        let is_suitable = |text: &str| display.forms.len() == 1 || !is_default_repr(text);
+        let shown = best.or_else(|| texts().find(|(_, text)| is_suitable(text)));
+        if let Some((form, text)) = shown {
             // The answer already contains the text of a result as its value.
-            if !(display.is_result && form.media_type == "text/plain") {
-                content.push(self.short(number, form, text));
-            }
+            let is_value = best.is_some() && display.is_result && form.media_type == "text/plain";
+            content.extend((!is_value).then(|| self.short(number, form, text)));
         }
         for form in &display.forms {
-            if best.is_some_and(|(chosen, _)| chosen.media_type == form.media_type) {
-                continue;
-            }
-            match form.text() {
-                Some(text) if !is_told && (display.forms.len() == 1 || !is_default_repr(text)) => {
-                    is_told = true;
-                    content.push(self.short(number, form, text));
-                }
-                // Other text forms repeat the shown text.
-                Some(_) if TEXTS.contains(&form.media_type.as_str()) => {}
-                _ => content.push(self.linked(number, form)),
+            let is_shown = shown.is_some_and(|(shown, _)| shown.media_type == form.media_type);
+            // Other text forms repeat the shown text.
+            let is_repeated = form.text().is_some() && TEXTS.contains(&form.media_type.as_str());
+            if !is_shown && !is_repeated {
+                content.push(self.linked(number, form));
             }
         }
     }
