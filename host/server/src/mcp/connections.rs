@@ -224,6 +224,7 @@ impl Transport<RoleServer> for Connection {
 struct RunningRequests(Mutex<HashMap<RequestId, RunningRequest>>);
 
 /// A request that the protocol library has not yet answered.
+#[derive(Default)]
 struct RunningRequest {
     /// Charges the response until the library has passed it on, even if the client has disconnected.
     _account: Option<Account>,
@@ -244,13 +245,11 @@ impl RunningRequests {
     /// Adds a request. Returns `false` if its ID belongs to a running request.
     fn begin(&self, id: &RequestId, account: Option<Account>) -> bool {
         let mut requests = self.requests();
-        let is_free = !requests.contains_key(id);
-        if is_free {
-            let request =
-                RunningRequest { _account: account, has_started: false, is_cancelled: false, is_answered: false };
-            requests.insert(id.clone(), request);
+        if requests.contains_key(id) {
+            return false;
         }
-        is_free
+        requests.insert(id.clone(), RunningRequest { _account: account, ..RunningRequest::default() });
+        true
     }
 
     /// Records that the protocol library has received a request.

@@ -188,7 +188,7 @@ fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
          {} kB of output. Long output is shortened to its head and tail; print only what matters.\n",
         if tenant.is_in_fleet() { ", but only without `session`" } else { ", or write them to a session with files_write" },
         network(&policy.network),
-        seconds(limits.timeout_ms),
+        limits.timeout_ms as f64 / 1e3,
         limits.memory_bytes >> 20,
         limits.workspace_bytes >> 20,
         limits.stdout_bytes / 1000,
@@ -212,11 +212,6 @@ fn network(policy: &NetworkPolicy) -> String {
     let more = if policy.allow.len() > SHOWN { " and others" } else { "" };
     let shown = policy.allow.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
     format!("fetch, urllib.request and requests can reach only {shown}{more}.")
-}
-
-fn seconds(ms: u64) -> String {
-    let text = format!("{:.3}", std::time::Duration::from_millis(ms).as_secs_f64());
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Describes a runtime for a model.

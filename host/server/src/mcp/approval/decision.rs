@@ -152,11 +152,8 @@ pub(super) async fn request_decisions(
     for call in calls.iter().take(MAX_QUESTIONS) {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(question(call)?));
         let options = PeerRequestOptions::with_timeout(end.saturating_duration_since(Instant::now()));
-        let answered = match peer.send_request_with_option(request, options).await {
-            Ok(handle) => handle.await_response().await,
-            Err(error) => Err(error),
-        };
-        let decision = match answered {
+        let answered = async { peer.send_request_with_option(request, options).await?.await_response().await };
+        let decision = match answered.await {
             Ok(ClientResult::ElicitResult(result)) => Decision::of(result),
             Ok(_) => Decision::Denied("the client's answer is not the result of an elicitation".to_owned()),
             Err(error) => {
