@@ -36,7 +36,8 @@ const MAX_MESSAGE_BYTES: usize = 48 << 20;
 /// failures only end the connection.
 pub async fn serve_stdio(server: McpServer, stop: CancellationToken) -> io::Result<()> {
     let (input, output) = rmcp::transport::stdio_pipes();
-    let begun = server.serve_with_ct(StdioTransport::new(input, output, MAX_MESSAGE_BYTES), stop).await;
+    let transport = StdioTransport::new(Box::new(input), Box::new(output), MAX_MESSAGE_BYTES);
+    let begun = server.serve_with_ct(transport, stop).await;
     match begun {
         Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
         // The client disconnected before its first message, or `stop` was cancelled.
@@ -45,20 +46,19 @@ pub async fn serve_stdio(server: McpServer, stop: CancellationToken) -> io::Resu
     }
 }
 
+type Input = Box<dyn AsyncRead + Send + Unpin>;
+type Output = Box<dyn AsyncWrite + Send + Unpin>;
+
 /// A transport of JSON lines that answers requests over the limits with errors.
-struct StdioTransport<R: AsyncRead + Unpin, W: AsyncWrite> {
-    inner: AsyncRwTransport<RoleServer, CheckedLines<R>, W>,
+struct StdioTransport {
+    inner: AsyncRwTransport<RoleServer, CheckedLines, Output>,
     /// The errors for requests over the limits.
     rejected: UnboundedReceiver<ServerJsonRpcMessage>,
 }
 
-impl<R, W> StdioTransport<R, W>
-where
-    R: AsyncRead + Send + Unpin + 'static,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
+impl StdioTransport {
     /// `max_bytes` limits the length of a line.
-    fn new(input: R, output: W, max_bytes: usize) -> Self {
+    fn new(input: Input, output: Output, max_bytes: usize) -> Self {
         let (sender, rejected) = mpsc::unbounded_channel();
         let lines = CheckedLines { inner: input, max_bytes, line: Line::default(), rejected: sender };
         // Discards a line of more than `max_bytes`.
@@ -67,11 +67,7 @@ where
     }
 }
 
-impl<R, W> Transport<RoleServer> for StdioTransport<R, W>
-where
-    R: AsyncRead + Send + Unpin + 'static,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
+impl Transport<RoleServer> for StdioTransport {
     type Error = io::Error;
 
     fn send(
@@ -101,14 +97,14 @@ where
 
 /// A reader that checks each line of its input. Replaces the rest of a line whose values would occupy too much memory
 /// with NUL bytes, so that the line is not valid JSON and is ignored.
-struct CheckedLines<R> {
-    inner: R,
+struct CheckedLines {
+    inner: Input,
     max_bytes: usize,
     line: Line,
     rejected: UnboundedSender<ServerJsonRpcMessage>,
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for CheckedLines<R> {
+impl AsyncRead for CheckedLines {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
@@ -243,18 +239,16 @@ mod tests {
 
     const MAX_BYTES: usize = 10_000;
 
-    type Server = StdioTransport<ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>;
-
     /// A client's end of a connection.
     struct Client {
         output: WriteHalf<DuplexStream>,
         answers: Lines<BufReader<ReadHalf<DuplexStream>>>,
     }
 
-    fn connected() -> (Server, Client) {
+    fn connected() -> (StdioTransport, Client) {
         let (server, client) = tokio::io::duplex(1 << 20);
         let (input, output) = tokio::io::split(server);
-        let transport = StdioTransport::new(input, output, MAX_BYTES);
+        let transport = StdioTransport::new(Box::new(input), Box::new(output), MAX_BYTES);
         let (answers, output) = tokio::io::split(client);
         (transport, Client { output, answers: BufReader::new(answers).lines() })
     }
@@ -265,7 +259,7 @@ mod tests {
         }
 
         /// Reads an error while the server waits for the next message.
-        async fn error(&mut self, server: &mut Server) -> (serde_json::Value, String) {
+        async fn error(&mut self, server: &mut StdioTransport) -> (serde_json::Value, String) {
             let line = tokio::select! {
                 message = server.receive() => panic!("{message:?}"),
                 line = self.answers.next_line() => line.unwrap().unwrap(),
@@ -275,7 +269,7 @@ mod tests {
         }
     }
 
-    async fn received(server: &mut Server) -> RequestId {
+    async fn received(server: &mut StdioTransport) -> RequestId {
         match server.receive().await {
             Some(JsonRpcMessage::Request(request)) => request.id,
             other => panic!("{other:?}"),
