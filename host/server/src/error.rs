@@ -267,22 +267,13 @@ impl ServiceError {
             tracing::error!(target: "glovebox", error = with_causes(&**reason), "a type check failed");
             return message(self).into();
         }
-        let is_told = matches!(
-            self,
-            Self::QueueFull { .. }
-                | Self::NoTurn { .. }
-                | Self::TooManySuspended { .. }
-                | Self::NoWorker
-                | Self::NoRoom
-                | Self::NoRoomToSuspend
-                | Self::NoRoomToAsk
-                | Self::StepUnanswered
-                | Self::StepLost
-                | Self::Draining
-                // The worker has already removed the details.
-                | Self::Relayed(_)
-                | Self::Fleet(FleetError::NoNode)
-        );
+        // An error with a known time for a retry contains no details about the host, unless it names the fleet's
+        // address. A worker has already removed the details from its errors.
+        let is_told = match self {
+            Self::StepLost | Self::Relayed(_) => true,
+            Self::Fleet(FleetError::Unreachable { .. }) => false,
+            _ => self.retry_after().is_some(),
+        };
         if self.kind() == UNAVAILABLE && !is_told {
             tracing::error!(target: "glovebox", error = with_causes(self), "a request failed");
             return "the request failed; see the service's log".into();

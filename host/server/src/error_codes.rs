@@ -7,64 +7,45 @@ use glovebox_sessions::{SessionsError, StoreError};
 /// An error code ([`ServiceError::code`]) with its HTTP status.
 pub(crate) type Code = (&'static str, u16);
 
-pub(crate) const INVALID: Code = ("invalid-argument", 400);
-pub(crate) const POLICY: Code = ("invalid-policy", 400);
-pub(crate) const UNKNOWN_RUNTIME: Code = ("unknown-runtime", 404);
-pub(crate) const UNSUPPORTED: Code = ("unsupported", 422);
-pub(crate) const NOT_FOUND: Code = ("not-found", 404);
-pub(crate) const EXISTS: Code = ("exists", 409);
-pub(crate) const BUSY: Code = ("session-busy", 409);
-pub(crate) const FENCED: Code = ("session-fenced", 409);
-pub(crate) const BUSY_EXECUTION: Code = ("execution-busy", 409);
-pub(crate) const CANCELLED: Code = ("cancelled", 409);
-pub(crate) const ENDED: Code = ("session-ended", 410);
-pub(crate) const NO_CHECKPOINT: Code = ("no-checkpoint", 409);
-pub(crate) const NOT_RESUMABLE: Code = ("not-resumable", 409);
-pub(crate) const NOT_SUSPENDABLE: Code = ("not-suspendable", 409);
-pub(crate) const DIVERGED: Code = ("diverged", 409);
-pub(crate) const TOO_LARGE: Code = ("too-large", 413);
-pub(crate) const FILE: Code = ("file", 422);
-pub(crate) const VARIABLE: Code = ("variable", 422);
-pub(crate) const TYPE_ERRORS: Code = ("type-errors", 422);
-pub(crate) const TOO_MANY: Code = ("quota-exceeded", 429);
-pub(crate) const RATE: Code = ("rate-exceeded", 429);
-pub(crate) const GENERATION: Code = ("generation", 412);
-pub(crate) const INTERNAL: Code = ("internal", 500);
-pub(crate) const UNSAVED: Code = ("unsaved", 500);
-pub(crate) const WORKER_DIED: Code = ("worker-died", 500);
-pub(crate) const NOT_IN_FLEET: Code = ("not-in-a-fleet", 501);
-pub(crate) const UNAVAILABLE: Code = ("unavailable", 503);
+/// Defines constants, and the list of all of them.
+macro_rules! codes {
+    ($($name:ident = $code:literal, $status:literal;)*) => {
+        $(pub(crate) const $name: Code = ($code, $status);)*
 
-/// All error codes. Codes that workers report are checked against this list.
-const CODES: [Code; 27] = [
-    INVALID,
-    POLICY,
-    UNKNOWN_RUNTIME,
-    UNSUPPORTED,
-    NOT_FOUND,
-    EXISTS,
-    BUSY,
-    FENCED,
-    BUSY_EXECUTION,
-    CANCELLED,
-    ENDED,
-    NO_CHECKPOINT,
-    NOT_RESUMABLE,
-    NOT_SUSPENDABLE,
-    DIVERGED,
-    TOO_LARGE,
-    FILE,
-    VARIABLE,
-    TYPE_ERRORS,
-    TOO_MANY,
-    RATE,
-    GENERATION,
-    INTERNAL,
-    UNSAVED,
-    WORKER_DIED,
-    NOT_IN_FLEET,
-    UNAVAILABLE,
-];
+        /// All error codes. Codes that workers report are checked against this list.
+        const CODES: &[Code] = &[$($name),*];
+    };
+}
+
+codes! {
+    INVALID = "invalid-argument", 400;
+    POLICY = "invalid-policy", 400;
+    UNKNOWN_RUNTIME = "unknown-runtime", 404;
+    UNSUPPORTED = "unsupported", 422;
+    NOT_FOUND = "not-found", 404;
+    EXISTS = "exists", 409;
+    BUSY = "session-busy", 409;
+    FENCED = "session-fenced", 409;
+    BUSY_EXECUTION = "execution-busy", 409;
+    CANCELLED = "cancelled", 409;
+    ENDED = "session-ended", 410;
+    NO_CHECKPOINT = "no-checkpoint", 409;
+    NOT_RESUMABLE = "not-resumable", 409;
+    NOT_SUSPENDABLE = "not-suspendable", 409;
+    DIVERGED = "diverged", 409;
+    TOO_LARGE = "too-large", 413;
+    FILE = "file", 422;
+    VARIABLE = "variable", 422;
+    TYPE_ERRORS = "type-errors", 422;
+    TOO_MANY = "quota-exceeded", 429;
+    RATE = "rate-exceeded", 429;
+    GENERATION = "generation", 412;
+    INTERNAL = "internal", 500;
+    UNSAVED = "unsaved", 500;
+    WORKER_DIED = "worker-died", 500;
+    NOT_IN_FLEET = "not-in-a-fleet", 501;
+    UNAVAILABLE = "unavailable", 503;
+}
 
 /// Returns the entry of [`CODES`] for `code`, or the code for internal errors if `code` is unknown.
 pub(crate) fn known_kind(code: &str) -> Code {
