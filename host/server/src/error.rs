@@ -171,6 +171,14 @@ pub enum ServiceError {
         /// The maximum in bytes.
         most: usize,
     },
+    /// The file exceeds the maximum for a response.
+    #[error("the file is {bytes} bytes; the maximum for a response is {most}; split the file in a script")]
+    FileTooLarge {
+        /// The size of the file in bytes.
+        bytes: u64,
+        /// The maximum in bytes.
+        most: u64,
+    },
     /// The types of a script could not be checked, or are wrong. The script was not run.
     #[error(transparent)]
     Types(#[from] TypeCheckError),
@@ -338,7 +346,7 @@ impl ServiceError {
             | Self::Worker(_)
             | Self::Draining => UNAVAILABLE,
             Self::Advance(error) => of_advance(error),
-            Self::AnswerTooLarge { .. } => TOO_LARGE,
+            Self::AnswerTooLarge { .. } | Self::FileTooLarge { .. } => TOO_LARGE,
             Self::NoExecution { .. } | Self::StepFailed => NOT_FOUND,
             Self::ExecutionBusy { .. } => BUSY_EXECUTION,
             Self::Cancelled => CANCELLED,

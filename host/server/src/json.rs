@@ -201,11 +201,11 @@ impl Visitor<'_> for Base64Visitor {
     }
 }
 
-/// Deserializes a list of at most `MAX` elements. Fails at the first excess element, without reading the remaining
-/// ones.
-pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
+/// Deserializes a list of at most `MAX` elements, optionally within another type. Fails at the first excess element,
+/// without reading the remaining ones.
+pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, R: From<Vec<T>>, const MAX: usize>(
     deserializer: D,
-) -> Result<Vec<T>, D::Error> {
+) -> Result<R, D::Error> {
     struct ListVisitor<T, const MAX: usize>(PhantomData<T>);
 
     impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ListVisitor<T, MAX> {
@@ -227,14 +227,17 @@ pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX:
         }
     }
 
-    deserializer.deserialize_seq(ListVisitor::<T, MAX>(PhantomData))
+    deserializer.deserialize_seq(ListVisitor::<T, MAX>(PhantomData)).map(R::from)
 }
 
 /// Like [`at_most`], but for the entries of an object. If a name occurs several times, its last value wins. Each
 /// occurrence counts.
-pub(crate) fn entries_at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
-    deserializer: D,
-) -> Result<BTreeMap<String, T>, D::Error> {
+pub(crate) fn entries_at_most<'de, D, T, R, const MAX: usize>(deserializer: D) -> Result<R, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+    R: From<BTreeMap<String, T>>,
+{
     struct EntriesVisitor<T, const MAX: usize>(PhantomData<T>);
 
     impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for EntriesVisitor<T, MAX> {
@@ -257,7 +260,7 @@ pub(crate) fn entries_at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, co
         }
     }
 
-    deserializer.deserialize_map(EntriesVisitor::<T, MAX>(PhantomData))
+    deserializer.deserialize_map(EntriesVisitor::<T, MAX>(PhantomData)).map(R::from)
 }
 
 #[cfg(test)]

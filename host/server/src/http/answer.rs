@@ -227,6 +227,8 @@ impl IntoResponse for Problem {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        // The routes for E2B clients add fields to the body.
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use axum::{
-    extract::{FromRequestParts, Path},
+    extract::{FromRequestParts, Path, Query},
     http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
@@ -22,6 +22,20 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for InPath<T> {
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
         match Path::from_request_parts(parts, shared).await {
             Ok(Path(value)) => Ok(Self(value)),
+            Err(rejection) => Err(Problem::invalid(rejection.body_text())),
+        }
+    }
+}
+
+/// Like [`Query`], but rejects invalid parameters with a [`Problem`].
+pub(crate) struct InQuery<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Shared> for InQuery<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(value)) => Ok(Self(value)),
             Err(rejection) => Err(Problem::invalid(rejection.body_text())),
         }
     }

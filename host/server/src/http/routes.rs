@@ -80,6 +80,7 @@ fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, accepted: Na
         answered: Answered::new(config.idempotency_keys, stored),
         tenants,
         names: accepted,
+        sandboxes: e2b::Sandboxes::default(),
         begun: Instant::now(),
     };
     Shared { state: Arc::new(state), bodies }
@@ -132,6 +133,7 @@ pub(crate) struct SharedState {
     pub(crate) tenants: Tenants,
     pub(crate) answered: Answered,
     pub(crate) names: Names,
+    pub(super) sandboxes: e2b::Sandboxes,
     begun: Instant,
 }
 

@@ -2,7 +2,6 @@
 
 use axum::{
     Extension, Json,
-    extract::Query,
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
@@ -13,7 +12,7 @@ use serde_json::{Map, value::RawValue};
 use tracing::Instrument as _;
 
 use super::{
-    Caller, InPath, Problem, ReadBody, Shared,
+    Caller, InPath, InQuery, Problem, ReadBody, Shared,
     answer::MAX_RETURNED_BYTES,
     budget::{Counted, Made, held_body},
     parameters::{IfMatch, done, with_etag},
@@ -47,9 +46,8 @@ pub(crate) struct ListQuery {
     responses((status = 200, description = "A page of sessions.", body = SessionsAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn list(
     Caller(tenant): Caller,
-    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+    InQuery(ListQuery { after, limit }): InQuery<ListQuery>,
 ) -> Result<Json<SessionsAnswer>, Problem> {
-    let Query(ListQuery { after, limit }) = query.map_err(|error| Problem::invalid(error.body_text()))?;
     let mut page = PageRequest::new(limit.unwrap_or(PageRequest::MAX_LIMIT))
         .map_err(|error| Problem::invalid(error.to_string()))?;
     if let Some(after) = after {
@@ -279,9 +277,8 @@ pub(crate) struct FilesQuery {
 pub(crate) async fn list_files(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
-    query: Result<Query<FilesQuery>, axum::extract::rejection::QueryRejection>,
+    InQuery(query): InQuery<FilesQuery>,
 ) -> Result<Json<FilesAnswer>, Problem> {
-    let Query(query) = query.map_err(|error| Problem::invalid(error.body_text()))?;
     let pattern = query.pattern.unwrap_or_else(|| "**".to_owned());
     let limit = query.limit.unwrap_or(MAX_LISTED);
     if !(1..=MAX_LISTED).contains(&limit) {
@@ -368,32 +365,11 @@ pub(super) async fn read_with_room(
     tenant: &Tenant,
     id: &SessionId,
     path: String,
-) -> Result<Made, FileProblem> {
+) -> Result<Made, ServiceError> {
     let reserve = reserve_contents(shared, tenant);
-    match tenant.read_file(id, path, MAX_RETURNED_BYTES, reserve).await.map_err(FileProblem::Failed)? {
-        Ok((bytes, room)) => Ok(Made { bytes: bytes.into(), room }),
-        Err(bytes) => {
-            let detail = format!(
-                "the file is {bytes} bytes; the maximum for a response is {MAX_RETURNED_BYTES}; split the file in a script"
-            );
-            Err(FileProblem::TooLarge(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)))
-        }
-    }
-}
-
-/// The reason why a file was not read.
-pub(super) enum FileProblem {
-    Failed(ServiceError),
-    TooLarge(Problem),
-}
-
-impl From<FileProblem> for Problem {
-    fn from(problem: FileProblem) -> Self {
-        match problem {
-            FileProblem::Failed(error) => error.into(),
-            FileProblem::TooLarge(problem) => problem,
-        }
-    }
+    let read = tenant.read_file(id, path, MAX_RETURNED_BYTES, reserve).await?;
+    let (bytes, room) = read.map_err(|bytes| ServiceError::FileTooLarge { bytes, most: MAX_RETURNED_BYTES })?;
+    Ok(Made { bytes: bytes.into(), room })
 }
 
 /// Writes a file to a session, replacing an existing file.
@@ -429,9 +405,8 @@ pub(crate) async fn delete_file(
     Caller(tenant): Caller,
     InPath((id, path)): InPath<(String, String)>,
     expected: IfMatch,
-    query: Result<Query<DeleteQuery>, axum::extract::rejection::QueryRejection>,
+    InQuery(DeleteQuery { recursive }): InQuery<DeleteQuery>,
 ) -> Result<Response, Problem> {
-    let Query(DeleteQuery { recursive }) = query.map_err(|error| Problem::invalid(error.body_text()))?;
     let delete = FileOperation::Delete { path, recursive };
     Ok(done(tenant.change_files(expected.target(id)?, delete).await?.generation))
 }

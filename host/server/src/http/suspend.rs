@@ -20,10 +20,14 @@ use super::{
     output::Form,
     parameters::{IfMatch, with_etag},
     sessions::octets,
-    tools::{AnswerBody, NeedsToolsAnswer, Offered, ToolBody, few_answers},
-    wire::{ExecuteBody, files, patterns, values_bytes},
+    tools::{AnswerBody, MAX_ANSWERS, NeedsToolsAnswer, Offered, ToolBody},
+    wire::{ExecuteBody, MAX_FILES, MAX_PATTERNS, values_bytes},
 };
-use crate::{Changed, Resumption, ServiceError, Tenant, Work, byte_budget::Room, json::Bytes};
+use crate::{
+    Changed, Resumption, ServiceError, Tenant, Work,
+    byte_budget::Room,
+    json::{Bytes, at_most, entries_at_most},
+};
 
 /// A suspended execution to resume. The bytes contain the script and its input.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -33,7 +37,7 @@ pub(crate) struct ResumeBody {
     #[schema(required = true)]
     suspended: Option<Bytes>,
     /// Answers, at most one per call. The response lists calls without an answer again.
-    #[serde(default, deserialize_with = "few_answers")]
+    #[serde(default, deserialize_with = "at_most::<_, AnswerBody, _, MAX_ANSWERS>")]
     answers: Vec<AnswerBody>,
     /// Tools of the request that started the execution.
     #[schema(value_type = Vec<ToolBody>, required = true)]
@@ -43,7 +47,7 @@ pub(crate) struct ResumeBody {
     session: Option<String>,
     /// Files of the request that started the execution, by path. Files that the script has written are not part of
     /// them: the script writes them again.
-    #[serde(default, deserialize_with = "files")]
+    #[serde(default, deserialize_with = "entries_at_most::<_, Bytes, _, MAX_FILES>")]
     files: Option<BTreeMap<String, Bytes>>,
     /// Policy of the request that started the execution. Limits can differ, and apply to the whole execution.
     #[schema(value_type = Option<BTreeMap<String, Value>>)]
@@ -56,7 +60,7 @@ pub(crate) struct ResumeBody {
     /// Milliseconds after which the resumed execution is cancelled. Default: no deadline.
     deadline_ms: Option<u64>,
     /// Patterns of files to return, as in `POST /v1/execute`.
-    #[serde(default, deserialize_with = "patterns")]
+    #[serde(default, deserialize_with = "at_most::<_, String, _, MAX_PATTERNS>")]
     return_files: Option<Vec<String>>,
 }
 

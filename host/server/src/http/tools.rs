@@ -11,7 +11,7 @@ use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, byte_budget::Room, json::a
 /// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 64;
 /// Maximum number of answers in a request.
-const MAX_ANSWERS: usize = 1_000;
+pub(super) const MAX_ANSWERS: usize = 1_000;
 
 /// A tool that a request defines.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -32,11 +32,9 @@ pub(crate) struct ToolBody {
 
 /// The tools of a request. Deserialization fails at the first tool above the limit.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct ToolBodies(#[serde(deserialize_with = "few_tools")] pub(super) Vec<ToolBody>);
-
-fn few_tools<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<ToolBody>, D::Error> {
-    at_most::<D, ToolBody, MAX_TOOLS>(deserializer)
-}
+pub(super) struct ToolBodies(
+    #[serde(deserialize_with = "at_most::<_, ToolBody, _, MAX_TOOLS>")] pub(super) Vec<ToolBody>,
+);
 
 /// The tools of a request, in separate lists for the client and for external services.
 #[derive(Default)]
@@ -90,12 +88,8 @@ impl Offered {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ContinueBody {
     /// Answers, at most one per call. The next response lists calls without an answer again.
-    #[serde(default, deserialize_with = "few_answers")]
+    #[serde(default, deserialize_with = "at_most::<_, AnswerBody, _, MAX_ANSWERS>")]
     answers: Vec<AnswerBody>,
-}
-
-pub(super) fn few_answers<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<AnswerBody>, D::Error> {
-    at_most::<D, AnswerBody, MAX_ANSWERS>(deserializer)
 }
 
 /// The answer to a tool call: a `value` or an `error`.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use glovebox::{CheckpointInfo, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SessionInfo, SourceKind};
 use glovebox_sessions::SessionId;
-use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, value::RawValue};
 use utoipa::ToSchema;
 
@@ -25,37 +25,14 @@ use crate::{
 const MAX_VALUE_BYTES: usize = 256 << 10;
 
 /// Maximum number of files in a request.
-const MAX_FILES: usize = 10_000;
+pub(super) const MAX_FILES: usize = 10_000;
 
 /// Maximum number of patterns in `return_files`. Every file is compared with every pattern.
-const MAX_PATTERNS: usize = 16;
+pub(super) const MAX_PATTERNS: usize = 16;
 /// Maximum total size of the patterns in `return_files`, in bytes.
 const MAX_PATTERN_BYTES: usize = 1_024;
 /// Maximum number of `*` in one pattern of `return_files`.
 const MAX_STARS: usize = 8;
-
-/// Parsing mode of JavaScript.
-#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
-    /// Detects a module by its syntax.
-    #[default]
-    Detect,
-    /// Parses the source as a script.
-    Script,
-    /// Parses the source as a module.
-    Module,
-}
-
-impl From<Kind> for SourceKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Detect => Self::Detect,
-            Kind::Script => Self::Script,
-            Kind::Module => Self::Module,
-        }
-    }
-}
 
 /// A script with its input, files, tools and limits.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -73,8 +50,10 @@ pub(crate) struct ExecuteBody {
     pub(super) runtime: Option<String>,
     /// File name that tracebacks show. Default: `<sandbox>`.
     pub(super) name: Option<String>,
-    /// Parsing mode of JavaScript. Default: `detect`.
-    pub(super) kind: Option<Kind>,
+    /// Parsing mode of JavaScript: `script`, `module`, or `detect`, which detects a module by its syntax. Default:
+    /// `detect`.
+    #[schema(value_type = Option<String>)]
+    pub(super) kind: Option<SourceKind>,
     /// Standard input. Default: empty.
     pub(super) stdin: Option<Bytes>,
     /// Value of the global variable `context`: any JSON value. Default, also for `null`: no such variable; in a session,
@@ -88,7 +67,7 @@ pub(crate) struct ExecuteBody {
     /// still applies.
     pub(super) deadline_ms: Option<u64>,
     /// Files in the workspace at the start, by path. Not allowed in a session, which has its own files.
-    #[serde(default, deserialize_with = "files")]
+    #[serde(default, deserialize_with = "entries_at_most::<_, Bytes, _, MAX_FILES>")]
     pub(super) files: Option<BTreeMap<String, Bytes>>,
     /// Requested policy, within the policy that is granted to this token. It has the keys of a policy file: `limits`,
     /// `clock`, `entropy`, `args`, `env`, `inject_setup`, `auto_persist_globals`, `session`, `metering`, `network`,
@@ -106,16 +85,8 @@ pub(crate) struct ExecuteBody {
     pub(super) check_types: Option<bool>,
     /// Patterns of files to return, such as `*.png` or `out/**`. Default: none. The names of changed files are always
     /// returned.
-    #[serde(default, deserialize_with = "patterns")]
+    #[serde(default, deserialize_with = "at_most::<_, String, _, MAX_PATTERNS>")]
     pub(super) return_files: Option<Vec<String>>,
-}
-
-pub(super) fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
-    entries_at_most::<D, Bytes, MAX_FILES>(deserializer).map(Some)
-}
-
-pub(super) fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
-    at_most::<D, String, MAX_PATTERNS>(deserializer).map(Some)
 }
 
 impl ExecuteBody {
@@ -160,7 +131,7 @@ impl ExecuteBody {
 
     /// Parses the tools of the request.
     pub(super) fn tools(&mut self) -> Result<ToolBodies, Problem> {
-        self.tools.take().map(|tools| parsed("tools", &tools)).transpose().map(Option::unwrap_or_default)
+        parsed("tools", self.tools.take())
     }
 
     fn script(self) -> Result<Script, Problem> {
@@ -169,7 +140,7 @@ impl ExecuteBody {
         Ok(Script {
             source,
             name: self.name,
-            kind: self.kind.unwrap_or_default().into(),
+            kind: self.kind.unwrap_or_default(),
             stdin: self.stdin.map(|stdin| stdin.0).unwrap_or_default(),
             context: self.context.map(json_text).transpose()?,
             cancel_after: self.deadline_ms.map(Duration::from_millis),
@@ -183,15 +154,9 @@ impl ExecuteBody {
     /// Converts the body to a request for a new interpreter.
     pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
         let files = self.files.take().unwrap_or_default();
-        if files.len() > MAX_FILES {
-            return Err(Problem::invalid(format!(
-                "`files` has {} entries; the maximum is {MAX_FILES}; send fewer",
-                files.len()
-            )));
-        }
         let files = files.into_iter().map(|(path, bytes)| (path, bytes.0)).collect();
         let (language, runtime) = (self.language, self.runtime.take());
-        let policy = self.policy.take().map(|policy| parsed("policy", &policy)).transpose()?.unwrap_or_default();
+        let policy = parsed("policy", self.policy.take())?;
         Ok(Fresh { script: self.script()?, language, runtime, files, policy })
     }
 
@@ -242,8 +207,9 @@ fn parsed_bytes(name: &str, raw: Option<&RawValue>) -> Result<usize, Problem> {
     JsonCost::of(text.as_bytes()).map_err(|error| Problem::invalid(format!("`{name}`: {error}")))
 }
 
-/// Parses the field `name`.
-fn parsed<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, Problem> {
+/// Parses the field `name`. Returns the default if the field is missing.
+fn parsed<T: DeserializeOwned + Default>(name: &str, raw: Option<Box<RawValue>>) -> Result<T, Problem> {
+    let Some(raw) = raw else { return Ok(T::default()) };
     serde_json::from_str(raw.get()).map_err(|error| Problem::invalid(format!("`{name}`: {}", quoted(error))))
 }
 
@@ -267,7 +233,7 @@ pub(crate) struct OpenBody {
     #[schema(value_type = Option<BTreeMap<String, Value>>)]
     policy: Option<Box<RawValue>>,
     /// Files to write to the workspace, by path.
-    #[serde(default, deserialize_with = "files")]
+    #[serde(default, deserialize_with = "entries_at_most::<_, Bytes, _, MAX_FILES>")]
     files: Option<BTreeMap<String, Bytes>>,
     /// Bytes of `GET /v1/sessions/{id}/state`, from which the session is resumed. Not allowed with `language`,
     /// `runtime`, `context` or `files`.
@@ -288,7 +254,7 @@ impl OpenBody {
 
     /// Returns the requested policy.
     pub(super) fn policy(&mut self) -> Result<Map<String, Value>, Problem> {
-        self.policy.take().map(|policy| parsed("policy", &policy)).transpose().map(Option::unwrap_or_default)
+        parsed("policy", self.policy.take())
     }
 
     /// Returns the initial files.

@@ -3,39 +3,25 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
-    Extension, Json,
-    extract::Query,
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
+    Json,
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri},
     response::{IntoResponse as _, Response},
 };
 use serde::Deserialize;
 
 use super::{
-    form::{DetailAnswer, E2bError, NewSandbox, SandboxAnswer, Timeout, time},
+    form::{self, DetailAnswer, NewSandbox, SandboxAnswer, Timeout, no_sandbox, time},
     lifecycle::stored,
-    sandboxes::{ApiTenant, RequestedSandbox, Sandbox, Sandboxes},
+    sandboxes::{ApiCaller, RequestedSandbox, Sandbox, Sandboxes},
 };
 use crate::{
     Tenant,
-    http::{InPath, Problem, ReadBody, budget::HeldBytes},
+    http::{InPath, InQuery, Problem, ReadBody, budget::HeldBytes},
 };
 
-/// A request body, or the error from reading it.
-type Body = Result<ReadBody, Problem>;
-/// A path parameter, or the error from parsing it.
-type Name = Result<InPath<String>, Problem>;
-
-fn name(name: Name) -> Result<String, E2bError> {
-    Ok(name?.0)
-}
-
 /// Creates a sandbox.
-pub(super) async fn create(
-    ApiTenant(tenant): ApiTenant,
-    Extension(sandboxes): Extension<Sandboxes>,
-    read: Body,
-) -> Result<Response, E2bError> {
-    let (new, _held): (NewSandbox, HeldBytes) = read?.json()?;
+pub(super) async fn create(ApiCaller { tenant, sandboxes }: ApiCaller, read: ReadBody) -> Result<Response, Problem> {
+    let (new, _held): (NewSandbox, HeldBytes) = read.json()?;
     let (description, time) = new.parts()?;
     let sandbox = sandboxes.make(&tenant, description, time).await?;
     Ok((StatusCode::CREATED, Json(SandboxAnswer::from(&sandbox))).into_response())
@@ -43,73 +29,63 @@ pub(super) async fn create(
 
 /// Extends a sandbox's timeout, and resumes the sandbox if it is paused.
 pub(super) async fn connect(
-    ApiTenant(tenant): ApiTenant,
-    Extension(sandboxes): Extension<Sandboxes>,
-    id: Name,
-    read: Body,
-) -> Result<Response, E2bError> {
-    let id = name(id)?;
-    let (asked, _held): (Timeout, HeldBytes) = read?.json_or_default()?;
+    ApiCaller { tenant, sandboxes }: ApiCaller,
+    InPath(id): InPath<String>,
+    read: ReadBody,
+) -> Result<Response, Problem> {
+    let (asked, _held): (Timeout, HeldBytes) = read.json_or_default()?;
     let resumed = sandboxes.resume(&tenant, &id, time(asked.timeout)?).await?;
-    let (sandbox, was_paused) = resumed.ok_or_else(|| E2bError::no_sandbox(&id))?;
+    let (sandbox, was_paused) = resumed.ok_or_else(|| no_sandbox(&id))?;
     let status = if was_paused { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(SandboxAnswer::from(&sandbox))).into_response())
 }
 
 /// Pauses a sandbox: saves its sessions and evicts them from memory.
 pub(super) async fn pause(
-    ApiTenant(tenant): ApiTenant,
-    Extension(sandboxes): Extension<Sandboxes>,
-    id: Name,
-) -> Result<StatusCode, E2bError> {
-    let id = name(id)?;
+    ApiCaller { tenant, sandboxes }: ApiCaller,
+    InPath(id): InPath<String>,
+) -> Result<StatusCode, Problem> {
     match sandboxes.pause(&tenant, &id).await? {
         Some(true) => Ok(StatusCode::NO_CONTENT),
-        Some(false) => Err(E2bError::new(StatusCode::CONFLICT, "paused", "the sandbox is already paused")),
-        None => Err(E2bError::no_sandbox(&id)),
+        Some(false) => Err(Problem::new(StatusCode::CONFLICT, "paused", "the sandbox is already paused")),
+        None => Err(no_sandbox(&id)),
     }
 }
 
 /// Ends a sandbox without running exit handlers.
 pub(super) async fn kill(
-    ApiTenant(tenant): ApiTenant,
-    Extension(sandboxes): Extension<Sandboxes>,
-    id: Name,
-) -> Result<StatusCode, E2bError> {
-    let id = name(id)?;
+    ApiCaller { tenant, sandboxes }: ApiCaller,
+    InPath(id): InPath<String>,
+) -> Result<StatusCode, Problem> {
     match sandboxes.kill(&tenant, &id).await? {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(E2bError::no_sandbox(&id)),
+        false => Err(no_sandbox(&id)),
     }
 }
 
 /// Sets a running sandbox's timeout.
 pub(super) async fn set_timeout(
-    ApiTenant(tenant): ApiTenant,
-    Extension(sandboxes): Extension<Sandboxes>,
-    id: Name,
-    read: Body,
-) -> Result<StatusCode, E2bError> {
-    let id = name(id)?;
-    let (asked, _held): (Timeout, HeldBytes) = read?.json()?;
+    ApiCaller { tenant, sandboxes }: ApiCaller,
+    InPath(id): InPath<String>,
+    read: ReadBody,
+) -> Result<StatusCode, Problem> {
+    let (asked, _held): (Timeout, HeldBytes) = read.json()?;
     let time = time(asked.timeout)?;
     let sandbox = sandboxes.of(&tenant, &id).filter(|sandbox| !sandbox.is_paused());
-    sandbox.ok_or_else(|| E2bError::no_sandbox(&id))?.extend(time, true);
+    sandbox.ok_or_else(|| no_sandbox(&id))?.extend(time, true);
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Describes a sandbox, which may be from an earlier run of the server.
 pub(super) async fn describe(
-    ApiTenant(tenant): ApiTenant,
-    Extension(sandboxes): Extension<Sandboxes>,
-    id: Name,
-) -> Result<Json<DetailAnswer>, E2bError> {
-    let id = name(id)?;
+    ApiCaller { tenant, sandboxes }: ApiCaller,
+    InPath(id): InPath<String>,
+) -> Result<Json<DetailAnswer>, Problem> {
     if let Some(sandbox) = sandboxes.of(&tenant, &id) {
         return Ok(Json(DetailAnswer::new(&sandbox)));
     }
     let sessions = stored(&tenant, &id).await?;
-    let first = sessions.first().ok_or_else(|| E2bError::no_sandbox(&id))?;
+    let first = sessions.first().ok_or_else(|| no_sandbox(&id))?;
     let record = tenant.session(first).await?;
     Ok(Json(DetailAnswer::left(&tenant, &id, record.updated_at.to_string())))
 }
@@ -160,16 +136,10 @@ impl Listed {
 
 /// Lists the tenant's sandboxes in pages, including paused sandboxes. The newest sandbox is first.
 pub(super) async fn list(
-    ApiTenant(tenant): ApiTenant,
-    Extension(sandboxes): Extension<Sandboxes>,
-    wanted: Result<Query<SandboxQuery>, axum::extract::rejection::QueryRejection>,
-) -> Result<Response, E2bError> {
-    let Query(SandboxQuery { state, metadata, limit, next_token }) =
-        wanted.map_err(|error| E2bError::invalid(error.body_text()))?;
-    let metadata: BTreeMap<String, String> = match &metadata {
-        Some(text) => form_entries(text),
-        None => BTreeMap::new(),
-    };
+    ApiCaller { tenant, sandboxes }: ApiCaller,
+    InQuery(SandboxQuery { state, metadata, limit, next_token }): InQuery<SandboxQuery>,
+) -> Result<Response, Problem> {
+    let metadata = metadata.as_deref().map(form_entries).unwrap_or_default();
     let mut all: BTreeMap<String, Listed> =
         left(&tenant).await?.into_iter().map(|(id, answer)| (id, Listed::Left(answer))).collect();
     all.extend(sandboxes.all_of(&tenant).into_iter().map(|sandbox| (sandbox.id.clone(), Listed::Known(sandbox))));
@@ -203,7 +173,7 @@ pub(super) async fn list(
 const NEXT_TOKEN: HeaderName = HeaderName::from_static("x-next-token");
 
 /// Returns the sandboxes that have stored sessions, keyed by ID.
-async fn left(tenant: &Tenant) -> Result<BTreeMap<String, DetailAnswer>, E2bError> {
+async fn left(tenant: &Tenant) -> Result<BTreeMap<String, DetailAnswer>, Problem> {
     let mut all = BTreeMap::new();
     for session in tenant.list().await?.sessions {
         if let Some((sandbox, _)) = Sandboxes::of_session(&session.id) {
@@ -230,6 +200,6 @@ pub(super) async fn health(_: RequestedSandbox) -> StatusCode {
 }
 
 /// Rejects E2B requests that Glovebox does not support.
-pub(super) async fn unsupported(uri: axum::http::Uri) -> E2bError {
-    E2bError::unsupported_path(&uri)
+pub(super) async fn unsupported(uri: Uri) -> Problem {
+    form::unsupported(&format!("`{}`", glovebox::escaped(uri.path())))
 }

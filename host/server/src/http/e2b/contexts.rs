@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use axum::{Json, http::StatusCode, response::Response};
+use axum::{Json, extract::State, http::StatusCode, response::Response};
 use glovebox::Language;
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
 
 use super::{
     files::{WORKSPACE, absolute, relative},
-    form::{E2bError, Entries, check_entries},
+    form::{Entries, check_env, unsupported},
     lifecycle::{context_name, default_language, stored},
     lines,
     sandboxes::{RequestedSandbox, Sandbox, Sandboxes},
@@ -48,35 +48,35 @@ pub(super) struct NewContext {
 }
 
 /// Parses a language name as E2B clients write it. Fails if Glovebox does not support the language.
-pub(super) fn language(name: &str) -> Result<Language, E2bError> {
+pub(super) fn language(name: &str) -> Result<Language, Problem> {
     match name.to_ascii_lowercase().as_str() {
         "python" | "py" => Ok(Language::Python),
         "javascript" | "js" | "typescript" | "ts" => Ok(Language::JavaScript),
-        _ => Err(E2bError::unsupported(&format!("the language `{}`", glovebox::escaped(name)))),
+        _ => Err(unsupported(&format!("the language `{}`", glovebox::escaped(name)))),
     }
 }
 
 /// Fails unless `name` consists of 1 to 40 ASCII letters and digits.
-fn check_name(name: &str) -> Result<(), E2bError> {
+fn check_name(name: &str) -> Result<(), Problem> {
     let is_one = (1..=40).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_one.then_some(()).ok_or_else(|| no_context(name))
 }
 
-fn no_context(name: &str) -> E2bError {
+fn no_context(name: &str) -> Problem {
     let detail = format!("the sandbox has no context `{}`; create it first", glovebox::escaped(name));
-    E2bError::new(StatusCode::NOT_FOUND, "not-found", detail)
+    Problem::new(StatusCode::NOT_FOUND, "not-found", detail)
 }
 
 /// Opens a context.
 pub(super) async fn create(
     RequestedSandbox(sandbox): RequestedSandbox,
-    read: Result<ReadBody, Problem>,
-) -> Result<(StatusCode, Json<ContextAnswer>), E2bError> {
-    let (new, _held): (NewContext, HeldBytes) = read?.json_or_default()?;
+    read: ReadBody,
+) -> Result<(StatusCode, Json<ContextAnswer>), Problem> {
+    let (new, _held): (NewContext, HeldBytes) = read.json_or_default()?;
     let language = new.language.as_deref().map_or(Ok(Language::Python), language)?;
     let directory = new.cwd.as_deref().map(relative).transpose()?.filter(|path| !path.is_empty());
     if directory.is_some() && language != Language::Python {
-        return Err(E2bError::unsupported("`cwd` for JavaScript"));
+        return Err(unsupported("`cwd` for JavaScript"));
     }
     let mut id = SessionId::random().to_string();
     id.truncate(16);
@@ -94,7 +94,7 @@ pub(super) async fn create(
 }
 
 /// Lists the contexts of a sandbox.
-pub(super) async fn list(RequestedSandbox(sandbox): RequestedSandbox) -> Result<Json<Vec<ContextAnswer>>, E2bError> {
+pub(super) async fn list(RequestedSandbox(sandbox): RequestedSandbox) -> Result<Json<Vec<ContextAnswer>>, Problem> {
     let mut contexts = BTreeMap::new();
     for session in stored(&sandbox.tenant, &sandbox.id).await? {
         let record = sandbox.tenant.session(&session).await?;
@@ -107,9 +107,8 @@ pub(super) async fn list(RequestedSandbox(sandbox): RequestedSandbox) -> Result<
 /// the default context and the only one, it is replaced with a new one.
 pub(super) async fn remove(
     RequestedSandbox(sandbox): RequestedSandbox,
-    name: Result<InPath<String>, Problem>,
-) -> Result<StatusCode, E2bError> {
-    let InPath(name) = name?;
+    InPath(name): InPath<String>,
+) -> Result<StatusCode, Problem> {
     check_name(&name)?;
     let _turn = sandbox.turn.lock().await;
     if sandbox.last().as_ref() == Some(&name) {
@@ -151,9 +150,8 @@ async fn other_context(sandbox: &Sandbox, name: &str) -> Result<Option<String>, 
 /// Replaces a context with a new one. The sandbox retains its files.
 pub(super) async fn restart(
     RequestedSandbox(sandbox): RequestedSandbox,
-    name: Result<InPath<String>, Problem>,
-) -> Result<StatusCode, E2bError> {
-    let InPath(name) = name?;
+    InPath(name): InPath<String>,
+) -> Result<StatusCode, Problem> {
     check_name(&name)?;
     let _turn = sandbox.turn.lock().await;
     replace(&sandbox, &name).await?;
@@ -161,7 +159,7 @@ pub(super) async fn restart(
 }
 
 /// Replaces a context with a new one. The caller must hold the sandbox's turn.
-async fn replace(sandbox: &Sandbox, name: &str) -> Result<(), E2bError> {
+async fn replace(sandbox: &Sandbox, name: &str) -> Result<(), Problem> {
     let id = sandbox.session(name)?;
     let language = sandbox.context(name, None).await.map_err(|_| no_context(name))?.language;
     // If this context has the sandbox's files, move them to a temporary context while it is replaced.
@@ -195,22 +193,16 @@ pub(super) struct Code {
 
 /// Executes code. Streams output while the script writes it, then the displays and the value of the last expression.
 pub(super) async fn execute(
-    axum::extract::State(shared): axum::extract::State<Shared>,
+    State(shared): State<Shared>,
     RequestedSandbox(sandbox): RequestedSandbox,
-    read: Result<ReadBody, Problem>,
-) -> Result<Response, E2bError> {
-    let read = read?.parse_with(|read| read.json::<Code>());
+    read: ReadBody,
+) -> Result<Response, Problem> {
+    let read = read.parse_with(|read| read.json::<Code>());
     let (asked, held): (Code, HeldBytes) = read.await?;
     let env = asked.env_vars.map(|Entries(entries)| entries).unwrap_or_default();
-    check_entries("env_vars", &env)?;
-    if let Some(name) = env.keys().find(|name| !is_env_name(name)) {
-        return Err(E2bError::invalid(format!(
-            "`{}` in `env_vars` is not a valid name; use a name without `=` and NUL",
-            glovebox::escaped(name)
-        )));
-    }
+    check_env("env_vars", &env)?;
     if asked.context_id.is_some() && asked.language.is_some() {
-        return Err(E2bError::invalid("`context_id` and `language` are mutually exclusive; remove one of them"));
+        return Err(Problem::invalid("`context_id` and `language` are mutually exclusive; remove one of them"));
     }
     let wanted = asked.language.as_deref().map(language).transpose()?;
     let is_typescript =
@@ -275,11 +267,6 @@ impl Running {
         }
         executed
     }
-}
-
-/// Returns `true` if `name` is a valid name of an environment variable: not empty, and without `=` or NUL.
-pub(super) fn is_env_name(name: &str) -> bool {
-    !name.is_empty() && !name.contains(['=', '\0'])
 }
 
 /// Returns code that sets environment variables, or `None` if `env` is empty.

@@ -4,9 +4,9 @@ use std::convert::Infallible;
 
 use axum::{
     Extension, Json,
-    extract::{Query, State},
+    extract::State,
     http::{HeaderMap, StatusCode, header},
-    response::{IntoResponse as _, Response},
+    response::Response,
 };
 use glovebox::{FileEntry, FileKind, IfExists, Language, ListLimits};
 use glovebox_sessions::SessionId;
@@ -14,17 +14,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    form::E2bError,
+    form::unsupported,
     lifecycle::context_name,
     sandboxes::{RequestedSandbox, Sandbox},
 };
 use crate::{
-    ServiceError, Tenant,
+    ServiceError,
     executor::FileOperation,
     http::{
-        InPath, Problem, ReadBody, Shared,
+        InPath, InQuery, Problem, ReadBody, Shared,
         budget::HeldBytes,
-        sessions::{FileProblem, octets, read_with_room},
+        sessions::{octets, read_with_room},
         wire::{MAX_LISTED, MAX_LISTED_BYTES},
     },
     tenant::ReplyRooms,
@@ -39,8 +39,6 @@ const MAX_FILES: usize = 1_000;
 pub(super) struct PathQuery {
     path: Option<String>,
 }
-
-type InQuery = Result<Query<PathQuery>, axum::extract::rejection::QueryRejection>;
 
 /// The description of a written file.
 #[derive(Debug, Serialize)]
@@ -69,9 +67,9 @@ impl Sandbox {
 }
 
 /// Converts an error from a file operation. A missing file becomes status 404.
-pub(super) fn failed(error: ServiceError) -> E2bError {
+fn failed(error: ServiceError) -> Problem {
     match error.is_missing_file() {
-        true => E2bError::new(StatusCode::NOT_FOUND, "not-found", error.public()),
+        true => Problem::new(StatusCode::NOT_FOUND, "not-found", error.public()),
         false => error.into(),
     }
 }
@@ -80,37 +78,32 @@ pub(super) fn failed(error: ServiceError) -> E2bError {
 pub(super) async fn read(
     State(shared): State<Shared>,
     RequestedSandbox(sandbox): RequestedSandbox,
-    query: InQuery,
-) -> Result<Response, E2bError> {
-    let Query(PathQuery { path }) = query.map_err(|error| E2bError::invalid(error.body_text()))?;
-    let path = relative(&path.ok_or_else(|| E2bError::invalid("missing query parameter `path`; add it"))?)?;
+    InQuery(PathQuery { path }): InQuery<PathQuery>,
+) -> Result<Response, Problem> {
+    let path = relative(&path.ok_or_else(|| Problem::invalid("missing query parameter `path`; add it"))?)?;
     let _turn = sandbox.turn.lock().await;
     let id = sandbox.holder_of_files().await?;
-    let made = read_with_room(&shared, &sandbox.tenant, &id, path).await.map_err(|problem| match problem {
-        FileProblem::Failed(error) => failed(error),
-        FileProblem::TooLarge(problem) => problem.into(),
-    })?;
-    Ok(octets(&shared, sandbox.tenant.name(), made).await?)
+    let made = read_with_room(&shared, &sandbox.tenant, &id, path).await.map_err(failed)?;
+    octets(&shared, sandbox.tenant.name(), made).await
 }
 
 /// Writes the file in the request body, or the files in a multipart form.
 pub(super) async fn write(
     RequestedSandbox(sandbox): RequestedSandbox,
-    query: InQuery,
+    InQuery(PathQuery { path }): InQuery<PathQuery>,
     headers: HeaderMap,
-    read: Result<ReadBody, Problem>,
-) -> Result<Json<Vec<Written>>, E2bError> {
-    let Query(PathQuery { path }) = query.map_err(|error| E2bError::invalid(error.body_text()))?;
+    read: ReadBody,
+) -> Result<Json<Vec<Written>>, Problem> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !matches!(text(header::CONTENT_ENCODING), "" | "identity") {
-        return Err(E2bError::unsupported("`Content-Encoding`"));
+        return Err(unsupported("`Content-Encoding`"));
     }
     let content_type = text(header::CONTENT_TYPE);
-    let (bytes, held) = read?.into_parts();
+    let (bytes, held) = read.into_parts();
     let files = match multer::parse_boundary(content_type) {
         Ok(boundary) => of_form(bytes, boundary, path).await?,
         Err(_) => {
-            let path = path.ok_or_else(|| E2bError::invalid("missing query parameter `path`; add it"))?;
+            let path = path.ok_or_else(|| Problem::invalid("missing query parameter `path`; add it"))?;
             vec![(relative(&path)?, bytes)]
         }
     };
@@ -124,23 +117,23 @@ pub(super) async fn write(
 }
 
 /// Parses the files in a multipart form. `path` is the destination, if the form contains a single file.
-async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Result<Vec<(String, Vec<u8>)>, E2bError> {
-    let wrong = |error: multer::Error| E2bError::invalid(format!("invalid form: {error}"));
+async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Result<Vec<(String, Vec<u8>)>, Problem> {
+    let wrong = |error: multer::Error| Problem::invalid(format!("invalid form: {error}"));
     let whole = tokio_stream::once(Ok::<_, Infallible>(axum::body::Bytes::from(bytes)));
     let mut form = multer::Multipart::new(whole, boundary);
     let mut files = Vec::new();
     while let Some(field) = form.next_field().await.map_err(wrong)? {
         let Some(named) = field.file_name().map(str::to_owned) else { continue };
         if files.len() == MAX_FILES {
-            return Err(E2bError::invalid(format!("the form has more than {MAX_FILES} files; send fewer")));
+            return Err(Problem::invalid(format!("the form has more than {MAX_FILES} files; send fewer")));
         }
         let to = relative(path.as_deref().unwrap_or(&named))?;
         files.push((to, field.bytes().await.map_err(wrong)?.to_vec()));
     }
     match files.len() {
-        0 => Err(E2bError::invalid("the form has no file; add one")),
+        0 => Err(Problem::invalid("the form has no file; add one")),
         count if count > 1 && path.is_some() => {
-            Err(E2bError::invalid("`path` is not supported with several files in the form; remove it"))
+            Err(Problem::invalid("`path` is not supported with several files in the form; remove it"))
         }
         _ => Ok(files),
     }
@@ -200,27 +193,15 @@ impl From<FileEntry> for PathEntry {
 pub(super) async fn call(
     RequestedSandbox(sandbox): RequestedSandbox,
     Extension(replies): Extension<ReplyRooms>,
-    method: Result<InPath<String>, Problem>,
-    read: Result<ReadBody, Problem>,
-) -> Response {
-    match answer(&sandbox, &sandbox.tenant.replying(&replies), method, read).await {
-        Ok(answer) => Json(answer).into_response(),
-        Err(failure) => failure.of_call(),
-    }
-}
-
-async fn answer(
-    sandbox: &Sandbox,
-    tenant: &Tenant,
-    method: Result<InPath<String>, Problem>,
-    read: Result<ReadBody, Problem>,
-) -> Result<Value, E2bError> {
-    let InPath(method) = method?;
+    InPath(method): InPath<String>,
+    read: ReadBody,
+) -> Result<Json<Value>, Problem> {
+    let tenant = sandbox.tenant.replying(&replies);
     let known = ["ListDir", "Stat", "Remove", "Move", "MakeDir"];
     if !known.contains(&method.as_str()) {
-        return Err(E2bError::unsupported(&format!("`{}`", glovebox::escaped(&method))));
+        return Err(unsupported(&format!("`{}`", glovebox::escaped(&method))));
     }
-    let (asked, _held): (CallParameters, HeldBytes) = read?.json_or_default()?;
+    let (asked, _held): (CallParameters, HeldBytes) = read.json_or_default()?;
     let _turn = sandbox.turn.lock().await;
     let path = relative(if method == "Move" { &asked.source } else { &asked.path })?;
     let to = (method == "Move").then(|| relative(&asked.destination)).transpose()?;
@@ -244,7 +225,7 @@ async fn answer(
             _ => one(changed(FileOperation::MakeDir { path }).await?.entry()?),
         })
     };
-    done.await.map_err(failed)
+    done.await.map(Json).map_err(failed)
 }
 
 fn one(entry: FileEntry) -> Value {
@@ -258,14 +239,14 @@ const HOME: &str = "/home/user";
 
 /// Converts a client's path to a path relative to the workspace. Accepts relative paths, paths below `~`, and absolute
 /// paths below the workspace or the home directory.
-pub(super) fn relative(path: &str) -> Result<String, E2bError> {
+pub(super) fn relative(path: &str) -> Result<String, Problem> {
     let below = |top: &str| path.strip_prefix(top).filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let rest = below(WORKSPACE).or_else(|| below(HOME)).or_else(|| below("~"));
     let rest = match rest {
         Some(rest) => rest,
         None if path.starts_with('/') => {
             let path = glovebox::escaped(path);
-            return Err(E2bError::invalid(format!(
+            return Err(Problem::invalid(format!(
                 "`{path}` is outside the workspace; use a path below `{WORKSPACE}` or `{HOME}`"
             )));
         }

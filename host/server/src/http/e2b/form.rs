@@ -3,19 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
-    Json,
     http::{HeaderValue, StatusCode, header},
-    response::{IntoResponse, Response},
+    response::Response,
 };
-use glovebox::Untrusted;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
-use super::{
-    contexts::is_env_name,
-    sandboxes::{Description, Sandbox},
-};
-use crate::{ServiceError, http::Problem, json::entries_at_most};
+use super::sandboxes::{Description, Sandbox};
+use crate::{http::Problem, json::entries_at_most};
 
 /// The version from which clients infer the supported features: plain uploads, but no later features.
 const ENVD_VERSION: &str = "0.5.7";
@@ -37,30 +31,24 @@ pub(super) struct NewSandbox {
     template_id: String,
     timeout: Option<u64>,
     auto_pause: bool,
-    #[serde(deserialize_with = "few_entries")]
+    #[serde(deserialize_with = "entries_at_most::<_, String, _, MAX_ENTRIES>")]
     metadata: BTreeMap<String, String>,
-    #[serde(deserialize_with = "few_entries")]
+    #[serde(deserialize_with = "entries_at_most::<_, String, _, MAX_ENTRIES>")]
     env_vars: BTreeMap<String, String>,
     mcp: Option<serde::de::IgnoredAny>,
     volume_mounts: Option<Vec<serde::de::IgnoredAny>>,
 }
 
 impl NewSandbox {
-    pub(super) fn parts(self) -> Result<(Description, Duration), E2bError> {
+    pub(super) fn parts(self) -> Result<(Description, Duration), Problem> {
         if self.mcp.is_some() {
-            return Err(E2bError::unsupported("`mcp`"));
+            return Err(unsupported("`mcp`"));
         }
         if self.volume_mounts.is_some_and(|mounts| !mounts.is_empty()) {
-            return Err(E2bError::unsupported("`volumeMounts`"));
+            return Err(unsupported("`volumeMounts`"));
         }
         check_entries("metadata", &self.metadata)?;
-        check_entries("envVars", &self.env_vars)?;
-        if let Some(name) = self.env_vars.keys().find(|name| !is_env_name(name)) {
-            return Err(E2bError::invalid(format!(
-                "`{}` in `envVars` is not a valid name; use a name without `=` and NUL",
-                glovebox::escaped(name)
-            )));
-        }
+        check_env("envVars", &self.env_vars)?;
         let mut template = self.template_id;
         template.truncate(template.floor_char_boundary(256));
         let (metadata, env, pauses) = (self.metadata, self.env_vars, self.auto_pause);
@@ -68,24 +56,30 @@ impl NewSandbox {
     }
 }
 
-/// Metadata or environment entries. Deserialization fails at the first entry above the limit of [`check_entries`].
+/// Environment variables. Deserialization fails at the first entry above the limit.
 #[derive(Debug, Deserialize)]
-pub(super) struct Entries(#[serde(deserialize_with = "few_entries")] pub(super) BTreeMap<String, String>);
+pub(super) struct Entries(
+    #[serde(deserialize_with = "entries_at_most::<_, String, _, MAX_ENTRIES>")] pub(super) BTreeMap<String, String>,
+);
 
-fn few_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
-    entries_at_most::<D, String, MAX_ENTRIES>(deserializer)
-}
-
-pub(super) fn check_entries(name: &str, entries: &BTreeMap<String, String>) -> Result<(), E2bError> {
+fn check_entries(field: &str, entries: &BTreeMap<String, String>) -> Result<(), Problem> {
     let bytes: usize = entries.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if entries.len() > MAX_ENTRIES || bytes > MAX_ENTRY_BYTES {
-        return Err(E2bError::invalid(format!(
-            "`{name}` has {} entries and {bytes} bytes; the limits are {MAX_ENTRIES} entries and \
-             {MAX_ENTRY_BYTES} bytes",
-            entries.len()
-        )));
+    if bytes > MAX_ENTRY_BYTES {
+        return Err(Problem::invalid(format!("`{field}` has {bytes} bytes; the limit is {MAX_ENTRY_BYTES} bytes")));
     }
     Ok(())
+}
+
+/// Checks environment variables: their size, and that no name is empty or contains `=` or NUL.
+pub(super) fn check_env(field: &str, env: &BTreeMap<String, String>) -> Result<(), Problem> {
+    check_entries(field, env)?;
+    match env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        None => Ok(()),
+        Some(name) => Err(Problem::invalid(format!(
+            "`{}` in `{field}` is not a valid name; use a name without `=` and NUL",
+            glovebox::escaped(name)
+        ))),
+    }
 }
 
 /// The parameters of a request that sets a sandbox's timeout, in seconds.
@@ -96,10 +90,10 @@ pub(super) struct Timeout {
 }
 
 /// Converts a sandbox's timeout from seconds. `None` selects the default. Fails if the timeout exceeds the maximum.
-pub(super) fn time(seconds: Option<u64>) -> Result<Duration, E2bError> {
+pub(super) fn time(seconds: Option<u64>) -> Result<Duration, Problem> {
     match seconds.unwrap_or(DEFAULT_TIME_S) {
         seconds if seconds <= MAX_TIME_S => Ok(Duration::from_secs(seconds)),
-        seconds => Err(E2bError::invalid(format!("`timeout` is {seconds} s; the maximum is {MAX_TIME_S} s"))),
+        seconds => Err(Problem::invalid(format!("`timeout` is {seconds} s; the maximum is {MAX_TIME_S} s"))),
     }
 }
 
@@ -158,19 +152,13 @@ pub(super) struct DetailAnswer {
 
 impl DetailAnswer {
     pub(super) fn new(sandbox: &Sandbox) -> Self {
-        let limits = &sandbox.tenant.policy().limits;
+        let Description { template, metadata, .. } = sandbox.description.clone();
         Self {
-            template_id: sandbox.description.template.clone(),
-            sandbox_id: sandbox.id.clone(),
-            client_id: "glovebox",
-            started_at: sandbox.started_at.to_string(),
+            template_id: template,
             end_at: sandbox.ends_at().to_string(),
-            envd_version: ENVD_VERSION,
-            cpu_count: 1,
-            memory_mb: limits.memory_bytes >> 20,
-            disk_size_mb: limits.workspace_bytes >> 20,
             state: if sandbox.is_paused() { "paused" } else { "running" },
-            metadata: sandbox.description.metadata.clone(),
+            metadata,
+            ..Self::left(&sandbox.tenant, &sandbox.id, sandbox.started_at.to_string())
         }
     }
 
@@ -193,44 +181,47 @@ impl DetailAnswer {
     }
 }
 
-/// A problem document with the fields `code` and `message`, which E2B clients read.
-pub(super) struct E2bError(pub(super) Problem);
+/// Returns the problem for an unknown sandbox. E2B clients recognize the wording.
+pub(super) fn no_sandbox(id: &str) -> Problem {
+    let detail = format!("the sandbox `{}` was not found", glovebox::escaped(id));
+    Problem::new(StatusCode::NOT_FOUND, "not-found", detail)
+}
 
-impl E2bError {
-    pub(super) fn new(status: StatusCode, kind: &str, detail: impl Into<Untrusted>) -> Self {
-        Self(Problem::new(status, kind, detail))
+/// Returns the problem for a sandbox that is not running, with the same status as E2B's proxy.
+pub(super) fn not_running(id: &str) -> Problem {
+    let detail =
+        format!("the sandbox `{}` is not running; connect to it, or create another one", glovebox::escaped(id));
+    Problem::new(StatusCode::BAD_GATEWAY, "not-running", detail)
+}
+
+pub(super) fn unsupported(what: &str) -> Problem {
+    let detail = format!("{what} is not supported; docs/e2b.md lists the supported features");
+    Problem::new(StatusCode::NOT_IMPLEMENTED, "unsupported", detail)
+}
+
+/// A problem document with the fields that E2B clients read.
+#[derive(Serialize)]
+struct E2bProblem<'a, C> {
+    code: C,
+    message: String,
+    #[serde(flatten)]
+    problem: &'a Problem,
+}
+
+/// Adds the fields `code` and `message` to a problem document.
+pub(super) async fn describe(mut response: Response) -> Response {
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        replace_body(&mut response, problem.status, &problem);
+        // E2B uses this header to mark responses after which clients can retry.
+        response.headers_mut().insert("should-retry", HeaderValue::from_static("false"));
     }
+    response
+}
 
-    pub(super) fn invalid(detail: impl Into<Untrusted>) -> Self {
-        Self(Problem::invalid(detail))
-    }
-
-    /// Creates the error for an unknown sandbox. E2B clients recognize the wording.
-    pub(super) fn no_sandbox(id: &str) -> Self {
-        let detail = format!("the sandbox `{}` was not found", glovebox::escaped(id));
-        Self::new(StatusCode::NOT_FOUND, "not-found", detail)
-    }
-
-    /// Creates the error for a sandbox that is not running, with the same status as E2B's proxy.
-    pub(super) fn not_running(id: &str) -> Self {
-        let detail =
-            format!("the sandbox `{}` is not running; connect to it, or create another one", glovebox::escaped(id));
-        Self::new(StatusCode::BAD_GATEWAY, "not-running", detail)
-    }
-
-    pub(super) fn unsupported(what: &str) -> Self {
-        let detail = format!("{what} is not supported; docs/e2b.md lists the supported features");
-        Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", detail)
-    }
-
-    /// Creates the error for a request to a path that Glovebox does not support.
-    pub(super) fn unsupported_path(uri: &axum::http::Uri) -> Self {
-        Self::unsupported(&format!("`{}`", glovebox::escaped(uri.path())))
-    }
-
-    /// Converts the error into a response to a procedure call. Error codes in the Connect protocol are strings.
-    pub(super) fn of_call(self) -> Response {
-        let code = match self.0.status {
+/// Like [`describe`], for a procedure call. Error codes in the Connect protocol are strings.
+pub(super) async fn describe_call(mut response: Response) -> Response {
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        let code = match problem.status {
             400 | 413 | 422 => "invalid_argument",
             401 => "unauthenticated",
             404 => "not_found",
@@ -240,38 +231,14 @@ impl E2bError {
             500 => "internal",
             _ => "unavailable",
         };
-        let Problem { kind, status, title, detail, retry_after, diagnostics: _ } = &self.0;
-        let detail = detail.to_string();
-        let body = json!({ "code": code, "message": detail, "type": kind, "status": status, "title": title, "detail": detail, "retry_after": retry_after });
-        let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, Json(body)).into_response()
+        replace_body(&mut response, code, &problem);
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
+    response
 }
 
-impl From<ServiceError> for E2bError {
-    fn from(error: ServiceError) -> Self {
-        Self(error.into())
-    }
-}
-
-impl From<Problem> for E2bError {
-    fn from(problem: Problem) -> Self {
-        Self(problem)
-    }
-}
-
-impl IntoResponse for E2bError {
-    fn into_response(self) -> Response {
-        let mut body = serde_json::to_value(&self.0).unwrap_or_default();
-        if let Some(object) = body.as_object_mut() {
-            object.insert("code".to_owned(), self.0.status.into());
-            object.insert("message".to_owned(), self.0.detail.to_string().into());
-        }
-        let mut response = self.0.into_response();
-        *response.body_mut() = body.to_string().into();
-        // E2B uses this header to mark responses after which clients can retry.
-        response.headers_mut().insert("should-retry", HeaderValue::from_static("false"));
-        response.headers_mut().remove(header::CONTENT_LENGTH);
-        response
-    }
+fn replace_body(response: &mut Response, code: impl Serialize, problem: &Problem) {
+    let body = E2bProblem { code, message: problem.detail.to_string(), problem };
+    *response.body_mut() = serde_json::to_vec(&body).unwrap_or_default().into();
+    response.headers_mut().remove(header::CONTENT_LENGTH);
 }

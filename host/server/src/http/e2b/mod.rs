@@ -16,9 +16,12 @@ mod lines;
 mod sandboxes;
 
 use axum::{
-    Extension, Router,
+    Router,
+    middleware::map_response,
     routing::{any, delete, get, post},
 };
+
+pub(super) use sandboxes::Sandboxes;
 
 use super::Shared;
 
@@ -43,7 +46,7 @@ pub(super) fn router() -> Router<Shared> {
         .route("/contexts/{id}", delete(contexts::remove))
         .route("/contexts/{id}/restart", post(contexts::restart))
         .route("/files", get(files::read).post(files::write))
-        .route("/filesystem.Filesystem/{method}", post(files::call))
+        .route("/filesystem.Filesystem/{method}", post(files::call).layer(map_response(form::describe_call)))
         .route("/process.Process/{method}", unsupported())
-        .layer(Extension(sandboxes::Sandboxes::default()))
+        .layer(map_response(form::describe))
 }

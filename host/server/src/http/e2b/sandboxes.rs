@@ -7,7 +7,6 @@ use std::{
 };
 
 use axum::{
-    Extension,
     extract::FromRequestParts,
     http::{HeaderMap, StatusCode, request::Parts},
 };
@@ -15,10 +14,10 @@ use glovebox::Timestamp;
 use glovebox_sessions::SessionId;
 use subtle::ConstantTimeEq as _;
 
-use super::form::E2bError;
+use super::form::{not_running, unsupported};
 use crate::{
     Door, ServiceError, Tenant,
-    http::{Caller, Shared},
+    http::{Caller, Problem, Shared},
 };
 
 /// Maximum total size of a tenant's sandbox descriptions, in bytes.
@@ -36,7 +35,7 @@ const NAME_CHARS: usize = 20;
 /// sandbox with the same ID. A sandbox from an earlier run of the server is missing until it is resumed: only its
 /// sessions are known, and it counts as paused. Clones share the registry.
 #[derive(Clone, Default)]
-pub(super) struct Sandboxes(Arc<Mutex<ByTenant>>);
+pub(crate) struct Sandboxes(Arc<Mutex<ByTenant>>);
 
 /// Sandboxes by tenant name, then by ID.
 type ByTenant = HashMap<String, HashMap<String, Arc<Sandbox>>>;
@@ -280,15 +279,18 @@ impl Sandbox {
     }
 }
 
-/// Extracts the tenant of a request to the sandbox API, like [`Caller`]. E2B clients send `X-API-Key`.
-pub(super) struct ApiTenant(pub(super) Tenant);
+/// The tenant of a request to the sandbox API, like [`Caller`], and the registry. E2B clients send `X-API-Key`.
+pub(super) struct ApiCaller {
+    pub(super) tenant: Tenant,
+    pub(super) sandboxes: Sandboxes,
+}
 
-impl FromRequestParts<Shared> for ApiTenant {
-    type Rejection = E2bError;
+impl FromRequestParts<Shared> for ApiCaller {
+    type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, E2bError> {
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
         let Caller(tenant) = Caller::from_request_parts(parts, shared).await?;
-        Ok(Self(tenant.through(Door::E2b)))
+        Ok(Self { tenant: tenant.through(Door::E2b), sandboxes: shared.sandboxes.clone() })
     }
 }
 
@@ -297,30 +299,26 @@ impl FromRequestParts<Shared> for ApiTenant {
 pub(super) struct RequestedSandbox(pub(super) Arc<Sandbox>);
 
 impl FromRequestParts<Shared> for RequestedSandbox {
-    type Rejection = E2bError;
+    type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, E2bError> {
-        let extension = Extension::<Sandboxes>::from_request_parts(parts, shared).await;
-        let Extension(sandboxes) = extension.map_err(|_| E2bError::unsupported_path(&parts.uri))?;
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
         // The client always sends the header. Only URLs for a browser (`download_url`, `upload_url`) have none.
         let Some(id) = text(&parts.headers, "e2b-sandbox-id") else {
-            return Err(E2bError::unsupported(
-                "a request without the header `E2b-Sandbox-Id`, for example to a `download_url`,",
-            ));
+            return Err(unsupported("a request without the header `E2b-Sandbox-Id`, for example to a `download_url`,"));
         };
-        let named = sandboxes.named(id);
+        let named = shared.sandboxes.named(id);
         if named.is_empty() {
-            return Err(E2bError::not_running(id));
+            return Err(not_running(id));
         }
         let given = ["x-access-token", "e2b-traffic-access-token"].iter().find_map(|name| text(&parts.headers, name));
         // Several tenants can have a sandbox with this ID. The access token selects one.
         let sandbox = given.and_then(|given| named.into_iter().find(|sandbox| sandbox.is_secret(given)));
         let Some(sandbox) = sandbox else {
             let detail = "wrong access token for this sandbox; connect to the sandbox again";
-            return Err(E2bError::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
+            return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
         };
         if sandbox.is_paused() {
-            return Err(E2bError::not_running(id));
+            return Err(not_running(id));
         }
         // `ReadBody` charges the body to this tenant's share of the memory budget.
         parts.extensions.insert(sandbox.tenant.clone());
