@@ -15,10 +15,10 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    BodyBudget, Shared,
+    Shared,
     budget::{Counted, Made, held_body},
     idempotency::Answer,
-    output::Pieces,
+    output::{Form, Responder},
     parameters::with_etag,
     tools::NeedsToolsAnswer,
 };
@@ -35,113 +35,90 @@ pub(crate) const MAX_RETURNED_BYTES: u64 = 32 << 20;
 /// The memory that a listed file occupies in addition to its path, in bytes.
 const ENTRY_BYTES: usize = 64;
 
-/// Serializes an execution between two texts. Calls `reserve` with the length before reading files and building the
-/// JSON.
-fn framed(
-    answer: &mut ExecutionAnswer,
-    patterns: &[String],
-    [before, after]: [&str; 2],
-    reserve: impl FnOnce(usize) -> Result<Room, ServiceError>,
-) -> Result<Made, ServiceError> {
-    let invalid = |error: serde_json::Error| ServiceError::Invalid(error.to_string());
-    answer.list_files(patterns)?;
-    let len = before.len() + json_len(&*answer).map_err(invalid)? + answer.files_len() + after.len();
-    let room = reserve(len)?;
-    answer.read_files()?;
-    let mut json = Vec::with_capacity(len);
-    json.extend_from_slice(before.as_bytes());
-    serde_json::to_writer(&mut json, &*answer).map_err(invalid)?;
-    json.extend_from_slice(after.as_bytes());
-    Ok(Made { bytes: json.into(), room })
-}
-
-/// Like [`framed`], for the result of a suspended execution. If memory is already charged for the result because it was
-/// not read, the answer takes over that memory. If the budget still has no room for the answer, the error contains the
-/// result, so that it can be read later.
-fn framed_result(bodies: &BodyBudget, tenant: &str, ended: Ended, texts: [&str; 2]) -> Result<Whole, Undelivered> {
-    let Ended { finished, return_files, mut charged } = ended;
-    let mut answer = ExecutionAnswer::new(finished);
-    let reserve = |len| match &mut charged {
-        Some(held) => {
-            bodies.grow(tenant, held, len)?;
-            Ok(Room::HeldBytes(std::mem::take(held)))
-        }
-        None => bodies.reserve(tenant, len),
-    };
-    match framed(&mut answer, &return_files, texts, reserve) {
-        Ok(made) => Ok(Whole { status: StatusCode::OK, made, etag: answer.generation }),
-        Err(ServiceError::NoRoom) if charged.is_some() => {
-            let finished = answer.into_finished();
-            Err(Undelivered::NoRoom(Box::new(Ended { finished, return_files, charged })))
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// A response in one piece that was built and not yet sent.
+/// A response that was built and not yet sent, in one piece or as the last chunk of a stream.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct BuiltResponse {
     status: StatusCode,
-    made: Made,
+    pub(super) made: Made,
     /// The session's new generation.
     etag: Option<String>,
 }
 
-impl Whole {
+impl BuiltResponse {
     /// Returns the response to store for the request's key.
     pub(super) fn answer(&self) -> Answer {
         Answer { status: self.status, body: self.made.bytes.clone(), etag: self.etag.clone() }
     }
 }
 
-/// Serializes an execution as JSON.
-pub(super) fn serialize_execution(
-    bodies: &BodyBudget,
-    tenant: &str,
-    finished: Finished,
-    patterns: &[String],
-) -> Result<Whole, ServiceError> {
-    let mut answer = ExecutionAnswer::new(finished);
-    let made = framed(&mut answer, patterns, [""; 2], |len| bodies.reserve(tenant, len))?;
-    Ok(Whole { status: StatusCode::OK, made, etag: answer.generation })
+impl Responder {
+    /// Serializes the result of an execution. If memory is already charged for the result because it was not read, the
+    /// response takes over that memory. If the budget still has no room for the response, the error contains the result,
+    /// so that it can be read later.
+    pub(super) fn result(&self, ended: Ended) -> Result<BuiltResponse, Undelivered> {
+        let Ended { finished, return_files, mut charged } = ended;
+        let mut answer = ExecutionAnswer::new(finished);
+        let reserve = |len| match &mut charged {
+            Some(held) => {
+                self.bodies.grow(&self.tenant, held, len)?;
+                Ok(Room::HeldBytes(std::mem::take(held)))
+            }
+            None => self.reserve(len),
+        };
+        match self.framed(&mut answer, &return_files, reserve) {
+            Ok(made) => Ok(BuiltResponse { status: StatusCode::OK, made, etag: answer.generation }),
+            Err(ServiceError::NoRoom) if charged.is_some() => {
+                let finished = answer.into_finished();
+                Err(Undelivered::NoRoom(Box::new(Ended { finished, return_files, charged })))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Serializes an execution. Calls `reserve` with the length before reading files and building the JSON.
+    fn framed(
+        &self,
+        answer: &mut ExecutionAnswer,
+        patterns: &[String],
+        reserve: impl FnOnce(usize) -> Result<Room, ServiceError>,
+    ) -> Result<Made, ServiceError> {
+        let [mut before, mut after] = self.form.frame("result");
+        if self.form != Form::Whole {
+            before.push_str(r#"{"type":"result","result":"#);
+            after.insert(0, '}');
+        }
+        answer.list_files(patterns)?;
+        let len = before.len() + json_len(&*answer).map_err(invalid)? + answer.files_len() + after.len();
+        let room = reserve(len)?;
+        answer.read_files()?;
+        let mut json = Vec::with_capacity(len);
+        json.extend_from_slice(before.as_bytes());
+        serde_json::to_writer(&mut json, &*answer).map_err(invalid)?;
+        json.extend_from_slice(after.as_bytes());
+        Ok(Made { bytes: json.into(), room })
+    }
+
+    /// Serializes the unanswered calls of a suspended execution.
+    pub(super) fn calls(&self, needs: NeedsTools) -> Result<BuiltResponse, ServiceError> {
+        let (answer, bytes, _reply_room) = NeedsToolsAnswer::new(needs);
+        let room = self.reserve(bytes)?;
+        let [before, after] = self.form.frame("needs-tools");
+        let mut json = before.into_bytes();
+        serde_json::to_writer(&mut json, &answer).map_err(invalid)?;
+        json.extend_from_slice(after.as_bytes());
+        Ok(BuiltResponse { status: StatusCode::ACCEPTED, made: Made { bytes: json.into(), room }, etag: None })
+    }
 }
 
-/// Like [`serialize_execution`], for the result of a suspended execution.
-pub(super) fn serialize_result(bodies: &BodyBudget, tenant: &str, ended: Ended) -> Result<Whole, Undelivered> {
-    framed_result(bodies, tenant, ended, [""; 2])
-}
-
-/// Serializes the unanswered calls of a suspended execution as JSON.
-pub(super) fn serialize_calls(bodies: &BodyBudget, tenant: &str, needs: NeedsTools) -> Result<Whole, ServiceError> {
-    let (answer, bytes, _reply_room) = NeedsToolsAnswer::new(needs);
-    let room = bodies.reserve(tenant, bytes)?;
-    let json = serde_json::to_vec(&answer).map_err(|error| ServiceError::Invalid(error.to_string()))?;
-    Ok(Whole { status: StatusCode::ACCEPTED, made: Made { bytes: json.into(), room }, etag: None })
-}
-
-/// Serializes an execution as the last chunk of a streamed response.
-pub(super) fn execution_piece(pieces: &Pieces, finished: Finished, patterns: &[String]) -> Result<Made, ServiceError> {
-    let [before, after] = result_frame(pieces);
-    let reserve = |len| pieces.bodies().reserve(pieces.tenant(), len);
-    framed(&mut ExecutionAnswer::new(finished), patterns, [&before, &after], reserve)
-}
-
-/// Like [`execution_piece`], for the result of a suspended execution.
-pub(super) fn result_piece(pieces: &Pieces, ended: Ended) -> Result<Made, Undelivered> {
-    let [before, after] = result_frame(pieces);
-    Ok(framed_result(pieces.bodies(), pieces.tenant(), ended, [&before, &after])?.made)
-}
-
-fn result_frame(pieces: &Pieces) -> [String; 2] {
-    let [before, after] = pieces.frame("result");
-    [format!(r#"{before}{{"type":"result","result":"#), format!("}}{after}")]
+fn invalid(error: serde_json::Error) -> ServiceError {
+    ServiceError::Invalid(error.to_string())
 }
 
 /// Sends a response in one piece.
 pub(super) async fn whole(
     shared: &Shared,
     tenant: &str,
-    Whole { status, made: Made { bytes, room }, etag }: Whole,
+    BuiltResponse { status, made: Made { bytes, room }, etag }: BuiltResponse,
 ) -> Result<Response, Problem> {
     let held = shared.bodies.settle(tenant, room, bytes.len()).await?;
     Ok(json(status, held_body(bytes, held), etag))
@@ -243,7 +220,7 @@ pub(crate) struct ExecutionAnswer {
     /// `metadata`.
     #[serde(flatten)]
     #[schema(value_type = ExecutionForm)]
-    execution: ExecutionFields,
+    execution: Box<Execution>,
     /// Standard output in base64; `null` if it is UTF-8.
     stdout_base64: Option<String>,
     /// Standard error in base64; `null` if it is UTF-8.
@@ -282,16 +259,6 @@ fn base64(output: &Output) -> Option<String> {
     std::str::from_utf8(&output.bytes).is_err().then(|| BASE64_STANDARD.encode(&output.bytes))
 }
 
-/// An execution without the host path of its workspace.
-#[derive(Debug)]
-struct ExecutionFields(Box<Execution>);
-
-impl Serialize for ExecutionFields {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
-
 impl ExecutionAnswer {
     pub(crate) fn new(finished: Finished) -> Self {
         let Finished { mut execution, generation, files: left, reply_room } = finished;
@@ -300,7 +267,7 @@ impl ExecutionAnswer {
         Self {
             stdout_base64: base64(&execution.stdout),
             stderr_base64: base64(&execution.stderr),
-            execution: ExecutionFields(Box::new(execution)),
+            execution: Box::new(execution),
             left,
             generation,
             reply_room,
@@ -313,7 +280,7 @@ impl ExecutionAnswer {
     }
 
     fn into_finished(self) -> Finished {
-        let Self { execution: ExecutionFields(execution), left, generation, reply_room, .. } = self;
+        let Self { execution, left, generation, reply_room, .. } = self;
         Finished { execution: *execution, generation, files: left, reply_room }
     }
 

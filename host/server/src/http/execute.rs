@@ -10,18 +10,14 @@ use tracing::Instrument as _;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
-    answer::{
-        ExecutionAnswer, Whole, again, execution_piece, result_piece, serialize_calls, serialize_execution,
-        serialize_result, whole,
-    },
-    budget::{HeldBytes, Made},
+    answer::{BuiltResponse, ExecutionAnswer, again, whole},
+    budget::HeldBytes,
     idempotency::{Begun, KeySlot},
-    output::{Form, Pieces},
-    parameters::IfMatch,
+    output::{Form, Pieces, Responder},
     tools::{ContinueBody, NeedsToolsAnswer, Offered},
     wire::{ExecuteBody, ValidateAnswer},
 };
-use crate::{Door, Ended, Script, ServiceError, Stepped, Tenant, Undelivered, Watch, Work, tenant::RunningExecution};
+use crate::{Door, Ended, ServiceError, Stepped, Tenant, Undelivered, Watch, Work, tenant::RunningExecution};
 
 /// Runs a script in a new interpreter with new files.
 ///
@@ -49,30 +45,46 @@ pub(crate) async fn fresh(
     headers: HeaderMap,
     read: ReadBody,
 ) -> Result<Response, Problem> {
-    let (known, asking) = (shared.clone(), tenant.clone());
-    let asked = read.parse_with(move |read| {
-        let begun = known.answered.begin(asking.name(), &headers, &[b"execute", &read.bytes])?;
-        let (mut body, held) = ExecuteBody::read(read)?;
-        let tools_bytes = body.tools_bytes()?;
-        let (tools, patterns) = Offered::of(&mut body, &asking)?;
-        let (mut fresh, is_stepped) = (body.fresh()?, tools.is_stepped());
-        check_suspendable(&fresh.script, is_stepped)?;
-        tools.to(&mut fresh.script, &patterns);
-        // A suspendable execution keeps its script and its input.
-        let kept_bytes = if fresh.script.suspendable { held.bytes() } else { tools_bytes };
-        let work = Work::Fresh(Box::new(fresh));
-        Ok(ParsedRequest { begun, patterns, work, is_stepped, kept_bytes, form: Form::of(&headers), held })
-    });
-    execute(shared, tenant, asked.await?).await
+    let request = parse(&shared, &tenant, headers, read, None).await?;
+    respond(shared, tenant, request).await
 }
 
-/// Fails if an execution cannot wait for the client, but is suspendable.
-fn check_suspendable(script: &Script, is_stepped: bool) -> Result<(), Problem> {
-    if script.suspendable && !is_stepped {
-        let detail = "`suspendable` requires a tool without a `callback`; add one to `tools`, or remove `suspendable`";
-        return Err(Problem::invalid(detail));
-    }
-    Ok(())
+/// Looks up the key of a request to execute a script, and parses the request. `session` is the session's ID.
+async fn parse(
+    shared: &Shared,
+    tenant: &Tenant,
+    headers: HeaderMap,
+    read: ReadBody,
+    session: Option<String>,
+) -> Result<ParsedRequest, Problem> {
+    let (shared, tenant) = (shared.clone(), tenant.clone());
+    let parsed = read.parse_with(move |read| {
+        let begun = match &session {
+            None => shared.answered.begin(tenant.name(), &headers, &[b"execute", &read.bytes]),
+            Some(id) => shared.answered.begin(tenant.name(), &headers, &[b"session", id.as_bytes(), &read.bytes]),
+        }?;
+        let (mut body, held) = ExecuteBody::read(read)?;
+        let tools_bytes = body.tools_bytes()?;
+        let (tools, patterns) = Offered::of(&mut body, &tenant)?;
+        let mut work = body.work(session, &headers)?;
+        let (script, is_stepped) = (work.script(), tools.is_stepped());
+        if script.suspendable && !is_stepped {
+            return Err(Problem::invalid(
+                "`suspendable` requires a tool without a `callback`; add one to `tools`, or remove `suspendable`",
+            ));
+        }
+        if is_stepped && begun.key().is_some() {
+            let detail = "`Idempotency-Key` is not supported with tools without a `callback`; remove it";
+            return Err(Problem::invalid(detail));
+        }
+        tools.to(script, &patterns);
+        script.key = begun.key().map(str::to_owned);
+        // A suspendable execution keeps its script and its input.
+        let kept_bytes = if script.suspendable { held.bytes() } else { tools_bytes };
+        let step = StepRequest::Start { work, patterns, is_stepped, kept_bytes };
+        Ok(ParsedRequest { begun, step, form: Form::of(&headers), held })
+    });
+    parsed.await
 }
 
 /// Runs a script in a session. Concurrent requests to a session run one after another.
@@ -91,21 +103,8 @@ pub(crate) async fn in_session(
     headers: HeaderMap,
     read: ReadBody,
 ) -> Result<Response, Problem> {
-    let (known, asking) = (shared.clone(), tenant.clone());
-    let asked = read.parse_with(move |read| {
-        let begun = known.answered.begin(asking.name(), &headers, &[b"session", id.as_bytes(), &read.bytes])?;
-        let (mut body, held) = ExecuteBody::read(read)?;
-        let tools_bytes = body.tools_bytes()?;
-        let (tools, patterns) = Offered::of(&mut body, &asking)?;
-        let (mut script, is_stepped) = (body.in_session()?, tools.is_stepped());
-        check_suspendable(&script, is_stepped)?;
-        tools.to(&mut script, &patterns);
-        let kept_bytes = if script.suspendable { held.bytes() } else { tools_bytes };
-        script.key = begun.key().map(str::to_owned);
-        let work = Work::InSession(IfMatch::of(&headers).target(id)?, Box::new(script));
-        Ok(ParsedRequest { begun, patterns, work, is_stepped, kept_bytes, form: Form::of(&headers), held })
-    });
-    execute(shared, tenant, asked.await?).await
+    let request = parse(&shared, &tenant, headers, read, Some(id)).await?;
+    respond(shared, tenant, request).await
 }
 
 /// Checks a script with the parser of its language, without executing any of it.
@@ -131,76 +130,57 @@ pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<J
     Ok(Json(ValidateAnswer { diagnostics: tenant.validate(fresh).await? }))
 }
 
-struct ParsedRequest {
-    begun: Begun,
-    work: Work,
-    /// `true` if the client answers tool calls, so the execution can be suspended.
-    is_stepped: bool,
-    /// The memory that stays charged while the execution is suspended, in bytes.
-    kept_bytes: usize,
-    patterns: Vec<String>,
-    form: Form,
-    held: HeldBytes,
+/// A request to execute a script, or to resume an execution.
+pub(super) struct ParsedRequest {
+    pub(super) begun: Begun,
+    pub(super) step: StepRequest,
+    pub(super) form: Form,
+    pub(super) held: HeldBytes,
 }
 
-/// The error message for requests with a key that accept a streamed response.
-const KEY_WITH_STREAM: &str =
-    "`Idempotency-Key` is not supported with streamed responses; remove it, or accept `application/json`";
-
-/// Runs a script and responds in the format that the client accepts.
-async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result<Response, Problem> {
-    let ParsedRequest { begun, work, is_stepped, kept_bytes, patterns, form, held } = asked;
+/// Executes a script, and responds in the format that the client accepts.
+pub(super) async fn respond(shared: Shared, tenant: Tenant, request: ParsedRequest) -> Result<Response, Problem> {
+    let ParsedRequest { begun, step, form, held } = request;
     let slot = match begun.into_slot() {
         Ok(slot) => slot,
         Err(answer) => return again(&shared, tenant.name(), answer).await,
     };
-    if is_stepped {
-        let detail = "`Idempotency-Key` is not supported with tools without a `callback`; remove it";
-        return match slot {
-            Some(_) => Err(Problem::invalid(detail)),
-            None => step(shared, tenant, StepRequest::Start { work, patterns, kept_bytes }, form, held).await,
-        };
-    }
+    let (responder, name) = (Responder::new(&shared, &tenant, form), tenant.name().to_owned());
     match (form, slot) {
         (Form::Whole, None) => {
-            let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
-            let then = move |finished| serialize_execution(&bodies, &name, finished, &patterns);
-            let made = tenant.execute_then(Door::Http, work, Watch::default(), then).await?;
-            drop(held);
-            whole(&shared, tenant.name(), made).await
+            let made = step.respond(&tenant, Watch::default(), responder, held).await??;
+            whole(&shared, &name, made).await
         }
         (Form::Whole, Some(slot)) => {
-            let name = tenant.name().to_owned();
-            let (bodies, asking) = (shared.bodies.clone(), name.clone());
-            let done = async move {
-                let _held = held;
-                let then = move |finished| Ok(serialize_execution(&bodies, &asking, finished, &patterns));
-                let done = tenant.execute_then(Door::Http, work, Watch::default(), then).await;
-                stored(slot, done)
-            };
+            let done = async move { stored(slot, step.respond(&tenant, Watch::default(), responder, held).await) };
             whole(&shared, &name, in_task(done).await?).await
         }
-        (Form::Events | Form::Lines, Some(_)) => Err(Problem::invalid(KEY_WITH_STREAM)),
-        (Form::Events | Form::Lines, None) => {
-            Ok(Pieces::answer(form, &shared.bodies, tenant.name().to_owned(), move |pieces| async move {
-                let _held = held;
-                let running = tenant.announce();
-                pieces.started(&running.id).await;
-                let watch = running.watch(&pieces);
-                let framing = pieces.clone();
-                let then = move |finished| execution_piece(&framing, finished, &patterns);
-                let end = tenant.execute_then(Door::Http, work, watch, then).await;
-                // The tenant's work is done, even if the client still reads the response.
-                drop((running, tenant));
-                pieces.end(end).await;
-            }))
-        }
+        (Form::Events | Form::Lines, Some(_)) => Err(Problem::invalid(
+            "`Idempotency-Key` is not supported with streamed responses; remove it, or accept `application/json`",
+        )),
+        (Form::Events | Form::Lines, None) => Ok(Pieces::answer(responder, move |pieces| async move {
+            let running = matches!(step, StepRequest::Start { .. }).then(|| tenant.announce());
+            let watch = match &running {
+                Some(running) => {
+                    pieces.started(&running.id).await;
+                    running.watch(&pieces)
+                }
+                None => Watch { on_output: Some(pieces.on_output()), ..Watch::default() },
+            };
+            let end = step.respond(&tenant, watch, pieces.responder.clone(), held).await;
+            // The tenant's work is done, even if the client still reads the response.
+            drop((running, tenant));
+            pieces.end(end.flatten().map(|whole| whole.made)).await;
+        })),
     }
 }
 
 /// Stores the response to a request with a key. `done` is the error of a request that failed. Otherwise, it is the
 /// response, or the reason why the response could not be built.
-fn stored(slot: KeySlot, done: Result<Result<Whole, ServiceError>, ServiceError>) -> Result<Whole, ServiceError> {
+fn stored(
+    slot: KeySlot,
+    done: Result<Result<BuiltResponse, ServiceError>, ServiceError>,
+) -> Result<BuiltResponse, ServiceError> {
     match done {
         Ok(Ok(whole)) => {
             slot.done(whole.answer());
@@ -236,10 +216,58 @@ impl RunningExecution {
     }
 }
 
-/// A step of an execution whose tool calls the client answers.
+/// A step of an execution.
 pub(super) enum StepRequest {
-    Start { work: Work, patterns: Vec<String>, kept_bytes: usize },
-    Resume { execution: String, answers: Vec<ToolAnswer> },
+    Start {
+        work: Work,
+        patterns: Vec<String>,
+        /// `true` if the client answers tool calls, so the execution can be suspended.
+        is_stepped: bool,
+        /// The memory that stays charged while the execution is suspended, in bytes, because it keeps its tools.
+        kept_bytes: usize,
+    },
+    Resume {
+        execution: String,
+        answers: Vec<ToolAnswer>,
+    },
+}
+
+impl StepRequest {
+    /// Performs the step and builds the response. Releases `held`, the memory charged for the request. The outer error is
+    /// that of a failed step, the inner one the reason why the response could not be built.
+    async fn respond(
+        self,
+        tenant: &Tenant,
+        watch: Watch,
+        responder: Responder,
+        mut held: HeldBytes,
+    ) -> Result<Result<BuiltResponse, ServiceError>, ServiceError> {
+        let results = responder.clone();
+        let then = move |ended| match results.result(ended) {
+            Err(unread @ Undelivered::NoRoom(_)) => Err(unread),
+            made => Ok(made.map_err(ServiceError::from)),
+        };
+        let (stepped, kept_bytes) = match self {
+            Self::Start { work, patterns, is_stepped: false, .. } => {
+                let then = move |finished| {
+                    then(Ended { finished, return_files: patterns, charged: None }).map_err(ServiceError::from)
+                };
+                (tenant.execute_then(Door::Http, work, watch, then).await.map(Stepped::Done), 0)
+            }
+            Self::Start { work, patterns, kept_bytes, .. } => {
+                (tenant.start_then(Door::Http, work, patterns, watch, then).await, kept_bytes)
+            }
+            Self::Resume { execution, answers } => (tenant.resume_then(&execution, answers, watch, then).await, 0),
+        };
+        Ok(match stepped? {
+            Stepped::Done(made) => made,
+            Stepped::NeedsTools(needs) => {
+                held.shrink(kept_bytes);
+                tenant.charge_suspended(&needs.execution, held);
+                responder.calls(needs)
+            }
+        })
+    }
 }
 
 /// Resumes an execution that is waiting for answers to tool calls.
@@ -264,7 +292,8 @@ pub(crate) async fn continue_execution(
             Ok((body.answers()?, held))
         })
         .await?;
-    step(shared, tenant, StepRequest::Resume { execution, answers }, Form::of(&headers), held).await
+    let step = StepRequest::Resume { execution, answers };
+    respond(shared, tenant, ParsedRequest { begun: Begun::Unkeyed, step, form: Form::of(&headers), held }).await
 }
 
 /// Cancels an execution: one that waits for answers to tool calls, or one with a streamed response.
@@ -283,124 +312,9 @@ pub(crate) async fn cancel(
     Caller(tenant): Caller,
     InPath(execution): InPath<String>,
 ) -> Result<Response, Problem> {
-    let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
-    let then = move |ended| serialize_result(&bodies, &name, ended);
-    match tenant.cancel_then(&execution, then).await? {
+    let responder = Responder::new(&shared, &tenant, Form::Whole);
+    match tenant.cancel_then(&execution, move |ended| responder.result(ended)).await? {
         Some(made) => whole(&shared, tenant.name(), made).await,
         None => Ok(StatusCode::NO_CONTENT.into_response()),
-    }
-}
-
-/// Performs a step and responds in the format that the client accepts.
-pub(super) async fn step(
-    shared: Shared,
-    tenant: Tenant,
-    asking: StepRequest,
-    form: Form,
-    held: HeldBytes,
-) -> Result<Response, Problem> {
-    let kept_bytes = asking.kept_bytes();
-    if form == Form::Whole {
-        let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
-        let then = move |ended| serialize_result(&bodies, &name, ended);
-        let stepped = asking.step(&tenant, Watch::default(), then).await?;
-        release(&tenant, Some(&stepped), held, kept_bytes);
-        let made = match stepped {
-            Stepped::Done(made) => made,
-            Stepped::NeedsTools(needs) => serialize_calls(&shared.bodies, tenant.name(), needs)?,
-        };
-        return whole(&shared, tenant.name(), made).await;
-    }
-    let bodies = shared.bodies.clone();
-    Ok(Pieces::answer(form, &bodies, tenant.name().to_owned(), move |pieces| async move {
-        let running = matches!(asking, StepRequest::Start { .. }).then(|| tenant.announce());
-        let watch = match &running {
-            Some(running) => {
-                pieces.started(&running.id).await;
-                running.watch(&pieces)
-            }
-            None => Watch { on_output: Some(pieces.on_output()), ..Watch::default() },
-        };
-        let framing = pieces.clone();
-        let then = move |ended| result_piece(&framing, ended);
-        let stepped = asking.step(&tenant, watch, then).await;
-        drop(running);
-        release(&tenant, stepped.as_ref().ok(), held, kept_bytes);
-        pieces.end(stepped.and_then(|stepped| last(&pieces, stepped))).await;
-    }))
-}
-
-/// Like [`step`], for a request with a key: stores the response, and completes the step even if the client disconnects.
-pub(super) async fn step_with_key(
-    shared: Shared,
-    tenant: Tenant,
-    asking: StepRequest,
-    ResponseForKey { form, held, slot }: ResponseForKey,
-) -> Result<Response, Problem> {
-    if form != Form::Whole {
-        return Err(Problem::invalid(KEY_WITH_STREAM));
-    }
-    let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
-    let done = async move {
-        let (kept_bytes, result_bodies, owner) = (asking.kept_bytes(), bodies.clone(), tenant.name().to_owned());
-        let then = move |ended| Ok(serialize_result(&result_bodies, &owner, ended).map_err(ServiceError::from));
-        let stepped = asking.step(&tenant, Watch::default(), then).await;
-        release(&tenant, stepped.as_ref().ok(), held, kept_bytes);
-        let done = stepped.map(|stepped| match stepped {
-            Stepped::Done(made) => made,
-            Stepped::NeedsTools(needs) => serialize_calls(&bodies, tenant.name(), needs),
-        });
-        stored(slot, done)
-    };
-    whole(&shared, &name, in_task(done).await?).await
-}
-
-/// The key of a request and the form of its response.
-pub(super) struct ResponseForKey {
-    pub(super) form: Form,
-    pub(super) held: HeldBytes,
-    pub(super) slot: KeySlot,
-}
-
-/// Releases the memory charged for a request. If its execution is suspended, `kept_bytes` remain charged until the
-/// execution ends, because it keeps its tools.
-fn release<T>(tenant: &Tenant, stepped: Option<&Stepped<T>>, mut held: HeldBytes, kept_bytes: usize) {
-    if let Some(Stepped::NeedsTools(needs)) = stepped {
-        held.shrink(kept_bytes);
-        tenant.charge_suspended(&needs.execution, held);
-    }
-}
-
-fn last(pieces: &Pieces, stepped: Stepped<Made>) -> Result<Made, ServiceError> {
-    match stepped {
-        Stepped::Done(piece) => Ok(piece),
-        Stepped::NeedsTools(needs) => {
-            let (answer, len, _reply_room) = NeedsToolsAnswer::new(needs);
-            let room = pieces.bodies().reserve(pieces.tenant(), len)?;
-            let json = serde_json::to_vec(&answer).map_err(|error| ServiceError::Invalid(error.to_string()))?;
-            Ok(Made { bytes: pieces.framed("needs-tools", &json), room })
-        }
-    }
-}
-
-impl StepRequest {
-    /// Returns the memory that stays charged while a new execution is suspended, in bytes.
-    fn kept_bytes(&self) -> usize {
-        match self {
-            Self::Start { kept_bytes, .. } => *kept_bytes,
-            Self::Resume { .. } => 0,
-        }
-    }
-
-    async fn step<T: Send + 'static>(
-        self,
-        tenant: &Tenant,
-        watch: Watch,
-        then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
-    ) -> Result<Stepped<T>, ServiceError> {
-        match self {
-            Self::Start { work, patterns, .. } => tenant.start_then(Door::Http, work, patterns, watch, then).await,
-            Self::Resume { execution, answers } => tenant.resume_then(&execution, answers, watch, then).await,
-        }
     }
 }

@@ -19,10 +19,10 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use super::{
-    BodyBudget, Problem,
+    BodyBudget, Problem, Shared,
     budget::{Counted, HeldBytes, Made, counted, in_pieces},
 };
-use crate::{OnOutput, ServiceError, text::Utf8Pieces};
+use crate::{OnOutput, ServiceError, Tenant, byte_budget::Room, text::Utf8Pieces};
 
 /// Maximum number of queued chunks per client. A guest waits if its client reads more slowly than the guest writes.
 const PIECES: usize = 64;
@@ -58,15 +58,47 @@ impl Form {
         }
         Self::Whole
     }
+
+    /// Returns the text that precedes and follows a chunk's JSON.
+    pub(super) fn frame(self, name: &str) -> [String; 2] {
+        match self {
+            Self::Whole => [String::new(), String::new()],
+            Self::Events => [format!("event: {name}\ndata: "), "\n\n".to_owned()],
+            Self::Lines => [String::new(), "\n".to_owned()],
+        }
+    }
+
+    /// Frames a chunk's JSON object, which already contains a `type`.
+    pub(super) fn framed(self, name: &str, json: &[u8]) -> Bytes {
+        let [before, after] = self.frame(name);
+        [before.as_bytes(), json, after.as_bytes()].concat().into()
+    }
+}
+
+/// The format of a response, and the budget to which it is charged.
+#[derive(Clone)]
+pub(crate) struct Responder {
+    pub(super) form: Form,
+    pub(super) bodies: BodyBudget,
+    pub(super) tenant: Arc<str>,
+}
+
+impl Responder {
+    pub(super) fn new(shared: &Shared, tenant: &Tenant, form: Form) -> Self {
+        Self { form, bodies: shared.bodies.clone(), tenant: tenant.name().into() }
+    }
+
+    /// Reserves memory for a response, or its last chunk, without waiting.
+    pub(super) fn reserve(&self, bytes: usize) -> Result<Room, ServiceError> {
+        self.bodies.reserve(&self.tenant, bytes)
+    }
 }
 
 /// Sends the chunks of a streamed response.
 #[derive(Clone)]
 pub(crate) struct Pieces {
-    form: Form,
+    pub(super) responder: Responder,
     sender: mpsc::Sender<Bytes>,
-    bodies: BodyBudget,
-    tenant: Arc<str>,
     /// The amount of streamed output when streaming stopped. Not set while output is streamed.
     stopped: Arc<OnceLock<StreamedBytes>>,
 }
@@ -81,13 +113,12 @@ pub(super) struct StreamedBytes {
 impl Pieces {
     /// Spawns `work` and responds with the chunks that it sends. Dropping the response aborts the task.
     pub(crate) fn answer<F: Future<Output = ()> + Send + 'static>(
-        form: Form,
-        bodies: &BodyBudget,
-        tenant: String,
+        responder: Responder,
         work: impl FnOnce(Self) -> F,
     ) -> Response {
         let (sender, receiver) = mpsc::channel(PIECES);
-        let pieces = Self { form, sender, bodies: bodies.clone(), tenant: tenant.into(), stopped: Arc::default() };
+        let form = responder.form;
+        let pieces = Self { responder, sender, stopped: Arc::default() };
         let task = AbortOnDropHandle::new(tokio::spawn(work(pieces).in_current_span()));
         let stream = ReceiverStream::new(receiver).map(move |piece| {
             let _ = &task;
@@ -104,37 +135,11 @@ impl Pieces {
         response
     }
 
-    /// Returns the text that precedes and follows a chunk's JSON.
-    pub(crate) fn frame(&self, name: &str) -> [String; 2] {
-        match self.form {
-            Form::Events => [format!("event: {name}\ndata: "), "\n\n".to_owned()],
-            Form::Lines | Form::Whole => [String::new(), "\n".to_owned()],
-        }
-    }
-
-    pub(crate) fn bodies(&self) -> &BodyBudget {
-        &self.bodies
-    }
-
-    pub(crate) fn tenant(&self) -> &str {
-        &self.tenant
-    }
-
     /// Sends the first chunk, by whose ID the client can cancel the execution. It is short, so it is not charged.
     pub(super) async fn started(&self, execution: &str) {
         let json = json!({ "type": "started", "execution": execution }).to_string();
         // If the client has disconnected, the response is dropped, which cancels the execution.
-        let _ = self.sender.send(self.framed("started", json.as_bytes())).await;
-    }
-
-    /// Reserves memory for a last chunk that already exists.
-    pub(crate) fn reserve_piece(&self, piece: Vec<u8>) -> Result<Made, ServiceError> {
-        Ok(Made { room: self.bodies.reserve(&self.tenant, piece.len())?, bytes: piece.into() })
-    }
-
-    /// Frames a chunk's JSON object, which already contains a `type`.
-    pub(crate) fn framed(&self, name: &str, json: &[u8]) -> Bytes {
-        framed(self.form, name, json)
+        let _ = self.sender.send(self.responder.form.framed("started", json.as_bytes())).await;
     }
 
     /// Returns the amount of streamed output, if streaming stopped because the client read too slowly.
@@ -168,7 +173,7 @@ impl Pieces {
                 };
                 let pending = decoder.pending();
                 let text = decoder.next(part);
-                let piece = pieces.framed(name, piece(name, &text).to_string().as_bytes());
+                let piece = pieces.responder.form.framed(name, piece(name, &text).to_string().as_bytes());
                 // If the client disconnects, the response is dropped, which cancels the execution.
                 if let Err(piece) = pieces.try_send(piece) {
                     let begun = Instant::now();
@@ -186,7 +191,8 @@ impl Pieces {
 
     /// Sends a chunk if the memory budget and the queue have room. Otherwise returns the chunk.
     fn try_send(&self, piece: Bytes) -> Result<(), Bytes> {
-        let Ok(held) = self.bodies.bytes().try_room(Some(&self.tenant), piece.len()) else { return Err(piece) };
+        let Responder { bodies, tenant, .. } = &self.responder;
+        let Ok(held) = bodies.bytes().try_room(Some(tenant), piece.len()) else { return Err(piece) };
         match self.sender.try_reserve() {
             Ok(place) => {
                 place.send(counted(piece, &Arc::new(held)));
@@ -199,22 +205,24 @@ impl Pieces {
 
     /// Sends a chunk, waiting for the memory budget and the client. Returns `false` if the chunk is lost.
     async fn send(&self, piece: Bytes) -> bool {
+        let Responder { bodies, tenant, .. } = &self.responder;
         let mut held = HeldBytes::default();
-        self.bodies.bytes().grow(Some(&self.tenant), &mut held, piece.len()).await.is_ok()
+        bodies.bytes().grow(Some(tenant), &mut held, piece.len()).await.is_ok()
             && self.sender.send(counted(piece, &Arc::new(held))).await.is_ok()
     }
 
     /// Sends the last chunk.
     pub(crate) async fn end(&self, end: Result<Made, ServiceError>) {
-        // An error is short, so it is not charged.
-        let error = |problem: Problem| (HeldBytes::default(), error_piece(self.form, &problem));
-        let (held, piece) = match end {
-            Ok(Made { bytes, room }) => match self.bodies.settle(&self.tenant, room, bytes.len()).await {
-                Ok(held) => (held, bytes),
-                Err(problem) => error(problem),
-            },
-            Err(failure) => error(failure.into()),
+        let Responder { form, bodies, tenant } = &self.responder;
+        let settled = match end {
+            Ok(Made { bytes, room }) => bodies.settle(tenant, room, bytes.len()).await.map(|held| (held, bytes)),
+            Err(failure) => Err(failure.into()),
         };
+        // An error is short, so it is not charged.
+        let (held, piece) = settled.unwrap_or_else(|problem: Problem| {
+            let json = json!({ "type": "error", "problem": problem }).to_string();
+            (HeldBytes::default(), form.framed("error", json.as_bytes()))
+        });
         let held = Arc::new(held);
         for part in in_pieces(piece) {
             if self.sender.send(counted(part, &held)).await.is_err() {
@@ -222,23 +230,6 @@ impl Pieces {
             }
         }
     }
-}
-
-fn framed(form: Form, name: &str, json: &[u8]) -> Bytes {
-    let mut framed = Vec::with_capacity(json.len() + 32);
-    if form == Form::Events {
-        framed.extend_from_slice(b"event: ");
-        framed.extend_from_slice(name.as_bytes());
-        framed.extend_from_slice(b"\ndata: ");
-    }
-    framed.extend_from_slice(json);
-    framed.extend_from_slice(if form == Form::Events { b"\n\n" } else { b"\n" });
-    framed.into()
-}
-
-/// Returns the last chunk of a response that ends early.
-pub(crate) fn error_piece(form: Form, problem: &Problem) -> Bytes {
-    framed(form, "error", json!({ "type": "error", "problem": problem }).to_string().as_bytes())
 }
 
 #[cfg(test)]
@@ -261,7 +252,8 @@ mod tests {
     async fn streaming_stops_at_the_first_lost_chunk() {
         let bodies = BodyBudget::new(&HttpConfig::default(), 64 << 20, ["a"].into_iter());
         let (sender, mut receiver) = mpsc::channel(PIECES);
-        let pieces = Pieces { form: Form::Lines, sender, bodies, tenant: "a".into(), stopped: Arc::default() };
+        let responder = Responder { form: Form::Lines, bodies, tenant: "a".into() };
+        let pieces = Pieces { responder, sender, stopped: Arc::default() };
         let mut on_output = pieces.on_output();
         let writing = tokio::task::spawn_blocking(move || {
             for _ in 0..=PIECES {

@@ -13,18 +13,18 @@ use utoipa::ToSchema;
 
 use super::{
     BodyBudget, Caller, InPath, Problem, ReadBody, Shared,
-    answer::{ExecutionAnswer, again},
+    answer::ExecutionAnswer,
     budget::{HeldBytes, Made, ReadResumption},
-    execute::{ResponseForKey, StepRequest, in_task, step, step_with_key},
-    idempotency::Answer,
+    execute::{ParsedRequest, StepRequest, in_task, respond},
+    idempotency::{Answer, Begun},
     output::Form,
-    parameters::{IfMatch, with_etag},
+    parameters::with_etag,
     sessions::octets,
     tools::{AnswerBody, MAX_ANSWERS, NeedsToolsAnswer, Offered, ToolBody},
     wire::{ExecuteBody, MAX_FILES, MAX_PATTERNS, values_bytes},
 };
 use crate::{
-    Changed, Resumption, ServiceError, Tenant, Work,
+    Changed, Resumption, ServiceError, Tenant,
     byte_budget::Room,
     json::{Bytes, at_most, entries_at_most},
 };
@@ -189,18 +189,12 @@ pub(crate) async fn resume(
     headers: HeaderMap,
     ReadResumption(read): ReadResumption,
 ) -> Result<Response, Problem> {
-    let (known, asking, form) = (shared.clone(), tenant.clone(), Form::of(&headers));
-    let parsed = read.parse_with(move |read| {
+    let (known, asking) = (shared.clone(), tenant.clone());
+    let request = read.parse_with(move |read| {
         let begun = known.answered.begin(asking.name(), &headers, &[b"resume", &read.bytes])?;
-        let (request, held) = resumed(read, &headers, &asking, begun.key())?;
-        Ok((begun, request, held))
+        resumed(read, &headers, &asking, begun)
     });
-    let (begun, request, held) = parsed.await?;
-    match begun.into_slot() {
-        Err(answer) => again(&shared, tenant.name(), answer).await,
-        Ok(None) => step(shared, tenant, request, form, held).await,
-        Ok(Some(slot)) => step_with_key(shared, tenant, request, ResponseForKey { form, held, slot }).await,
-    }
+    respond(shared, tenant, request.await?).await
 }
 
 /// Returns the memory that a suspended execution occupies when it is decoded and resumed, in bytes.
@@ -209,13 +203,8 @@ fn decoded_bytes(suspended: &[u8]) -> usize {
     Suspended::peek(suspended).map_or(suspended.len(), |peek| peek.memory_bytes)
 }
 
-/// Parses a request to resume an execution. `key` is its idempotency key.
-fn resumed(
-    read: ReadBody,
-    headers: &HeaderMap,
-    tenant: &Tenant,
-    key: Option<&str>,
-) -> Result<(StepRequest, HeldBytes), Problem> {
+/// Parses a request to resume an execution. `begun` describes its idempotency key.
+fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant, begun: Begun) -> Result<ParsedRequest, Problem> {
     let (mut body, held) = ResumeBody::read(read)?;
     let session = body.session.take();
     let (resumption, mut body) = body.into_parts()?;
@@ -223,17 +212,16 @@ fn resumed(
     if !tools.is_stepped() {
         return Err(Problem::invalid("`tools` must contain the tools of the request that started the execution"));
     }
-    let mut work = match session {
-        Some(_) if !headers.contains_key(header::IF_MATCH) => {
-            return Err(Problem::invalid(
-                "`session` requires `If-Match`, because the session's state is replaced; send the session's `ETag`",
-            ));
-        }
-        Some(id) => Work::InSession(IfMatch::of(headers).target(id)?, Box::new(body.in_session()?)),
-        None => Work::Fresh(Box::new(body.fresh()?)),
-    };
-    tools.to(work.script(), &patterns);
-    work.script().resumption = Some(resumption);
-    work.script().key = key.map(str::to_owned);
-    Ok((StepRequest::Start { work, patterns, kept_bytes: held.bytes() }, held))
+    if session.is_some() && !headers.contains_key(header::IF_MATCH) {
+        return Err(Problem::invalid(
+            "`session` requires `If-Match`, because the session's state is replaced; send the session's `ETag`",
+        ));
+    }
+    let mut work = body.work(session, headers)?;
+    let script = work.script();
+    tools.to(script, &patterns);
+    script.resumption = Some(resumption);
+    script.key = begun.key().map(str::to_owned);
+    let step = StepRequest::Start { work, patterns, is_stepped: true, kept_bytes: held.bytes() };
+    Ok(ParsedRequest { begun, step, form: Form::of(headers), held })
 }

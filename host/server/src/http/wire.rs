@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use axum::http::HeaderMap;
 use glovebox::{CheckpointInfo, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SessionInfo, SourceKind};
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -11,10 +12,11 @@ use utoipa::ToSchema;
 use super::{
     Problem, ReadBody,
     budget::HeldBytes,
+    parameters::IfMatch,
     tools::{ToolBodies, ToolBody},
 };
 use crate::{
-    Fresh, Script, ServiceError, SessionPage, SessionSummary,
+    Fresh, Script, ServiceError, SessionPage, SessionSummary, Work,
     json::{Bytes, JsonCost, UNIT_BYTES, at_most, entries_at_most},
     text::quoted,
     workers::WorkersState,
@@ -151,6 +153,14 @@ impl ExecuteBody {
         })
     }
 
+    /// Converts the body to a request for a session, or for a new interpreter if `session` is `None`.
+    pub(super) fn work(self, session: Option<String>, headers: &HeaderMap) -> Result<Work, Problem> {
+        Ok(match session {
+            None => Work::Fresh(Box::new(self.fresh()?)),
+            Some(id) => Work::InSession(IfMatch::of(headers).target(id)?, Box::new(self.in_session()?)),
+        })
+    }
+
     /// Converts the body to a request for a new interpreter.
     pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
         let files = self.files.take().unwrap_or_default();
@@ -161,7 +171,7 @@ impl ExecuteBody {
     }
 
     /// Converts the body to a script for a session. Fails if it sets fields that sessions do not allow.
-    pub(crate) fn in_session(self) -> Result<Script, Problem> {
+    fn in_session(self) -> Result<Script, Problem> {
         let given = [
             ("language", self.language.is_some()),
             ("runtime", self.runtime.is_some()),

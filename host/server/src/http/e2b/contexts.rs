@@ -20,7 +20,7 @@ use crate::{
     http::{
         InPath, Problem, ReadBody, Shared,
         budget::HeldBytes,
-        output::{Form, Pieces},
+        output::{Form, Pieces, Responder},
     },
 };
 
@@ -224,8 +224,8 @@ pub(super) async fn execute(
     let name = is_typescript.then(|| "main.ts".to_owned());
     let script = Script { source: asked.code, name, ..Script::default() };
     let running = Running { context, language: record.language, script, env };
-    let tenant = sandbox.tenant.name().to_owned();
-    Ok(Pieces::answer(Form::Lines, &shared.bodies, tenant, move |pieces| async move {
+    let responder = Responder::new(&shared, &sandbox.tenant, Form::Lines);
+    Ok(Pieces::answer(responder, move |pieces| async move {
         let count = sandbox.count(&running.context);
         let watch = Watch { on_output: Some(pieces.on_output_with(lines::output)), ..Watch::default() };
         let framing = pieces.clone();

@@ -51,7 +51,7 @@ pub(super) fn end(pieces: &Pieces, execution: &Execution, count: u64) -> Result<
     for line in lines() {
         len += json_len(&line).map_err(invalid)? + 1;
     }
-    let room = pieces.bodies().reserve(pieces.tenant(), len)?;
+    let room = pieces.responder.reserve(len)?;
     let mut bytes = Vec::with_capacity(len);
     for line in lines() {
         serde_json::to_writer(&mut bytes, &line).map_err(invalid)?;
@@ -66,7 +66,8 @@ pub(super) fn failed(pieces: &Pieces, error: &ServiceError, count: u64) -> Resul
         "type": "error", "name": error.code(), "value": error.public().to_string(), "traceback": "",
     });
     let lines = [line].into_iter().chain(last(count));
-    pieces.reserve_piece(lines.flat_map(|line| (line.to_string() + "\n").into_bytes()).collect())
+    let bytes: Vec<u8> = lines.flat_map(|line| (line.to_string() + "\n").into_bytes()).collect();
+    Ok(Made { room: pieces.responder.reserve(bytes.len())?, bytes: bytes.into() })
 }
 
 /// Returns the last lines of every response.
