@@ -66,9 +66,9 @@ pub struct ServerConfig {
     /// Rules for saving sessions and evicting them from memory.
     pub sessions: StorePolicy,
     /// Limits on concurrent executions.
-    pub admission: AdmissionTable,
+    pub admission: Admission,
     /// Limits on connections and requests.
-    pub http: HttpTable,
+    pub http: HttpConfig,
     /// The web page at `/`.
     pub page: PageTable,
     /// The audit log. Default: none.
@@ -118,39 +118,6 @@ pub struct E2bTable {
 pub struct TelemetryTable {
     /// The URL of an OpenTelemetry collector that accepts OTLP over HTTP: `http://HOST:PORT`. Default: none.
     pub otlp: Option<String>,
-}
-
-/// The table form of [`Admission`], which documents the defaults.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct AdmissionTable {
-    /// Maximum number of executions that run simultaneously.
-    pub running: Option<usize>,
-    /// Maximum number of executions that wait to run.
-    pub waiting: Option<usize>,
-    /// Maximum number of simultaneous requests to a fleet.
-    pub in_fleet: Option<usize>,
-    /// Maximum time that an execution waits to run, in milliseconds, before it is refused.
-    pub wait_ms: Option<u64>,
-}
-
-/// The table form of [`HttpConfig`], which documents the defaults.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct HttpTable {
-    /// Maximum number of simultaneous connections. Default 1,024, which occupy up to 64 MiB of memory.
-    pub connections: Option<usize>,
-    /// Maximum size of a request body in bytes.
-    pub body_bytes: Option<usize>,
-    /// The memory budget for all requests, responses and replies of workers, in bytes.
-    pub bodies_bytes: Option<usize>,
-    /// Host names that clients use to reach the server, in addition to `localhost`, the loopback addresses and its
-    /// address.
-    pub hosts: Vec<String>,
-    /// Origins of web pages that may send requests to the server, in addition to its own origin.
-    pub origins: Vec<String>,
 }
 
 /// The settings of the web page at `/`.
@@ -267,8 +234,8 @@ impl Default for ServerConfig {
             drain_ms: 30_000,
             policy: Policy::default(),
             sessions: StorePolicy::default(),
-            admission: AdmissionTable::default(),
-            http: HttpTable::default(),
+            admission: Admission::default(),
+            http: HttpConfig::default(),
             page: PageTable::default(),
             audit: None,
             tools: ToolsTable::default(),
@@ -305,7 +272,7 @@ impl ServerConfig {
             ("http.body_bytes", self.http.body_bytes),
             ("http.bodies_bytes", self.http.bodies_bytes),
         ] {
-            if value == Some(0) {
+            if value == 0 {
                 return Err(ConfigError::Zero(name));
             }
         }
@@ -363,19 +330,6 @@ impl ServerConfig {
         }
     }
 
-    /// Returns the limits on concurrent executions, with defaults filled in.
-    #[must_use]
-    pub fn admission(&self) -> Admission {
-        let AdmissionTable { running, waiting, in_fleet, wait_ms } = self.admission;
-        let default = Admission::default();
-        Admission {
-            running: running.unwrap_or(default.running),
-            waiting: waiting.unwrap_or(default.waiting),
-            in_fleet: in_fleet.unwrap_or(default.in_fleet),
-            wait: wait_ms.map_or(default.wait, Duration::from_millis),
-        }
-    }
-
     /// Returns the limits on a worker process, with defaults filled in: maximum private memory in bytes, and maximum
     /// number of open files. The defaults allow `sessions.live_count` live sessions per token.
     #[must_use]
@@ -403,21 +357,10 @@ impl ServerConfig {
         }
     }
 
-    /// Returns the limits on connections and requests, with defaults filled in.
+    /// Returns the options of the HTTP server, with those from `[page]` and `[e2b]`.
     #[must_use]
     pub fn http(&self) -> HttpConfig {
-        let HttpTable { connections, body_bytes, bodies_bytes, hosts, origins } = self.http.clone();
-        let default = HttpConfig::default();
-        HttpConfig {
-            connections: connections.unwrap_or(default.connections),
-            body_bytes: body_bytes.unwrap_or(default.body_bytes),
-            bodies_bytes: bodies_bytes.unwrap_or(default.bodies_bytes),
-            hosts,
-            origins,
-            page: self.page.enabled,
-            e2b: self.e2b.enabled,
-            ..default
-        }
+        HttpConfig { page: self.page.enabled, e2b: self.e2b.enabled, ..self.http.clone() }
     }
 }
 
@@ -431,7 +374,7 @@ mod tests {
     fn empty_configuration_has_the_defaults() {
         let config = ServerConfig::from_toml("").unwrap();
         assert_eq!(config.listen.to_string(), "127.0.0.1:8700");
-        assert_eq!(config.admission(), Admission::default());
+        assert_eq!(config.admission, Admission::default());
         assert_eq!(config.http().connections, 1_024);
         assert!(config.http().page && !config.http().e2b);
         assert!(ServerConfig::from_toml("[e2b]\nenabled = true").unwrap().http().e2b);

@@ -64,7 +64,7 @@ pub enum ServiceError {
         /// The time to wait before a retry.
         retry_after: Duration,
     },
-    /// The request waited longer than [`Admission::wait`](crate::Admission::wait) and was not started.
+    /// The request waited longer than [`Admission::wait_ms`](crate::Admission::wait_ms) and was not started.
     #[error("the request could not start within {} ms; try again later", waited.as_millis())]
     NoTurn {
         /// The time that the request has waited.

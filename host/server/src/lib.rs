@@ -31,9 +31,7 @@ mod type_checks;
 mod workers;
 
 pub use audit::{Audit, AuditError, AuditTable};
-pub use config::{
-    AdmissionTable, ConfigError, E2bTable, HttpTable, PageTable, ServerConfig, TelemetryTable, TokenTable, ToolsTable,
-};
+pub use config::{ConfigError, E2bTable, PageTable, ServerConfig, TelemetryTable, TokenTable, ToolsTable};
 pub use error::ServiceError;
 pub use executor::NotInFleet;
 pub use glovebox_requests::callbacks as tools;

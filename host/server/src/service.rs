@@ -11,6 +11,7 @@ use std::{
 
 use glovebox::{BuildError, CancelToken, Engine, Language, Limits, Policy, RuntimeInfo, Sandbox};
 use glovebox_sessions::{SessionId, Sessions};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +29,8 @@ use crate::{
 const END_TIME: Duration = Duration::from_secs(5);
 
 /// Limits on concurrent executions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Admission {
     /// Maximum number of executions that run simultaneously. Default: four per processor, because some executions wait
     /// for tools.
@@ -39,14 +41,15 @@ pub struct Admission {
     /// Maximum number of simultaneous requests to a fleet, for executions and for other session operations. Default
     /// 1,024, because these requests use no processor time on this machine.
     pub in_fleet: usize,
-    /// Maximum time that an execution waits to run before it is refused ([`ServiceError::NoTurn`]). Default 10 s.
-    pub wait: Duration,
+    /// Maximum time in milliseconds that an execution waits to run before it is refused ([`ServiceError::NoTurn`]).
+    /// Default 10,000.
+    pub wait_ms: u64,
 }
 
 impl Default for Admission {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { running: 4 * processors, waiting: 1_024, in_fleet: 1_024, wait: Duration::from_secs(10) }
+        Self { running: 4 * processors, waiting: 1_024, in_fleet: 1_024, wait_ms: 10_000 }
     }
 }
 
@@ -247,7 +250,7 @@ impl Service {
 
     /// Returns the maximum time to wait for a permit to run or for a worker.
     pub(crate) fn wait(&self) -> Duration {
-        self.0.admission.wait
+        Duration::from_millis(self.0.admission.wait_ms)
     }
 
     /// Returns the metrics of all tenants in the OpenMetrics text format.
@@ -370,13 +373,13 @@ impl Service {
         }
         let waiting = Waiting::enter(&self.0)?;
         let permit = tokio::select! {
-            permit = tokio::time::timeout(self.0.admission.wait, places.take(tenant)) => permit,
+            permit = tokio::time::timeout(self.wait(), places.take(tenant)) => permit,
             () = self.draining() => return Err(ServiceError::Draining),
         };
         drop(waiting);
         match permit {
             Ok(permit) => Ok(self.place(permit)),
-            Err(_) => Err(ServiceError::NoTurn { waited: self.0.admission.wait }),
+            Err(_) => Err(ServiceError::NoTurn { waited: self.wait() }),
         }
     }
 

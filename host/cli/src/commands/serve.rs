@@ -194,11 +194,10 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     let host = Host::open(global, pooling)?;
     let runtimes = config.runtimes.clone();
     let audit = config.audit.as_ref().map(|audit| Audit::file(audit.file.clone(), audit.source)).transpose()?;
-    let (admission, suspension) = (config.admission(), config.suspension());
     let service_config = ServiceConfig {
         runtimes,
-        admission,
-        suspension,
+        admission: config.admission,
+        suspension: config.suspension(),
         audit,
         workers: workers > 0,
         type_checker: args.types.checker(&host)?,
@@ -254,7 +253,7 @@ pub(super) fn allowed_connections(wanted: usize, running: usize) -> usize {
 /// Returns the number of blocking threads, which suffices for all running and suspended executions and for operations on
 /// the store.
 pub(super) fn blocking_threads(config: &ServerConfig) -> usize {
-    config.admission().running.saturating_add(config.suspension().count).saturating_add(64)
+    config.admission.running.saturating_add(config.suspension().count).saturating_add(64)
 }
 
 /// The address or the socket of a server.
@@ -327,7 +326,7 @@ async fn serve(
         service.drain(Duration::from_millis(config.drain_ms)).await;
     };
     let mut http = config.http();
-    http.connections = allowed_connections(http.connections, config.admission().running);
+    http.connections = allowed_connections(http.connections, config.admission.running);
     let (served, ()) = tokio::join!(listening.serve(service, tenants, &http), drain);
     served?;
     drop(idle);

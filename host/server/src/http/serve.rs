@@ -15,6 +15,7 @@ use hyper_util::{
     server::graceful::GracefulShutdown,
     service::TowerToHyperService,
 };
+use serde::{Deserialize, Serialize};
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::{
@@ -174,8 +175,10 @@ fn slow<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutStream<S>>> {
     Box::pin(stream)
 }
 
-/// Options of the HTTP server and limits on clients. Start from `default()` and change fields.
-#[derive(Clone, Debug)]
+/// Options of the HTTP server and limits on clients. Start from `default()` and change fields. The table
+/// `[http]` of a configuration sets `connections`, `body_bytes`, `bodies_bytes`, `hosts` and `origins`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
     /// Maximum number of open connections. Default 1,024. Further connections wait until another connection closes. With
     /// the default `header_bytes`, a connection occupies at most 64 KiB of memory in addition to `bodies_bytes`.
@@ -189,10 +192,13 @@ pub struct HttpConfig {
     /// the rest.
     pub bodies_bytes: usize,
     /// Maximum size of a request's line and headers in bytes. Default 16 KiB; at least 8 KiB.
+    #[serde(skip)]
     pub header_bytes: usize,
     /// The timeout for receiving a request's headers, and the maximum idle time between two requests. Default 60 s.
+    #[serde(skip)]
     pub header_time: Duration,
     /// The timeout for receiving a request body, and for a response to wait for memory. Default 30 s.
+    #[serde(skip)]
     pub body_time: Duration,
     /// Names to accept in the `Host` header, in addition to the address on which the server listens, `localhost`, and
     /// the loopback addresses. Ports are ignored. Requests with other names are refused, so that web pages cannot reach
@@ -202,11 +208,14 @@ pub struct HttpConfig {
     /// origin is always allowed. Default: no others.
     pub origins: Vec<String>,
     /// `true` to serve the web page at `/`. Default: `true`.
+    #[serde(skip)]
     pub page: bool,
     /// `true` to serve the routes for E2B clients. Default: `false`.
+    #[serde(skip)]
     pub e2b: bool,
     /// Maximum number of remembered `Idempotency-Key` values per token. A key is forgotten ten minutes after its
     /// request was completed, or earlier if newer keys exceed the maximum. Default 10,000.
+    #[serde(skip)]
     pub idempotency_keys: usize,
 }
 

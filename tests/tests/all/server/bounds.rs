@@ -102,7 +102,7 @@ fn total_body_size_and_body_time_are_limited() {
 
 /// Returns a server with 896 KiB of memory for requests and responses, which executes one script at a time.
 fn small_server() -> Server {
-    let admission = Admission { running: 1, waiting: 8, wait: Duration::from_secs(20), ..Admission::default() };
+    let admission = Admission { running: 1, waiting: 8, wait_ms: 20_000, ..Admission::default() };
     Server::start(Setup {
         service: ServiceConfig { admission, ..ServiceConfig::default() },
         http: HttpConfig { bodies_bytes: 1 << 20, ..HttpConfig::default() },
@@ -174,7 +174,7 @@ fn total_size_of_stored_responses_is_limited() {
 
 #[test]
 fn queued_executions_are_limited() {
-    let admission = Admission { running: 1, waiting: 1, wait: Duration::from_secs(60), ..Admission::default() };
+    let admission = Admission { running: 1, waiting: 1, wait_ms: 60_000, ..Admission::default() };
     let server = admitting(admission);
     let first = running(&server);
     until("one runs", || metric(&server, "glovebox_running") == 1);
@@ -194,7 +194,7 @@ fn queued_executions_are_limited() {
 
 #[test]
 fn queue_wait_is_limited() {
-    let admission = Admission { running: 1, waiting: 8, wait: Duration::from_millis(50), ..Admission::default() };
+    let admission = Admission { running: 1, waiting: 8, wait_ms: 50, ..Admission::default() };
     let server = admitting(admission);
     let first = running(&server);
     until("one runs", || metric(&server, "glovebox_running") == 1);
@@ -218,7 +218,7 @@ fn lock(server: &Server, id: &str) -> SessionLock {
 
 #[test]
 fn waiting_session_creations_occupy_no_execution_slots() {
-    let admission = Admission { running: 2, wait: Duration::from_secs(60), ..Admission::default() };
+    let admission = Admission { running: 2, wait_ms: 60_000, ..Admission::default() };
     let server =
         patient_server(Setup { service: ServiceConfig { admission, ..ServiceConfig::default() }, ..Setup::default() });
     let lock = lock(&server, "a");
