@@ -66,24 +66,15 @@ struct Entries {
     by_key: HashMap<Arc<str>, KeyState>,
     /// The keys of completed requests, oldest first.
     order: VecDeque<CompletedKey>,
-    /// The keys of stored responses, oldest first.
-    stored: VecDeque<StoredResponse>,
 }
 
 #[derive(Debug)]
 struct CompletedKey {
     key: Arc<str>,
     at: Instant,
-    /// `true` if the key's response is stored and newer keys must not evict it.
-    is_only_copy: bool,
-}
-
-#[derive(Debug)]
-struct StoredResponse {
-    key: Arc<str>,
-    /// The memory charged for the response.
-    held: HeldBytes,
-    /// `true` if newer responses must not evict this one.
+    /// The memory charged for the response, if it is stored.
+    held: Option<HeldBytes>,
+    /// `true` if the response is stored, and newer keys and responses must not evict it.
     is_only_copy: bool,
 }
 
@@ -210,14 +201,8 @@ impl Entries {
 
     /// Removes the key at this position in `order`.
     fn forget(&mut self, at: usize) {
-        if let Some(CompletedKey { key, .. }) = self.order.remove(at)
-            && let Some(KeyState::Done(..)) = self.by_key.remove(&key)
-        {
-            // Both lists have the same order, so this is usually the first response.
-            let at = self.stored.iter().position(|stored| stored.key == key);
-            if let Some(at) = at {
-                self.stored.remove(at);
-            }
+        if let Some(completed) = self.order.remove(at) {
+            self.by_key.remove(&completed.key);
         }
     }
 
@@ -230,25 +215,23 @@ impl Entries {
     /// Acquires memory for a response of `bytes`. If too little is free, drops the oldest responses of this token but
     /// not their keys, because a retry must not repeat the request. Drops nothing if that would not free enough.
     fn room(&mut self, budget: &ByteBudget, tenant: &str, bytes: usize) -> Option<HeldBytes> {
-        let (mut free, mut count) = (budget.free_bytes(Some(tenant)), 0_usize);
-        let mut evictable = self.stored.iter().filter(|stored| !stored.is_only_copy);
+        let mut free = budget.free_bytes(Some(tenant));
+        let mut evicted = Vec::new();
+        let mut evictable =
+            self.order.iter_mut().filter(|completed| completed.held.is_some() && !completed.is_only_copy);
         while free < bytes {
-            free += evictable.next()?.held.bytes();
-            count += 1;
+            let completed = evictable.next()?;
+            free += completed.held.as_ref().map_or(0, HeldBytes::bytes);
+            evicted.push(completed);
         }
-        let by_key = &mut self.by_key;
-        self.stored.retain(|stored| {
-            let stays = count == 0 || stored.is_only_copy;
-            if !stays {
-                count -= 1;
-                if let Some(entry) = by_key.get_mut(&stored.key)
-                    && let KeyState::Done(request, _) = entry
-                {
-                    *entry = KeyState::Forgotten(*request);
-                }
+        for completed in evicted {
+            completed.held = None;
+            if let Some(entry) = self.by_key.get_mut(&completed.key)
+                && let KeyState::Done(request, _) = entry
+            {
+                *entry = KeyState::Forgotten(*request);
             }
-            stays
-        });
+        }
         budget.try_room(Some(tenant), bytes).ok()
     }
 }
@@ -286,9 +269,9 @@ impl KeySlot {
         let (now, reserved) = (Instant::now(), self.reserved.take());
         let mut all = self.held.current(now);
         let entries = all.entry(self.tenant.clone()).or_default();
+        let is_only_copy = reserved.is_some();
         let stored = answer.and_then(|answer| {
             let bytes = answer.body.len() + answer.etag.as_ref().map_or(0, String::len) + key.len();
-            let is_only_copy = reserved.is_some();
             let held = match reserved {
                 Some(mut held) => {
                     held.shrink(bytes);
@@ -296,18 +279,11 @@ impl KeySlot {
                 }
                 None => entries.room(&self.held.budget, &self.tenant, bytes)?,
             };
-            Some((answer, StoredResponse { key: Arc::clone(&key), held, is_only_copy }))
+            Some((KeyState::Done(self.request, answer), held))
         });
-        let is_only_copy = stored.as_ref().is_some_and(|(_, stored)| stored.is_only_copy);
-        let entry = match stored {
-            Some((answer, stored)) => {
-                entries.stored.push_back(stored);
-                KeyState::Done(self.request, answer)
-            }
-            None => KeyState::Forgotten(self.request),
-        };
-        entries.by_key.insert(Arc::clone(&key), entry);
-        entries.order.push_back(CompletedKey { key, at: now, is_only_copy });
+        let (state, held) = stored.unzip();
+        entries.by_key.insert(Arc::clone(&key), state.unwrap_or(KeyState::Forgotten(self.request)));
+        entries.order.push_back(CompletedKey { key, at: now, is_only_copy: is_only_copy && held.is_some(), held });
     }
 }
 
