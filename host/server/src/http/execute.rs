@@ -17,7 +17,9 @@ use super::{
     tools::{ContinueBody, NeedsToolsAnswer, Offered},
     wire::{ExecuteBody, ValidateAnswer},
 };
-use crate::{Door, Ended, ServiceError, Stepped, Tenant, Undelivered, Watch, Work, tenant::RunningExecution};
+use crate::{
+    Door, Ended, ServiceError, SessionTarget, Stepped, Tenant, Undelivered, Watch, Work, tenant::RunningExecution,
+};
 
 /// Runs a script in a new interpreter with new files.
 ///
@@ -49,24 +51,27 @@ pub(crate) async fn fresh(
     respond(shared, tenant, request).await
 }
 
-/// Looks up the key of a request to execute a script, and parses the request. `session` is the session's ID.
+/// Looks up the key of a request to execute a script, and parses the request.
 async fn parse(
     shared: &Shared,
     tenant: &Tenant,
     headers: HeaderMap,
     read: ReadBody,
-    session: Option<String>,
+    session: Option<SessionTarget>,
 ) -> Result<ParsedRequest, Problem> {
     let (shared, tenant) = (shared.clone(), tenant.clone());
     let parsed = read.parse_with(move |read| {
         let begun = match &session {
             None => shared.answered.begin(tenant.name(), &headers, &[b"execute", &read.bytes]),
-            Some(id) => shared.answered.begin(tenant.name(), &headers, &[b"session", id.as_bytes(), &read.bytes]),
+            Some(SessionTarget { id, .. }) => {
+                let id = id.as_str().as_bytes();
+                shared.answered.begin(tenant.name(), &headers, &[b"session", id, &read.bytes])
+            }
         }?;
         let (mut body, held) = ExecuteBody::read(read)?;
         let tools_bytes = body.tools_bytes()?;
         let (tools, patterns) = Offered::of(&mut body, &tenant)?;
-        let mut work = body.work(session, &headers)?;
+        let mut work = body.work(session)?;
         let (script, is_stepped) = (work.script(), tools.is_stepped());
         if script.suspendable && !is_stepped {
             return Err(Problem::invalid(
@@ -99,11 +104,11 @@ async fn parse(
 pub(crate) async fn in_session(
     shared: Shared,
     Caller(tenant): Caller,
-    InPath(id): InPath<String>,
+    target: SessionTarget,
     headers: HeaderMap,
     read: ReadBody,
 ) -> Result<Response, Problem> {
-    let request = parse(&shared, &tenant, headers, read, Some(id)).await?;
+    let request = parse(&shared, &tenant, headers, read, Some(target)).await?;
     respond(shared, tenant, request).await
 }
 

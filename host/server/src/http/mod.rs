@@ -43,7 +43,7 @@ pub use answer::Problem;
 pub(crate) use budget::{BodyBudget, PIECE_BYTES, ReadBody, count_answer, counted};
 pub(crate) use guard::Names;
 pub(crate) use idempotency::Answered;
-pub(crate) use parameters::{InPath, InQuery, session_id};
+pub(crate) use parameters::{InPath, InQuery};
 pub(crate) use routes::Shared;
 #[cfg(unix)]
 pub use routes::socket_router;

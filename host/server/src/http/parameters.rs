@@ -1,17 +1,14 @@
 //! Path parameters, the `If-Match` header, and responses with an `ETag`.
 
-use std::convert::Infallible;
-
 use axum::{
     extract::{FromRequestParts, Path, Query},
     http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
-use glovebox_sessions::SessionId;
 use serde::de::DeserializeOwned;
 
 use super::{Problem, Shared};
-use crate::{ServiceError, SessionTarget};
+use crate::SessionTarget;
 
 /// Like [`Path`], but rejects invalid parameters with a [`Problem`].
 pub(crate) struct InPath<T>(pub(crate) T);
@@ -41,32 +38,31 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for InQuery<T> {
     }
 }
 
-/// Parses the session ID in a URL.
-pub(crate) fn session_id(id: String) -> Result<SessionId, Problem> {
-    SessionId::new(id).map_err(|error| ServiceError::from(error).into())
+/// Returns the expected generation of a session, from `If-Match`. `None` accepts every generation.
+pub(crate) fn if_match(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(header::IF_MATCH)?.to_str().unwrap_or_default().trim();
+    (text != "*").then(|| text.trim_matches('"').to_owned())
 }
 
-/// The expected generation of a session, from `If-Match`. `None` accepts every generation.
-pub(crate) struct IfMatch(Option<String>);
+/// The only parameter of a path, and `If-Match`.
+impl FromRequestParts<Shared> for SessionTarget {
+    type Rejection = Problem;
 
-impl FromRequestParts<Shared> for IfMatch {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Infallible> {
-        Ok(Self::of(&parts.headers))
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
+        let InPath(id) = InPath::from_request_parts(parts, shared).await?;
+        Ok(Self { id, expected: if_match(&parts.headers) })
     }
 }
 
-impl IfMatch {
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let Some(value) = headers.get(header::IF_MATCH) else { return Self(None) };
-        let text = value.to_str().unwrap_or_default().trim();
-        Self((text != "*").then(|| text.trim_matches('"').to_owned()))
-    }
+/// The session and the second parameter of a path, and `If-Match`.
+pub(crate) struct InSession(pub(crate) SessionTarget, pub(crate) String);
 
-    /// Combines a session ID with the expected generation. Fails if the ID is invalid.
-    pub(crate) fn target(self, id: String) -> Result<SessionTarget, Problem> {
-        Ok(SessionTarget { id: session_id(id)?, expected: self.0 })
+impl FromRequestParts<Shared> for InSession {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
+        let InPath((id, name)) = InPath::from_request_parts(parts, shared).await?;
+        Ok(Self(SessionTarget { id, expected: if_match(&parts.headers) }, name))
     }
 }
 

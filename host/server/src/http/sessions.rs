@@ -15,14 +15,16 @@ use super::{
     Caller, InPath, InQuery, Problem, ReadBody, Shared,
     answer::MAX_RETURNED_BYTES,
     budget::{Counted, Made, held_body},
-    parameters::{IfMatch, done, with_etag},
-    session_id,
+    parameters::{InSession, done, with_etag},
     wire::{
         CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_LISTED, MAX_LISTED_BYTES,
         OpenBody, SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
     },
 };
-use crate::{Changed, ServiceError, SessionSummary, Tenant, byte_budget::Room, executor::FileOperation, text::quoted};
+use crate::{
+    Changed, ServiceError, SessionSummary, SessionTarget, Tenant, byte_budget::Room, executor::FileOperation,
+    text::quoted,
+};
 
 /// Responds with a session's description. `ETag` contains its generation.
 fn described(status: StatusCode, session: SessionSummary) -> Response {
@@ -71,7 +73,7 @@ pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Respo
             Ok((body, context, policy, state, held))
         })
         .await?;
-    let id = body.id.take().map(session_id).transpose()?;
+    let id = body.id.take();
     if let Some(state) = state {
         let id = id.unwrap_or_else(SessionId::random);
         return Ok(described(StatusCode::CREATED, tenant.import(id, state, policy, held).await?));
@@ -100,19 +102,15 @@ pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Respo
 #[utoipa::path(get, path = "/v1/sessions/{id}", operation_id = "get_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, description = "The session. `ETag` contains its generation.", body = SessionAnswer), (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
-pub(crate) async fn describe(Caller(tenant): Caller, InPath(id): InPath<String>) -> Result<Response, Problem> {
-    Ok(described(StatusCode::OK, tenant.session(&session_id(id)?).await?))
+pub(crate) async fn describe(Caller(tenant): Caller, InPath(id): InPath<SessionId>) -> Result<Response, Problem> {
+    Ok(described(StatusCode::OK, tenant.session(&id).await?))
 }
 
 /// Closes a session and removes it. Its exit handlers run, within the limits of one execution.
 #[utoipa::path(delete, path = "/v1/sessions/{id}", operation_id = "close_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
     responses((status = 204, description = "The session was removed."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
-pub(crate) async fn close(
-    Caller(tenant): Caller,
-    InPath(id): InPath<String>,
-    expected: IfMatch,
-) -> Result<StatusCode, Problem> {
-    tenant.close(expected.target(id)?).await?;
+pub(crate) async fn close(Caller(tenant): Caller, target: SessionTarget) -> Result<StatusCode, Problem> {
+    tenant.close(target).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -125,11 +123,11 @@ pub(crate) async fn close(
         (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn resume(
     Caller(tenant): Caller,
-    InPath(id): InPath<String>,
+    InPath(id): InPath<SessionId>,
     read: ReadBody,
 ) -> Result<Response, Problem> {
     let (bytes, held) = read.into_parts();
-    Ok(described(StatusCode::CREATED, tenant.import(session_id(id)?, bytes, Map::new(), held).await?))
+    Ok(described(StatusCode::CREATED, tenant.import(id, bytes, Map::new(), held).await?))
 }
 
 /// Exports a session as bytes. They contain everything that its scripts hold in memory, including code that runs when
@@ -140,9 +138,8 @@ pub(crate) async fn resume(
 pub(crate) async fn state(
     shared: Shared,
     Caller(tenant): Caller,
-    InPath(id): InPath<String>,
+    InPath(id): InPath<SessionId>,
 ) -> Result<Response, Problem> {
-    let id = session_id(id)?;
     let len = usize::try_from(tenant.exported_bytes(&id).await?).unwrap_or(usize::MAX);
     let room = shared.bodies.reserve(tenant.name(), len)?;
     let (bytes, room) = tenant.export(&id, room).await?;
@@ -152,15 +149,9 @@ pub(crate) async fn state(
 /// Forks a session: copies its variables, functions and files to a new session.
 #[utoipa::path(post, path = "/v1/sessions/{id}/fork", operation_id = "fork_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")), request_body = ForkBody,
     responses((status = 201, description = "The new session.", body = SessionAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
-pub(crate) async fn fork(
-    Caller(tenant): Caller,
-    InPath(id): InPath<String>,
-    expected: IfMatch,
-    read: ReadBody,
-) -> Result<Response, Problem> {
+pub(crate) async fn fork(Caller(tenant): Caller, target: SessionTarget, read: ReadBody) -> Result<Response, Problem> {
     let (body, _held) = read.json_or_default::<ForkBody>()?;
-    let fork = body.id.map(session_id).transpose()?;
-    Ok(described(StatusCode::CREATED, tenant.fork(expected.target(id)?, fork).await?))
+    Ok(described(StatusCode::CREATED, tenant.fork(target, body.id).await?))
 }
 
 /// Rolls a session back to a checkpoint: by default, the last one that differs from its current state. Removes later
@@ -168,14 +159,9 @@ pub(crate) async fn fork(
 #[utoipa::path(post, path = "/v1/sessions/{id}/undo", operation_id = "undo_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")), request_body = UndoBody,
     responses((status = 200, description = "The checkpoint that the session was rolled back to.", body = CheckpointAnswer),
         (status = 409, description = "The checkpoint does not exist.", body = Problem), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
-pub(crate) async fn undo(
-    Caller(tenant): Caller,
-    InPath(id): InPath<String>,
-    expected: IfMatch,
-    read: ReadBody,
-) -> Result<Response, Problem> {
+pub(crate) async fn undo(Caller(tenant): Caller, target: SessionTarget, read: ReadBody) -> Result<Response, Problem> {
     let (body, _held) = read.json_or_default::<UndoBody>()?;
-    let undone = tenant.undo(expected.target(id)?, body.checkpoint.map(CheckpointId)).await?;
+    let undone = tenant.undo(target, body.checkpoint.map(CheckpointId)).await?;
     let Changed { value: CheckpointId(checkpoint), generation } = undone;
     Ok(with_etag(generation, Json(CheckpointAnswer { checkpoint })))
 }
@@ -184,12 +170,8 @@ pub(crate) async fn undo(
 /// them.
 #[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", operation_id = "create_checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
     responses((status = 200, description = "The checkpoint.", body = CheckpointAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
-pub(crate) async fn checkpoint(
-    Caller(tenant): Caller,
-    InPath(id): InPath<String>,
-    expected: IfMatch,
-) -> Result<Response, Problem> {
-    let Changed { value: CheckpointId(checkpoint), generation } = tenant.checkpoint(expected.target(id)?).await?;
+pub(crate) async fn checkpoint(Caller(tenant): Caller, target: SessionTarget) -> Result<Response, Problem> {
+    let Changed { value: CheckpointId(checkpoint), generation } = tenant.checkpoint(target).await?;
     Ok(with_etag(generation, Json(CheckpointAnswer { checkpoint })))
 }
 
@@ -198,20 +180,16 @@ pub(crate) async fn checkpoint(
     responses((status = 200, description = "The checkpoints, oldest first.", body = CheckpointsAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn checkpoints(
     Caller(tenant): Caller,
-    InPath(id): InPath<String>,
+    InPath(id): InPath<SessionId>,
 ) -> Result<Json<CheckpointsAnswer>, Problem> {
-    Ok(Json(CheckpointsAnswer { checkpoints: tenant.checkpoints(&session_id(id)?).await? }))
+    Ok(Json(CheckpointsAnswer { checkpoints: tenant.checkpoints(&id).await? }))
 }
 
 /// Saves a session to the store and evicts it from memory. The next request resumes the session.
 #[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", operation_id = "hibernate_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
     responses((status = 200, description = "`was_live` is `true` if the session was in memory.", body = HibernateAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
-pub(crate) async fn hibernate(
-    Caller(tenant): Caller,
-    InPath(id): InPath<String>,
-    expected: IfMatch,
-) -> Result<Response, Problem> {
-    let Changed { value: was_live, generation } = tenant.hibernate(expected.target(id)?).await?;
+pub(crate) async fn hibernate(Caller(tenant): Caller, target: SessionTarget) -> Result<Response, Problem> {
+    let Changed { value: was_live, generation } = tenant.hibernate(target).await?;
     Ok(with_etag(generation, Json(HibernateAnswer { was_live })))
 }
 
@@ -222,9 +200,9 @@ pub(crate) async fn hibernate(
         (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn get_variable(
     Caller(tenant): Caller,
-    InPath((id, name)): InPath<(String, String)>,
+    InPath((id, name)): InPath<(SessionId, String)>,
 ) -> Result<Json<VariableAnswer>, Problem> {
-    let value = tenant.get_variable(&session_id(id)?, name.clone()).await?;
+    let value = tenant.get_variable(&id, name.clone()).await?;
     let value = value.ok_or_else(|| {
         let detail = format!("the session has no variable `{}`; set it first", glovebox::escaped(&name));
         Problem::new(StatusCode::NOT_FOUND, "no-variable", detail)
@@ -238,8 +216,7 @@ pub(crate) async fn get_variable(
     responses((status = 204, description = "The variable is set."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn set_variable(
     Caller(tenant): Caller,
-    InPath((id, name)): InPath<(String, String)>,
-    expected: IfMatch,
+    InSession(target, name): InSession,
     read: ReadBody,
 ) -> Result<Response, Problem> {
     let (json, held) = read
@@ -254,7 +231,7 @@ pub(crate) async fn set_variable(
             ))
         })
         .await?;
-    Ok(done(tenant.set_variable(expected.target(id)?, name, json, held).await?.generation))
+    Ok(done(tenant.set_variable(target, name, json, held).await?.generation))
 }
 
 /// The query parameters of the file list.
@@ -276,7 +253,7 @@ pub(crate) struct FilesQuery {
     responses((status = 200, description = "The files.", body = FilesAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn list_files(
     Caller(tenant): Caller,
-    InPath(id): InPath<String>,
+    InPath(id): InPath<SessionId>,
     InQuery(query): InQuery<FilesQuery>,
 ) -> Result<Json<FilesAnswer>, Problem> {
     let pattern = query.pattern.unwrap_or_else(|| "**".to_owned());
@@ -284,9 +261,8 @@ pub(crate) async fn list_files(
     if !(1..=MAX_LISTED).contains(&limit) {
         return Err(Problem::invalid(format!("`limit` is {limit}; it must be between 1 and {MAX_LISTED}")));
     }
-    let (id, cursor) = (session_id(id)?, query.cursor);
     let limits = ListLimits { entries: limit, path_bytes: MAX_LISTED_BYTES };
-    Ok(Json(FilesAnswer::new(tenant.list_files(&id, pattern, cursor, limits).await?)))
+    Ok(Json(FilesAnswer::new(tenant.list_files(&id, pattern, query.cursor, limits).await?)))
 }
 
 /// Returns a file from a session, or a range of its bytes.
@@ -299,13 +275,13 @@ pub(crate) async fn list_files(
 pub(crate) async fn read_file(
     shared: Shared,
     Caller(tenant): Caller,
-    InPath((id, path)): InPath<(String, String)>,
+    InPath((id, path)): InPath<(SessionId, String)>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     if let Some(range) = ByteRange::of(&headers) {
-        return read_range(&shared, &tenant, &session_id(id)?, path, range).await;
+        return read_range(&shared, &tenant, &id, path, range).await;
     }
-    let made = read_with_room(&shared, &tenant, &session_id(id)?, path).await?;
+    let made = read_with_room(&shared, &tenant, &id, path).await?;
     octets(&shared, tenant.name(), made).await
 }
 
@@ -378,12 +354,11 @@ pub(super) async fn read_with_room(
     responses((status = 204, description = "The file is written and the session saved."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn write_file(
     Caller(tenant): Caller,
-    InPath((id, path)): InPath<(String, String)>,
-    expected: IfMatch,
+    InSession(target, path): InSession,
     read: ReadBody,
 ) -> Result<Response, Problem> {
     let (bytes, held) = read.into_parts();
-    let written = tenant.write_files(expected.target(id)?, vec![(path, bytes)], IfExists::Replace, held).await?;
+    let written = tenant.write_files(target, vec![(path, bytes)], IfExists::Replace, held).await?;
     Ok(done(written.generation))
 }
 
@@ -403,12 +378,11 @@ pub(crate) struct DeleteQuery {
     responses((status = 204, description = "The file is deleted and the session saved."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn delete_file(
     Caller(tenant): Caller,
-    InPath((id, path)): InPath<(String, String)>,
-    expected: IfMatch,
+    InSession(target, path): InSession,
     InQuery(DeleteQuery { recursive }): InQuery<DeleteQuery>,
 ) -> Result<Response, Problem> {
     let delete = FileOperation::Delete { path, recursive };
-    Ok(done(tenant.change_files(expected.target(id)?, delete).await?.generation))
+    Ok(done(tenant.change_files(target, delete).await?.generation))
 }
 
 pub(super) async fn octets(shared: &Shared, tenant: &str, Made { bytes, room }: Made) -> Result<Response, Problem> {

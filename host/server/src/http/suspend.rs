@@ -7,6 +7,7 @@ use axum::{
     response::Response,
 };
 use glovebox::{Language, Suspended, ToolAnswer};
+use glovebox_sessions::SessionId;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -18,13 +19,13 @@ use super::{
     execute::{ParsedRequest, StepRequest, in_task, respond},
     idempotency::{Answer, Begun},
     output::Form,
-    parameters::with_etag,
+    parameters::{if_match, with_etag},
     sessions::octets,
     tools::{AnswerBody, MAX_ANSWERS, NeedsToolsAnswer, Offered, ToolBody},
     wire::{ExecuteBody, MAX_FILES, MAX_PATTERNS, values_bytes},
 };
 use crate::{
-    Changed, Resumption, ServiceError, Tenant,
+    Changed, Resumption, ServiceError, SessionTarget, Tenant,
     byte_budget::Room,
     json::{Bytes, at_most, entries_at_most},
 };
@@ -44,7 +45,8 @@ pub(crate) struct ResumeBody {
     tools: Option<Box<RawValue>>,
     /// Session to resume the execution in. Required if the execution was suspended in a session. The state before the
     /// execution replaces the session's state. Requires `If-Match`.
-    session: Option<String>,
+    #[schema(value_type = Option<String>)]
+    session: Option<SessionId>,
     /// Files of the request that started the execution, by path. Files that the script has written are not part of
     /// them: the script writes them again.
     #[serde(default, deserialize_with = "entries_at_most::<_, Bytes, _, MAX_FILES>")]
@@ -217,7 +219,7 @@ fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant, begun: Begun) -
             "`session` requires `If-Match`, because the session's state is replaced; send the session's `ETag`",
         ));
     }
-    let mut work = body.work(session, headers)?;
+    let mut work = body.work(session.map(|id| SessionTarget { id, expected: if_match(headers) }))?;
     let script = work.script();
     tools.to(script, &patterns);
     script.resumption = Some(resumption);

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use axum::http::HeaderMap;
 use glovebox::{CheckpointInfo, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SessionInfo, SourceKind};
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -12,11 +11,10 @@ use utoipa::ToSchema;
 use super::{
     Problem, ReadBody,
     budget::HeldBytes,
-    parameters::IfMatch,
     tools::{ToolBodies, ToolBody},
 };
 use crate::{
-    Fresh, Script, ServiceError, SessionPage, SessionSummary, Work,
+    Fresh, Script, ServiceError, SessionPage, SessionSummary, SessionTarget, Work,
     json::{Bytes, JsonCost, UNIT_BYTES, at_most, entries_at_most},
     text::quoted,
     workers::WorkersState,
@@ -154,10 +152,10 @@ impl ExecuteBody {
     }
 
     /// Converts the body to a request for a session, or for a new interpreter if `session` is `None`.
-    pub(super) fn work(self, session: Option<String>, headers: &HeaderMap) -> Result<Work, Problem> {
+    pub(super) fn work(self, session: Option<SessionTarget>) -> Result<Work, Problem> {
         Ok(match session {
             None => Work::Fresh(Box::new(self.fresh()?)),
-            Some(id) => Work::InSession(IfMatch::of(headers).target(id)?, Box::new(self.in_session()?)),
+            Some(target) => Work::InSession(target, Box::new(self.in_session()?)),
         })
     }
 
@@ -229,7 +227,8 @@ fn parsed<T: DeserializeOwned + Default>(name: &str, raw: Option<Box<RawValue>>)
 pub(crate) struct OpenBody {
     /// Name of the session: 1 to 64 letters, digits, `.`, `_`, `-`, not starting with `.`. Default: 128 random bits in
     /// hexadecimal.
-    pub(crate) id: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub(crate) id: Option<SessionId>,
     /// `python` or `javascript`. Default: the language of the runtime, or of the server's first runtime.
     #[schema(value_type = Option<String>)]
     pub(crate) language: Option<Language>,
@@ -293,7 +292,8 @@ impl OpenBody {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ForkBody {
     /// Name of the new session. Default: 128 random bits in hexadecimal.
-    pub(crate) id: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub(crate) id: Option<SessionId>,
 }
 
 /// Parameters of a rollback.
