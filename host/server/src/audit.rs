@@ -110,13 +110,16 @@ pub(crate) struct AuditSubject<'a> {
 }
 
 /// The script of an audited execution.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 pub(crate) struct AuditSource {
     /// `None` if the bytes of a suspended execution contain no source, because they are damaged.
+    #[serde(skip_serializing_if = "Option::is_none")]
     source_sha256: Option<String>,
     /// The source text, if configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
     /// The hash of the suspended execution that is resumed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     resumed_sha256: Option<String>,
 }
 
@@ -129,12 +132,8 @@ struct Line<'a> {
     action: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source_sha256: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resumed_sha256: Option<&'a str>,
+    #[serde(flatten)]
+    source: &'a AuditSource,
     outcome: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     suspended_sha256: Option<&'a str>,
@@ -181,7 +180,7 @@ impl Audit {
     }
 
     /// Records the end of an execution: its result, its suspension as bytes, or an error code.
-    pub(crate) fn write(&self, asked: &AuditSubject<'_>, source: AuditSource, ended: &Ended) {
+    pub(crate) fn write(&self, asked: &AuditSubject<'_>, source: &AuditSource, ended: &Ended) {
         let executed = ended.as_ref().ok();
         let (outcome, suspended_sha256) = match ended {
             Ok(executed) => (executed.outcome, &executed.suspended_sha256),
@@ -193,9 +192,7 @@ impl Audit {
             door: asked.door.name(),
             action: "execute",
             session: asked.session,
-            source_sha256: source.source_sha256.as_deref(),
-            source: source.source.as_deref(),
-            resumed_sha256: source.resumed_sha256.as_deref(),
+            source,
             outcome,
             suspended_sha256: suspended_sha256.as_deref(),
             runtime: executed.map(|executed| &*executed.runtime),
@@ -346,7 +343,7 @@ mod tests {
             duration_ms: 1.0,
             suspended_sha256: None,
         };
-        audit.write(&asked, audit.source(hostile), &Ok(executed));
+        audit.write(&asked, &audit.source(hostile), &Ok(executed));
         let text = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
         assert!(!text.replace('\n', "").chars().any(glovebox::is_hidden), "{text}");
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -361,8 +358,8 @@ mod tests {
         let asked = AuditSubject { door: Door::Http, tenant: "me", session: None };
         let failed = Failed::from(&ServiceError::WorkerDied);
         assert_eq!((failed.is_suspended(), Failed::suspended(b"x").is_suspended()), (false, true));
-        audit.write(&asked, audit.source("1"), &Err(failed));
-        audit.write(&asked, audit.source("1"), &Err(Failed::suspended(b"x")));
+        audit.write(&asked, &audit.source("1"), &Err(failed));
+        audit.write(&asked, &audit.source("1"), &Err(Failed::suspended(b"x")));
         let text = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((&lines[0]["outcome"], &lines[1]["outcome"]), (&"worker-died".into(), &"suspended".into()));

@@ -3,19 +3,19 @@
 //! Exports the `tracing` spans with the target `glovebox::trace`: requests, time in the queue, executions, store
 //! access, and requests to a fleet. Spans contain no source, no token, and no session or file name.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use axum::{
     body::Bytes,
     extract::{MatchedPath, Request},
-    http::{HeaderMap, Uri},
+    http::Uri,
     middleware::Next,
     response::Response,
 };
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
 use opentelemetry::{propagation::TextMapPropagator as _, trace::TracerProvider as _};
-use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_http::{HeaderExtractor, HttpClient, HttpError};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::{
     Resource,
@@ -130,34 +130,16 @@ pub(crate) async fn trace(request: Request, next: Next) -> Response {
     if span.is_disabled() {
         return next.run(request).await;
     }
-    let parent = TraceContextPropagator::new().extract(&Headers(request.headers()));
+    let parent = TraceContextPropagator::new().extract(&HeaderExtractor(request.headers()));
     let _ = span.set_parent(parent);
     let response = next.run(request).instrument(span.clone()).await;
     span.record("http.response.status_code", response.status().as_u16());
     response
 }
 
-/// Request headers that can contain a trace context.
-struct Headers<'a>(&'a HeaderMap);
-
-impl opentelemetry::propagation::Extractor for Headers<'_> {
-    fn get(&self, key: &str) -> Option<&str> {
-        self.0.get(key)?.to_str().ok()
-    }
-
-    fn keys(&self) -> Vec<&str> {
-        self.0.keys().map(axum::http::HeaderName::as_str).collect()
-    }
-}
-
 /// An HTTP client that sends requests to a collector on the server's runtime.
+#[derive(Debug)]
 struct Collector(Handle);
-
-impl fmt::Debug for Collector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Collector")
-    }
-}
 
 #[async_trait::async_trait]
 impl HttpClient for Collector {

@@ -14,6 +14,7 @@ use super::{
     budget::HeldBytes,
     idempotency::{Begun, KeySlot},
     output::{Form, Pieces, Responder},
+    parameters::{Failures, IfMatch},
     tools::{ContinueBody, NeedsToolsAnswer, Offered},
     wire::{ExecuteBody, ValidateAnswer},
 };
@@ -38,9 +39,7 @@ use crate::{
 #[utoipa::path(post, path = "/v1/execute", operation_id = "execute", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key and request returns the same response.")),
     responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),
-        (status = 202, description = "The execution is waiting for answers to tool calls.", body = NeedsToolsAnswer),
-        (status = "4XX", description = "The request was refused.", body = Problem),
-        (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+        (status = 202, description = "The execution is waiting for answers to tool calls.", body = NeedsToolsAnswer), Failures))]
 pub(crate) async fn fresh(
     shared: Shared,
     Caller(tenant): Caller,
@@ -94,13 +93,10 @@ async fn parse(
 
 /// Runs a script in a session. Concurrent requests to a session run one after another.
 #[utoipa::path(post, path = "/v1/sessions/{id}/execute", operation_id = "execute_in_session", tag = "sessions", security(("token" = [])), request_body = ExecuteBody,
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header),
-        ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header), IfMatch),
     responses((status = 200, description = "Outcome of the script. The session is saved.", body = ExecutionAnswer),
         (status = 202, description = "The execution is waiting for answers to tool calls. Other requests to the session wait until it ends.", body = NeedsToolsAnswer),
-        (status = 412, description = "The session has another generation. The script did not run.", body = Problem),
-        (status = "4XX", description = "The request was refused.", body = Problem),
-        (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+        (status = 412, description = "The session has another generation. The script did not run.", body = Problem), Failures))]
 pub(crate) async fn in_session(
     shared: Shared,
     Caller(tenant): Caller,
@@ -116,8 +112,7 @@ pub(crate) async fn in_session(
 ///
 /// If `check_types` is set, also checks the types of a Python script without syntax errors, with the request's `tools`.
 #[utoipa::path(post, path = "/v1/validate", operation_id = "validate", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
-    responses((status = 200, description = "The diagnostics.", body = ValidateAnswer), (status = "4XX", description = "The request was refused.", body = Problem),
-        (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    responses((status = 200, description = "The diagnostics.", body = ValidateAnswer), Failures))]
 pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<Json<ValidateAnswer>, Problem> {
     let asking = tenant.clone();
     let (fresh, _held) = read
@@ -309,9 +304,7 @@ pub(crate) async fn continue_execution(
     responses((status = 200, description = "Outcome of the script, which was waiting for answers. Its session is in the same state as after any cancelled execution.", body = ExecutionAnswer),
         (status = 204, description = "The execution is cancelled. The response of the request that is running it contains the result."),
         (status = 404, description = "The execution does not exist, or its result was delivered.", body = Problem),
-        (status = 409, description = "Another request is suspending the execution. Nothing was cancelled.", body = Problem),
-        (status = "4XX", description = "The request was refused.", body = Problem),
-        (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+        (status = 409, description = "Another request is suspending the execution. Nothing was cancelled.", body = Problem), Failures))]
 pub(crate) async fn cancel(
     shared: Shared,
     Caller(tenant): Caller,

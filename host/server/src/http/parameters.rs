@@ -6,6 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::de::DeserializeOwned;
+use utoipa::{IntoParams, IntoResponses};
 
 use super::{Problem, Shared};
 use crate::SessionTarget;
@@ -36,6 +37,28 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for InQuery<T> {
             Err(rejection) => Err(Problem::invalid(rejection.body_text())),
         }
     }
+}
+
+/// The header `If-Match` in the OpenAPI document.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its description is used")]
+pub(super) struct IfMatch {
+    /// Required generation of the session, from its `ETag`.
+    #[param(rename = "If-Match")]
+    generation: Option<String>,
+}
+
+/// The problems of most routes in the OpenAPI document.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "only its description is used")]
+pub(super) enum Failures {
+    /// The request was refused.
+    #[response(status = "4XX")]
+    Refused(Problem),
+    /// The server could not carry out the request.
+    #[response(status = "5XX")]
+    Failed(Problem),
 }
 
 /// Returns the expected generation of a session, from `If-Match`. `None` accepts every generation.

@@ -10,12 +10,13 @@ use glovebox_sessions::{PageRequest, SessionId};
 use serde::Deserialize;
 use serde_json::{Map, value::RawValue};
 use tracing::Instrument as _;
+use utoipa::IntoParams;
 
 use super::{
     Caller, InPath, InQuery, Problem, ReadBody, Shared,
     answer::MAX_RETURNED_BYTES,
     budget::{Counted, Made, held_body},
-    parameters::{InSession, done, with_etag},
+    parameters::{Failures, IfMatch, InSession, done, with_etag},
     wire::{
         CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_LISTED, MAX_LISTED_BYTES,
         OpenBody, SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
@@ -32,20 +33,21 @@ fn described(status: StatusCode, session: SessionSummary) -> Response {
 }
 
 /// The query parameters of the session list.
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
-    /// The name of the session to start after. Default: start with the first session.
+    /// Name to start after: `next` of the previous page. Default: start with the first session.
+    #[param(value_type = Option<String>)]
     after: Option<SessionId>,
-    /// Maximum number of sessions, 1 to 1,000. Default: 1,000.
+    /// Maximum number of sessions. Default: 1,000.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
 /// Lists the sessions of this token, ordered by name.
 #[utoipa::path(get, path = "/v1/sessions", operation_id = "list_sessions", tag = "sessions", security(("token" = [])),
-    params(("after" = Option<String>, Query, description = "Name to start after: `next` of the previous page. Default: start with the first session."),
-        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000, description = "Maximum number of sessions. Default: 1,000.")),
-    responses((status = 200, description = "A page of sessions.", body = SessionsAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    params(ListQuery), responses((status = 200, description = "A page of sessions.", body = SessionsAnswer), Failures))]
 pub(crate) async fn list(
     Caller(tenant): Caller,
     InQuery(ListQuery { after, limit }): InQuery<ListQuery>,
@@ -62,8 +64,7 @@ pub(crate) async fn list(
 ///
 /// With `state`, resumes an exported session.
 #[utoipa::path(post, path = "/v1/sessions", operation_id = "open_session", tag = "sessions", security(("token" = [])), request_body = OpenBody,
-    responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "A session with this name exists.", body = Problem),
-        (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "A session with this name exists.", body = Problem), Failures))]
 pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Response, Problem> {
     let (mut body, context, policy, state, held) = read
         .parse_with(|read| {
@@ -100,15 +101,14 @@ pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Respo
 
 /// Describes a session.
 #[utoipa::path(get, path = "/v1/sessions/{id}", operation_id = "get_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 200, description = "The session. `ETag` contains its generation.", body = SessionAnswer), (status = "4XX", description = "The request was refused.", body = Problem),
-        (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    responses((status = 200, description = "The session. `ETag` contains its generation.", body = SessionAnswer), Failures))]
 pub(crate) async fn describe(Caller(tenant): Caller, InPath(id): InPath<SessionId>) -> Result<Response, Problem> {
     Ok(described(StatusCode::OK, tenant.session(&id).await?))
 }
 
 /// Closes a session and removes it. Its exit handlers run, within the limits of one execution.
-#[utoipa::path(delete, path = "/v1/sessions/{id}", operation_id = "close_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
-    responses((status = 204, description = "The session was removed."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+#[utoipa::path(delete, path = "/v1/sessions/{id}", operation_id = "close_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), IfMatch),
+    responses((status = 204, description = "The session was removed."), Failures))]
 pub(crate) async fn close(Caller(tenant): Caller, target: SessionTarget) -> Result<StatusCode, Problem> {
     tenant.close(target).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -119,8 +119,7 @@ pub(crate) async fn close(Caller(tenant): Caller, target: SessionTarget) -> Resu
 /// The first use of the session checks that the bytes match the image and the policy.
 #[utoipa::path(put, path = "/v1/sessions/{id}", operation_id = "import_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     request_body(content_type = "application/octet-stream", content = Vec<u8>),
-    responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "A session with this name exists, or the bytes are not a session.", body = Problem),
-        (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "A session with this name exists, or the bytes are not a session.", body = Problem), Failures))]
 pub(crate) async fn resume(
     Caller(tenant): Caller,
     InPath(id): InPath<SessionId>,
@@ -133,8 +132,7 @@ pub(crate) async fn resume(
 /// Exports a session as bytes. They contain everything that its scripts hold in memory, including code that runs when
 /// the imported session is used.
 #[utoipa::path(get, path = "/v1/sessions/{id}/state", operation_id = "export_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 200, description = "The session's bytes.", content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", description = "The request was refused.", body = Problem),
-        (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    responses((status = 200, description = "The session's bytes.", content_type = "application/octet-stream", body = Vec<u8>), Failures))]
 pub(crate) async fn state(
     shared: Shared,
     Caller(tenant): Caller,
@@ -147,8 +145,8 @@ pub(crate) async fn state(
 }
 
 /// Forks a session: copies its variables, functions and files to a new session.
-#[utoipa::path(post, path = "/v1/sessions/{id}/fork", operation_id = "fork_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")), request_body = ForkBody,
-    responses((status = 201, description = "The new session.", body = SessionAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+#[utoipa::path(post, path = "/v1/sessions/{id}/fork", operation_id = "fork_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), IfMatch), request_body = ForkBody,
+    responses((status = 201, description = "The new session.", body = SessionAnswer), Failures))]
 pub(crate) async fn fork(Caller(tenant): Caller, target: SessionTarget, read: ReadBody) -> Result<Response, Problem> {
     let (body, _held) = read.json_or_default::<ForkBody>()?;
     Ok(described(StatusCode::CREATED, tenant.fork(target, body.id).await?))
@@ -156,9 +154,9 @@ pub(crate) async fn fork(Caller(tenant): Caller, target: SessionTarget, read: Re
 
 /// Rolls a session back to a checkpoint: by default, the last one that differs from its current state. Removes later
 /// checkpoints.
-#[utoipa::path(post, path = "/v1/sessions/{id}/undo", operation_id = "undo_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")), request_body = UndoBody,
+#[utoipa::path(post, path = "/v1/sessions/{id}/undo", operation_id = "undo_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), IfMatch), request_body = UndoBody,
     responses((status = 200, description = "The checkpoint that the session was rolled back to.", body = CheckpointAnswer),
-        (status = 409, description = "The checkpoint does not exist.", body = Problem), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+        (status = 409, description = "The checkpoint does not exist.", body = Problem), Failures))]
 pub(crate) async fn undo(Caller(tenant): Caller, target: SessionTarget, read: ReadBody) -> Result<Response, Problem> {
     let (body, _held) = read.json_or_default::<UndoBody>()?;
     let undone = tenant.undo(target, body.checkpoint.map(CheckpointId)).await?;
@@ -168,8 +166,8 @@ pub(crate) async fn undo(Caller(tenant): Caller, target: SessionTarget, read: Re
 
 /// Creates a checkpoint of a session, for a later rollback. Checkpoints are in memory: hibernating a session drops
 /// them.
-#[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", operation_id = "create_checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
-    responses((status = 200, description = "The checkpoint.", body = CheckpointAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+#[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", operation_id = "create_checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path), IfMatch),
+    responses((status = 200, description = "The checkpoint.", body = CheckpointAnswer), Failures))]
 pub(crate) async fn checkpoint(Caller(tenant): Caller, target: SessionTarget) -> Result<Response, Problem> {
     let Changed { value: CheckpointId(checkpoint), generation } = tenant.checkpoint(target).await?;
     Ok(with_etag(generation, Json(CheckpointAnswer { checkpoint })))
@@ -177,7 +175,7 @@ pub(crate) async fn checkpoint(Caller(tenant): Caller, target: SessionTarget) ->
 
 /// Lists the checkpoints of a session.
 #[utoipa::path(get, path = "/v1/sessions/{id}/checkpoints", operation_id = "list_checkpoints", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 200, description = "The checkpoints, oldest first.", body = CheckpointsAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    responses((status = 200, description = "The checkpoints, oldest first.", body = CheckpointsAnswer), Failures))]
 pub(crate) async fn checkpoints(
     Caller(tenant): Caller,
     InPath(id): InPath<SessionId>,
@@ -186,8 +184,8 @@ pub(crate) async fn checkpoints(
 }
 
 /// Saves a session to the store and evicts it from memory. The next request resumes the session.
-#[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", operation_id = "hibernate_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
-    responses((status = 200, description = "`was_live` is `true` if the session was in memory.", body = HibernateAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+#[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", operation_id = "hibernate_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), IfMatch),
+    responses((status = 200, description = "`was_live` is `true` if the session was in memory.", body = HibernateAnswer), Failures))]
 pub(crate) async fn hibernate(Caller(tenant): Caller, target: SessionTarget) -> Result<Response, Problem> {
     let Changed { value: was_live, generation } = tenant.hibernate(target).await?;
     Ok(with_etag(generation, Json(HibernateAnswer { was_live })))
@@ -196,8 +194,7 @@ pub(crate) async fn hibernate(Caller(tenant): Caller, target: SessionTarget) -> 
 /// Returns a global variable.
 #[utoipa::path(get, path = "/v1/sessions/{id}/variables/{name}", operation_id = "get_variable", tag = "sessions", security(("token" = [])),
     params(("id" = String, Path), ("name" = String, Path)),
-    responses((status = 200, description = "The variable's value.", body = VariableAnswer), (status = 404, description = "The session or the variable does not exist.", body = Problem),
-        (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    responses((status = 200, description = "The variable's value.", body = VariableAnswer), (status = 404, description = "The session or the variable does not exist.", body = Problem), Failures))]
 pub(crate) async fn get_variable(
     Caller(tenant): Caller,
     InPath((id, name)): InPath<(SessionId, String)>,
@@ -212,8 +209,8 @@ pub(crate) async fn get_variable(
 
 /// Sets a global variable to the JSON in the body.
 #[utoipa::path(put, path = "/v1/sessions/{id}/variables/{name}", operation_id = "set_variable", tag = "sessions", security(("token" = [])), request_body = serde_json::Value,
-    params(("id" = String, Path), ("name" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
-    responses((status = 204, description = "The variable is set."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    params(("id" = String, Path), ("name" = String, Path), IfMatch),
+    responses((status = 204, description = "The variable is set."), Failures))]
 pub(crate) async fn set_variable(
     Caller(tenant): Caller,
     InSession(target, name): InSession,
@@ -235,8 +232,9 @@ pub(crate) async fn set_variable(
 }
 
 /// The query parameters of the file list.
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct FilesQuery {
     /// Pattern such as `*.csv` or `out/**`. Default: all files.
     pattern: Option<String>,
@@ -247,10 +245,8 @@ pub(crate) struct FilesQuery {
 }
 
 /// Lists the files of a session.
-#[utoipa::path(get, path = "/v1/sessions/{id}/files", operation_id = "list_files", tag = "files", security(("token" = [])), params(("id" = String, Path), ("pattern" = Option<String>, Query, description = "Pattern such as `*.csv` or `out/**`. Default: all files."),
-        ("limit" = Option<usize>, Query, description = "Maximum number of files, 1 to 10,000. Default: 10,000. A page may have fewer files if paths are long."),
-        ("cursor" = Option<String>, Query, description = "`next` of the previous page. Default: start with the first file.")),
-    responses((status = 200, description = "The files.", body = FilesAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+#[utoipa::path(get, path = "/v1/sessions/{id}/files", operation_id = "list_files", tag = "files", security(("token" = [])), params(("id" = String, Path), FilesQuery),
+    responses((status = 200, description = "The files.", body = FilesAnswer), Failures))]
 pub(crate) async fn list_files(
     Caller(tenant): Caller,
     InPath(id): InPath<SessionId>,
@@ -271,7 +267,7 @@ pub(crate) async fn list_files(
         ("Range" = Option<String>, Header, description = "`bytes=FIRST-LAST` or `bytes=FIRST-`. The response has at most 8 MiB of the range. Other forms are ignored.")),
     responses((status = 200, description = "The file's bytes.", content_type = "application/octet-stream", body = Vec<u8>),
         (status = 206, description = "The bytes that `Content-Range` names.", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 416, description = "The file has no bytes in this range.", body = Problem), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+        (status = 416, description = "The file has no bytes in this range.", body = Problem), Failures))]
 pub(crate) async fn read_file(
     shared: Shared,
     Caller(tenant): Caller,
@@ -350,8 +346,8 @@ pub(super) async fn read_with_room(
 
 /// Writes a file to a session, replacing an existing file.
 #[utoipa::path(put, path = "/v1/sessions/{id}/files/{path}", operation_id = "write_file", tag = "files", security(("token" = [])),
-    request_body(content_type = "application/octet-stream", content = Vec<u8>), params(("id" = String, Path), ("path" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
-    responses((status = 204, description = "The file is written and the session saved."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    request_body(content_type = "application/octet-stream", content = Vec<u8>), params(("id" = String, Path), ("path" = String, Path), IfMatch),
+    responses((status = 204, description = "The file is written and the session saved."), Failures))]
 pub(crate) async fn write_file(
     Caller(tenant): Caller,
     InSession(target, path): InSession,
@@ -363,8 +359,9 @@ pub(crate) async fn write_file(
 }
 
 /// The query parameters of a deletion.
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct DeleteQuery {
     /// Deletes a directory with everything below it. Default: `false`.
     #[serde(default)]
@@ -373,9 +370,8 @@ pub(crate) struct DeleteQuery {
 
 /// Deletes a file or an empty directory in a session.
 #[utoipa::path(delete, path = "/v1/sessions/{id}/files/{path}", operation_id = "delete_file", tag = "files", security(("token" = [])),
-    params(("id" = String, Path), ("path" = String, Path),
-        ("recursive" = Option<bool>, Query, description = "Deletes a directory with everything below it. Default: `false`."), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
-    responses((status = 204, description = "The file is deleted and the session saved."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    params(("id" = String, Path), ("path" = String, Path), DeleteQuery, IfMatch),
+    responses((status = 204, description = "The file is deleted and the session saved."), Failures))]
 pub(crate) async fn delete_file(
     Caller(tenant): Caller,
     InSession(target, path): InSession,
