@@ -71,8 +71,15 @@ pub(crate) fn narrowed(granted: &Policy, asked: &Map<String, Value>) -> Result<P
     if let Some(Beyond { key, asked, granted }) = parts(granted).first_beyond(&parts(&policy)) {
         return Err(GrantError::Beyond { key, asked, granted });
     }
-    check_metering(granted, &policy)?;
-    check_network(granted, &policy)?;
+    if policy.metering == Metering::None && granted.metering != Metering::None {
+        let (asked, granted) = ("`none`".to_owned(), "`fuel`".to_owned());
+        return Err(GrantError::Beyond { key: "metering".to_owned(), asked, granted });
+    }
+    // A request can remove secrets but cannot add or change them.
+    if let Some(BeyondNetwork { key, asked, granted }) = policy.network.beyond(&granted.network)? {
+        let granted = if granted.is_empty() { "none".to_owned() } else { granted };
+        return Err(GrantError::Beyond { key: format!("network.{key}"), asked, granted });
+    }
     Ok(policy)
 }
 
@@ -82,26 +89,6 @@ fn form(error: serde_json::Error) -> GrantError {
 
 fn parts(policy: &Policy) -> GrantParts<'_> {
     GrantParts { limits: &policy.limits, clock: &policy.clock, entropy: &policy.entropy }
-}
-
-/// Fails if a request turns off metering that the granted policy turns on.
-fn check_metering(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
-    if asked.metering == Metering::None && granted.metering != Metering::None {
-        let (asked, granted) = ("`none`".to_owned(), "`fuel`".to_owned());
-        return Err(GrantError::Beyond { key: "metering".to_owned(), asked, granted });
-    }
-    Ok(())
-}
-
-/// Fails if a request extends the granted network. A request can remove secrets but cannot add or change them.
-fn check_network(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
-    match asked.network.beyond(&granted.network)? {
-        None => Ok(()),
-        Some(BeyondNetwork { key, asked, granted }) => {
-            let granted = if granted.is_empty() { "none".to_owned() } else { granted };
-            Err(GrantError::Beyond { key: format!("network.{key}"), asked, granted })
-        }
-    }
 }
 
 #[cfg(test)]

@@ -19,17 +19,17 @@ use super::{
     parameters::{Failures, IfMatch, InSession, done, with_etag},
     wire::{
         CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_LISTED, MAX_LISTED_BYTES,
-        OpenBody, SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
+        OpenBody, UndoBody, VariableAnswer, json_text,
     },
 };
 use crate::{
-    Changed, ServiceError, SessionSummary, SessionTarget, Tenant, byte_budget::Room, executor::FileOperation,
-    text::quoted,
+    Changed, ServiceError, SessionPage, SessionSummary, SessionTarget, Tenant, byte_budget::Room,
+    executor::FileOperation, text::quoted,
 };
 
 /// Responds with a session's description. `ETag` contains its generation.
 fn described(status: StatusCode, session: SessionSummary) -> Response {
-    with_etag(Some(session.generation.clone()), (status, Json(SessionAnswer::from(session))))
+    with_etag(Some(session.generation.clone()), (status, Json(session)))
 }
 
 /// The query parameters of the session list.
@@ -47,24 +47,24 @@ pub(crate) struct ListQuery {
 
 /// Lists the sessions of this token, ordered by name.
 #[utoipa::path(get, path = "/v1/sessions", operation_id = "list_sessions", tag = "sessions", security(("token" = [])),
-    params(ListQuery), responses((status = 200, description = "A page of sessions.", body = SessionsAnswer), Failures))]
+    params(ListQuery), responses((status = 200, description = "A page of sessions.", body = SessionPage), Failures))]
 pub(crate) async fn list(
     Caller(tenant): Caller,
     InQuery(ListQuery { after, limit }): InQuery<ListQuery>,
-) -> Result<Json<SessionsAnswer>, Problem> {
+) -> Result<Json<SessionPage>, Problem> {
     let mut page = PageRequest::new(limit.unwrap_or(PageRequest::MAX_LIMIT))
         .map_err(|error| Problem::invalid(error.to_string()))?;
     if let Some(after) = after {
         page = page.after(after);
     }
-    Ok(Json(tenant.list_page(page).await?.into()))
+    Ok(Json(tenant.list_page(page).await?))
 }
 
 /// Opens a session: an interpreter that persists between executions, and is saved after each.
 ///
 /// With `state`, resumes an exported session.
 #[utoipa::path(post, path = "/v1/sessions", operation_id = "open_session", tag = "sessions", security(("token" = [])), request_body = OpenBody,
-    responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "A session with this name exists.", body = Problem), Failures))]
+    responses((status = 201, description = "The session.", body = SessionSummary), (status = 409, description = "A session with this name exists.", body = Problem), Failures))]
 pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Response, Problem> {
     let (mut body, context, policy, state, held) = read
         .parse_with(|read| {
@@ -101,7 +101,7 @@ pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Respo
 
 /// Describes a session.
 #[utoipa::path(get, path = "/v1/sessions/{id}", operation_id = "get_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 200, description = "The session. `ETag` contains its generation.", body = SessionAnswer), Failures))]
+    responses((status = 200, description = "The session. `ETag` contains its generation.", body = SessionSummary), Failures))]
 pub(crate) async fn describe(Caller(tenant): Caller, InPath(id): InPath<SessionId>) -> Result<Response, Problem> {
     Ok(described(StatusCode::OK, tenant.session(&id).await?))
 }
@@ -119,7 +119,7 @@ pub(crate) async fn close(Caller(tenant): Caller, target: SessionTarget) -> Resu
 /// The first use of the session checks that the bytes match the image and the policy.
 #[utoipa::path(put, path = "/v1/sessions/{id}", operation_id = "import_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     request_body(content_type = "application/octet-stream", content = Vec<u8>),
-    responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "A session with this name exists, or the bytes are not a session.", body = Problem), Failures))]
+    responses((status = 201, description = "The session.", body = SessionSummary), (status = 409, description = "A session with this name exists, or the bytes are not a session.", body = Problem), Failures))]
 pub(crate) async fn resume(
     Caller(tenant): Caller,
     InPath(id): InPath<SessionId>,
@@ -146,7 +146,7 @@ pub(crate) async fn state(
 
 /// Forks a session: copies its variables, functions and files to a new session.
 #[utoipa::path(post, path = "/v1/sessions/{id}/fork", operation_id = "fork_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), IfMatch), request_body = ForkBody,
-    responses((status = 201, description = "The new session.", body = SessionAnswer), Failures))]
+    responses((status = 201, description = "The new session.", body = SessionSummary), Failures))]
 pub(crate) async fn fork(Caller(tenant): Caller, target: SessionTarget, read: ReadBody) -> Result<Response, Problem> {
     let (body, _held) = read.json_or_default::<ForkBody>()?;
     Ok(described(StatusCode::CREATED, tenant.fork(target, body.id).await?))

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use glovebox::{CheckpointInfo, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SessionInfo, SourceKind};
+use glovebox::{CheckpointInfo, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SourceKind};
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, value::RawValue};
@@ -14,7 +14,7 @@ use super::{
     tools::{ToolBodies, ToolBody},
 };
 use crate::{
-    Fresh, Script, ServiceError, SessionPage, SessionSummary, SessionTarget, Work,
+    Fresh, Script, ServiceError, SessionTarget, Work,
     json::{Bytes, JsonCost, UNIT_BYTES, at_most, entries_at_most},
     text::quoted,
     workers::WorkersState,
@@ -324,68 +324,6 @@ pub(crate) struct CheckpointsAnswer {
 pub(crate) struct HibernateAnswer {
     /// `true` if the session was in memory.
     pub(crate) was_live: bool,
-}
-
-/// Description of a session.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SessionAnswer {
-    /// Name of the session.
-    id: String,
-    /// Language of the session.
-    language: &'static str,
-    /// Name of the runtime.
-    runtime: String,
-    /// Version of the interpreter, if known.
-    version: Option<String>,
-    /// Time when the session was opened, imported or forked (RFC 3339).
-    created_at: String,
-    /// Time when the session was last written (RFC 3339).
-    updated_at: String,
-    /// Number of executions so far.
-    executions: u64,
-    /// Identifies the state of the session. The `ETag` header contains it, and `If-Match` can require it.
-    pub(crate) generation: String,
-    /// Size of the saved session in the store, in bytes; 0 if the session is only in memory.
-    bytes: u64,
-    /// State of the session in memory; `null` if it is not in memory.
-    #[schema(value_type = Option<Value>)]
-    live: Option<SessionInfo>,
-}
-
-impl From<SessionSummary> for SessionAnswer {
-    fn from(session: SessionSummary) -> Self {
-        Self {
-            id: session.id.to_string(),
-            language: session.language.name(),
-            runtime: session.runtime,
-            version: session.version,
-            created_at: session.created_at.to_string(),
-            updated_at: session.updated_at.to_string(),
-            executions: session.executions,
-            generation: session.generation,
-            bytes: session.bytes,
-            live: session.live,
-        }
-    }
-}
-
-/// A page of sessions.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SessionsAnswer {
-    /// Sessions, ordered by name.
-    sessions: Vec<SessionAnswer>,
-    /// Names of damaged sessions, which can only be removed.
-    damaged: Vec<String>,
-    /// Value of `after` that requests the next page; `null` on the last page.
-    next: Option<String>,
-}
-
-impl From<SessionPage> for SessionsAnswer {
-    fn from(SessionPage { sessions, damaged, next }: SessionPage) -> Self {
-        let sessions = sessions.into_iter().map(SessionAnswer::from).collect();
-        let damaged = damaged.iter().map(SessionId::to_string).collect();
-        Self { sessions, damaged, next: next.map(|id| id.to_string()) }
-    }
 }
 
 /// A page of files.

@@ -3,43 +3,53 @@
 use glovebox::{Language, SessionInfo, Timestamp};
 use glovebox_sessions::{ListedPage, ListedSession, SessionId, SessionRecord};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The description of a session.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = SessionAnswer)]
 pub struct SessionSummary {
     /// The session's name, unique within the tenant.
+    #[schema(value_type = String)]
     pub id: SessionId,
     /// The language of the session's scripts.
+    #[schema(value_type = String)]
     pub language: Language,
     /// The name of the session's runtime.
     pub runtime: String,
     /// The interpreter's version, if known.
     pub version: Option<String>,
-    /// The time when the session was opened, imported or forked.
+    /// The time when the session was opened, imported or forked (RFC 3339).
+    #[schema(value_type = String)]
     pub created_at: Timestamp,
-    /// The time when the session was last saved.
+    /// The time when the session was last saved (RFC 3339).
+    #[schema(value_type = String)]
     pub updated_at: Timestamp,
     /// The number of executions in the session so far.
     pub executions: u64,
     /// Identifies the current state of the session. Changes with every change to the session, and differs between
-    /// sessions that used the same name.
+    /// sessions that used the same name. Over HTTP, `ETag` contains it, and `If-Match` can require it.
     pub generation: String,
     /// The number of files, directories and links in the workspace, if known.
     pub files: Option<u64>,
     /// The size of the stored state, in bytes. 0 if the session is only in memory.
     pub bytes: u64,
     /// The description of the live session, if it is in the server's or a worker's memory.
+    #[schema(value_type = Option<serde_json::Value>)]
     pub live: Option<SessionInfo>,
 }
 
 /// A page of a tenant's sessions.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = SessionsAnswer)]
 pub struct SessionPage {
     /// The sessions, sorted by name.
     pub sessions: Vec<SessionSummary>,
     /// The names of damaged sessions. They can only be removed.
+    #[schema(value_type = Vec<String>)]
     pub damaged: Vec<SessionId>,
-    /// The name after which the next page starts. `None` on the last page.
+    /// The name after which the next page starts. Missing on the last page.
+    #[schema(value_type = Option<String>)]
     pub next: Option<SessionId>,
 }
 
