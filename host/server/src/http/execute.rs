@@ -12,7 +12,7 @@ use super::{
     Caller, InPath, Problem, ReadBody, Shared,
     answer::{BuiltResponse, ExecutionAnswer, again, whole},
     budget::HeldBytes,
-    idempotency::{Begun, KeySlot},
+    idempotency::{Begun, KeySlot, new_key},
     output::{Form, Pieces, Responder},
     parameters::{Failures, IfMatch},
     tools::{ContinueBody, NeedsToolsAnswer, Offered},
@@ -77,12 +77,13 @@ async fn parse(
                 "`suspendable` requires a tool without a `callback`; add one to `tools`, or remove `suspendable`",
             ));
         }
-        if is_stepped && begun.key().is_some() {
+        let key = new_key(&begun);
+        if is_stepped && key.is_some() {
             let detail = "`Idempotency-Key` is not supported with tools without a `callback`; remove it";
             return Err(Problem::invalid(detail));
         }
         tools.to(script, &patterns);
-        script.key = begun.key().map(str::to_owned);
+        script.key = key.map(str::to_owned);
         // A suspendable execution keeps its script and its input.
         let kept_bytes = if script.suspendable { held.bytes() } else { tools_bytes };
         let step = StepRequest::Start { work, patterns, is_stepped, kept_bytes };
@@ -141,7 +142,7 @@ pub(super) struct ParsedRequest {
 /// Executes a script, and responds in the format that the client accepts.
 pub(super) async fn respond(shared: Shared, tenant: Tenant, request: ParsedRequest) -> Result<Response, Problem> {
     let ParsedRequest { begun, step, form, held } = request;
-    let slot = match begun.into_slot() {
+    let slot = match begun {
         Ok(slot) => slot,
         Err(answer) => return again(&shared, tenant.name(), answer).await,
     };
@@ -293,7 +294,7 @@ pub(crate) async fn continue_execution(
         })
         .await?;
     let step = StepRequest::Resume { execution, answers };
-    respond(shared, tenant, ParsedRequest { begun: Begun::Unkeyed, step, form: Form::of(&headers), held }).await
+    respond(shared, tenant, ParsedRequest { begun: Ok(None), step, form: Form::of(&headers), held }).await
 }
 
 /// Cancels an execution: one that waits for answers to tool calls, or one with a streamed response.

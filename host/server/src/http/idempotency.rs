@@ -78,33 +78,13 @@ struct CompletedKey {
     is_only_copy: bool,
 }
 
-/// The result of looking up a request's key.
-pub(crate) enum Begun {
-    /// The request has no key.
-    Unkeyed,
-    /// The key is new.
-    First(KeySlot),
-    /// The request is a retry. Contains the response to the first request.
-    Again(Answer),
-}
+/// The result of looking up a request's key: the reserved key, if the request has one, or the response to the first
+/// request.
+pub(crate) type Begun = Result<Option<KeySlot>, Answer>;
 
-impl Begun {
-    /// Returns the key if it is new.
-    pub(super) fn key(&self) -> Option<&str> {
-        match self {
-            Self::First(slot) => slot.key.as_deref(),
-            Self::Unkeyed | Self::Again(_) => None,
-        }
-    }
-
-    /// Returns the reserved key, if the request has one, or the response to the first request.
-    pub(super) fn into_slot(self) -> Result<Option<KeySlot>, Answer> {
-        match self {
-            Self::Unkeyed => Ok(None),
-            Self::First(slot) => Ok(Some(slot)),
-            Self::Again(answer) => Err(answer),
-        }
-    }
+/// Returns a request's key if it is new.
+pub(super) fn new_key(begun: &Begun) -> Option<&str> {
+    begun.as_ref().ok()?.as_ref()?.key.as_deref()
 }
 
 /// A reserved key. Dropping the slot without calling `done` or `forget` releases the key.
@@ -126,7 +106,7 @@ impl Answered {
     /// if the key belongs to a different request, or if the first request is still running or has no stored response.
     /// Also fails if the key is invalid, or if too many requests with keys are running.
     pub(crate) fn begin(&self, tenant: &str, headers: &HeaderMap, asked: &[&[u8]]) -> Result<Begun, Problem> {
-        let Some(key) = headers.get("idempotency-key") else { return Ok(Begun::Unkeyed) };
+        let Some(key) = headers.get("idempotency-key") else { return Ok(Ok(None)) };
         let key = key.to_str().ok().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
         let Some(key) = key else {
             return Err(Problem::invalid(format!(
@@ -153,7 +133,7 @@ impl Answered {
                 let problem = Problem::new(StatusCode::CONFLICT, "idempotency-key", detail);
                 Err(Problem { retry_after: Some(1), ..problem })
             }
-            Some(KeyState::Done(_, answer)) => Ok(Begun::Again(answer.clone())),
+            Some(KeyState::Done(_, answer)) => Ok(Err(answer.clone())),
             Some(KeyState::Forgotten(_)) => {
                 let detail = "the request with this `Idempotency-Key` was executed, but its response is not \
                               stored; check its effect, and use a new key to repeat it";
@@ -171,7 +151,7 @@ impl Answered {
                 let key: Arc<str> = key.into();
                 entries.by_key.insert(Arc::clone(&key), KeyState::Running(request));
                 let (held, tenant) = (Arc::clone(&self.0), tenant.to_owned());
-                Ok(Begun::First(KeySlot { held, tenant, key: Some(key), request, reserved: None }))
+                Ok(Ok(Some(KeySlot { held, tenant, key: Some(key), request, reserved: None })))
             }
         }
     }
@@ -315,7 +295,7 @@ mod tests {
 
     fn first(answered: &Answered, key: &str) -> KeySlot {
         match answered.begin("a", &headers(key), &[b"x"]) {
-            Ok(Begun::First(slot)) => slot,
+            Ok(Ok(Some(slot))) => slot,
             Ok(_) => panic!("`{key}` already exists"),
             Err(problem) => panic!("{problem:?}"),
         }
@@ -323,9 +303,9 @@ mod tests {
 
     fn status(answered: &Answered, tenant: &str, key: &str, asked: &[u8]) -> u16 {
         match answered.begin(tenant, &headers(key), &[asked]) {
-            Ok(Begun::Again(_)) => 200,
-            Ok(Begun::First(_)) => 201,
-            Ok(Begun::Unkeyed) => 204,
+            Ok(Err(_)) => 200,
+            Ok(Ok(Some(_))) => 201,
+            Ok(Ok(None)) => 204,
             Err(problem) => problem.status,
         }
     }
@@ -393,7 +373,7 @@ mod tests {
     fn one_token_cannot_evict_the_answers_of_another() {
         let answered = answered(10, 8, &["a", "b"]);
         let store = |tenant: &str, key: &str, bytes| match answered.begin(tenant, &headers(key), &[b"x"]) {
-            Ok(Begun::First(slot)) => slot.done(answer(bytes)),
+            Ok(Ok(Some(slot))) => slot.done(answer(bytes)),
             _ => panic!("`{key}` already exists"),
         };
         let status = |tenant: &str, key: &str| status(&answered, tenant, key, b"x");

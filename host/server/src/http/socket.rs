@@ -78,10 +78,15 @@ impl SocketListener {
         let io = |source| failed(&path, source);
         let dir = path.parent().unwrap_or(Path::new("/"));
         make_private(dir).map_err(io)?;
-        check_dir(dir).map_err(|(reason, error)| match error {
-            Some(source) => io(source),
-            None => SocketError::Directory { path: dir.to_owned(), reason },
-        })?;
+        // Another user must not be able to replace the socket.
+        let found = fs::metadata(dir).map_err(io)?;
+        let refused = |reason| Err(SocketError::Directory { path: dir.to_owned(), reason });
+        if found.uid() != rustix::process::geteuid().as_raw() {
+            return refused("belongs to another user");
+        }
+        if found.mode() & 0o022 != 0 {
+            return refused("is writable by other users");
+        }
         let lock = lock(&beside(&path, ".lock")).map_err(io)?.ok_or_else(|| SocketError::InUse(path.clone()))?;
         match fs::symlink_metadata(&path) {
             Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotASocket(path)),
@@ -157,19 +162,6 @@ fn make_private(dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
-}
-
-/// Fails if another user could replace the socket. The current user must own the directory, and neither the group nor
-/// others may have write access.
-fn check_dir(dir: &Path) -> Result<(), (&'static str, Option<io::Error>)> {
-    let found = fs::metadata(dir).map_err(|error| ("", Some(error)))?;
-    if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(("belongs to another user", None));
-    }
-    if found.mode() & 0o022 != 0 {
-        return Err(("is writable by other users", None));
-    }
-    Ok(())
 }
 
 /// Locks the file at `path`. Returns `None` if another process holds the lock.

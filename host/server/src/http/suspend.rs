@@ -17,7 +17,7 @@ use super::{
     answer::ExecutionAnswer,
     budget::{HeldBytes, Made, ReadResumption},
     execute::{ParsedRequest, StepRequest, in_task, respond},
-    idempotency::{Answer, Begun},
+    idempotency::{Answer, Begun, new_key},
     output::Form,
     parameters::{if_match, with_etag},
     sessions::octets,
@@ -124,7 +124,7 @@ pub(crate) async fn suspend(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let begun = shared.answered.begin(tenant.name(), &headers, &[b"suspend", execution.as_bytes()])?;
-    let mut slot = match begun.into_slot() {
+    let mut slot = match begun {
         Ok(slot) => slot,
         Err(Answer { body: bytes, etag, .. }) => {
             let room = shared.bodies.reserve(tenant.name(), bytes.len())?;
@@ -223,7 +223,7 @@ fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant, begun: Begun) -
     let script = work.script();
     tools.to(script, &patterns);
     script.resumption = Some(resumption);
-    script.key = begun.key().map(str::to_owned);
+    script.key = new_key(&begun).map(str::to_owned);
     let step = StepRequest::Start { work, patterns, is_stepped: true, kept_bytes: held.bytes() };
     Ok(ParsedRequest { begun, step, form: Form::of(headers), held })
 }

@@ -179,19 +179,13 @@ pub(crate) struct CallAnswer {
 impl NeedsToolsAnswer {
     /// Returns the answer, the maximum size of its JSON in bytes, and the memory reserved for the worker's reply, if
     /// any.
-    pub(super) fn new(mut needs: NeedsTools) -> (Self, usize, Option<Room>) {
+    pub(super) fn new(needs: NeedsTools) -> (Self, usize, Option<Room>) {
         // The constants are upper bounds for the rest of the JSON of each call and of the answer.
         let bytes = needs.calls.iter().map(|call| call.arguments.len() + call.name.len() + 256).sum::<usize>() + 1_024;
-        let room = needs.reply_room.take();
-        (needs.into(), bytes, room)
-    }
-}
-
-impl From<NeedsTools> for NeedsToolsAnswer {
-    fn from(NeedsTools { execution, calls, expires_after, .. }: NeedsTools) -> Self {
+        let NeedsTools { execution, calls, expires_after, reply_room } = needs;
         let calls = calls.into_iter().map(CallAnswer::from).collect();
         let expires_after_ms = u64::try_from(expires_after.as_millis()).unwrap_or(u64::MAX);
-        Self { kind: "needs-tools", execution, calls, expires_after_ms }
+        (Self { kind: "needs-tools", execution, calls, expires_after_ms }, bytes, reply_room)
     }
 }
 
