@@ -223,50 +223,30 @@ pub(super) async fn execute(
     };
     let name = is_typescript.then(|| "main.ts".to_owned());
     let script = Script { source: asked.code, name, ..Script::default() };
-    let running = Running { context, language: record.language, script, env };
     let responder = Responder::new(&shared, &sandbox.tenant, Form::Lines);
     Ok(Pieces::answer(responder, move |pieces| async move {
-        let count = sandbox.count(&running.context);
+        let count = sandbox.count(&context);
         let watch = Watch { on_output: Some(pieces.on_output_with(lines::output)), ..Watch::default() };
         let framing = pieces.clone();
         let then = move |finished: Finished| lines::end(&framing, &finished.execution, count);
-        let end = running.run(&sandbox, watch, then).await;
+        let executed = async {
+            let _turn = sandbox.turn.lock().await;
+            sandbox.bring_files(&context).await?;
+            let exchange = exchange_env(record.language, &env);
+            if let Some((before, _)) = &exchange {
+                sandbox.run(&context, before.clone()).await?;
+            }
+            let work = Work::InSession((&sandbox.session(&context)?).into(), Box::new(script));
+            let executed = sandbox.tenant.execute_then(Door::E2b, work, watch, then).await;
+            if let Some((_, after)) = exchange {
+                sandbox.run(&context, after).await?;
+            }
+            executed
+        };
+        let end = executed.await;
         drop(held);
         pieces.end(end.or_else(|error| lines::failed(&pieces, &error, count))).await;
     }))
-}
-
-/// A request that is ready to be executed.
-struct Running {
-    context: String,
-    language: Language,
-    script: Script,
-    env: BTreeMap<String, String>,
-}
-
-impl Running {
-    /// Executes the code. Maps the result with `then` on a thread that is allowed to block.
-    async fn run<T: Send + 'static>(
-        self,
-        sandbox: &Sandbox,
-        watch: Watch,
-        then: impl FnOnce(Finished) -> Result<T, ServiceError> + Send + 'static,
-    ) -> Result<T, ServiceError> {
-        let Self { context, language, script, env } = self;
-        let _turn = sandbox.turn.lock().await;
-        sandbox.bring_files(&context).await?;
-        let exchange = exchange_env(language, &env);
-        if let Some((before, _)) = &exchange {
-            sandbox.run(&context, before.clone()).await?;
-        }
-        let id = sandbox.session(&context)?;
-        let work = Work::InSession((&id).into(), Box::new(script));
-        let executed = sandbox.tenant.execute_then(Door::E2b, work, watch, then).await;
-        if let Some((_, after)) = exchange {
-            sandbox.run(&context, after).await?;
-        }
-        executed
-    }
 }
 
 /// Returns code that sets environment variables, or `None` if `env` is empty.
