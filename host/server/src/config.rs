@@ -181,46 +181,19 @@ pub enum ConfigError {
         /// The error in the policy.
         source: PolicyError,
     },
-    /// An invalid token.
-    #[error("token `{name}`: {reason}", name = escaped(.name))]
-    Token {
-        /// The name of the token.
-        name: String,
-        /// The problem with the token, and how to correct it.
-        reason: &'static str,
-    },
-    /// `sessions.save` is `on-hibernate`, with which a session would be saved only after its executions are
-    /// acknowledged.
-    #[error(
-        "`sessions.save` must not be `on-hibernate`: a server saves a session before it answers; remove the setting"
-    )]
-    Save,
     /// An invalid URL pattern in `callbacks`.
     #[error("`callbacks`: {0}")]
     Callbacks(#[from] glovebox::UrlPatternError),
-    /// `callbacks` is set without `secret_file`, so calls could not be signed.
-    #[error("`callbacks` requires `tools.secret_file`; set it to the file that contains the secret used to sign calls")]
-    NoSecret,
     /// The fleet's URL is invalid.
     #[error("`fleet`: {0}")]
     Fleet(#[from] FleetUrlError),
-    /// A setting that is not supported with a fleet or has no effect there.
-    #[error("`{what}` is not supported with `fleet` (`--fleet`): {why}; remove one of them")]
-    NotWithFleet {
-        /// The key of the setting.
-        what: &'static str,
-        /// The reason, a clause about fleets.
-        why: &'static str,
-    },
-    /// `workers.count` exceeds its maximum.
-    #[error("`workers.count` is {count}; the maximum is {MAX_WORKERS}; use one per processor")]
-    Workers {
-        /// The configured number of workers.
-        count: usize,
-    },
-    /// A setting is 0 but must be positive.
-    #[error("`{0}` is 0; remove it or set a positive number")]
-    Zero(&'static str),
+    /// Another invalid value, or settings that exclude each other. The message names them.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+fn invalid(message: impl Into<String>) -> Result<(), ConfigError> {
+    Err(ConfigError::Invalid(message.into()))
 }
 
 impl Default for ServerConfig {
@@ -273,61 +246,65 @@ impl ServerConfig {
             ("http.bodies_bytes", self.http.bodies_bytes),
         ] {
             if value == 0 {
-                return Err(ConfigError::Zero(name));
+                return invalid(format!("`{name}` is 0; remove it or set a positive number"));
             }
         }
-        if self.workers.count > MAX_WORKERS {
-            return Err(ConfigError::Workers { count: self.workers.count });
+        let count = self.workers.count;
+        if count > MAX_WORKERS {
+            return invalid(format!("`workers.count` is {count}; the maximum is {MAX_WORKERS}; use one per processor"));
         }
+        // A session would be saved only after its executions are acknowledged.
         if self.sessions.save != Save::AfterEach {
-            return Err(ConfigError::Save);
+            return invalid(
+                "`sessions.save` must not be `on-hibernate`: a server saves a session before it answers; remove the setting",
+            );
         }
         if let Some(url) = &self.fleet {
             url.parse::<FleetUrl>()?;
-            if let Some((what, why)) = self.unsupported_with_fleet() {
-                return Err(ConfigError::NotWithFleet { what, why });
+            for (is_set, what, why) in [
+                (self.store.is_some(), "store", "the fleet's nodes store the sessions"),
+                (self.key_file.is_some(), "key_file", "the fleet's nodes seal the sessions"),
+                (self.e2b.enabled, "e2b", "a fleet does not support session files"),
+            ] {
+                if is_set {
+                    return invalid(format!(
+                        "`{what}` is not supported with `fleet` (`--fleet`): {why}; remove one of them"
+                    ));
+                }
             }
         }
         let of_tokens = self.tokens.iter().filter_map(|token| token.callbacks.as_ref());
         for callbacks in of_tokens.chain([&self.tools.callbacks]) {
             if !UrlPatterns::new(callbacks)?.is_empty() && self.tools.secret_file.is_none() {
-                return Err(ConfigError::NoSecret);
+                return invalid(
+                    "`callbacks` requires `tools.secret_file`; set it to the file that contains the secret used to sign calls",
+                );
             }
         }
         let (mut names, mut hashes) = (BTreeSet::new(), BTreeSet::new());
         for token in &self.tokens {
-            let wrong = |reason| ConfigError::Token { name: token.name.clone(), reason };
+            let wrong = |reason: &str| invalid(format!("token `{}`: {reason}", escaped(&token.name)));
             if SessionId::new(token.name.as_str()).is_err() {
-                return Err(wrong("the name must be 1 to 64 letters, digits, `.`, `_` or `-`, without a leading `.`"));
+                return wrong("the name must be 1 to 64 letters, digits, `.`, `_` or `-`, without a leading `.`");
             }
             if TokenHash::from_hex(&token.sha256).is_none() {
-                return Err(wrong(
+                return wrong(
                     "`sha256` must be 64 hexadecimal digits; create them with `glovebox serve --new-token NAME`",
-                ));
+                );
             }
             if !names.insert(token.name.to_ascii_lowercase()) {
-                return Err(wrong("another token has this name; rename one of them"));
+                return wrong("another token has this name; rename one of them");
             }
             if !hashes.insert(token.sha256.to_ascii_lowercase()) {
-                return Err(wrong(
+                return wrong(
                     "another token has this `sha256`; create a new one with `glovebox serve --new-token NAME`",
-                ));
+                );
             }
             if let Some(own) = &token.policy {
                 own.check().map_err(policy(format!("the policy of token `{}`", token.name)))?;
             }
         }
         Ok(())
-    }
-
-    /// Returns the first setting that is not supported with a fleet, and the reason.
-    fn unsupported_with_fleet(&self) -> Option<(&'static str, &'static str)> {
-        match self {
-            _ if self.store.is_some() => Some(("store", "the fleet's nodes store the sessions")),
-            _ if self.key_file.is_some() => Some(("key_file", "the fleet's nodes seal the sessions")),
-            _ if self.e2b.enabled => Some(("e2b", "a fleet does not support session files")),
-            _ => None,
-        }
     }
 
     /// Returns the limits on a worker process, with defaults filled in: maximum private memory in bytes, and maximum
