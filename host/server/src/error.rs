@@ -334,17 +334,6 @@ impl ServiceError {
             Self::Generation { .. } => GENERATION,
             Self::Rate { .. } => RATE,
             Self::TooMany { .. } => TOO_MANY,
-            Self::QueueFull { .. }
-            | Self::NoTurn { .. }
-            | Self::TooManySuspended { .. }
-            | Self::NoWorker
-            | Self::NoRoom
-            | Self::NoRoomToSuspend
-            | Self::NoRoomToAsk
-            | Self::StepUnanswered
-            | Self::StepLost
-            | Self::Worker(_)
-            | Self::Draining => UNAVAILABLE,
             Self::Advance(error) => of_advance(error),
             Self::AnswerTooLarge { .. } | Self::FileTooLarge { .. } => TOO_LARGE,
             Self::NoExecution { .. } | Self::StepFailed => NOT_FOUND,
@@ -357,6 +346,8 @@ impl ServiceError {
             Self::Fleet(error) => of_fleet(error),
             Self::NotInFleet(_) => NOT_IN_FLEET,
             Self::Panicked => INTERNAL,
+            // The service has no room, no worker or no time for the request.
+            _ => UNAVAILABLE,
         }
     }
 }

@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::de::DeserializeOwned;
-use utoipa::{IntoParams, IntoResponses};
+use utoipa::{IntoParams, IntoResponses, ToSchema};
 
 use super::{Problem, Shared};
 use crate::SessionTarget;
@@ -48,6 +48,12 @@ pub(super) struct IfMatch {
     #[param(rename = "If-Match")]
     generation: Option<String>,
 }
+
+// Bytes in the OpenAPI document, where a `Vec<u8>` would be a list of integers. A doc comment would be part of it.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) struct Octets(Vec<u8>);
 
 /// The problems of most routes in the OpenAPI document.
 #[derive(IntoResponses)]

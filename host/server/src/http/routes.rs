@@ -180,21 +180,7 @@ impl Modify for Token {
 /// Returns the OpenAPI document of the HTTP API.
 #[must_use]
 pub fn document() -> serde_json::Value {
-    let mut document = serde_json::to_value(Document::openapi()).unwrap_or_default();
-    describe_octets(&mut document);
-    document
-}
-
-/// Describes octet streams as binary strings, because the derived schema of `Vec<u8>` is an array of integers.
-fn describe_octets(part: &mut serde_json::Value) {
-    let Some(entries) = part.as_object_mut() else { return };
-    for (name, entry) in entries {
-        if name != "application/octet-stream" {
-            describe_octets(entry);
-        } else if let Some(schema) = entry.get_mut("schema") {
-            *schema = serde_json::json!({ "format": "binary", "type": "string" });
-        }
-    }
+    serde_json::to_value(Document::openapi()).unwrap_or_default()
 }
 
 /// Returns the OpenAPI document.

@@ -16,7 +16,7 @@ use super::{
     Caller, InPath, InQuery, Problem, ReadBody, Shared,
     answer::MAX_RETURNED_BYTES,
     budget::{Counted, Made, held_body},
-    parameters::{Failures, IfMatch, InSession, done, with_etag},
+    parameters::{Failures, IfMatch, InSession, Octets, done, with_etag},
     wire::{
         CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_LISTED, MAX_LISTED_BYTES,
         OpenBody, UndoBody, VariableAnswer, json_text,
@@ -118,7 +118,7 @@ pub(crate) async fn close(Caller(tenant): Caller, target: SessionTarget) -> Resu
 ///
 /// The first use of the session checks that the bytes match the image and the policy.
 #[utoipa::path(put, path = "/v1/sessions/{id}", operation_id = "import_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
-    request_body(content_type = "application/octet-stream", content = Vec<u8>),
+    request_body(content_type = "application/octet-stream", content = inline(Octets)),
     responses((status = 201, description = "The session.", body = SessionSummary), (status = 409, description = "A session with this name exists, or the bytes are not a session.", body = Problem), Failures))]
 pub(crate) async fn resume(
     Caller(tenant): Caller,
@@ -132,7 +132,7 @@ pub(crate) async fn resume(
 /// Exports a session as bytes. They contain everything that its scripts hold in memory, including code that runs when
 /// the imported session is used.
 #[utoipa::path(get, path = "/v1/sessions/{id}/state", operation_id = "export_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 200, description = "The session's bytes.", content_type = "application/octet-stream", body = Vec<u8>), Failures))]
+    responses((status = 200, description = "The session's bytes.", content_type = "application/octet-stream", body = inline(Octets)), Failures))]
 pub(crate) async fn state(
     shared: Shared,
     Caller(tenant): Caller,
@@ -265,8 +265,8 @@ pub(crate) async fn list_files(
 #[utoipa::path(get, path = "/v1/sessions/{id}/files/{path}", operation_id = "read_file", tag = "files", security(("token" = [])),
     params(("id" = String, Path), ("path" = String, Path, description = "Path relative to the workspace, with unescaped slashes."),
         ("Range" = Option<String>, Header, description = "`bytes=FIRST-LAST` or `bytes=FIRST-`. The response has at most 8 MiB of the range. Other forms are ignored.")),
-    responses((status = 200, description = "The file's bytes.", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 206, description = "The bytes that `Content-Range` names.", content_type = "application/octet-stream", body = Vec<u8>),
+    responses((status = 200, description = "The file's bytes.", content_type = "application/octet-stream", body = inline(Octets)),
+        (status = 206, description = "The bytes that `Content-Range` names.", content_type = "application/octet-stream", body = inline(Octets)),
         (status = 416, description = "The file has no bytes in this range.", body = Problem), Failures))]
 pub(crate) async fn read_file(
     shared: Shared,
@@ -346,7 +346,7 @@ pub(super) async fn read_with_room(
 
 /// Writes a file to a session, replacing an existing file.
 #[utoipa::path(put, path = "/v1/sessions/{id}/files/{path}", operation_id = "write_file", tag = "files", security(("token" = [])),
-    request_body(content_type = "application/octet-stream", content = Vec<u8>), params(("id" = String, Path), ("path" = String, Path), IfMatch),
+    request_body(content_type = "application/octet-stream", content = inline(Octets)), params(("id" = String, Path), ("path" = String, Path), IfMatch),
     responses((status = 204, description = "The file is written and the session saved."), Failures))]
 pub(crate) async fn write_file(
     Caller(tenant): Caller,

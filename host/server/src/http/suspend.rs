@@ -19,7 +19,7 @@ use super::{
     execute::{ParsedRequest, StepRequest, in_task, respond},
     idempotency::{Answer, Begun, new_key},
     output::Form,
-    parameters::{if_match, with_etag},
+    parameters::{Octets, if_match, with_etag},
     sessions::octets,
     tools::{AnswerBody, MAX_ANSWERS, NeedsToolsAnswer, Offered, ToolBody},
     wire::{ExecuteBody, MAX_FILES, MAX_PATTERNS, values_bytes},
@@ -112,7 +112,7 @@ impl ResumeBody {
 /// checkpoint, as after a cancelled execution, and can be used again. `ETag` is its generation then.
 #[utoipa::path(post, path = "/v1/executions/{id}/suspend", operation_id = "suspend_execution", tag = "scripts", security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key returns the same bytes.")),
-    responses((status = 200, description = "The suspended execution. The server has forgotten it.", content_type = "application/octet-stream", body = Vec<u8>),
+    responses((status = 200, description = "The suspended execution. The server has forgotten it.", content_type = "application/octet-stream", body = inline(Octets)),
         (status = 404, description = "The execution does not exist: it has ended, was cancelled, or has expired.", body = Problem),
         (status = 409, description = "The execution is not suspendable, has ended, or is being resumed or suspended by another request. It continues.", body = Problem),
         (status = "4XX", description = "The request was refused.", body = Problem),
