@@ -7,8 +7,9 @@ use std::{
 };
 
 use axum::{
+    Extension,
     body::{Body, Bytes},
-    http::{HeaderMap, HeaderValue, header},
+    http::{HeaderMap, HeaderName, header},
     response::{IntoResponse as _, Response},
 };
 use glovebox::Stream;
@@ -124,15 +125,13 @@ impl Pieces {
             let _ = &task;
             Ok::<_, Infallible>(piece)
         });
-        let mut response = Body::from_stream(stream).into_response();
-        response.extensions_mut().insert(Counted);
-        let media_type = if form == Form::Events { "text/event-stream" } else { "application/x-ndjson" };
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        // nginx would otherwise buffer the response.
-        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-        response
+        let headers = [
+            (header::CONTENT_TYPE, if form == Form::Events { "text/event-stream" } else { "application/x-ndjson" }),
+            (header::CACHE_CONTROL, "no-store"),
+            // nginx would otherwise buffer the response.
+            (HeaderName::from_static("x-accel-buffering"), "no"),
+        ];
+        (Extension(Counted), headers, Body::from_stream(stream)).into_response()
     }
 
     /// Sends the first chunk, by whose ID the client can cancel the execution. It is short, so it is not charged.
@@ -234,6 +233,8 @@ impl Pieces {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
     use crate::http::HttpConfig;
 

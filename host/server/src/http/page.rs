@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use axum::{
     Router,
-    body::Bytes,
+    body::Body,
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
     routing::get,
@@ -80,12 +80,11 @@ fn respond(asset: &Asset, tag: &HeaderValue, headers: &HeaderMap) -> Response {
     let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_known =
         tag.to_str().is_ok_and(|tag| known.split(',').any(|each| each.trim().trim_start_matches("W/") == tag));
-    let mut response = if is_known {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else {
-        Bytes::from_static(asset.bytes).into_response()
+    let (status, body) = match is_known {
+        true => (StatusCode::NOT_MODIFIED, Body::empty()),
+        false => (StatusCode::OK, Body::from(asset.bytes)),
     };
-    let all: [(HeaderName, HeaderValue); 8] = [
+    let headers: [(HeaderName, HeaderValue); 8] = [
         (header::CONTENT_TYPE, HeaderValue::from_static(asset.media_type)),
         (header::ETAG, tag.clone()),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
@@ -95,10 +94,5 @@ fn respond(asset: &Asset, tag: &HeaderValue, headers: &HeaderMap) -> Response {
         (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
         (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
     ];
-    // `HeaderMap::extend` would append and leave the body's `Content-Type` in place. Chromium refuses a script or style
-    // sheet with two types.
-    for (name, value) in all {
-        response.headers_mut().insert(name, value);
-    }
-    response
+    (status, headers, body).into_response()
 }

@@ -384,11 +384,9 @@ pub(crate) async fn delete_file(
 pub(super) async fn octets(shared: &Shared, tenant: &str, Made { bytes, room }: Made) -> Result<Response, Problem> {
     let held = shared.bodies.settle(tenant, room, bytes.len()).await?;
     let body = held_body(bytes, held);
-    let octets = [(header::CONTENT_TYPE, "application/octet-stream")];
-    let mut response = (Extension(Counted), octets, body).into_response();
     // Browsers must never interpret a guest's bytes as a page of this server.
-    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    Ok(response)
+    let headers = [(header::CONTENT_TYPE, "application/octet-stream"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    Ok((Extension(Counted), headers, body).into_response())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Handlers of E2B's sandbox API.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use axum::{
     Json,
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::{
     form::{self, DetailAnswer, NewSandbox, SandboxAnswer, Timeout, no_sandbox, time},
     lifecycle::stored,
-    sandboxes::{ApiCaller, RequestedSandbox, Sandbox, Sandboxes},
+    sandboxes::{ApiCaller, RequestedSandbox, Sandboxes},
 };
 use crate::{
     Tenant,
@@ -104,67 +104,36 @@ pub(super) struct SandboxQuery {
 /// Maximum number of sandboxes per page. E2B clients do not request more.
 const MAX_LISTED: usize = 100;
 
-/// A candidate for the list. The description of a registered sandbox is built only if the sandbox is on the page.
-enum Listed {
-    Known(Arc<Sandbox>),
-    Left(DetailAnswer),
-}
-
-impl Listed {
-    fn place(&self) -> (String, &str) {
-        match self {
-            Self::Known(sandbox) => (sandbox.started_at.to_string(), &sandbox.id),
-            Self::Left(answer) => (answer.started_at.clone(), &answer.sandbox_id),
-        }
-    }
-
-    fn state(&self) -> &str {
-        match self {
-            Self::Known(sandbox) if sandbox.is_paused() => "paused",
-            Self::Known(_) => "running",
-            Self::Left(answer) => answer.state,
-        }
-    }
-
-    fn metadata(&self, name: &str) -> Option<&String> {
-        match self {
-            Self::Known(sandbox) => sandbox.description.metadata.get(name),
-            Self::Left(answer) => answer.metadata.get(name),
-        }
-    }
-}
-
 /// Lists the tenant's sandboxes in pages, including paused sandboxes. The newest sandbox is first.
 pub(super) async fn list(
     ApiCaller { tenant, sandboxes }: ApiCaller,
     InQuery(SandboxQuery { state, metadata, limit, next_token }): InQuery<SandboxQuery>,
 ) -> Result<Response, Problem> {
     let metadata = metadata.as_deref().map(form_entries).unwrap_or_default();
-    let mut all: BTreeMap<String, Listed> =
-        left(&tenant).await?.into_iter().map(|(id, answer)| (id, Listed::Left(answer))).collect();
-    all.extend(sandboxes.all_of(&tenant).into_iter().map(|sandbox| (sandbox.id.clone(), Listed::Known(sandbox))));
-    let is_wanted = |listed: &Listed| {
-        state.as_ref().is_none_or(|states| states.split(',').any(|state| state == listed.state()))
-            && metadata.iter().all(|(name, value)| listed.metadata(name) == Some(value))
+    let wants = |is_in: &str, own: &BTreeMap<String, String>| {
+        state.as_ref().is_none_or(|states| states.split(',').any(|state| state == is_in))
+            && metadata.iter().all(|(name, value)| own.get(name) == Some(value))
     };
-    let token = |listed: &Listed| {
-        let (started_at, id) = listed.place();
-        format!("{started_at}_{id}")
-    };
-    let mut listed: Vec<(String, Listed)> =
-        all.into_values().filter(is_wanted).map(|listed| (token(&listed), listed)).collect();
-    listed.sort_by(|(one, _), (other, _)| other.cmp(one));
-    let mut rest = listed.into_iter().skip_while(|(token, _)| next_token.as_ref().is_some_and(|after| token >= after));
-    let limit = limit.unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED);
-    let page: Vec<(String, Listed)> = rest.by_ref().take(limit).collect();
+    let mut left = left(&tenant).await?;
+    // Keyed by token. The description of a registered sandbox is built only if the sandbox is on the page.
+    let mut listed: BTreeMap<String, Box<dyn FnOnce() -> DetailAnswer>> = BTreeMap::new();
+    for sandbox in sandboxes.all_of(&tenant) {
+        left.remove(&sandbox.id);
+        if wants(sandbox.state_name(), &sandbox.description.metadata) {
+            let token = format!("{}_{}", sandbox.started_at, sandbox.id);
+            listed.insert(token, Box::new(move || DetailAnswer::new(&sandbox)));
+        }
+    }
+    for (id, answer) in left {
+        if wants(answer.state, &answer.metadata) {
+            listed.insert(format!("{}_{id}", answer.started_at), Box::new(move || answer));
+        }
+    }
+    let is_earlier = |token: &String| next_token.as_ref().is_some_and(|after| token >= after);
+    let mut rest = listed.into_iter().rev().skip_while(|(token, _)| is_earlier(token));
+    let page: Vec<_> = rest.by_ref().take(limit.unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED)).collect();
     let last = page.last().map(|(token, _)| token.clone()).filter(|_| rest.next().is_some());
-    let answers: Vec<DetailAnswer> = page
-        .into_iter()
-        .map(|(_, listed)| match listed {
-            Listed::Known(sandbox) => DetailAnswer::new(&sandbox),
-            Listed::Left(answer) => answer,
-        })
-        .collect();
+    let answers: Vec<DetailAnswer> = page.into_iter().map(|(_, describe)| describe()).collect();
     let next = last.and_then(|token| HeaderValue::from_str(&token).ok());
     Ok((HeaderMap::from_iter(next.map(|token| (NEXT_TOKEN, token))), Json(answers)).into_response())
 }

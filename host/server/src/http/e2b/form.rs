@@ -134,7 +134,7 @@ pub(super) struct DetailAnswer {
     #[serde(rename = "templateID")]
     template_id: String,
     #[serde(rename = "sandboxID")]
-    pub(super) sandbox_id: String,
+    sandbox_id: String,
     #[serde(rename = "clientID")]
     client_id: &'static str,
     pub(super) started_at: String,
@@ -156,7 +156,7 @@ impl DetailAnswer {
         Self {
             template_id: template,
             end_at: sandbox.ends_at().to_string(),
-            state: if sandbox.is_paused() { "paused" } else { "running" },
+            state: sandbox.state_name(),
             metadata,
             ..Self::left(&sandbox.tenant, &sandbox.id, sandbox.started_at.to_string())
         }

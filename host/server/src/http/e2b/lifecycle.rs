@@ -32,14 +32,11 @@ impl Sandboxes {
         time: Duration,
     ) -> Result<Arc<Sandbox>, ServiceError> {
         let language = default_language(tenant);
-        if self.is_full(tenant) {
-            self.forget_empty(tenant).await?;
-        }
+        self.forget_empty(tenant).await?;
         let sandbox = self.add(Self::new_name(), tenant, description, time)?;
         match sandbox.open(context_name(language), language).await {
             Ok(_) => {
-                sandbox.set_last(Some(context_name(language)));
-                sandbox.set_up();
+                sandbox.set_up(Some(context_name(language)));
                 self.watch(&sandbox);
                 Ok(sandbox)
             }
@@ -69,19 +66,19 @@ impl Sandboxes {
             return Ok(None);
         }
         let last = context_with_files(tenant, id).await?;
-        if self.is_full(tenant) {
-            self.forget_empty(tenant).await?;
-        }
+        self.forget_empty(tenant).await?;
         let sandbox = self.add(id.to_owned(), tenant, Description::default(), time)?;
-        sandbox.set_last(last.as_deref());
-        sandbox.set_up();
+        sandbox.set_up(last.as_deref());
         self.watch(&sandbox);
         Ok(Some((sandbox, true)))
     }
 
-    /// Removes the tenant's sandboxes that have no sessions left. Clients can delete sessions through other APIs, which
-    /// do not track sandboxes.
+    /// If the tenant has as many sandboxes as its session quota allows, removes those that have no sessions left. Clients
+    /// can delete sessions through other APIs, which do not track sandboxes.
     async fn forget_empty(&self, tenant: &Tenant) -> Result<(), ServiceError> {
+        if !self.is_full(tenant) {
+            return Ok(());
+        }
         let before = self.all_of(tenant);
         let SessionPage { sessions, damaged, .. } = tenant.list().await?;
         let all: Vec<SessionId> = sessions.into_iter().map(|session| session.id).chain(damaged).collect();

@@ -193,9 +193,10 @@ impl Sandbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that the first context is open.
-    pub(super) fn set_up(&self) {
-        self.state().is_set_up = true;
+    /// Records that the first context is open, and the context that has the sandbox's files.
+    pub(super) fn set_up(&self, last: Option<&str>) {
+        let mut state = self.state();
+        (state.is_set_up, state.last) = (true, last.map(str::to_owned));
     }
 
     pub(super) fn is_set_up(&self) -> bool {
@@ -209,6 +210,10 @@ impl Sandbox {
 
     pub(super) fn is_paused(&self) -> bool {
         self.state().is_paused
+    }
+
+    pub(super) fn state_name(&self) -> &'static str {
+        if self.is_paused() { "paused" } else { "running" }
     }
 
     /// Marks the sandbox as paused. Returns `false` if it was already paused.
