@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use axum::{
     Extension,
-    body::Body,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -121,20 +120,18 @@ pub(super) async fn whole(
     BuiltResponse { status, made: Made { bytes, room }, etag }: BuiltResponse,
 ) -> Result<Response, Problem> {
     let held = shared.bodies.settle(tenant, room, bytes.len()).await?;
-    Ok(json(status, held_body(bytes, held), etag))
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    Ok(with_etag(etag, (status, Extension(Counted), json, held_body(bytes, held))))
 }
 
 /// Responds with a stored answer.
 pub(super) async fn again(
     shared: &Shared,
     tenant: &str,
-    Answer { status, body, etag }: Answer,
+    Answer { status, body: bytes, etag }: Answer,
 ) -> Result<Response, Problem> {
-    Ok(json(status, shared.bodies.answer(tenant, body).await?, etag))
-}
-
-fn json(status: StatusCode, body: Body, etag: Option<String>) -> Response {
-    with_etag(etag, (status, Extension(Counted), [(header::CONTENT_TYPE, "application/json")], body))
+    let room = shared.bodies.reserve(tenant, bytes.len())?;
+    whole(shared, tenant, BuiltResponse { status, made: Made { bytes, room }, etag }).await
 }
 
 /// An error response: a problem document, `application/problem+json`. The outcome of a script is never a problem.

@@ -109,18 +109,6 @@ impl BodyBudget {
         Ok(ReadBody { bytes, held, tenant: tenant.map(str::to_owned), budget: self.clone() })
     }
 
-    /// Converts bytes to a response body that is charged to the budget until it is written.
-    pub(crate) async fn answer(&self, tenant: &str, bytes: Bytes) -> Result<Body, Problem> {
-        let held = self.room(tenant, bytes.len()).await?;
-        Ok(held_body(bytes, held))
-    }
-
-    /// Waits until the budget has room for a response. Slow clients release memory when they read their responses or
-    /// are disconnected.
-    pub(crate) async fn room(&self, tenant: &str, bytes: usize) -> Result<HeldBytes, Problem> {
-        self.bytes.room(Some(tenant), bytes).await.map_err(|NoRoom| too_many_answers())
-    }
-
     /// Reserves memory for a response that is about to be built, without waiting.
     pub(crate) fn reserve(&self, tenant: &str, bytes: usize) -> Result<Room, ServiceError> {
         self.bytes.reserve(Some(tenant), bytes).map_err(|NoRoom| self.refusal(tenant, bytes))
