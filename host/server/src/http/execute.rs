@@ -15,7 +15,7 @@ use super::{
     idempotency::{Begun, KeySlot, new_key},
     output::{Form, Pieces, Responder},
     parameters::{Failures, IfMatch},
-    tools::{ContinueBody, NeedsToolsAnswer, Offered},
+    tools::{ContinueBody, NeedsToolsAnswer},
     wire::{ExecuteBody, ValidateAnswer},
 };
 use crate::{
@@ -67,11 +67,11 @@ async fn parse(
                 shared.answered.begin(tenant.name(), &headers, &[b"session", id, &read.bytes])
             }
         }?;
-        let (mut body, held) = ExecuteBody::read(read)?;
+        let (body, held) = ExecuteBody::read(read)?;
         let tools_bytes = body.tools_bytes()?;
-        let (tools, patterns) = Offered::of(&mut body, &tenant)?;
-        let mut work = body.work(session)?;
-        let (script, is_stepped) = (work.script(), tools.is_stepped());
+        let (mut work, patterns) = body.work(session, &tenant)?;
+        let script = work.script();
+        let is_stepped = !script.tools.is_empty();
         if script.suspendable && !is_stepped {
             return Err(Problem::invalid(
                 "`suspendable` requires a tool without a `callback`; add one to `tools`, or remove `suspendable`",
@@ -82,7 +82,6 @@ async fn parse(
             let detail = "`Idempotency-Key` is not supported with tools without a `callback`; remove it";
             return Err(Problem::invalid(detail));
         }
-        tools.to(script, &patterns);
         script.key = key.map(str::to_owned);
         // A suspendable execution keeps its script and its input.
         let kept_bytes = if script.suspendable { held.bytes() } else { tools_bytes };
@@ -119,12 +118,10 @@ pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<J
     let (fresh, _held) = read
         .parse_with(move |read| {
             let (mut body, held) = ExecuteBody::read(read)?;
-            let (tools, patterns) = match body.check_types {
-                Some(true) => Offered::of(&mut body, &asking)?,
-                _ => Default::default(),
-            };
-            let mut fresh = body.fresh()?;
-            tools.to(&mut fresh.script, &patterns);
+            if body.check_types != Some(true) {
+                (body.tools, body.return_files) = (None, None);
+            }
+            let (fresh, _) = body.fresh(&asking)?;
             Ok((fresh, held))
         })
         .await?;

@@ -21,7 +21,7 @@ use super::{
     output::Form,
     parameters::{Octets, if_match, with_etag},
     sessions::octets,
-    tools::{AnswerBody, MAX_ANSWERS, NeedsToolsAnswer, Offered, ToolBody},
+    tools::{AnswerBody, MAX_ANSWERS, NeedsToolsAnswer, ToolBody},
     wire::{ExecuteBody, MAX_FILES, MAX_PATTERNS, values_bytes},
 };
 use crate::{
@@ -209,19 +209,18 @@ fn decoded_bytes(suspended: &[u8]) -> usize {
 fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant, begun: Begun) -> Result<ParsedRequest, Problem> {
     let (mut body, held) = ResumeBody::read(read)?;
     let session = body.session.take();
-    let (resumption, mut body) = body.into_parts()?;
-    let (tools, patterns) = Offered::of(&mut body, tenant)?;
-    if !tools.is_stepped() {
-        return Err(Problem::invalid("`tools` must contain the tools of the request that started the execution"));
-    }
+    let (resumption, body) = body.into_parts()?;
     if session.is_some() && !headers.contains_key(header::IF_MATCH) {
         return Err(Problem::invalid(
             "`session` requires `If-Match`, because the session's state is replaced; send the session's `ETag`",
         ));
     }
-    let mut work = body.work(session.map(|id| SessionTarget { id, expected: if_match(headers) }))?;
+    let session = session.map(|id| SessionTarget { id, expected: if_match(headers) });
+    let (mut work, patterns) = body.work(session, tenant)?;
     let script = work.script();
-    tools.to(script, &patterns);
+    if script.tools.is_empty() {
+        return Err(Problem::invalid("`tools` must contain the tools of the request that started the execution"));
+    }
     script.resumption = Some(resumption);
     script.key = new_key(&begun).map(str::to_owned);
     let step = StepRequest::Start { work, patterns, is_stepped: true, kept_bytes: held.bytes() };

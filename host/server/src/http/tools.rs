@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
-use super::{Problem, wire::ExecuteBody};
+use super::Problem;
 use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, byte_budget::Room, json::at_most, tools::Callback};
 
 /// Maximum number of tools in a request.
@@ -32,54 +32,25 @@ pub(crate) struct ToolBody {
 
 /// The tools of a request. Deserialization fails at the first tool above the limit.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct ToolBodies(
-    #[serde(deserialize_with = "at_most::<_, ToolBody, _, MAX_TOOLS>")] pub(super) Vec<ToolBody>,
-);
+pub(super) struct ToolBodies(#[serde(deserialize_with = "at_most::<_, ToolBody, _, MAX_TOOLS>")] Vec<ToolBody>);
 
-/// The tools of a request, in separate lists for the client and for external services.
-#[derive(Default)]
-pub(super) struct Offered {
-    /// Tools whose calls the client answers.
-    pub(super) tools: Vec<Tool>,
-    /// Tools whose calls an external service answers.
-    pub(super) callbacks: Vec<Callback>,
-}
-
-impl Offered {
-    /// Takes the tools of a request, and the patterns of the files to return.
-    pub(super) fn of(body: &mut ExecuteBody, tenant: &Tenant) -> Result<(Self, Vec<String>), Problem> {
-        let patterns = body.returned()?;
-        Ok((Self::new(body.tools()?, tenant)?, patterns))
-    }
-
-    fn new(ToolBodies(bodies): ToolBodies, tenant: &Tenant) -> Result<Self, Problem> {
-        let mut offered = Self::default();
-        for ToolBody { name, description, schema, callback } in bodies {
+impl ToolBodies {
+    /// Adds the tools to a script. Checks URLs of services, before any work starts.
+    pub(super) fn add_to(self, script: &mut Script, tenant: &Tenant) -> Result<(), Problem> {
+        for ToolBody { name, description, schema, callback } in self.0 {
             let Some(url) = callback else {
                 let tool = Tool::new(name, description).stepped().untrusted_schema();
-                offered.tools.push(match schema {
+                script.tools.push(match schema {
                     Some(schema) => tool.schema(schema),
                     None => tool,
                 });
                 continue;
             };
-            // Check the URL before any work starts.
             let callbacks = tenant.callbacks().ok_or_else(|| Problem::invalid(NO_CALLBACKS))?;
             callbacks.target(&name, &url).map_err(|refused| Problem::invalid(refused.to_string()))?;
-            offered.callbacks.push(Callback { name, description, schema, url });
+            script.callbacks.push(Callback { name, description, schema, url });
         }
-        Ok(offered)
-    }
-
-    /// Returns `true` if an execution with these tools can be suspended.
-    pub(super) fn is_stepped(&self) -> bool {
-        !self.tools.is_empty()
-    }
-
-    /// Adds the tools to a script. `patterns` match the files to return.
-    pub(super) fn to(self, script: &mut Script, patterns: &[String]) {
-        (script.tools, script.callbacks) = (self.tools, self.callbacks);
-        script.wants_files = !patterns.is_empty();
+        Ok(())
     }
 }
 

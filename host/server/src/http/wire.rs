@@ -14,7 +14,7 @@ use super::{
     tools::{ToolBodies, ToolBody},
 };
 use crate::{
-    Fresh, Script, ServiceError, SessionTarget, Work,
+    Fresh, Script, ServiceError, SessionTarget, Tenant, Work,
     json::{Bytes, JsonCost, UNIT_BYTES, at_most, entries_at_most},
     text::quoted,
     workers::WorkersState,
@@ -108,7 +108,7 @@ impl ExecuteBody {
     }
 
     /// Returns the patterns of the files to return. Fails if a pattern is invalid or a limit is exceeded.
-    pub(crate) fn returned(&mut self) -> Result<Vec<String>, Problem> {
+    fn returned(&mut self) -> Result<Vec<String>, Problem> {
         let patterns = self.return_files.take().unwrap_or_default();
         let bytes: usize = patterns.iter().map(String::len).sum();
         let stars = patterns.iter().map(|pattern| pattern.matches('*').count()).max().unwrap_or_default();
@@ -129,15 +129,13 @@ impl ExecuteBody {
         Ok(text + parsed_bytes("tools", self.tools.as_deref())?)
     }
 
-    /// Parses the tools of the request.
-    pub(super) fn tools(&mut self) -> Result<ToolBodies, Problem> {
-        parsed("tools", self.tools.take())
-    }
-
-    fn script(self) -> Result<Script, Problem> {
+    /// Converts the body to a script with the request's tools, and the patterns of the files to return.
+    fn script(mut self, tenant: &Tenant) -> Result<(Script, Vec<String>), Problem> {
+        let patterns = self.returned()?;
+        let tools: ToolBodies = parsed("tools", self.tools.take())?;
         let source =
             self.source.ok_or_else(|| Problem::invalid("the request body has no `source`; add the script's source"))?;
-        Ok(Script {
+        let mut script = Script {
             source,
             name: self.name,
             kind: self.kind.unwrap_or_default(),
@@ -147,29 +145,36 @@ impl ExecuteBody {
             without_value: self.value == Some(false),
             suspendable: self.suspendable == Some(true),
             check_types: self.check_types == Some(true),
+            wants_files: !patterns.is_empty(),
             ..Script::default()
-        })
+        };
+        tools.add_to(&mut script, tenant)?;
+        Ok((script, patterns))
     }
 
-    /// Converts the body to a request for a session, or for a new interpreter if `session` is `None`.
-    pub(super) fn work(self, session: Option<SessionTarget>) -> Result<Work, Problem> {
-        Ok(match session {
-            None => Work::Fresh(Box::new(self.fresh()?)),
-            Some(target) => Work::InSession(target, Box::new(self.in_session()?)),
-        })
+    /// Converts the body to a request for a session, or for a new interpreter if `session` is `None`. Also returns the
+    /// patterns of the files to return.
+    pub(super) fn work(self, session: Option<SessionTarget>, tenant: &Tenant) -> Result<(Work, Vec<String>), Problem> {
+        let Some(target) = session else {
+            let (fresh, patterns) = self.fresh(tenant)?;
+            return Ok((Work::Fresh(Box::new(fresh)), patterns));
+        };
+        let (script, patterns) = self.in_session(tenant)?;
+        Ok((Work::InSession(target, Box::new(script)), patterns))
     }
 
     /// Converts the body to a request for a new interpreter.
-    pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
+    pub(super) fn fresh(mut self, tenant: &Tenant) -> Result<(Fresh, Vec<String>), Problem> {
         let files = self.files.take().unwrap_or_default();
         let files = files.into_iter().map(|(path, bytes)| (path, bytes.0)).collect();
         let (language, runtime) = (self.language, self.runtime.take());
         let policy = parsed("policy", self.policy.take())?;
-        Ok(Fresh { script: self.script()?, language, runtime, files, policy })
+        let (script, patterns) = self.script(tenant)?;
+        Ok((Fresh { script, language, runtime, files, policy }, patterns))
     }
 
     /// Converts the body to a script for a session. Fails if it sets fields that sessions do not allow.
-    fn in_session(self) -> Result<Script, Problem> {
+    fn in_session(self, tenant: &Tenant) -> Result<(Script, Vec<String>), Problem> {
         let given = [
             ("language", self.language.is_some()),
             ("runtime", self.runtime.is_some()),
@@ -181,7 +186,7 @@ impl ExecuteBody {
             Some((name, _)) => Err(Problem::invalid(format!(
                 "`{name}` is not supported in a session; remove it, or execute outside a session"
             ))),
-            None => self.script(),
+            None => self.script(tenant),
         }
     }
 }
