@@ -60,13 +60,13 @@ impl Bound {
 /// Serves `routes` until the service shuts down ([`Service::drain`]). Then accepts no further connections, waits until
 /// all executions have ended, lets open connections finish within 5 s, and returns.
 pub async fn serve(bound: Bound, service: &Service, routes: Router, config: &HttpConfig) {
-    Connections::new(routes, config).serve(service, bound).await;
+    serve_connections(bound, service, routes, config).await;
 }
 
 /// Like [`serve`], but on a socket of the current user. `routes` are from [`socket_router`](super::socket_router).
 #[cfg(unix)]
 pub async fn serve_socket(listener: SocketListener, service: &Service, routes: Router, config: &HttpConfig) {
-    Connections::new(routes, config).serve(service, listener).await;
+    serve_connections(listener, service, routes, config).await;
 }
 
 /// A listener for connections.
@@ -104,68 +104,53 @@ impl Listen for SocketListener {
     }
 }
 
-/// The connections of a server.
-struct Connections {
-    routes: Router,
-    http: http1::Builder,
-    body_time: Duration,
-    places: Arc<Semaphore>,
-    ending: GracefulShutdown,
-}
-
-impl Connections {
-    fn new(routes: Router, config: &HttpConfig) -> Self {
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
-            .header_read_timeout(config.header_time)
-            .max_buf_size(config.header_bytes.max(8 << 10))
-            .half_close(false);
-        let places = Arc::new(Semaphore::new(config.connections.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { routes, http, body_time: config.body_time, places, ending: GracefulShutdown::new() }
-    }
-
-    /// Serves the connections of `listener` until the service shuts down. Then waits until all executions have ended,
-    /// and lets open connections finish.
-    async fn serve(self, service: &Service, listener: impl Listen) {
-        let accept = async {
-            loop {
-                // Further connections wait in the operating system's backlog.
-                let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
-                let stream = match listener.next().await {
-                    Ok(stream) => stream,
-                    Err(error) => {
-                        tracing::warn!(target: "glovebox", %error, "cannot accept a connection");
-                        tokio::time::sleep(PAUSE).await;
-                        continue;
-                    }
-                };
-                let (client, routes) = (listener.client(&stream), TowerToHyperService::new(self.routes.clone()));
-                let body_time = self.body_time;
-                let answering = service_fn(move |request: Request<Incoming>| {
-                    // A client that waits for `100 Continue` has not sent its body yet.
-                    let rest_time = if request.headers().contains_key(EXPECT) { Duration::ZERO } else { body_time };
-                    let mut request = request.map(|body| RequestBody::new(body, rest_time));
-                    if let Some(client) = client {
-                        request.extensions_mut().insert(client);
-                    }
-                    HyperService::call(&routes, request)
-                });
-                let watched = self.ending.watch(self.http.serve_connection(TokioIo::new(slow(stream)), answering));
-                tokio::spawn(async move {
-                    let _place = place;
-                    // Errors of clients that disconnect early or are too slow are not logged.
-                    let _ = watched.await;
-                });
-            }
-        };
-        tokio::select! {
-            () = accept => {}
-            () = service.draining() => {}
+/// Serves the connections of `listener` until the service shuts down. Then waits until all executions have ended, and
+/// lets open connections finish.
+async fn serve_connections(listener: impl Listen, service: &Service, routes: Router, config: &HttpConfig) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(config.header_time)
+        .max_buf_size(config.header_bytes.max(8 << 10))
+        .half_close(false);
+    let places = Arc::new(Semaphore::new(config.connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let (ending, body_time) = (GracefulShutdown::new(), config.body_time);
+    let accept = async {
+        loop {
+            // Further connections wait in the operating system's backlog.
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let stream = match listener.next().await {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::warn!(target: "glovebox", %error, "cannot accept a connection");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let (client, routes) = (listener.client(&stream), TowerToHyperService::new(routes.clone()));
+            let answering = service_fn(move |request: Request<Incoming>| {
+                // A client that waits for `100 Continue` has not sent its body yet.
+                let rest_time = if request.headers().contains_key(EXPECT) { Duration::ZERO } else { body_time };
+                let mut request = request.map(|body| RequestBody::new(body, rest_time));
+                if let Some(client) = client {
+                    request.extensions_mut().insert(client);
+                }
+                HyperService::call(&routes, request)
+            });
+            let watched = ending.watch(http.serve_connection(TokioIo::new(slow(stream)), answering));
+            tokio::spawn(async move {
+                let _place = place;
+                // Errors of clients that disconnect early or are too slow are not logged.
+                let _ = watched.await;
+            });
         }
-        drop(listener);
-        service.ended().await;
-        let _ = tokio::time::timeout(LAST_ANSWERS, self.ending.shutdown()).await;
+    };
+    tokio::select! {
+        () = accept => {}
+        () = service.draining() => {}
     }
+    drop(listener);
+    service.ended().await;
+    let _ = tokio::time::timeout(LAST_ANSWERS, ending.shutdown()).await;
 }
 
 /// Wraps a connection so that it fails if the client reads nothing for `WRITE_TIME`.
