@@ -187,7 +187,7 @@ pub enum ConfigError {
     /// The fleet's URL is invalid.
     #[error("`fleet`: {0}")]
     Fleet(#[from] FleetUrlError),
-    /// Another invalid value, or settings that exclude each other. The message names them.
+    /// Any other invalid value, or settings that exclude each other. The message names the settings.
     #[error("{0}")]
     Invalid(String),
 }

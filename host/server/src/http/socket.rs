@@ -78,7 +78,7 @@ impl SocketListener {
         let io = |source| failed(&path, source);
         let dir = path.parent().unwrap_or(Path::new("/"));
         make_private(dir).map_err(io)?;
-        // Another user must not be able to replace the socket.
+        // The directory must not let other users replace the socket.
         let found = fs::metadata(dir).map_err(io)?;
         let refused = |reason| Err(SocketError::Directory { path: dir.to_owned(), reason });
         if found.uid() != rustix::process::geteuid().as_raw() {
