@@ -251,12 +251,15 @@ impl ServiceError {
     /// again.
     #[must_use]
     pub fn has_run(&self) -> bool {
-        if let Self::Relayed(error) = self {
-            return error.has_run();
+        match self {
+            Self::Relayed(error) => return error.has_run(),
+            Self::Advance(AdvanceError::Execute(error)) => return matches!(**error, ExecuteError::Commit { .. }),
+            _ => {}
         }
         matches!(
             self,
             Self::Panicked
+                | Self::Advance(AdvanceError::Panicked)
                 | Self::WorkerDied
                 | Self::StepLost
                 | Self::StepFailed

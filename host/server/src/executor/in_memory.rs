@@ -8,8 +8,8 @@ use std::{
 };
 
 use glovebox::{
-    CancelToken, ExecuteError, HibernateError, HibernateOptions, HibernatedInfo, Request, ResumeOptions, Session,
-    SessionOptions, Timestamp,
+    CancelToken, Execution, HibernateError, HibernateOptions, HibernatedInfo, ResumeOptions, Session, SessionOptions,
+    Timestamp,
 };
 use glovebox_sessions::{SessionId, SessionsError};
 use serde_json::{Map, Value};
@@ -110,8 +110,10 @@ impl Executor for InMemory {
         let sessions = Arc::clone(&self.0);
         tokio::task::spawn_blocking(move || {
             let _entered = span.entered();
-            let run = |session: Arc<SessionInMemory>| session.run(asked(&mut script, &cancel, on_output));
-            done(sessions.expected(&target).and_then(run));
+            done(sessions.expected(&target).and_then(|session| {
+                let executed = session.session.run(asked(&mut script, &cancel, on_output));
+                session.finished(executed.map_err(ServiceError::from))
+            }));
         });
     }
 
@@ -133,18 +135,19 @@ impl Executor for InMemory {
     fn start(&self, job: Job) -> BoxFuture<'_, Result<Box<dyn SteppedExecution>, ServiceError>> {
         Box::pin(async move {
             let Job { work, cancel, on_output, span } = job;
-            match work {
-                Work::InSession(target, mut script) => {
-                    // Keeps the session in use until the script has ended.
-                    let session = self.0.expected(&target)?;
-                    let started: Box<dyn SteppedExecution> =
-                        Box::new(LocalExecution::new(&cancel, move |cancel, calls| {
-                            session.run(asked(&mut script, cancel, on_output).pending_calls(calls))
-                        }));
-                    Ok(started)
-                }
-                work => self.0.here.start(Job { work, cancel, on_output, span }).await,
-            }
+            let (target, mut script) = match work {
+                Work::InSession(target, script) => (target, script),
+                work => return self.0.here.start(Job { work, cancel, on_output, span }).await,
+            };
+            let sessions = Arc::clone(&self.0);
+            let start = move || {
+                // Keeps the session in use until the script has ended.
+                let session = sessions.expected(&target)?;
+                LocalExecution::start(script.request().cancel(&cancel), on_output, None, |request| {
+                    Ok((session.session.start(request)?, Box::new(move |executed| session.finished(executed))))
+                })
+            };
+            Ok(Box::new(Service::blocking(start).await??) as Box<dyn SteppedExecution>)
         })
     }
 }
@@ -307,10 +310,9 @@ fn unsaved(id: SessionId, error: HibernateError) -> ServiceError {
 }
 
 impl SessionInMemory {
-    /// Executes a script. A failed commit changes the generation, too, because the script has run.
-    fn run(&self, request: Request<'_>) -> Result<Finished, ServiceError> {
-        let executed = self.session.run(request);
-        if matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. })) {
+    /// Counts an execution as a change. A failed commit also changes the generation, because the script has run.
+    fn finished(&self, executed: Result<Execution, ServiceError>) -> Result<Finished, ServiceError> {
+        if executed.as_ref().map_or_else(ServiceError::has_run, |_| true) {
             self.changed();
         }
         Ok(Finished::here(executed?, Some(self.generation())))

@@ -7,7 +7,7 @@ use std::{
 };
 
 use glovebox::{
-    BuildError, CancelToken, IfExists, PendingToolCalls, Policy, Request, Sandbox, SandboxBuilder, Session, SessionKey,
+    BuildError, CancelToken, Execution, IfExists, Policy, Request, Sandbox, SandboxBuilder, Session, SessionKey,
     Stream, Suspended, SuspendedBytesError, Tool,
 };
 use glovebox_sessions::{
@@ -18,10 +18,7 @@ use serde_json::{Map, Value};
 
 use super::{
     BoxFuture, Completion, Executor, Finished, Job, NOT_STEPPED, SessionAnswer, SessionCall, SessionOperation,
-    SessionReply, SteppedExecution, Validated,
-    live::LiveSessions,
-    local_execution::LocalExecution,
-    suspendable::{Interpreter, SessionInUse, SuspendableExecution},
+    SessionReply, SteppedExecution, Validated, live::LiveSessions, local_execution::LocalExecution,
 };
 use crate::{
     Changed, Fresh, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, Work, grant::narrowed,
@@ -128,7 +125,7 @@ impl Executor for InProcess {
         tokio::task::spawn_blocking(move || {
             let Job { mut work, cancel, on_output, span } = job;
             let _entered = span.entered();
-            done(local.run(&mut work, &cancel, on_output, None));
+            done(local.run(&mut work, &cancel, on_output));
         });
     }
 
@@ -158,17 +155,9 @@ impl Executor for InProcess {
     fn start(&self, job: Job) -> BoxFuture<'_, Result<Box<dyn SteppedExecution>, ServiceError>> {
         Box::pin(async move {
             let local = Arc::clone(&self.0);
-            let Job { mut work, cancel, on_output, .. } = job;
-            let started: Box<dyn SteppedExecution> = if work.script().is_suspendable() {
-                let start = move || local.start_suspendable(work, &cancel, on_output);
-                Box::new(Service::blocking(start).await??)
-            } else {
-                let run = move |cancel: &CancelToken, calls: &PendingToolCalls| {
-                    local.run(&mut work, cancel, on_output, Some(calls))
-                };
-                Box::new(LocalExecution::new(&cancel, run))
-            };
-            Ok(started)
+            let Job { work, cancel, on_output, .. } = job;
+            let started = Service::blocking(move || local.start(work, &cancel, on_output)).await??;
+            Ok(Box::new(started) as Box<dyn SteppedExecution>)
         })
     }
 }
@@ -182,8 +171,13 @@ pub(super) fn asked<'a>(script: &'a mut Script, cancel: &'a CancelToken, on_outp
     }
 }
 
-/// Builds the engine's request that resumes a suspended execution with the tools of `script`.
-fn resuming<'a>(suspended: &'a Suspended, script: &mut Script) -> Request<'a> {
+/// Builds the engine's request for a stepwise execution, which starts `script` or resumes `suspended` with its tools.
+/// `wants_value` has no effect in a session, and if an execution is resumed.
+fn stepped<'a>(script: &'a mut Script, suspended: Option<&'a Suspended>, wants_value: bool) -> Request<'a> {
+    let Some(suspended) = suspended else {
+        let is_suspendable = script.suspendable;
+        return script.request().suspendable(is_suspendable).value(wants_value);
+    };
     let request = suspended.request().tools(std::mem::take(&mut script.tools));
     match script.cancel_after {
         Some(after) => request.cancel_after(after),
@@ -191,22 +185,12 @@ fn resuming<'a>(suspended: &'a Suspended, script: &mut Script) -> Request<'a> {
     }
 }
 
-/// Passes calls of tools that the client answers to `calls`.
-fn answered<'a>(request: Request<'a>, calls: Option<&PendingToolCalls>) -> Request<'a> {
-    match calls {
-        Some(calls) => request.pending_calls(calls),
-        None => request,
-    }
-}
-
 impl Local {
-    /// Runs a script. Passes calls of tools that the client answers to `calls`.
     fn run(
         &self,
         work: &mut Work,
         cancel: &CancelToken,
         on_output: Option<OnOutput>,
-        calls: Option<&PendingToolCalls>,
     ) -> Result<Finished, ServiceError> {
         if work.script().is_suspendable() {
             return Err(ServiceError::Unsupported(NOT_STEPPED));
@@ -216,24 +200,23 @@ impl Local {
                 let sandbox = self.sandbox(fresh)?;
                 let wants_value = !fresh.script.without_value;
                 let request = asked(&mut fresh.script, cancel, on_output).value(wants_value);
-                Ok(Finished::here(sandbox.run(answered(request, calls))?, None))
+                Ok(Finished::here(sandbox.run(request)?, None))
             }
             Work::InSession(target, script) => {
                 self.prepare(target)?;
-                let request = answered(asked(script, cancel, on_output), calls);
-                let execution = self.sessions.open(&target.id)?.run(request)?;
+                let execution = self.sessions.open(&target.id)?.run(asked(script, cancel, on_output))?;
                 Ok(Finished::here(execution, self.generation(&target.id)))
             }
         }
     }
 
-    /// Starts or resumes a suspendable execution. Must be called on a thread that is allowed to block.
-    fn start_suspendable(
+    /// Starts or resumes a stepwise execution. Must be called on a thread that is allowed to block.
+    fn start(
         self: &Arc<Self>,
         work: Work,
         cancel: &CancelToken,
         on_output: Option<OnOutput>,
-    ) -> Result<SuspendableExecution, ServiceError> {
+    ) -> Result<LocalExecution, ServiceError> {
         let key = self.suspended_key.clone();
         match work {
             Work::Fresh(mut fresh) => {
@@ -246,29 +229,46 @@ impl Local {
                 }
                 let sandbox = self.sandbox(&mut fresh)?;
                 let wants_value = !fresh.script.without_value;
-                let request = match &suspended {
-                    Some(suspended) => resuming(suspended, &mut fresh.script),
-                    None => fresh.script.request().value(wants_value).suspendable(true),
-                };
-                SuspendableExecution::start(Interpreter::New(&sandbox), request.cancel(cancel), on_output, key)
+                let request = stepped(&mut fresh.script, suspended.as_ref(), wants_value).cancel(cancel);
+                LocalExecution::start(request, on_output, key, |request| {
+                    Ok((sandbox.start(request)?, Box::new(|executed| Ok(Finished::here(executed?, None)))))
+                })
             }
             Work::InSession(target, mut script) => {
                 let suspended = self.suspended(&mut script, true)?;
                 let active = match &suspended {
                     Some(suspended) => self.restored(&target, suspended)?,
-                    None => self.active(&target)?,
+                    None => self.active(&target, Some(cancel))?,
                 };
-                let request = match &suspended {
-                    Some(suspended) => resuming(suspended, &mut script),
-                    None => script.request().suspendable(true),
-                };
+                let request = stepped(&mut script, suspended.as_ref(), false).cancel(cancel);
                 let local = Arc::clone(self);
-                let is_restored = suspended.is_some();
-                let generation = Box::new(move || local.generation(&target.id));
-                let session = SessionInUse { active, is_restored, generation };
-                SuspendableExecution::start(Interpreter::Session(session), request.cancel(cancel), on_output, key)
+                LocalExecution::start(request, on_output, key, |request| {
+                    let started = active.start(request).inspect_err(|_| {
+                        // The restored state is already in use, so the session needs a new generation. Ignores errors,
+                        // because the result is an error already.
+                        if suspended.is_some() {
+                            let _ = active.save();
+                        }
+                    })?;
+                    Ok((started, Box::new(move |executed| local.saved(&active, &target.id, executed))))
+                })
             }
         }
+    }
+
+    /// Saves a session after an execution.
+    fn saved(
+        &self,
+        active: &ActiveSession,
+        id: &SessionId,
+        executed: Result<Execution, ServiceError>,
+    ) -> Result<Finished, ServiceError> {
+        let execution = executed.inspect_err(|_| {
+            // The script can have run, for example if its files could not be written to a host directory. Ignores
+            // errors, because the result is an error already.
+            let _ = active.save();
+        })?;
+        Ok(Finished::here(active.save_after(Ok(execution))?, self.generation(id)))
     }
 
     /// Takes the suspended execution that a script resumes, and reads its bytes. Fails if it was suspended in a session
@@ -401,9 +401,9 @@ impl Local {
     }
 
     /// Loads a session. Fails if its generation is not the expected one.
-    fn active(&self, target: &SessionTarget) -> Result<ActiveSession, ServiceError> {
+    fn active(&self, target: &SessionTarget, cancel: Option<&CancelToken>) -> Result<ActiveSession, ServiceError> {
         self.prepare(target)?;
-        Ok(self.sessions.open(&target.id)?.activate()?)
+        Ok(self.sessions.open(&target.id)?.activate_unless(cancel)?)
     }
 
     /// Loads a session in the state before a suspended execution. Fails if its generation is not the expected one.
@@ -460,7 +460,7 @@ impl LiveSessions for Local {
         id: &SessionId,
         read: impl FnOnce(&Session) -> Result<T, ServiceError>,
     ) -> Result<T, ServiceError> {
-        let active = self.active(&id.into())?;
+        let active = self.active(&id.into(), None)?;
         read(&active)
     }
 
@@ -470,7 +470,7 @@ impl LiveSessions for Local {
         target: &SessionTarget,
         change: impl FnOnce(&Session) -> Result<T, ServiceError>,
     ) -> Result<Changed<T>, ServiceError> {
-        let active = self.active(target)?;
+        let active = self.active(target, None)?;
         let value = change(&active)?;
         active.save()?;
         Ok(Changed { value, generation: self.generation(&target.id) })

@@ -1,83 +1,94 @@
 //! A stepwise execution in this process.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use glovebox::{CancelToken, PendingToolCalls, ToolAnswer};
+use glovebox::{Execution, Request, SessionKey, Started, Step, Stream, SuspendError, ToolAnswer};
 use tokio_util::sync::CancellationToken;
 
-use super::{Advanced, BoxFuture, Finished, SteppedExecution};
-use crate::{Service, ServiceError};
+use super::{Advanced, BoxFuture, Finished, NOT_STARTED_SUSPENDABLE, SteppedExecution};
+use crate::{OnOutput, Service, ServiceError};
 
-/// Maximum length of answers that are validated on an async thread, in bytes.
-const MAX_SHORT_BYTES: usize = 64 << 10;
-/// The length that each answer counts in addition to its text, because a request can contain many short answers.
-const ANSWER_BYTES: usize = 64;
+/// Converts the outcome of an execution that has ended, after saving its session. Must be called on a thread that is
+/// allowed to block.
+pub(super) type Finish = Box<dyn FnOnce(Result<Execution, ServiceError>) -> Result<Finished, ServiceError> + Send>;
 
-/// A stepwise execution in this process. Occupies a blocking thread until the script has ended.
+/// A stepwise execution in this process. It has its own thread until the script has ended, and each step waits on a
+/// blocking thread.
 pub(super) struct LocalExecution {
-    calls: PendingToolCalls,
-    cancel: CancelToken,
-    /// Set before `ended` is cancelled, unless the thread panics.
-    result: Arc<Mutex<Option<Result<Finished, ServiceError>>>>,
+    /// `None` once the result was returned.
+    started: Mutex<Option<Arc<Started>>>,
+    /// `None` once the result was returned.
+    finish: Mutex<Option<Finish>>,
+    /// The key that seals the bytes of the suspended execution.
+    key: Option<SessionKey>,
     ended: CancellationToken,
 }
 
 impl LocalExecution {
-    /// Runs a script on a blocking thread. `run` receives a child of `cancel`, and the handle to the tool calls that the
-    /// client answers.
-    pub(super) fn new(
-        cancel: &CancelToken,
-        run: impl FnOnce(&CancelToken, &PendingToolCalls) -> Result<Finished, ServiceError> + Send + 'static,
-    ) -> Self {
-        // Use a child token, so that dropping the handle cancels only this execution.
-        let started = Self {
-            calls: PendingToolCalls::new(),
-            cancel: cancel.child(),
-            result: Arc::default(),
-            ended: CancellationToken::new(),
-        };
-        let (calls, cancel, result) = (started.calls.clone(), started.cancel.clone(), Arc::clone(&started.result));
-        let ended = started.ended.clone().drop_guard();
-        tokio::task::spawn_blocking(move || {
-            // Dropped after the result is stored, and also if `run` panics.
-            let _ended = ended;
-            let finished = run(&cancel, &calls);
-            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(finished);
-        });
-        started
+    /// Passes a request with an output listener to `start`. Must be called on a thread that is allowed to block.
+    pub(super) fn start(
+        request: Request<'_>,
+        mut on_output: Option<OnOutput>,
+        key: Option<SessionKey>,
+        start: impl FnOnce(Request<'_>) -> Result<(Started, Finish), ServiceError>,
+    ) -> Result<Self, ServiceError> {
+        let ended = CancellationToken::new();
+        // The execution drops its listener at its end.
+        let guard = ended.clone().drop_guard();
+        let (started, finish) = start(request.on_output(move |stream: Stream, bytes: &[u8]| {
+            let _ = &guard;
+            if let Some(on_output) = &mut on_output {
+                on_output(stream, bytes);
+            }
+        }))?;
+        Ok(Self { started: Mutex::new(Some(Arc::new(started))), finish: Mutex::new(Some(finish)), key, ended })
     }
 
-    async fn answer(&self, answers: Vec<ToolAnswer>) -> Result<(), ServiceError> {
-        if answers.iter().map(answer_len).sum::<usize>() <= MAX_SHORT_BYTES {
-            return Ok(self.calls.answer(answers)?);
-        }
-        let calls = self.calls.clone();
-        Ok(Service::blocking(move || calls.answer(answers)).await??)
+    fn handle(&self) -> MutexGuard<'_, Option<Arc<Started>>> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-fn answer_len(ToolAnswer { answer, .. }: &ToolAnswer) -> usize {
-    ANSWER_BYTES + answer.as_ref().map_or_else(|error| error.message().len(), String::len)
+    fn started(&self) -> Result<Arc<Started>, ServiceError> {
+        self.handle().clone().ok_or(ServiceError::Panicked)
+    }
 }
 
 impl Drop for LocalExecution {
     fn drop(&mut self) {
-        self.cancel.cancel();
+        // A step that is still waiting holds the handle, so dropping it here does not cancel the execution.
+        if let Some(started) = self.started.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            started.cancel();
+        }
     }
 }
 
 impl SteppedExecution for LocalExecution {
     fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>> {
         Box::pin(async move {
-            self.answer(answers).await?;
-            tokio::select! {
-                biased;
-                () = self.ended.cancelled() => {
-                    let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    Ok(Advanced::Done(Box::new(result.unwrap_or(Err(ServiceError::Panicked)))))
-                }
-                calls = self.calls.wait() => Ok(Advanced::NeedsTools { calls, reply_room: None }),
-            }
+            let started = self.started()?;
+            let step = Service::blocking(move || started.advance(answers, None)).await?;
+            let executed = match step.map_err(ServiceError::from) {
+                Ok(Step::NeedsTools(calls)) => return Ok(Advanced::NeedsTools { calls, reply_room: None }),
+                // Only a wait with a time limit ends while the script runs.
+                Ok(Step::Running) => return Err(ServiceError::Panicked),
+                Err(error) if error.is_answer_error() => return Err(error),
+                Ok(Step::Done(execution)) => Ok(execution),
+                Err(error) => Err(error),
+            };
+            // Drop the handle first: it shares the execution, which would otherwise be copied.
+            drop(self.handle().take());
+            let finish = self.finish.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let finish = finish.ok_or(ServiceError::Panicked)?;
+            let finished = Service::blocking(move || finish(executed.map(Arc::unwrap_or_clone))).await?;
+            Ok(Advanced::Done(Box::new(finished)))
+        })
+    }
+
+    fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
+        Box::pin(async move {
+            let (started, key) = (self.started()?, self.key.clone());
+            let suspend = move || started.suspend().map(|suspended| suspended.to_bytes(key.as_ref()));
+            Service::blocking(suspend).await?.map_err(|error| not_suspendable(&error))
         })
     }
 
@@ -86,41 +97,33 @@ impl SteppedExecution for LocalExecution {
     }
 }
 
+/// Describes the reason for a client, which does not use the functions that the engine's messages name.
+fn not_suspendable(error: &SuspendError) -> ServiceError {
+    ServiceError::NotSuspendable(match error {
+        SuspendError::NotSuspendable => NOT_STARTED_SUSPENDABLE.to_owned(),
+        SuspendError::Running => "the script does not wait for answers; call `continue` first".to_owned(),
+        SuspendError::Ended => "it has ended; read its result with `continue`".to_owned(),
+        other => other.to_string(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use glovebox::SuspendRefusal;
 
     use super::*;
 
-    #[tokio::test]
-    async fn failed_execution_returns_its_error() {
-        let started = LocalExecution::new(&CancelToken::new(), |_, _| Err(ServiceError::Draining));
-        let Ok(Advanced::Done(result)) = started.advance(Vec::new()).await else {
-            panic!("the execution has not ended")
-        };
-        assert!(matches!(*result, Err(ServiceError::Draining)));
-    }
-
-    #[tokio::test]
-    async fn panic_is_an_error() {
-        let started = LocalExecution::new(&CancelToken::new(), |_, _| panic!("intended by the test"));
-        let Ok(Advanced::Done(result)) = started.advance(Vec::new()).await else {
-            panic!("the execution has not ended")
-        };
-        assert!(matches!(*result, Err(ServiceError::Panicked)));
-    }
-
-    #[tokio::test]
-    async fn dropping_a_started_execution_cancels_it() {
-        let cancel = CancelToken::new();
-        let started = LocalExecution::new(&cancel, |cancel, _| {
-            assert!(cancel.wait_timeout(Duration::from_secs(60)));
-            Err(ServiceError::Cancelled)
-        });
-        let ended = started.ended();
-        assert!(!ended.is_cancelled());
-        drop(started);
-        ended.cancelled().await;
-        assert!(!cancel.is_cancelled(), "other executions continue");
+    #[test]
+    fn suspension_errors_name_the_next_step_for_clients() {
+        for (error, text) in [
+            (SuspendError::NotSuspendable, "set it to `true` in the request"),
+            (SuspendError::Running, "call `continue` first"),
+            (SuspendError::Ended, "read its result with `continue`"),
+            (SuspendRefusal::JournalFull.into(), "let it finish"),
+        ] {
+            let error = not_suspendable(&error);
+            assert_eq!((error.code(), error.status()), ("not-suspendable", 409));
+            assert!(error.to_string().contains(text), "{error}");
+        }
     }
 }

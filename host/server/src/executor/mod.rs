@@ -16,9 +16,8 @@ mod live;
 mod local_execution;
 mod memory;
 mod operation;
-mod suspendable;
 
-use std::{fmt, future::ready, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use glovebox::{CancelToken, Diagnostic, Execution, FileEntry, ToolAnswer, ToolRequest};
 use glovebox_sessions::SessionId;
@@ -125,9 +124,7 @@ pub(crate) trait SteppedExecution: Send + Sync {
     /// # Errors
     /// Fails with [`ServiceError::NotSuspendable`] if the execution is not suspendable, or not in its current state. It
     /// then continues to wait.
-    fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
-        Box::pin(ready(Err(ServiceError::NotSuspendable(NOT_STARTED_SUSPENDABLE.into()))))
-    }
+    fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>>;
 
     /// Returns a token that is cancelled when an execution ends after its first step. [`advance`](Self::advance) then
     /// returns the result without waiting for the script.

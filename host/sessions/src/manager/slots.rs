@@ -202,7 +202,8 @@ impl SessionGuard {
         self.activate_unless(None)
     }
 
-    fn activate_unless(&self, cancel: Option<&CancelToken>) -> Result<ActiveSession, SessionsError> {
+    /// Like [`activate`](Self::activate), but stops waiting for the session when `cancel` is cancelled.
+    pub fn activate_unless(&self, cancel: Option<&CancelToken>) -> Result<ActiveSession, SessionsError> {
         let storage = &self.slots.storage;
         let slot = self.slots.slot(&self.id);
         let mut state = slot.settled(storage, storage.resuming_ms(), cancel)?;

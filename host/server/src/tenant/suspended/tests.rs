@@ -16,6 +16,10 @@ impl SteppedExecution for Waiting {
         Box::pin(async move { Err(ServiceError::Panicked) })
     }
 
+    fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
+        Box::pin(async move { Err(ServiceError::Panicked) })
+    }
+
     fn ended(&self) -> CancellationToken {
         self.0.clone()
     }
