@@ -23,6 +23,5 @@ pub use address::{FleetName, FleetNameError, FleetUrl, FleetUrlError};
 pub use client::{FleetClient, FleetError, FleetImage, FleetPage};
 pub use node::{Node, NodeConfig, NodeError, NodePolicyError, Registered};
 pub use wire::{
-    AnsweredCall, ExecuteRequest, Executed, Expected, FleetResumption, FleetSession, OpenRequest, ToolOffer,
-    WaitingExecution,
+    ExecuteRequest, Executed, Expected, FleetSession, OpenRequest, Resumption, ToolOffer, WaitingExecution,
 };

@@ -1,6 +1,6 @@
 //! The JSON messages sent through Restate.
 
-use glovebox::{Language, SourceKind, Timestamp, ToolAnswer, ToolError, ToolErrorKind, ToolRequest};
+use glovebox::{Language, SourceKind, Timestamp, ToolAnswer, ToolRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
@@ -32,7 +32,7 @@ pub struct ExecuteRequest {
     /// A suspended execution to resume instead of starting `source`. Its bytes contain the source, the name and the
     /// input. The state before that execution replaces the session's state. Requires the same `tools`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub resumption: Option<FleetResumption>,
+    pub resumption: Option<Resumption>,
     /// Settings for creating the session if it does not exist. Default: a missing session is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open: Option<OpenRequest>,
@@ -62,54 +62,13 @@ impl ExecuteRequest {
 /// A suspended execution to resume.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FleetResumption {
-    /// The bytes from [`WaitingExecution::suspended`].
+pub struct Resumption {
+    /// The bytes of the suspended execution, in a fleet from [`WaitingExecution::suspended`].
     #[serde(rename = "suspended_base64", with = "base64_text")]
     pub suspended: Vec<u8>,
     /// Answers to calls of the execution, at most one per call. The execution waits again for calls without an answer.
     #[serde(default)]
-    pub answers: Vec<AnsweredCall>,
-}
-
-/// The caller's answer to a tool call. Created from a [`ToolAnswer`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AnsweredCall {
-    id: u64,
-    answer: Result<String, ToolFailure>,
-}
-
-impl From<ToolAnswer> for AnsweredCall {
-    fn from(ToolAnswer { id, answer }: ToolAnswer) -> Self {
-        Self { id, answer: answer.map_err(|error| ToolFailure::from(&error)) }
-    }
-}
-
-impl From<AnsweredCall> for ToolAnswer {
-    fn from(AnsweredCall { id, answer }: AnsweredCall) -> Self {
-        Self { id, answer: answer.map_err(|failure| ToolError::from(&failure)) }
-    }
-}
-
-/// The error that a failed tool raises.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ToolFailure {
-    /// The name of the error's class.
-    class: String,
-    message: String,
-}
-
-impl From<&ToolError> for ToolFailure {
-    fn from(error: &ToolError) -> Self {
-        Self { class: error.kind().name().to_owned(), message: error.message().to_owned() }
-    }
-}
-
-impl From<&ToolFailure> for ToolError {
-    fn from(failure: &ToolFailure) -> Self {
-        let kind = ToolErrorKind::ALL.into_iter().find(|kind| kind.name() == failure.class);
-        Self::of(kind.unwrap_or(ToolErrorKind::Failed), &failure.message)
-    }
+    pub answers: Vec<ToolAnswer>,
 }
 
 /// A tool.

@@ -34,6 +34,7 @@ pub use audit::{Audit, AuditError, AuditTable};
 pub use config::{ConfigError, E2bTable, PageTable, ServerConfig, TelemetryTable, TokenTable, ToolsTable};
 pub use error::ServiceError;
 pub use executor::NotInFleet;
+pub use glovebox_fleet::Resumption;
 pub use glovebox_requests::callbacks as tools;
 pub use grant::GrantError;
 pub use service::{Admission, Door, Service, ServiceConfig, Suspension};
@@ -41,8 +42,8 @@ pub use service::{Admission, Door, Service, ServiceConfig, Suspension};
 pub use telemetry::{Telemetry, TelemetryError};
 pub(crate) use tenant::NO_CALLBACKS;
 pub use tenant::{
-    Changed, Ended, Fresh, NeedsTools, NoStore, OnOutput, Resumption, Script, SessionPage, SessionPlace,
-    SessionSummary, SessionTarget, Stepped, Tenant, TenantConfig, Undelivered, Watch, Work,
+    Changed, Ended, Fresh, NeedsTools, NoStore, OnOutput, Script, SessionPage, SessionPlace, SessionSummary,
+    SessionTarget, Stepped, Tenant, TenantConfig, Undelivered, Watch, Work,
 };
 pub use type_checks::{CheckTypes, TypeCheckError, TypedScript};
 pub use workers::{

@@ -104,9 +104,10 @@ pub fn hold_answer(account: &Arc<ToolMemory>, answer: Answer) -> (Answer, HeldMe
 ///
 /// In JSON, a failure is its message, or an object such as `{"type": "ToolDenied", "message": "…"}` with the name of the
 /// category.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
+    #[serde(rename = "type")]
     kind: ToolErrorKind,
     message: String,
 }

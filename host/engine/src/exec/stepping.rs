@@ -61,7 +61,8 @@ impl ToolRequest {
 }
 
 /// The caller's answer to a [`ToolRequest`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ToolAnswer {
     /// The ID of the [`ToolRequest`].
     pub id: u64,

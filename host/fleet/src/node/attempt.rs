@@ -31,7 +31,7 @@ use super::{
     object::SessionState,
     suspending::{self, SuspendAttempt, SuspendedExecution},
 };
-use crate::{ExecuteRequest, Executed, WaitingExecution, client::status, wire::ToolFailure};
+use crate::{ExecuteRequest, Executed, WaitingExecution, client::status};
 
 /// Maximum size of an answer in bytes: half of the engine's limit on messages. The engine does not deliver messages
 /// beyond its limit.
@@ -182,7 +182,7 @@ impl Attempt {
             if let Progress::NeedsTools(calls) = advance(&running.started, Vec::new()).await? {
                 match resumption.answers.is_empty() {
                     true => running.waits_for = calls,
-                    false => running.answers = resumption.answers.iter().cloned().map(ToolAnswer::from).collect(),
+                    false => running.answers.clone_from(&resumption.answers),
                 }
             }
         }
@@ -235,11 +235,10 @@ impl Attempt {
         match suspending::suspend(&running.started, key).await? {
             SuspendAttempt::Suspended(suspended) => self.waiting(running, suspended).map(Some),
             SuspendAttempt::Never(reason) => {
-                let error = ToolError::of(ToolErrorKind::Limit, reason);
                 let refused = running.waits_for.first().map(|call| Called {
                     call: call.id,
                     tool: call.name.clone(),
-                    answer: Err(ToolFailure::from(&error)),
+                    answer: Err(ToolError::of(ToolErrorKind::Limit, reason)),
                 });
                 Ok(refused.map(JournalStep::Tool))
             }
@@ -290,7 +289,7 @@ impl Attempt {
             )),
             false => Ok(answer),
         });
-        Called { call: call.id, tool: call.name.clone(), answer: answer.map_err(|error| ToolFailure::from(&error)) }
+        Called { call: call.id, tool: call.name.clone(), answer }
     }
 
     /// Returns `true` if the execution was cancelled or timed out. A replay can be stopped earlier than the first run.
@@ -400,7 +399,7 @@ pub(super) struct Called {
     /// The call's ID within the execution.
     pub(super) call: u64,
     pub(super) tool: String,
-    pub(super) answer: Result<String, ToolFailure>,
+    pub(super) answer: Result<String, ToolError>,
 }
 
 /// The end of an execution.
@@ -415,7 +414,7 @@ pub(super) struct Done {
 impl Called {
     /// Returns the answer for the script.
     pub(super) fn answer(&self) -> ToolAnswer {
-        ToolAnswer { id: self.call, answer: self.answer.clone().map_err(|failure| ToolError::from(&failure)) }
+        ToolAnswer { id: self.call, answer: self.answer.clone() }
     }
 }
 
@@ -476,7 +475,7 @@ mod tests {
     fn recorded_tool_failure_round_trips() {
         for kind in ToolErrorKind::ALL {
             let error = ToolError::of(kind, "too much");
-            let called = Called { call: 3, tool: "t".into(), answer: Err(ToolFailure::from(&error)) };
+            let called = Called { call: 3, tool: "t".into(), answer: Err(error.clone()) };
             let text = serde_json::to_string(&JournalStep::Tool(called)).unwrap();
             let JournalStep::Tool(read) = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
             assert_eq!(read.answer().answer, Err(error));

@@ -4,8 +4,7 @@ use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
 use glovebox::{CancelToken, CheckpointId, Execution, JsonText, Rollback, Timestamp, Tool};
 use glovebox_fleet::{
-    AnsweredCall, ExecuteRequest, Executed, Expected, FleetClient, FleetError, FleetName, FleetResumption,
-    FleetSession, OpenRequest, ToolOffer,
+    ExecuteRequest, Executed, Expected, FleetClient, FleetError, FleetName, FleetSession, OpenRequest, ToolOffer,
 };
 use glovebox_requests::cancelled;
 use glovebox_sessions::{SessionId, SessionsError};
@@ -171,10 +170,6 @@ fn request(target: &SessionTarget, script: Script, key: Option<&str>) -> Result<
         ToolOffer { name, description, schema: callback.schema, callback: Some(callback.url) }
     });
     let tools = called.chain(script.tools.iter().map(answered_tool));
-    let resumption = script.resumption.map(|resumption| FleetResumption {
-        suspended: resumption.suspended,
-        answers: resumption.answers.into_iter().map(AnsweredCall::from).collect(),
-    });
     Ok(ExecuteRequest {
         source: script.source,
         name: script.name,
@@ -183,7 +178,7 @@ fn request(target: &SessionTarget, script: Script, key: Option<&str>) -> Result<
         context: script.context.map(json).transpose()?,
         deadline_ms: script.cancel_after.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         tools: tools.collect(),
-        resumption,
+        resumption: script.resumption,
         open: None,
         expected: expected(target)?,
         // With a key, the ID is derived from it: a retry waits for the execution of the first request and must be able

@@ -7,9 +7,7 @@ use std::{
 
 use glovebox::{AdvanceError, CancelToken, OnCancel, ToolAnswer, ToolRequest, with_causes};
 use glovebox_core::check_json;
-use glovebox_fleet::{
-    AnsweredCall, ExecuteRequest, Executed, Expected, FleetError, FleetResumption, ToolOffer, WaitingExecution,
-};
+use glovebox_fleet::{ExecuteRequest, Executed, Expected, FleetError, Resumption, ToolOffer, WaitingExecution};
 use glovebox_sessions::SessionId;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -140,12 +138,11 @@ impl FleetExecution {
         let reserved = self.reserve(answers.iter().map(answer_bytes).sum())?;
         let (created_at, generation) = (waits.executed.created_at, waits.executed.generation);
         let suspended = mem::take(&mut waits.waiting.suspended);
-        let answers = answers.into_iter().map(AnsweredCall::from).collect();
         let id = SessionId::random().to_string();
         let key = self.fleet.step_key(&id);
         let request = ExecuteRequest {
             tools: self.tools.clone(),
-            resumption: Some(FleetResumption { suspended, answers }),
+            resumption: Some(Resumption { suspended, answers }),
             // The bytes contain the state of the session. Another server may have changed the session since.
             expected: Some(Expected { created_at, generation }),
             id: Some(id),

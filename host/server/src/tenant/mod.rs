@@ -55,7 +55,7 @@ pub(crate) use stores::{BoundedStore, ByteQuota, Reservation};
 pub(crate) use summary::generation;
 pub use summary::{SessionPage, SessionSummary};
 pub(crate) use work::NO_CALLBACKS;
-pub use work::{Changed, Fresh, OnOutput, Resumption, Script, SessionTarget, Watch, Work};
+pub use work::{Changed, Fresh, OnOutput, Script, SessionTarget, Watch, Work};
 
 /// A client of the service, with a policy, quotas, and sessions that other tenants cannot access. Cheap to clone.
 #[derive(Clone)]

@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use glovebox::{CancelToken, JsonText, Language, Request, SourceKind, Stream, Tool, ToolAnswer};
+use glovebox_fleet::Resumption;
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -101,15 +102,6 @@ pub struct Fresh {
     pub files: Vec<(String, Vec<u8>)>,
     /// Changes to the tenant's policy. The keys are policy keys.
     pub policy: Map<String, Value>,
-}
-
-/// A suspended execution to resume.
-#[derive(Clone, Debug, Default)]
-pub struct Resumption {
-    /// The bytes of the suspended execution.
-    pub suspended: Vec<u8>,
-    /// Answers to its tool calls. Calls without an answer remain open.
-    pub answers: Vec<ToolAnswer>,
 }
 
 /// A script, and where to run it.

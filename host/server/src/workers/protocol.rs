@@ -5,8 +5,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use glovebox::{
-    Execution, FileEntry, JsonText, Language, SourceKind, ToolAnswer, ToolDefinition, ToolError, ToolErrorKind,
-    ToolRequest,
+    Execution, FileEntry, JsonText, Language, SourceKind, ToolAnswer, ToolDefinition, ToolError, ToolRequest,
 };
 use glovebox_sessions::{Expected, SessionId, SessionRecord, StoredRecord, StoredVersion};
 use serde::{Deserialize, Serialize};
@@ -107,32 +106,14 @@ pub(super) struct CallPart {
 pub(super) enum ToolReply {
     /// The tool returned. The binary part of the reply contains the result.
     Done,
-    Failed(FailurePart),
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct FailurePart {
-    kind: ToolErrorKind,
-    message: String,
-}
-
-impl From<ToolError> for FailurePart {
-    fn from(error: ToolError) -> Self {
-        Self { kind: error.kind(), message: error.message().to_owned() }
-    }
-}
-
-impl From<FailurePart> for ToolError {
-    fn from(FailurePart { kind, message }: FailurePart) -> Self {
-        Self::of(kind, message)
-    }
+    Failed(ToolError),
 }
 
 /// A client's answer to a tool call: the length of its JSON text in the binary part, or an error.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct AnswerPart {
     id: u64,
-    answer: Result<usize, FailurePart>,
+    answer: Result<usize, ToolError>,
 }
 
 impl AnswerPart {
@@ -140,7 +121,7 @@ impl AnswerPart {
     pub(super) fn split(answers: Vec<ToolAnswer>) -> (Vec<Self>, Vec<u8>) {
         let mut bytes = Vec::new();
         let part = |ToolAnswer { id, answer }| {
-            let answer = answer.map_err(FailurePart::from).map(|text| {
+            let answer = answer.map(|text| {
                 bytes.extend_from_slice(text.as_bytes());
                 text.len()
             });
@@ -153,7 +134,7 @@ impl AnswerPart {
     pub(super) fn join(parts: Vec<Self>, bytes: &[u8]) -> Vec<ToolAnswer> {
         let mut rest = bytes;
         let answer = |Self { id, answer }| {
-            let answer = answer.map_err(ToolError::from).map(|length| {
+            let answer = answer.map(|length| {
                 let text = rest.split_off(..length.min(rest.len())).unwrap_or_default();
                 String::from_utf8_lossy(text).into_owned()
             });

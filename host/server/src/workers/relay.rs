@@ -15,7 +15,7 @@ use super::{
     call_charge::CallCharge,
     parent_store::Locks,
     peer::{Answering, Message, Reply, ReplyBudget},
-    protocol::{CallPart, FailurePart, RelayedError, StoreReply, ToServer, ToolReply},
+    protocol::{CallPart, RelayedError, StoreReply, ToServer, ToolReply},
     slot::Live,
 };
 use crate::{
@@ -264,7 +264,7 @@ impl ServerSide {
     ) -> Message {
         match self.run_tool(budget, arguments, run).await {
             Ok((result, held)) => reply(&ToolReply::Done, result.into_bytes()).holding(held),
-            Err(error) => reply(&ToolReply::Failed(FailurePart::from(error)), Vec::new()),
+            Err(error) => reply(&ToolReply::Failed(error), Vec::new()),
         }
     }
 

@@ -161,7 +161,7 @@ fn relay(server: &ServerLink, ask: &ToServer, call: &ToolCall, arguments: String
         .map_err(|error| ToolError::new(error.public()))?;
     match answer {
         ToolReply::Done => String::from_utf8(bytes).map_err(ToolError::new),
-        ToolReply::Failed(failure) => Err(failure.into()),
+        ToolReply::Failed(error) => Err(error),
     }
 }
 

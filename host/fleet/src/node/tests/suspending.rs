@@ -3,7 +3,7 @@
 use glovebox::{SessionKey, ToolAnswer, ToolError, ToolErrorKind};
 
 use super::*;
-use crate::{FleetResumption, WaitingExecution};
+use crate::{Resumption, WaitingExecution};
 
 /// Calls the service before and after the caller's answer.
 const PAY: &str = "globalThis.r = Math.random(); const t = Date.now(); const a = await tools.ask({n: 1}); \
@@ -18,8 +18,7 @@ fn asking(service: &Service, source: &str) -> ExecuteRequest {
 
 /// Returns the request that resumes an execution.
 fn resuming(service: &Service, waiting: &WaitingExecution, answers: Vec<ToolAnswer>) -> Arc<ExecuteRequest> {
-    let answers = answers.into_iter().map(Into::into).collect();
-    let resumption = Some(FleetResumption { suspended: waiting.suspended.clone(), answers });
+    let resumption = Some(Resumption { suspended: waiting.suspended.clone(), answers });
     Arc::new(ExecuteRequest { resumption, ..asking(service, "") })
 }
 
