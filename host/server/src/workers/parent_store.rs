@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -15,9 +15,11 @@ use glovebox_sessions::{
     Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredPage,
     StoredRecord, StoredSession, StoredVersion, block_on,
 };
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    protocol::{EntryPart, StoreFailure, StoreOperation, StoreReply, ToServer},
+    peer::Message,
+    protocol::{EntryPart, StoreFailure, StoreOperation, ToServer},
     serve::ServerLink,
 };
 use crate::{
@@ -38,82 +40,62 @@ impl fmt::Debug for ParentStore {
     }
 }
 
-/// A lock that the server holds for this worker, released on drop.
-struct ParentLock {
+/// A lock or reserved bytes that the server holds for this worker, released on drop.
+struct HeldByServer {
     store: ParentStore,
-    lock: u64,
+    number: u64,
 }
 
-impl Drop for ParentLock {
+impl Drop for HeldByServer {
     fn drop(&mut self) {
-        self.store.send_release(StoreOperation::Unlock { lock: self.lock });
-    }
-}
-
-/// Bytes that the server has reserved for a write of this worker, released on drop.
-struct ParentReservation {
-    store: ParentStore,
-    reservation: u64,
-}
-
-impl Drop for ParentReservation {
-    fn drop(&mut self) {
-        self.store.send_release(StoreOperation::Release { reservation: self.reservation });
+        let Some((peer, runtime)) = self.store.server.0.get() else { return };
+        let (peer, tenant) = (peer.clone(), self.store.tenant.clone());
+        let operation = StoreOperation::Release { number: self.number };
+        // Does not wait for the reply. An error means that the server has ended, and its locks with it.
+        runtime.spawn(async move {
+            let _ = peer.call::<Result<(), StoreFailure>>(&ToServer::Store { tenant, operation }, Vec::new()).await;
+        });
     }
 }
 
 #[async_trait]
 impl ByteQuota for ParentStore {
     async fn reserve(&self, id: &SessionId, bytes: u64) -> Result<Reservation, StoreError> {
-        match self.ask(StoreOperation::Reserve { id: id.clone(), bytes }, Vec::new()).await? {
-            (StoreReply::Reserved(reservation), _) => {
-                Ok(Box::new(ParentReservation { store: self.clone(), reservation }))
-            }
-            _ => Err(unexpected()),
-        }
+        let (number, _) = self.ask(StoreOperation::Reserve { id: id.clone(), bytes }, Vec::new()).await?;
+        Ok(Box::new(self.held(number)))
     }
 }
 
 impl ParentStore {
-    /// Releases a lock or a reservation without waiting for the reply.
-    fn send_release(&self, operation: StoreOperation) {
-        let Some((peer, runtime)) = self.server.0.get() else { return };
-        let (peer, tenant) = (peer.clone(), self.tenant.clone());
-        runtime.spawn(async move {
-            // An error means that the server has ended, and its locks and reservations with it.
-            let _ = peer.call::<StoreReply>(&ToServer::Store { tenant, operation }, Vec::new()).await;
-        });
+    fn held(&self, number: u64) -> HeldByServer {
+        HeldByServer { store: self.clone(), number }
     }
 
-    async fn ask(&self, operation: StoreOperation, bytes: Vec<u8>) -> Result<(StoreReply, Vec<u8>), StoreError> {
+    /// Performs an operation in the server. Returns its result, whose type belongs to the operation, and the binary part.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        operation: StoreOperation,
+        bytes: Vec<u8>,
+    ) -> Result<(T, Vec<u8>), StoreError> {
         let gone = |error: ServiceError| StoreError::Other(Box::new(error));
         let (peer, _) = self.server.0.get().ok_or_else(|| gone(ServiceError::NoWorker))?;
         let call = ToServer::Store { tenant: self.tenant.clone(), operation };
-        match peer.call(&call, bytes).await.map_err(gone)? {
-            (StoreReply::Failed(failure), _) => Err(failure.into()),
-            answered => Ok(answered),
-        }
+        let (result, bytes) = peer.call::<Result<T, StoreFailure>>(&call, bytes).await.map_err(gone)?;
+        Ok((result?, bytes))
     }
 
     /// Returns the number of a lock that this store has returned.
     fn lock_of(lock: &SessionLock) -> Result<u64, StoreError> {
-        let own = lock.guard::<ParentLock>().map(|held| held.lock);
+        let own = lock.guard::<HeldByServer>().map(|held| held.number);
         own.ok_or_else(|| StoreError::Other("the lock is from another store".into()))
     }
-}
-
-fn unexpected() -> StoreError {
-    StoreError::Other("the server sent an unexpected answer".into())
 }
 
 #[async_trait]
 impl SessionStore for ParentStore {
     async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
-        let (StoreReply::Locked(lock), _) = self.ask(StoreOperation::TryLock { id: id.clone() }, Vec::new()).await?
-        else {
-            return Err(unexpected());
-        };
-        Ok(lock.map(|lock| SessionLock::new(id.clone(), ParentLock { store: self.clone(), lock })))
+        let (lock, _) = self.ask::<Option<u64>>(StoreOperation::TryLock { id: id.clone() }, Vec::new()).await?;
+        Ok(lock.map(|number| SessionLock::new(id.clone(), self.held(number))))
     }
 
     async fn put(
@@ -125,125 +107,119 @@ impl SessionStore for ParentStore {
     ) -> Result<StoredVersion, StoreError> {
         let lock = Self::lock_of(lock)?;
         let put = StoreOperation::Put { lock, expected: expected.clone(), record: Box::new(record.clone()) };
-        match self.ask(put, state.to_vec()).await? {
-            (StoreReply::Put(version), _) => Ok(version),
-            _ => Err(unexpected()),
-        }
+        Ok(self.ask(put, state.to_vec()).await?.0)
     }
 
     async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
-        match self.ask(StoreOperation::Get { id: id.clone() }, Vec::new()).await? {
-            (StoreReply::Found(found), state) => Ok(found.map(|stored| StoredSession::new(stored, state))),
-            _ => Err(unexpected()),
-        }
+        let (found, state) = self.ask::<Option<_>>(StoreOperation::Get { id: id.clone() }, Vec::new()).await?;
+        Ok(found.map(|stored| StoredSession::new(stored, state)))
     }
 
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
-        match self.ask(StoreOperation::Record { id: id.clone() }, Vec::new()).await? {
-            (StoreReply::Found(found), _) => Ok(found),
-            _ => Err(unexpected()),
-        }
+        Ok(self.ask(StoreOperation::Record { id: id.clone() }, Vec::new()).await?.0)
     }
 
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
         let list = StoreOperation::List { after: page.begins_after().cloned(), limit: page.limit() };
-        match self.ask(list, Vec::new()).await? {
-            (StoreReply::Page { entries, next }, _) => {
-                Ok(StoredPage::new(entries.into_iter().map(Into::into).collect(), next))
-            }
-            _ => Err(unexpected()),
-        }
+        let ((entries, next), _) = self.ask::<(Vec<EntryPart>, _)>(list, Vec::new()).await?;
+        Ok(StoredPage::new(entries.into_iter().map(Into::into).collect(), next))
     }
 
     async fn count(&self, most: usize) -> Result<usize, StoreError> {
-        match self.ask(StoreOperation::Count { most }, Vec::new()).await? {
-            (StoreReply::Count(count), _) => Ok(count),
-            _ => Err(unexpected()),
-        }
+        Ok(self.ask(StoreOperation::Count { most }, Vec::new()).await?.0)
     }
 
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
         let remove = StoreOperation::Remove { lock: Self::lock_of(lock)?, expected: expected.clone() };
-        match self.ask(remove, Vec::new()).await? {
-            (StoreReply::Removed(removed), _) => Ok(removed),
-            _ => Err(unexpected()),
-        }
+        Ok(self.ask(remove, Vec::new()).await?.0)
     }
+}
+
+/// A lock of a tenant's session, or bytes reserved for a write.
+enum HeldForWorker {
+    Lock { tenant: String, lock: Arc<SessionLock> },
+    Bytes { _reserved: Reservation },
 }
 
 /// Session locks and reserved bytes that a worker holds, keyed by number. They are released when the worker ends.
 #[derive(Default)]
 pub(super) struct Locks {
-    held: Mutex<HashMap<u64, (String, Arc<SessionLock>)>>,
-    reserved: Mutex<HashMap<u64, Reservation>>,
+    held: Mutex<HashMap<u64, HeldForWorker>>,
     next: AtomicU64,
 }
 
 impl Locks {
-    /// Performs a store operation. Must be called on a thread that is allowed to block.
+    /// Performs a store operation and returns the reply. Must be called on a thread that is allowed to block.
     pub(super) fn perform(
         &self,
         tenant: &str,
         store: &BoundedStore,
         operation: StoreOperation,
         bytes: &[u8],
-    ) -> Result<(StoreReply, Vec<u8>), StoreError> {
-        let answer = match operation {
+    ) -> Result<Message, StoreError> {
+        Ok(match operation {
             StoreOperation::TryLock { id } => {
-                let lock = block_on(store.try_lock(&id))?;
-                StoreReply::Locked(lock.map(|lock| self.add(tenant, lock)))
-            }
-            StoreOperation::Unlock { lock } => {
-                self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&lock);
-                StoreReply::Done
+                let held = |lock| HeldForWorker::Lock { tenant: tenant.to_owned(), lock: Arc::new(lock) };
+                done(&block_on(store.try_lock(&id))?.map(|lock| self.add(held(lock))))
             }
             StoreOperation::Put { lock, expected, record } => {
-                StoreReply::Put(block_on(store.put(&*self.find(tenant, lock)?, &expected, &record, bytes))?)
+                done(&block_on(store.put(&*self.find(tenant, lock)?, &expected, &record, bytes))?)
             }
-            StoreOperation::Get { id } => {
-                let Some(found) = block_on(store.get(&id))? else { return Ok((StoreReply::Found(None), Vec::new())) };
-                let stored = StoredRecord::new(found.record, found.version);
-                return Ok((StoreReply::Found(Some(stored)), found.state));
-            }
-            StoreOperation::Record { id } => StoreReply::Found(block_on(store.record(&id))?),
+            StoreOperation::Get { id } => match block_on(store.get(&id))? {
+                Some(found) => done_with(&Some(StoredRecord::new(found.record, found.version)), found.state),
+                None => done(&None::<StoredRecord>),
+            },
+            StoreOperation::Record { id } => done(&block_on(store.record(&id))?),
             StoreOperation::List { after, limit } => {
                 let mut page = PageRequest::new(limit).map_err(|error| StoreError::Other(Box::new(error)))?;
                 if let Some(after) = after {
                     page = page.after(after);
                 }
                 let StoredPage { entries, next, .. } = block_on(store.list(&page))?;
-                StoreReply::Page { entries: entries.into_iter().map(EntryPart::from).collect(), next }
+                done(&(entries.into_iter().map(EntryPart::from).collect::<Vec<_>>(), next))
             }
-            StoreOperation::Count { most } => StoreReply::Count(block_on(store.count(most))?),
+            StoreOperation::Count { most } => done(&block_on(store.count(most))?),
             StoreOperation::Remove { lock, expected } => {
-                StoreReply::Removed(block_on(store.remove(&*self.find(tenant, lock)?, &expected))?)
+                done(&block_on(store.remove(&*self.find(tenant, lock)?, &expected))?)
             }
             StoreOperation::Reserve { id, bytes } => {
                 let reserved = block_on(store.quota().reserve(&id, bytes))?;
-                let number = self.next.fetch_add(1, Ordering::Relaxed);
-                self.reserved.lock().unwrap_or_else(PoisonError::into_inner).insert(number, reserved);
-                StoreReply::Reserved(number)
+                done(&self.add(HeldForWorker::Bytes { _reserved: reserved }))
             }
-            StoreOperation::Release { reservation } => {
-                self.reserved.lock().unwrap_or_else(PoisonError::into_inner).remove(&reservation);
-                StoreReply::Done
+            StoreOperation::Release { number } => {
+                // Releasing a lock can take time, so it is dropped after unlocking.
+                let released = self.held().remove(&number);
+                drop(released);
+                done(&())
             }
-        };
-        Ok((answer, Vec::new()))
+        })
     }
 
-    fn add(&self, tenant: &str, lock: SessionLock) -> u64 {
+    fn held(&self) -> MutexGuard<'_, HashMap<u64, HeldForWorker>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, held: HeldForWorker) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let held = (tenant.to_owned(), Arc::new(lock));
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(number, held);
+        self.held().insert(number, held);
         number
     }
 
-    fn find(&self, tenant: &str, lock: u64) -> Result<Arc<SessionLock>, StoreError> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = held.get(&lock).filter(|(of, _)| of == tenant).map(|(_, lock)| Arc::clone(lock));
-        found.ok_or_else(|| StoreError::Other("a worker used a lock that it does not hold".into()))
+    fn find(&self, tenant: &str, number: u64) -> Result<Arc<SessionLock>, StoreError> {
+        match self.held().get(&number) {
+            Some(HeldForWorker::Lock { tenant: of, lock }) if of == tenant => Ok(Arc::clone(lock)),
+            _ => Err(StoreError::Other("a worker used a lock that it does not hold".into())),
+        }
     }
+}
+
+/// Returns the reply to an operation that succeeded.
+fn done(result: &impl Serialize) -> Message {
+    done_with(result, Vec::new())
+}
+
+fn done_with(result: &impl Serialize, bytes: Vec<u8>) -> Message {
+    Message::reply(&Ok::<_, StoreFailure>(result), bytes)
 }
 
 impl From<StoredEntry> for EntryPart {

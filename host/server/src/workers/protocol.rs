@@ -277,29 +277,27 @@ pub(super) type EntriesReply = Vec<FileEntry>;
 /// The environment variables for scripts with a network.
 pub(super) type EnvironmentReply = BTreeMap<String, String>;
 
+/// An operation on a store. Its result is a `Result<T, StoreFailure>`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum StoreOperation {
     /// Locks a session. Returns the lock's number, or `None` if another process holds the lock.
     TryLock {
         id: SessionId,
     },
-    /// Releases a lock.
-    Unlock {
-        lock: u64,
-    },
-    /// Replaces a session. The binary part contains its state.
+    /// Replaces a session and returns its version. The binary part contains its state.
     Put {
         lock: u64,
         expected: Expected,
         record: Box<SessionRecord>,
     },
-    /// Reads a session. The binary part of the reply contains its state.
+    /// Reads a session's record. The binary part of the reply contains its state.
     Get {
         id: SessionId,
     },
     Record {
         id: SessionId,
     },
+    /// Returns a page as its [entries](EntryPart) and the ID after which the next page begins.
     List {
         after: Option<SessionId>,
         limit: usize,
@@ -316,24 +314,10 @@ pub(super) enum StoreOperation {
         id: SessionId,
         bytes: u64,
     },
-    /// Ends the reservation of a write that has ended.
+    /// Releases a lock, or the reservation of a write that has ended.
     Release {
-        reservation: u64,
+        number: u64,
     },
-}
-
-/// The result of a store operation.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum StoreReply {
-    Locked(Option<u64>),
-    Done,
-    Put(StoredVersion),
-    Found(Option<StoredRecord>),
-    Page { entries: Vec<EntryPart>, next: Option<SessionId> },
-    Count(usize),
-    Removed(bool),
-    Reserved(u64),
-    Failed(StoreFailure),
 }
 
 /// A session in a page from a store.

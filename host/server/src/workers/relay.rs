@@ -15,7 +15,7 @@ use super::{
     call_charge::CallCharge,
     parent_store::Locks,
     peer::{Answering, Message, Reply, ReplyBudget},
-    protocol::{CallPart, RelayedError, StoreReply, ToServer, ToolReply},
+    protocol::{CallPart, StoreFailure, ToServer, ToolReply},
     slot::Live,
 };
 use crate::{
@@ -174,19 +174,13 @@ impl Answering for ServerSide {
         tokio::spawn(async move {
             let bytes = call.bytes;
             let asked = serde_json::from_slice::<ToServer>(&call.json);
-            let answered = match (asked, self.live.upgrade()) {
+            reply.send(match (asked, self.live.upgrade()) {
                 (Ok(asked), Some(live)) => self.carry_out(&live, asked, bytes, cancel).await,
                 (Ok(_), None) => Err(ServiceError::Draining),
                 (Err(error), _) => Err(ServiceError::Invalid(error.to_string())),
-            };
-            let failed = |error| Message::new(&Err::<(), _>(RelayedError::from(&error)), Vec::new());
-            reply.send(answered.unwrap_or_else(failed));
+            });
         });
     }
-}
-
-fn reply(value: &impl serde::Serialize, bytes: Vec<u8>) -> Message {
-    Message::new(&Ok::<_, RelayedError>(value), bytes)
 }
 
 impl ServerSide {
@@ -229,7 +223,7 @@ impl ServerSide {
                 let (relay, engine) = (self.service.relays().find(&tenant)?, self.service.0.engine.clone());
                 let open = move || relay.network(&changes, |policy| engine.open_network(policy));
                 let network = Service::blocking(open).await??;
-                return Ok(reply(network.open.environment(), Vec::new()));
+                return Ok(Message::reply(network.open.environment(), Vec::new()));
             }
             ToServer::Fetch { tenant, changes, call } => {
                 let (relay, text) = (self.service.relays().find(&tenant)?, text(bytes)?);
@@ -243,16 +237,14 @@ impl ServerSide {
             }
             ToServer::Store { tenant, operation } => {
                 let (relay, locks) = (self.service.relays().find(&tenant)?, Arc::clone(&self.locks));
-                let work = move || {
-                    let (answer, bytes) = locks
-                        .perform(&tenant, &relay.store, operation, &bytes)
-                        .unwrap_or_else(|error| (StoreReply::Failed(error.into()), Vec::new()));
-                    reply(&answer, bytes)
-                };
-                return Service::blocking(work).await;
+                let work = move || locks.perform(&tenant, &relay.store, operation, &bytes);
+                let done = Service::blocking(work).await?;
+                return Ok(
+                    done.unwrap_or_else(|error| Message::reply(&Err::<(), _>(StoreFailure::from(error)), Vec::new()))
+                );
             }
         }
-        Ok(reply(&(), Vec::new()))
+        Ok(Message::reply(&(), Vec::new()))
     }
 
     /// Performs a call with `run`, and charges it to `budget` until its reply is sent.
@@ -263,8 +255,8 @@ impl ServerSide {
         run: impl FnOnce(String, Arc<CallCharge>) -> Result<String, ToolError> + Send + 'static,
     ) -> Message {
         match self.run_tool(budget, arguments, run).await {
-            Ok((result, held)) => reply(&ToolReply::Done, result.into_bytes()).holding(held),
-            Err(error) => reply(&ToolReply::Failed(error), Vec::new()),
+            Ok((result, held)) => Message::reply(&ToolReply::Done, result.into_bytes()).holding(held),
+            Err(error) => Message::reply(&ToolReply::Failed(error), Vec::new()),
         }
     }
 

@@ -27,7 +27,10 @@ use super::{
 };
 use crate::{
     OnOutput, Service, ServiceError, Tenant, TenantConfig, Work,
-    executor::{AddNetwork, Advanced, Executor, Finished, InProcess, Job, LeftFiles, SessionCall, SteppedExecution},
+    executor::{
+        AddNetwork, Advanced, Executor, Finished, InProcess, Job, LeftFiles, SessionCall, SessionReply,
+        SteppedExecution,
+    },
     tenant::BoundedStore,
 };
 
@@ -92,7 +95,7 @@ impl ServerLink {
         cancel: &CancelToken,
     ) -> Result<(T, Vec<u8>), ServiceError> {
         let (peer, runtime) = self.0.get().ok_or(ServiceError::NoWorker)?;
-        runtime.block_on(peer.call_until(call, bytes, cancel))
+        runtime.block_on(peer.call_until(call, bytes, None, cancel))?.result()
     }
 }
 
@@ -230,22 +233,9 @@ struct StartedExecution {
     wants_files: bool,
 }
 
-/// A reply handle that reports a panic if it is dropped without a reply.
-struct ReplyOnDrop(Option<Reply>);
-
-impl Drop for ReplyOnDrop {
-    fn drop(&mut self) {
-        if let Some(send) = self.0.take() {
-            send.send(failed(&ServiceError::Panicked));
-        }
-    }
-}
-
-fn reply(result: Result<(impl Serialize, Vec<u8>), ServiceError>) -> Message {
-    match result {
-        Ok((value, bytes)) => Message::new(&Ok::<_, RelayedError>(value), bytes),
-        Err(error) => failed(&error),
-    }
+/// Returns a reply without a binary part.
+fn answered(value: &impl Serialize) -> Message {
+    Message::reply(value, Vec::new())
 }
 
 impl Answering for WorkerSide {
@@ -254,13 +244,9 @@ impl Answering for WorkerSide {
             // Scripts run without an additional task: most calls are scripts, and many are short.
             Ok(ToWorker::Run(run)) => self.run(run, &call.bytes, &cancel, reply),
             Ok(other) => drop(tokio::spawn(async move { reply.send(self.carry_out(other, call.bytes, cancel).await) })),
-            Err(error) => reply.send(failed(&ServiceError::Invalid(error.to_string()))),
+            Err(error) => reply.send(Err(ServiceError::Invalid(error.to_string()))),
         }
     }
-}
-
-fn failed(error: &ServiceError) -> Message {
-    Message::new(&Err::<(), _>(RelayedError::from(error)), Vec::new())
 }
 
 impl WorkerSide {
@@ -302,24 +288,20 @@ impl WorkerSide {
         Job { work, cancel, on_output, span: Span::none() }
     }
 
-    fn run(self: Arc<Self>, run: RunCall, bytes: &[u8], cancel: &CancelToken, send: Reply) {
+    fn run(self: Arc<Self>, run: RunCall, bytes: &[u8], cancel: &CancelToken, reply: Reply) {
         let executor = match self.executor(&run.tenant) {
             Ok(executor) => executor,
-            Err(error) => return send.send(failed(&error)),
+            Err(error) => return reply.send(Err(error)),
         };
         let (execution, wants_files) = (run.execution, run.wants_files);
         let token = self.service.token();
         let stopped = token.clone();
         let hook = cancel.on_cancel(move || stopped.cancel());
         let job = self.job(run, bytes, token);
-        // A panic in the executor drops `send`, which then reports the panic.
-        let mut send = ReplyOnDrop(Some(send));
+        // A panic in the executor drops `reply`, which then reports the panic.
         let done = move |result: Result<Finished, ServiceError>| {
             drop(hook);
-            let result = result.map(|finished| (self.finished(execution, wants_files, finished), Vec::new()));
-            if let Some(send) = send.0.take() {
-                send.send(reply(result));
-            }
+            reply.send(result.map(|finished| answered(&self.finished(execution, wants_files, finished))));
         };
         executor.run(job, Box::new(done));
     }
@@ -333,38 +315,37 @@ impl WorkerSide {
         RunReply { execution: result, generation }
     }
 
-    async fn carry_out(self: Arc<Self>, asked: ToWorker, bytes: Vec<u8>, cancel: CancelToken) -> Message {
+    async fn carry_out(
+        self: Arc<Self>,
+        asked: ToWorker,
+        bytes: Vec<u8>,
+        cancel: CancelToken,
+    ) -> Result<Message, ServiceError> {
         match asked {
             // `answer` handles `Run` itself.
-            ToWorker::Ping | ToWorker::Run(_) => reply(Ok(((), Vec::new()))),
+            ToWorker::Ping | ToWorker::Run(_) => {}
             ToWorker::End => {
                 self.service.drain(END).await;
                 let executors = self.executors.clone();
-                let save = move || executors.values().for_each(|executor| save(executor));
-                reply(Service::blocking(save).await.map(|()| ((), Vec::new())))
+                Service::blocking(move || executors.values().for_each(|executor| save(executor))).await?;
             }
-            ToWorker::Validate(run) => reply(self.validate(run, &bytes).await.map(|found| (found, Vec::new()))),
+            ToWorker::Validate(run) => return Ok(answered(&self.validate(run, &bytes).await?)),
             ToWorker::Session { tenant, operation } => {
                 let call = SessionCall { bytes, ..operation.into() };
-                let answered = match self.executor(&tenant) {
-                    Ok(executor) => executor.session(call).await,
-                    Err(error) => Err(error),
-                };
-                reply(answered.map(|reply| (reply.answer, reply.bytes)))
+                let SessionReply { answer, bytes, .. } = self.executor(&tenant)?.session(call).await?;
+                return Ok(Message::reply(&answer, bytes));
             }
             ToWorker::AwaitEnd { execution } => {
                 let ended = self.started().get(&execution).map(|started| started.run.ended());
                 if let Some(ended) = ended {
                     ended.cancelled().await;
                 }
-                reply(Ok(((), Vec::new())))
             }
             ToWorker::Cancel { execution } => {
                 let started = self.started().get(&execution).cloned();
                 if let Some(started) = started {
                     started.cancel.cancel();
                 }
-                reply(Ok(((), Vec::new())))
             }
             ToWorker::Abandon { execution } => {
                 let started = self.started().remove(&execution);
@@ -373,27 +354,27 @@ impl WorkerSide {
                 }
                 // Freeing the result may take time.
                 let _ = Service::blocking(move || drop(started)).await;
-                reply(Ok(((), Vec::new())))
             }
-            ToWorker::Forget { execution } => {
-                self.left().remove(&execution);
-                reply(Ok(((), Vec::new())))
-            }
-            ToWorker::Start(run) => reply(self.start(run, &bytes, &cancel).await.map(|step| (step, Vec::new()))),
+            ToWorker::Forget { execution } => drop(self.left().remove(&execution)),
+            ToWorker::Start(run) => return Ok(answered(&self.start(run, &bytes, &cancel).await?)),
             ToWorker::Advance { execution, answers } => {
                 let answers = AnswerPart::join(answers, &bytes);
-                reply(self.advance(execution, answers).await.map(|step| (step, Vec::new())))
+                return Ok(answered(&self.advance(execution, answers).await?));
             }
-            ToWorker::Suspend { execution } => reply(self.suspend(execution).await.map(|bytes| ((), bytes))),
+            ToWorker::Suspend { execution } => {
+                let suspended = self.find(execution)?.run.suspend().await?;
+                return Ok(Message::reply(&(), suspended));
+            }
             ToWorker::ListLeft { execution, pattern } => {
-                let work = move || Ok((self.files_of(execution)?.list(&pattern)?, Vec::new()));
-                reply(Service::blocking(work).await.and_then(|result| result))
+                let work = move || Ok(answered(&self.files_of(execution)?.list(&pattern)?));
+                return Service::blocking(work).await?;
             }
             ToWorker::ReadLeft { execution, path } => {
-                let work = move || Ok(((), self.files_of(execution)?.read(&path)?));
-                reply(Service::blocking(work).await.and_then(|result| result))
+                let work = move || Ok(Message::reply(&(), self.files_of(execution)?.read(&path)?));
+                return Service::blocking(work).await?;
             }
         }
+        Ok(answered(&()))
     }
 
     async fn validate(&self, run: RunCall, bytes: &[u8]) -> Result<Vec<glovebox::Diagnostic>, ServiceError> {
@@ -423,11 +404,6 @@ impl WorkerSide {
     fn find(&self, execution: u64) -> Result<Arc<StartedExecution>, ServiceError> {
         let gone = || ServiceError::NoExecution { execution: execution.to_string() };
         self.started().get(&execution).cloned().ok_or_else(gone)
-    }
-
-    async fn suspend(&self, execution: u64) -> Result<Vec<u8>, ServiceError> {
-        let started = self.find(execution)?;
-        started.run.suspend().await
     }
 
     async fn advance(&self, execution: u64, answers: Vec<glovebox::ToolAnswer>) -> Result<StepReply, ServiceError> {

@@ -391,7 +391,8 @@ impl WorkerExecution {
     /// Performs the first step, which starts the script.
     async fn begin(&self, call: RunCall, bytes: Vec<u8>) -> StepResult {
         let start = ToWorker::Start(call);
-        let started = self.live.peer.call_within_until(&start, bytes, self.reply_budget.clone(), &self.cancel).await;
+        let started = self.live.peer.call_until(&start, bytes, self.reply_budget.clone(), &self.cancel).await?;
+        let started = started.parsed().await;
         if let Ok((StepReply::NeedsTools(_), ..)) = &started {
             self.watch();
         }

@@ -5,10 +5,7 @@ use serde_json::json;
 use tokio::{net::UnixStream, task::spawn_blocking};
 
 use super::{
-    super::{
-        peer::{Answering, Peer, Reply},
-        protocol::RelayedError,
-    },
+    super::peer::{Answering, Peer, Reply},
     *,
 };
 use crate::{SessionSummary, byte_budget::ByteBudget};
@@ -74,7 +71,7 @@ impl Answering for LongReplies {
             ToWorker::Advance { .. } => json!({ "NeedsTools": [{ "id": 0, "name": "ask", "arguments": long }] }),
             _ => json!(null),
         };
-        reply.send(Message::new(&Ok::<_, RelayedError>(value), Vec::new()));
+        reply.send(Ok(Message::reply(&value, Vec::new())));
     }
 }
 

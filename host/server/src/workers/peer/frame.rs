@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    ServiceError,
+    Service, ServiceError,
     byte_budget::{HeldBytes, Room},
     workers::protocol::RelayedError,
 };
@@ -45,6 +45,16 @@ impl Message {
     pub(crate) fn new(value: &impl Serialize, bytes: Vec<u8>) -> Self {
         // Serialization cannot fail for the types of the protocol.
         Self { json: serde_json::to_vec(value).unwrap_or_default(), bytes, room: None }
+    }
+
+    /// Returns the reply to a call that succeeded.
+    pub(crate) fn reply(value: &impl Serialize, bytes: Vec<u8>) -> Self {
+        Self::new(&Ok::<_, RelayedError>(value), bytes)
+    }
+
+    /// Returns the reply to a call that failed.
+    pub(crate) fn failure(error: &ServiceError) -> Self {
+        Self::new(&Err::<(), _>(RelayedError::from(error)), Vec::new())
     }
 
     /// Holds memory until the message is sent.
@@ -76,6 +86,16 @@ impl Message {
             room.shrink(len);
         }
         Ok((value, bytes, room))
+    }
+
+    /// Like [`held_result`](Self::held_result), on a thread that is allowed to block if the reply is long.
+    pub(crate) async fn parsed<T: DeserializeOwned + Send + 'static>(
+        self,
+    ) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
+        if self.json.len() <= MAX_SHORT_BYTES {
+            return self.held_result();
+        }
+        Service::blocking(move || self.held_result()).await?
     }
 }
 
@@ -143,6 +163,10 @@ async fn read_part(read: &mut (impl AsyncRead + Unpin), length: u32) -> io::Resu
     }
     Ok(part)
 }
+
+/// Maximum length of a reply's JSON that is handled on an async thread, in bytes. Longer JSON is handled on a thread that
+/// is allowed to block.
+pub(crate) const MAX_SHORT_BYTES: usize = 64 << 10;
 
 /// Maximum number of bytes in the other side's calls in progress. Further calls are read only after others have been
 /// answered.

@@ -8,7 +8,7 @@ mod tests;
 
 use std::{
     collections::{HashMap, VecDeque},
-    fmt, io,
+    fmt, io, mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -23,22 +23,18 @@ use tokio::{
     sync::{Notify, OwnedSemaphorePermit, oneshot, watch},
 };
 
-use super::protocol::RelayedError;
 use crate::{
     Service, ServiceError,
     byte_budget::{ByteBudget, Room},
+    tenant::CancelOnDrop,
 };
 use frame::{CALL, CANCEL, Calls, Frame, Header, MAX_PART_BYTES, REPLY, read_header, read_message, skip_message};
 
-pub(super) use frame::Message;
+pub(super) use frame::{MAX_SHORT_BYTES, Message};
 
 /// Maximum length of a call's JSON in bytes, which exceeds the default maximum of a request body. Parsed JSON can
 /// occupy many times the memory of its text.
 const MAX_CALL_JSON_BYTES: u32 = 64 << 20;
-
-/// Maximum length of a reply's JSON that is handled on an async thread, in bytes. Longer JSON is handled on a thread that
-/// is allowed to block.
-pub(super) const MAX_SHORT_BYTES: usize = 64 << 10;
 
 /// Answers the calls from the other side.
 pub(super) trait Answering: Send + Sync + 'static {
@@ -47,24 +43,31 @@ pub(super) trait Answering: Send + Sync + 'static {
     fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply);
 }
 
-/// A handle for replying to a call. Every call must receive a reply.
+/// A handle for replying to a call. Dropping it without a reply reports a panic.
 pub(super) struct Reply {
     peer: Peer,
     calls: Calls,
     number: u64,
+    reply: Result<Message, ServiceError>,
     /// The call's share of `MAX_CALL_BYTES`.
     _room: OwnedSemaphorePermit,
 }
 
 impl Reply {
-    pub(super) fn send(self, message: Message) {
-        let Self { peer, calls, number, .. } = self;
-        calls.end(number);
-        let message = match message.fits(MAX_PART_BYTES) {
-            true => message,
-            false => Message::new(&Err::<(), _>(RelayedError::from(&ServiceError::NoRoom)), Vec::new()),
+    pub(super) fn send(mut self, reply: Result<Message, ServiceError>) {
+        self.reply = reply;
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.calls.end(self.number);
+        let message = match mem::replace(&mut self.reply, Err(ServiceError::NoRoom)) {
+            Ok(message) if message.fits(MAX_PART_BYTES) => message,
+            Ok(_) => Message::failure(&ServiceError::NoRoom),
+            Err(error) => Message::failure(&error),
         };
-        peer.send(Frame { kind: REPLY, number, message });
+        self.peer.send(Frame { kind: REPLY, number: self.number, message });
     }
 }
 
@@ -160,21 +163,12 @@ impl Peer {
     ) -> Result<(T, Vec<u8>), ServiceError> {
         let cancel = CancelToken::new();
         let _guard = CancelOnDrop(cancel.clone());
-        self.call_until(request, bytes, &cancel).await
-    }
-
-    /// Calls the other side. If `cancel` is cancelled, the other side is notified, and its reply is still awaited.
-    pub(super) async fn call_until<T: DeserializeOwned>(
-        &self,
-        request: &impl Serialize,
-        bytes: Vec<u8>,
-        cancel: &CancelToken,
-    ) -> Result<(T, Vec<u8>), ServiceError> {
-        self.call_raw(request, bytes, None, cancel).await?.result()
+        self.call_until(request, bytes, None, &cancel).await?.result()
     }
 
     /// Like [`call`](Self::call), but reserves memory for the reply before reading it. Also returns the reservation,
-    /// which must be held while the reply exists. Discards the reply if the budget has no room.
+    /// which must be held while the reply exists. Discards the reply if the budget has no room. Parses a long reply on a
+    /// thread that is allowed to block.
     pub(super) async fn call_within<T: DeserializeOwned + Send + 'static>(
         &self,
         request: &impl Serialize,
@@ -183,26 +177,12 @@ impl Peer {
     ) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
         let cancel = CancelToken::new();
         let _guard = CancelOnDrop(cancel.clone());
-        self.call_within_until(request, bytes, budget, &cancel).await
+        self.call_until(request, bytes, budget, &cancel).await?.parsed().await
     }
 
-    /// Like [`call_within`](Self::call_within), but with a cancellation token, as for [`call_until`](Self::call_until).
-    pub(super) async fn call_within_until<T: DeserializeOwned + Send + 'static>(
-        &self,
-        request: &impl Serialize,
-        bytes: Vec<u8>,
-        budget: Option<ReplyBudget>,
-        cancel: &CancelToken,
-    ) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
-        let reply = self.call_raw(request, bytes, budget, cancel).await?;
-        if reply.json.len() <= MAX_SHORT_BYTES {
-            return reply.held_result();
-        }
-        Service::blocking(move || reply.held_result()).await?
-    }
-
-    /// Like [`call_until`](Self::call_until), but returns the unparsed reply.
-    async fn call_raw(
+    /// Calls the other side. If `cancel` is cancelled, the other side is notified, and its reply is still awaited.
+    /// Returns the unparsed reply.
+    pub(super) async fn call_until(
         &self,
         request: &impl Serialize,
         bytes: Vec<u8>,
@@ -351,7 +331,7 @@ impl Peer {
         self.close();
         let mut waiting = self.waiting();
         waiting.is_gone = true;
-        let calls = std::mem::take(&mut waiting.calls);
+        let calls = mem::take(&mut waiting.calls);
         drop(waiting);
         calls.into_values().for_each(|call| (call.then)(Err(ServiceError::WorkerDied)));
         self.0.is_gone.send_replace(true);
@@ -377,7 +357,8 @@ impl Peer {
                     let room = calls.room(&header).await?;
                     let message = read_message(&mut read, &header).await?;
                     let cancel = calls.begin(number)?;
-                    let reply = Reply { peer: self.clone(), calls: calls.clone(), number, _room: room };
+                    let reply = Err(ServiceError::Panicked);
+                    let reply = Reply { peer: self.clone(), calls: calls.clone(), number, reply, _room: room };
                     Arc::clone(answering).answer(message, cancel, reply);
                 }
                 CANCEL => calls.cancel(number),
@@ -399,14 +380,6 @@ impl Peer {
                 kind => return Err(io::Error::other(format!("unknown frame kind {kind}"))),
             }
         }
-    }
-}
-
-struct CancelOnDrop(CancelToken);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
     }
 }
 

@@ -18,7 +18,7 @@ impl Answering for Double {
             if number == 0 {
                 glovebox_requests::cancelled(&cancel).await;
             }
-            reply.send(Message::new(&Ok::<_, RelayedError>(number * 2), call.bytes));
+            reply.send(Ok(Message::reply(&(number * 2), call.bytes)));
         });
     }
 }
@@ -75,7 +75,7 @@ struct Text;
 impl Answering for Text {
     fn answer(self: Arc<Self>, call: Message, _: CancelToken, reply: Reply) {
         let len = serde_json::from_slice(&call.json).unwrap();
-        reply.send(Message::new(&Ok::<_, RelayedError>("x".repeat(len)), Vec::new()));
+        reply.send(Ok(Message::reply(&"x".repeat(len), Vec::new())));
     }
 }
 
@@ -105,7 +105,7 @@ struct Charged(ByteBudget);
 impl Answering for Charged {
     fn answer(self: Arc<Self>, _: Message, _: CancelToken, reply: Reply) {
         let held = self.0.try_room(None, 3 << 20).unwrap();
-        reply.send(Message::new(&Ok::<_, RelayedError>(()), vec![7; 3 << 20]).holding(held));
+        reply.send(Ok(Message::reply(&(), vec![7; 3 << 20]).holding(held)));
     }
 }
 
@@ -146,12 +146,30 @@ async fn a_cancelled_call_returns_its_reply() {
     let (one, _two) = pair();
     let cancel = CancelToken::new();
     let other = cancel.clone();
-    let call = one.call_until::<u64>(&0_u64, Vec::new(), &cancel);
+    let call = one.call_until(&0_u64, Vec::new(), None, &cancel);
     let (reply, ()) = tokio::join!(call, async move {
         tokio::time::sleep(Duration::from_millis(20)).await;
         other.cancel();
     });
-    assert_eq!(reply.unwrap().0, 0);
+    assert_eq!(reply.unwrap().result::<u64>().unwrap().0, 0);
+}
+
+/// Drops its reply, like a task that panics.
+struct Drops;
+
+impl Answering for Drops {
+    fn answer(self: Arc<Self>, _: Message, _: CancelToken, reply: Reply) {
+        drop(reply);
+    }
+}
+
+#[tokio::test]
+async fn dropped_reply_reports_a_panic() {
+    let (one, two) = UnixStream::pair().unwrap();
+    let (one, _two) = (Peer::start(one, Arc::new(Drops)), Peer::start(two, Arc::new(Drops)));
+    let reply = one.call::<u64>(&1_u64, Vec::new()).await;
+    assert_eq!(reply.unwrap_err().to_string(), ServiceError::Panicked.to_string());
+    assert_eq!(one.in_progress(), 0);
 }
 
 #[tokio::test]
