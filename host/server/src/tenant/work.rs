@@ -18,7 +18,10 @@ pub(crate) const NO_CALLBACKS: &str =
     "callbacks are not allowed for this token; remove `callback` and answer the calls yourself";
 
 /// A script with its name, input and tools.
-#[derive(Clone, Debug, Default)]
+///
+/// The serialized form is for worker processes. It omits binary data, which is sent separately, and what only the server
+/// uses.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Script {
     /// The source text.
     pub source: String,
@@ -27,14 +30,17 @@ pub struct Script {
     /// The parsing mode of JavaScript: script or module. Default: detected from the source.
     pub kind: SourceKind,
     /// Standard input.
+    #[serde(skip)]
     pub stdin: Vec<u8>,
     /// The value of the global variable `context`.
     pub context: Option<JsonText>,
     /// Cancels the execution after this time. Default: only the limits of the policy apply.
     pub cancel_after: Option<Duration>,
     /// Tools that the script can call in addition to the tenant's tools.
+    #[serde(skip)]
     pub tools: Vec<Tool>,
     /// Tools that external services answer, at URLs that the tenant may call.
+    #[serde(skip)]
     pub callbacks: Vec<Callback>,
     /// `true` if the caller reads the files that the script changed ([`Execution::files`](glovebox::Execution::files)).
     pub wants_files: bool,
@@ -46,13 +52,16 @@ pub struct Script {
     /// `true` to check the types of a Python script before it runs
     /// ([`ServiceConfig::type_checker`](crate::ServiceConfig::type_checker)). A script with type errors is not run
     /// ([`TypeCheckError::Found`](crate::TypeCheckError::Found)). Ignored if an execution is resumed.
+    #[serde(skip)]
     pub check_types: bool,
     /// A suspended execution to resume instead of starting the script. Its bytes contain the source, the name and the
     /// input, so those of the script are ignored. The tools must be the same as at its start, and in a new interpreter
     /// also the files and the policy. In a session, the state before the execution replaces the session's state.
+    #[serde(skip)]
     pub resumption: Option<Resumption>,
     /// Idempotency key. Within an hour, a fleet executes scripts with the same key once, whichever server sends them.
     /// Ignored without a fleet.
+    #[serde(skip)]
     pub key: Option<String>,
 }
 
@@ -90,7 +99,7 @@ impl Script {
 }
 
 /// A script to run in a new interpreter with a new workspace.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Fresh {
     /// The script to run.
     pub script: Script,
@@ -99,13 +108,14 @@ pub struct Fresh {
     /// The runtime's name or alias. Default: the default runtime of the language.
     pub runtime: Option<String>,
     /// Initial files of the workspace, as paths and contents.
+    #[serde(skip)]
     pub files: Vec<(String, Vec<u8>)>,
     /// Changes to the tenant's policy. The keys are policy keys.
     pub policy: Map<String, Value>,
 }
 
 /// A script, and where to run it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Work {
     /// Runs in a new interpreter.
     Fresh(Box<Fresh>),

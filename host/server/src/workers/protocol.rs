@@ -2,20 +2,15 @@
 //!
 //! Long or binary data is sent in the binary part of a message. The JSON part contains the lengths.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, mem, time::Duration};
 
-use glovebox::{
-    Execution, FileEntry, JsonText, Language, SourceKind, ToolAnswer, ToolDefinition, ToolError, ToolRequest,
-};
+use glovebox::{Execution, FileEntry, ToolAnswer, ToolDefinition, ToolError, ToolRequest};
 use glovebox_sessions::{Expected, SessionId, SessionRecord, StoredRecord, StoredVersion};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Confinement;
-use crate::{
-    Fresh, Resumption, Script, ServiceError, SessionTarget, Work, error_codes::known_kind, executor::SessionOperation,
-    text::message,
-};
+use crate::{Resumption, ServiceError, Work, error_codes::known_kind, executor::SessionOperation, text::message};
 
 /// A call from the server to a worker.
 #[derive(Debug, Serialize, Deserialize)]
@@ -153,53 +148,28 @@ pub(super) struct RunCall {
     /// `true` to report output while the script is running.
     pub(super) wants_output: bool,
     pub(super) tools: Vec<ToolDefinition>,
-    source: String,
-    name: Option<String>,
-    kind: SourceKind,
-    stdin_bytes: usize,
-    context: Option<JsonText>,
-    cancel_after: Option<Duration>,
     pub(super) wants_files: bool,
-    without_value: bool,
-    suspendable: bool,
+    work: Work,
+    stdin_bytes: usize,
+    /// The paths and sizes of the initial files.
+    files: Vec<(String, usize)>,
     /// The size of the suspended execution to resume.
     suspended_bytes: Option<usize>,
-    place: ScriptInterpreter,
-}
-
-/// The interpreter that runs a script: a session's interpreter, or a new one.
-#[derive(Debug, Serialize, Deserialize)]
-enum ScriptInterpreter {
-    Session(SessionTarget),
-    Fresh {
-        language: Option<Language>,
-        runtime: Option<String>,
-        files: Vec<(String, usize)>,
-        policy: Map<String, Value>,
-    },
 }
 
 impl RunCall {
     /// Returns the call and its binary part. `tools` contains all tools that the script can call. Drops the answers for
     /// a suspended execution: the client's answers are sent with [`ToWorker::Advance`].
-    pub(super) fn new(tenant: String, execution: u64, work: Work, tools: Vec<ToolDefinition>) -> (Self, Vec<u8>) {
-        let (mut script, place, mut contents) = match work {
-            Work::InSession(target, script) => (*script, ScriptInterpreter::Session(target), Vec::new()),
-            Work::Fresh(fresh) => {
-                let Fresh { script, language, runtime, files, policy } = *fresh;
-                let (files, contents): (Vec<_>, Vec<_>) =
-                    files.into_iter().map(|(path, bytes)| ((path, bytes.len()), bytes)).unzip();
-                (script, ScriptInterpreter::Fresh { language, runtime, files, policy }, contents)
-            }
-        };
+    pub(super) fn new(tenant: String, execution: u64, mut work: Work, tools: Vec<ToolDefinition>) -> (Self, Vec<u8>) {
+        let files = if let Work::Fresh(fresh) = &mut work { mem::take(&mut fresh.files) } else { Vec::new() };
+        let script = work.script();
+        let wants_files = script.wants_files;
+        let mut bytes = mem::take(&mut script.stdin);
         let suspended = script.resumption.take().map(|resumption| resumption.suspended);
-        let suspended_bytes = suspended.as_ref().map(Vec::len);
-        contents.extend(suspended);
-        let suspendable = script.suspendable;
-        let Script { source, name, kind, stdin, context, cancel_after, wants_files, without_value, .. } = script;
-        let stdin_bytes = stdin.len();
-        let mut bytes = stdin;
-        for content in contents {
+        let (stdin_bytes, suspended_bytes) = (bytes.len(), suspended.as_ref().map(Vec::len));
+        let (files, contents): (Vec<_>, Vec<_>) =
+            files.into_iter().map(|(path, bytes)| ((path, bytes.len()), bytes)).unzip();
+        for content in contents.into_iter().chain(suspended) {
             // Do not copy the first content: it is often a suspended execution, which can be long.
             if bytes.is_empty() {
                 bytes = content;
@@ -207,52 +177,24 @@ impl RunCall {
                 bytes.extend_from_slice(&content);
             }
         }
-        let call = Self {
-            tenant,
-            execution,
-            wants_output: false,
-            tools,
-            source,
-            name,
-            kind,
-            stdin_bytes,
-            context,
-            cancel_after,
-            wants_files,
-            without_value,
-            suspendable,
-            suspended_bytes,
-            place,
-        };
+        let wants_output = false;
+        let call =
+            Self { tenant, execution, wants_output, tools, wants_files, work, stdin_bytes, files, suspended_bytes };
         (call, bytes)
     }
 
     /// Returns the work, without tools.
-    pub(super) fn work(self, bytes: &[u8]) -> Work {
+    pub(super) fn work(mut self, bytes: &[u8]) -> Work {
         let mut rest = bytes;
         let mut take = |length: usize| rest.split_off(..length.min(rest.len())).unwrap_or_default().to_vec();
-        let script = Script {
-            source: self.source,
-            name: self.name,
-            kind: self.kind,
-            stdin: take(self.stdin_bytes),
-            context: self.context,
-            cancel_after: self.cancel_after,
-            wants_files: self.wants_files,
-            without_value: self.without_value,
-            suspendable: self.suspendable,
-            ..Script::default()
-        };
-        let mut work = match self.place {
-            ScriptInterpreter::Session(target) => Work::InSession(target, Box::new(script)),
-            ScriptInterpreter::Fresh { language, runtime, files, policy } => {
-                let files = files.into_iter().map(|(path, length)| (path, take(length))).collect();
-                Work::Fresh(Box::new(Fresh { script, language, runtime, files, policy }))
-            }
-        };
-        work.script().resumption =
+        self.work.script().stdin = take(self.stdin_bytes);
+        let files = self.files.into_iter().map(|(path, length)| (path, take(length))).collect();
+        if let Work::Fresh(fresh) = &mut self.work {
+            fresh.files = files;
+        }
+        self.work.script().resumption =
             self.suspended_bytes.map(|length| Resumption { suspended: take(length), answers: Vec::new() });
-        work
+        self.work
     }
 }
 
