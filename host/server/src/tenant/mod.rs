@@ -43,7 +43,6 @@ use crate::{
 };
 use replies::WeakReplyRooms;
 use running::RunningExecutions;
-use stores::TracedStore;
 use suspended::SuspendedExecutions;
 
 pub(crate) use executing::CancelOnDrop;
@@ -122,7 +121,7 @@ impl Tenant {
             service: service.clone(),
             policy: policy.clone(),
             tools: tools.clone(),
-            store: Arc::new(TracedStore(Arc::clone(&bounded) as Arc<dyn SessionStore>)),
+            store: Arc::clone(&bounded) as Arc<dyn SessionStore>,
             store_policy,
             key,
             suspended_key,

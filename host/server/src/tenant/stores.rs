@@ -1,5 +1,4 @@
-//! Session stores of a tenant: a store with a size limit, a store that traces its operations, and a store that is
-//! always empty.
+//! Session stores of a tenant: a store with a size limit, and a store that is always empty.
 
 use std::{
     fmt, io,
@@ -12,14 +11,15 @@ use glovebox_sessions::{
     Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage, StoredRecord,
     StoredSession, StoredVersion,
 };
-use tracing::{Instrument as _, info_span};
+use tracing::{Instrument as _, Span, info_span, instrument::Instrumented};
 
 use crate::SPANS;
 
 /// Maximum age of the counted bytes. Other servers and `glovebox session` can write to the same store.
 const RECOUNT: Duration = Duration::from_secs(1);
 
-/// A store with a limit on the total size of its sessions. Removing or shrinking a session is always possible.
+/// A store with a limit on the total size of its sessions. Removing or shrinking a session is always possible. Traces its
+/// operations, except locking and reading a record.
 #[derive(Debug)]
 pub(crate) struct BoundedStore {
     store: Arc<dyn SessionStore>,
@@ -157,6 +157,15 @@ impl ByteQuota for StoredBytes {
     }
 }
 
+/// Records a store operation as a child of the current span, if there is one.
+fn traced<F: Future>(operation: &'static str, bytes: Option<usize>, work: F) -> Instrumented<F> {
+    let span = match Span::current().is_none() {
+        true => Span::none(),
+        false => info_span!(target: SPANS, "store", operation, bytes),
+    };
+    work.instrument(span)
+}
+
 #[async_trait]
 impl SessionStore for BoundedStore {
     async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
@@ -170,13 +179,16 @@ impl SessionStore for BoundedStore {
         record: &SessionRecord,
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
-        let bytes = u64::try_from(state.len()).unwrap_or(u64::MAX);
-        let _reserved = self.quota.reserve(lock.id(), bytes).await?;
-        self.store.put(lock, expected, record, state).await
+        let put = async {
+            let bytes = u64::try_from(state.len()).unwrap_or(u64::MAX);
+            let _reserved = self.quota.reserve(lock.id(), bytes).await?;
+            self.store.put(lock, expected, record, state).await
+        };
+        traced("put", Some(state.len()), put).await
     }
 
     async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
-        self.store.get(id).await
+        traced("get", None, self.store.get(id)).await
     }
 
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
@@ -184,57 +196,15 @@ impl SessionStore for BoundedStore {
     }
 
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
-        self.store.list(page).await
+        traced("list", None, self.store.list(page)).await
     }
 
     async fn count(&self, most: usize) -> Result<usize, StoreError> {
-        self.store.count(most).await
+        traced("count", None, self.store.count(most)).await
     }
 
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
-        self.store.remove(lock, expected).await
-    }
-}
-
-/// A store that records its operations as child spans of the current span, except locking and reading a record.
-#[derive(Debug)]
-pub(super) struct TracedStore(pub(super) Arc<dyn SessionStore>);
-
-#[async_trait]
-impl SessionStore for TracedStore {
-    async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
-        self.0.try_lock(id).await
-    }
-
-    async fn put(
-        &self,
-        lock: &SessionLock,
-        expected: &Expected,
-        record: &SessionRecord,
-        state: &[u8],
-    ) -> Result<StoredVersion, StoreError> {
-        let span = info_span!(target: SPANS, "store", operation = "put", bytes = state.len());
-        self.0.put(lock, expected, record, state).instrument(span).await
-    }
-
-    async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
-        self.0.get(id).instrument(info_span!(target: SPANS, "store", operation = "get")).await
-    }
-
-    async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
-        self.0.record(id).await
-    }
-
-    async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
-        self.0.list(page).instrument(info_span!(target: SPANS, "store", operation = "list")).await
-    }
-
-    async fn count(&self, most: usize) -> Result<usize, StoreError> {
-        self.0.count(most).instrument(info_span!(target: SPANS, "store", operation = "count")).await
-    }
-
-    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
-        self.0.remove(lock, expected).instrument(info_span!(target: SPANS, "store", operation = "remove")).await
+        traced("remove", None, self.store.remove(lock, expected)).await
     }
 }
 
