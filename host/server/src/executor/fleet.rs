@@ -33,7 +33,7 @@ pub(crate) struct FleetExecutor {
 }
 
 impl Executor for FleetExecutor {
-    fn refusal(&self, operation: &SessionOperation) -> Option<ServiceError> {
+    fn check_operation(&self, operation: &SessionOperation) -> Result<(), ServiceError> {
         let unsupported = match operation {
             SessionOperation::Fork { .. } => NotInFleet::Fork,
             SessionOperation::Import { .. } => NotInFleet::Import,
@@ -50,14 +50,14 @@ impl Executor for FleetExecutor {
             | SessionOperation::Describe { .. }
             | SessionOperation::Undo { to: None, .. }
             | SessionOperation::Close { .. }
-            | SessionOperation::Remove { .. } => return None,
+            | SessionOperation::Remove { .. } => return Ok(()),
         };
-        Some(ServiceError::NotInFleet(unsupported))
+        Err(ServiceError::NotInFleet(unsupported))
     }
 
-    fn refusal_of(&self, work: &Work, is_stepped: bool) -> Option<ServiceError> {
-        let Work::InSession(target, script) = work else { return self.others.refusal_of(work, is_stepped) };
-        self.check(target, script, is_stepped).err()
+    fn check_work(&self, work: &Work, is_stepped: bool) -> Result<(), ServiceError> {
+        let Work::InSession(target, script) = work else { return self.others.check_work(work, is_stepped) };
+        self.check(target, script, is_stepped)
     }
 
     fn has_remote_sessions(&self) -> bool {
@@ -310,7 +310,7 @@ impl Fleet {
                 false => return Err(SessionsError::NotFound { id: target.id }.into()),
             },
             SessionOperation::Remove { id } => SessionAnswer::Removed(self.close(&(&id).into()).await?),
-            // `refusal` has already rejected the other operations.
+            // `check_operation` has already rejected the other operations.
             _ => return Err(ServiceError::Invalid("a fleet does not support this operation".to_owned())),
         })
     }

@@ -66,18 +66,24 @@ impl InMemory {
 }
 
 impl Executor for InMemory {
-    fn refusal(&self, operation: &SessionOperation) -> Option<ServiceError> {
-        matches!(operation, SessionOperation::Hibernate { .. }).then_some(ServiceError::Unsupported(
-            "this server keeps sessions only in memory, so it cannot hibernate them; export the session's state instead",
-        ))
+    fn check_operation(&self, operation: &SessionOperation) -> Result<(), ServiceError> {
+        match operation {
+            SessionOperation::Hibernate { .. } => Err(ServiceError::Unsupported(
+                "this server keeps sessions only in memory, so it cannot hibernate them; export the session's state \
+                 instead",
+            )),
+            _ => Ok(()),
+        }
     }
 
-    fn refusal_of(&self, work: &Work, _is_stepped: bool) -> Option<ServiceError> {
-        let Work::InSession(_, script) = work else { return None };
-        script.is_suspendable().then_some(ServiceError::Unsupported(
-            "this server keeps sessions only in memory, so it cannot suspend their executions; remove `suspendable`, or \
-             execute outside a session",
-        ))
+    fn check_work(&self, work: &Work, _is_stepped: bool) -> Result<(), ServiceError> {
+        match work {
+            Work::InSession(_, script) if script.is_suspendable() => Err(ServiceError::Unsupported(
+                "this server keeps sessions only in memory, so it cannot suspend their executions; remove \
+                 `suspendable`, or execute outside a session",
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn open_sessions(&self) -> Option<usize> {

@@ -43,18 +43,20 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Performs admitted work for one tenant.
 pub(crate) trait Executor: fmt::Debug + Send + Sync {
-    /// Returns an error if this executor does not support an operation. Called before the operation is admitted.
-    fn refusal(&self, operation: &SessionOperation) -> Option<ServiceError> {
-        operation.has_policy().then_some(ServiceError::Unsupported(
-            "`policy` is supported only for sessions in memory, as in `glovebox daemon`; remove it: the session has the \
-             token's policy",
-        ))
+    /// Fails if this executor does not support an operation. Called before the operation is admitted.
+    fn check_operation(&self, operation: &SessionOperation) -> Result<(), ServiceError> {
+        match operation.has_policy() {
+            true => Err(ServiceError::Unsupported(
+                "`policy` is supported only for sessions in memory, as in `glovebox daemon`; remove it: the session has \
+                 the token's policy",
+            )),
+            false => Ok(()),
+        }
     }
 
-    /// Returns an error if this executor does not support a script or, for a stepwise execution, cannot suspend it at
-    /// tool calls.
-    fn refusal_of(&self, _work: &Work, _is_stepped: bool) -> Option<ServiceError> {
-        None
+    /// Fails if this executor does not support a script or, for a stepwise execution, cannot suspend it at tool calls.
+    fn check_work(&self, _work: &Work, _is_stepped: bool) -> Result<(), ServiceError> {
+        Ok(())
     }
 
     /// Returns `true` if sessions run on other machines.

@@ -1,5 +1,7 @@
 //! Running a tenant's scripts, in new interpreters and in sessions.
 
+use std::sync::Arc;
+
 use glovebox::{CancelToken, Execution};
 use glovebox_requests::cancelled;
 use glovebox_sessions::SessionId;
@@ -111,27 +113,40 @@ impl Tenant {
         watch: Watch,
         then: impl FnOnce(Finished) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        let executor = &self.inner.executor;
-        let is_remote = executor.has_remote_sessions() && work.session().is_some();
+        let session = work.session().cloned();
+        let permits = self.admit(session.as_ref());
+        let held = self.admit_work(door, &mut work, watch.cancel.as_ref(), false, permits).await?;
+        let asked = self.audited_request(door, &mut work);
+        let executor = Arc::clone(&self.inner.executor);
+        let begin = move |cancel, on_output, span, done| executor.run(Job { work, cancel, on_output, span }, done);
+        self.run(asked, held, watch, begin, then).await
+    }
+
+    /// Waits for `permits` to run a script, unless it is cancelled first, and checks its types. Counts a refusal.
+    pub(super) async fn admit_work<H: Send + 'static>(
+        &self,
+        door: Door,
+        work: &mut Work,
+        cancel: Option<&CancelToken>,
+        is_stepped: bool,
+        permits: impl Future<Output = Result<H, ServiceError>>,
+    ) -> Result<H, ServiceError> {
         let admitted = async {
-            if let Some(refusal) = executor.refusal_of(&work, false) {
-                return Err(refusal);
-            }
+            self.inner.executor.check_work(work, is_stepped)?;
             // The fleet's nodes send callbacks themselves.
-            if !is_remote {
+            if !self.is_remote(work) {
                 work.script().offer(self.callbacks())?;
             }
             self.check_rate()?;
-            if is_remote { self.admit_session(work.session()).await } else { self.admit(work.session()).await }
+            let held = permits.await?;
+            self.check_types(work, held).await
         };
-        let admitted = unless_cancelled(watch.cancel.as_ref(), admitted);
-        let held = admitted.await.inspect_err(|error| self.refused(door, error))?;
-        let checked = unless_cancelled(watch.cancel.as_ref(), self.check_types(&mut work, held));
-        let held = checked.await.inspect_err(|error| self.refused(door, error))?;
-        let asked = self.audited_request(door, &mut work);
-        let executor = std::sync::Arc::clone(executor);
-        let begin = move |cancel, on_output, span, done| executor.run(Job { work, cancel, on_output, span }, done);
-        self.run(asked, held, watch, begin, then).await
+        unless_cancelled(cancel, admitted).await.inspect_err(|error| self.refused(door, error))
+    }
+
+    /// Returns `true` if a script runs on other machines.
+    pub(super) fn is_remote(&self, work: &Work) -> bool {
+        work.session().is_some() && self.inner.executor.has_remote_sessions()
     }
 
     /// Starts an execution with `begin` and waits for its end. Records it even if the caller drops the future.

@@ -34,16 +34,10 @@ impl Tenant {
     }
 
     pub(super) async fn admit(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
-        self.admit_to(id, self.inner.service.admit(&self.inner.name)).await
+        self.admit_to(id, self.place(id.is_some())).await
     }
 
-    /// Like [`admit`](Self::admit). If the tenant's sessions are in a fleet, acquires a permit for a request to the
-    /// fleet instead of a permit to run on this machine.
-    pub(super) async fn admit_session(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
-        self.admit_to(id, self.session_place()).await
-    }
-
-    /// Like [`admit_session`](Self::admit_session), but also locks session creation if the operation creates a session.
+    /// Like [`admit`](Self::admit), but also locks session creation if the operation creates a session.
     /// Waits for that lock after the session's turn, so that a busy session does not delay the creation of others.
     /// Waits for it before the permit to run, so that waiting requests occupy nothing that other tenants need.
     pub(super) async fn admit_operation(
@@ -55,16 +49,16 @@ impl Tenant {
             if operation.creates() {
                 making = Some(self.making().await?);
             }
-            self.session_place().await
+            self.place(true).await
         };
         let permits = self.admit_to(operation.session(), place).await?;
         Ok((permits, making))
     }
 
-    /// Acquires a permit for an operation on a session: to run on this machine, or for a request to the fleet.
-    pub(super) async fn session_place(&self) -> Result<ExecutionPermit, ServiceError> {
+    /// Acquires a permit to run on this machine, or for a request to the fleet if the work is on a session in a fleet.
+    pub(super) async fn place(&self, is_on_session: bool) -> Result<ExecutionPermit, ServiceError> {
         let (service, name) = (&self.inner.service, &self.inner.name);
-        match self.inner.executor.has_remote_sessions() {
+        match is_on_session && self.inner.executor.has_remote_sessions() {
             true => service.admit_to_fleet(name).await,
             false => service.admit(name).await,
         }
@@ -100,8 +94,7 @@ impl Tenant {
             remedy,
         })?;
         let all = self.inner.service.suspension_place()?;
-        let permits = if id.is_some() { self.admit_session(id).await? } else { self.admit(id).await? };
-        Ok(([own, all], permits))
+        Ok(([own, all], self.admit(id).await?))
     }
 
     /// Acquires one of the tenant's execution permits. Fails if all are in use.

@@ -185,9 +185,7 @@ impl Tenant {
     /// # Errors
     /// Fails like [`export`](Self::export).
     pub(crate) async fn exported_bytes(&self, id: &SessionId) -> Result<u64, ServiceError> {
-        if let Some(refusal) = self.inner.executor.refusal(&SessionOperation::Export { id: id.clone() }) {
-            return Err(refusal);
-        }
+        self.inner.executor.check_operation(&SessionOperation::Export { id: id.clone() })?;
         let SessionSummary { bytes, live, .. } = self.session(id).await?;
         let is_only_live = self.open_sessions().is_some();
         Ok(live.filter(|_| is_only_live).map_or(bytes, |live| live.held_bytes.min(MAX_STATE_BYTES)))
@@ -330,9 +328,7 @@ impl Tenant {
         held: H,
     ) -> Result<(SessionReply, H), ServiceError> {
         let call = call.into();
-        if let Some(refusal) = self.inner.executor.refusal(&call.operation) {
-            return Err(refusal);
-        }
+        self.inner.executor.check_operation(&call.operation)?;
         if call.operation.may_run_code() {
             self.check_rate()?;
         }

@@ -9,7 +9,7 @@ use tracing::{Instrument as _, Span};
 
 use super::{
     OnOutput, Tenant, Watch, Work,
-    executing::{AuditedRequest, CancelOnDrop, unless_cancelled},
+    executing::{AuditedRequest, CancelOnDrop},
     suspended::SuspensionState,
 };
 use crate::{
@@ -143,22 +143,9 @@ impl Tenant {
         watch: Watch,
         then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
-        let is_remote = self.inner.executor.has_remote_sessions() && work.session().is_some();
-        let admitted = async {
-            if let Some(refusal) = self.inner.executor.refusal_of(&work, true) {
-                return Err(refusal);
-            }
-            // The fleet's nodes send callbacks themselves.
-            if !is_remote {
-                work.script().offer(self.callbacks())?;
-            }
-            self.check_rate()?;
-            self.admit_stepped(work.session()).await
-        };
-        let admitted = unless_cancelled(watch.cancel.as_ref(), admitted);
-        let permits = admitted.await.inspect_err(|error| self.refused(door, error))?;
-        let checked = unless_cancelled(watch.cancel.as_ref(), self.check_types(&mut work, permits));
-        let (suspended, held) = checked.await.inspect_err(|error| self.refused(door, error))?;
+        let (session, is_remote) = (work.session().cloned(), self.is_remote(&work));
+        let permits = self.admit_stepped(session.as_ref());
+        let (suspended, held) = self.admit_work(door, &mut work, watch.cancel.as_ref(), true, permits).await?;
         let (tenant, cancel) = (self.clone(), self.inner.service.token());
         let guard = CancelOnDrop(cancel.clone());
         let cancelled = cancel.clone();
@@ -242,10 +229,7 @@ impl Tenant {
             Some(SuspensionState::Waiting(stepping)) => stepping.asked.session.is_some(),
             _ => false,
         };
-        let place = match in_session {
-            true => self.session_place().await?,
-            false => self.inner.service.admit(self.name()).await?,
-        };
+        let place = self.place(in_session).await?;
         let tenant = self.clone();
         let (id, stepping) = match back.keep() {
             Some((id, SuspensionState::Waiting(stepping))) => (id, *stepping),

@@ -85,7 +85,7 @@ impl Tenant {
             return Ok(held);
         }
         let session = work.session().cloned();
-        if session.is_some() && self.inner.executor.has_remote_sessions() {
+        if self.is_remote(work) {
             return Err(ServiceError::NotInFleet(NotInFleet::TypeChecks));
         }
         let check = self.type_check(work.script(), session)?;
