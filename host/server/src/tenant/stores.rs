@@ -259,7 +259,7 @@ mod tests {
         let at = Timestamp::from_unix_ms(0);
         serde_json::from_value(serde_json::json!({
             "id": id, "created_at": at, "updated_at": at, "language": Language::Python, "runtime": "python", "version": null,
-            "image_sha256": "", "executions": 0, "files": null, "bytes": bytes,
+            "image_sha256": "", "executions": 0, "generation": 1, "files": null, "bytes": bytes,
         }))
         .unwrap()
     }

@@ -223,9 +223,6 @@ fn lock_name(id: &SessionId) -> String {
 const MAGIC: &str = "glovebox-session";
 /// The version of the head's format. The state after the head has its own format version.
 const VERSION: &str = "2";
-/// The previous version of the head's format. A head in this format does not record which write produced it, so its
-/// digest serves as its write version.
-const VERSION_BY_DIGEST: &str = "1";
 
 /// Maximum size of a head in bytes. A head needs 600 bytes plus the workspace's path, which JSON can expand to six
 /// times its length.
@@ -236,7 +233,7 @@ const MAX_HEAD_BYTES: usize = 4096 + 6 * MAX_WORKSPACE_BYTES;
 pub(super) fn encode_head(record: &SessionRecord, version: &StoredVersion) -> Vec<u8> {
     // A record contains only strings and numbers, so this cannot fail.
     let json = serde_json::to_string(record).unwrap_or_default();
-    format!("{MAGIC} {VERSION} {version} {}\n{json}\n", digest(&[version.as_str(), &json])).into_bytes()
+    format!("{MAGIC} {VERSION} {version} {}\n{json}\n", digest(version.as_str(), &json)).into_bytes()
 }
 
 /// Returns the error for a head with this version.
@@ -257,18 +254,13 @@ fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRec
     if words.next() != Some(MAGIC) {
         return Err(NOT_A_SESSION.into());
     }
-    let named = match words.next() {
-        Some(VERSION) => Some(words.next().ok_or(NOT_A_SESSION)?),
-        Some(VERSION_BY_DIGEST) => None,
-        Some(other) => return Err(of_version(other)),
-        None => return Err(NOT_A_SESSION.into()),
-    };
+    match words.next().ok_or(NOT_A_SESSION)? {
+        VERSION => {}
+        other => return Err(of_version(other)),
+    }
+    let version = words.next().ok_or(NOT_A_SESSION)?;
     let json = line().ok_or("its record is truncated")?;
-    let expected = match named {
-        Some(version) => digest(&[version, json]),
-        None => digest(&[json]),
-    };
-    if words.next() != Some(expected.as_str()) || words.next().is_some() {
+    if words.next() != Some(&*digest(version, json)) || words.next().is_some() {
         return Err("its record's checksum does not match".into());
     }
     let record: SessionRecord = serde_json::from_str(json).map_err(|_| "its record cannot be read")?;
@@ -279,15 +271,14 @@ fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRec
     if (start as u64).checked_add(record.bytes) != Some(file_bytes) {
         return Err("it does not have the recorded length".into());
     }
-    let version = StoredVersion::new(named.map_or(expected.as_str(), |named| named));
-    Ok((StoredRecord::new(record, version), start))
+    Ok((StoredRecord::new(record, StoredVersion::new(version)), start))
 }
 
 const NOT_A_SESSION: &str = "it is not a stored session";
 
-/// Returns the hexadecimal SHA-256 digest of lines that contain no line breaks.
-fn digest(lines: &[&str]) -> String {
-    Sha256::digest(lines.join("\n")).iter().fold(String::new(), |mut hex, byte| {
+/// Returns the hexadecimal SHA-256 digest of a version and a record, which contain no line breaks.
+fn digest(version: &str, json: &str) -> String {
+    Sha256::digest(format!("{version}\n{json}")).iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
         hex
     })

@@ -27,9 +27,7 @@ pub struct SessionRecord {
     pub image_sha256: String,
     /// The number of executions so far.
     pub executions: u64,
-    /// The number of writes, which differs for every stored state of the session. 0 if an earlier version of Glovebox
-    /// wrote the record.
-    #[serde(default)]
+    /// The number of writes, which differs for every stored state of the session.
     pub generation: u64,
     /// The number of files, directories and links that count against the quota; `None` if they were not counted.
     pub files: Option<u64>,
