@@ -13,7 +13,6 @@ use std::{
 };
 
 use glovebox::{BuildError, escaped};
-use glovebox_sessions::StoreError;
 use http::{Request, StatusCode};
 use hyper::{body::Incoming, server::conn::http2, service::Service};
 use hyper_util::{
@@ -335,9 +334,6 @@ pub enum NodeError {
         /// The operating system's error.
         source: std::io::Error,
     },
-    /// The store cannot be used.
-    #[error(transparent)]
-    Store(#[from] StoreError),
     /// The engine rejected the registration.
     #[error("the fleet's engine did not register the node: {0}")]
     Refused(String),

@@ -128,14 +128,7 @@ impl Executor for InMemory {
     }
 
     fn session(&self, call: SessionCall) -> BoxFuture<'_, Result<SessionReply, ServiceError>> {
-        Box::pin(async move {
-            let (sessions, span) = (Arc::clone(&self.0), tracing::Span::current());
-            Service::blocking(move || {
-                let _entered = span.entered();
-                sessions.perform(call)
-            })
-            .await?
-        })
+        self.0.perform_blocking(call)
     }
 
     fn start(&self, job: Job) -> BoxFuture<'_, Result<Box<dyn SteppedExecution>, ServiceError>> {
@@ -178,53 +171,6 @@ impl SessionsInMemory {
             Some(expected) if *expected != has => Err(ServiceError::Generation { expected: expected.clone(), has }),
             _ => Ok(session),
         }
-    }
-
-    /// Performs a session operation. Must be called on a thread that is allowed to block.
-    fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
-        let SessionCall { operation, bytes, mut room } = call;
-        Ok(match operation {
-            SessionOperation::Open { id, language, runtime, context, policy, most } => {
-                let policy_bytes = parsed_bytes(&policy)?;
-                self.check_new(&id, policy_bytes, most)?;
-                let sandbox = self.here.sandbox(&mut Fresh { language, runtime, policy, ..Fresh::default() })?;
-                let mut options = SessionOptions::default().id(id.as_str()).cancel(&self.stop);
-                options.context = context;
-                self.add(id, policy_bytes, sandbox.open_session(options)?).into()
-            }
-            SessionOperation::Import { id, policy, most } => {
-                let policy_bytes = parsed_bytes(&policy)?;
-                self.check_new(&id, policy_bytes, most)?;
-                let session = self.resume(&id, policy, &bytes)?;
-                self.add(id, policy_bytes, session).into()
-            }
-            SessionOperation::Fork { target, fork, most } => {
-                let original = self.expected(&target)?;
-                self.check_new(&fork, original.policy_bytes, most)?;
-                let options = SessionOptions::default().id(fork.as_str()).cancel(&self.stop);
-                let session = original.session.fork_with(options)?;
-                self.add(fork, original.policy_bytes, session).into()
-            }
-            SessionOperation::List { after, limit } => SessionAnswer::Page(self.list(after.as_ref(), limit)).into(),
-            SessionOperation::Describe { id } => SessionAnswer::from(&*self.find(&id)?).into(),
-            SessionOperation::Close { target } => {
-                let session = self.expected(&target)?;
-                self.sessions().remove(&target.id);
-                // A session that has already ended is closed as well.
-                let _ = session.session.close();
-                SessionAnswer::Done.into()
-            }
-            SessionOperation::Remove { id } => {
-                let removed = self.sessions().remove(&id);
-                SessionAnswer::Removed(removed.is_some()).into()
-            }
-            SessionOperation::Export { id } => {
-                let state = self.find(&id)?.session.hibernate(&HibernateOptions::default());
-                let bytes = state.map_err(|error| unsaved(id, error))?;
-                SessionReply { bytes, ..SessionAnswer::Exported.into() }
-            }
-            operation => self.perform_live(operation, &bytes, &mut room)?,
-        })
     }
 
     /// Fails if a new session already exists, or if it would exceed a limit. The caller must serialize the creation of
@@ -279,6 +225,52 @@ impl SessionsInMemory {
 }
 
 impl LiveSessions for SessionsInMemory {
+    fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
+        let SessionCall { operation, bytes, mut room } = call;
+        Ok(match operation {
+            SessionOperation::Open { id, language, runtime, context, policy, most } => {
+                let policy_bytes = parsed_bytes(&policy)?;
+                self.check_new(&id, policy_bytes, most)?;
+                let sandbox = self.here.sandbox(&mut Fresh { language, runtime, policy, ..Fresh::default() })?;
+                let mut options = SessionOptions::default().id(id.as_str()).cancel(&self.stop);
+                options.context = context;
+                self.add(id, policy_bytes, sandbox.open_session(options)?).into()
+            }
+            SessionOperation::Import { id, policy, most } => {
+                let policy_bytes = parsed_bytes(&policy)?;
+                self.check_new(&id, policy_bytes, most)?;
+                let session = self.resume(&id, policy, &bytes)?;
+                self.add(id, policy_bytes, session).into()
+            }
+            SessionOperation::Fork { target, fork, most } => {
+                let original = self.expected(&target)?;
+                self.check_new(&fork, original.policy_bytes, most)?;
+                let options = SessionOptions::default().id(fork.as_str()).cancel(&self.stop);
+                let session = original.session.fork_with(options)?;
+                self.add(fork, original.policy_bytes, session).into()
+            }
+            SessionOperation::List { after, limit } => SessionAnswer::Page(self.list(after.as_ref(), limit)).into(),
+            SessionOperation::Describe { id } => SessionAnswer::from(&*self.find(&id)?).into(),
+            SessionOperation::Close { target } => {
+                let session = self.expected(&target)?;
+                self.sessions().remove(&target.id);
+                // A session that has already ended is closed as well.
+                let _ = session.session.close();
+                SessionAnswer::Done.into()
+            }
+            SessionOperation::Remove { id } => {
+                let removed = self.sessions().remove(&id);
+                SessionAnswer::Removed(removed.is_some()).into()
+            }
+            SessionOperation::Export { id } => {
+                let state = self.find(&id)?.session.hibernate(&HibernateOptions::default());
+                let bytes = state.map_err(|error| unsaved(id, error))?;
+                SessionReply { bytes, ..SessionAnswer::Exported.into() }
+            }
+            operation => self.perform_live(operation, &bytes, &mut room)?,
+        })
+    }
+
     fn read<T>(
         &self,
         id: &SessionId,

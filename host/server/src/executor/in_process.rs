@@ -142,14 +142,7 @@ impl Executor for InProcess {
     }
 
     fn session(&self, call: SessionCall) -> BoxFuture<'_, Result<SessionReply, ServiceError>> {
-        Box::pin(async move {
-            let (local, span) = (Arc::clone(&self.0), tracing::Span::current());
-            Service::blocking(move || {
-                let _entered = span.entered();
-                local.perform(call)
-            })
-            .await?
-        })
+        self.0.perform_blocking(call)
     }
 
     fn start(&self, job: Job) -> BoxFuture<'_, Result<Box<dyn SteppedExecution>, ServiceError>> {
@@ -332,48 +325,6 @@ impl Local {
 }
 
 impl Local {
-    /// Performs a session operation. Must be called on a thread that is allowed to block.
-    fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
-        let SessionCall { operation, bytes, mut room } = call;
-        let sessions = &self.sessions;
-        Ok(match operation {
-            SessionOperation::Open { id, language, runtime, context, most, .. } => {
-                let runtime = self.service.runtime(language, runtime.as_deref())?;
-                let mut new = NewSession::default().language(runtime.language).runtime(&runtime.name);
-                new.context = context;
-                SessionAnswer::Session(Box::new(self.make(id, most, |id| sessions.create(id, new))?)).into()
-            }
-            SessionOperation::Fork { target, fork, most } => {
-                self.check_generation(&target)?;
-                SessionAnswer::Session(Box::new(self.make(fork, most, |fork| sessions.fork(&target.id, fork))?)).into()
-            }
-            SessionOperation::Import { id, most, .. } => {
-                let made = self.make(id, most, |id| sessions.import(id, &bytes, IfExists::Fail))?;
-                SessionAnswer::Session(Box::new(made)).into()
-            }
-            SessionOperation::List { after, limit } => {
-                let Some(limit) = limit else { return Ok(SessionAnswer::Page(sessions.list_all()?.into()).into()) };
-                let mut page = PageRequest::new(limit).map_err(|error| ServiceError::Invalid(error.to_string()))?;
-                if let Some(after) = after {
-                    page = page.after(after);
-                }
-                SessionAnswer::Page(sessions.list(&page)?.into()).into()
-            }
-            SessionOperation::Describe { id } => SessionAnswer::Session(Box::new(self.summary(&id)?)).into(),
-            SessionOperation::Hibernate { target } => {
-                self.check_generation(&target)?;
-                let value = sessions.hibernate(&target.id)?;
-                SessionAnswer::Hibernated(Changed { value, generation: self.generation(&target.id) }).into()
-            }
-            SessionOperation::Close { target } => self.close(&target)?.into(),
-            SessionOperation::Remove { id } => SessionAnswer::Removed(sessions.delete(&id)?).into(),
-            SessionOperation::Export { id } => {
-                SessionReply { bytes: sessions.export(&id)?, ..SessionAnswer::Exported.into() }
-            }
-            operation => self.perform_live(operation, &bytes, &mut room)?,
-        })
-    }
-
     /// Creates a session unless `most` sessions exist. The caller must serialize calls.
     fn make(
         &self,
@@ -455,6 +406,47 @@ fn check_expected(record: &SessionRecord, target: &SessionTarget) -> Result<(), 
 }
 
 impl LiveSessions for Local {
+    fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
+        let SessionCall { operation, bytes, mut room } = call;
+        let sessions = &self.sessions;
+        Ok(match operation {
+            SessionOperation::Open { id, language, runtime, context, most, .. } => {
+                let runtime = self.service.runtime(language, runtime.as_deref())?;
+                let mut new = NewSession::default().language(runtime.language).runtime(&runtime.name);
+                new.context = context;
+                SessionAnswer::Session(Box::new(self.make(id, most, |id| sessions.create(id, new))?)).into()
+            }
+            SessionOperation::Fork { target, fork, most } => {
+                self.check_generation(&target)?;
+                SessionAnswer::Session(Box::new(self.make(fork, most, |fork| sessions.fork(&target.id, fork))?)).into()
+            }
+            SessionOperation::Import { id, most, .. } => {
+                let made = self.make(id, most, |id| sessions.import(id, &bytes, IfExists::Fail))?;
+                SessionAnswer::Session(Box::new(made)).into()
+            }
+            SessionOperation::List { after, limit } => {
+                let Some(limit) = limit else { return Ok(SessionAnswer::Page(sessions.list_all()?.into()).into()) };
+                let mut page = PageRequest::new(limit).map_err(|error| ServiceError::Invalid(error.to_string()))?;
+                if let Some(after) = after {
+                    page = page.after(after);
+                }
+                SessionAnswer::Page(sessions.list(&page)?.into()).into()
+            }
+            SessionOperation::Describe { id } => SessionAnswer::Session(Box::new(self.summary(&id)?)).into(),
+            SessionOperation::Hibernate { target } => {
+                self.check_generation(&target)?;
+                let value = sessions.hibernate(&target.id)?;
+                SessionAnswer::Hibernated(Changed { value, generation: self.generation(&target.id) }).into()
+            }
+            SessionOperation::Close { target } => self.close(&target)?.into(),
+            SessionOperation::Remove { id } => SessionAnswer::Removed(sessions.delete(&id)?).into(),
+            SessionOperation::Export { id } => {
+                SessionReply { bytes: sessions.export(&id)?, ..SessionAnswer::Exported.into() }
+            }
+            operation => self.perform_live(operation, &bytes, &mut room)?,
+        })
+    }
+
     fn read<T>(
         &self,
         id: &SessionId,

@@ -1,15 +1,26 @@
 //! Operations on live sessions, which both executors in this process share.
 
-use std::{fs::File, io};
+use std::{fs::File, io, sync::Arc};
 
 use glovebox::{CheckpointId, FilesError, IfExists, Session, SessionFiles};
 use glovebox_sessions::SessionId;
+use tracing::Span;
 
-use super::{FileAnswer, FileOperation, Room, SessionAnswer, SessionOperation, SessionReply};
-use crate::{Changed, ServiceError, SessionTarget};
+use super::{BoxFuture, FileAnswer, FileOperation, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply};
+use crate::{Changed, Service, ServiceError, SessionTarget};
 
 /// Sessions that can be brought into memory.
-pub(super) trait LiveSessions {
+pub(super) trait LiveSessions: Send + Sync + 'static {
+    /// Performs a session operation. Must be called on a thread that is allowed to block.
+    fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError>;
+
+    /// Performs a session operation on a thread that is allowed to block.
+    fn perform_blocking(self: &Arc<Self>, call: SessionCall) -> BoxFuture<'_, Result<SessionReply, ServiceError>> {
+        let (sessions, span) = (Arc::clone(self), Span::current());
+        let work = move || span.in_scope(|| sessions.perform(call));
+        Box::pin(async { Service::blocking(work).await? })
+    }
+
     /// Passes a session to `read`.
     fn read<T>(
         &self,

@@ -24,7 +24,7 @@ use glovebox_sessions::SessionId;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
-use crate::{Fresh, OnOutput, ServiceError, Work, byte_budget};
+use crate::{Fresh, OnOutput, ServiceError, Work, byte_budget, workers::WorkerFiles};
 
 pub use fleet::NotInFleet;
 pub(crate) use fleet::{Fleet, FleetExecutor};
@@ -175,18 +175,11 @@ impl Finished {
 pub(crate) enum LeftFiles {
     Here(glovebox::Files),
     /// The files are in another process, which keeps them until this value is dropped.
-    There(Box<dyn RemoteFiles>),
+    There(WorkerFiles),
 }
 
 /// A list of files, and the memory reserved for it if a worker sent it.
 pub(crate) type Listed = (Vec<FileEntry>, Option<byte_budget::Room>);
-
-/// Workspace files of an execution in another process.
-pub(crate) trait RemoteFiles: fmt::Debug + Send + Sync {
-    fn list(&self, pattern: &str) -> Result<Listed, ServiceError>;
-
-    fn read(&self, path: &str, size_bytes: u64) -> Result<Vec<u8>, ServiceError>;
-}
 
 impl LeftFiles {
     /// Lists the files that match a pattern. Must be called on a thread that is allowed to block.

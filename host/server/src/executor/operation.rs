@@ -328,7 +328,6 @@ macro_rules! take {
 }
 
 take! {
-    session: Session -> Box<SessionSummary>;
     page: Page -> SessionPage;
     checkpoint: Checkpoint -> Changed<CheckpointId>;
     checkpoints: Checkpoints -> Vec<CheckpointInfo>;
@@ -340,6 +339,10 @@ take! {
 }
 
 impl SessionReply {
+    pub(crate) fn session(self) -> Result<SessionSummary, ServiceError> {
+        if let SessionAnswer::Session(session) = self.answer { Ok(*session) } else { Err(ServiceError::WorkerDied) }
+    }
+
     pub(crate) fn files(self) -> Result<(FileAnswer, Vec<u8>), ServiceError> {
         match self.answer {
             SessionAnswer::Files(answer) => Ok((answer, self.bytes)),

@@ -42,7 +42,7 @@ impl Tenant {
         let most = self.inner.max_sessions;
         let operation = SessionOperation::Open { id, language, runtime, context, policy, most };
         let (reply, _) = self.perform_within(operation, held).await?;
-        reply.session().map(|session| *session)
+        reply.session()
     }
 
     /// Forks a session into an independent copy.
@@ -57,10 +57,7 @@ impl Tenant {
     ) -> Result<SessionSummary, ServiceError> {
         let target = target.into();
         let fork = fork.unwrap_or_else(|| self.inner.executor.name_of_fork(&target.id));
-        self.perform(SessionOperation::Fork { target, fork, most: self.inner.max_sessions })
-            .await?
-            .session()
-            .map(|session| *session)
+        self.perform(SessionOperation::Fork { target, fork, most: self.inner.max_sessions }).await?.session()
     }
 
     /// Returns a page of the tenant's sessions, sorted by name.
@@ -85,7 +82,7 @@ impl Tenant {
     /// # Errors
     /// Fails if the session does not exist.
     pub async fn session(&self, id: &SessionId) -> Result<SessionSummary, ServiceError> {
-        self.perform(SessionOperation::Describe { id: id.clone() }).await?.session().map(|session| *session)
+        self.perform(SessionOperation::Describe { id: id.clone() }).await?.session()
     }
 
     /// Takes a checkpoint of a session, for [`undo`](Self::undo).
@@ -207,7 +204,7 @@ impl Tenant {
     ) -> Result<SessionSummary, ServiceError> {
         let operation = SessionOperation::Import { id, policy, most: self.inner.max_sessions };
         let (reply, _) = self.perform_within(SessionCall { bytes, ..operation.into() }, held).await?;
-        reply.session().map(|session| *session)
+        reply.session()
     }
 }
 

@@ -20,8 +20,8 @@ use super::{
 use crate::{
     Fresh, OnOutput, Service, ServiceError, SessionPage, Work, byte_budget,
     executor::{
-        Advanced, BoxFuture, Completion, Executor, FileAnswer, FileOperation, Finished, Job, LeftFiles, Listed,
-        RemoteFiles, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
+        Advanced, BoxFuture, Completion, Executor, FileAnswer, FileOperation, Finished, Job, LeftFiles, Listed, Room,
+        SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
     },
     tenant::BoundedStore,
 };
@@ -301,7 +301,7 @@ async fn session_reply(
 fn finished(reply: RunReply, there: Option<WorkerFiles>) -> Finished {
     let mut finished = Finished::here(reply.execution, reply.generation);
     if let Some(there) = there {
-        finished.files = LeftFiles::There(Box::new(there));
+        finished.files = LeftFiles::There(there);
     }
     finished
 }
@@ -326,7 +326,7 @@ fn merged(pages: Vec<SessionPage>, is_home: impl Fn(&SessionId, usize) -> bool) 
 }
 
 /// Workspace files of an execution, retained by a worker until this value is dropped.
-struct WorkerFiles {
+pub(crate) struct WorkerFiles {
     live: Arc<Live>,
     execution: u64,
     reply_budget: Option<ReplyBudget>,
@@ -343,17 +343,15 @@ impl WorkerFiles {
     fn new(live: &Arc<Live>, execution: u64, reply_budget: Option<ReplyBudget>) -> Self {
         Self { live: Arc::clone(live), execution, reply_budget, runtime: Handle::current() }
     }
-}
 
-impl RemoteFiles for WorkerFiles {
-    fn list(&self, pattern: &str) -> Result<Listed, ServiceError> {
+    pub(crate) fn list(&self, pattern: &str) -> Result<Listed, ServiceError> {
         let ask = ToWorker::ListLeft { execution: self.execution, pattern: pattern.to_owned() };
         let call = self.live.peer.call_within::<EntriesReply>(&ask, Vec::new(), self.reply_budget.clone());
         let (entries, _, room) = self.runtime.block_on(call)?;
         Ok((entries, room))
     }
 
-    fn read(&self, path: &str, size_bytes: u64) -> Result<Vec<u8>, ServiceError> {
+    pub(crate) fn read(&self, path: &str, size_bytes: u64) -> Result<Vec<u8>, ServiceError> {
         // The caller has reserved memory for the contents.
         let ask = ToWorker::ReadLeft { execution: self.execution, path: path.to_owned() };
         let ((), bytes) = self.runtime.block_on(self.live.peer.call(&ask, Vec::new()))?;

@@ -251,11 +251,26 @@ impl SessionStore for ObjectStore {
     }
 
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
-        self.list_page(page).await
+        let (heads, has_more) = self.heads(page.begins_after(), page.limit()).await?;
+        let next = heads.last().filter(|_| has_more).map(|head| head.id.clone());
+        let forgets = AtomicUsize::new(FORGOTTEN);
+        let read = stream::iter(heads).map(|head| self.entry(head, &forgets)).buffered(READERS);
+        let entries: Vec<Option<StoredEntry>> = read.try_collect().await?;
+        Ok(StoredPage::new(entries.into_iter().flatten().collect(), next))
     }
 
     async fn count(&self, most: usize) -> Result<usize, StoreError> {
-        self.count_sessions(most).await
+        let (mut count, mut after) = (0_usize, None);
+        while count < most {
+            let (heads, has_more) = self.heads(after.as_ref(), PageRequest::MAX_LIMIT).await?;
+            let sessions = heads.iter().filter(|head| !Entry::is_removal(head.listed.bytes));
+            count = count.saturating_add(sessions.count());
+            after = heads.into_iter().next_back().map(|head| head.id);
+            if !has_more {
+                break;
+            }
+        }
+        Ok(count.min(most))
     }
 
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
@@ -326,15 +341,6 @@ impl ObjectStore {
         }
     }
 
-    async fn list_page(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
-        let (heads, has_more) = self.heads(page.begins_after(), page.limit()).await?;
-        let next = heads.last().filter(|_| has_more).map(|head| head.id.clone());
-        let forgets = AtomicUsize::new(FORGOTTEN);
-        let read = stream::iter(heads).map(|head| self.entry(head, &forgets)).buffered(READERS);
-        let entries: Vec<Option<StoredEntry>> = read.try_collect().await?;
-        Ok(StoredPage::new(entries.into_iter().flatten().collect(), next))
-    }
-
     /// Returns the listing entry of a session, or `None` if the session was removed. Also deletes the entry of an old
     /// removal.
     async fn entry(&self, found: ListedHead, forgets: &AtomicUsize) -> Result<Option<StoredEntry>, StoreError> {
@@ -361,20 +367,6 @@ impl ObjectStore {
         // The lease is bound to a name, so that it is held until this function returns.
         let Some(_lease) = self.lease(log.id).await? else { return Ok(()) };
         log.expire(self.clock.ms_before_now(REMOVAL)).await
-    }
-
-    async fn count_sessions(&self, most: usize) -> Result<usize, StoreError> {
-        let (mut count, mut after) = (0_usize, None);
-        while count < most {
-            let (heads, has_more) = self.heads(after.as_ref(), PageRequest::MAX_LIMIT).await?;
-            let sessions = heads.iter().filter(|head| !Entry::is_removal(head.listed.bytes));
-            count = count.saturating_add(sessions.count());
-            after = heads.into_iter().next_back().map(|head| head.id);
-            if !has_more {
-                break;
-            }
-        }
-        Ok(count.min(most))
     }
 }
 
