@@ -1,10 +1,6 @@
 //! A node's interpreters and session states, and sessions held in memory for their next execution.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use glovebox::{
     BuildError, Engine, ExecuteError, HibernateOptions, JsonText, Language, Policy, ResumeError, ResumeOptions,
@@ -12,6 +8,7 @@ use glovebox::{
 };
 use glovebox_requests::callbacks::Callbacks;
 use glovebox_sessions::{BlobStore, SessionId};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
@@ -372,13 +369,9 @@ impl Warm {
         Self { max_count, max_bytes, held: Mutex::default() }
     }
 
-    fn held(&self) -> MutexGuard<'_, WarmSessions> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Removes a session, and returns it if it is in the state of this blob.
     pub(super) fn take(&self, name: &FleetName, blob: &str) -> Option<Session> {
-        let place = self.held().remove(name)?;
+        let place = self.held.lock().remove(name)?;
         (place.blob == blob).then_some(place.session)
     }
 
@@ -393,7 +386,7 @@ impl Warm {
         }
         // Evicted sessions are dropped after unlocking.
         let mut out = Vec::new();
-        let mut held = self.held();
+        let mut held = self.held.lock();
         out.extend(held.remove(&name));
         while held.sessions.len() >= self.max_count || held.bytes.saturating_add(bytes) > self.max_bytes {
             let Some(oldest) = held.oldest() else { break };
@@ -410,14 +403,14 @@ impl Warm {
     /// Returns the names of the sessions, sorted.
     #[cfg(test)]
     pub(super) fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.held().sessions.keys().map(ToString::to_string).collect();
+        let mut names: Vec<String> = self.held.lock().sessions.keys().map(ToString::to_string).collect();
         names.sort();
         names
     }
 
     /// Drops a session from memory.
     pub(super) fn forget(&self, name: &FleetName) {
-        let forgotten = self.held().remove(name);
+        let forgotten = self.held.lock().remove(name);
         drop(forgotten);
     }
 }

@@ -7,12 +7,7 @@
 //! not have a session's image, they call the image's service, which only nodes with the image offer. Older nodes are
 //! therefore needed until the last session of their images is closed.
 
-use std::{
-    collections::BTreeSet,
-    pin::pin,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use glovebox::CancelToken;
 use restate_sdk::{
@@ -225,7 +220,7 @@ fn execute_here<'a>(
         // If this future is dropped, the script is cancelled: another node takes over and restarts it.
         let _cancel = CancelOnDrop(cancel.clone());
         // The calls recorded since the last step that ran here. Steps that are already in the journal do not run.
-        let recorded: Arc<std::sync::Mutex<Vec<Called>>> = Arc::default();
+        let recorded: Arc<parking_lot::Mutex<Vec<Called>>> = Arc::default();
         let mut count = 0_usize;
         let mut stop = pin!(ctx.signal::<()>(CANCEL));
         let mut is_stopped = false;
@@ -233,7 +228,7 @@ fn execute_here<'a>(
             let (attempt, given) = (Arc::clone(&attempt), Arc::clone(&recorded));
             let make = move || -> BoxFuture<'static, HandlerResult<Json<JournalStep>>> {
                 Box::pin(async move {
-                    let given = std::mem::take(&mut *given.lock().unwrap_or_else(PoisonError::into_inner));
+                    let given = std::mem::take(&mut *given.lock());
                     attempt.lock().await.step(given).await.map(Json).map_err(StepError::into_handler_error)
                 })
             };
@@ -250,7 +245,7 @@ fn execute_here<'a>(
             };
             match made {
                 JournalStep::Done(done) => return Ok(*done),
-                JournalStep::Tool(called) => recorded.lock().unwrap_or_else(PoisonError::into_inner).push(called),
+                JournalStep::Tool(called) => recorded.lock().push(called),
             }
             count += 1;
         }

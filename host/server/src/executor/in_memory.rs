@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -12,6 +12,7 @@ use glovebox::{
     Timestamp,
 };
 use glovebox_sessions::{SessionId, SessionsError};
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::{
@@ -87,16 +88,16 @@ impl Executor for InMemory {
     }
 
     fn open_sessions(&self) -> Option<usize> {
-        Some(self.0.sessions().len())
+        Some(self.0.sessions.lock().len())
     }
 
     fn end_idle(&self, idle: Duration) {
         let is_used = |session: &Arc<SessionInMemory>| {
             // A request or a suspended execution holds another reference.
-            Arc::strong_count(session) > 1 || session.usage().used_at.elapsed() < idle
+            Arc::strong_count(session) > 1 || session.usage.lock().used_at.elapsed() < idle
         };
         let mut ended = Vec::new();
-        self.0.sessions().retain(|_, session| {
+        self.0.sessions.lock().retain(|_, session| {
             let is_used = is_used(session);
             if !is_used {
                 ended.push(Arc::clone(session));
@@ -152,14 +153,10 @@ impl Executor for InMemory {
 }
 
 impl SessionsInMemory {
-    fn sessions(&self) -> MutexGuard<'_, BTreeMap<SessionId, Arc<SessionInMemory>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn find(&self, id: &SessionId) -> Result<Arc<SessionInMemory>, ServiceError> {
-        let found = self.sessions().get(id).cloned();
+        let found = self.sessions.lock().get(id).cloned();
         let session = found.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?;
-        session.usage().used_at = Instant::now();
+        session.usage.lock().used_at = Instant::now();
         Ok(session)
     }
 
@@ -176,7 +173,7 @@ impl SessionsInMemory {
     /// Fails if a new session already exists, or if it would exceed a limit. The caller must serialize the creation of
     /// sessions.
     fn check_new(&self, id: &SessionId, policy_bytes: usize, most: usize) -> Result<(), ServiceError> {
-        let sessions = self.sessions();
+        let sessions = self.sessions.lock();
         if sessions.contains_key(id) {
             return Err(SessionsError::Exists { id: id.clone() }.into());
         }
@@ -206,14 +203,14 @@ impl SessionsInMemory {
         let usage = Mutex::new(Usage { generation: 1, changed_at: created_at, used_at });
         let session = Arc::new(SessionInMemory { id: id.clone(), session, created_at, policy_bytes, usage });
         let answer = SessionAnswer::from(&*session);
-        self.sessions().insert(id, session);
+        self.sessions.lock().insert(id, session);
         answer
     }
 
     fn list(&self, after: Option<&SessionId>, limit: Option<usize>) -> SessionPage {
         let limit = limit.unwrap_or(usize::MAX);
         let mut page = SessionPage::default();
-        for session in self.sessions().values().filter(|session| after.is_none_or(|after| session.id > *after)) {
+        for session in self.sessions.lock().values().filter(|session| after.is_none_or(|after| session.id > *after)) {
             if page.sessions.len() == limit {
                 page.next = page.sessions.last().map(|last: &SessionSummary| last.id.clone());
                 break;
@@ -253,13 +250,13 @@ impl LiveSessions for SessionsInMemory {
             SessionOperation::Describe { id } => SessionAnswer::from(&*self.find(&id)?).into(),
             SessionOperation::Close { target } => {
                 let session = self.expected(&target)?;
-                self.sessions().remove(&target.id);
+                self.sessions.lock().remove(&target.id);
                 // A session that has already ended is closed as well.
                 let _ = session.session.close();
                 SessionAnswer::Done.into()
             }
             SessionOperation::Remove { id } => {
-                let removed = self.sessions().remove(&id);
+                let removed = self.sessions.lock().remove(&id);
                 SessionAnswer::Removed(removed.is_some()).into()
             }
             SessionOperation::Export { id } => {
@@ -316,13 +313,9 @@ impl SessionInMemory {
         Ok(Finished::here(executed?, Some(self.generation())))
     }
 
-    fn usage(&self) -> MutexGuard<'_, Usage> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts a change and returns the new generation.
     fn changed(&self) -> String {
-        let mut usage = self.usage();
+        let mut usage = self.usage.lock();
         usage.generation += 1;
         (usage.changed_at, usage.used_at) = (Timestamp::now().max(self.created_at), Instant::now());
         drop(usage);
@@ -330,14 +323,14 @@ impl SessionInMemory {
     }
 
     fn generation(&self) -> String {
-        format!("{}-{}", self.created_at.unix_ms(), self.usage().generation)
+        format!("{}-{}", self.created_at.unix_ms(), self.usage.lock().generation)
     }
 
     fn summary(&self) -> SessionSummary {
         let (info, sandbox) = (self.session.info(), self.session.sandbox());
         // Read before the literal below: within the literal, the lock would be held until its end, and `generation`
         // would deadlock.
-        let updated_at = self.usage().changed_at;
+        let updated_at = self.usage.lock().changed_at;
         SessionSummary {
             id: self.id.clone(),
             language: sandbox.language(),

@@ -1,10 +1,6 @@
 //! The executor that runs a tenant's scripts and sessions in this process.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use glovebox::{
     BuildError, CancelToken, Execution, IfExists, Policy, Request, Sandbox, SandboxBuilder, Session, SessionKey,
@@ -14,6 +10,7 @@ use glovebox_sessions::{
     ActiveSession, NewSession, PageRequest, Save, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions,
     SessionsError, StorePolicy,
 };
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::{
@@ -296,16 +293,12 @@ impl Local {
         if !files.is_empty() || !fresh.policy.is_empty() {
             return self.build(name, narrowed(&self.policy, &fresh.policy)?, &fresh.policy, files);
         }
-        if let Some(sandbox) = self.sandboxes().get(name) {
+        if let Some(sandbox) = self.sandboxes.lock().get(name) {
             return Ok(sandbox.clone());
         }
         let built = self.build(name, self.policy.clone(), &fresh.policy, files)?;
         // If two threads built a sandbox simultaneously, both use the first one.
-        Ok(self.sandboxes().entry(name.clone()).or_insert(built).clone())
-    }
-
-    fn sandboxes(&self) -> MutexGuard<'_, HashMap<String, Sandbox>> {
-        self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(self.sandboxes.lock().entry(name.clone()).or_insert(built).clone())
     }
 
     fn build(

@@ -1,8 +1,9 @@
 //! A stepwise execution in this process.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use glovebox::{Execution, Request, SessionKey, Started, Step, Stream, SuspendError, ToolAnswer};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{Advanced, BoxFuture, Finished, NOT_STARTED_SUSPENDABLE, SteppedExecution};
@@ -44,19 +45,15 @@ impl LocalExecution {
         Ok(Self { started: Mutex::new(Some(Arc::new(started))), finish: Mutex::new(Some(finish)), key, ended })
     }
 
-    fn handle(&self) -> MutexGuard<'_, Option<Arc<Started>>> {
-        self.started.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn started(&self) -> Result<Arc<Started>, ServiceError> {
-        self.handle().clone().ok_or(ServiceError::Panicked)
+        self.started.lock().clone().ok_or(ServiceError::Panicked)
     }
 }
 
 impl Drop for LocalExecution {
     fn drop(&mut self) {
         // A step that is still waiting holds the handle, so dropping it here does not cancel the execution.
-        if let Some(started) = self.started.get_mut().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(started) = self.started.get_mut() {
             started.cancel();
         }
     }
@@ -76,8 +73,8 @@ impl SteppedExecution for LocalExecution {
                 Err(error) => Err(error),
             };
             // Drop the handle first: it shares the execution, which would otherwise be copied.
-            drop(self.handle().take());
-            let finish = self.finish.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(self.started.lock().take());
+            let finish = self.finish.lock().take();
             let finish = finish.ok_or(ServiceError::Panicked)?;
             let finished = Service::blocking(move || finish(executed.map(Arc::unwrap_or_clone))).await?;
             Ok(Advanced::Done(Box::new(finished)))

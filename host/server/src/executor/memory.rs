@@ -1,9 +1,10 @@
 //! The memory for live sessions in this process, which all tenants share.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use glovebox::{Engine, Limits};
 use glovebox_sessions::{SessionId, Sessions};
+use parking_lot::Mutex;
 
 use super::InProcess;
 
@@ -19,7 +20,7 @@ pub(crate) struct SessionMemory(Mutex<Vec<Weak<InProcess>>>);
 
 impl SessionMemory {
     pub(crate) fn add(&self, tenant: &Arc<InProcess>) {
-        let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = self.0.lock();
         tenants.retain(|tenant| tenant.strong_count() > 0);
         tenants.push(Arc::downgrade(tenant));
     }
@@ -47,6 +48,6 @@ impl SessionMemory {
     }
 
     fn tenants(&self) -> Vec<Arc<InProcess>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+        self.0.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }

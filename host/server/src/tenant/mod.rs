@@ -23,7 +23,7 @@ use std::{
     collections::HashMap,
     fmt,
     num::NonZeroU32,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -31,6 +31,7 @@ use glovebox::{Policy, SessionKey, Tool};
 use glovebox_fleet::FleetClient;
 use glovebox_sessions::{SessionId, SessionStore, Sessions, StorePolicy};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -374,7 +375,7 @@ struct Turns(Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>);
 
 impl Turns {
     fn of(&self, id: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.0.lock();
         if let Some(turn) = turns.get(id).and_then(Weak::upgrade) {
             return turn;
         }

@@ -1,6 +1,8 @@
 //! The memory of workers' replies between their arrival and the response that is made from them.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use super::Tenant;
 use crate::byte_budget::{HeldBytes, Room};
@@ -17,7 +19,7 @@ impl ReplyRooms {
     /// Takes the memory, to charge it to the response. Releases late reservations ([`Room::Late`]), which are not part
     /// of the budget.
     pub(crate) fn take(&self) -> HeldBytes {
-        let rooms = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let rooms = std::mem::take(&mut *self.0.lock());
         let mut held = HeldBytes::default();
         for room in rooms {
             if let Room::HeldBytes(other) = room {
@@ -39,7 +41,7 @@ impl Tenant {
     /// Keeps the memory of a reply until the request's response is charged. Releases it if no request is waiting.
     pub(crate) fn keep(&self, rooms: impl IntoIterator<Item = Room>) {
         if let Some(rooms_of_request) = self.replies.0.upgrade() {
-            rooms_of_request.lock().unwrap_or_else(PoisonError::into_inner).extend(rooms);
+            rooms_of_request.lock().extend(rooms);
         }
     }
 }
@@ -57,10 +59,10 @@ mod tests {
         let room = || Room::HeldBytes(budget.try_room(None, 2 << 10).unwrap());
         let rooms = ReplyRooms::default();
         let replies = WeakReplyRooms(Arc::downgrade(&rooms.0));
-        rooms.0.lock().unwrap().extend([room(), room()]);
+        rooms.0.lock().extend([room(), room()]);
         let held = rooms.take();
         assert_eq!((held.bytes(), budget.free_bytes(None)), (4 << 10, 4 << 10));
-        rooms.0.lock().unwrap().push(room());
+        rooms.0.lock().push(room());
         drop((held, rooms));
         assert_eq!(budget.free_bytes(None), 8 << 10);
         assert!(replies.0.upgrade().is_none());

@@ -1,12 +1,10 @@
 //! Running executions that a client can cancel by their IDs.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use glovebox::CancelToken;
 use glovebox_sessions::SessionId;
+use parking_lot::Mutex;
 
 use super::Tenant;
 
@@ -15,13 +13,9 @@ use super::Tenant;
 pub(super) struct RunningExecutions(Arc<Mutex<HashMap<String, CancelToken>>>);
 
 impl RunningExecutions {
-    fn tokens(&self) -> MutexGuard<'_, HashMap<String, CancelToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Cancels an execution. Returns `false` if it is not running.
     pub(super) fn cancel(&self, id: &str) -> bool {
-        let token = self.tokens().get(id).cloned();
+        let token = self.0.lock().get(id).cloned();
         // Cancelling runs hooks, which may take time or need the lock, so the lock is not held.
         token.inspect(CancelToken::cancel).is_some()
     }
@@ -36,7 +30,7 @@ pub(crate) struct RunningExecution {
 
 impl Drop for RunningExecution {
     fn drop(&mut self) {
-        self.executions.tokens().remove(&self.id);
+        self.executions.0.lock().remove(&self.id);
     }
 }
 
@@ -45,7 +39,7 @@ impl Tenant {
     pub(crate) fn announce(&self) -> RunningExecution {
         let (id, cancel) = (SessionId::random().to_string(), CancelToken::new());
         let executions = self.inner.running.clone();
-        executions.tokens().insert(id.clone(), cancel.clone());
+        executions.0.lock().insert(id.clone(), cancel.clone());
         RunningExecution { id, cancel, executions }
     }
 }

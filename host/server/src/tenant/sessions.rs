@@ -1,11 +1,12 @@
 //! Operations on a tenant's sessions.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use glovebox::{
     CheckpointId, CheckpointInfo, FileEntry, FilePage, GuestValue, IfExists, JsonText, Language, ListLimits,
 };
 use glovebox_sessions::{PageRequest, SessionId};
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
@@ -276,13 +277,13 @@ impl Tenant {
         let reserved = Arc::new(Mutex::new(None));
         let there = Arc::clone(&reserved);
         let room = Room(Some(Box::new(move |bytes| {
-            *there.lock().unwrap_or_else(PoisonError::into_inner) = Some(reserve(bytes)?);
+            *there.lock() = Some(reserve(bytes)?);
             Ok(())
         })));
         let call = SessionCall { room, ..SessionOperation::Files { id: id.clone(), operation }.into() };
         let (reply, reserved) = self.perform_within(call, reserved).await?;
         let (answer, bytes) = reply.files()?;
-        let reserved = reserved.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reserved = reserved.lock().take();
         Ok((answer, bytes, reserved))
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fmt, io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -11,6 +11,7 @@ use glovebox_sessions::{
     Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage, StoredRecord,
     StoredSession, StoredVersion,
 };
+use parking_lot::Mutex;
 use tracing::{Instrument as _, Span, info_span, instrument::Instrumented};
 
 use crate::SPANS;
@@ -72,17 +73,13 @@ struct ReservedBytes {
 
 impl Drop for ReservedBytes {
     fn drop(&mut self) {
-        let mut count = locked(&self.count);
+        let mut count = self.count.lock();
         count.reserved = count.reserved.saturating_sub(self.bytes);
         count.written = count.written.saturating_add(self.bytes);
         if let Some((stored, _)) = &mut count.stored {
             *stored = stored.saturating_add(self.bytes);
         }
     }
-}
-
-fn locked(count: &Mutex<Count>) -> MutexGuard<'_, Count> {
-    count.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl BoundedStore {
@@ -106,7 +103,7 @@ impl StoredBytes {
     /// Counts the total size of all sessions, unless the last count is younger than `max_age`.
     async fn recount(&self, max_age: Duration) -> Result<(), StoreError> {
         let written = {
-            let count = locked(&self.count);
+            let count = self.count.lock();
             if count.stored.is_some_and(|(_, at)| at.elapsed() < max_age) {
                 return Ok(());
             }
@@ -120,7 +117,7 @@ impl StoredBytes {
             let Some(next) = next else { break };
             page = page.after(next);
         }
-        let mut count = locked(&self.count);
+        let mut count = self.count.lock();
         // The list may not include writes that have finished since its start.
         let missed = count.written.saturating_sub(written);
         count.stored = Some((bytes.saturating_add(missed), at));
@@ -147,7 +144,7 @@ impl ByteQuota for StoredBytes {
         // Count again before failing: sessions may have been removed or become smaller.
         for max_age in [RECOUNT, Duration::ZERO] {
             self.recount(max_age).await?;
-            let mut count = locked(&self.count);
+            let mut count = self.count.lock();
             if count.total().saturating_add(added) <= self.most {
                 count.reserved = count.reserved.saturating_add(added);
                 return Ok(Box::new(ReservedBytes { count: Arc::clone(&self.count), bytes: added }));
@@ -291,7 +288,7 @@ mod tests {
         let lock = block_on(store.try_lock(&id)).unwrap().unwrap();
         assert!(block_on(store.remove(&lock, &Expected::Any)).unwrap());
         put("c", 20_000).unwrap();
-        assert_eq!(locked(&quota.count).reserved, 0);
+        assert_eq!(quota.count.lock().reserved, 0);
     }
 
     #[test]
@@ -302,11 +299,11 @@ mod tests {
         let (first, second) = (reserve("a").unwrap(), reserve("b").unwrap());
         assert!(matches!(reserve("c"), Err(StoreError::Full { .. })), "writes in progress count");
         drop(first);
-        assert_eq!(locked(&quota.count).total(), 20_000, "a finished write counts");
+        assert_eq!(quota.count.lock().total(), 20_000, "a finished write counts");
         drop(second);
         // Neither write has reached the store. `reserve` lists the store again before it would fail, so the third write
         // fits.
         let _third = reserve("c").unwrap();
-        assert_eq!(locked(&quota.count).total(), 10_000);
+        assert_eq!(quota.count.lock().total(), 10_000);
     }
 }

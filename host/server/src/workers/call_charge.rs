@@ -1,8 +1,9 @@
 //! Memory of the calls that the server answers for workers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use glovebox::MemoryBudget;
+use parking_lot::Mutex;
 
 use super::peer::ReplyBudget;
 use crate::byte_budget::{HeldBytes, NoRoom};
@@ -37,7 +38,7 @@ impl CallCharge {
 
     /// Returns the memory for a result of this length and releases the rest. Fails if the budget has no room.
     pub(super) fn settle(&self, result_bytes: usize) -> Result<HeldBytes, NoRoom> {
-        let held = std::mem::take(&mut self.charged().held);
+        let held = std::mem::take(&mut self.charged.lock().held);
         match &self.budget {
             Some(ReplyBudget { bytes, tenant }) => bytes.try_resize(Some(tenant), held, result_bytes),
             None => Ok(held),
@@ -46,16 +47,12 @@ impl CallCharge {
 
     fn grow(&self, more: usize) -> Result<(), NoRoom> {
         let Some(ReplyBudget { bytes, tenant }) = &self.budget else { return Ok(()) };
-        let mut charged = self.charged();
+        let mut charged = self.charged.lock();
         let total = charged.bytes.saturating_add(more);
         let room = bytes.try_room(Some(tenant), total.saturating_sub(charged.held.bytes()))?;
         charged.held.join(room);
         charged.bytes = total;
         Ok(())
-    }
-
-    fn charged(&self) -> MutexGuard<'_, Charged> {
-        self.charged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -15,6 +15,7 @@ use glovebox_sessions::{
     Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredPage,
     StoredRecord, StoredSession, StoredVersion, block_on,
 };
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
@@ -188,25 +189,21 @@ impl Locks {
             }
             StoreOperation::Release { number } => {
                 // Releasing a lock can take time, so it is dropped after unlocking.
-                let released = self.held().remove(&number);
+                let released = self.held.lock().remove(&number);
                 drop(released);
                 done(&())
             }
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<u64, HeldForWorker>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn add(&self, held: HeldForWorker) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.held().insert(number, held);
+        self.held.lock().insert(number, held);
         number
     }
 
     fn find(&self, tenant: &str, number: u64) -> Result<Arc<SessionLock>, StoreError> {
-        match self.held().get(&number) {
+        match self.held.lock().get(&number) {
             Some(HeldForWorker::Lock { tenant: of, lock }) if of == tenant => Ok(Arc::clone(lock)),
             _ => Err(StoreError::Other("a worker used a lock that it does not hold".into())),
         }

@@ -7,7 +7,7 @@ use std::{
     os::{fd::OwnedFd, unix::net::UnixStream},
     process::{Child, Command, Stdio},
     sync::{
-        Arc, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -85,10 +85,7 @@ impl Workers {
         let workers = Self { slots, changed, end_time, next: AtomicU64::new(0) };
         let mut changed = workers.changed.clone();
         while workers.slots.iter().any(|slot| slot.live().is_none()) {
-            let failure = workers
-                .slots
-                .iter()
-                .find_map(|slot| slot.failure.lock().unwrap_or_else(PoisonError::into_inner).clone());
+            let failure = workers.slots.iter().find_map(|slot| slot.failure.lock().clone());
             if let Some(failure) = failure {
                 workers.end().await;
                 return Err(ServiceError::Worker(failure));
@@ -162,8 +159,7 @@ impl Workers {
     /// Returns the number of sessions in the workers' memory and the bytes that they occupy.
     pub(crate) fn session_usage(&self) -> (u64, u64) {
         let live = self.slots.iter().filter_map(|slot| slot.live());
-        live.map(|live| *live.sessions.lock().unwrap_or_else(PoisonError::into_inner))
-            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        live.map(|live| *live.sessions.lock()).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     /// Stops all workers. Each worker saves its sessions first.
@@ -266,7 +262,7 @@ fn run(slot: &WorkerSlot, config: &WorkersConfig, service: &Service, runtime: &H
         end(&live, LAST);
     }
     live.kill();
-    let status = live.child.lock().unwrap_or_else(PoisonError::into_inner).wait()?;
+    let status = live.child.lock().wait()?;
     Ok(match broken {
         None => status.to_string(),
         Some(reason) => format!("{reason} ({status})"),
@@ -295,7 +291,7 @@ async fn check_health(live: Weak<Live>) {
 fn end(live: &Live, time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {
-        let ended = has_ended(&mut live.child.lock().unwrap_or_else(PoisonError::into_inner));
+        let ended = has_ended(&mut live.child.lock());
         if ended {
             return;
         }

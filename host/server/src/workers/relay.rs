@@ -2,12 +2,13 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     thread,
     time::{Duration, Instant},
 };
 
 use glovebox::{CancelToken, OpenNetwork, Policy, PolicyError, RelayedCall, Stream, Tool, ToolError, ToolErrorKind};
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -69,11 +70,11 @@ pub(crate) struct Relays(Mutex<HashMap<String, Arc<TenantRelay>>>);
 
 impl Relays {
     pub(super) fn add(&self, tenant: &str, relay: TenantRelay) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(tenant.to_owned(), Arc::new(relay));
+        self.0.lock().insert(tenant.to_owned(), Arc::new(relay));
     }
 
     fn find(&self, tenant: &str) -> Result<Arc<TenantRelay>, ServiceError> {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(tenant).cloned();
+        let found = self.0.lock().get(tenant).cloned();
         found.ok_or_else(|| ServiceError::Invalid("a worker named an unknown tenant".to_owned()))
     }
 }
@@ -113,7 +114,7 @@ impl TenantRelay {
         open: impl FnOnce(&Policy) -> Result<OpenNetwork, PolicyError>,
     ) -> Result<TenantNetwork, ServiceError> {
         let key = network_changes(changes)?;
-        let mut networks = self.networks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut networks = self.networks.lock();
         if let Some(network) = networks.0.iter().find(|network| *network.changes == *key) {
             return Ok(network.clone());
         }
@@ -194,14 +195,14 @@ impl ServerSide {
         match asked {
             ToServer::Ready { confinement } => live.ready(confinement),
             ToServer::Sessions { count, bytes } => {
-                *live.sessions.lock().unwrap_or_else(PoisonError::into_inner) = (count, bytes);
+                *live.sessions.lock() = (count, bytes);
             }
             ToServer::Output { execution, is_stderr } => {
                 let job = live.job(execution);
                 let stream = if is_stderr { Stream::Stderr } else { Stream::Stdout };
                 let pass = move || {
                     let Some(job) = job else { return };
-                    if let Some(on_output) = &mut *job.on_output.lock().unwrap_or_else(PoisonError::into_inner) {
+                    if let Some(on_output) = &mut *job.on_output.lock() {
                         on_output(stream, &bytes);
                     }
                 };
@@ -339,7 +340,7 @@ mod tests {
                 json!({ "args": args, "env": { "A": n.to_string() }, "limits": { "timeout_ms": 1_000 + n } }),
             );
         }
-        assert_eq!(stored(&relay.networks.lock().unwrap()), [UNCHANGED]);
+        assert_eq!(stored(&relay.networks.lock()), [UNCHANGED]);
         for (changes, key) in [
             (json!({ "network": { "request_count": 1 } }), r#"[{"request_count":1},null,null]"#),
             (json!({ "entropy": { "seeded": 7 } }), r#"[null,{"seeded":7},null]"#),
@@ -352,7 +353,7 @@ mod tests {
             }
         }
         assert_eq!(opened(&relay, json!({ "limits": { "memory_bytes": 67_108_864 } })).memory_bytes, 67_108_864);
-        assert_eq!(relay.networks.lock().unwrap().0.len(), 4);
+        assert_eq!(relay.networks.lock().0.len(), 4);
         let Value::Object(beyond) = json!({ "network": { "request_count": 51 } }) else { panic!("not an object") };
         assert!(relay.network(&beyond, |_| Ok(no_network())).is_err(), "the server checks the changes again");
     }
@@ -365,9 +366,9 @@ mod tests {
         for time in 1..=MAX_NETWORKS {
             opened(&relay, json!({ "network": { "timeout_ms": time } }));
             count = (count + 1).min(MAX_NETWORKS);
-            assert_eq!(relay.networks.lock().unwrap().0.len(), count, "{time}");
+            assert_eq!(relay.networks.lock().0.len(), count, "{time}");
         }
-        let networks = relay.networks.lock().unwrap();
+        let networks = relay.networks.lock();
         assert_eq!(
             stored(&networks)[..2],
             [UNCHANGED, r#"[{"timeout_ms":2},null,null]"#],
@@ -394,8 +395,8 @@ mod tests {
         let relay = relay();
         for n in 1..=20 {
             opened(&relay, json!({ "network": { "methods": vec!["GET"; 5_000], "timeout_ms": n } }));
-            assert!(relay.networks.lock().unwrap().bytes() <= MAX_NETWORK_BYTES, "{n}");
+            assert!(relay.networks.lock().bytes() <= MAX_NETWORK_BYTES, "{n}");
         }
-        assert_eq!(relay.networks.lock().unwrap().0.len(), 5);
+        assert_eq!(relay.networks.lock().0.len(), 5);
     }
 }

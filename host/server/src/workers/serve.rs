@@ -4,12 +4,13 @@ use std::{
     collections::HashMap,
     io::{self, BufRead as _, BufReader, Read as _},
     os::{fd::AsFd as _, unix::net::UnixStream},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
 use glovebox::{CancelToken, Files, OpenNetwork, Policy, SandboxBuilder, Stream, ToolCall, ToolError};
 use glovebox_sessions::SessionStore;
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
@@ -255,14 +256,6 @@ impl WorkerSide {
         found.ok_or_else(|| ServiceError::Invalid(format!("the worker has no tenant `{}`", glovebox::escaped(tenant))))
     }
 
-    fn started(&self) -> MutexGuard<'_, HashMap<u64, Arc<StartedExecution>>> {
-        self.started.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn left(&self) -> MutexGuard<'_, HashMap<u64, Files>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Creates the job for a call, with tools and output forwarded to the server.
     fn job(&self, run: RunCall, bytes: &[u8], cancel: CancelToken) -> Job {
         let execution = run.execution;
@@ -310,7 +303,7 @@ impl WorkerSide {
     fn finished(&self, execution: u64, wants_files: bool, finished: Finished) -> RunReply {
         let Finished { execution: result, generation, files, .. } = finished;
         if let (true, LeftFiles::Here(files)) = (wants_files, files) {
-            self.left().insert(execution, files);
+            self.left.lock().insert(execution, files);
         }
         RunReply { execution: result, generation }
     }
@@ -336,26 +329,26 @@ impl WorkerSide {
                 return Ok(Message::reply(&answer, bytes));
             }
             ToWorker::AwaitEnd { execution } => {
-                let ended = self.started().get(&execution).map(|started| started.run.ended());
+                let ended = self.started.lock().get(&execution).map(|started| started.run.ended());
                 if let Some(ended) = ended {
                     ended.cancelled().await;
                 }
             }
             ToWorker::Cancel { execution } => {
-                let started = self.started().get(&execution).cloned();
+                let started = self.started.lock().get(&execution).cloned();
                 if let Some(started) = started {
                     started.cancel.cancel();
                 }
             }
             ToWorker::Abandon { execution } => {
-                let started = self.started().remove(&execution);
+                let started = self.started.lock().remove(&execution);
                 if let Some(started) = &started {
                     started.cancel.cancel();
                 }
                 // Freeing the result may take time.
                 let _ = Service::blocking(move || drop(started)).await;
             }
-            ToWorker::Forget { execution } => drop(self.left().remove(&execution)),
+            ToWorker::Forget { execution } => drop(self.left.lock().remove(&execution)),
             ToWorker::Start(run) => return Ok(answered(&self.start(run, &bytes, &cancel).await?)),
             ToWorker::Advance { execution, answers } => {
                 let answers = AnswerPart::join(answers, &bytes);
@@ -386,7 +379,7 @@ impl WorkerSide {
     }
 
     fn files_of(&self, execution: u64) -> Result<Files, ServiceError> {
-        let files = self.left().get(&execution).cloned();
+        let files = self.left.lock().get(&execution).cloned();
         files.ok_or_else(|| ServiceError::Invalid("the execution's files no longer exist".to_owned()))
     }
 
@@ -397,13 +390,13 @@ impl WorkerSide {
         let stopped = cancel.clone();
         let _hook = stop.on_cancel(move || stopped.cancel());
         let run = executor.start(self.job(run, bytes, cancel.clone())).await?;
-        self.started().insert(execution, Arc::new(StartedExecution { run, cancel, wants_files }));
+        self.started.lock().insert(execution, Arc::new(StartedExecution { run, cancel, wants_files }));
         self.advance(execution, Vec::new()).await
     }
 
     fn find(&self, execution: u64) -> Result<Arc<StartedExecution>, ServiceError> {
         let gone = || ServiceError::NoExecution { execution: execution.to_string() };
-        self.started().get(&execution).cloned().ok_or_else(gone)
+        self.started.lock().get(&execution).cloned().ok_or_else(gone)
     }
 
     async fn advance(&self, execution: u64, answers: Vec<glovebox::ToolAnswer>) -> Result<StepReply, ServiceError> {

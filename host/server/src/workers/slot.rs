@@ -3,9 +3,10 @@
 use std::{
     collections::HashMap,
     process::Child,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU64},
+    sync::{Arc, OnceLock, atomic::AtomicU64},
 };
 
+use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
@@ -37,7 +38,7 @@ impl WorkerSlot {
     }
 
     pub(super) fn live(&self) -> Option<Arc<Live>> {
-        match &*self.state() {
+        match &*self.state.lock() {
             SlotState::Ready(live) if !live.peer.is_gone() => Some(Arc::clone(live)),
             SlotState::Ready(_) | SlotState::Starting | SlotState::Ended => None,
         }
@@ -45,31 +46,31 @@ impl WorkerSlot {
 
     /// Makes a process available to requests. Returns `false` if the service is shutting down.
     pub(super) fn ready(&self, live: &Arc<Live>) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if matches!(*state, SlotState::Ended) {
             return false;
         }
         *state = SlotState::Ready(Arc::clone(live));
         drop(state);
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.failure.lock() = None;
         self.notify_changed();
         true
     }
 
     /// Removes a process that has ended, and stores the reason.
     pub(super) fn lost(&self, failure: String) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !matches!(*state, SlotState::Ended) {
             *state = SlotState::Starting;
         }
         drop(state);
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        *self.failure.lock() = Some(failure);
         self.notify_changed();
     }
 
     /// Closes the slot and returns its process, which ends when its socket is closed.
     pub(super) fn end(&self) -> Option<Arc<Live>> {
-        let before = std::mem::replace(&mut *self.state(), SlotState::Ended);
+        let before = std::mem::replace(&mut *self.state.lock(), SlotState::Ended);
         self.notify_changed();
         match before {
             SlotState::Ready(live) => Some(live),
@@ -78,15 +79,11 @@ impl WorkerSlot {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        matches!(*self.state(), SlotState::Ended)
+        matches!(*self.state.lock(), SlotState::Ended)
     }
 
     fn notify_changed(&self) {
         self.changed.send_modify(|number| *number = number.wrapping_add(1));
-    }
-
-    fn state(&self) -> MutexGuard<'_, SlotState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -137,16 +134,16 @@ impl Live {
 
     /// Registers a script. Must precede the call that runs it in the worker.
     pub(super) fn begin(&self, execution: u64, job: WorkerJobCallbacks) {
-        self.jobs().insert(execution, Arc::new(job));
+        self.jobs.lock().insert(execution, Arc::new(job));
     }
 
     pub(super) fn job(&self, execution: u64) -> Option<Arc<WorkerJobCallbacks>> {
-        self.jobs().get(&execution).cloned()
+        self.jobs.lock().get(&execution).cloned()
     }
 
     /// Removes a script that has finished.
     pub(super) fn end(&self, execution: u64) {
-        self.jobs().remove(&execution);
+        self.jobs.lock().remove(&execution);
     }
 
     /// Returns a guard that removes a script on drop.
@@ -164,11 +161,7 @@ impl Live {
     }
 
     pub(super) fn kill(&self) {
-        let _ = self.child.lock().unwrap_or_else(PoisonError::into_inner).kill();
-    }
-
-    fn jobs(&self) -> MutexGuard<'_, HashMap<u64, Arc<WorkerJobCallbacks>>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        let _ = self.child.lock().kill();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    sync::{Arc, PoisonError, RwLock, Weak},
+    sync::{Arc, Weak},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -11,6 +11,7 @@ use std::{
 use glovebox::{
     BuildError, CancelToken, JsonText, Language, Sandbox, Session, SessionInfo, SessionKey, SessionOptions, Timestamp,
 };
+use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -53,7 +54,7 @@ impl SessionsBuilder {
     /// Adds a sandbox in which sessions run. Add one for each runtime and policy. If several sandboxes have the same
     /// language, a new session runs in the first. Listing, exporting, importing, deleting and pruning need no sandbox.
     pub fn sandbox(self, sandbox: Sandbox) -> Self {
-        self.0.sandboxes.write().unwrap_or_else(PoisonError::into_inner).push(sandbox);
+        self.0.sandboxes.write().push(sandbox);
         self
     }
 
@@ -176,7 +177,7 @@ impl Sessions {
 
     /// Adds a sandbox in which sessions run, like [`SessionsBuilder::sandbox`].
     pub fn add_sandbox(&self, sandbox: Sandbox) {
-        self.0.storage.sandboxes.write().unwrap_or_else(PoisonError::into_inner).push(sandbox);
+        self.0.storage.sandboxes.write().push(sandbox);
     }
 
     /// Returns the store.

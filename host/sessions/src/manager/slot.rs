@@ -2,13 +2,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Instant,
 };
 
 use glovebox::{CancelToken, HibernateOptions, ResumeError, ResumeOptions, Sandbox, Session, Suspended, Timestamp};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     SessionsError,
@@ -125,7 +126,7 @@ impl SessionSlot {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, SlotState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn is_live(&self) -> bool {
@@ -190,7 +191,7 @@ impl SessionSlot {
 
     /// Returns the state if its mutex is free.
     pub(super) fn try_state(&self) -> Option<MutexGuard<'_, SlotState>> {
-        self.state.try_lock().ok()
+        self.state.try_lock()
     }
 }
 
@@ -298,7 +299,7 @@ impl Live {
 
     /// Writes the session to the store, if it may have changed since the last save.
     pub(super) fn save(&self, storage: &Storage) -> Result<(), SessionsError> {
-        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut saved = self.saved.lock();
         // Read the counter before capturing the state: the state may miss a use that ends during the capture.
         let changes = self.changes.load(Ordering::SeqCst);
         if saved.changes == changes {
@@ -327,23 +328,19 @@ impl Live {
         let put = block_on(storage.store.put(&self.lock, &saved.expected, &record, &state.bytes));
         let version = put.map_err(|error| self.failed(error))?;
         *saved = Saved { changes, expected: Expected::Version(version) };
-        self.set_record(Some(record));
+        *self.record.lock() = Some(record);
         Ok(())
     }
 
     /// Returns the stored record without reading the store. `None` if the session was never saved or was removed.
     pub(super) fn record(&self) -> Option<SessionRecord> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set_record(&self, record: Option<SessionRecord>) {
-        *self.record.lock().unwrap_or_else(PoisonError::into_inner) = record;
+        self.record.lock().clone()
     }
 
     /// Removes the session from the store. Returns `false` if the store did not have it.
     pub(super) fn remove(&self, storage: &Storage) -> Result<bool, SessionsError> {
         // Taking this mutex waits for a save in progress.
-        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let saved = self.saved.lock();
         let remove = |expected| block_on(storage.store.remove(&self.lock, expected));
         let removed = match remove(&saved.expected) {
             // The record was damaged or replaced by a later version of Glovebox after the last save, so its version is
@@ -352,7 +349,7 @@ impl Live {
             removed => removed,
         };
         let removed = removed.map_err(|error| self.failed(error))?;
-        self.set_record(None);
+        *self.record.lock() = None;
         Ok(removed)
     }
 
@@ -363,7 +360,7 @@ impl Live {
         by: &SessionRecord,
         state: &[u8],
     ) -> Result<(), SessionsError> {
-        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let saved = self.saved.lock();
         let put = |expected| block_on(store.put(&self.lock, expected, by, state));
         let put = match put(&saved.expected) {
             Err(StoreError::Damaged { .. } | StoreError::Format { .. }) => put(&Expected::Any),

@@ -5,13 +5,14 @@ use std::{
     fmt,
     ops::Deref,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Instant,
 };
 
 use glovebox::{CancelToken, ExecuteError, Execution, Request, Session, SessionInfo, Suspended};
+use parking_lot::Mutex;
 
 use super::{
     Save, SessionsError,
@@ -39,19 +40,15 @@ impl Slots {
         Self { storage, map: Mutex::default(), live_count: Arc::default() }
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<SessionSlot>>> {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the session's slot, and adds it if it is missing.
     pub(super) fn slot(self: &Arc<Self>, id: &SessionId) -> SlotRef {
-        let mut map = self.map();
+        let mut map = self.map.lock();
         let slot = map.entry(id.clone()).or_insert_with(|| Arc::new(SessionSlot::new(id.clone())));
         SlotRef { slot: Arc::clone(slot), slots: Arc::clone(self) }
     }
 
     pub(super) fn all(self: &Arc<Self>) -> Vec<SlotRef> {
-        let map = self.map();
+        let map = self.map.lock();
         map.values().map(|slot| SlotRef { slot: Arc::clone(slot), slots: Arc::clone(self) }).collect()
     }
 
@@ -140,7 +137,7 @@ impl Deref for SlotRef {
 
 impl Drop for SlotRef {
     fn drop(&mut self) {
-        let mut map = self.slots.map();
+        let mut map = self.slots.map.lock();
         // References are created only under the map's lock: if only the map and this value hold the slot, no thread can
         // add a reference.
         let is_last = Arc::strong_count(&self.slot) == 2;

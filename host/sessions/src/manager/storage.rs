@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Condvar, Mutex, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -11,6 +11,7 @@ use glovebox::{
     Timestamp,
 };
 use glovebox_core::hibernate::{self, reseal};
+use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::{SessionGuard, Sessions, SessionsError, StorePolicy, slot::Live};
 use crate::{Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, block_on, store};
@@ -51,19 +52,19 @@ pub(super) struct Changes {
 impl Changes {
     /// Counts an event and wakes all waiting threads.
     pub(super) fn notify(&self) {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = self.count.lock();
         *count = count.wrapping_add(1);
         self.changed.notify_all();
     }
 
     fn count(&self) -> u64 {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.count.lock()
     }
 
     /// Waits until the count differs from `seen`, for at most `most`.
     fn wait(&self, seen: u64, most: Duration) {
-        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.changed.wait_timeout_while(count, most, |count| *count == seen));
+        let mut count = self.count.lock();
+        self.changed.wait_while_for(&mut count, |count| *count == seen, most);
     }
 }
 
@@ -132,14 +133,14 @@ impl Storage {
     }
 
     fn find(&self, fits: impl Fn(&Sandbox) -> bool) -> Option<Sandbox> {
-        self.sandboxes.read().unwrap_or_else(PoisonError::into_inner).iter().find(|sandbox| fits(sandbox)).cloned()
+        self.sandboxes.read().iter().find(|sandbox| fits(sandbox)).cloned()
     }
 
     /// Creates a sandbox and keeps it for later sessions. Returns `None` without a `make_sandbox` function.
     fn make(&self, language: Language, runtime: Option<&str>) -> Result<Option<Sandbox>, SessionsError> {
         let Some(make) = &self.make_sandbox else { return Ok(None) };
         let sandbox = make(language, runtime)?;
-        let mut sandboxes = self.sandboxes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sandboxes = self.sandboxes.write();
         // If two threads made the same sandbox, or one sandbox has two names, keep the first.
         match sandboxes.iter().find(|other| other.runtime_name() == sandbox.runtime_name()) {
             Some(other) => Ok(Some(other.clone())),

@@ -2,11 +2,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use glovebox::CancelToken;
+use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
@@ -66,7 +67,7 @@ pub(super) struct TakenExecution {
 impl Drop for TakenExecution {
     fn drop(&mut self) {
         if let Some(state) = self.state.take()
-            && let Some(entry) = self.executions.entries().get_mut(&self.id)
+            && let Some(entry) = self.executions.entries.lock().get_mut(&self.id)
         {
             entry.state = state;
         }
@@ -86,10 +87,6 @@ impl TakenExecution {
 }
 
 impl SuspendedExecutions {
-    fn entries(&self) -> MutexGuard<'_, HashMap<String, SuspendedEntry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes an execution in order to resume it or to read its result. Waits while the watcher fetches the result.
     pub(super) async fn take(&self, id: &str) -> Result<TakenExecution, ServiceError> {
         self.once_fetched(|| self.try_take(id, SuspensionState::Busy)).await
@@ -103,7 +100,7 @@ impl SuspendedExecutions {
     /// Takes an execution. Its entry has the state `meanwhile` until the execution returns. Returns `None` while the
     /// watcher fetches the result.
     fn try_take(&self, id: &str, meanwhile: SuspensionState) -> Result<Option<TakenExecution>, ServiceError> {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
         match std::mem::replace(&mut entry.state, meanwhile) {
             state @ (SuspensionState::Busy | SuspensionState::Suspending) => {
@@ -128,7 +125,7 @@ impl SuspendedExecutions {
 
     fn try_cancel(&self, id: &str) -> Result<Option<SuspensionState>, ServiceError> {
         let cancel = {
-            let mut entries = self.entries();
+            let mut entries = self.entries.lock();
             let cancel = entries.get(id).ok_or_else(|| not_found(id))?.cancel.clone();
             match Self::take_cancelled(&mut entries, id)? {
                 Some(SuspensionState::Busy) => cancel,
@@ -138,7 +135,7 @@ impl SuspendedExecutions {
         // Cancelling runs hooks, which may take time or need the lock, so the lock is not held. `put` does not suspend
         // the execution after this, but may have done so before.
         cancel.cancel();
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         // If the execution has just ended, the request that resumed it has the result.
         if entries.contains_key(id) { Self::take_cancelled(&mut entries, id) } else { Ok(Some(SuspensionState::Busy)) }
     }
@@ -182,14 +179,14 @@ impl SuspendedExecutions {
 
     /// Removes an execution without cancelling it.
     pub(super) fn forget(&self, id: &str) {
-        self.entries().remove(id);
+        self.entries.lock().remove(id);
     }
 
     /// Checks whether an execution has timed out or has ended while it was suspended, and removes it if it has timed out.
     /// Reports an ended execution only if `can_fetch`, because the caller must then fetch its result. During shutdown,
     /// every suspended execution counts as timed out.
     pub(super) fn check(&self, id: &str, is_draining: bool, can_fetch: bool) -> SuspensionCheck {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(id) else { return SuspensionCheck::Gone };
         let is_over = is_draining || Instant::now() >= entry.expires;
         match std::mem::replace(&mut entry.state, SuspensionState::Busy) {
@@ -214,12 +211,12 @@ impl SuspendedExecutions {
 
     /// Returns the time at which an execution times out if it is still suspended. `None` if it no longer exists.
     fn expires(&self, id: &str) -> Option<Instant> {
-        self.entries().get(id).map(|entry| entry.expires)
+        self.entries.lock().get(id).map(|entry| entry.expires)
     }
 
     /// Defers the deadline of an execution. Does nothing if the execution does not exist.
     pub(super) fn defer(&self, id: &str, expires: Instant) {
-        if let Some(entry) = self.entries().get_mut(id) {
+        if let Some(entry) = self.entries.lock().get_mut(id) {
             entry.expires = entry.expires.max(expires);
         }
     }
@@ -236,7 +233,7 @@ impl SuspendedExecutions {
         expires: Instant,
         was_answered: bool,
     ) -> Result<bool, Box<Stepping>> {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         if stepping.cancel.is_cancelled() {
             entries.remove(id);
             return Err(Box::new(stepping));
@@ -259,7 +256,7 @@ impl SuspendedExecutions {
 
     /// Releases the memory charged for an execution that has ended.
     fn release(&self, id: &str) {
-        let held = self.entries().get_mut(id).map(|entry| std::mem::take(&mut entry.held));
+        let held = self.entries.lock().get_mut(id).map(|entry| std::mem::take(&mut entry.held));
         drop(held);
     }
 
@@ -290,7 +287,7 @@ impl SuspendedExecutions {
     }
 
     fn ended(&self, id: &str, unread: Unread) {
-        if let Some(entry) = self.entries().get_mut(id) {
+        if let Some(entry) = self.entries.lock().get_mut(id) {
             entry.state = SuspensionState::Ended(Box::new(unread));
         }
     }
@@ -320,7 +317,7 @@ const CANCELLED_TIME: Duration = Duration::from_secs(60);
 impl Tenant {
     /// Charges memory for a suspended execution until it ends.
     pub(crate) fn charge_suspended(&self, execution: &str, held: HeldBytes) {
-        if let Some(entry) = self.inner.suspended.entries().get_mut(execution) {
+        if let Some(entry) = self.inner.suspended.entries.lock().get_mut(execution) {
             entry.held.join(held);
         }
     }

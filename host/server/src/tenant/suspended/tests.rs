@@ -115,7 +115,7 @@ fn execution_is_not_cancelled_while_it_is_turned_into_bytes() {
     drop(take().unwrap());
     assert!(matches!(executions.try_cancel("a"), Ok(Some(SuspensionState::Waiting(_)))));
     assert!(matches!(take(), Err(ServiceError::NoExecution { .. })));
-    assert!(executions.entries().is_empty());
+    assert!(executions.entries.lock().is_empty());
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn requests_wait_for_a_result_that_is_being_fetched() {
         drop(fetching);
         assert!(matches!(request.await.unwrap(), Some(SuspensionState::Ended(_))));
         let latest = Instant::now() + CANCELLED_TIME;
-        let ends_soon = executions.entries().get("a").is_some_and(|entry| entry.expires <= latest);
+        let ends_soon = executions.entries.lock().get("a").is_some_and(|entry| entry.expires <= latest);
         assert_eq!(ends_soon, is_cancelled);
         executions.forget("a");
     }

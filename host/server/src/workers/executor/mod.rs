@@ -1,12 +1,10 @@
 //! The executor of a server with workers, which forwards a tenant's work to them.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
 use glovebox::{CancelToken, OnCancel, Policy, Tool, ToolAnswer, ToolDefinition};
 use glovebox_sessions::SessionId;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -414,7 +412,7 @@ type StepResult = Result<(StepReply, Vec<u8>, Option<byte_budget::Room>), Servic
 impl SteppedExecution for WorkerExecution {
     fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>> {
         Box::pin(async move {
-            let script = self.script.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let script = self.script.lock().take();
             let stepped: StepResult = match script {
                 Some((call, bytes)) => self.begin(call, bytes).await,
                 None => {

@@ -4,13 +4,10 @@
 //! byte), the call number (8 bytes), and the lengths of both parts (4 bytes each). Numbers are little-endian. Each side
 //! numbers its own calls.
 
-use std::{
-    collections::HashMap,
-    io,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, io, sync::Arc};
 
 use glovebox::CancelToken;
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
@@ -204,7 +201,7 @@ impl Calls {
     }
 
     pub(super) fn begin(&self, number: u64) -> io::Result<CancelToken> {
-        let mut tokens = self.0.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.0.tokens.lock();
         if tokens.len() >= MAX_CALLS {
             return Err(io::Error::other(format!("more than {MAX_CALLS} calls are in progress")));
         }
@@ -214,13 +211,13 @@ impl Calls {
     }
 
     pub(super) fn cancel(&self, number: u64) {
-        let token = self.0.tokens.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned();
+        let token = self.0.tokens.lock().get(&number).cloned();
         if let Some(token) = token {
             token.cancel();
         }
     }
 
     pub(super) fn end(&self, number: u64) {
-        self.0.tokens.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        self.0.tokens.lock().remove(&number);
     }
 }

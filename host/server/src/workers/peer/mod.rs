@@ -10,12 +10,13 @@ use std::{
     collections::{HashMap, VecDeque},
     fmt, io, mem,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use glovebox::{CancelToken, OnCancel};
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     io::{AsyncRead, BufReader},
@@ -140,7 +141,7 @@ impl Peer {
             }
             writing.close();
             // Output of a broken exchange is never sent. Its memory must not stay charged while the peer exists.
-            writing.output().rest.clear();
+            writing.0.output.lock().rest.clear();
         });
         tokio::spawn(async move {
             let calls = Calls::default();
@@ -219,7 +220,7 @@ impl Peer {
         }
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         {
-            let mut waiting = self.waiting();
+            let mut waiting = self.0.waiting.lock();
             if waiting.is_gone {
                 drop(waiting);
                 return then(Err(ServiceError::NoWorker));
@@ -232,20 +233,20 @@ impl Peer {
             canceller.send(Frame { kind: CANCEL, number, message: Message::default() });
         });
         // The reply may already have arrived.
-        if let Some(call) = self.waiting().calls.get_mut(&number) {
+        if let Some(call) = self.0.waiting.lock().calls.get_mut(&number) {
             call._hook = Some(hook);
         }
     }
 
     /// Ends the exchange after the frames already sent. The other side reads the end of the stream.
     pub(super) fn close(&self) {
-        self.output().socket = None;
+        self.0.output.lock().socket = None;
         self.0.has_output.notify_one();
     }
 
     /// Returns the number of calls to the other side that are in progress.
     pub(super) fn in_progress(&self) -> usize {
-        self.waiting().calls.len()
+        self.0.waiting.lock().calls.len()
     }
 
     pub(super) fn is_gone(&self) -> bool {
@@ -257,21 +258,13 @@ impl Peer {
         let _ = self.0.is_gone.subscribe().wait_for(|gone| *gone).await;
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn output(&self) -> MutexGuard<'_, Output> {
-        self.0.output.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sends a frame. Queues the bytes that the socket does not accept immediately.
     fn send(&self, frame: Frame) {
         let Some(header) = frame.header() else {
             tracing::error!(target: "glovebox", "a message to a process is too long");
             return self.close();
         };
-        let mut output = self.output();
+        let mut output = self.0.output.lock();
         let Some(socket) = output.socket.clone() else { return };
         let Message { json, bytes, room } = frame.message;
         let parts = [header, json, bytes];
@@ -297,13 +290,13 @@ impl Peer {
 
     /// Writes queued output until the exchange ends.
     async fn write_rest(&self) -> io::Result<()> {
-        let Some(socket) = self.output().socket.clone() else { return Ok(()) };
+        let Some(socket) = self.0.output.lock().socket.clone() else { return Ok(()) };
         loop {
             self.0.has_output.notified().await;
             while !self.write_some(&socket)? {
                 socket.writable().await?;
             }
-            if self.output().socket.is_none() {
+            if self.0.output.lock().socket.is_none() {
                 // Dropping the last handle shuts the socket down for writing.
                 return Ok(());
             }
@@ -312,7 +305,7 @@ impl Peer {
 
     /// Writes until the socket accepts no more. Returns `true` if the queue is empty.
     fn write_some(&self, socket: &OwnedWriteHalf) -> io::Result<bool> {
-        let mut output = self.output();
+        let mut output = self.0.output.lock();
         while let Some(part) = output.rest.front_mut() {
             match socket.try_write(part.bytes.get(part.written..).unwrap_or_default()) {
                 Ok(written) => part.written += written,
@@ -329,7 +322,7 @@ impl Peer {
     /// Marks the other side as disconnected, and fails all calls in progress.
     fn gone(&self) {
         self.close();
-        let mut waiting = self.waiting();
+        let mut waiting = self.0.waiting.lock();
         waiting.is_gone = true;
         let calls = mem::take(&mut waiting.calls);
         drop(waiting);
@@ -364,7 +357,7 @@ impl Peer {
                 CANCEL => calls.cancel(number),
                 REPLY => {
                     // Waiting for the budget would delay all other replies.
-                    let budget = self.waiting().calls.get(&number).and_then(|call| call.budget.clone());
+                    let budget = self.0.waiting.lock().calls.get(&number).and_then(|call| call.budget.clone());
                     let reply = match budget.map_or(Ok(None), |budget| budget.reserve(&header)) {
                         Ok(room) => Ok(Message { room, ..read_message(&mut read, &header).await? }),
                         Err(error) => {
@@ -372,7 +365,7 @@ impl Peer {
                             Err(error)
                         }
                     };
-                    let call = self.waiting().calls.remove(&number);
+                    let call = self.0.waiting.lock().calls.remove(&number);
                     if let Some(call) = call {
                         (call.then)(reply);
                     }

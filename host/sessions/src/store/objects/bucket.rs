@@ -8,7 +8,7 @@ use std::{
     io,
     panic::resume_unwind,
     path::Path,
-    sync::{Arc, OnceLock, Weak},
+    sync::{Arc, Weak},
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, path::Path as ObjectPath};
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::location::{StoreLocation, shown};
@@ -362,9 +363,8 @@ impl fmt::Debug for Background {
 impl Background {
     /// Returns the runtime, and starts it if necessary.
     pub(super) fn get() -> io::Result<Self> {
-        static SHARED: OnceLock<std::sync::Mutex<Weak<Threads>>> = OnceLock::new();
-        let shared = SHARED.get_or_init(std::sync::Mutex::default);
-        let mut shared = shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        static SHARED: Mutex<Weak<Threads>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock();
         if let Some(threads) = shared.upgrade() {
             return Ok(Self(threads));
         }

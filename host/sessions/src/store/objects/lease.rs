@@ -16,11 +16,12 @@
 //! returns the clock for leases.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{
@@ -69,7 +70,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if self.stop.take().is_some_and(|stop| stop.send(()).is_ok()) {
             // An error means that the release takes too long or failed. The lease then remains until it expires.
-            let released = self.released.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let released = self.released.get_mut();
             let _ = released.recv_timeout(RELEASE_TIMEOUT);
         }
     }
@@ -252,7 +253,7 @@ impl Holder {
 
     /// Records a write before its outcome is known.
     pub(super) fn begins(&self, expected: &Expected, version: &StoredVersion) {
-        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsettled = self.unsettled.lock();
         match &mut *unsettled {
             Some((same, versions)) if same == expected => versions.push(version.clone()),
             other => *other = Some((expected.clone(), vec![version.clone()])),
@@ -262,7 +263,7 @@ impl Holder {
     /// Forgets the recorded writes after one was accepted. Returns the versions of the other writes, which were
     /// rejected or overwritten.
     pub(super) fn settles(&self, accepted: &StoredVersion) -> Vec<StoredVersion> {
-        let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let unsettled = self.unsettled.lock().take();
         let (_, mut versions) = unsettled.unwrap_or((Expected::Any, Vec::new()));
         versions.retain(|version| version != accepted);
         versions
@@ -270,7 +271,7 @@ impl Holder {
 
     /// Returns `true` if the holder made this write with the same expectation and does not know its outcome.
     pub(super) fn wrote(&self, expected: &Expected, is: impl Fn(&StoredVersion) -> bool) -> bool {
-        let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        let unsettled = self.unsettled.lock();
         unsettled.as_ref().is_some_and(|(same, versions)| same == expected && versions.iter().any(is))
     }
 }

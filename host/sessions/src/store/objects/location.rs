@@ -6,7 +6,7 @@ use std::{
     error::Error,
     fmt, io,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -25,6 +25,7 @@ use object_store::{
     memory::InMemory,
     path::Path,
 };
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use url::Url;
 
@@ -107,7 +108,7 @@ impl StoreLocation {
         let prefix = Path::from_url_path(url.path())
             .map_err(|error| StoreError::Url { url: url.to_string(), reason: error.to_string() })?;
         let name = url.host_str().unwrap_or_default().to_owned();
-        let mut memories = NAMED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memories = NAMED.get_or_init(Mutex::default).lock();
         memories.retain(|_, memory| memory.strong_count() > 0);
         let found = memories.get(&name).and_then(Weak::upgrade);
         let store = found.unwrap_or_else(|| {
