@@ -1,6 +1,6 @@
 //! The executor for sessions in a fleet, whose nodes store and run them.
 
-use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use glovebox::{CancelToken, CheckpointId, Execution, JsonText, Rollback, Timestamp, Tool};
 use glovebox_fleet::{
@@ -18,11 +18,10 @@ use super::{
 };
 use crate::{
     Changed, Fresh, NO_CALLBACKS, SPANS, Script, Service, ServiceError, SessionPage, SessionSummary, SessionTarget,
-    Work, tools::Callbacks,
+    Work, tenant::generation, tools::Callbacks,
 };
 
 /// The executor that sends work on a tenant's sessions to a fleet, and other work to another executor.
-#[derive(Debug)]
 pub(crate) struct FleetExecutor {
     pub(crate) fleet: Fleet,
     pub(crate) service: Service,
@@ -101,17 +100,17 @@ impl Executor for FleetExecutor {
             };
             self.check(&target, &script, true)?;
             let key = self.fleet.key(&mut script);
+            let (is_suspendable, cancel_after) = (script.is_suspendable(), script.cancel_after);
             let start = FleetStart {
                 fleet: self.fleet.clone(),
                 service: self.service.clone(),
                 tenant: self.tenant.clone(),
                 id: target.id.clone(),
                 cancel: job.cancel,
-                is_suspendable: script.is_suspendable(),
-                cancel_after: script.cancel_after,
+                is_suspendable,
             };
             let request = request(&target, script, key.as_deref())?;
-            Ok(Box::new(FleetExecution::new(start, request, key)))
+            Ok(Box::new(FleetExecution::new(start, request, key, cancel_after)) as Box<dyn SteppedExecution>)
         })
     }
 }
@@ -347,11 +346,6 @@ impl Fleet {
     }
 }
 
-/// Returns a session's generation in the form that clients see.
-fn generation(created_at: Timestamp, number: u64) -> String {
-    format!("{}-{number}", created_at.unix_ms())
-}
-
 /// Parses the expected generation. Malformed text fails like a generation that the session does not have.
 fn expected(SessionTarget { id, expected }: &SessionTarget) -> Result<Option<Expected>, ServiceError> {
     let Some(text) = expected else { return Ok(None) };
@@ -393,68 +387,49 @@ impl From<FleetSession> for SessionSummary {
 }
 
 /// An operation that sessions in a fleet do not support.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotInFleet {
     /// Reading, changing and returning files.
+    #[error(
+        "a fleet does not support session files: read and write them from scripts in the session; pass input in `stdin` and `context`"
+    )]
     Files,
     /// Reading and setting variables.
+    #[error(
+        "a fleet does not support session variables: print them from a script in the session, or set them from `context`"
+    )]
     Variables,
     /// Taking and listing checkpoints, and restoring a specific checkpoint.
+    #[error(
+        "a fleet does not support checkpoints: `undo` without a `checkpoint` restores the state before the last execution"
+    )]
     Checkpoints,
     /// Copying a session to a new ID.
+    #[error("a fleet does not support forking sessions: open another session and execute the same scripts in it")]
     Fork,
     /// Exporting a session for another server.
+    #[error("a fleet does not support exporting sessions: use a server with its own store (`--store`)")]
     Export,
     /// Importing a session that another server exported.
+    #[error("a fleet does not support importing sessions: use a server with its own store (`--store`)")]
     Import,
     /// Evicting a session from memory.
+    #[error(
+        "a fleet does not support hibernating sessions: each state is stored before the answer is sent, so this is unnecessary"
+    )]
     Hibernate,
     /// Opening a session with a policy of its own.
+    #[error("a fleet does not support sessions with a `policy`: remove `policy`; the policy of the nodes applies")]
     Policy,
     /// Tools with a handler in the server's process.
+    #[error(
+        "a fleet does not support tools that the server answers: define each tool in the request, or execute outside a session"
+    )]
     Handlers,
     /// Checking the types of a script in a session.
+    #[error("a fleet does not support type checks in sessions: remove `check_types`, or execute outside a session")]
     TypeChecks,
-}
-
-impl NotInFleet {
-    /// Returns the operation's name in error messages.
-    fn operation(self) -> &'static str {
-        match self {
-            Self::Files => "session files",
-            Self::Variables => "session variables",
-            Self::Checkpoints => "checkpoints",
-            Self::Fork => "forking sessions",
-            Self::Export => "exporting sessions",
-            Self::Import => "importing sessions",
-            Self::Hibernate => "hibernating sessions",
-            Self::Policy => "sessions with a `policy`",
-            Self::Handlers => "tools that the server answers",
-            Self::TypeChecks => "type checks in sessions",
-        }
-    }
-
-    /// Returns the suggested alternative.
-    fn alternative(self) -> &'static str {
-        match self {
-            Self::Files => "read and write them from scripts in the session; pass input in `stdin` and `context`",
-            Self::Variables => "print them from a script in the session, or set them from `context`",
-            Self::Checkpoints => "`undo` without a `checkpoint` restores the state before the last execution",
-            Self::Fork => "open another session and execute the same scripts in it",
-            Self::Export | Self::Import => "use a server with its own store (`--store`)",
-            Self::Hibernate => "each state is stored before the answer is sent, so this is unnecessary",
-            Self::Policy => "remove `policy`; the policy of the nodes applies",
-            Self::TypeChecks => "remove `check_types`, or execute outside a session",
-            Self::Handlers => "define each tool in the request, or execute outside a session",
-        }
-    }
-}
-
-impl fmt::Display for NotInFleet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a fleet does not support {}: {}", self.operation(), self.alternative())
-    }
 }
 
 #[cfg(test)]

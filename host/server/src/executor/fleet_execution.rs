@@ -32,14 +32,8 @@ const LAST_ATTEMPT: Duration = Duration::from_secs(10);
 /// sends it again with the same idempotency key: the engine returns the recorded result, or runs the step if it was not
 /// run.
 pub(super) struct FleetExecution {
-    fleet: Fleet,
-    service: Service,
-    /// The tenant that the memory of the bytes is charged to.
-    tenant: String,
-    id: SessionId,
-    cancel: CancelToken,
+    start: FleetStart,
     tools: Vec<ToolOffer>,
-    is_suspendable: bool,
     deadline: Option<Instant>,
     /// Locked during a step.
     progress: tokio::sync::Mutex<FleetProgress>,
@@ -97,33 +91,32 @@ struct WaitingInFleet {
 pub(super) struct FleetStart {
     pub(super) fleet: Fleet,
     pub(super) service: Service,
+    /// The tenant that the memory of the bytes is charged to.
     pub(super) tenant: String,
     pub(super) id: SessionId,
     pub(super) cancel: CancelToken,
     pub(super) is_suspendable: bool,
-    pub(super) cancel_after: Option<Duration>,
 }
 
 impl FleetExecution {
     /// Creates an execution. The first step sends `request`. Must be called within a Tokio runtime.
-    pub(super) fn new(start: FleetStart, request: ExecuteRequest, key: Option<String>) -> Self {
-        let FleetStart { fleet, service, tenant, id, cancel, is_suspendable, cancel_after } = start;
+    pub(super) fn new(
+        start: FleetStart,
+        request: ExecuteRequest,
+        key: Option<String>,
+        cancel_after: Option<Duration>,
+    ) -> Self {
         let ended = CancellationToken::new();
         let cancelled = ended.clone();
-        let hook = cancel.on_cancel(move || cancelled.cancel());
+        let hook = start.cancel.on_cancel(move || cancelled.cancel());
         let deadline = cancel_after.and_then(|after| Instant::now().checked_add(after));
-        let key = key.unwrap_or_else(|| fleet.step_key(request.id.as_deref().unwrap_or_default()));
+        let key = key.unwrap_or_else(|| start.fleet.step_key(request.id.as_deref().unwrap_or_default()));
         let tools = request.tools.clone();
         let (created, rooms) = (Instant::now(), Vec::new());
         let step = FleetStep { request, key, created, is_repeatable: false, call_count: 0, rooms };
         Self {
-            fleet,
-            service,
-            tenant,
-            id,
-            cancel,
+            start,
             tools,
-            is_suspendable,
             deadline,
             progress: tokio::sync::Mutex::new(FleetProgress::Sent(Box::new(step))),
             _on_cancel: hook,
@@ -139,7 +132,7 @@ impl FleetExecution {
         let (created_at, generation) = (waits.executed.created_at, waits.executed.generation);
         let suspended = mem::take(&mut waits.waiting.suspended);
         let id = SessionId::random().to_string();
-        let key = self.fleet.step_key(&id);
+        let key = self.start.fleet.step_key(&id);
         let request = ExecuteRequest {
             tools: self.tools.clone(),
             resumption: Some(Resumption { suspended, answers }),
@@ -162,7 +155,7 @@ impl FleetExecution {
             let left = if has_ended { Some(Duration::ZERO) } else { left };
             request.deadline_ms = left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
         }
-        let sent = self.fleet.execute(&self.id, request, Some(&step.key), &self.cancel);
+        let sent = self.start.fleet.execute(&self.start.id, request, Some(&step.key), &self.start.cancel);
         match has_ended && step.is_repeatable {
             true => tokio::time::timeout(LAST_ATTEMPT, sent).await.unwrap_or(Err(ServiceError::StepLost)),
             false => sent.await,
@@ -198,7 +191,7 @@ impl FleetExecution {
             return Ok(None);
         }
         // Drop the bytes. The next step sends the request again, and the engine returns the same bytes.
-        if !step.is_repeatable && !self.is_suspendable {
+        if !step.is_repeatable && !self.start.is_suspendable {
             // The caller keeps the memory of the first request reserved only if the execution is suspendable.
             let reserved = self.reserve(step.bytes())?;
             step.rooms.extend(reserved);
@@ -214,14 +207,14 @@ impl FleetExecution {
 
     /// Reserves memory. Fails if the budget is exhausted.
     fn reserve(&self, bytes: usize) -> Result<Option<Room>, ServiceError> {
-        let reserved = self.service.reply_budget().map(|budget| budget.reserve(Some(&self.tenant), bytes));
+        let reserved = self.start.service.reply_budget().map(|budget| budget.reserve(Some(&self.start.tenant), bytes));
         reserved.transpose().map_err(|_| ServiceError::NoRoom)
     }
 
     /// Returns the result of an execution. Parses it on a thread that is allowed to block, because it may be long.
     async fn done(&self, executed: Executed) -> Result<Advanced, ServiceError> {
         self.ended.cancel();
-        let id = self.id.clone();
+        let id = self.start.id.clone();
         let finished = Service::blocking(move || read(executed, &id)).await?;
         Ok(Advanced::Done(Box::new(finished)))
     }
@@ -328,7 +321,7 @@ impl SteppedExecution for FleetExecution {
 
     fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
         Box::pin(async move {
-            if !self.is_suspendable {
+            if !self.start.is_suspendable {
                 return Err(ServiceError::NotSuspendable(NOT_STARTED_SUSPENDABLE.into()));
             }
             match &mut *self.progress.lock().await {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -19,7 +18,10 @@ use super::{
     BoxFuture, Completion, Executor, Finished, InProcess, Job, SessionAnswer, SessionCall, SessionOperation,
     SessionReply, SteppedExecution, Validated, in_process::asked, live::LiveSessions, local_execution::LocalExecution,
 };
-use crate::{Changed, Fresh, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost};
+use crate::{
+    Changed, Fresh, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost,
+    tenant::generation,
+};
 
 /// Maximum total size of the policies of all sessions, as parsed values, in bytes.
 const MAX_POLICIES_BYTES: usize = 64 << 20;
@@ -51,12 +53,6 @@ struct Usage {
     generation: u64,
     changed_at: Timestamp,
     used_at: Instant,
-}
-
-impl fmt::Debug for InMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InMemory").finish_non_exhaustive()
-    }
 }
 
 impl InMemory {
@@ -161,13 +157,10 @@ impl SessionsInMemory {
     }
 
     /// Returns a session. Fails if its generation is not the expected one.
-    fn expected(&self, SessionTarget { id, expected }: &SessionTarget) -> Result<Arc<SessionInMemory>, ServiceError> {
-        let session = self.find(id)?;
-        let has = session.generation();
-        match expected {
-            Some(expected) if *expected != has => Err(ServiceError::Generation { expected: expected.clone(), has }),
-            _ => Ok(session),
-        }
+    fn expected(&self, target: &SessionTarget) -> Result<Arc<SessionInMemory>, ServiceError> {
+        let session = self.find(&target.id)?;
+        target.check(session.generation())?;
+        Ok(session)
     }
 
     /// Fails if a new session already exists, or if it would exceed a limit. The caller must serialize the creation of
@@ -323,7 +316,7 @@ impl SessionInMemory {
     }
 
     fn generation(&self) -> String {
-        format!("{}-{}", self.created_at.unix_ms(), self.usage.lock().generation)
+        generation(self.created_at, self.usage.lock().generation)
     }
 
     fn summary(&self) -> SessionSummary {

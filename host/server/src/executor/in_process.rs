@@ -64,12 +64,6 @@ pub(crate) struct InProcessConfig {
     pub(crate) add_network: Option<AddNetwork>,
 }
 
-impl fmt::Debug for InProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InProcess").finish_non_exhaustive()
-    }
-}
-
 impl InProcess {
     pub(crate) fn new(config: InProcessConfig) -> Self {
         let InProcessConfig { service, policy, tools, store, mut store_policy, key, suspended_key, add_network } =
@@ -354,7 +348,7 @@ impl Local {
     fn restored(&self, target: &SessionTarget, suspended: &Suspended) -> Result<ActiveSession, ServiceError> {
         self.prepare(target)?;
         // Check again when the session is locked: until then, another process can change it.
-        self.sessions.open(&target.id)?.restore_suspended(suspended, |record| check_expected(record, target))
+        self.sessions.open(&target.id)?.restore_suspended(suspended, |record| target.check(generation_of(record)))
     }
 
     /// Returns a session's description.
@@ -370,7 +364,7 @@ impl Local {
 
     /// Returns the session's current generation.
     fn generation(&self, id: &SessionId) -> Option<String> {
-        self.record(id).ok().as_ref().map(generation)
+        self.record(id).ok().as_ref().map(generation_of)
     }
 
     /// Makes room in memory for a session. Fails if its generation is not the expected one, or if its runtime is not
@@ -384,18 +378,13 @@ impl Local {
     /// Checks only the generation, for operations that need no runtime. Returns the session's record.
     fn check_generation(&self, target: &SessionTarget) -> Result<SessionRecord, ServiceError> {
         let record = self.record(&target.id)?;
-        check_expected(&record, target)?;
+        target.check(generation_of(&record))?;
         Ok(record)
     }
 }
 
-/// Fails if the session's generation is not the expected one.
-fn check_expected(record: &SessionRecord, target: &SessionTarget) -> Result<(), ServiceError> {
-    let has = generation(record);
-    match &target.expected {
-        Some(expected) if *expected != has => Err(ServiceError::Generation { expected: expected.clone(), has }),
-        _ => Ok(()),
-    }
+fn generation_of(record: &SessionRecord) -> String {
+    generation(record.created_at, record.generation)
 }
 
 impl LiveSessions for Local {

@@ -17,7 +17,7 @@ mod local_execution;
 mod memory;
 mod operation;
 
-use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use glovebox::{CancelToken, Diagnostic, Execution, FileEntry, ToolAnswer, ToolRequest};
 use glovebox_sessions::SessionId;
@@ -42,7 +42,7 @@ pub(crate) use operation::{
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Performs admitted work for one tenant.
-pub(crate) trait Executor: fmt::Debug + Send + Sync {
+pub(crate) trait Executor: Send + Sync {
     /// Fails if this executor does not support an operation. Called before the operation is admitted.
     fn check_operation(&self, operation: &SessionOperation) -> Result<(), ServiceError> {
         match operation.has_policy() {

@@ -230,7 +230,6 @@ pub(crate) fn join_files(files: Vec<(String, Vec<u8>)>, if_exists: IfExists) -> 
 }
 
 /// A session operation with its binary data.
-#[derive(Debug)]
 pub(crate) struct SessionCall {
     pub(crate) operation: SessionOperation,
     pub(crate) bytes: Vec<u8>,
@@ -246,12 +245,6 @@ pub(crate) struct Room(pub(crate) Option<Box<Reserve>>);
 impl Room {
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), ServiceError> {
         self.0.take().map_or(Ok(()), |reserve| reserve(bytes))
-    }
-}
-
-impl std::fmt::Debug for Room {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Room").field(&self.0.is_some()).finish()
     }
 }
 

@@ -56,7 +56,7 @@ pub struct SessionPage {
 impl From<SessionRecord> for SessionSummary {
     fn from(record: SessionRecord) -> Self {
         Self {
-            generation: generation(&record),
+            generation: generation(record.created_at, record.generation),
             id: record.id,
             language: record.language,
             runtime: record.runtime,
@@ -92,6 +92,6 @@ impl From<Vec<ListedSession>> for SessionPage {
 
 /// Returns the identifier of a session's current state. It changes with every change to the session, and differs
 /// between sessions that used the same name.
-pub(crate) fn generation(record: &SessionRecord) -> String {
-    format!("{}-{}", record.created_at.unix_ms(), record.generation)
+pub(crate) fn generation(created_at: Timestamp, number: u64) -> String {
+    format!("{}-{number}", created_at.unix_ms())
 }

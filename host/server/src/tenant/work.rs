@@ -166,6 +166,16 @@ pub struct SessionTarget {
     pub expected: Option<String>,
 }
 
+impl SessionTarget {
+    /// Fails if the session's generation `has` is not the expected one.
+    pub(crate) fn check(&self, has: String) -> Result<(), ServiceError> {
+        match &self.expected {
+            Some(expected) if *expected != has => Err(ServiceError::Generation { expected: expected.clone(), has }),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl From<&SessionId> for SessionTarget {
     fn from(id: &SessionId) -> Self {
         Self { id: id.clone(), expected: None }

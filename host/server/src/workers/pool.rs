@@ -1,7 +1,6 @@
 //! The worker processes of a service: starts them, checks their health, and restarts them.
 
 use std::{
-    fmt,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     io::{self, Write as _},
     os::{fd::OwnedFd, unix::net::UnixStream},
@@ -36,12 +35,6 @@ pub(crate) struct Workers {
     end_time: Duration,
     /// The number for the next execution.
     next: AtomicU64,
-}
-
-impl fmt::Debug for Workers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Workers").field("count", &self.slots.len()).finish_non_exhaustive()
-    }
 }
 
 /// The worker that a request needs.

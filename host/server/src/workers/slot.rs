@@ -15,7 +15,6 @@ use tokio::{
 use super::{Confinement, peer::Peer, protocol::ToWorker, relay::WorkerJobCallbacks};
 
 /// A slot for a worker process. When the process ends, a new process takes the slot.
-#[derive(Debug)]
 pub(super) struct WorkerSlot {
     state: Mutex<SlotState>,
     /// Counts changes to all slots, to wake waiters.
@@ -25,7 +24,7 @@ pub(super) struct WorkerSlot {
     pub(super) failure: Mutex<Option<String>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum SlotState {
     Starting,
     Ready(Arc<Live>),
@@ -97,12 +96,6 @@ pub(crate) struct Live {
     pub(super) became_ready: Notify,
     /// The number of sessions in the worker's memory, and the bytes that they occupy.
     pub(super) sessions: Mutex<(u64, u64)>,
-}
-
-impl std::fmt::Debug for Live {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Live").field("peer", &self.peer).finish_non_exhaustive()
-    }
 }
 
 impl Live {

@@ -35,12 +35,6 @@ pub(crate) struct WorkerProcesses {
     memory_bytes: u64,
 }
 
-impl fmt::Debug for WorkerProcesses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkerProcesses").field("tenant", &self.tenant).finish_non_exhaustive()
-    }
-}
-
 /// A script that is ready to be sent to a worker.
 struct PreparedCall {
     live: Arc<Live>,
