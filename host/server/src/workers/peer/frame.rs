@@ -173,21 +173,19 @@ const UNIT_BYTES: usize = 1 << 10;
 /// Maximum number of the other side's calls in progress.
 const MAX_CALLS: usize = 16_384;
 
-/// The other side's calls in progress.
-#[derive(Clone, Default)]
-pub(super) struct Calls(pub(super) Arc<CallsInProgress>);
-
-pub(super) struct CallsInProgress {
-    tokens: Mutex<HashMap<u64, CancelToken>>,
+/// The other side's calls in progress. Clones share them.
+#[derive(Clone)]
+pub(super) struct Calls {
+    tokens: Arc<Mutex<HashMap<u64, CancelToken>>>,
     /// The parent of all tokens.
     pub(super) all: CancelToken,
     room: Arc<Semaphore>,
 }
 
-impl Default for CallsInProgress {
+impl Default for Calls {
     fn default() -> Self {
         let room = Arc::new(Semaphore::new(MAX_CALL_BYTES / UNIT_BYTES));
-        Self { tokens: Mutex::default(), all: CancelToken::new(), room }
+        Self { tokens: Arc::default(), all: CancelToken::new(), room }
     }
 }
 
@@ -197,27 +195,27 @@ impl Calls {
         // The sum of both parts fits into 32 bits.
         let bytes = header.json.min(MAX_PART_BYTES) + header.bytes.min(MAX_PART_BYTES);
         let units = bytes / u32::try_from(UNIT_BYTES).unwrap_or(u32::MAX) + 1;
-        Arc::clone(&self.0.room).acquire_many_owned(units).await.map_err(io::Error::other)
+        Arc::clone(&self.room).acquire_many_owned(units).await.map_err(io::Error::other)
     }
 
     pub(super) fn begin(&self, number: u64) -> io::Result<CancelToken> {
-        let mut tokens = self.0.tokens.lock();
+        let mut tokens = self.tokens.lock();
         if tokens.len() >= MAX_CALLS {
             return Err(io::Error::other(format!("more than {MAX_CALLS} calls are in progress")));
         }
-        let token = self.0.all.child();
+        let token = self.all.child();
         tokens.insert(number, token.clone());
         Ok(token)
     }
 
     pub(super) fn cancel(&self, number: u64) {
-        let token = self.0.tokens.lock().get(&number).cloned();
+        let token = self.tokens.lock().get(&number).cloned();
         if let Some(token) = token {
             token.cancel();
         }
     }
 
     pub(super) fn end(&self, number: u64) {
-        self.0.tokens.lock().remove(&number);
+        self.tokens.lock().remove(&number);
     }
 }

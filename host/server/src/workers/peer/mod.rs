@@ -150,7 +150,7 @@ impl Peer {
             {
                 tracing::error!(target: "glovebox", %error, "cannot read from a process");
             }
-            calls.0.all.cancel();
+            calls.all.cancel();
             reading.gone();
         });
         peer
