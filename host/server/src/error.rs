@@ -233,7 +233,7 @@ impl ServiceError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::QueueFull { retry_after, .. } | Self::Rate { retry_after, .. } => Some(*retry_after),
-            Self::Relayed(error) => error.retry_after(),
+            Self::Relayed(error) => error.retry_after,
             Self::NoTurn { .. }
             | Self::TooManySuspended { .. }
             | Self::NoWorker
@@ -252,7 +252,7 @@ impl ServiceError {
     #[must_use]
     pub fn has_run(&self) -> bool {
         match self {
-            Self::Relayed(error) => return error.has_run(),
+            Self::Relayed(error) => return error.has_run,
             Self::Advance(AdvanceError::Execute(error)) => return matches!(**error, ExecuteError::Commit { .. }),
             _ => {}
         }
@@ -297,7 +297,7 @@ impl ServiceError {
     pub(crate) fn is_answer_error(&self) -> bool {
         match self {
             Self::Advance(error) => matches!(error, AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. }),
-            Self::Relayed(error) => error.is_answer_error(),
+            Self::Relayed(error) => error.is_answer_error,
             _ => false,
         }
     }
@@ -313,7 +313,7 @@ impl ServiceError {
     pub(crate) fn is_missing_file(&self) -> bool {
         match self {
             Self::Files(FilesError::Workspace(FileError::Refused { source, .. })) => *source == VfsError::NotFound,
-            Self::Relayed(error) => error.is_missing_file(),
+            Self::Relayed(error) => error.is_missing_file,
             _ => false,
         }
     }

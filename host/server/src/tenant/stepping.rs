@@ -250,7 +250,8 @@ impl Tenant {
         let _hook = stop.as_ref().map(|stop| stop.on_cancel(move || cancelled.cancel()));
         let step = async move {
             stepping.output.set(on_output).await;
-            tenant.step(id, stepping, answers, place, then).await
+            let advanced = stepping.started.advance(answers).await;
+            tenant.after_step(id, stepping, advanced, place, then).await
         };
         let stepped = tokio::spawn(step.in_current_span()).await.map_err(|_| ServiceError::Panicked)?;
         let is_suspended = match &stepped {
@@ -296,19 +297,6 @@ impl Tenant {
             SuspensionState::Busy | SuspensionState::Suspending | SuspensionState::Fetching => return Ok(None),
         };
         Ok(Some(Service::blocking(move || then(ended)).await??))
-    }
-
-    /// Advances the execution until it has finished or needs answers. The caller must poll the future to its end.
-    async fn step<T: Send + 'static>(
-        &self,
-        id: String,
-        stepping: Stepping,
-        answers: Vec<ToolAnswer>,
-        place: ExecutionPermit,
-        then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
-    ) -> Result<Stepped<T>, ServiceError> {
-        let advanced = stepping.started.advance(answers).await;
-        self.after_step(id, stepping, advanced, place, then).await
     }
 
     /// Suspends an execution after a step, or maps its result. The caller must poll the future to its end.

@@ -20,7 +20,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     peer::Message,
-    protocol::{EntryPart, StoreFailure, StoreOperation, ToServer},
+    protocol::{StoreFailure, StoreOperation, ToServer},
     serve::ServerLink,
 };
 use crate::{
@@ -122,8 +122,9 @@ impl SessionStore for ParentStore {
 
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
         let list = StoreOperation::List { after: page.begins_after().cloned(), limit: page.limit() };
-        let ((entries, next), _) = self.ask::<(Vec<EntryPart>, _)>(list, Vec::new()).await?;
-        Ok(StoredPage::new(entries.into_iter().map(Into::into).collect(), next))
+        let ((mut entries, versions, next), _) = self.ask::<(Vec<StoredEntry>, Vec<_>, _)>(list, Vec::new()).await?;
+        entries.iter_mut().zip(versions).for_each(|(entry, version)| entry.version = version);
+        Ok(StoredPage::new(entries, next))
     }
 
     async fn count(&self, most: usize) -> Result<usize, StoreError> {
@@ -177,7 +178,8 @@ impl Locks {
                     page = page.after(after);
                 }
                 let StoredPage { entries, next, .. } = block_on(store.list(&page))?;
-                done(&(entries.into_iter().map(EntryPart::from).collect::<Vec<_>>(), next))
+                let versions: Vec<_> = entries.iter().map(|entry| &entry.version).collect();
+                done(&(&entries, versions, next))
             }
             StoreOperation::Count { most } => done(&block_on(store.count(most))?),
             StoreOperation::Remove { lock, expected } => {
@@ -217,22 +219,6 @@ fn done(result: &impl Serialize) -> Message {
 
 fn done_with(result: &impl Serialize, bytes: Vec<u8>) -> Message {
     Message::reply(&Ok::<_, StoreFailure>(result), bytes)
-}
-
-impl From<StoredEntry> for EntryPart {
-    fn from(entry: StoredEntry) -> Self {
-        let found = match (entry.record, entry.version) {
-            (Some(record), Some(version)) => Ok(StoredRecord::new(record, version)),
-            _ => Err(entry.damage.unwrap_or_default()),
-        };
-        Self { id: entry.id, stored_bytes: entry.stored_bytes, stored_at: entry.stored_at, found }
-    }
-}
-
-impl From<EntryPart> for StoredEntry {
-    fn from(EntryPart { id, stored_bytes, stored_at, found }: EntryPart) -> Self {
-        Self::new(id, stored_bytes, stored_at, found)
-    }
 }
 
 impl From<StoreError> for StoreFailure {

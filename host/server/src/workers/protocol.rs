@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, mem, time::Duration};
 
 use glovebox::{Execution, FileEntry, ToolAnswer, ToolDefinition, ToolError, ToolRequest};
-use glovebox_sessions::{Expected, SessionId, SessionRecord, StoredRecord, StoredVersion};
+use glovebox_sessions::{Expected, SessionId, SessionRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -239,7 +239,7 @@ pub(super) enum StoreOperation {
     Record {
         id: SessionId,
     },
-    /// Returns a page as its [entries](EntryPart) and the ID after which the next page begins.
+    /// Returns the entries of a page, their versions, and the ID after which the next page begins.
     List {
         after: Option<SessionId>,
         limit: usize,
@@ -262,15 +262,6 @@ pub(super) enum StoreOperation {
     },
 }
 
-/// A session in a page from a store.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct EntryPart {
-    pub(super) id: SessionId,
-    pub(super) stored_bytes: u64,
-    pub(super) stored_at: glovebox::Timestamp,
-    pub(super) found: Result<StoredRecord, String>,
-}
-
 /// A store error. Errors that callers distinguish have variants; all others become a message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum StoreFailure {
@@ -288,10 +279,10 @@ pub(super) enum StoreFailure {
 pub struct RelayedError {
     code: String,
     message: String,
-    retry_after: Option<Duration>,
-    has_run: bool,
-    is_answer_error: bool,
-    is_missing_file: bool,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) has_run: bool,
+    pub(crate) is_answer_error: bool,
+    pub(crate) is_missing_file: bool,
 }
 
 impl From<&ServiceError> for RelayedError {
@@ -317,21 +308,5 @@ impl RelayedError {
     /// Returns the error code and the HTTP status. An unknown code becomes the code for internal errors.
     pub(crate) fn kind(&self) -> (&'static str, u16) {
         known_kind(&self.code)
-    }
-
-    pub(crate) fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
-    }
-
-    pub(crate) fn has_run(&self) -> bool {
-        self.has_run
-    }
-
-    pub(crate) fn is_answer_error(&self) -> bool {
-        self.is_answer_error
-    }
-
-    pub(crate) fn is_missing_file(&self) -> bool {
-        self.is_missing_file
     }
 }

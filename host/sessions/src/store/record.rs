@@ -79,7 +79,7 @@ impl StoredSession {
 }
 
 /// A session in a listing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StoredEntry {
     /// The session's ID.
