@@ -35,13 +35,6 @@ pub(crate) struct WorkerProcesses {
     memory_bytes: u64,
 }
 
-/// A script that is ready to be sent to a worker.
-struct PreparedCall {
-    live: Arc<Live>,
-    call: RunCall,
-    bytes: Vec<u8>,
-}
-
 impl WorkerProcesses {
     /// Creates a tenant's executor. Workers access the tenant's network through this process. They also access its
     /// store through this process, or at least reserve the bytes of their writes here.
@@ -82,13 +75,13 @@ impl WorkerProcesses {
         })
     }
 
-    /// Prepares a script for a worker, and registers its tools and output callback.
+    /// Registers a script's tools and its output callback. Returns the call to the worker and its binary part.
     fn prepare(
         &self,
-        live: Arc<Live>,
+        live: &Live,
         mut work: Work,
         on_output: Option<OnOutput>,
-    ) -> Result<PreparedCall, ServiceError> {
+    ) -> Result<(RunCall, Vec<u8>), ServiceError> {
         let mut tools = self.tools.clone();
         tools.append(&mut work.script().tools);
         let definitions: Vec<ToolDefinition> = tools.iter().map(Tool::definition).collect();
@@ -98,13 +91,13 @@ impl WorkerProcesses {
         if call.wants_output || !tools.is_empty() {
             live.begin(execution, WorkerJobCallbacks::new(tools, on_output, self.memory_bytes, self.reply_budget()));
         }
-        Ok(PreparedCall { live, call, bytes })
+        Ok((call, bytes))
     }
 
     fn run_on(&self, live: Arc<Live>, job: Job, done: Completion) {
         let Job { work, cancel, on_output, .. } = job;
-        let PreparedCall { live, call, bytes } = match self.prepare(live, work, on_output) {
-            Ok(passed) => passed,
+        let (call, bytes) = match self.prepare(&live, work, on_output) {
+            Ok(prepared) => prepared,
             Err(error) => return done(Err(error)),
         };
         let (execution, wants_files) = (call.execution, call.wants_files);
@@ -243,7 +236,7 @@ impl Executor for WorkerProcesses {
     fn validate(&self, fresh: Fresh) -> BoxFuture<'_, Result<Validated, ServiceError>> {
         Box::pin(async move {
             let live = self.ready(Chosen::Any).await?;
-            let PreparedCall { live, call, bytes } = self.prepare(live, Work::Fresh(Box::new(fresh)), None)?;
+            let (call, bytes) = self.prepare(&live, Work::Fresh(Box::new(fresh)), None)?;
             let _job = live.ends(call.execution);
             let (found, _, room) = live.peer.call_within(&ToWorker::Validate(call), bytes, self.reply_budget()).await?;
             Ok((found, room))
@@ -257,9 +250,8 @@ impl Executor for WorkerProcesses {
     fn start(&self, job: Job) -> BoxFuture<'_, Result<Box<dyn SteppedExecution>, ServiceError>> {
         Box::pin(async move {
             let Job { work, cancel, on_output, .. } = job;
-            let chosen = self.choose(&work)?;
-            let live = self.ready(chosen).await?;
-            let PreparedCall { live, call, bytes } = self.prepare(live, work, on_output)?;
+            let live = self.ready(self.choose(&work)?).await?;
+            let (call, bytes) = self.prepare(&live, work, on_output)?;
             let started: Box<dyn SteppedExecution> = Box::new(WorkerExecution {
                 execution: call.execution,
                 wants_files: call.wants_files,
