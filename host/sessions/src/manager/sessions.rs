@@ -1,7 +1,6 @@
 //! Opens, lists and removes stored sessions. Hibernates live sessions: saves them, and frees their memory and locks.
 
 use std::{
-    collections::BTreeMap,
     io,
     sync::{Arc, Weak},
     thread::JoinHandle,
@@ -271,16 +270,7 @@ impl Sessions {
     }
 
     fn with_live(&self, entries: Vec<StoredEntry>) -> Vec<ListedSession> {
-        let mut live: BTreeMap<SessionId, SessionInfo> = BTreeMap::new();
-        for slot in self.0.all() {
-            // A session whose state is locked by another thread at this moment is listed as if it were not live.
-            let info = slot.try_state().and_then(|state| Some(state.live.as_ref()?.session.info()));
-            if let Some(info) = info {
-                live.insert(slot.id.clone(), info);
-            }
-        }
-        let with_live = |stored: StoredEntry| ListedSession { live: live.remove(&stored.id), stored };
-        entries.into_iter().map(with_live).collect()
+        entries.into_iter().map(|stored| ListedSession { live: self.live_info(&stored.id), stored }).collect()
     }
 
     /// Closes and removes a session. Its exit handlers run within the limits of one execution. Fails if there is no

@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 
 use super::{
     bucket::{Background, Bucket, Created, Listed, create, failed},
-    log::number_of,
+    log::numbered,
 };
 use crate::store::{Expected, SessionId, StoreError, StoredVersion, record};
 
@@ -34,8 +34,6 @@ use crate::store::{Expected, SessionId, StoreError, StoredVersion, record};
 const MARGIN: Duration = Duration::from_secs(1);
 /// Maximum size of an entry in bytes. An entry contains the holder and the duration in milliseconds.
 const MAX_ENTRY_BYTES: u64 = 64;
-/// Maximum number of lease objects per session.
-const MAX_LISTED: usize = 10_000;
 /// Maximum duration of a lease. Longer durations in entries are reduced to this value.
 const MAX_LEASE: Duration = Duration::from_secs(60 * 60);
 /// Maximum wait for the release when a lease is dropped, so that the next holder finds it free.
@@ -160,12 +158,7 @@ impl LeaseLog {
     }
 
     async fn entries(&self) -> Result<Vec<(u64, Listed)>, StoreError> {
-        let listed = self.bucket.list(&self.dir, None, MAX_LISTED + 1).await?;
-        if listed.len() > MAX_LISTED {
-            let reason = format!("it has more than {MAX_LISTED} objects; delete them");
-            return Err(failed(&*self.bucket, format!("lock `{}`", self.dir), reason));
-        }
-        Ok(listed.into_iter().filter_map(|listed| Some((number_of(&listed.name)?, listed))).collect())
+        numbered(&*self.bucket, &self.dir).await
     }
 
     /// Reads an entry. Returns `None` if it does not exist, and empty content if it is too long to be valid.

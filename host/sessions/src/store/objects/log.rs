@@ -64,7 +64,7 @@ use crate::store::{RecordError, SessionId, SessionRecord, StoreError, StoredVers
 /// The directory of the logs.
 pub(super) const RECORDS: &str = "records";
 const STATES: &str = "states";
-/// Maximum number of objects in a log, and of states to examine when a removal expires. Every writer retries deletions
+/// Maximum number of objects in a log or for a lease, and of states to examine when a removal expires. Every writer retries deletions
 /// that failed.
 const MAX_LISTED: usize = 10_000;
 /// Maximum number of attempts to read during concurrent writes.
@@ -129,15 +129,8 @@ impl Log<'_> {
         format!("{STATES}/{}!/{version}", self.id)
     }
 
-    /// Lists the entries in ascending order.
     async fn entries(self) -> Result<Vec<(u64, Listed)>, StoreError> {
-        let dir = self.dir();
-        let listed = self.bucket.list(&dir, None, MAX_LISTED + 1).await?;
-        if listed.len() > MAX_LISTED {
-            let reason = format!("it has more than {MAX_LISTED} objects; delete those below the last");
-            return Err(failed(self.bucket, format!("read `{dir}`"), reason));
-        }
-        Ok(listed.into_iter().filter_map(|listed| Some((number_of(&listed.name)?, listed))).collect())
+        numbered(self.bucket, &self.dir()).await
     }
 
     /// Reads a listed entry. Returns `None` if it has been deleted since it was listed.
@@ -294,6 +287,16 @@ impl Log<'_> {
         let action = format!("confirm that session `{}` was written", self.id);
         failed(self.bucket, action, reason)
     }
+}
+
+/// Lists the numbered entries in a directory, in ascending order.
+pub(super) async fn numbered(bucket: &dyn Bucket, dir: &str) -> Result<Vec<(u64, Listed)>, StoreError> {
+    let listed = bucket.list(dir, None, MAX_LISTED + 1).await?;
+    if listed.len() > MAX_LISTED {
+        let reason = format!("it has more than {MAX_LISTED} objects; delete those below the last");
+        return Err(failed(bucket, format!("read `{dir}`"), reason));
+    }
+    Ok(listed.into_iter().filter_map(|listed| Some((number_of(&listed.name)?, listed))).collect())
 }
 
 /// Parses the number from the name of an entry.
