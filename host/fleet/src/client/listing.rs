@@ -225,7 +225,11 @@ impl Http {
         wait: Duration,
     ) -> Result<Result<A, (u16, String)>, FleetError> {
         let request = match question {
-            Some(question) => self.0.post(url).json_of(question)?,
+            Some(question) => {
+                // reqwest's feature `json` is off.
+                let body = serde_json::to_vec(question).map_err(|error| FleetError::Invalid(error.to_string()))?;
+                self.0.post(url).header(http::header::CONTENT_TYPE, "application/json").body(body)
+            }
             None => self.0.get(url),
         };
         let request = request.header(http::header::ACCEPT, "application/json").timeout(wait);
@@ -256,18 +260,6 @@ impl Http {
         let mut answer = Response::new(body.into());
         (*answer.status_mut(), *answer.headers_mut()) = (status, headers);
         Ok(answer)
-    }
-}
-
-/// Adds a JSON body, without reqwest's `json` feature.
-trait JsonOf: Sized {
-    fn json_of(self, value: &impl Serialize) -> Result<Self, FleetError>;
-}
-
-impl JsonOf for reqwest::RequestBuilder {
-    fn json_of(self, value: &impl Serialize) -> Result<Self, FleetError> {
-        let body = serde_json::to_vec(value).map_err(|error| FleetError::Invalid(error.to_string()))?;
-        Ok(self.header(http::header::CONTENT_TYPE, "application/json").body(body))
     }
 }
 
