@@ -102,16 +102,13 @@ impl SuspendedExecutions {
     fn try_take(&self, id: &str, meanwhile: SuspensionState) -> Result<Option<TakenExecution>, ServiceError> {
         let mut entries = self.entries.lock();
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
-        match std::mem::replace(&mut entry.state, meanwhile) {
-            state @ (SuspensionState::Busy | SuspensionState::Suspending) => {
-                entry.state = state;
-                Err(busy(id))
+        match &entry.state {
+            SuspensionState::Busy | SuspensionState::Suspending => Err(busy(id)),
+            SuspensionState::Fetching => Ok(None),
+            SuspensionState::Waiting(_) | SuspensionState::Ended(_) => {
+                let state = Some(std::mem::replace(&mut entry.state, meanwhile));
+                Ok(Some(TakenExecution { executions: self.clone(), id: id.to_owned(), state }))
             }
-            SuspensionState::Fetching => {
-                entry.state = SuspensionState::Fetching;
-                Ok(None)
-            }
-            state => Ok(Some(TakenExecution { executions: self.clone(), id: id.to_owned(), state: Some(state) })),
         }
     }
 
@@ -146,25 +143,16 @@ impl SuspendedExecutions {
         id: &str,
     ) -> Result<Option<SuspensionState>, ServiceError> {
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
-        Ok(match std::mem::replace(&mut entry.state, SuspensionState::Busy) {
-            SuspensionState::Suspending => {
-                entry.state = SuspensionState::Suspending;
-                return Err(busy(id));
-            }
-            SuspensionState::Fetching => {
-                entry.state = SuspensionState::Fetching;
-                None
-            }
-            SuspensionState::Waiting(stepping) => {
-                entries.remove(id);
-                Some(SuspensionState::Waiting(stepping))
-            }
-            SuspensionState::Ended(unread) => {
+        match &entry.state {
+            SuspensionState::Suspending => Err(busy(id)),
+            SuspensionState::Fetching => Ok(None),
+            SuspensionState::Busy => Ok(Some(SuspensionState::Busy)),
+            SuspensionState::Waiting(_) => Ok(entries.remove(id).map(|entry| entry.state)),
+            SuspensionState::Ended(_) => {
                 entry.expires = entry.expires.min(Instant::now() + CANCELLED_TIME);
-                Some(SuspensionState::Ended(unread))
+                Ok(Some(std::mem::replace(&mut entry.state, SuspensionState::Busy)))
             }
-            SuspensionState::Busy => Some(SuspensionState::Busy),
-        })
+        }
     }
 
     /// Calls `attempt`. If it returns no value, calls it again when the watcher has fetched the result.
