@@ -21,8 +21,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     io::{AsyncRead, BufReader},
     net::{UnixStream, unix::OwnedWriteHalf},
-    sync::{Notify, OwnedSemaphorePermit, oneshot, watch},
+    sync::{Notify, OwnedSemaphorePermit, oneshot},
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     Service, ServiceError,
@@ -80,9 +81,11 @@ struct PeerState {
     output: Mutex<Output>,
     /// Notified when output waits for the socket, or when the exchange ends.
     has_output: Notify,
-    waiting: Mutex<Waiting>,
+    /// Calls to the other side, keyed by number.
+    waiting: Mutex<HashMap<u64, WaitingCall>>,
     next: AtomicU64,
-    is_gone: watch::Sender<bool>,
+    /// Cancelled when the other side has disconnected, while `waiting` is locked.
+    gone: CancellationToken,
 }
 
 /// The socket and the frames that wait for it.
@@ -100,12 +103,6 @@ struct UnsentPart {
     written: usize,
     /// The memory reserved for the frame, in its last part.
     _room: Option<Room>,
-}
-
-#[derive(Default)]
-struct Waiting {
-    calls: HashMap<u64, WaitingCall>,
-    is_gone: bool,
 }
 
 /// A call to the other side, waiting for its reply.
@@ -132,7 +129,7 @@ impl Peer {
             has_output: Notify::new(),
             waiting: Mutex::default(),
             next: AtomicU64::new(0),
-            is_gone: watch::Sender::new(false),
+            gone: CancellationToken::new(),
         }));
         let (reading, writing) = (peer.clone(), peer.clone());
         tokio::spawn(async move {
@@ -221,11 +218,11 @@ impl Peer {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         {
             let mut waiting = self.0.waiting.lock();
-            if waiting.is_gone {
+            if self.is_gone() {
                 drop(waiting);
                 return then(Err(ServiceError::NoWorker));
             }
-            waiting.calls.insert(number, WaitingCall { then: Box::new(then), budget, _hook: None });
+            waiting.insert(number, WaitingCall { then: Box::new(then), budget, _hook: None });
         }
         self.send(Frame { kind: CALL, number, message });
         let canceller = self.clone();
@@ -233,7 +230,7 @@ impl Peer {
             canceller.send(Frame { kind: CANCEL, number, message: Message::default() });
         });
         // The reply may already have arrived.
-        if let Some(call) = self.0.waiting.lock().calls.get_mut(&number) {
+        if let Some(call) = self.0.waiting.lock().get_mut(&number) {
             call._hook = Some(hook);
         }
     }
@@ -246,16 +243,16 @@ impl Peer {
 
     /// Returns the number of calls to the other side that are in progress.
     pub(super) fn in_progress(&self) -> usize {
-        self.0.waiting.lock().calls.len()
+        self.0.waiting.lock().len()
     }
 
     pub(super) fn is_gone(&self) -> bool {
-        *self.0.is_gone.borrow()
+        self.0.gone.is_cancelled()
     }
 
     /// Waits until the other side has disconnected.
     pub(super) async fn wait_gone(&self) {
-        let _ = self.0.is_gone.subscribe().wait_for(|gone| *gone).await;
+        self.0.gone.cancelled().await;
     }
 
     /// Sends a frame. Queues the bytes that the socket does not accept immediately.
@@ -323,11 +320,10 @@ impl Peer {
     fn gone(&self) {
         self.close();
         let mut waiting = self.0.waiting.lock();
-        waiting.is_gone = true;
-        let calls = mem::take(&mut waiting.calls);
+        self.0.gone.cancel();
+        let calls = mem::take(&mut *waiting);
         drop(waiting);
         calls.into_values().for_each(|call| (call.then)(Err(ServiceError::WorkerDied)));
-        self.0.is_gone.send_replace(true);
     }
 
     async fn read_frames(
@@ -357,7 +353,7 @@ impl Peer {
                 CANCEL => calls.cancel(number),
                 REPLY => {
                     // Waiting for the budget would delay all other replies.
-                    let budget = self.0.waiting.lock().calls.get(&number).and_then(|call| call.budget.clone());
+                    let budget = self.0.waiting.lock().get(&number).and_then(|call| call.budget.clone());
                     let reply = match budget.map_or(Ok(None), |budget| budget.reserve(&header)) {
                         Ok(room) => Ok(Message { room, ..read_message(&mut read, &header).await? }),
                         Err(error) => {
@@ -365,7 +361,7 @@ impl Peer {
                             Err(error)
                         }
                     };
-                    let call = self.0.waiting.lock().calls.remove(&number);
+                    let call = self.0.waiting.lock().remove(&number);
                     if let Some(call) = call {
                         (call.then)(reply);
                     }
