@@ -8,7 +8,7 @@ use glovebox::{
 };
 use glovebox_sessions::{
     ActiveSession, NewSession, PageRequest, Save, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions,
-    SessionsError, StorePolicy,
+    SessionsError,
 };
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
@@ -18,8 +18,8 @@ use super::{
     SessionReply, SteppedExecution, Validated, live::LiveSessions, local_execution::LocalExecution,
 };
 use crate::{
-    Changed, Fresh, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, Work, grant::narrowed,
-    tenant::generation,
+    Changed, Fresh, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, TenantConfig, Work,
+    grant::narrowed, tenant::generation,
 };
 
 type NetworkAdder =
@@ -51,24 +51,13 @@ struct Local {
     sessions: Sessions,
 }
 
-/// The configuration of a tenant's sandboxes and sessions.
-pub(crate) struct InProcessConfig {
-    pub(crate) service: Service,
-    pub(crate) policy: Policy,
-    pub(crate) tools: Vec<Tool>,
-    pub(crate) store: Arc<dyn SessionStore>,
-    pub(crate) store_policy: StorePolicy,
-    pub(crate) key: Option<SessionKey>,
-    /// The key that seals suspended executions.
-    pub(crate) suspended_key: Option<SessionKey>,
-    pub(crate) add_network: Option<AddNetwork>,
-}
-
 impl InProcess {
-    pub(crate) fn new(config: InProcessConfig) -> Self {
-        let InProcessConfig { service, policy, tools, store, mut store_policy, key, suspended_key, add_network } =
-            config;
+    /// Creates the executor of a tenant with its sessions in `store`. Other tenants cannot resume the tenant's suspended
+    /// executions.
+    pub(crate) fn new(service: &Service, config: &TenantConfig, store: Arc<dyn SessionStore>) -> Self {
+        let TenantConfig { name, policy, tools, key, add_network, .. } = config;
         // A session must be saved before its answer is sent. Each save changes its generation.
+        let mut store_policy = config.store_policy.clone();
         store_policy.save = Save::AfterEach;
         let (made, granted, offered, network) = (service.clone(), policy.clone(), tools.clone(), add_network.clone());
         let mut sessions = Sessions::builder(store).policy(store_policy).stop(&service.token());
@@ -85,11 +74,17 @@ impl InProcess {
             offered.iter().cloned().fold(builder, SandboxBuilder::tool).build()
         });
         if let Some(key) = key {
-            sessions = sessions.key(key);
+            sessions = sessions.key(key.clone());
         }
-        let sessions = sessions.build();
-        let sandboxes = Mutex::default();
-        Self(Arc::new(Local { service, policy, tools, add_network, suspended_key, sandboxes, sessions }))
+        Self(Arc::new(Local {
+            service: service.clone(),
+            policy: policy.clone(),
+            tools: tools.clone(),
+            add_network: add_network.clone(),
+            suspended_key: key.as_ref().map(|key| key.derived(&format!("suspended executions of {name}"))),
+            sandboxes: Mutex::default(),
+            sessions: sessions.build(),
+        }))
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {

@@ -29,7 +29,7 @@ use crate::{Fresh, OnOutput, ServiceError, Work, byte_budget, workers::WorkerFil
 pub use fleet::NotInFleet;
 pub(crate) use fleet::{Fleet, FleetExecutor};
 pub(crate) use in_memory::InMemory;
-pub(crate) use in_process::{AddNetwork, InProcess, InProcessConfig};
+pub(crate) use in_process::{AddNetwork, InProcess};
 pub(crate) use memory::SessionMemory;
 pub(crate) use operation::{
     FileAnswer, FileOperation, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, join_files,

@@ -37,7 +37,7 @@ use tokio::sync::Semaphore;
 use crate::{
     Door, Service,
     byte_budget::ByteBudget,
-    executor::{AddNetwork, Executor, Fleet, FleetExecutor, InMemory, InProcess, InProcessConfig},
+    executor::{AddNetwork, Executor, Fleet, FleetExecutor, InMemory, InProcess},
     metrics::Metrics,
     tools::Callbacks,
     workers::WorkerProcesses,
@@ -106,53 +106,40 @@ impl Tenant {
     /// Creates a tenant of `service`. Requests arrive through [`Door::Http`]; see [`through`](Self::through).
     #[must_use]
     pub fn new(service: &Service, config: TenantConfig) -> Self {
-        let TenantConfig { name, policy, tools, callbacks, place, store_policy, key, sessions: max_sessions, .. } =
-            config;
-        let is_in_memory = matches!(place, SessionPlace::Memory);
-        let (store, fleet): (Arc<dyn SessionStore>, _) = match place {
-            SessionPlace::Store(store) => (store, None),
-            SessionPlace::Memory => (Arc::new(NoStore), None),
-            SessionPlace::Fleet { client, scope } => (Arc::new(NoStore), Some(Fleet::new(client, scope))),
+        let store: Arc<dyn SessionStore> = match &config.place {
+            SessionPlace::Store(store) => Arc::clone(store),
+            SessionPlace::Memory | SessionPlace::Fleet { .. } => Arc::new(NoStore),
         };
-        let bounded = Arc::new(BoundedStore::new(store, config.stored_bytes));
-        let own_key = key.clone();
-        // Other tenants cannot resume the tenant's suspended executions.
-        let suspended_key = key.as_ref().map(|key| key.derived(&format!("suspended executions of {name}")));
-        let here = Arc::new(InProcess::new(InProcessConfig {
-            service: service.clone(),
-            policy: policy.clone(),
-            tools: tools.clone(),
-            store: Arc::clone(&bounded) as Arc<dyn SessionStore>,
-            store_policy,
-            key,
-            suspended_key,
-            add_network: config.add_network,
-        }));
+        let store = Arc::new(BoundedStore::new(store, config.stored_bytes));
+        let here = Arc::new(InProcess::new(service, &config, Arc::clone(&store) as Arc<dyn SessionStore>));
         service.0.session_memory.add(&here);
-        let executor: Arc<dyn Executor> = match service.has_workers() {
-            true => Arc::new(WorkerProcesses::new(service, &name, &policy, &tools, bounded)),
+        let local: Arc<dyn Executor> = match service.has_workers() {
+            true => Arc::new(WorkerProcesses::new(service, &config, store)),
             false => Arc::clone(&here) as Arc<dyn Executor>,
         };
-        let executor: Arc<dyn Executor> = match fleet {
-            Some(fleet) => {
-                let (service, callbacks, tenant) = (service.clone(), callbacks.clone(), name.clone());
-                Arc::new(FleetExecutor { fleet, service, callbacks, tenant, others: executor })
-            }
-            None if is_in_memory => Arc::new(InMemory::new(service, &here)),
-            None => executor,
+        let executor: Arc<dyn Executor> = match &config.place {
+            SessionPlace::Store(_) => local,
+            SessionPlace::Memory => Arc::new(InMemory::new(service, &here)),
+            SessionPlace::Fleet { client, scope } => Arc::new(FleetExecutor {
+                fleet: Fleet::new(client.clone(), scope.clone()),
+                service: service.clone(),
+                callbacks: config.callbacks.clone(),
+                tenant: config.name.clone(),
+                others: local,
+            }),
         };
         let rate = config.executions_per_minute.map(|most| (most, RateLimiter::direct(Quota::per_minute(most))));
         let inner = TenantInner {
             service: service.clone(),
-            name,
-            policy,
-            tools,
+            name: config.name,
+            policy: config.policy,
+            tools: config.tools,
             approved_tools: config.approved_tools,
-            key: own_key,
-            callbacks,
+            key: config.key,
+            callbacks: config.callbacks,
             executor,
             here,
-            max_sessions,
+            max_sessions: config.sessions,
             making: Arc::default(),
             turns: Turns::default(),
             max_executions: config.executions_at_once,

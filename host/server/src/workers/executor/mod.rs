@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use glovebox::{CancelToken, OnCancel, Policy, Tool, ToolAnswer, ToolDefinition};
+use glovebox::{CancelToken, OnCancel, Tool, ToolAnswer, ToolDefinition};
 use glovebox_sessions::SessionId;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -16,7 +16,7 @@ use super::{
     slot::Live,
 };
 use crate::{
-    Fresh, OnOutput, Service, ServiceError, SessionPage, Work, byte_budget,
+    Fresh, OnOutput, Service, ServiceError, SessionPage, TenantConfig, Work, byte_budget,
     executor::{
         Advanced, BoxFuture, Completion, Executor, FileAnswer, FileOperation, Finished, Job, LeftFiles, Listed, Room,
         SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
@@ -38,16 +38,11 @@ pub(crate) struct WorkerProcesses {
 impl WorkerProcesses {
     /// Creates a tenant's executor. Workers access the tenant's network through this process. They also access its
     /// store through this process, or at least reserve the bytes of their writes here.
-    pub(crate) fn new(
-        service: &Service,
-        tenant: &str,
-        policy: &Policy,
-        tools: &[Tool],
-        store: Arc<BoundedStore>,
-    ) -> Self {
-        service.relays().add(tenant, TenantRelay::new(policy.clone(), store));
+    pub(crate) fn new(service: &Service, config: &TenantConfig, store: Arc<BoundedStore>) -> Self {
+        let TenantConfig { name, policy, tools, .. } = config;
+        service.relays().add(name, TenantRelay::new(policy.clone(), store));
         let memory_bytes = policy.limits.memory_bytes;
-        Self { service: service.clone(), tenant: tenant.to_owned(), tools: tools.to_vec(), memory_bytes }
+        Self { service: service.clone(), tenant: name.clone(), tools: tools.clone(), memory_bytes }
     }
 
     fn workers(&self) -> Result<&Workers, ServiceError> {
