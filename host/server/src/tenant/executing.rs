@@ -242,7 +242,7 @@ impl Tenant {
         }
         if let (Some(audit), Some(source)) = (&service.audit, asked.source) {
             let session = asked.session.as_ref().map(SessionId::as_str);
-            audit.write(&AuditSubject { door: asked.door, tenant: &self.inner.name, session }, &source, ended);
+            audit.write(&AuditSubject { door: asked.door, tenant: &self.inner.config.name, session }, &source, ended);
         }
     }
 }

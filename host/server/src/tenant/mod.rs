@@ -71,34 +71,24 @@ pub struct Tenant {
 
 struct TenantInner {
     service: Service,
-    name: String,
-    policy: Policy,
-    tools: Vec<Tool>,
-    approved_tools: Vec<Tool>,
-    /// The key that seals the tenant's sessions.
-    key: Option<SessionKey>,
-    callbacks: Option<Callbacks>,
+    config: TenantConfig,
     executor: Arc<dyn Executor>,
     /// The executor in this process.
     here: Arc<InProcess>,
-    max_sessions: usize,
     /// Locked while a session is created, so that the number of sessions cannot change between check and creation.
     making: Arc<tokio::sync::Mutex<()>>,
     turns: Turns,
-    max_executions: usize,
     executions: Arc<Semaphore>,
     rate: Option<(NonZeroU32, DefaultDirectRateLimiter)>,
     running: RunningExecutions,
     suspended: SuspendedExecutions,
-    max_suspended: usize,
     suspensions: Arc<Semaphore>,
     metrics: Metrics,
-    sees_all_metrics: bool,
 }
 
 impl fmt::Debug for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenant").field("name", &self.inner.name).finish_non_exhaustive()
+        f.debug_struct("Tenant").field("name", &self.inner.config.name).finish_non_exhaustive()
     }
 }
 
@@ -131,26 +121,17 @@ impl Tenant {
         let rate = config.executions_per_minute.map(|most| (most, RateLimiter::direct(Quota::per_minute(most))));
         let inner = TenantInner {
             service: service.clone(),
-            name: config.name,
-            policy: config.policy,
-            tools: config.tools,
-            approved_tools: config.approved_tools,
-            key: config.key,
-            callbacks: config.callbacks,
             executor,
             here,
-            max_sessions: config.sessions,
             making: Arc::default(),
             turns: Turns::default(),
-            max_executions: config.executions_at_once,
             executions: Arc::new(Semaphore::new(config.executions_at_once.clamp(1, Semaphore::MAX_PERMITS))),
             rate,
             running: RunningExecutions::default(),
             suspended: SuspendedExecutions::default(),
-            max_suspended: config.suspended,
             suspensions: Arc::new(Semaphore::new(config.suspended.min(Semaphore::MAX_PERMITS))),
             metrics: Metrics::new(),
-            sees_all_metrics: config.sees_all_metrics,
+            config,
         };
         Self { inner: Arc::new(inner), door: Door::Http, replies: WeakReplyRooms::default(), unread: None }
     }
@@ -174,7 +155,7 @@ impl Tenant {
     /// Returns the client for callbacks, if requests may define tools that external services answer.
     #[must_use]
     pub fn callbacks(&self) -> Option<&Callbacks> {
-        self.inner.callbacks.as_ref()
+        self.inner.config.callbacks.as_ref()
     }
 
     /// Returns `true` if the tenant's sessions are in a fleet. A fleet does not support every operation
@@ -188,13 +169,13 @@ impl Tenant {
     /// metrics; otherwise, only this tenant.
     #[must_use]
     pub fn metrics_text(&self) -> String {
-        if self.inner.sees_all_metrics { self.inner.service.metrics_text() } else { self.inner.metrics.text() }
+        if self.inner.config.sees_all_metrics { self.inner.service.metrics_text() } else { self.inner.metrics.text() }
     }
 
     /// Returns the tenant's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.inner.name
+        &self.inner.config.name
     }
 
     /// Returns the service that the tenant belongs to.
@@ -206,34 +187,34 @@ impl Tenant {
     /// Returns the tenant's granted policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {
-        &self.inner.policy
+        &self.inner.config.policy
     }
 
     /// Returns the maximum number of the tenant's sessions, live or stored.
     #[must_use]
     pub(crate) fn max_sessions(&self) -> usize {
-        self.inner.max_sessions
+        self.inner.config.sessions
     }
 
     /// Returns the tools that the tenant's scripts may call.
     pub fn tools(&self) -> &[Tool] {
-        &self.inner.tools
+        &self.inner.config.tools
     }
 
     /// Returns the tools that the tenant's scripts may call over the Model Context Protocol if the client approves each
     /// call.
     pub fn approved_tools(&self) -> &[Tool] {
-        &self.inner.approved_tools
+        &self.inner.config.approved_tools
     }
 
     /// Returns `true` if the tenant's scripts may call tools over the Model Context Protocol.
     pub(crate) fn has_tools(&self) -> bool {
-        !self.inner.tools.is_empty() || !self.inner.approved_tools.is_empty()
+        !self.inner.config.tools.is_empty() || !self.inner.config.approved_tools.is_empty()
     }
 
     /// Returns the key that seals the tenant's sessions, if there is one.
     pub(crate) fn key(&self) -> Option<&SessionKey> {
-        self.inner.key.as_ref()
+        self.inner.config.key.as_ref()
     }
 
     /// Returns the number of open sessions, or `None` if the sessions are in a store or in a fleet.

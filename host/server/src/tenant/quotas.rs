@@ -57,7 +57,7 @@ impl Tenant {
 
     /// Acquires a permit to run on this machine, or for a request to the fleet if the work is on a session in a fleet.
     pub(super) async fn place(&self, is_on_session: bool) -> Result<ExecutionPermit, ServiceError> {
-        let (service, name) = (&self.inner.service, &self.inner.name);
+        let (service, name) = (&self.inner.service, &self.inner.config.name);
         match is_on_session && self.inner.executor.has_remote_sessions() {
             true => service.admit_to_fleet(name).await,
             false => service.admit(name).await,
@@ -86,7 +86,7 @@ impl Tenant {
         &self,
         id: Option<&SessionId>,
     ) -> Result<([OwnedSemaphorePermit; 2], WorkPermits), ServiceError> {
-        let most = self.inner.max_suspended;
+        let most = self.inner.config.suspended;
         let (what, remedy) = ("suspended executions and unread results", "cancel an execution or read a result");
         let own = Arc::clone(&self.inner.suspensions).try_acquire_owned().map_err(|_| ServiceError::TooMany {
             what,
@@ -99,7 +99,7 @@ impl Tenant {
 
     /// Acquires one of the tenant's execution permits. Fails if all are in use.
     fn own_turn(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
-        let most = self.inner.max_executions;
+        let most = self.inner.config.executions_at_once;
         let (what, remedy) = ("concurrent executions of this token", "try again when one ends");
         Arc::clone(&self.inner.executions).try_acquire_owned().map_err(|_| ServiceError::TooMany { what, most, remedy })
     }
@@ -116,7 +116,7 @@ impl Tenant {
     /// on a session run one after another.
     async fn turn(&self, id: &SessionId) -> Result<OwnedMutexGuard<()>, ServiceError> {
         let turn = self.inner.turns.of(id);
-        let most = self.inner.policy.limits.timeout();
+        let most = self.inner.config.policy.limits.timeout();
         let busy = |_| ServiceError::from(ExecuteError::SessionBusy { id: id.to_string() });
         tokio::time::timeout(most, turn.lock_owned()).await.map_err(busy)
     }

@@ -40,7 +40,7 @@ impl Tenant {
         held: impl Send + 'static,
     ) -> Result<SessionSummary, ServiceError> {
         let (id, runtime) = (id.unwrap_or_else(SessionId::random), runtime.map(str::to_owned));
-        let most = self.inner.max_sessions;
+        let most = self.inner.config.sessions;
         let operation = SessionOperation::Open { id, language, runtime, context, policy, most };
         let (reply, _) = self.perform_within(operation, held).await?;
         reply.session()
@@ -58,7 +58,7 @@ impl Tenant {
     ) -> Result<SessionSummary, ServiceError> {
         let target = target.into();
         let fork = fork.unwrap_or_else(|| self.inner.executor.name_of_fork(&target.id));
-        self.perform(SessionOperation::Fork { target, fork, most: self.inner.max_sessions }).await?.session()
+        self.perform(SessionOperation::Fork { target, fork, most: self.inner.config.sessions }).await?.session()
     }
 
     /// Returns a page of the tenant's sessions, sorted by name.
@@ -203,7 +203,7 @@ impl Tenant {
         policy: Map<String, Value>,
         held: impl Send + 'static,
     ) -> Result<SessionSummary, ServiceError> {
-        let operation = SessionOperation::Import { id, policy, most: self.inner.max_sessions };
+        let operation = SessionOperation::Import { id, policy, most: self.inner.config.sessions };
         let (reply, _) = self.perform_within(SessionCall { bytes, ..operation.into() }, held).await?;
         reply.session()
     }
@@ -350,7 +350,7 @@ impl Tenant {
     /// Records an operation on a session in the audit log.
     fn record_act(&self, id: &SessionId, act: Act, error: Option<&ServiceError>) {
         if let Some(audit) = &self.inner.service.0.audit {
-            let asked = AuditSubject { door: self.door, tenant: &self.inner.name, session: Some(id.as_str()) };
+            let asked = AuditSubject { door: self.door, tenant: &self.inner.config.name, session: Some(id.as_str()) };
             audit.act(&asked, &act.ended(error));
         }
     }

@@ -110,7 +110,7 @@ impl Tenant {
         if bytes > MAX_CHECKED_BYTES {
             return Err(TypeCheckError::TooLong { bytes }.into());
         }
-        let tools = self.inner.tools.iter().chain(&script.tools).cloned().collect();
+        let tools = self.inner.config.tools.iter().chain(&script.tools).cloned().collect();
         Ok(TypeCheck { checker: Arc::clone(checker), source: script.source.clone(), tools, session })
     }
 
@@ -154,7 +154,8 @@ impl Tenant {
         if !syntax_errors.is_empty() {
             return Ok(Findings { syntax_errors, ..Findings::default() });
         }
-        let permit = unless_cancelled(Some(cancel), self.inner.service.admit_type_check(&self.inner.name)).await?;
+        let permit =
+            unless_cancelled(Some(cancel), self.inner.service.admit_type_check(&self.inner.config.name)).await?;
         let cancel = cancel.clone();
         let checked = Service::blocking(move || {
             let _permit = permit;
