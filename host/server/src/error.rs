@@ -259,7 +259,6 @@ impl ServiceError {
         matches!(
             self,
             Self::Panicked
-                | Self::Advance(AdvanceError::Panicked)
                 | Self::WorkerDied
                 | Self::StepLost
                 | Self::StepFailed

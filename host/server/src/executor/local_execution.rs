@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use glovebox::{Execution, Request, SessionKey, Started, Step, Stream, SuspendError, ToolAnswer};
+use glovebox::{AdvanceError, Execution, Request, SessionKey, Started, Step, Stream, SuspendError, ToolAnswer};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -64,7 +64,7 @@ impl SteppedExecution for LocalExecution {
         Box::pin(async move {
             let started = self.started()?;
             let step = Service::blocking(move || started.advance(answers, None)).await?;
-            let executed = match step.map_err(ServiceError::from) {
+            let executed = match step.map_err(failed) {
                 Ok(Step::NeedsTools(calls)) => return Ok(Advanced::NeedsTools { calls, reply_room: None }),
                 // Only a wait with a time limit ends while the script runs.
                 Ok(Step::Running) => return Err(ServiceError::Panicked),
@@ -91,6 +91,13 @@ impl SteppedExecution for LocalExecution {
 
     fn ended(&self) -> CancellationToken {
         self.ended.clone()
+    }
+}
+
+fn failed(error: AdvanceError) -> ServiceError {
+    match error {
+        AdvanceError::Panicked => ServiceError::Panicked,
+        error => error.into(),
     }
 }
 
