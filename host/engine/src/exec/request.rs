@@ -2,9 +2,14 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     CancelToken, JsonText, PendingToolCalls, Recording, SourceKind, Stream, Suspended, Tool,
-    exec::{platform::Budget, suspend::Suspension},
+    exec::{
+        platform::Budget,
+        suspend::{self, Suspension},
+    },
     tools::PendingCalls,
 };
 
@@ -38,15 +43,32 @@ pub enum IfBusy {
 /// # let _ = request;
 /// ```
 pub struct Request<'a> {
+    pub(crate) parts: RequestParts<'a>,
+    pub(crate) options: RequestOptions,
+}
+
+/// The parts of a request that an execution needs to start again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RequestParts<'a> {
     pub(crate) source: Cow<'a, str>,
     pub(crate) name: Cow<'a, str>,
     pub(crate) kind: SourceKind,
     pub(crate) stdin: Cow<'a, [u8]>,
-    pub(crate) stdin_source: Option<StdinSource>,
+    /// `true` if a function provides the standard input after `stdin`.
+    pub(crate) has_stdin_source: bool,
     /// JSON text of the global variable `context`.
+    #[serde(deserialize_with = "suspend::checked_context")]
     pub(crate) context: Option<Cow<'a, str>>,
     pub(crate) session_id: Option<Cow<'a, str>>,
+    /// `true` to return the value of the last expression. Sessions always return it.
+    pub(crate) wants_value: bool,
     pub(crate) session_generation: Option<u64>,
+}
+
+/// The parts of a request that apply only to the current run of the script.
+#[derive(Default)]
+pub(crate) struct RequestOptions {
+    pub(crate) stdin_source: Option<StdinSource>,
     pub(crate) cancel: Option<CancelToken>,
     pub(crate) cancel_after: Option<Duration>,
     pub(crate) on_output: Option<OnOutput>,
@@ -55,8 +77,6 @@ pub struct Request<'a> {
     pub(crate) tools: Vec<Tool>,
     /// Set if the caller answers tool calls.
     pub(crate) pending: Option<Arc<PendingCalls>>,
-    /// `true` to return the value of the last expression. Sessions always return it.
-    pub(crate) wants_value: bool,
     pub(crate) budget: Budget,
     pub(crate) is_suspendable: bool,
     /// The execution to resume.
@@ -68,86 +88,66 @@ pub struct Request<'a> {
     pub(crate) repeated: Option<Arc<Recording>>,
 }
 
+impl RequestParts<'_> {
+    /// Converts borrowed fields to owned ones.
+    pub(crate) fn into_owned(self) -> RequestParts<'static> {
+        RequestParts {
+            source: self.source.into_owned().into(),
+            name: self.name.into_owned().into(),
+            kind: self.kind,
+            stdin: self.stdin.into_owned().into(),
+            has_stdin_source: self.has_stdin_source,
+            context: self.context.map(|json| json.into_owned().into()),
+            session_id: self.session_id.map(|id| id.into_owned().into()),
+            wants_value: self.wants_value,
+            session_generation: self.session_generation,
+        }
+    }
+
+    /// Returns a request that starts the script again.
+    pub(super) fn request(&self) -> Request<'_> {
+        let stdin_source = self.has_stdin_source.then(|| Box::new(Vec::new) as StdinSource);
+        Request { parts: self.clone(), options: RequestOptions { stdin_source, ..RequestOptions::default() } }
+    }
+}
+
 impl<'a> Request<'a> {
     /// Creates a request to run `source` under the name `<sandbox>`, without standard input.
     #[must_use]
     pub fn new(source: &'a str) -> Self {
-        Self {
-            source: source.into(),
-            name: SANDBOX_NAME.into(),
-            kind: SourceKind::Detect,
-            stdin: Cow::default(),
-            stdin_source: None,
-            context: None,
-            session_id: None,
-            session_generation: None,
-            cancel: None,
-            cancel_after: None,
-            on_output: None,
-            if_busy: IfBusy::default(),
-            tools: Vec::new(),
-            pending: None,
-            wants_value: false,
-            budget: Budget::default(),
-            is_suspendable: false,
-            replay: None,
-            suspension: None,
-            is_recorded: false,
-            repeated: None,
-        }
+        let parts = RequestParts { source: source.into(), name: SANDBOX_NAME.into(), ..RequestParts::default() };
+        Self { parts, options: RequestOptions::default() }
     }
 
     /// Converts borrowed fields to owned ones, so that the request can move to another thread.
     pub(crate) fn into_owned(self) -> Request<'static> {
-        Request {
-            source: self.source.into_owned().into(),
-            name: self.name.into_owned().into(),
-            stdin: self.stdin.into_owned().into(),
-            context: self.context.map(|json| json.into_owned().into()),
-            session_id: self.session_id.map(|id| id.into_owned().into()),
-            session_generation: self.session_generation,
-            kind: self.kind,
-            stdin_source: self.stdin_source,
-            cancel: self.cancel,
-            cancel_after: self.cancel_after,
-            on_output: self.on_output,
-            if_busy: self.if_busy,
-            tools: self.tools,
-            pending: self.pending,
-            wants_value: self.wants_value,
-            budget: self.budget,
-            is_suspendable: self.is_suspendable,
-            replay: self.replay,
-            suspension: self.suspension,
-            is_recorded: self.is_recorded,
-            repeated: self.repeated,
-        }
+        Request { parts: self.parts.into_owned(), options: self.options }
     }
 
     /// Sets a fuel budget, which limits the execution in addition to `limits.fuel`.
     pub(crate) fn budget(mut self, budget: &Budget) -> Self {
-        self.budget = budget.clone();
+        self.options.budget = budget.clone();
         self
     }
 
     /// Sets the script's file name in tracebacks. Default: `<sandbox>`.
     #[must_use]
     pub fn name(mut self, name: &'a str) -> Self {
-        self.name = name.into();
+        self.parts.name = name.into();
         self
     }
 
     /// Sets the kind of a JavaScript source. Default: detected from the source. Ignored for Python.
     #[must_use]
     pub fn kind(mut self, kind: SourceKind) -> Self {
-        self.kind = kind;
+        self.parts.kind = kind;
         self
     }
 
     /// Sets the standard input. Default: empty.
     #[must_use]
     pub fn stdin(mut self, bytes: &'a [u8]) -> Self {
-        self.stdin = bytes.into();
+        self.parts.stdin = bytes.into();
         self
     }
 
@@ -159,7 +159,8 @@ impl<'a> Request<'a> {
     /// execution ends before `read` returns, the thread keeps running.
     #[must_use]
     pub fn stdin_from(mut self, read: impl FnOnce() -> Vec<u8> + Send + 'static) -> Self {
-        self.stdin_source = Some(Box::new(read));
+        self.options.stdin_source = Some(Box::new(read));
+        self.parts.has_stdin_source = true;
         self
     }
 
@@ -168,14 +169,14 @@ impl<'a> Request<'a> {
     /// that is [`suspendable`](Self::suspendable) or [`recorded`](Self::recorded) accepts at most 127 levels of nesting.
     #[must_use]
     pub fn context(mut self, value: &serde_json::Value) -> Self {
-        self.context = Some(value.to_string().into());
+        self.parts.context = Some(value.to_string().into());
         self
     }
 
     /// Like [`context`](Self::context), but from JSON text.
     #[must_use]
     pub fn context_text(mut self, json: JsonText) -> Self {
-        self.context = Some(String::from(json).into());
+        self.parts.context = Some(String::from(json).into());
         self
     }
 
@@ -183,34 +184,34 @@ impl<'a> Request<'a> {
     /// ([`ExecuteError::Tool`](crate::ExecuteError::Tool)). Default: none.
     #[must_use]
     pub fn tools(mut self, tools: Vec<Tool>) -> Self {
-        self.tools = tools;
+        self.options.tools = tools;
         self
     }
 
     /// Like [`context`](Self::context), but from text that was already validated as JSON.
     pub(crate) fn context_json(mut self, json: &'a str) -> Self {
-        self.context = Some(json.into());
+        self.parts.context = Some(json.into());
         self
     }
 
     /// Sets the session ID in the result and in log events, for an execution outside a [`Session`](crate::Session).
     #[must_use]
     pub fn session_id(mut self, id: &'a str) -> Self {
-        self.session_id = Some(id.into());
+        self.parts.session_id = Some(id.into());
         self
     }
 
     /// Sets a token that cancels the execution.
     #[must_use]
     pub fn cancel(mut self, token: &'a CancelToken) -> Self {
-        self.cancel = Some(token.clone());
+        self.options.cancel = Some(token.clone());
         self
     }
 
     /// Returns the token set by [`cancel`](Self::cancel).
     #[must_use]
     pub fn cancel_token(&self) -> Option<&CancelToken> {
-        self.cancel.as_ref()
+        self.options.cancel.as_ref()
     }
 
     /// Cancels the execution after `duration`, like a [`CancelToken`]. The duration starts when the request is
@@ -218,7 +219,7 @@ impl<'a> Request<'a> {
     /// the reported cause if it expires first.
     #[must_use]
     pub fn cancel_after(mut self, duration: Duration) -> Self {
-        self.cancel_after = Some(duration);
+        self.options.cancel_after = Some(duration);
         self
     }
 
@@ -226,7 +227,7 @@ impl<'a> Request<'a> {
     /// JSON costs fuel. Default outside sessions: `false`. Requires a prepared runtime.
     #[must_use]
     pub fn value(mut self, wanted: bool) -> Self {
-        self.wants_value = wanted;
+        self.parts.wants_value = wanted;
         self
     }
 
@@ -240,7 +241,7 @@ impl<'a> Request<'a> {
     /// longer be suspended.
     #[must_use]
     pub fn suspendable(mut self, suspendable: bool) -> Self {
-        self.is_suspendable = suspendable;
+        self.options.is_suspendable = suspendable;
         self
     }
 
@@ -248,7 +249,7 @@ impl<'a> Request<'a> {
     /// [`Suspended::session_generation`](crate::Suspended::session_generation). Default: none.
     #[must_use]
     pub fn session_generation(mut self, generation: u64) -> Self {
-        self.session_generation = Some(generation);
+        self.parts.session_generation = Some(generation);
         self
     }
 
@@ -261,14 +262,14 @@ impl<'a> Request<'a> {
     /// `limits.fuel_reserve` does not apply, because its exception would not occur at the same point again.
     #[must_use]
     pub fn recorded(mut self, recorded: bool) -> Self {
-        self.is_recorded = recorded;
+        self.options.is_recorded = recorded;
         self
     }
 
     /// Sets how the request is handled while its session is busy. Default: [`IfBusy::Wait`].
     #[must_use]
     pub fn if_busy(mut self, if_busy: IfBusy) -> Self {
-        self.if_busy = if_busy;
+        self.options.if_busy = if_busy;
         self
     }
 
@@ -276,7 +277,7 @@ impl<'a> Request<'a> {
     /// `start`, whose [`Started`](crate::Started) returns the calls.
     #[must_use]
     pub fn pending_calls(mut self, calls: &PendingToolCalls) -> Self {
-        self.pending = Some(Arc::clone(&calls.0));
+        self.options.pending = Some(Arc::clone(&calls.0));
         self
     }
 
@@ -287,7 +288,7 @@ impl<'a> Request<'a> {
     /// flushes its stream at line ends, but a long line can arrive in several chunks.
     #[must_use]
     pub fn on_output(mut self, listener: impl FnMut(Stream, &[u8]) + Send + 'static) -> Self {
-        self.on_output = Some(Box::new(listener));
+        self.options.on_output = Some(Box::new(listener));
         self
     }
 }

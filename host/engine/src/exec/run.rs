@@ -1,25 +1,24 @@
 //! Runs one execution, in a new guest or in a session's guest.
 
 use std::{
-    borrow::Cow,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use crate::{
     CancelToken, Diagnostic, ExecuteError, Execution, Files, Language, Metadata, Metering, Outcome, Output,
-    RecordError, Recording, Request, SourceKind, Suspended,
+    RecordError, Recording, Request, SourceKind,
     exec::{
         events,
-        platform::{Budget, EnginePlatform, ExecutionCtx, Stopwatch},
-        request::{OnOutput, StdinSource},
-        suspend::{StateBefore, SuspendedRequest, Suspension, check_context},
+        platform::{EnginePlatform, ExecutionCtx, Stopwatch},
+        request::{RequestOptions, RequestParts, StdinSource},
+        suspend::{StateBefore, check_context},
     },
     files::workspace::{Committed, Roots},
     guest::Guest,
     mount::commit::SessionCommits,
     sandbox::Sandbox,
-    tools::{PendingCalls, ThreadRunner, Toolbox},
+    tools::{ThreadRunner, Toolbox},
 };
 use glovebox_core::{
     CallResult, Displays, GuestMachine as _, GuestState, Refusal, SoftStop, Written, changes, check_request,
@@ -37,30 +36,15 @@ pub(crate) const SCRIPT_MOUNT: &str = "/script";
 
 /// A request that was checked against the limits, with its sandbox and its tools.
 pub(crate) struct PreparedRequest<'a> {
-    /// The caller's original source, which guidance quotes.
-    pub(crate) source: Cow<'a, str>,
-    pub(crate) name: Cow<'a, str>,
-    pub(crate) kind: SourceKind,
-    pub(crate) stdin: Cow<'a, [u8]>,
-    stdin_source: Option<StdinSource>,
+    /// Contains the caller's original source, which guidance quotes.
+    pub(crate) parts: RequestParts<'a>,
+    pub(crate) options: RequestOptions,
     has_stdin: bool,
-    /// JSON text of the global variable `context`.
-    pub(crate) context: Option<String>,
-    session_id: Option<Cow<'a, str>>,
     pub(crate) cancel: CancelToken,
-    pub(crate) budget: Budget,
     /// The time of the automatic cancellation.
     pub(crate) cancel_at: Option<Instant>,
-    on_output: Option<OnOutput>,
-    pending: Option<Arc<PendingCalls>>,
-    wants_value: bool,
-    is_suspendable: bool,
-    pub(crate) replay: Option<Arc<Suspended>>,
-    suspension: Option<Arc<Suspension>>,
     /// The request as the caller made it, if the execution is recorded.
-    recorded: Option<SuspendedRequest>,
-    /// The recorded execution that this one repeats.
-    repeated: Option<Arc<Recording>>,
+    recorded: Option<RequestParts<'static>>,
     /// The monotonic clock in the state of the session before the execution. See [`Journal::with_origin`].
     origin_ns: u64,
     pub(crate) sandbox: &'a Sandbox,
@@ -93,41 +77,30 @@ impl<'a> PreparedRequest<'a> {
     /// Checks a request against the limits. If this fails, nothing has run.
     pub(crate) fn new(sandbox: &'a Sandbox, request: Request<'a>) -> Result<Self, ExecuteError> {
         Self::check(sandbox, &request)?;
-        let toolbox = match request.tools.as_slice() {
+        let Request { parts, mut options } = request;
+        let toolbox = match options.tools.as_slice() {
             [] => Arc::clone(&sandbox.0.toolbox),
             tools => Arc::new(sandbox.0.toolbox.with(tools)?),
         };
-        if let Some(suspended) = &request.replay {
+        if let Some(suspended) = &options.replay {
             suspended.check_tools(&toolbox)?;
         }
-        let toolbox = match &request.repeated {
+        let toolbox = match &options.repeated {
             Some(recording) => Arc::new(recording.toolbox(&toolbox)?),
             None => toolbox,
         };
-        let recorded = request.is_recorded.then(|| SuspendedRequest::of(&request));
-        let repeats = request.replay.is_some() || request.repeated.is_some();
-        Ok(Self {
-            source: request.source,
-            name: request.name,
-            kind: request.kind,
-            has_stdin: !request.stdin.is_empty() || request.stdin_source.is_some(),
-            stdin: request.stdin,
-            stdin_source: request.stdin_source,
-            context: request.context.map(Cow::into_owned),
-            session_id: request.session_id,
-            cancel: request.cancel.unwrap_or_default(),
-            budget: request.budget,
-            // An instant that cannot be represented is practically never reached.
-            cancel_at: request.cancel_after.and_then(|after| Instant::now().checked_add(after)),
-            on_output: request.on_output,
-            pending: request.pending,
-            wants_value: request.wants_value,
-            is_suspendable: request.is_suspendable,
+        if options.replay.is_some() || options.repeated.is_some() {
             // Also set without `Sandbox::start`, so that any resumed or repeated execution can report a difference.
-            suspension: request.suspension.or_else(|| repeats.then(Arc::default)),
-            recorded,
-            repeated: request.repeated,
-            replay: request.replay,
+            options.suspension.get_or_insert_default();
+        }
+        Ok(Self {
+            has_stdin: !parts.stdin.is_empty() || parts.has_stdin_source,
+            cancel: options.cancel.take().unwrap_or_default(),
+            // An instant that cannot be represented is practically never reached.
+            cancel_at: options.cancel_after.and_then(|after| Instant::now().checked_add(after)),
+            recorded: options.is_recorded.then(|| parts.clone().into_owned()),
+            parts,
+            options,
             origin_ns: 0,
             sandbox,
             toolbox,
@@ -137,7 +110,7 @@ impl<'a> PreparedRequest<'a> {
 
     /// Fails if the request exceeds a limit, its name is invalid, or it sets `context` and the runtime is not prepared.
     pub(crate) fn check(sandbox: &Sandbox, request: &Request<'_>) -> Result<(), ExecuteError> {
-        let Request { source, name, stdin, context, .. } = request;
+        let Request { parts: RequestParts { source, name, stdin, context, .. }, options } = request;
         let most = sandbox.0.policy.limits.stdin_bytes;
         match context.as_ref().map(|json| json.len() as u64) {
             Some(bytes) if bytes > most => {
@@ -148,7 +121,7 @@ impl<'a> PreparedRequest<'a> {
             }
             _ => {}
         }
-        let has_journal = request.is_suspendable || request.is_recorded || request.repeated.is_some();
+        let has_journal = options.is_suspendable || options.is_recorded || options.repeated.is_some();
         if has_journal && sandbox.0.runtime.image().is_none() {
             return Err(ExecuteError::NotPrepared { name: sandbox.0.runtime.name.clone() });
         }
@@ -156,18 +129,20 @@ impl<'a> PreparedRequest<'a> {
             check_context(context.as_deref())
                 .map_err(|reason| ExecuteError::Variable { name: CONTEXT.into(), reason })?;
         }
-        if let Some(suspended) = &request.replay {
+        if let Some(suspended) = &options.replay {
             suspended.check(sandbox)?;
         }
-        if let Some(recording) = &request.repeated {
+        if let Some(recording) = &options.repeated {
             recording.check(sandbox)?;
         }
         Ok(check_request(&sandbox.0.policy.limits, source, name, stdin)?)
     }
 
     /// Replaces the source that the interpreter runs.
-    pub(crate) fn translated(self, translation: Translation) -> Self {
-        Self { kind: translation.kind, translation: Some(translation), ..self }
+    pub(crate) fn translated(mut self, translation: Translation) -> Self {
+        self.parts.kind = translation.kind;
+        self.translation = Some(translation);
+        self
     }
 
     /// Returns a context for work before the execution, with a new clock and the request's cancellation.
@@ -185,7 +160,7 @@ impl<'a> PreparedRequest<'a> {
     pub(crate) fn start(&mut self) -> ExecutionCtx {
         let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
         let most = usize::try_from(limits.stdin_bytes).unwrap_or(usize::MAX);
-        let stdin = self.stdin_source.take().map(|source| -> StdinSource {
+        let stdin = self.options.stdin_source.take().map(|source| -> StdinSource {
             Box::new(move || {
                 let mut bytes = source();
                 bytes.truncate(most);
@@ -194,15 +169,15 @@ impl<'a> PreparedRequest<'a> {
         });
         let platform = EnginePlatform {
             cancel: self.cancel.clone(),
-            budget: self.budget.clone(),
+            budget: self.options.budget.clone(),
             used_fuel: self.translation.as_ref().map_or(0, |translation| translation.fuel),
-            on_output: self.on_output.take(),
+            on_output: self.options.on_output.take(),
             stdin,
-            suspension: self.suspension.clone(),
+            suspension: self.options.suspension.clone(),
             progress: None,
         };
         // The clock of a resumed execution continues.
-        let before = self.replay.as_ref().map_or(Duration::ZERO, |suspended| suspended.elapsed());
+        let before = self.options.replay.as_ref().map_or(Duration::ZERO, |suspended| suspended.elapsed());
         let ctx = platform.begin_at(Stopwatch(Instant::now()).earlier(before), limits.timeout());
         let ctx = match &self.translation {
             Some(translation) => ctx.begun_at(translation.begun.earlier(before)),
@@ -210,23 +185,23 @@ impl<'a> PreparedRequest<'a> {
         };
         // Repeatable executions must not be stopped early by a fuel reserve. Unmetered executions cannot run out of
         // fuel.
-        let is_recording = self.recorded.is_some() || self.repeated.is_some();
+        let is_recording = self.recorded.is_some() || self.options.repeated.is_some();
         let keeps_none = inner.policy.is_repeatable() || is_recording || inner.policy.metering == Metering::None;
-        let soft = SoftStop::within(limits, self.budget.within(limits.fuel), keeps_none);
+        let soft = SoftStop::within(limits, self.options.budget.within(limits.fuel), keeps_none);
         let tools = ThreadRunner::calls(
             Arc::clone(&self.toolbox),
             Arc::clone(&inner.engine.0.tool_threads),
             limits,
-            self.session_id.as_deref().map(str::to_owned),
+            self.parts.session_id.as_deref().map(str::to_owned),
             *ctx.watch(),
             self.cancel.clone(),
-            self.pending.clone(),
+            self.options.pending.clone(),
         );
         let ctx = ctx.with_soft_stop(soft).with_tools(tools);
-        let journal = match (&self.replay, &self.repeated) {
+        let journal = match (&self.options.replay, &self.options.repeated) {
             (Some(suspended), _) => Some(suspended.journal()),
             (None, Some(recording)) => Some(recording.journal()),
-            (None, None) if self.is_suspendable || self.recorded.is_some() => {
+            (None, None) if self.options.is_suspendable || self.recorded.is_some() => {
                 Some(Journal::record().with_origin(self.origin_ns))
             }
             (None, None) => None,
@@ -240,14 +215,14 @@ impl<'a> PreparedRequest<'a> {
 
     /// Returns `true` if the execution needs the state of its session before it starts.
     pub(crate) fn needs_state_before(&self) -> bool {
-        self.suspension.is_some() && self.replay.is_none()
+        self.options.suspension.is_some() && self.options.replay.is_none()
     }
 
     /// Sets the state of the session before the execution, and the value that the guest's monotonic clock had at the
     /// start of the instance.
     pub(crate) fn set_state_before(&mut self, before: StateBefore, base_ns: u64) {
         self.origin_ns = before.state.wasi.monotonic_base_ns().saturating_sub(base_ns);
-        if let Some(suspension) = &self.suspension {
+        if let Some(suspension) = &self.options.suspension {
             suspension.set_before(before);
         }
     }
@@ -255,8 +230,8 @@ impl<'a> PreparedRequest<'a> {
     /// Fails if the execution differed from the suspended execution that it resumes, or from the recorded execution
     /// that it repeats.
     fn check_repeated(&self) -> Result<(), ExecuteError> {
-        match self.suspension.as_ref().and_then(|suspension| suspension.difference()) {
-            Some(difference) if self.repeated.is_some() => Err(ExecuteError::NotRepeated { difference }),
+        match self.options.suspension.as_ref().and_then(|suspension| suspension.difference()) {
+            Some(difference) if self.options.repeated.is_some() => Err(ExecuteError::NotRepeated { difference }),
             Some(difference) => Err(ExecuteError::Diverged { difference }),
             None => Ok(()),
         }
@@ -269,13 +244,13 @@ impl<'a> PreparedRequest<'a> {
         let policy = &inner.policy;
         Script {
             source: self.translated_source(),
-            name: &self.name,
-            kind: self.kind,
+            name: &self.parts.name,
+            kind: self.parts.kind,
             args: &policy.args,
             env: &policy.env,
             has_stdin: self.has_stdin,
             last,
-            wants_value: self.wants_value || !last,
+            wants_value: self.parts.wants_value || !last,
             inject_setup: inner.policy.inject_setup,
             persisted_bytes: (policy.auto_persist_globals && last).then_some(policy.limits.persisted_bytes),
         }
@@ -284,7 +259,7 @@ impl<'a> PreparedRequest<'a> {
     /// Sets the global variable `context` in a new guest.
     pub(crate) fn set_context(&self, guest: &mut Guest) -> Result<(), ExecuteError> {
         let inner = &self.sandbox.0;
-        match (&self.context, inner.runtime.image()) {
+        match (&self.parts.context, inner.runtime.image()) {
             (Some(json), Some(image)) => {
                 let (set, _) = guest.set_variable(image.driver(), &inner.policy.limits, CONTEXT, json);
                 set.map_err(|refusal| match refusal {
@@ -300,7 +275,7 @@ impl<'a> PreparedRequest<'a> {
     /// is not a file name.
     pub(crate) fn file_name(&self) -> &str {
         let plain = |name: &&str| !name.is_empty() && !matches!(*name, "." | "..") && !name.starts_with('<');
-        self.name.rsplit('/').next().filter(plain).unwrap_or(match self.sandbox.language() {
+        self.parts.name.rsplit('/').next().filter(plain).unwrap_or(match self.sandbox.language() {
             Language::Python => "script.py",
             Language::JavaScript => "script.js",
         })
@@ -319,7 +294,7 @@ impl<'a> PreparedRequest<'a> {
     pub(crate) fn translated_source(&self) -> &str {
         match &self.translation {
             Some(Translation { source: Ok(source), .. }) => source,
-            _ => &self.source,
+            _ => &self.parts.source,
         }
     }
 
@@ -331,14 +306,14 @@ impl<'a> PreparedRequest<'a> {
     /// Returns the diagnostic of a script that could not be translated, and charges the translation's fuel.
     pub(crate) fn rejected_diagnostic(&self) -> Option<Diagnostic> {
         let (Rejection { diagnostic, charge, .. }, _) = self.rejection()?;
-        self.budget.spend(*charge);
+        self.options.budget.spend(*charge);
         Some(diagnostic.clone())
     }
 
     /// Returns the result of a script that could not be translated, and charges the translation's fuel.
     fn rejected(&self, guest: &Guest) -> Option<CallResult> {
         let (Rejection { outcome, after, charge, .. }, fuel) = self.rejection()?;
-        self.budget.spend(*charge);
+        self.options.budget.spend(*charge);
         Some(CallResult {
             outcome: outcome.clone(),
             interrupted: None,
@@ -361,7 +336,7 @@ impl<'a> PreparedRequest<'a> {
     ) -> Result<Executed, ExecuteError> {
         let inner = &self.sandbox.0;
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
-        events::start(runtime.language, self.session_id.as_deref(), limits);
+        events::start(runtime.language, self.parts.session_id.as_deref(), limits);
         let script = self.script(last);
         let rejected = self.rejected(guest);
         // The interpreter never runs a rejected script, so print the error in its format for syntax errors.
@@ -383,13 +358,13 @@ impl<'a> PreparedRequest<'a> {
         };
         let Written { output, tool_calls, duration } = guest.written(&ran.outcome, limits, printed);
         let wasi = guest.wasi_mut();
-        events::security(self.session_id.as_deref(), &ran, &wasi.take_events());
+        events::security(self.parts.session_id.as_deref(), &ran, &wasi.take_events());
         let persists = script.persisted_bytes.is_some();
         let changes = changes(wasi.vfs(), roots.workspace(), runtime.language, persists);
         // A suspended execution starts again when it is resumed, so it must find the same files in host directories.
         // The files of a repeated execution were committed in its first run.
-        let is_suspended = self.suspension.as_ref().is_some_and(|suspension| suspension.is_suspended());
-        let committed = if is_suspended || self.repeated.is_some() {
+        let is_suspended = self.options.suspension.as_ref().is_some_and(|suspension| suspension.is_suspended());
+        let committed = if is_suspended || self.options.repeated.is_some() {
             Committed::default()
         } else {
             inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own)
@@ -418,7 +393,7 @@ impl<'a> PreparedRequest<'a> {
             [execution.stdout.total_bytes, execution.stderr.total_bytes],
         );
         events::complete(&execution);
-        if let Some(recording) = &self.repeated {
+        if let Some(recording) = &self.options.repeated {
             recording.compare(&execution, has_unreceived)?;
         }
         if let (Some(request), Some(ended)) = (&self.recorded, ended) {
@@ -449,7 +424,7 @@ impl<'a> PreparedRequest<'a> {
             files_modified: Vec::new(),
             files_deleted: Vec::new(),
             workspace_path: inner.workspace.path.clone(),
-            session_id: self.session_id.as_deref().map(str::to_owned),
+            session_id: self.parts.session_id.as_deref().map(str::to_owned),
             rolled_back_to: None,
             guidance,
             metadata: Metadata {
@@ -471,7 +446,7 @@ impl<'a> PreparedRequest<'a> {
         let inner = &self.sandbox.0;
         guidance(&Facts {
             language: inner.runtime.language,
-            source: &self.source,
+            source: &self.parts.source,
             outcome,
             limits: &inner.policy.limits,
             has_data_packages: inner.runtime.library.is_some(),

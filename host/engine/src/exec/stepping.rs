@@ -18,7 +18,8 @@ use serde_json::Value;
 use crate::{
     CancelToken, ExecuteError, Execution, Request, Sandbox, Stream, SuspendError, Suspended, ToolError,
     exec::{
-        suspend::{StateBefore, SuspendedRequest, Suspension},
+        request::RequestParts,
+        suspend::{StateBefore, Suspension},
         transcript::{Transcript, written},
     },
     tools::{CallerAnswer, OpenCall, PendingCalls, Progress},
@@ -216,7 +217,7 @@ pub struct Started {
 struct Suspendable {
     suspension: Arc<Suspension>,
     sandbox: Sandbox,
-    request: Arc<SuspendedRequest>,
+    request: Arc<RequestParts<'static>>,
     /// The execution that this one resumes.
     replay: Option<Arc<Suspended>>,
 }
@@ -253,17 +254,17 @@ impl Started {
         work: impl FnOnce(Request<'static>, &dyn Fn()) -> Result<Execution, ExecuteError> + Send + 'static,
     ) -> Result<Self, ExecuteError> {
         // Use a child token, so that dropping the handle cancels only this execution.
-        let cancel = request.cancel.as_ref().map_or_else(CancelToken::new, CancelToken::child);
-        let suspendable = request.is_suspendable.then(|| Suspendable {
+        let cancel = request.cancel_token().map_or_else(CancelToken::new, CancelToken::child);
+        let suspendable = request.options.is_suspendable.then(|| Suspendable {
             suspension: Arc::default(),
             sandbox: sandbox.clone(),
-            request: match &request.replay {
+            request: match &request.options.replay {
                 Some(suspended) => suspended.first_request(),
-                None => Arc::new(SuspendedRequest::of(&request)),
+                None => Arc::new(request.parts.clone().into_owned()),
             },
-            replay: request.replay.clone(),
+            replay: request.options.replay.clone(),
         });
-        request.suspension = suspendable.as_ref().map(|suspendable| Arc::clone(&suspendable.suspension));
+        request.options.suspension = suspendable.as_ref().map(|suspendable| Arc::clone(&suspendable.suspension));
         let request = request.cancel(&cancel).into_owned();
         let shared = Arc::new(SteppingState::default());
         let (sender, receiver) = mpsc::channel();
@@ -343,7 +344,11 @@ impl Started {
             }
             (None, replayed) => replayed.map(<[u8]>::to_vec),
         };
-        let request = if before.is_some() { Arc::new(request.in_session()) } else { Arc::clone(request) };
+        let mut request = Arc::clone(request);
+        if before.is_some() {
+            // The state of the session contains the value already.
+            Arc::make_mut(&mut request).context = None;
+        }
         Ok(Suspended::new(sandbox, request, before, recording))
     }
 
@@ -397,10 +402,10 @@ impl SteppingState {
             // Sending fails only if `begin` has stopped waiting.
             sender.send(Ok(())).ok();
         };
-        let (transcript, mut listener) = (Arc::clone(&self.transcript), request.on_output.take());
+        let (transcript, mut listener) = (Arc::clone(&self.transcript), request.options.on_output.take());
         // The listener has already received the output from before a suspension.
         let [mut old_stdout, mut old_stderr] =
-            request.replay.as_ref().map_or([0; 2], |suspended| suspended.output_bytes());
+            request.options.replay.as_ref().map_or([0; 2], |suspended| suspended.output_bytes());
         let on_output = move |stream, bytes: &[u8]| {
             transcript.add(stream, bytes);
             let old = match stream {
@@ -413,10 +418,10 @@ impl SteppingState {
                 listener(stream, new);
             }
         };
-        let suspension = request.suspension.clone();
+        let suspension = request.options.suspension.clone();
         let worked = panic::catch_unwind(AssertUnwindSafe(|| {
             let mut asked = request.on_output(on_output);
-            asked.pending = Some(Arc::clone(&self.pending));
+            asked.options.pending = Some(Arc::clone(&self.pending));
             // `work` consumes the request, so its listener is dropped before the end becomes visible.
             let mut worked = work(asked, &begun);
             match &mut worked {

@@ -3,24 +3,22 @@
 
 use std::{
     collections::BTreeMap,
-    env::consts,
-    io::{Read as _, Seek as _},
+    io::{self, Read as _, Seek as _},
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
 use glovebox_runtimes::{
-    Artefact, ArtefactKey, BuildError, CacheKind, Digest, ImageRecord, KeyParts, NewArtefact, PreparedError,
-    RuntimeEntry,
+    Artefact, ArtefactKey, BuildError, CacheKind, Digest, ImageRecord, NewArtefact, PreparedError, RuntimeEntry,
 };
 use glovebox_vfs::{escaped, escaped_text};
 use wasmtime::component::Component;
 
 use crate::{
     Engine, RuntimeError,
-    engine::{EngineInner, compile_digest},
+    engine::EngineInner,
     load::{
         aot,
-        resolve::WASMTIME,
+        resolve::artefact_key,
         runtime::{all_files_beside, common_directory, directories},
     },
 };
@@ -40,7 +38,7 @@ pub enum CompileError {
     Compiler(String),
     /// The operating system could not provide a stack for the compiler.
     #[error("cannot allocate a stack to compile the component; free memory and try again")]
-    Stack(#[source] std::io::Error),
+    Stack(#[source] io::Error),
 }
 
 /// Compiles a component for the caller's Wasmtime engine, or loads it from the cache of `engine`. Compiled components
@@ -81,11 +79,12 @@ pub fn compile_with(
     compiler: impl Fn(&[u8]) -> Result<Vec<u8>, CompileError>,
 ) -> Result<Component, CompileError> {
     let inner = &*engine.0;
-    let key = key(wasmtime, wasm);
+    let sha256 = Digest::of(wasm);
+    let key = artefact_key(wasmtime, "component".into(), sha256, Digest::of(b"a component"));
     let open = || {
         inner.open_or_build(CacheKind::Components, &key, || {
             inner.progress.message("compiling the component");
-            Ok(artefact(wasm, compiler(wasm)?))
+            Ok(NewArtefact { aot: compiler(wasm)?, record: ImageRecord::of_code(sha256) })
         })
     };
     let built = match open() {
@@ -131,21 +130,6 @@ impl Engine {
         }
         Ok(ComponentCache { count: listed.len(), bytes: store.size_bytes()? })
     }
-}
-
-fn key(wasmtime: &wasmtime::Engine, wasm: &[u8]) -> ArtefactKey {
-    ArtefactKey::new(KeyParts {
-        label: "component".into(),
-        runtime: Digest::of(wasm),
-        recipe: Digest::of(b"a component"),
-        wasmtime: WASMTIME.into(),
-        settings: compile_digest(wasmtime).to_string(),
-        target: consts::ARCH.into(),
-    })
-}
-
-fn artefact(wasm: &[u8], aot: Vec<u8>) -> NewArtefact {
-    NewArtefact { aot, record: ImageRecord::of_code(Digest::of(wasm)) }
 }
 
 fn words(error: wasmtime::Error) -> CompileError {
@@ -220,8 +204,7 @@ impl EngineInner {
         else {
             return Ok(None);
         };
-        let loading =
-            |error: std::io::Error| RuntimeError::Load { name: runtime.name.clone(), reason: error.to_string() };
+        let loading = |error: io::Error| RuntimeError::Load { name: runtime.name.clone(), reason: error.to_string() };
         let files = all_files_beside(entry, &file).map_err(loading)?;
         let mut archive = Vec::new();
         file.rewind().and_then(|()| file.read_to_end(&mut archive)).map_err(loading)?;
@@ -232,18 +215,14 @@ impl EngineInner {
     /// Returns the module from the cache, and builds it first if it is missing. Returns `None` if its bytes do not
     /// match the recorded digest.
     fn read_module(&self, entry: &RuntimeEntry) -> Result<Option<(Vec<u8>, ImageRecord)>, RuntimeError> {
-        let loading = |reason: String| RuntimeError::Load { name: entry.name.clone(), reason };
-        let built = self.open_or_build(CacheKind::Modules, &self.image_key(&entry.into()), || {
+        let loading = |error: io::Error| RuntimeError::Load { name: entry.name.clone(), reason: error.to_string() };
+        let key = self.image_key(&entry.into());
+        let mut artefact = self.open_or_prepare(&entry.name, CacheKind::Modules, &key, || {
             let booted = self.boot_named(entry)?;
             Ok(NewArtefact { aot: booted.module, record: booted.record })
-        });
-        let mut artefact = built.map_err(|error| match error {
-            BuildError::Build(error) => error,
-            BuildError::Store(error) => error.into(),
-            other => loading(other.to_string()),
         })?;
         let mut wasm = Vec::new();
-        artefact.aot.read_to_end(&mut wasm).map_err(|error| loading(error.to_string()))?;
+        artefact.aot.read_to_end(&mut wasm).map_err(loading)?;
         Ok((Digest::of(&wasm) == artefact.record.sha256).then_some((wasm, artefact.record)))
     }
 }

@@ -98,7 +98,7 @@ impl EngineInner {
 
     pub(crate) fn part_artefact(&self, inputs: &CodeInputs, number: usize) -> Result<Artefact, RuntimeError> {
         let key = inputs.keys.get(number).ok_or_else(|| no_part(inputs, number))?;
-        let built = self.open_or_build(CacheKind::Code, key, || {
+        self.open_or_prepare(&inputs.name, CacheKind::Code, key, || {
             let rewriting = |source| RuntimeError::Rewrite { name: inputs.name.clone(), source };
             let mut wasm = rewrite::code_of(&self.bootable(inputs)?.bytes).map_err(rewriting)?;
             if inputs.keys.len() > 1 {
@@ -111,8 +111,7 @@ impl EngineInner {
             let compiled = self.stacks.run(|| aot::compile(&self.wasmtime, &wasm));
             let aot = compiled.map_err(RuntimeError::Stack)?.map_err(|error| wrong(inputs, &error))?;
             Ok(NewArtefact { aot, record: ImageRecord::of_code(Digest::of(&wasm)) })
-        });
-        self.built(&inputs.name, built)
+        })
     }
 }
 

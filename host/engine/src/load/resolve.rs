@@ -35,7 +35,7 @@ const CODE_VERSION: &[u8] = concat!(
 
 /// Wasmtime's major version in the cache keys of compiled code, which separates code for different major versions.
 /// Wasmtime's own check at load time is authoritative.
-pub(crate) const WASMTIME: &str = "48";
+const WASMTIME: &str = "48";
 
 /// Inputs for building and running a runtime.
 struct Plan<'a> {
@@ -127,15 +127,20 @@ impl Plan<'_> {
     }
 
     fn keyed(&self, inner: &EngineInner, label: String, recipe: Digest) -> ArtefactKey {
-        ArtefactKey::new(KeyParts {
-            label,
-            runtime: self.sha256,
-            recipe,
-            wasmtime: WASMTIME.into(),
-            settings: compile_digest(&inner.wasmtime).to_string(),
-            target: std::env::consts::ARCH.into(),
-        })
+        artefact_key(&inner.wasmtime, label, self.sha256, recipe)
     }
+}
+
+/// Returns the cache key of code that this Wasmtime engine compiles for this machine's architecture.
+pub(crate) fn artefact_key(wasmtime: &wasmtime::Engine, label: String, runtime: Digest, recipe: Digest) -> ArtefactKey {
+    ArtefactKey::new(KeyParts {
+        label,
+        runtime,
+        recipe,
+        wasmtime: WASMTIME.into(),
+        settings: compile_digest(wasmtime).to_string(),
+        target: std::env::consts::ARCH.into(),
+    })
 }
 
 impl EngineInner {
@@ -393,16 +398,18 @@ impl EngineInner {
     }
 
     fn image_of(&self, plan: &Plan<'_>, key: &ArtefactKey) -> Result<Artefact, RuntimeError> {
-        let built = self.open_or_build(CacheKind::Images, key, || self.build(plan));
-        self.built(&plan.name, built)
+        self.open_or_prepare(&plan.name, CacheKind::Images, key, || self.build(plan))
     }
 
-    pub(crate) fn built(
+    /// Like [`open_or_build`](Self::open_or_build), for the runtime or tool `name`.
+    pub(crate) fn open_or_prepare(
         &self,
         name: &str,
-        built: Result<Artefact, BuildError<RuntimeError>>,
+        kind: CacheKind,
+        key: &ArtefactKey,
+        build: impl FnOnce() -> Result<NewArtefact, RuntimeError>,
     ) -> Result<Artefact, RuntimeError> {
-        built.map_err(|error| match error {
+        self.open_or_build(kind, key, build).map_err(|error| match error {
             BuildError::Build(error) => error,
             BuildError::Store(error) => error.into(),
             other => RuntimeError::Load { name: name.to_owned(), reason: other.to_string() },

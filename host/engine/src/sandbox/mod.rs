@@ -144,7 +144,7 @@ impl Sandbox {
     /// # Errors
     /// Fails if Glovebox could not carry out the execution. A guest's failure is reported as an [`Execution`].
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
-        if let Some(suspended) = &request.replay {
+        if let Some(suspended) = &request.options.replay {
             suspended.check_place(false)?;
         }
         let mut request = translate(PreparedRequest::new(self, request)?)?;
@@ -298,7 +298,7 @@ impl Sandbox {
             vfs: files.vfs.clone(),
             mounts: files.roots.0.iter().map(|(guest, root)| WasiMount::new(guest.clone(), *root)).collect(),
             limits: &limits,
-            stdin: request.stdin.to_vec(),
+            stdin: request.parts.stdin.to_vec(),
             clock: policy.clock,
             entropy: policy.entropy,
         };

@@ -212,13 +212,14 @@ impl Session {
     /// Runs a request. Calls `has_turn` between acquiring the turn and entering the guest.
     fn run_when_held(&self, request: Request<'_>, has_turn: impl FnOnce()) -> Result<Execution, ExecuteError> {
         let shared = &*self.0;
-        if let Some(suspended) = &request.replay {
+        let options = &request.options;
+        if let Some(suspended) = &options.replay {
             suspended.check_place(true)?;
         }
-        if request.is_recorded || request.repeated.is_some() {
+        if options.is_recorded || options.repeated.is_some() {
             return Err(ExecuteError::RecordedInSession);
         }
-        let if_busy = request.if_busy;
+        let if_busy = options.if_busy;
         let request = PreparedRequest::new(&shared.sandbox, request.session_id(&shared.id))?;
         match self.hold(if_busy, &request.cancel, request.cancel_at) {
             Ok(mut held) => {

@@ -46,7 +46,7 @@ impl<'a> SessionTurn<'a> {
 impl SessionTurn<'_> {
     /// Runs a script. Must be called on a guest stack.
     pub(super) fn run(&mut self, request: &mut PreparedRequest<'_>) -> Result<Execution, ExecuteError> {
-        if let Some(json) = &request.context {
+        if let Some(json) = &request.parts.context {
             self.state.set_variable(CONTEXT, json)?;
         }
         if request.needs_state_before() {
@@ -54,7 +54,7 @@ impl SessionTurn<'_> {
             let base_ns = self.state.parts().1.map_or(0, |guest| guest.wasi().monotonic_base_ns());
             request.set_state_before(StateBefore { state, reservation }, base_ns);
         }
-        let stdin = mem::take(&mut request.stdin);
+        let stdin = mem::take(&mut request.parts.stdin);
         let execute = |SessionCall { backend, guest, history }: SessionCall<'_, EngineBackend>| {
             guest.ctx_mut().renew(request.start());
             let (roots, own) = backend.roots_and_commits();

@@ -1,7 +1,7 @@
 //! Decodes a recording from untrusted bytes. An entry takes as little as one byte in the encoded form and about a
 //! hundred in memory, so the number of entries and calls is limited while they are decoded.
 
-use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use glovebox_core::{
     check_json,
@@ -39,11 +39,13 @@ struct LimitedCalls {
     times: Vec<Duration>,
 }
 
-/// Decodes the value of `context`.
-pub(super) fn context<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+/// Decodes and checks the value of `context`.
+pub(in crate::exec) fn checked_context<'de, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Cow<'a, str>>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     check_context(text.as_deref()).map_err(D::Error::custom)?;
-    Ok(text)
+    Ok(text.map(Cow::Owned))
 }
 
 /// Fails if bytes with this value of `context` could not be decoded.

@@ -22,17 +22,20 @@ mod results;
 mod sealed;
 mod suspension;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use glovebox_core::journal::{JOURNAL_BYTES, Journal, Recording, SuspendRefusal};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub(in crate::exec) use limits::check_context;
+pub(in crate::exec) use limits::{check_context, checked_context};
 pub use peek::UncheckedSuspended;
-use sealed::{NotOpened, SealedFormat};
+use sealed::SealedFormat;
 pub(crate) use suspension::{StateBefore, Suspension, call_bytes};
 
-use crate::{ExecuteError, HibernateError, Request, Sandbox, SessionKey, SourceKind, ToolRequest, tools::Toolbox};
+use crate::{
+    ExecuteError, HibernateError, Request, Sandbox, SessionKey, ToolRequest, exec::request::RequestParts,
+    tools::Toolbox,
+};
 
 const FORMAT: SealedFormat = SealedFormat {
     magic: b"GLOVESUS",
@@ -74,7 +77,7 @@ pub struct Suspended {
     /// The name of the runtime, for messages.
     runtime: String,
     #[serde(serialize_with = "shared", deserialize_with = "to_shared")]
-    request: Arc<SuspendedRequest>,
+    request: Arc<RequestParts<'static>>,
     /// The hibernated session before the execution. `None` outside sessions.
     #[serde(serialize_with = "shared", deserialize_with = "to_shared")]
     session: Arc<Option<Vec<u8>>>,
@@ -89,57 +92,6 @@ fn shared<T: Serialize, S: Serializer>(value: &Arc<T>, serializer: S) -> Result<
 
 fn to_shared<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<T>, D::Error> {
     T::deserialize(deserializer).map(Arc::new)
-}
-
-/// The parts of a request that an execution needs to start again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::exec) struct SuspendedRequest {
-    source: String,
-    name: String,
-    kind: SourceKind,
-    stdin: Vec<u8>,
-    /// `true` if a function provides the standard input after `stdin`.
-    has_stdin_source: bool,
-    #[serde(deserialize_with = "limits::context")]
-    context: Option<String>,
-    session_id: Option<String>,
-    wants_value: bool,
-    session_generation: Option<u64>,
-}
-
-impl SuspendedRequest {
-    /// Returns the request without the value of `context`, which the state of the session contains already.
-    pub(in crate::exec) fn in_session(&self) -> Self {
-        Self { context: None, ..self.clone() }
-    }
-
-    /// Returns a request that starts the script again.
-    fn request(&self) -> Request<'_> {
-        let Self { source, name, kind, stdin, has_stdin_source, context, session_id, wants_value, session_generation } =
-            self;
-        let mut request = Request::new(source).name(name).kind(*kind).stdin(stdin).value(*wants_value);
-        request.context = context.as_deref().map(Cow::Borrowed);
-        request.session_id = session_id.as_deref().map(Cow::Borrowed);
-        request.session_generation = *session_generation;
-        if *has_stdin_source {
-            request.stdin_source = Some(Box::new(Vec::new));
-        }
-        request
-    }
-
-    pub(in crate::exec) fn of(request: &Request<'_>) -> Self {
-        Self {
-            source: request.source.clone().into_owned(),
-            name: request.name.clone().into_owned(),
-            kind: request.kind,
-            stdin: request.stdin.clone().into_owned(),
-            has_stdin_source: request.stdin_source.is_some(),
-            context: request.context.clone().map(Cow::into_owned),
-            session_id: request.session_id.clone().map(Cow::into_owned),
-            wants_value: request.wants_value,
-            session_generation: request.session_generation,
-        }
-    }
 }
 
 /// The reason why an execution could not be suspended. Except for [`Session`](Self::Session), it continues.
@@ -190,7 +142,7 @@ impl Suspended {
 
     pub(in crate::exec) fn new(
         sandbox: &Sandbox,
-        request: Arc<SuspendedRequest>,
+        request: Arc<RequestParts<'static>>,
         session: Option<Vec<u8>>,
         recording: Recording,
     ) -> Self {
@@ -205,7 +157,7 @@ impl Suspended {
     }
 
     /// Returns the request that the execution starts again with.
-    pub(in crate::exec) fn first_request(&self) -> Arc<SuspendedRequest> {
+    pub(in crate::exec) fn first_request(&self) -> Arc<RequestParts<'static>> {
         Arc::clone(&self.request)
     }
 
@@ -279,7 +231,7 @@ impl Suspended {
     #[must_use]
     pub fn request(&self) -> Request<'_> {
         let mut request = self.request.request().suspendable(true);
-        request.replay = Some(Arc::new(self.clone()));
+        request.options.replay = Some(Arc::new(self.clone()));
         request
     }
 
@@ -297,12 +249,7 @@ impl Suspended {
     /// # Errors
     /// Fails if the bytes are damaged or exceed 64 MiB, or if their seal does not match the key.
     pub fn from_bytes(bytes: &[u8], key: Option<&SessionKey>) -> Result<Self, SuspendedBytesError> {
-        FORMAT.open(bytes, key).map_err(|not_opened| match not_opened {
-            NotOpened::Damaged(reason) => SuspendedBytesError::Damaged { reason },
-            NotOpened::Unauthenticated => SuspendedBytesError::Unauthenticated,
-            NotOpened::KeyMissing => SuspendedBytesError::KeyMissing,
-            NotOpened::NotAuthentic => SuspendedBytesError::NotAuthentic,
-        })
+        FORMAT.open(bytes, key)
     }
 
     /// Returns the time that the execution had taken when it was suspended.
@@ -344,15 +291,20 @@ impl Suspended {
 
     /// Fails if the execution cannot be resumed in `sandbox`.
     pub(in crate::exec) fn check(&self, sandbox: &Sandbox) -> Result<(), ExecuteError> {
-        if sandbox.image_sha256() == Some(&*self.image_sha256) {
-            return Ok(());
-        }
-        Err(ExecuteError::OtherImage {
-            expected: self.image_sha256.clone(),
-            expected_runtime: self.runtime.clone(),
-            runtime: sandbox.runtime_name().to_owned(),
-        })
+        check_image(sandbox, &self.image_sha256, &self.runtime)
     }
+}
+
+/// Fails if the sandbox has another image than the one of the runtime `expected_runtime` that ran the execution before.
+fn check_image(sandbox: &Sandbox, expected: &str, expected_runtime: &str) -> Result<(), ExecuteError> {
+    if sandbox.image_sha256() == Some(expected) {
+        return Ok(());
+    }
+    Err(ExecuteError::OtherImage {
+        expected: expected.to_owned(),
+        expected_runtime: expected_runtime.to_owned(),
+        runtime: sandbox.runtime_name().to_owned(),
+    })
 }
 
 /// The default maximum size of a journal is part of the documentation of [`Request::suspendable`].
@@ -377,7 +329,7 @@ mod tests {
             monotonic_ns: 9,
             calls: SuspendedCalls { unanswered: vec![call], queued: 2, times: vec![Duration::from_nanos(5); 5] },
         };
-        let request = SuspendedRequest::of(&Request::new("tools.pay(euros=20)").name("é.py").stdin(b"\0in"));
+        let request = Request::new("tools.pay(euros=20)").name("é.py").stdin(b"\0in").parts;
         Suspended {
             image_sha256: "ab".repeat(32),
             runtime: "python-3.15".to_owned(),
@@ -452,8 +404,7 @@ mod tests {
             [r#" {"a": 1}"#.to_owned(), nested(127), nested(128), "{".to_owned(), "1 2".to_owned(), String::new()];
         for (at, text) in texts.into_iter().enumerate() {
             let mut suspended = suspended(Vec::new());
-            let request = SuspendedRequest::clone(&suspended.request);
-            suspended.request = Arc::new(SuspendedRequest { context: Some(text.clone()), ..request });
+            Arc::make_mut(&mut suspended.request).context = Some(text.clone().into());
             let read = Suspended::from_bytes(&suspended.to_bytes(None), None);
             assert_eq!(read.is_ok(), at < 2, "{text}");
             assert_eq!(check_context(Some(&text)).is_ok(), at < 2, "{text}");

@@ -43,7 +43,7 @@ struct Head<'a> {
     entries: usize,
 }
 
-/// The fields of [`SuspendedRequest`](super::SuspendedRequest).
+/// The fields of [`RequestParts`](crate::exec::request::RequestParts).
 #[derive(Deserialize)]
 struct RequestHead<'a> {
     source: &'a str,

@@ -3,7 +3,7 @@
 //! The bytes contain the request, the journal and the results. Repeating starts the script again, gives it everything
 //! that it received before, without calling tools, and compares the results.
 //!
-//! # Format, version 1
+//! # Format, version 2
 //!
 //! The format is that of suspended executions, but the magic bytes are `GLOVEREC`. The body contains the image, the
 //! request, the limits, the definitions of the tools, the results and the journal. The seal is always SHA-256.
@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    SuspendedRequest,
+    SuspendedBytesError, check_image,
     results::{RecordedResults, json},
-    sealed::{NotOpened, SealedFormat},
+    sealed::SealedFormat,
 };
-use crate::{ExecuteError, Execution, Outcome, Request, Sandbox, Tool, tools::Toolbox};
+use crate::{ExecuteError, Execution, Outcome, Request, Sandbox, Tool, exec::request::RequestParts, tools::Toolbox};
 
 const FORMAT: SealedFormat = SealedFormat {
     magic: b"GLOVEREC",
@@ -67,7 +67,7 @@ pub struct Recording {
     image_sha256: String,
     /// The name of the runtime, for messages.
     runtime: String,
-    request: SuspendedRequest,
+    request: RequestParts<'static>,
     /// The limits as JSON text.
     limits: String,
     /// The list of tools that scripts read, as JSON text.
@@ -110,7 +110,7 @@ impl Recording {
     pub(in crate::exec) fn new(
         sandbox: &Sandbox,
         toolbox: &Toolbox,
-        request: &SuspendedRequest,
+        request: &RequestParts<'static>,
         ended: Result<Journaled, SuspendRefusal>,
         execution: &Execution,
     ) -> Result<Self, RecordError> {
@@ -162,7 +162,7 @@ impl Recording {
     #[must_use]
     pub fn request(&self) -> Request<'_> {
         let mut request = self.request.request();
-        request.repeated = Some(Arc::new(self.clone()));
+        request.options.repeated = Some(Arc::new(self.clone()));
         request
     }
 
@@ -178,12 +178,10 @@ impl Recording {
     /// # Errors
     /// Fails if the bytes are damaged or exceed 64 MiB.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordingBytesError> {
-        let recording: Self = FORMAT.open(bytes, None).map_err(|not_opened| RecordingBytesError {
-            reason: match not_opened {
-                NotOpened::Damaged(reason) => reason,
-                NotOpened::Unauthenticated | NotOpened::KeyMissing | NotOpened::NotAuthentic => {
-                    "their seal has an unknown type"
-                }
+        let recording: Self = FORMAT.open(bytes, None).map_err(|error| RecordingBytesError {
+            reason: match error {
+                SuspendedBytesError::Damaged { reason } => reason,
+                _ => "their seal has an unknown type",
             },
         })?;
         if recording.tools.len() > MAX_TOOLS_BYTES {
@@ -198,13 +196,7 @@ impl Recording {
 
     /// Fails if the execution cannot be repeated in `sandbox`: another image, or another limit.
     pub(in crate::exec) fn check(&self, sandbox: &Sandbox) -> Result<(), ExecuteError> {
-        if sandbox.image_sha256() != Some(&*self.image_sha256) {
-            return Err(ExecuteError::OtherImage {
-                expected: self.image_sha256.clone(),
-                expected_runtime: self.runtime.clone(),
-                runtime: sandbox.runtime_name().to_owned(),
-            });
-        }
+        check_image(sandbox, &self.image_sha256, &self.runtime)?;
         self.limit_difference(&sandbox.policy().limits).map_or(Ok(()), not_repeated)
     }
 
@@ -286,7 +278,7 @@ mod tests {
         Recording {
             image_sha256: "ab".repeat(32),
             runtime: "python-3.15".to_owned(),
-            request: SuspendedRequest::of(&Request::new("print(1)").stdin(b"\0in")),
+            request: Request::new("print(1)").stdin(b"\0in").parts,
             limits: json(&Limits::default()),
             tools: r#"{"tools":[]}"#.to_owned(),
             results: results(),

@@ -3,7 +3,7 @@
 use glovebox_core::hibernate::{SEAL_BYTES, Seal};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::SessionKey;
+use crate::{SessionKey, SuspendedBytesError};
 
 /// The size of the parts before the body, in bytes.
 pub(super) const HEAD_BYTES: usize = 12;
@@ -22,18 +22,6 @@ pub(super) struct SealedFormat {
     pub(super) bound_to: &'static str,
 }
 
-/// The reason why bytes could not be opened.
-pub(super) enum NotOpened {
-    /// The first rule that the bytes violate.
-    Damaged(&'static str),
-    /// The bytes were not sealed with a key.
-    Unauthenticated,
-    /// The bytes were sealed with a key.
-    KeyMissing,
-    /// The bytes were sealed with another key, or changed afterwards.
-    NotAuthentic,
-}
-
 impl SealedFormat {
     /// Encodes a value, and seals it with a key or with a checksum.
     pub(super) fn seal(&self, value: &impl Serialize, key: Option<&SessionKey>) -> Vec<u8> {
@@ -49,13 +37,17 @@ impl SealedFormat {
     }
 
     /// Checks the seal and decodes the value.
-    pub(super) fn open<T: DeserializeOwned>(&self, bytes: &[u8], key: Option<&SessionKey>) -> Result<T, NotOpened> {
-        let damaged = NotOpened::Damaged;
+    pub(super) fn open<T: DeserializeOwned>(
+        &self,
+        bytes: &[u8],
+        key: Option<&SessionKey>,
+    ) -> Result<T, SuspendedBytesError> {
+        let damaged = |reason| SuspendedBytesError::Damaged { reason };
         if bytes.len() > MAX_BYTES {
             return Err(damaged("they exceed 64 MiB"));
         }
-        let (sealed, trailer) = bytes.split_last_chunk::<SEAL_BYTES>().ok_or(damaged("they are too short"))?;
-        let (head, body) = sealed.split_first_chunk::<HEAD_BYTES>().ok_or(damaged("they are too short"))?;
+        let (sealed, trailer) = bytes.split_last_chunk::<SEAL_BYTES>().ok_or_else(|| damaged("they are too short"))?;
+        let (head, body) = sealed.split_first_chunk::<HEAD_BYTES>().ok_or_else(|| damaged("they are too short"))?;
         let [magic @ .., version, version_high, kind, reserved] = head;
         if magic != self.magic {
             return Err(damaged(self.wrong_magic));
@@ -64,8 +56,8 @@ impl SealedFormat {
             return Err(damaged("this version of Glovebox cannot read their format; use the version that wrote them"));
         }
         match (kind, key) {
-            (1, Some(_)) => return Err(NotOpened::Unauthenticated),
-            (2, None) => return Err(NotOpened::KeyMissing),
+            (1, Some(_)) => return Err(SuspendedBytesError::Unauthenticated),
+            (2, None) => return Err(SuspendedBytesError::KeyMissing),
             (1 | 2, _) => {}
             _ => return Err(damaged("their seal has an unknown type")),
         }
@@ -73,7 +65,7 @@ impl SealedFormat {
         seal.update(sealed);
         if !seal.verify(trailer) {
             return Err(match key {
-                Some(_) => NotOpened::NotAuthentic,
+                Some(_) => SuspendedBytesError::NotAuthentic,
                 None => damaged("their checksum does not match"),
             });
         }

@@ -12,26 +12,25 @@ use std::fmt::Display;
 
 use glovebox_core::{GuestState, clipped};
 use glovebox_interpreters::Diagnostic;
-use glovebox_runtimes::{
-    Artefact, ArtefactKey, BuildError, CacheKind, Digest, ImageRecord, KeyParts, NewArtefact, ToolEntry,
-};
+use glovebox_runtimes::{Artefact, ArtefactKey, CacheKind, Digest, ImageRecord, NewArtefact, ToolEntry};
 use glovebox_wasi::Stop;
 use glovebox_weave::Counter;
 use values::{Glue, Misuse, Value};
 use wasmtime::{Instance, InstancePre, Linker, Store, UpdateDeadline};
 
 use crate::{
-    ExecuteError, Language, Metering, Outcome, RaisedOutcome, Resource, RuntimeError, SourceKind, TrapKind,
-    engine::{EngineInner, compile_digest},
+    ExecuteError, Language, Metering, Outcome, Policy, RaisedOutcome, Resource, RuntimeError, SourceKind, TrapKind,
+    engine::EngineInner,
     exec::{
         platform::ExecutionCtx,
+        request::RequestParts,
         run::{PreparedRequest, Rejection, Translation},
     },
     guest::{
         fuel::{self, Fuel},
         recycled::{EarlyEnd, classify},
     },
-    load::{aot, resolve::WASMTIME},
+    load::{aot, resolve::artefact_key},
 };
 
 /// Maximum length of an error message, which can contain names from the script.
@@ -50,38 +49,14 @@ fn kind_of(name: &str, kind: SourceKind) -> Option<SourceKind> {
     Some(if kind == SourceKind::Detect { own } else { kind })
 }
 
-/// A script to strip and the limits for stripping it.
-pub(crate) struct Strip<'a> {
-    pub(crate) source: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) kind: SourceKind,
-    /// Fuel limit, or `None` for unmetered code.
-    pub(crate) fuel: Option<u64>,
-    pub(crate) memory_bytes: u64,
-    pub(crate) timeout_ms: u64,
-    /// The clock and cancellation of the request.
-    pub(crate) ctx: ExecutionCtx,
-}
-
-/// The result of removing a script's types.
-#[derive(Debug)]
-pub(crate) enum Stripped {
-    /// JavaScript with unchanged lines and columns.
-    Plain(String),
-    /// The script is not valid TypeScript, or its types cannot be removed.
-    Wrong(ScriptError),
-    /// The stripper was stopped at a limit or cancelled.
-    Stopped(Outcome),
-}
-
 /// An error in a script, with its position.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ScriptError {
-    pub(crate) message: String,
+#[derive(Debug)]
+struct ScriptError {
+    message: String,
     /// Line, counted from 1. `None` if the error concerns the whole script.
-    pub(crate) line: Option<u32>,
+    line: Option<u32>,
     /// The column in code points, counted from 1.
-    pub(crate) column: u32,
+    column: u32,
 }
 
 impl ScriptError {
@@ -95,26 +70,22 @@ impl ScriptError {
         Self { message: message.chars().take(MAX_MESSAGE_CHARS).collect(), line, column }
     }
 
-    /// Returns the exception that the interpreter would raise for this error.
-    pub(crate) fn raised(&self, name: &str) -> RaisedOutcome {
-        let place = match self.line {
-            Some(line) => format!("\n    at {name}:{line}:{}", self.column),
-            None => String::new(),
-        };
-        RaisedOutcome {
+    /// Returns the rejection of the script, with the outcome and the diagnostic of a syntax error in the interpreter.
+    fn rejection(self, name: &str, fuel: u64) -> Rejection {
+        let Self { message, line, column } = self;
+        let place = line.map_or_else(String::new, |line| format!("\n    at {name}:{line}:{column}"));
+        let raised = RaisedOutcome {
             type_name: "SyntaxError".into(),
-            message: self.message.clone(),
-            traceback: format!("SyntaxError: {}{place}", self.message),
-            line: self.line,
-        }
-    }
-
-    /// Returns the diagnostic for validation.
-    pub(crate) fn diagnostic(&self) -> Diagnostic {
-        Diagnostic {
-            line: self.line.unwrap_or(1),
-            column: self.column,
-            message: format!("SyntaxError: {}", self.message),
+            traceback: format!("SyntaxError: {message}{place}"),
+            message,
+            line,
+        };
+        let message = format!("SyntaxError: {}", raised.message);
+        Rejection {
+            diagnostic: Diagnostic { line: line.unwrap_or(1), column, message },
+            outcome: Outcome::Raised(raised),
+            after: GuestState::Alive,
+            charge: fuel,
         }
     }
 }
@@ -122,7 +93,8 @@ impl ScriptError {
 /// Translates a request for its interpreter: removes the types if the sandbox runs JavaScript and the script's name has
 /// a TypeScript extension. The cost is charged to the script's limits, except for fetching and compiling the stripper.
 pub(crate) fn translate(request: PreparedRequest<'_>) -> Result<PreparedRequest<'_>, ExecuteError> {
-    match typescript_kind(&request) {
+    let is_javascript = request.sandbox.language() == Language::JavaScript;
+    match kind_of(&request.parts.name, request.parts.kind).filter(|_| is_javascript) {
         Some(kind) => {
             let translation = strip(&request, kind)?;
             Ok(request.translated(translation))
@@ -131,47 +103,18 @@ pub(crate) fn translate(request: PreparedRequest<'_>) -> Result<PreparedRequest<
     }
 }
 
-fn typescript_kind(request: &PreparedRequest<'_>) -> Option<SourceKind> {
-    let is_javascript = request.sandbox.language() == Language::JavaScript;
-    kind_of(&request.name, request.kind).filter(|_| is_javascript)
-}
-
 fn strip(request: &PreparedRequest<'_>, kind: SourceKind) -> Result<Translation, ExecuteError> {
-    let inner = &*request.sandbox.0;
-    let stripper = inner.engine.0.stripper().map_err(|source| ExecuteError::TypeScript {
-        name: clipped(&request.name).to_owned(),
+    let engine = &request.sandbox.0.engine.0;
+    let stripper = engine.stripper().map_err(|source| ExecuteError::TypeScript {
+        name: clipped(&request.parts.name).to_owned(),
         source: Box::new(source),
     })?;
-    let limits = &inner.policy.limits;
     let ctx = request.ctx();
     let begun = *ctx.watch();
-    let strip = Strip {
-        source: &request.source,
-        name: &request.name,
-        kind,
-        fuel: (inner.policy.metering == Metering::Fuel).then(|| request.budget.within(limits.fuel)),
-        memory_bytes: limits.memory_bytes,
-        timeout_ms: limits.timeout_ms,
-        ctx,
-    };
-    let (stripped, fuel) =
-        inner.engine.0.on_stack(|| stripper.strip(strip))?.map_err(|reason| ExecuteError::Instantiate { reason })?;
-    let source = match stripped {
-        Stripped::Plain(plain) => Ok(plain),
-        Stripped::Wrong(wrong) => Err(wrong_script(&wrong, &request.name, fuel)),
-        Stripped::Stopped(outcome) => Err(stopped(outcome, fuel)),
-    };
+    let (source, fuel) = engine
+        .on_stack(|| stripper.strip(request, kind, ctx))?
+        .map_err(|reason| ExecuteError::Instantiate { reason })?;
     Ok(Translation { source, kind, fuel, begun })
-}
-
-/// Returns the rejection of an invalid script, with the outcome of a syntax error in the interpreter.
-fn wrong_script(wrong: &ScriptError, name: &str, fuel: u64) -> Rejection {
-    Rejection {
-        outcome: Outcome::Raised(wrong.raised(name)),
-        diagnostic: wrong.diagnostic(),
-        after: GuestState::Alive,
-        charge: fuel,
-    }
 }
 
 /// Returns the rejection of a script whose types were not removed, because the stripper was stopped. After a
@@ -194,18 +137,24 @@ fn stopped(outcome: Outcome, fuel: u64) -> Rejection {
 pub(crate) struct Stripper(InstancePre<Glue>);
 
 impl Stripper {
-    /// Removes a script's types. Returns the result and the fuel used. Must be called on a guest stack.
-    ///
-    /// # Errors
-    /// Fails with Wasmtime's message if no instance could be created, or if the module trapped in an unexpected way.
-    pub(crate) fn strip(&self, strip: Strip<'_>) -> Result<(Stripped, u64), String> {
-        let Strip { source, name, kind, fuel, memory_bytes, timeout_ms, ctx } = strip;
-        let metering = if fuel.is_some() { Metering::Fuel } else { Metering::None };
-        let fuel = fuel.unwrap_or(0);
-        let glue = Glue::new(source.len(), memory_bytes, Fuel::new(metering, fuel), ctx);
+    /// Removes the types from a request's source. Returns JavaScript with unchanged lines and columns, or the rejection
+    /// of the script, and the fuel used. Must be called on a guest stack.
+    fn strip(
+        &self,
+        request: &PreparedRequest<'_>,
+        kind: SourceKind,
+        ctx: ExecutionCtx,
+    ) -> Result<(Result<String, Rejection>, u64), String> {
+        let RequestParts { source, name, .. } = &request.parts;
+        let Policy { limits, metering, .. } = &request.sandbox.0.policy;
+        let fuel = match metering {
+            Metering::Fuel => request.options.budget.within(limits.fuel),
+            Metering::None => 0,
+        };
+        let glue = Glue::new(source.len(), limits.memory_bytes, Fuel::new(*metering, fuel), ctx);
         let mut store = Store::new(self.0.module().engine(), glue);
         store.limiter(|glue| &mut glue.limiter);
-        if metering == Metering::None {
+        if *metering == Metering::None {
             store.set_epoch_deadline(1);
             store.epoch_deadline_callback(|context| {
                 context.data().check()?;
@@ -219,38 +168,38 @@ impl Stripper {
         });
         let used = fuel.saturating_sub(fuel::left(&mut store));
         let glue = store.data();
-        let stripped = match result {
-            Ok(value) => interpret_result(&value, source),
-            Err(error) => {
-                let words = format!("{error:#}");
-                match (classify(error), glue.limiter.memory.refused_bytes()) {
-                    // The module traps when it runs out of memory.
-                    (EarlyEnd::Trapped(_), Some(wanted)) => {
-                        Stripped::Stopped(exhausted(Resource::Memory, memory_bytes, wanted))
-                    }
-                    (EarlyEnd::Trapped(TrapKind::StackOverflow | TrapKind::OutOfBounds), None) => Stripped::Wrong(
-                        ScriptError::whole("the script is nested too deeply for its types to be removed"),
-                    ),
-                    (EarlyEnd::Trapped(TrapKind::Unreachable), None) => Stripped::Wrong(ScriptError::whole(
-                        "the types cannot be removed: the TypeScript parser crashed",
-                    )),
-                    // Instantiation failed, or the module trapped in an unexpected way.
-                    (EarlyEnd::Trapped(_), None) => return Err(words),
-                    (EarlyEnd::Stopped(Stop::Deadline), _) => {
-                        let ms = u64::try_from(glue.ctx.elapsed().as_millis()).unwrap_or(u64::MAX);
-                        Stripped::Stopped(exhausted(Resource::Time, timeout_ms, ms))
-                    }
-                    (EarlyEnd::Stopped(Stop::Cancelled), _) => Stripped::Stopped(Outcome::Cancelled),
-                    (EarlyEnd::Stopped(_), _) => Stripped::Stopped(exhausted(Resource::Fuel, fuel, fuel)),
-                }
+        let error = match result {
+            Ok(value) => {
+                let stripped = interpret_result(&value, source);
+                return Ok((stripped.map_err(|error| error.rejection(name, used)), used));
             }
+            Err(error) => error,
         };
-        Ok((stripped, used))
+        let words = format!("{error:#}");
+        let wrong = |message| ScriptError::whole(message).rejection(name, used);
+        let exhausted = |resource, limit, used| Outcome::Exhausted { resource, limit, used };
+        let rejection = match (classify(error), glue.limiter.memory.refused_bytes()) {
+            // The module traps when it runs out of memory.
+            (EarlyEnd::Trapped(_), Some(wanted)) => {
+                stopped(exhausted(Resource::Memory, limits.memory_bytes, wanted), used)
+            }
+            (EarlyEnd::Trapped(TrapKind::StackOverflow | TrapKind::OutOfBounds), None) => {
+                wrong("the script is nested too deeply for its types to be removed")
+            }
+            (EarlyEnd::Trapped(TrapKind::Unreachable), None) => {
+                wrong("the types cannot be removed: the TypeScript parser crashed")
+            }
+            // Instantiation failed, or the module trapped in an unexpected way.
+            (EarlyEnd::Trapped(_), None) => return Err(words),
+            (EarlyEnd::Stopped(Stop::Deadline), _) => {
+                let ms = u64::try_from(glue.ctx.elapsed().as_millis()).unwrap_or(u64::MAX);
+                stopped(exhausted(Resource::Time, limits.timeout_ms, ms), used)
+            }
+            (EarlyEnd::Stopped(Stop::Cancelled), _) => stopped(Outcome::Cancelled, used),
+            (EarlyEnd::Stopped(_), _) => stopped(exhausted(Resource::Fuel, fuel, fuel), used),
+        };
+        Ok((Err(rejection), used))
     }
-}
-
-fn exhausted(resource: Resource, limit: u64, used: u64) -> Outcome {
-    Outcome::Exhausted { resource, limit, used }
 }
 
 /// Calls `transformSync(source, { mode: "strip-only", … })` like the JavaScript code of the npm package. Returns the
@@ -293,25 +242,22 @@ fn transform(
 }
 
 /// Interprets the value that the stripper returned or threw.
-fn interpret_result(value: &Value, source: &str) -> Stripped {
+fn interpret_result(value: &Value, source: &str) -> Result<String, ScriptError> {
     match value.property("code") {
         // An error also has a `code`, such as `InvalidSyntax`, but always has a `message` too.
         Value::Text(code) if value.property("message") == Value::Undefined => {
             if lines(&code) == lines(source) {
-                return Stripped::Plain(code);
+                return Ok(code);
             }
-            Stripped::Wrong(ScriptError::whole("the types cannot be removed without moving lines"))
+            Err(ScriptError::whole("the types cannot be removed without moving lines"))
         }
         _ => {
             let message = value.property("message");
             let message = message.text().or(value.text()).unwrap_or("the types cannot be removed");
+            let line = value.property("startLine").count().filter(|line| *line > 0);
             // The stripper counts columns from 0.
             let column = value.property("startColumn").count().unwrap_or(0).saturating_add(1);
-            Stripped::Wrong(ScriptError::at(
-                message,
-                value.property("startLine").count().filter(|line| *line > 0),
-                column,
-            ))
+            Err(ScriptError::at(message, line, column))
         }
     }
 }
@@ -329,7 +275,8 @@ impl EngineInner {
         if let Some(stripper) = self.stripper.get() {
             return Ok(stripper);
         }
-        let tool = self.stripper_tool()?;
+        let missing = || RuntimeError::Load { name: TOOL.into(), reason: "the manifest has no such tool".into() };
+        let tool = self.runtimes.manifest().tool(TOOL).ok_or_else(missing)?;
         let artefact = self.tool_artefact(tool)?;
         let module = aot::load(&self.wasmtime, artefact.aot).map_err(|error| wrong(tool, &error))?;
         let mut linker = Linker::new(&self.wasmtime);
@@ -340,20 +287,9 @@ impl EngineInner {
         Ok(self.stripper.get_or_init(|| Stripper(pre)))
     }
 
-    /// Returns the stripper's entry in the manifest.
-    fn stripper_tool(&self) -> Result<&ToolEntry, RuntimeError> {
-        let missing = || RuntimeError::Load { name: TOOL.into(), reason: "the manifest has no such tool".into() };
-        self.runtimes.manifest().tool(TOOL).ok_or_else(missing)
-    }
-
     /// Returns a tool's compiled code. Fetches and compiles the tool first if its code is not in the cache.
     pub(crate) fn tool_artefact(&self, tool: &ToolEntry) -> Result<Artefact, RuntimeError> {
-        let built = self.open_or_build(CacheKind::Images, &self.tool_key(tool), || self.build_tool(tool));
-        built.map_err(|error| match error {
-            BuildError::Build(error) => error,
-            BuildError::Store(error) => error.into(),
-            other => RuntimeError::Load { name: tool.name.clone(), reason: other.to_string() },
-        })
+        self.open_or_prepare(&tool.name, CacheKind::Images, &self.tool_key(tool), || self.build_tool(tool))
     }
 
     /// Returns `true` if a tool's compiled code is in the cache.
@@ -363,14 +299,8 @@ impl EngineInner {
 
     /// Returns the cache key of a tool's compiled code.
     pub(crate) fn tool_key(&self, tool: &ToolEntry) -> ArtefactKey {
-        ArtefactKey::new(KeyParts {
-            label: tool.label(),
-            runtime: tool.sha256,
-            recipe: Digest::of(b"a tool that counts its fuel"),
-            wasmtime: WASMTIME.into(),
-            settings: compile_digest(&self.wasmtime).to_string(),
-            target: std::env::consts::ARCH.into(),
-        })
+        let recipe = Digest::of(b"a tool that counts its fuel");
+        artefact_key(&self.wasmtime, tool.label(), tool.sha256, recipe)
     }
 
     fn build_tool(&self, tool: &ToolEntry) -> Result<NewArtefact, RuntimeError> {
@@ -414,12 +344,14 @@ mod tests {
 
     #[test]
     fn typescript_errors_use_the_interpreters_format() {
-        let wrong = ScriptError::at("no", Some(3), 7);
-        let raised = wrong.raised("x.ts");
-        assert_eq!(raised.traceback, "SyntaxError: no\n    at x.ts:3:7");
-        assert_eq!((raised.type_name.as_str(), raised.line), ("SyntaxError", Some(3)));
-        assert_eq!(wrong.diagnostic(), Diagnostic { line: 3, column: 7, message: "SyntaxError: no".into() });
-        assert_eq!(ScriptError::whole("no").raised("x.ts").traceback, "SyntaxError: no");
+        let raised = |rejection: &Rejection| rejection.outcome.raised().cloned().unwrap();
+        let at_a_place = ScriptError::at("no", Some(3), 7).rejection("x.ts", 5);
+        let exception = raised(&at_a_place);
+        assert_eq!(exception.traceback, "SyntaxError: no\n    at x.ts:3:7");
+        assert_eq!((exception.type_name.as_str(), exception.line), ("SyntaxError", Some(3)));
+        let diagnostic = Diagnostic { line: 3, column: 7, message: "SyntaxError: no".into() };
+        assert_eq!((at_a_place.diagnostic, at_a_place.charge), (diagnostic, 5));
+        assert_eq!(raised(&ScriptError::whole("no").rejection("x.ts", 5)).traceback, "SyntaxError: no");
     }
 
     #[test]
