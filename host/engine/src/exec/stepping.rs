@@ -22,7 +22,7 @@ use crate::{
         suspend::{StateBefore, Suspension},
         transcript::{Transcript, written},
     },
-    tools::{CallerAnswer, OpenCall, PendingCalls, Progress},
+    tools::{PendingCalls, Progress},
 };
 
 /// The progress of a started execution.
@@ -150,8 +150,7 @@ impl PendingToolCalls {
     /// The future stays pending after the end of the execution, so wait for the end as well. Dropping the future has no
     /// effect on the execution.
     pub async fn wait(&self) -> Vec<ToolRequest> {
-        let calls = poll_fn(|context| self.0.poll_calls(context)).await;
-        calls.into_iter().map(requested).collect()
+        poll_fn(|context| self.0.poll_calls(context)).await
     }
 
     /// Passes answers to the script. Does not block. Ignores an answer to a call that timed out or was already answered.
@@ -302,7 +301,7 @@ impl Started {
         let pending = &self.shared.pending;
         answer(pending, answers)?;
         Ok(match pending.wait(end) {
-            Progress::Waits(calls) => Step::NeedsTools(calls.into_iter().map(requested).collect()),
+            Progress::Waits(calls) => Step::NeedsTools(calls),
             Progress::Runs => Step::Running,
             Progress::Ended => Step::Done(self.shared.end.get().cloned().unwrap_or(Err(AdvanceError::Panicked))?),
         })
@@ -457,24 +456,14 @@ impl SteppingState {
 
 /// Validates all answers and passes them to the execution.
 fn answer(pending: &PendingCalls, answers: Vec<ToolAnswer>) -> Result<(), AdvanceError> {
-    let answers = answers.into_iter().map(|answer| accepted(pending, answer)).collect::<Result<Vec<_>, _>>()?;
+    for ToolAnswer { id, answer } in &answers {
+        if !pending.knows(*id) {
+            return Err(AdvanceError::UnknownCall { id: *id });
+        }
+        if let Ok(text) = answer {
+            check_json(text).map_err(|reason| AdvanceError::NotJson { id: *id, reason })?;
+        }
+    }
     pending.answer(answers);
     Ok(())
-}
-
-/// Validates an answer and looks up its call.
-fn accepted(pending: &PendingCalls, ToolAnswer { id, answer }: ToolAnswer) -> Result<CallerAnswer, AdvanceError> {
-    let index = usize::try_from(id).ok().filter(|index| pending.knows(*index));
-    let index = index.ok_or(AdvanceError::UnknownCall { id })?;
-    match answer {
-        Ok(text) => {
-            check_json(&text).map_err(|reason| AdvanceError::NotJson { id, reason })?;
-            Ok(CallerAnswer { index, answer: Ok(text) })
-        }
-        Err(error) => Ok(CallerAnswer { index, answer: Err((error.kind(), error.message().to_owned())) }),
-    }
-}
-
-fn requested(OpenCall { index, name, arguments }: OpenCall) -> ToolRequest {
-    ToolRequest { id: index as u64, name, arguments }
 }

@@ -35,7 +35,7 @@ pub(crate) use glovebox_core::tools::MAX_UNTRUSTED_PATTERN_BYTES;
 pub use glovebox_core::tools::{
     HeldMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolRecord, weight,
 };
-pub(crate) use pending::{CallerAnswer, OpenCall, PendingCalls, Progress};
+pub(crate) use pending::{PendingCalls, Progress};
 pub use relay::{RelayedCall, ToolDefinition};
 pub(crate) use runner::{DirectCall, ThreadRunner, ToolThreads};
 pub use stubs::tool_stubs;

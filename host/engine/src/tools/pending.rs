@@ -15,7 +15,8 @@ use std::{
 
 use glovebox_core::tools::{CallFailure, Done, HeldMemory, hold_answer, within};
 
-use super::{ToolErrorKind, call_status::CallStatus, runner::CompletionQueue};
+use super::{ToolError, call_status::CallStatus, runner::CompletionQueue};
+use crate::{ToolAnswer, ToolRequest};
 
 /// The minimum time for which a cancelled guest must wait before its wait is reported. JavaScript waits again for a few
 /// microseconds before it notices the cancellation.
@@ -66,29 +67,13 @@ impl fmt::Debug for PendingCall {
     }
 }
 
-/// An unanswered call, as returned to the caller.
-#[derive(Debug)]
-pub(crate) struct OpenCall {
-    pub(crate) index: usize,
-    pub(crate) name: String,
-    pub(crate) arguments: String,
-}
-
-/// The caller's answer to a call.
-#[derive(Debug)]
-pub(crate) struct CallerAnswer {
-    pub(crate) index: usize,
-    /// JSON text, or the kind and the message of an error to raise in the script.
-    pub(crate) answer: Result<String, (ToolErrorKind, String)>,
-}
-
 /// The progress of a started execution.
 #[derive(Debug)]
 pub(crate) enum Progress {
     Ended,
     /// The unanswered calls. Either the guest can continue only after an answer or a timeout, or the caller's time
     /// limit has expired.
-    Waits(Vec<OpenCall>),
+    Waits(Vec<ToolRequest>),
     Runs,
 }
 
@@ -161,19 +146,20 @@ impl PendingCalls {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Returns `true` if a call with this index can be answered: the execution has made it or a later call.
-    pub(crate) fn knows(&self, index: usize) -> bool {
-        index < self.state().known
+    /// Returns `true` if a call with this ID can be answered: the execution has made it or a later call.
+    pub(crate) fn knows(&self, id: u64) -> bool {
+        usize::try_from(id).is_ok_and(|index| index < self.state().known)
     }
 
     /// Passes answers to the execution. Ignores answers to calls that are not pending.
     ///
     /// The guest receives all answers at the same time. Otherwise, its next steps and its fuel would depend on the
     /// number of answers that have arrived when it wakes up.
-    pub(crate) fn answer(&self, answers: Vec<CallerAnswer>) {
+    pub(crate) fn answer(&self, answers: Vec<ToolAnswer>) {
         // All calls of an execution have the same queue.
         let mut completed: Option<(Arc<CompletionQueue>, Vec<Done>)> = None;
-        for CallerAnswer { index, answer } in answers {
+        for ToolAnswer { id, answer } in answers {
+            let Ok(index) = usize::try_from(id) else { continue };
             let Some(call) = self.state().calls.remove(&index) else { continue };
             let completions = Arc::clone(&call.completions);
             if let Some(done) = call.complete(index, answer) {
@@ -209,7 +195,7 @@ impl PendingCalls {
 
     /// Returns the calls once the guest waits for the caller. Until then, returns `Pending` and registers the waker of
     /// `context`, which is woken when the guest starts to wait. Returns `Pending` after the end of the execution.
-    pub(crate) fn poll_calls(&self, context: &Context<'_>) -> Poll<Vec<OpenCall>> {
+    pub(crate) fn poll_calls(&self, context: &Context<'_>) -> Poll<Vec<ToolRequest>> {
         let mut state = self.state();
         if let Some(calls) = state.open_calls() {
             return Poll::Ready(calls);
@@ -233,7 +219,7 @@ impl PendingState {
     }
 
     /// Returns the calls that the guest waits for, if all of them are pending.
-    fn open_calls(&self) -> Option<Vec<OpenCall>> {
+    fn open_calls(&self) -> Option<Vec<ToolRequest>> {
         // Checked first, without copying.
         if !self.needs_caller() {
             return None;
@@ -252,19 +238,16 @@ impl PendingState {
     }
 }
 
-fn open_call((index, call): (&usize, &PendingCall)) -> OpenCall {
-    OpenCall { index: *index, name: call.name.clone(), arguments: call.arguments.clone() }
+fn open_call((index, call): (&usize, &PendingCall)) -> ToolRequest {
+    ToolRequest { id: *index as u64, name: call.name.clone(), arguments: call.arguments.clone() }
 }
 
 impl PendingCall {
     /// Returns the completed call, unless the execution no longer waits for it.
-    fn complete(self, index: usize, answer: Result<String, (ToolErrorKind, String)>) -> Option<Done> {
+    fn complete(self, index: usize, answer: Result<String, ToolError>) -> Option<Done> {
         let ended = self.completions.elapsed();
         drop(self.held);
-        let answer = match answer {
-            Ok(text) => within(text, self.max_bytes),
-            Err((kind, message)) => Err(CallFailure::new(kind, message)),
-        };
+        let answer = answer.map_err(CallFailure::from).and_then(|text| within(text, self.max_bytes));
         if !self.status.answer() {
             return None;
         }
@@ -327,8 +310,8 @@ mod tests {
         pending.push(1, call());
         assert_eq!(woken(), 1, "only once, although the task was polled twice");
         let Poll::Ready(calls) = pending.poll_calls(&context) else { panic!("the guest waits") };
-        assert_eq!(calls.iter().map(|call| call.index).collect::<Vec<_>>(), [0, 1]);
-        pending.answer(vec![CallerAnswer { index: 1, answer: Ok("1".to_owned()) }]);
+        assert_eq!(calls.iter().map(|call| call.id).collect::<Vec<_>>(), [0, 1]);
+        pending.answer(vec![ToolAnswer { id: 1, answer: Ok("1".to_owned()) }]);
         assert!(pending.poll_calls(&context).is_pending(), "an answer is in transit");
         drop(waits);
         let _waits = pending.wait_for([0].into_iter());
