@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// Cancels executions from any thread. The script receives an exception within a few milliseconds, or immediately if it
@@ -44,8 +43,6 @@ impl Drop for Parent {
 #[derive(Debug, Default)]
 struct SignalState {
     cancelled: bool,
-    /// Parked threads that also wait for other events. Cancellation unparks them.
-    parked: Vec<Thread>,
     /// Child tokens by number, cancelled together with this token. Empty once this token is cancelled. Numbers are
     /// never reused.
     children: BTreeMap<u64, Weak<Signal>>,
@@ -65,22 +62,6 @@ impl fmt::Debug for Hook {
 impl Signal {
     fn state(&self) -> MutexGuard<'_, SignalState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The guard of [`CancelToken::wakes`]. Until it is dropped, cancellation unparks the thread.
-#[derive(Debug)]
-pub(crate) struct Wakes<'a> {
-    token: &'a CancelToken,
-    thread: Thread,
-}
-
-impl Drop for Wakes<'_> {
-    fn drop(&mut self) {
-        let parked = &mut self.token.0.state().parked;
-        if let Some(at) = parked.iter().position(|thread| thread.id() == self.thread.id()) {
-            parked.swap_remove(at);
-        }
     }
 }
 
@@ -139,9 +120,6 @@ impl CancelToken {
         let (children, hooks) = {
             let mut state = self.0.state();
             state.cancelled = true;
-            for thread in &state.parked {
-                thread.unpark();
-            }
             self.0.changed.notify_all();
             (mem::take(&mut state.children), state.hooks.clone())
         };
@@ -201,13 +179,6 @@ impl CancelToken {
         const MOST: Duration = Duration::from_secs(365 * 24 * 3600);
         self.wait(Instant::now() + duration.min(MOST), true, || false);
         self.is_cancelled()
-    }
-
-    /// Unparks `thread` on cancellation until the guard is dropped. Check [`is_cancelled`](Self::is_cancelled) between
-    /// this call and parking.
-    pub(crate) fn wakes(&self, thread: Thread) -> Wakes<'_> {
-        self.0.state().parked.push(thread.clone());
-        Wakes { token: self, thread }
     }
 
     /// Makes all waiters check their condition again.

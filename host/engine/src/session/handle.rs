@@ -423,19 +423,14 @@ impl Session {
                 Some(cancel_at.map_or(end, |at| at.min(end)))
             }
         };
-        let not_held = |left, busy: fn(&Self) -> ExecuteError| match cancel_at {
+        let failed = |failure| match cancel_at {
             Some(at) if if_busy == IfBusy::Wait && Instant::now() >= at => TurnFailure::Cancelled,
-            _ => TurnFailure::of(left, || busy(self)),
+            _ => failure,
         };
-        let turn = shared.line.enter_by(end, cancel).map_err(|left| not_held(left, Self::busy))?;
+        let turn = shared.line.enter(end, cancel, || self.busy()).map_err(failed)?;
         // Always lock in this order: a thread that waits for the workspace holds only its own session.
-        let workspace_turn = match &shared.workspace {
-            Some(workspace) => {
-                let turn = workspace.enter(end, cancel);
-                Some(turn.map_err(|left| not_held(left, |_| ExecuteError::WorkspaceBusy))?)
-            }
-            None => None,
-        };
+        let workspace = shared.workspace.as_ref();
+        let workspace_turn = workspace.map(|workspace| workspace.enter(end, cancel)).transpose().map_err(failed)?;
         shared.status().idle_since = None;
         let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (backend, guest) = state.parts();

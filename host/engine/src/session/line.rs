@@ -11,7 +11,7 @@ use crate::{CancelToken, ExecuteError};
 
 /// A fair lock. It admits one thread at a time, in arrival order.
 #[derive(Debug, Default)]
-pub(crate) struct FairLock(Mutex<LockState>);
+pub(super) struct FairLock(Mutex<LockState>);
 
 #[derive(Debug, Default)]
 struct LockState {
@@ -25,31 +25,15 @@ struct LockState {
 
 /// Holds the lock. Dropping the guard wakes the next thread.
 #[derive(Debug)]
-pub(crate) struct FairLockGuard<'a>(&'a FairLock);
+pub(super) struct FairLockGuard<'a>(&'a FairLock);
 
-/// The reason why a thread stopped waiting without acquiring the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LockFailure {
-    /// The request does not wait, or its wait timed out.
-    Busy,
-    /// The request was cancelled while it waited.
-    Cancelled,
-}
-
-/// The reason why a request did not get its turn in the session.
+/// The reason why a request did not get its turn.
+#[derive(Debug)]
 pub(super) enum TurnFailure {
+    /// The request does not wait, or its wait timed out.
     Busy(ExecuteError),
     /// The request was cancelled while it waited.
     Cancelled,
-}
-
-impl TurnFailure {
-    pub(super) fn of(left: LockFailure, busy: impl FnOnce() -> ExecuteError) -> Self {
-        match left {
-            LockFailure::Busy => Self::Busy(busy()),
-            LockFailure::Cancelled => Self::Cancelled,
-        }
-    }
 }
 
 impl FairLock {
@@ -57,47 +41,28 @@ impl FairLock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the lock if it is free and no thread waits for it.
-    fn try_enter(&self) -> Option<FairLockGuard<'_>> {
-        let mut places = self.places();
-        if places.taken || places.called.is_some() {
-            return None;
-        }
-        places.taken = true;
-        Some(FairLockGuard(self))
-    }
-
-    /// Waits for the lock until `end` or until cancellation. Without an `end`, fails unless the lock is free.
-    pub(crate) fn enter_by(
+    /// Takes the lock if it is free and no thread waits for it. Otherwise waits until `end` or until cancellation, or
+    /// fails with the error of `busy` if there is no `end`.
+    pub(super) fn enter(
         &self,
         end: Option<Instant>,
         cancel: &CancelToken,
-    ) -> Result<FairLockGuard<'_>, LockFailure> {
-        match end {
-            Some(end) => self.enter(end, cancel),
-            None => self.try_enter().ok_or(LockFailure::Busy),
-        }
-    }
-
-    /// Waits for the lock until `end` or until cancellation.
-    pub(crate) fn enter(&self, end: Instant, cancel: &CancelToken) -> Result<FairLockGuard<'_>, LockFailure> {
-        if let Some(turn) = self.try_enter() {
-            return Ok(turn);
-        }
-        let me = thread::current();
-        let ticket = {
+        busy: impl FnOnce() -> ExecuteError,
+    ) -> Result<FairLockGuard<'_>, TurnFailure> {
+        let (end, ticket) = {
             let mut places = self.places();
-            // The lock may have become free. If so, no other thread would wake this one.
             if !places.taken && places.called.is_none() {
                 places.taken = true;
                 return Ok(FairLockGuard(self));
             }
+            let Some(end) = end else { return Err(TurnFailure::Busy(busy())) };
             let ticket = places.next;
             places.next += 1;
-            places.waiting.push_back((ticket, me.clone()));
-            ticket
+            places.waiting.push_back((ticket, thread::current()));
+            (end, ticket)
         };
-        let _wakes = cancel.wakes(me);
+        let me = thread::current();
+        let _on_cancel = cancel.on_cancel(move || me.unpark());
         loop {
             let left = {
                 let mut places = self.places();
@@ -107,16 +72,11 @@ impl FairLock {
                     return Ok(FairLockGuard(self));
                 }
                 let left = end.saturating_duration_since(Instant::now());
-                let gone = if cancel.is_cancelled() {
-                    Some(LockFailure::Cancelled)
-                } else if left.is_zero() {
-                    Some(LockFailure::Busy)
-                } else {
-                    None
-                };
-                if let Some(why) = gone {
+                let is_cancelled = cancel.is_cancelled();
+                if is_cancelled || left.is_zero() {
                     places.waiting.retain(|(waiting, _)| *waiting != ticket);
-                    return Err(why);
+                    drop(places);
+                    return Err(if is_cancelled { TurnFailure::Cancelled } else { TurnFailure::Busy(busy()) });
                 }
                 left
             };
@@ -149,6 +109,14 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
+    fn wait(line: &FairLock, end: Instant, cancel: &CancelToken) -> Result<FairLockGuard<'_>, TurnFailure> {
+        line.enter(Some(end), cancel, || ExecuteError::WorkspaceBusy)
+    }
+
+    fn try_enter(line: &FairLock) -> Option<FairLockGuard<'_>> {
+        line.enter(None, &CancelToken::new(), || ExecuteError::WorkspaceBusy).ok()
+    }
+
     fn until(what: impl Fn() -> bool) {
         let end = Instant::now() + LONG;
         while !what() {
@@ -161,21 +129,21 @@ mod tests {
     fn callers_enter_in_order_of_arrival() {
         let line = FairLock::default();
         let order = Mutex::new(Vec::new());
-        let first = line.try_enter().unwrap();
+        let first = try_enter(&line).unwrap();
         thread::scope(|scope| {
             for number in 0..8 {
                 let (line, order) = (&line, &order);
                 scope.spawn(move || {
-                    let _turn = line.enter(Instant::now() + LONG, &CancelToken::new()).unwrap();
+                    let _turn = wait(line, Instant::now() + LONG, &CancelToken::new()).unwrap();
                     order.lock().unwrap().push(number);
                 });
                 until(|| line.waiting_count() == number + 1);
             }
-            assert!(line.try_enter().is_none(), "waiting threads cannot be overtaken");
+            assert!(try_enter(&line).is_none(), "waiting threads cannot be overtaken");
             drop(first);
         });
         assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>());
-        assert!(line.try_enter().is_some());
+        assert!(try_enter(&line).is_some());
     }
 
     #[test]
@@ -186,7 +154,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..2_000 {
-                        let turn = line.enter(Instant::now() + LONG, &CancelToken::new()).unwrap();
+                        let turn = wait(&line, Instant::now() + LONG, &CancelToken::new()).unwrap();
                         assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
                         inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
                         drop(turn);
@@ -194,27 +162,27 @@ mod tests {
                 });
             }
         });
-        assert!(line.try_enter().is_some());
+        assert!(try_enter(&line).is_some());
     }
 
     #[test]
     fn wait_ends_on_timeout_or_cancellation() {
         let line = FairLock::default();
-        let first = line.try_enter().unwrap();
+        let first = try_enter(&line).unwrap();
         let soon = Instant::now() + Duration::from_millis(20);
-        assert_eq!(line.enter(soon, &CancelToken::new()).unwrap_err(), LockFailure::Busy);
+        assert!(matches!(wait(&line, soon, &CancelToken::new()), Err(TurnFailure::Busy(_))));
         assert!(Instant::now() >= soon);
         let cancelled = CancelToken::new();
         cancelled.cancel();
-        assert_eq!(line.enter(Instant::now() + LONG, &cancelled).unwrap_err(), LockFailure::Cancelled);
+        assert!(matches!(wait(&line, Instant::now() + LONG, &cancelled), Err(TurnFailure::Cancelled)));
         let cancel = CancelToken::new();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| line.enter(Instant::now() + LONG, &cancel).map(drop));
+            let waiting = scope.spawn(|| wait(&line, Instant::now() + LONG, &cancel).map(drop));
             until(|| line.waiting_count() == 1);
             cancel.cancel();
-            assert_eq!(waiting.join().unwrap(), Err(LockFailure::Cancelled));
+            assert!(matches!(waiting.join().unwrap(), Err(TurnFailure::Cancelled)));
         });
         drop(first);
-        assert!(line.try_enter().is_some());
+        assert!(try_enter(&line).is_some());
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     exec::platform::{self, SessionScope},
     files::workspace::{GuestFiles, Roots},
     mount::commit::SessionCommits,
-    session::line::{FairLock, FairLockGuard, LockFailure},
+    session::line::{FairLock, FairLockGuard, TurnFailure},
 };
 
 /// A workspace that several sessions read and write, in any language. Each execution sees the changes of earlier
@@ -88,8 +88,8 @@ impl SharedWorkspace {
     }
 
     /// Waits for the turn until `end`. Without an `end`, fails unless the turn is free.
-    pub(super) fn enter(&self, end: Option<Instant>, cancel: &CancelToken) -> Result<FairLockGuard<'_>, LockFailure> {
-        self.0.line.enter_by(end, cancel)
+    pub(super) fn enter(&self, end: Option<Instant>, cancel: &CancelToken) -> Result<FairLockGuard<'_>, TurnFailure> {
+        self.0.line.enter(end, cancel, || ExecuteError::WorkspaceBusy)
     }
 
     /// Returns the initial files of a new session.
