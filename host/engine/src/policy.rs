@@ -3,10 +3,12 @@
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
 pub use glovebox_core::{Clock, Entropy, PolicyError};
-use glovebox_core::{Metering, PolicyParts};
+use glovebox_core::{Metering, PolicyParts, WORKSPACE};
 use serde::{Deserialize, Serialize};
 
-use crate::{Limits, NetworkPolicy, PackageList, SessionPolicy, ToolPolicy, tools::ToolRules};
+use crate::{
+    Limits, NetworkPolicy, PackageList, SessionPolicy, ToolPolicy, files::workspace::clashes, tools::ToolRules,
+};
 
 /// The condition for committing a guest's changes to host directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -242,14 +244,10 @@ impl Policy {
                 ));
             }
             // With nested mounts, a path would refer to two files, depending on the preopen that resolves it.
-            let clashes = |other: &str| {
-                let (a, b) = (format!("{}/", mount.guest), format!("{other}/"));
-                a.starts_with(&b) || b.starts_with(&a)
-            };
-            if clashes("/app") {
+            if clashes(&mount.guest, WORKSPACE) {
                 return Err(wrong(mount, "`/app` is the workspace; use `workspace` (`--workspace`) for it"));
             }
-            if self.mounts.iter().take(index).any(|other| clashes(&other.guest)) {
+            if self.mounts.iter().take(index).any(|other| clashes(&mount.guest, &other.guest)) {
                 return Err(wrong(
                     mount,
                     "its guest path is equal to, above or below that of another mount; choose another guest path",

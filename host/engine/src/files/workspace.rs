@@ -35,14 +35,9 @@ pub(crate) struct Workspace {
     vfs: Vfs,
     /// The root of the in-memory workspace. `None` if the workspace is a host directory.
     root: Option<RootId>,
-    /// The root of the JavaScript library. `None` if a mount of the policy overlaps its path.
-    library: Option<RootId>,
-    /// The root of the Python packages.
-    packages: Option<RootId>,
-    /// The guest directory and root of an interpreter's standard library, if it is a separate file.
-    standard_library: Option<(String, RootId)>,
-    /// The root of the scratch directory. `None` if a mount of the policy overlaps its path.
-    scratch: Option<RootId>,
+    /// The guest directories that are neither the workspace nor mounts of the policy, with their roots: the JavaScript
+    /// library, the Python packages, the standard library and the scratch directory.
+    provided: Vec<(String, RootId)>,
     mounted: Vec<Mounted>,
     pub(crate) path: Option<PathBuf>,
     commit: Commit,
@@ -85,7 +80,7 @@ impl GuestFiles {
 }
 
 /// Returns `true` if the guest paths are equal or one is an ancestor of the other.
-fn clashes(one: &str, other: &str) -> bool {
+pub(crate) fn clashes(one: &str, other: &str) -> bool {
     let (one, other) = (format!("{one}/"), format!("{other}/"));
     one.starts_with(&other) || other.starts_with(&one)
 }
@@ -110,17 +105,18 @@ impl Workspace {
             }
             None => root = Some(vfs.add_root(Access::ReadWrite)),
         }
-        let is_taken = |guest: &str| policy.mounts.iter().any(|mount| clashes(&mount.guest, guest));
-        let library = match is_taken(LIBRARY_PATH) {
-            true => None,
-            false => vfs.add_mount(Arc::clone(&SHARED_LIBRARY), Access::ReadOnly).ok(),
-        };
-        let packages = packages.and_then(|packages| vfs.add_mount(packages, Access::ReadOnly).ok());
-        let standard_library = standard_library.and_then(|library| {
-            let root = vfs.add_mount(Arc::clone(&library.source), Access::ReadOnly).ok()?;
-            Some((library.directory.clone(), root))
-        });
-        let scratch = (!is_taken(SCRATCH)).then(|| vfs.add_root(Access::ReadWrite));
+        // A mount of the policy replaces the library or the scratch directory if it overlaps the path.
+        let is_free = |guest: &str| !policy.mounts.iter().any(|mount| clashes(&mount.guest, guest));
+        let library = is_free(LIBRARY_PATH).then(|| (LIBRARY_PATH.to_owned(), Arc::clone(&SHARED_LIBRARY)));
+        let packages = packages.map(|packages| (PACKAGES_PATH.to_owned(), packages));
+        let standard_library = standard_library.map(|library| (library.directory.clone(), Arc::clone(&library.source)));
+        let mut provided = Vec::new();
+        for (guest, source) in [library, packages, standard_library].into_iter().flatten() {
+            provided.extend(vfs.add_mount(source, Access::ReadOnly).ok().map(|root| (guest, root)));
+        }
+        if is_free(SCRATCH) {
+            provided.push((SCRATCH.to_owned(), vfs.add_root(Access::ReadWrite)));
+        }
         for mount in &policy.mounts {
             mounted.push(Mounted {
                 guest: mount.guest.clone(),
@@ -134,26 +130,13 @@ impl Workspace {
             let root = root.ok_or_else(|| wrong("the workspace is a host directory; put the file there".into()))?;
             vfs.write_file(root, path, bytes).map_err(|error| wrong(error.reason.to_string()))?;
         }
-        Ok(Self {
-            vfs,
-            root,
-            library,
-            packages,
-            standard_library,
-            scratch,
-            mounted,
-            path: policy.workspace.clone(),
-            commit: policy.commit,
-        })
+        Ok(Self { vfs, root, provided, mounted, path: policy.workspace.clone(), commit: policy.commit })
     }
 
     /// Returns the initial files of a new execution or session.
     pub(crate) fn files(&self) -> Result<GuestFiles, ExecuteError> {
         let mut vfs = self.vfs.clone();
-        let mut roots = Vec::new();
-        if let Some(root) = self.root {
-            roots.push((WORKSPACE.to_owned(), root));
-        }
+        let mut roots: Vec<_> = self.root.map(|root| (WORKSPACE.to_owned(), root)).into_iter().collect();
         for mounted in &self.mounted {
             mounted.directory.check_guarded()?;
             let access = if mounted.read_only { Access::ReadOnly } else { Access::ReadWrite };
@@ -163,14 +146,7 @@ impl Workspace {
             })?;
             roots.push((mounted.guest.clone(), root));
         }
-        if let Some(library) = self.library {
-            roots.push((LIBRARY_PATH.to_owned(), library));
-        }
-        if let Some(packages) = self.packages {
-            roots.push((PACKAGES_PATH.to_owned(), packages));
-        }
-        roots.extend(self.standard_library.clone());
-        roots.extend(self.scratch.map(|root| (SCRATCH.to_owned(), root)));
+        roots.extend(self.provided.iter().cloned());
         vfs.mark();
         Ok(GuestFiles { vfs, roots: Roots(roots) })
     }
