@@ -20,7 +20,7 @@ use std::error::Error;
 use glovebox_core::{CallResult, clipped, milliseconds, session::TooMany};
 use glovebox_wasi::SecurityEvent;
 
-use crate::{Execution, Language, Limits, Outcome, Resource, ToolRecord};
+use crate::{Execution, Language, Limits, Outcome, Resource, ToolRecord, with_causes};
 
 pub(crate) fn start(runtime: Language, session_id: Option<&str>, limits: &Limits) {
     tracing::info!(
@@ -77,14 +77,7 @@ pub(crate) fn tools_refused(session_id: Option<&str>, count: u64) {
 
 /// Logs the reason for a failure that a component sees only as `unavailable`.
 pub(crate) fn unavailable(what: &str, error: &dyn Error) {
-    let mut reason = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        reason.push_str(": ");
-        reason.push_str(&error.to_string());
-        cause = error.source();
-    }
-    tracing::warn!(target: "glovebox", what, reason, "component.unavailable");
+    tracing::warn!(target: "glovebox", what, reason = with_causes(error), "component.unavailable");
 }
 
 /// Logs the rollback of a session whose guest was unwound.

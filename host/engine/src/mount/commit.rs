@@ -13,7 +13,7 @@ use super::{
     directory::HostDirectory,
     error::MountError,
     folder::{EntryAt, EntryKind, Folder, Ident, is_single_name},
-    journal::{self, Journal, JournalStep},
+    journal::{Journal, JournalStep},
     recover::{self, Lock},
     site::Site,
     stage::{self, Stager},
@@ -349,7 +349,7 @@ pub(super) fn fingerprint(parent: &Folder, name: &str) -> Result<String, MountEr
     });
     let mut whole = sum.to_vec();
     whole.extend_from_slice(&count.map_err(failed())?.to_le_bytes());
-    Ok(journal::sha256_hex(&whole))
+    Ok(glovebox_runtimes::Digest::of(&whole).to_string())
 }
 
 /// Syncs every file and directory below `top`.

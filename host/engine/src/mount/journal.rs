@@ -14,8 +14,8 @@
 
 use std::io::{self, Read as _, Write as _};
 
+use glovebox_runtimes::Digest;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::{
     commit,
@@ -107,23 +107,10 @@ pub(super) enum JournalRead {
     Bad(&'static str),
 }
 
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-pub(super) fn sha256_hex(bytes: &[u8]) -> String {
-    hex(Sha256::digest(bytes).as_slice())
-}
-
 impl Journal {
     fn encode(&self) -> Result<Vec<u8>, MountError> {
         let body = serde_json::to_vec(self).map_err(|error| MountError::io("encode", NAME)(error.into()))?;
-        let header = format!("{MAGIC} {} {}\n", body.len(), sha256_hex(&body));
+        let header = format!("{MAGIC} {} {}\n", body.len(), Digest::of(&body));
         let mut bytes = header.into_bytes();
         bytes.extend_from_slice(&body);
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -139,7 +126,7 @@ impl Journal {
         let body = rest.get(1..).unwrap_or_default();
         let header = std::str::from_utf8(header).map_err(|_| "has no header")?;
         // Compare the whole header: each body has only one valid header.
-        if header != format!("{MAGIC} {} {}", body.len(), sha256_hex(body)) {
+        if header != format!("{MAGIC} {} {}", body.len(), Digest::of(body)) {
             return Err("is damaged or has another version");
         }
         let journal: Self = serde_json::from_slice(body).map_err(|_| "does not contain a list of changes")?;
