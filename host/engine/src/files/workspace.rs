@@ -226,11 +226,11 @@ fn commit_within_limits(
     if files > max_files || bytes > max_bytes {
         return Err(MountError::TooLarge { files, max_files, bytes, max_bytes });
     }
-    let report = directory.commit(&plan, vfs)?;
+    let written = directory.commit(&plan, vfs)?;
     if let Some(own) = own {
-        own.note(root, &plan, &report.written);
+        own.note(root, &plan, &written);
     }
-    vfs.mark_committed(root, report.written).map_err(|source| MountError::NotNoted { source })?;
+    vfs.mark_committed(root, written).map_err(|source| MountError::NotNoted { source })?;
     Ok(!plan.is_empty())
 }
 

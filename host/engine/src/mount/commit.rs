@@ -6,7 +6,7 @@ use std::{
     io,
 };
 
-use glovebox_vfs::{CommitStep, FileKind, InodeId, MountSource, RootId, SourceStat, Vfs, VfsError};
+use glovebox_vfs::{CommitStep, FileKind, MountSource, RootId, SourceStat, Vfs};
 use sha2::{Digest as _, Sha256};
 
 use super::{
@@ -19,30 +19,11 @@ use super::{
     stage::{self, Stager},
 };
 
-/// The result of a commit.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct CommitReport {
-    /// New and changed files and links: paths relative to the directory, and the states that the next commit compares
-    /// with. Pass them to [`Vfs::mark_committed`].
-    pub written: Vec<(String, SourceStat)>,
-    /// The size of the written file contents in bytes.
-    pub bytes: u64,
-}
+/// The new and changed files and links of a commit: paths relative to the directory, and the states that the next
+/// commit compares with the host.
+pub(crate) type Written = Vec<(String, SourceStat)>;
 
 impl HostDirectory {
-    /// Commits the changes of one root to the directory, and marks them as committed in the guest's file system.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`commit`](Self::commit), or with [`MountError::NotNoted`].
-    pub fn commit_root(&self, vfs: &mut Vfs, root: RootId) -> Result<CommitReport, MountError> {
-        let plan = vfs.commit_plan(root);
-        let report = self.commit(&plan, vfs)?;
-        vfs.mark_committed(root, report.written.iter().cloned()).map_err(|source| MountError::NotNoted { source })?;
-        Ok(report)
-    }
-
     /// Carries out a commit plan. If this returns `Ok`, all changes are on the disk. If it fails, the directory is
     /// unchanged unless [`MountError`] says otherwise.
     ///
@@ -55,12 +36,12 @@ impl HostDirectory {
     /// [`MountError::Conflict`] if the host changed one of the files since the guest saw it. [`MountError::LinkLeaves`]
     /// and [`MountError::ReservedName`] for links and names that are never written. [`MountError::Busy`] if another
     /// commit takes too long. Other errors such as [`MountError::Io`] if an operation fails.
-    pub fn commit(&self, plan: &[CommitStep], contents: &mut dyn Contents) -> Result<CommitReport, MountError> {
+    pub(crate) fn commit(&self, plan: &[CommitStep], contents: &mut Vfs) -> Result<Written, MountError> {
         if !self.is_writable() {
             return Err(MountError::ReadOnly { path: self.path().to_owned() });
         }
         if plan.is_empty() {
-            return Ok(CommitReport::default());
+            return Ok(Written::new());
         }
         self.check_guarded()?;
         stage::refuse(plan)?;
@@ -70,7 +51,7 @@ impl HostDirectory {
 
         let (name, staging) = recover::make_staging(root)?;
         let mut site = Site::new(root, &staging, &name);
-        let (journal, mut report) = match prepare(&mut site, plan, contents) {
+        let (journal, mut written) = match prepare(&mut site, plan, contents) {
             Ok(prepared) => prepared,
             Err(error) => {
                 discard(&site);
@@ -80,10 +61,10 @@ impl HostDirectory {
         // If undoing fails after this point, the journal stays for the next recovery.
         let undone = site.carry_out(&journal.steps)?;
         if undone.is_none() {
-            settle(&mut site, &journal.steps, &mut report.written);
+            settle(&mut site, &journal.steps, &mut written);
         }
         discard(&site);
-        undone.map_or(Ok(report), Err)
+        undone.map_or(Ok(written), Err)
     }
 }
 
@@ -91,15 +72,14 @@ impl HostDirectory {
 pub(super) fn prepare(
     site: &mut Site<'_>,
     plan: &[CommitStep],
-    contents: &mut dyn Contents,
-) -> Result<(Journal, CommitReport), MountError> {
+    contents: &mut Vfs,
+) -> Result<(Journal, Written), MountError> {
     let mut stager = Stager::new(site, plan);
     for step in plan {
         stager.add(step, contents)?;
     }
     stager.finish()?;
-    let report = CommitReport { written: std::mem::take(&mut stager.written), bytes: stager.bytes };
-    let mut steps = std::mem::take(&mut stager.steps);
+    let (mut steps, written) = (std::mem::take(&mut stager.steps), std::mem::take(&mut stager.written));
     // Check after staging, which can take a long time, so that little time passes between the check and the changes.
     site.check(&steps)?;
     site.keep(&mut steps)?;
@@ -109,7 +89,7 @@ pub(super) fn prepare(
     };
     let journal = Journal { root: inode(site.root)?, staging: inode(site.staging)?, steps };
     journal.write(site.staging)?;
-    Ok((journal, report))
+    Ok((journal, written))
 }
 
 /// Updates the reported states, because moving a file to its path changes its change time. If the host has changed a
@@ -369,23 +349,6 @@ pub(super) fn sync_folders(top: &Folder) -> io::Result<()> {
         EntryKind::File | EntryKind::Link => Ok(()),
     })
     .map(|_| ())
-}
-
-/// Provides the contents of the files in a commit plan.
-pub trait Contents {
-    /// Reads up to `into.len()` bytes of a file from an offset on. Returns the number of bytes read, or 0 at the end of
-    /// the file.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the contents are unavailable. In that case, the commit fails too, and changes nothing.
-    fn read_at(&mut self, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError>;
-}
-
-impl Contents for Vfs {
-    fn read_at(&mut self, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError> {
-        Self::read_at(self, inode, offset, into)
-    }
 }
 
 /// The walker holds one handle open for every `STRIDE` levels. Going back up in a deep tree then takes at most `STRIDE`

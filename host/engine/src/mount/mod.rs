@@ -50,7 +50,6 @@ mod stage;
 #[cfg(test)]
 mod tests;
 
-pub use commit::{CommitReport, Contents};
 pub(crate) use directory::Reach;
 pub use directory::{DEFAULT_LOCK_WAIT, HostDirectory, Skipped, check_directory};
 pub use error::{Collision, MountError};

@@ -7,10 +7,10 @@ use std::{
 };
 
 use cap_std::fs::{File, Permissions, PermissionsExt as _};
-use glovebox_vfs::{CommitStep, InodeId, SourceStat, VfsError};
+use glovebox_vfs::{CommitStep, InodeId, SourceStat, Vfs, VfsError};
 
 use super::{
-    commit::{self, Contents, Walker},
+    commit::{self, Walker, Written},
     error::{Collision, MountError},
     folder::{EntryAt, EntryKind, Folder, Ident},
     journal::{JournalStep, new_slot},
@@ -68,7 +68,7 @@ fn unknown_step(step: &CommitStep) -> MountError {
 
 /// The contents of a file that the guest wrote.
 struct Source<'c> {
-    contents: &'c mut dyn Contents,
+    contents: &'c mut Vfs,
     inode: InodeId,
     size_bytes: u64,
     path: &'c str,
@@ -90,8 +90,7 @@ pub(super) struct Stager<'s, 'a, 'p> {
     tops: HashMap<&'p str, usize>,
     sync_each: bool,
     pub(super) steps: Vec<JournalStep>,
-    pub(super) written: Vec<(String, SourceStat)>,
-    pub(super) bytes: u64,
+    pub(super) written: Written,
 }
 
 impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
@@ -106,14 +105,22 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
             sync_each: new_count <= super::SYNC_EACH_COUNT,
             steps: Vec::new(),
             written: Vec::new(),
-            bytes: 0,
         }
     }
 
-    pub(super) fn add(&mut self, step: &'p CommitStep, contents: &mut dyn Contents) -> Result<(), MountError> {
+    pub(super) fn add(&mut self, step: &'p CommitStep, contents: &mut Vfs) -> Result<(), MountError> {
         match step {
-            CommitStep::DeleteFile { path, base } => self.delete(path, base.as_ref()),
-            CommitStep::RemoveDir { path } => self.remove_folder(path),
+            // If the host removed the entry too, there is nothing to do.
+            CommitStep::DeleteFile { path, base } => {
+                let old = self.current(path, |ident| is_shown_file(ident, base.as_ref()))?;
+                self.steps.extend(old.map(|old| JournalStep::Remove { path: path.clone(), old }));
+                Ok(())
+            }
+            CommitStep::RemoveDir { path } => {
+                let old = self.current(path, |ident| ident.kind == EntryKind::Folder)?;
+                self.steps.extend(old.map(|old| JournalStep::RemoveFolder { path: path.clone(), old }));
+                Ok(())
+            }
             CommitStep::CreateDir { path } => self.put(path, None, Item::Folder),
             CommitStep::WriteFile { path, inode, size_bytes, base, .. } => {
                 let source = Source { contents, inode: *inode, size_bytes: *size_bytes, path };
@@ -124,27 +131,14 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         }
     }
 
-    fn delete(&mut self, path: &str, base: Option<&SourceStat>) -> Result<(), MountError> {
-        let old = match self.site.find(path)? {
-            // The host removed the entry too.
-            EntryAt::Nothing => return Ok(()),
-            EntryAt::Known(ident) if ident.kind != EntryKind::Folder && shown(&ident, base) => ident,
-            _ => return Err(MountError::conflict(path, Collision::Changed)),
-        };
-        let path = path.to_owned();
-        self.steps.push(JournalStep::Remove { path, old });
-        Ok(())
-    }
-
-    fn remove_folder(&mut self, path: &str) -> Result<(), MountError> {
-        let old = match self.site.find(path)? {
-            EntryAt::Nothing => return Ok(()),
-            EntryAt::Known(ident) if ident.kind == EntryKind::Folder => ident,
-            _ => return Err(MountError::conflict(path, Collision::Changed)),
-        };
-        let path = path.to_owned();
-        self.steps.push(JournalStep::RemoveFolder { path, old });
-        Ok(())
+    /// Returns the host's entry at a path, or `None` if the host removed it. Fails with a conflict if it is not as
+    /// expected.
+    fn current(&mut self, path: &str, expected: impl Fn(&Ident) -> bool) -> Result<Option<Ident>, MountError> {
+        match self.site.find(path)? {
+            EntryAt::Nothing => Ok(None),
+            EntryAt::Known(ident) if expected(&ident) => Ok(Some(ident)),
+            _ => Err(MountError::conflict(path, Collision::Changed)),
+        }
     }
 
     /// Returns the index of the step that creates the new tree around `path`, and the names from the tree's top to the
@@ -169,22 +163,21 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
             let names: Vec<&str> = std::iter::once(slot.as_str()).chain(names).collect();
             let (_, name) = commit::split_last(path)?;
             let folder = self.walker.enter(&names).map_err(MountError::io("stage", path))?;
-            let (ident, bytes) = make(folder, name, path, item, None, self.sync_each)?;
-            self.wrote(path, &ident, bytes);
+            let ident = make(folder, name, path, item, None, self.sync_each)?;
+            self.wrote(path, &ident);
             return Ok(());
         }
         let old = match base {
             None => None,
-            Some(_) => match self.site.find(path)? {
-                EntryAt::Nothing => return Err(MountError::conflict(path, Collision::Vanished)),
-                EntryAt::Known(ident) if shown(&ident, base) && ident.kind != EntryKind::Folder => Some(ident),
-                _ => return Err(MountError::conflict(path, Collision::Changed)),
-            },
+            Some(_) => {
+                let old = self.current(path, |ident| is_shown_file(ident, base))?;
+                Some(old.ok_or_else(|| MountError::conflict(path, Collision::Vanished))?)
+            }
         };
         let staging = self.site.staging;
         let slot = new_slot(index);
-        let (new, bytes) = make(staging, &slot, path, item, old.as_ref(), self.sync_each)?;
-        self.wrote(path, &new, bytes);
+        let new = make(staging, &slot, path, item, old.as_ref(), self.sync_each)?;
+        self.wrote(path, &new);
         if new.kind == EntryKind::Folder {
             self.tops.insert(path, index);
         }
@@ -196,8 +189,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         Ok(())
     }
 
-    fn wrote(&mut self, path: &str, ident: &Ident, bytes: u64) {
-        self.bytes = self.bytes.saturating_add(bytes);
+    fn wrote(&mut self, path: &str, ident: &Ident) {
         // A directory's times change while entries are added, and commits do not compare them.
         if ident.kind != EntryKind::Folder {
             self.written.push((path.to_owned(), ident.source_stat()));
@@ -226,13 +218,14 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
     }
 }
 
-/// Returns `true` if the host's entry is in the state that the guest saw. States saved by older versions have no change
+/// Returns `true` if the host's entry is a file or link in the state that the guest saw. States saved by older versions have no change
 /// time.
-fn shown(ident: &Ident, base: Option<&SourceStat>) -> bool {
-    base.is_none_or(|base| {
+fn is_shown_file(ident: &Ident, base: Option<&SourceStat>) -> bool {
+    let is_shown = base.is_none_or(|base| {
         let now = if base.changed_ns == 0 { ident.moved() } else { *ident };
         now.source_stat() == *base
-    })
+    });
+    ident.kind != EntryKind::Folder && is_shown
 }
 
 /// Creates a new entry. A file that replaces another one is given the old file's mode and, if permitted, its owner.
@@ -243,15 +236,14 @@ fn make(
     item: Item<'_>,
     old: Option<&Ident>,
     sync: bool,
-) -> Result<(Ident, u64), MountError> {
+) -> Result<Ident, MountError> {
     let failed = || MountError::io("stage", path);
-    let mut bytes = 0;
     match item {
         Item::Folder => folder.create_folder(name, 0o777).map_err(failed())?,
         Item::Link(target) => folder.create_link(name, target).map_err(failed())?,
         Item::File(source) => {
             let mut file = folder.create_file(name, 0o666).map_err(failed())?;
-            bytes = copy(source, &mut file)?;
+            copy(source, &mut file)?;
             if let Some(old) = old.filter(|old| old.kind == EntryKind::File) {
                 // Only the superuser may change the owner. If this fails, the file belongs to this process's user.
                 let (user, group) = old.owner;
@@ -264,11 +256,10 @@ fn make(
         }
     }
     let made = folder.find(name).map_err(failed())?.known();
-    let ident = made.ok_or_else(|| failed()(io::ErrorKind::NotFound.into()))?;
-    Ok((ident, bytes))
+    made.ok_or_else(|| failed()(io::ErrorKind::NotFound.into()))
 }
 
-fn copy(source: Source<'_>, file: &mut File) -> Result<u64, MountError> {
+fn copy(source: Source<'_>, file: &mut File) -> Result<(), MountError> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut at = 0_u64;
     let path = source.path;
@@ -282,5 +273,5 @@ fn copy(source: Source<'_>, file: &mut File) -> Result<u64, MountError> {
         file.write_all(read).map_err(MountError::io("stage", path))?;
         at += u64::try_from(count).unwrap_or(u64::MAX);
     }
-    Ok(at)
+    Ok(())
 }

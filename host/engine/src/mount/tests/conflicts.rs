@@ -98,8 +98,7 @@ fn later_commit_conflicts_only_with_foreign_changes() {
     for round in 0..3 {
         let plan: Vec<_> =
             known.iter().map(|(path, base)| guest.write(path, format!("{path} {round}").as_bytes(), *base)).collect();
-        let report = guest.commit(&host, &plan).unwrap();
-        for (path, stat) in report.written {
+        for (path, stat) in guest.commit(&host, &plan).unwrap() {
             assert_eq!(shown(&host, &path), Some(stat), "{path}");
             known.insert(path, Some(stat));
         }

@@ -17,6 +17,14 @@ fn mounted(path: &Path) -> (Arc<HostDirectory>, Vfs, RootId) {
     (host, vfs, root)
 }
 
+/// Commits the changes of a root, and marks them as committed in the guest's file system.
+fn commit_root(host: &HostDirectory, vfs: &mut Vfs, root: RootId) -> Result<Written, MountError> {
+    let plan = vfs.commit_plan(root);
+    let written = host.commit(&plan, vfs)?;
+    vfs.mark_committed(root, written.iter().cloned()).unwrap();
+    Ok(written)
+}
+
 #[test]
 fn files_in_an_unlistable_directory_are_found() {
     let dir = tempdir().unwrap();
@@ -33,7 +41,7 @@ fn files_in_an_unlistable_directory_are_found() {
         vfs.write_file(root, "f7", b"seven").unwrap();
         vfs.write_file(root, "new", b"new").unwrap();
         vfs.remove(root, "f8").unwrap();
-        host.commit_root(&mut vfs, root).unwrap();
+        commit_root(&host, &mut vfs, root).unwrap();
         assert_eq!(fs::read(dir.path().join("f7")).unwrap(), b"seven");
         assert!(!dir.path().join("f8").exists());
         fs::rename(dir.path().join("new"), dir.path().join("f8")).unwrap();
@@ -53,7 +61,7 @@ fn guest_changes_are_committed_repeatedly() {
     vfs.symlink(b"../untouched.txt", top, b"new/link").unwrap();
     let before = state(dir.path());
     assert_eq!(before.len(), 10);
-    host.commit_root(&mut vfs, root).unwrap();
+    commit_root(&host, &mut vfs, root).unwrap();
 
     let mut expected = before;
     for gone in ["held/gone.txt", "held/old", "held/old/deep", "held/old/deep/gone.txt"] {
@@ -74,12 +82,12 @@ fn guest_changes_are_committed_repeatedly() {
     assert_eq!(state(dir.path()), expected);
 
     // Commit without changes, then with changes to files that were committed, moved or mounted earlier.
-    assert!(host.commit_root(&mut vfs, root).unwrap().written.is_empty());
+    assert!(commit_root(&host, &mut vfs, root).unwrap().is_empty());
     vfs.write_file(root, "new/below/file.txt", b"again").unwrap();
     vfs.write_file(root, "new/moved/deep/gone.txt", b"again").unwrap();
     vfs.write_file(root, "changed.txt", b"again").unwrap();
     vfs.unlink(top, b"new/link").unwrap();
-    host.commit_root(&mut vfs, root).unwrap();
+    commit_root(&host, &mut vfs, root).unwrap();
     for path in ["new/below/file.txt", "new/moved/deep/gone.txt", "changed.txt"] {
         expected.insert(path.into(), file(b"again"));
     }
@@ -111,7 +119,7 @@ fn appends_by_guest_and_host_conflict() {
     vfs.append(opened.inode, b" and more").unwrap();
     fs::write(dir.path().join("changed.txt"), "old, host's").unwrap();
     let before = state(dir.path());
-    match host.commit_root(&mut vfs, root) {
+    match commit_root(&host, &mut vfs, root) {
         Err(MountError::Conflict { path, collision }) => {
             assert_eq!((path.as_str(), collision), ("changed.txt", Collision::Changed));
         }
@@ -129,7 +137,7 @@ fn moved_file_removed_by_the_host_fails_the_commit() {
     vfs.rename(top, b"held/gone.txt", top, b"moved.txt").unwrap();
     fs::remove_file(dir.path().join("held/gone.txt")).unwrap();
     let before = state(dir.path());
-    match host.commit_root(&mut vfs, root) {
+    match commit_root(&host, &mut vfs, root) {
         Err(MountError::Contents { path, .. }) => assert_eq!(path, "moved.txt"),
         other => panic!("{other:?}"),
     }
@@ -144,7 +152,7 @@ fn a_guest_cannot_plant_a_journal() {
     let (host, mut vfs, root) = mounted(dir.path());
     let planted = ".glovebox-commit-0123456789abcdef/journal";
     if vfs.write_file(root, planted, b"glovebox-commit 1").is_ok() {
-        let error = host.commit_root(&mut vfs, root).unwrap_err();
+        let error = commit_root(&host, &mut vfs, root).unwrap_err();
         assert!(matches!(error, MountError::ReservedName { .. }), "{error}");
     }
     assert_eq!(state(dir.path()), before);
@@ -164,7 +172,7 @@ fn host_links_do_not_lead_out() {
         assert!(vfs.open(top, path.as_bytes(), options).is_err(), "{path}");
         assert!(vfs.lookup(top, path.as_bytes(), Follow::Yes).is_err(), "{path}");
     }
-    host.commit_root(&mut vfs, root).unwrap();
+    commit_root(&host, &mut vfs, root).unwrap();
     assert_eq!(state(outside.path()).len(), 1);
 }
 
@@ -215,6 +223,6 @@ fn too_deep_host_tree_is_an_error() {
     assert_eq!(stopped, VfsError::NameTooLong);
     // The guest may fail to remove the directories below this depth, but the host directory must stay consistent.
     let _ = vfs.remove(root, "d");
-    let _ = host.commit_root(&mut vfs, root);
+    let _ = commit_root(&host, &mut vfs, root);
     writable(dir.path());
 }
