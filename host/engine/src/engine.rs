@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     fmt,
     hash::{Hash, Hasher},
+    ops::Deref,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
 };
@@ -45,6 +46,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<EngineInner>);
 
+/// An engine for one metering mode, and the state that engines for both modes share.
 pub(crate) struct EngineInner {
     /// A reference to this engine, for code that has only `&EngineInner`.
     pub(crate) me: Weak<EngineInner>,
@@ -54,30 +56,43 @@ pub(crate) struct EngineInner {
     pub(crate) linker: Linker<GuestStoreData>,
     pub(crate) stacks: Stacks,
     pub(crate) ticker: Ticker,
+    /// Loaded for the first TypeScript script.
+    pub(crate) stripper: OnceLock<Stripper>,
+    loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
+    /// An engine with the same configuration, which compiles unmetered code. Created when it is first needed.
+    unmetered: OnceLock<Engine>,
+    shared: Arc<EngineShared>,
+}
+
+/// The state of an engine that does not depend on the metering mode.
+pub(crate) struct EngineShared {
     pub(crate) runtimes: Arc<Runtimes>,
     /// Python packages, mounted at `/app/site-packages`. `None` under [`Packages::None`](crate::Packages::None).
     pub(crate) packages: Option<SharedPackages>,
     /// Custom images, if [`EngineConfig::custom_images`] is set.
-    pub(crate) custom_images: Option<Arc<CustomImages>>,
+    pub(crate) custom_images: Option<CustomImages>,
     pub(crate) progress: Arc<dyn Progress + Send + Sync>,
     pub(crate) sessions: SessionLedger,
     pub(crate) tool_threads: Arc<ToolThreads>,
     /// The limits of the instance pool. `None`: instances are allocated on demand.
     pub(crate) pool: Option<PoolConfig>,
     pub(crate) cache: CacheLimits,
-    /// Loaded for the first TypeScript script.
-    pub(crate) stripper: OnceLock<Stripper>,
     /// The value of [`EngineConfig::default_runtimes`].
     pub(crate) default_runtimes: Vec<String>,
     /// The value of [`EngineConfig::network`].
     pub(crate) network: Option<Arc<dyn Network>>,
     /// The default runtimes for Python and for JavaScript, set at first use.
     pub(crate) preferred: (OnceLock<String>, OnceLock<String>),
-    loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
-    /// An engine with the same configuration, which compiles unmetered code. Created when it is first needed.
-    unmetered: OnceLock<Engine>,
     /// Guards that keep guests out of [`EngineConfig::private_dirs`] while the engine exists.
-    guards: Arc<[Guard]>,
+    _guards: Vec<Guard>,
+}
+
+impl Deref for EngineInner {
+    type Target = EngineShared;
+
+    fn deref(&self) -> &EngineShared {
+        &self.shared
+    }
 }
 
 /// The key of a loaded runtime: the cache key of its prepared artefact as text.
@@ -96,8 +111,6 @@ impl Engine {
     /// Fails if Wasmtime rejects the settings on this machine, or if the cache or another configured directory cannot
     /// be used.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
-        let metering = Metering::Fuel;
-        let (wasmtime, linker) = platform(config.pool.as_ref(), metering)?;
         let path = match config.cache_dir {
             Some(path) => path,
             None => CacheDir::default_path()?,
@@ -109,30 +122,21 @@ impl Engine {
         let fetcher = Fetcher::default().with_bundles(config.bundles);
         let runtimes = Runtimes::new(Manifest::builtin()?, cache).with_fetcher(fetcher).with_prepared(config.prepared);
         let (runtimes, packages) = runtime::open_packages(runtimes, config.packages, config.user_packages.as_deref())?;
-        let custom_images = config.custom_images.as_deref().map(CustomImages::open).transpose()?.map(Arc::new);
-        Ok(Self(Arc::new_cyclic(|me| EngineInner {
-            me: me.clone(),
-            wasmtime,
-            metering,
-            linker,
-            stacks: Stacks::default(),
-            ticker: Ticker::default(),
+        let shared = EngineShared {
             packages,
             runtimes,
-            custom_images,
+            custom_images: config.custom_images.as_deref().map(CustomImages::open).transpose()?,
             progress: config.progress,
             sessions: SessionLedger::default(),
             tool_threads: ToolThreads::new(config.tool_threads),
             pool: config.pool,
             cache: config.cache,
-            stripper: OnceLock::new(),
             default_runtimes: config.default_runtimes,
             network: config.network,
             preferred: Default::default(),
-            loaded: Mutex::default(),
-            unmetered: OnceLock::new(),
-            guards: config.private_dirs.iter().map(|path| Guard::named(Guarded::Private, path)).collect(),
-        })))
+            _guards: config.private_dirs.iter().map(|path| Guard::named(Guarded::Private, path)).collect(),
+        };
+        Ok(Self(EngineInner::new(Metering::Fuel, Arc::new(shared))?))
     }
 
     /// Returns the directory of the binaries and the prepared images.
@@ -154,23 +158,7 @@ impl Engine {
     pub fn runtime_path(&self, name: &str) -> Result<PathBuf, crate::RuntimeError> {
         Ok(self.0.runtimes.path(&self.0.find(name)?.entry))
     }
-}
 
-/// Creates a Wasmtime engine and a linker with the imports of its guests.
-fn platform(
-    pool: Option<&PoolConfig>,
-    metering: Metering,
-) -> Result<(wasmtime::Engine, Linker<GuestStoreData>), EngineError> {
-    let wasmtime = config::wasmtime_engine(pool, metering)?;
-    let mut linker = Linker::new(&wasmtime);
-    instantiate::define_wasi(&mut linker)
-        .and_then(|()| parts::define_loader(&mut linker))
-        .and_then(|()| fuel::define_refuel(&mut linker))
-        .map_err(|error| EngineError::Settings(format!("{error:#}")))?;
-    Ok((wasmtime, linker))
-}
-
-impl Engine {
     /// Returns an engine with this metering mode. Both engines share the cache, the session limits and the tool
     /// threads. Each engine has its own instance pool.
     pub(crate) fn with_metering(&self, metering: Metering) -> Result<Self, EngineError> {
@@ -181,15 +169,20 @@ impl Engine {
             return Ok(unmetered.clone());
         }
         // If two threads create an engine at the same time, the second one is dropped.
-        let made = Self(self.0.unmetered()?);
+        let made = Self(EngineInner::new(Metering::None, Arc::clone(&self.0.shared))?);
         Ok(self.0.unmetered.get_or_init(|| made).clone())
     }
 }
 
 impl EngineInner {
-    fn unmetered(&self) -> Result<Arc<Self>, EngineError> {
-        let metering = Metering::None;
-        let (wasmtime, linker) = platform(self.pool.as_ref(), metering)?;
+    /// Creates a Wasmtime engine and a linker with the imports of its guests.
+    fn new(metering: Metering, shared: Arc<EngineShared>) -> Result<Arc<Self>, EngineError> {
+        let wasmtime = config::wasmtime_engine(shared.pool.as_ref(), metering)?;
+        let mut linker = Linker::new(&wasmtime);
+        instantiate::define_wasi(&mut linker)
+            .and_then(|()| parts::define_loader(&mut linker))
+            .and_then(|()| fuel::define_refuel(&mut linker))
+            .map_err(|error| EngineError::Settings(format!("{error:#}")))?;
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
             wasmtime,
@@ -197,21 +190,10 @@ impl EngineInner {
             linker,
             stacks: Stacks::default(),
             ticker: Ticker::default(),
-            packages: self.packages.clone(),
-            custom_images: self.custom_images.clone(),
-            runtimes: Arc::clone(&self.runtimes),
-            progress: Arc::clone(&self.progress),
-            sessions: self.sessions.clone(),
-            tool_threads: Arc::clone(&self.tool_threads),
-            pool: self.pool.clone(),
-            cache: self.cache,
             stripper: OnceLock::new(),
-            default_runtimes: self.default_runtimes.clone(),
-            network: self.network.clone(),
-            preferred: self.preferred.clone(),
             loaded: Mutex::default(),
             unmetered: OnceLock::new(),
-            guards: Arc::clone(&self.guards),
+            shared,
         }))
     }
 

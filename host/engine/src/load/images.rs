@@ -334,7 +334,7 @@ impl Engine {
 impl EngineInner {
     fn custom_images(&self) -> Result<&CustomImages, RuntimeError> {
         let none = || RuntimeError::NoImages;
-        self.custom_images.as_deref().ok_or_else(none)
+        self.custom_images.as_ref().ok_or_else(none)
     }
 
     fn custom_image(&self, name: &str) -> Result<CustomImage, RuntimeError> {

@@ -4,7 +4,7 @@
 //! states and chunks of files are read on demand. All paths are resolved name by name below that handle, without
 //! following links. Neither a guest's link nor a race on the host can escape the directory.
 //!
-//! A guest's writes stay in the guest's file system until [`HostDirectory::commit`] carries out all or none of them:
+//! A guest's writes stay in the guest's file system until a commit carries out all or none of them:
 //!
 //! 1. Writes new contents to files in a private directory inside the mount, `.glovebox-commit-…`.
 //! 2. Compares each affected host file with the state that the guest saw. A difference is a [`MountError::Conflict`],
