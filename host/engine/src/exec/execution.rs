@@ -1,13 +1,13 @@
 //! The result of one execution.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_core::{from_milliseconds, is_text, milliseconds};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{Error as _, MapAccess, Visitor},
-    ser::{SerializeMap as _, SerializeSeq as _, SerializeStruct},
+    ser::SerializeStruct,
 };
 
 use crate::{
@@ -122,6 +122,10 @@ impl Execution {
 
 impl Serialize for Execution {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let displays = self.displays.iter();
+        let displays = displays
+            .map(|Display { forms, is_result, .. }| DisplayJson { is_result: *is_result, data: Cow::Borrowed(forms) });
+        let displays: Vec<_> = displays.collect();
         let mut out = serializer.serialize_struct("Execution", 23)?;
         out.serialize_field("success", &self.is_success())?;
         out.serialize_field("outcome", &self.outcome)?;
@@ -132,7 +136,7 @@ impl Serialize for Execution {
         out.serialize_field("stderr", &self.stderr.text())?;
         out.serialize_field("stdout_truncated", &self.stdout.is_truncated())?;
         out.serialize_field("stderr_truncated", &self.stderr.is_truncated())?;
-        out.serialize_field("displays", &DisplaysAsJson(&self.displays))?;
+        out.serialize_field("displays", &displays)?;
         out.serialize_field("displays_dropped", &self.displays_dropped)?;
         out.serialize_field("fuel_consumed", &self.fuel_consumed)?;
         out.serialize_field("memory_used_bytes", &self.memory_used_bytes)?;
@@ -162,7 +166,7 @@ impl<'de> Deserialize<'de> for Execution {
             stderr: String,
             stdout_truncated: bool,
             stderr_truncated: bool,
-            displays: Vec<DisplayFromJson>,
+            displays: Vec<DisplayJson<'static>>,
             displays_dropped: u64,
             fuel_consumed: u64,
             memory_used_bytes: u64,
@@ -179,13 +183,15 @@ impl<'de> Deserialize<'de> for Execution {
         }
         let fields = Fields::deserialize(deserializer)?;
         let metadata = fields.metadata;
+        let displays = fields.displays.into_iter();
+        let displays = displays.map(|DisplayJson { is_result, data }| Display::new(data.into_owned(), is_result));
         Ok(Self {
             outcome: fields.outcome,
             interrupted: fields.interrupted,
             value: fields.value,
             stdout: output(fields.stdout, fields.stdout_truncated, metadata.stdout_total_bytes),
             stderr: output(fields.stderr, fields.stderr_truncated, metadata.stderr_total_bytes),
-            displays: fields.displays.into_iter().map(Display::from).collect(),
+            displays: displays.collect(),
             displays_dropped: fields.displays_dropped,
             fuel_consumed: fields.fuel_consumed,
             memory_used_bytes: fields.memory_used_bytes,
@@ -213,85 +219,43 @@ fn output(text: String, is_truncated: bool, total_bytes: u64) -> Output {
     Output { total_bytes: if is_truncated { total_bytes.max(held + 1) } else { held }, bytes }
 }
 
-/// A display in the format that [`DisplaysAsJson`] writes.
-#[derive(Deserialize)]
-struct DisplayFromJson {
+/// A display as `{"is_result": …, "data": {MEDIA TYPE: TEXT OR BASE64}}`.
+#[derive(Serialize, Deserialize)]
+struct DisplayJson<'a> {
     is_result: bool,
-    data: FormsFromJson,
+    #[serde(serialize_with = "forms_to_json", deserialize_with = "forms_from_json")]
+    data: Cow<'a, [Form]>,
 }
 
-struct FormsFromJson(Vec<Form>);
-
-impl From<DisplayFromJson> for Display {
-    fn from(DisplayFromJson { is_result, data: FormsFromJson(forms) }: DisplayFromJson) -> Self {
-        Self::new(forms, is_result)
-    }
+fn forms_to_json<S: Serializer>(forms: &[Form], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(forms.iter().map(|Form { media_type, data, .. }| match is_text(media_type) {
+        true => (media_type, String::from_utf8_lossy(data)),
+        false => (media_type, BASE64_STANDARD.encode(data).into()),
+    }))
 }
 
-impl<'de> Deserialize<'de> for FormsFromJson {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
+fn forms_from_json<'de, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, [Form]>, D::Error> {
+    struct Entries;
 
-        impl<'de> Visitor<'de> for Entries {
-            type Value = FormsFromJson;
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Vec<Form>;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map from media types to texts")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FormsFromJson, A::Error> {
-                let mut forms = Vec::new();
-                while let Some((media_type, text)) = map.next_entry::<String, String>()? {
-                    let data = match is_text(&media_type) {
-                        true => text.into_bytes(),
-                        false => BASE64_STANDARD.decode(text).map_err(A::Error::custom)?,
-                    };
-                    forms.push(Form::new(media_type, data));
-                }
-                Ok(FormsFromJson(forms))
-            }
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map from media types to texts")
         }
 
-        deserializer.deserialize_map(Entries)
-    }
-}
-
-/// Displays as a JSON array of `{"is_result": …, "data": {MEDIA TYPE: TEXT OR BASE64}}`.
-struct DisplaysAsJson<'a>(pub(crate) &'a [Display]);
-
-struct DisplayAsJson<'a>(&'a Display);
-
-struct FormsAsJson<'a>(&'a [Form]);
-
-impl Serialize for DisplaysAsJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_seq(Some(self.0.len()))?;
-        for display in self.0 {
-            out.serialize_element(&DisplayAsJson(display))?;
-        }
-        out.end()
-    }
-}
-
-impl Serialize for DisplayAsJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("Display", 2)?;
-        out.serialize_field("is_result", &self.0.is_result)?;
-        out.serialize_field("data", &FormsAsJson(&self.0.forms))?;
-        out.end()
-    }
-}
-
-impl Serialize for FormsAsJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(Some(self.0.len()))?;
-        for Form { media_type, data, .. } in self.0 {
-            if is_text(media_type) {
-                out.serialize_entry(media_type, &String::from_utf8_lossy(data))?;
-            } else {
-                out.serialize_entry(media_type, &BASE64_STANDARD.encode(data))?;
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<Form>, A::Error> {
+            let mut forms = Vec::new();
+            while let Some((media_type, text)) = map.next_entry::<String, String>()? {
+                let data = match is_text(&media_type) {
+                    true => text.into_bytes(),
+                    false => BASE64_STANDARD.decode(text).map_err(A::Error::custom)?,
+                };
+                forms.push(Form::new(media_type, data));
             }
+            Ok(forms)
         }
-        out.end()
     }
+
+    deserializer.deserialize_map(Entries).map(Cow::Owned)
 }
