@@ -260,96 +260,60 @@ fn string_get(mut caller: Stripper<'_>, ret: u32, handle: u32) -> wasmtime::Resu
 
 /// Defines the stripper's imports.
 pub(super) fn define_glue(linker: &mut Linker<Glue>, module: &Module) -> wasmtime::Result<()> {
-    fn is(linker: &mut Linker<Glue>, name: &str, holds: fn(&Value) -> bool) -> wasmtime::Result<()> {
-        let call = move |caller: Stripper<'_>, handle: u32| -> wasmtime::Result<u32> {
-            Ok(u32::from(holds(caller.data().values.get(handle)?)))
+    // Defines an import that only uses the table of values.
+    macro_rules! define {
+        ($name:expr, |$values:ident $(, $arg:ident: $ty:ty)*| -> $ret:ty $body:block) => {
+            linker.func_wrap(
+                PLACEHOLDER,
+                $name,
+                move |mut caller: Stripper<'_> $(, $arg: $ty)*| -> wasmtime::Result<$ret> {
+                    let $values = &mut caller.data_mut().values;
+                    Ok($body)
+                },
+            )?
         };
-        linker.func_wrap(PLACEHOLDER, name, call).map(drop)
     }
-    is(linker, "__wbindgen_is_falsy", Value::is_falsy)?;
-    is(linker, "__wbindgen_is_undefined", |value| *value == Value::Undefined)?;
-    is(linker, "__wbindgen_is_string", |value| matches!(value, Value::Text(_)))?;
-    is(linker, "__wbindgen_is_object", |value| matches!(value, Value::Object(_)))?;
-    linker.func_wrap(
-        PLACEHOLDER,
-        "__wbindgen_boolean_get",
-        |caller: Stripper<'_>, handle: u32| -> wasmtime::Result<u32> {
-            Ok(match caller.data().values.get(handle)? {
-                Value::Bool(is_true) => u32::from(*is_true),
-                _ => 2,
-            })
-        },
-    )?;
-    linker.func_wrap(
-        PLACEHOLDER,
-        "__wbindgen_jsval_loose_eq",
-        |caller: Stripper<'_>, one: u32, other: u32| -> wasmtime::Result<u32> {
-            let values = &caller.data().values;
-            Ok(u32::from(values.get(one)?.loosely_equals(values.get(other)?)))
-        },
-    )?;
-    linker.func_wrap(
-        PLACEHOLDER,
-        "__wbindgen_in",
-        |caller: Stripper<'_>, name: u32, object: u32| -> wasmtime::Result<u32> {
-            let values = &caller.data().values;
-            let name = values.get(name)?.text().ok_or(Misuse::Property)?;
-            let has = matches!(values.get(object)?, Value::Object(properties) if properties.contains_key(name));
-            Ok(u32::from(has))
-        },
-    )?;
-    linker.func_wrap(
-        PLACEHOLDER,
-        "__wbg_getwithrefkey_1dc361bd10053bfe",
-        |mut caller: Stripper<'_>, object: u32, name: u32| -> wasmtime::Result<u32> {
-            let values = &mut caller.data_mut().values;
-            let property = values.get(object)?.property(values.get(name)?.text().ok_or(Misuse::Property)?);
-            Ok(values.add(property)?)
-        },
-    )?;
-    linker.func_wrap(
-        PLACEHOLDER,
-        "__wbg_set_3f1d0b984ed272ed",
-        |mut caller: Stripper<'_>, object: u32, name: u32, value: u32| -> wasmtime::Result<()> {
-            let values = &mut caller.data_mut().values;
-            let (name, value) = (values.take(name)?, values.take(value)?);
-            Ok(values.set(object, name, value)?)
-        },
-    )?;
-    linker.func_wrap(
-        PLACEHOLDER,
-        "__wbg_new_405e22f390576ce2",
-        |mut caller: Stripper<'_>| -> wasmtime::Result<u32> {
-            Ok(caller.data_mut().values.add(Value::Object(BTreeMap::new()))?)
-        },
-    )?;
-    linker.func_wrap(
-        PLACEHOLDER,
-        "__wbindgen_number_new",
-        |mut caller: Stripper<'_>, number: f64| -> wasmtime::Result<u32> {
-            Ok(caller.data_mut().values.add(Value::Number(number))?)
-        },
-    )?;
-    linker.func_wrap(
-        PLACEHOLDER,
-        "__wbindgen_object_clone_ref",
-        |mut caller: Stripper<'_>, handle: u32| -> wasmtime::Result<u32> {
-            let values = &mut caller.data_mut().values;
-            let value = values.get(handle)?.clone();
-            // The clone is a copy, so its text is charged as if it were passed again. The stripper clones only property
-            // names, which are short.
-            values.pass(value.text().map_or(0, str::len))?;
-            Ok(values.add(value)?)
-        },
-    )?;
-    linker.func_wrap(
-        PLACEHOLDER,
-        "__wbindgen_object_drop_ref",
-        |mut caller: Stripper<'_>, handle: u32| -> wasmtime::Result<()> {
-            caller.data_mut().values.take(handle)?;
-            Ok(())
-        },
-    )?;
+    let checks: [(&str, fn(&Value) -> bool); 4] = [
+        ("__wbindgen_is_falsy", Value::is_falsy),
+        ("__wbindgen_is_undefined", |value| *value == Value::Undefined),
+        ("__wbindgen_is_string", |value| matches!(value, Value::Text(_))),
+        ("__wbindgen_is_object", |value| matches!(value, Value::Object(_))),
+    ];
+    for (name, holds) in checks {
+        define!(name, |values, handle: u32| -> u32 { u32::from(holds(values.get(handle)?)) });
+    }
+    define!("__wbindgen_boolean_get", |values, handle: u32| -> u32 {
+        match values.get(handle)? {
+            Value::Bool(is_true) => u32::from(*is_true),
+            _ => 2,
+        }
+    });
+    define!("__wbindgen_jsval_loose_eq", |values, one: u32, other: u32| -> u32 {
+        u32::from(values.get(one)?.loosely_equals(values.get(other)?))
+    });
+    define!("__wbindgen_in", |values, name: u32, object: u32| -> u32 {
+        let name = values.get(name)?.text().ok_or(Misuse::Property)?;
+        let has = matches!(values.get(object)?, Value::Object(properties) if properties.contains_key(name));
+        u32::from(has)
+    });
+    define!("__wbg_getwithrefkey_1dc361bd10053bfe", |values, object: u32, name: u32| -> u32 {
+        let property = values.get(object)?.property(values.get(name)?.text().ok_or(Misuse::Property)?);
+        values.add(property)?
+    });
+    define!("__wbg_set_3f1d0b984ed272ed", |values, object: u32, name: u32, value: u32| -> () {
+        let (name, value) = (values.take(name)?, values.take(value)?);
+        values.set(object, name, value)?
+    });
+    define!("__wbg_new_405e22f390576ce2", |values| -> u32 { values.add(Value::Object(BTreeMap::new()))? });
+    define!("__wbindgen_number_new", |values, number: f64| -> u32 { values.add(Value::Number(number))? });
+    define!("__wbindgen_object_clone_ref", |values, handle: u32| -> u32 {
+        let value = values.get(handle)?.clone();
+        // The clone is a copy, so its text is charged as if it were passed again. The stripper clones only property
+        // names, which are short.
+        values.pass(value.text().map_or(0, str::len))?;
+        values.add(value)?
+    });
+    define!("__wbindgen_object_drop_ref", |values, handle: u32| -> () { drop(values.take(handle)?) });
     // Both imports create text: an error is represented by its message, because nothing else in the error is read.
     for name in ["__wbindgen_string_new", "__wbindgen_error_new"] {
         let make = |mut caller: Stripper<'_>, at: u32, bytes: u32| -> wasmtime::Result<u32> {
