@@ -45,7 +45,7 @@ pub(crate) struct Client {
     patterns: UrlPatterns,
     rules: Arc<AddressRules>,
     secrets: Secrets,
-    resolver: Arc<dyn Resolver>,
+    resolver: Arc<Resolver>,
     /// Created on first use, because most sandboxes with a network never send a request.
     http: OnceLock<Result<reqwest::Client, String>>,
 }
@@ -67,13 +67,13 @@ struct Hop {
 
 impl Client {
     pub(crate) fn new(policy: &NetworkPolicy, secrets: Secrets) -> Result<Self, PolicyError> {
-        Self::with_resolver(policy, secrets, Arc::new(System))
+        Self::with_resolver(policy, secrets, Arc::new(resolve_with_system))
     }
 
     pub(crate) fn with_resolver(
         policy: &NetworkPolicy,
         secrets: Secrets,
-        resolver: Arc<dyn Resolver>,
+        resolver: Arc<Resolver>,
     ) -> Result<Self, PolicyError> {
         Ok(Self {
             patterns: UrlPatterns::new(&policy.allow)?,
@@ -363,39 +363,25 @@ fn clipped(text: &str) -> String {
     text.chars().take(255).collect()
 }
 
-/// The future returned by [`Resolver::resolve`].
+/// The future returned by a [`Resolver`].
 pub(crate) type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// Resolves host names. [`Filtered`] checks the results.
-pub(crate) trait Resolver: Send + Sync {
-    /// Returns all addresses of a host name.
-    fn resolve(&self, name: &str) -> Resolved;
-}
+/// Returns all addresses of a host name. [`Filtered`] checks them.
+pub(crate) type Resolver = dyn Fn(&str) -> Resolved + Send + Sync;
 
-/// The operating system's resolver.
-#[derive(Debug)]
-struct System;
-
-impl Resolver for System {
-    fn resolve(&self, name: &str) -> Resolved {
-        let name = name.to_owned();
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            Ok(found.map(|address| address.ip()).collect())
-        })
-    }
+/// Resolves a host name with the operating system's resolver.
+fn resolve_with_system(name: &str) -> Resolved {
+    let name = name.to_owned();
+    Box::pin(async move {
+        let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+        Ok(found.map(|address| address.ip()).collect())
+    })
 }
 
 /// A resolver that returns only addresses that the policy allows.
 struct Filtered {
-    resolver: Arc<dyn Resolver>,
+    resolver: Arc<Resolver>,
     rules: Arc<AddressRules>,
-}
-
-impl fmt::Debug for Filtered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Filtered").field("rules", &self.rules).finish_non_exhaustive()
-    }
 }
 
 /// The error for a host name that resolves to no allowed address.
@@ -407,8 +393,7 @@ struct NotPublic {
 
 impl Resolve for Filtered {
     fn resolve(&self, name: Name) -> Resolving {
-        let (found, rules, name) =
-            (self.resolver.resolve(name.as_str()), Arc::clone(&self.rules), name.as_str().to_owned());
+        let (found, rules, name) = ((self.resolver)(name.as_str()), Arc::clone(&self.rules), name.as_str().to_owned());
         Box::pin(async move {
             let found = found.await?;
             if found.is_empty() {

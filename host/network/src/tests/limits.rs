@@ -249,7 +249,7 @@ fn special_purpose_addresses_are_not_public() {
 fn client_of(allow: &str, ranges: &[&str], names: &[(&str, &[&[&str]])]) -> Client {
     let mut policy = NetworkPolicy::allowing([allow]);
     policy.allow_private = ranges.iter().map(|range| (*range).to_owned()).collect();
-    Client::with_resolver(&policy, secrets(&policy), Names::new(names)).unwrap()
+    Client::with_resolver(&policy, secrets(&policy), resolver(names)).unwrap()
 }
 
 #[test]

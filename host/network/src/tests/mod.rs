@@ -134,24 +134,17 @@ fn get(client: &Client, url: &str) -> Result<Value, String> {
     ask(client, &json!({ "url": url }))
 }
 
-/// A resolver with fixed answers. Each lookup of a name uses its next answer; the last one repeats.
-struct Names(Mutex<BTreeMap<String, Vec<Vec<IpAddr>>>>);
-
-impl Names {
-    fn new(names: &[(&str, &[&[&str]])]) -> Arc<Self> {
-        let addresses = |list: &&[&str]| list.iter().map(|text| text.parse().unwrap()).collect();
-        let entries = names.iter().map(|(name, answers)| ((*name).to_owned(), answers.iter().map(addresses).collect()));
-        Arc::new(Self(Mutex::new(entries.collect())))
-    }
-}
-
-impl Resolver for Names {
-    fn resolve(&self, name: &str) -> Resolved {
-        let mut names = self.0.lock().unwrap();
+/// Returns a resolver with fixed answers. Each lookup of a name uses its next answer; the last one repeats.
+fn resolver(names: &[(&str, &[&[&str]])]) -> Arc<Resolver> {
+    let addresses = |list: &&[&str]| list.iter().map(|text| text.parse().unwrap()).collect();
+    let entries = names.iter().map(|(name, answers)| ((*name).to_owned(), answers.iter().map(addresses).collect()));
+    let names: Mutex<BTreeMap<String, Vec<Vec<IpAddr>>>> = Mutex::new(entries.collect());
+    Arc::new(move |name: &str| -> Resolved {
+        let mut names = names.lock().unwrap();
         let answers = names.get_mut(name);
         let found = answers.map(|answers| if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() });
         Box::pin(async move { found.ok_or_else(|| std::io::Error::other("no such name")) })
-    }
+    })
 }
 
 fn loopback(port: u16) -> SocketAddr {

@@ -58,7 +58,7 @@ fn redirects_are_checked_against_the_patterns() {
     let mut policy = policy(&[&server]);
     policy.allow.push(format!("http://inside.example:{}", outside.port));
     policy.allow_private = vec!["127.0.0.1".into()];
-    let names = Names::new(&[("inside.example", &[&["127.0.0.2"]])]);
+    let names = resolver(&[("inside.example", &[&["127.0.0.2"]])]);
     let client = Client::with_resolver(&policy, secrets(&policy), names).unwrap();
     assert!(get(&client, &server.url("/")).unwrap_err().starts_with("refused: `inside.example`"));
     assert!(outside.heard().is_empty());
@@ -202,7 +202,7 @@ fn closed_ports_and_unknown_names_are_unreachable() {
     drop(listener);
     let mut policy = NetworkPolicy::allowing([url.as_str(), "http://none.example"]);
     policy.allow_private = vec!["127.0.0.1".into()];
-    let client = Client::with_resolver(&policy, secrets(&policy), Names::new(&[])).unwrap();
+    let client = Client::with_resolver(&policy, secrets(&policy), resolver(&[])).unwrap();
     for url in [url.as_str(), "http://none.example/"] {
         let error = get(&client, url).unwrap_err();
         assert!(error.starts_with("unreachable: cannot connect to `http://"), "{url}: {error}");
