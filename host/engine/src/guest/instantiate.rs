@@ -89,47 +89,40 @@ fn described(stop: &Stop) -> String {
 
 pub(crate) type Guest = glovebox_core::Guest<GuestMachine>;
 
+/// The runtime, the limits and the initial host state of a new guest.
+pub(crate) struct NewGuest<'a> {
+    pub(crate) inner: &'a EngineInner,
+    pub(crate) runtime: &'a Runtime,
+    pub(crate) wasi: Box<Wasi>,
+    pub(crate) limits: &'a Limits,
+    pub(crate) ctx: ExecutionCtx,
+}
+
 /// Creates a guest from a new instance and reseeds its random numbers.
-pub(crate) fn fresh(
-    inner: &EngineInner,
-    runtime: &Runtime,
-    wasi: Box<Wasi>,
-    limits: &Limits,
-    ctx: ExecutionCtx,
-) -> Result<Guest, ExecuteError> {
-    reseeded(runtime, instantiate_idle(inner, runtime, wasi, limits, ctx)?)
+pub(crate) fn fresh(new: NewGuest<'_>) -> Result<Guest, ExecuteError> {
+    reseeded(new.runtime, instantiate_idle(new)?)
 }
 
 /// Creates a guest for one script, from a recycled instance if one is available.
-pub(crate) fn one_shot(
-    inner: &EngineInner,
-    runtime: &Runtime,
-    wasi: Box<Wasi>,
-    limits: &Limits,
-    ctx: ExecutionCtx,
-) -> Result<Guest, ExecuteError> {
+pub(crate) fn one_shot(new: NewGuest<'_>) -> Result<Guest, ExecuteError> {
+    let (runtime, limits) = (new.runtime, new.limits);
     let Some((recycled, mut machine)) = runtime.recycled.as_ref().and_then(|all| Some((all, all.take()?))) else {
-        return fresh(inner, runtime, wasi, limits, ctx);
+        return fresh(new);
     };
     let failed = |error| ExecuteError::Instantiate { reason: format!("{error}") };
     machine.set_fuel(UNBILLED_FUEL).map_err(failed)?;
-    if let Err(refused) = machine.renew(GuestStoreData::new(wasi, runtime.memory_limit(limits), ctx)) {
+    if let Err(refused) = machine.renew(GuestStoreData::new(new.wasi, runtime.memory_limit(limits), new.ctx)) {
         // A new instance also exceeds the memory limit, and its creation returns a better error.
         let GuestHost { wasi, ctx, .. } = refused.host;
         recycled.put_back(machine);
-        return fresh(inner, runtime, wasi, limits, ctx);
+        return fresh(NewGuest { wasi, ctx, ..new });
     }
     reseeded(runtime, Guest::new(machine, limits))
 }
 
 /// Creates a guest in the state of its image, not yet reseeded.
-pub(crate) fn instantiate_idle(
-    inner: &EngineInner,
-    runtime: &Runtime,
-    wasi: Box<Wasi>,
-    limits: &Limits,
-    ctx: ExecutionCtx,
-) -> Result<Guest, ExecuteError> {
+pub(crate) fn instantiate_idle(new: NewGuest<'_>) -> Result<Guest, ExecuteError> {
+    let NewGuest { inner, runtime, wasi, limits, ctx } = new;
     Ok(Guest::new(instantiate(inner, &runtime.template, wasi, runtime.memory_limit(limits), ctx)?, limits))
 }
 

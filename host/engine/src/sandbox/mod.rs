@@ -9,15 +9,14 @@ use glovebox_interpreters::Diagnostic;
 use glovebox_wasi::{Mount as WasiMount, Wasi};
 
 use crate::{
-    Engine, ExecuteError, Execution, Language, Limits, Policy, Recording, Request, RuntimeError, Started, Tool,
+    Engine, ExecuteError, Execution, Language, Policy, Recording, Request, RuntimeError, Started, Tool,
     ToolDefinitionError,
-    engine::EngineInner,
     exec::{
         platform::{EnginePlatform, ExecutionCtx},
         run::{PreparedRequest, SCRIPT_MOUNT},
     },
     files::workspace::{GuestFiles, Roots, Workspace},
-    guest::{self, Guest},
+    guest::{self, Guest, NewGuest},
     load::{
         runtime::{ExecutionMode, Runtime},
         typescript::translate,
@@ -32,6 +31,7 @@ pub use builder::SandboxBuilder;
 #[derive(Clone)]
 pub struct Sandbox(pub(crate) Arc<SandboxInner>);
 
+#[derive(Clone)]
 pub(crate) struct SandboxInner {
     pub(crate) engine: Engine,
     pub(crate) runtime: Arc<Runtime>,
@@ -72,15 +72,7 @@ impl Sandbox {
 
     /// Returns a copy of this sandbox with these tools instead of its own.
     pub(crate) fn with_toolbox(&self, toolbox: Toolbox) -> Self {
-        let SandboxInner { engine, runtime, policy, workspace, toolbox: _, keeps } = &*self.0;
-        Self(Arc::new(SandboxInner {
-            engine: engine.clone(),
-            runtime: Arc::clone(runtime),
-            policy: policy.clone(),
-            workspace: workspace.clone(),
-            toolbox: Arc::new(toolbox),
-            keeps: keeps.clone(),
-        }))
+        Self(Arc::new(SandboxInner { toolbox: Arc::new(toolbox), ..SandboxInner::clone(&self.0) }))
     }
 
     /// Returns the language of the scripts.
@@ -267,16 +259,16 @@ impl Sandbox {
     pub(crate) fn guest(
         &self,
         request: &PreparedRequest<'_>,
-        make: impl FnOnce(&EngineInner, &Runtime, Box<Wasi>, &Limits, ExecutionCtx) -> Result<Guest, ExecuteError>,
+        make: impl FnOnce(NewGuest<'_>) -> Result<Guest, ExecuteError>,
         mut files: GuestFiles,
         ctx: ExecutionCtx,
     ) -> Result<(Guest, Roots), ExecuteError> {
         if let ExecutionMode::Command { .. } = self.0.runtime.drive {
             files.add_script(SCRIPT_MOUNT, request.file_name(), request.translated_source().as_bytes())?;
         }
-        let wasi = self.wasi(request, &files)?;
+        let wasi = Box::new(self.wasi(request, &files)?);
         let SandboxInner { engine, runtime, policy, .. } = &*self.0;
-        let guest = make(&engine.0, runtime, Box::new(wasi), &policy.limits, ctx)?;
+        let guest = make(NewGuest { inner: &engine.0, runtime, wasi, limits: &policy.limits, ctx })?;
         Ok((guest, files.roots))
     }
 

@@ -16,7 +16,7 @@ use crate::{
         run::PreparedRequest,
     },
     files::workspace::Roots,
-    guest::{self, Guest, machine::GuestMachine},
+    guest::{self, Guest, NewGuest, machine::GuestMachine},
     load::runtime::Image,
     mount::commit::SessionCommits,
     session::{
@@ -148,8 +148,13 @@ impl SessionBackend for EngineBackend {
             return Err(self.failed(SessionFailure::Mismatch("its WebAssembly globals differ from the image's")));
         }
         let inner = &self.sandbox.0;
-        let limits = &inner.policy.limits;
-        guest::instantiate_idle(&inner.engine.0, &inner.runtime, Box::new(wasi), limits, self.one_shot_ctx())
+        guest::instantiate_idle(NewGuest {
+            inner: &inner.engine.0,
+            runtime: &inner.runtime,
+            wasi: Box::new(wasi),
+            limits: &inner.policy.limits,
+            ctx: self.one_shot_ctx(),
+        })
     }
 
     fn memory_of(&mut self, guest: &mut Guest, earlier: Option<Pages>) -> Result<Memory, ExecuteError> {
