@@ -86,8 +86,7 @@ impl SessionFiles {
     /// # Errors
     /// Fails like [`Files::list`], or with [`FilesError::Session`].
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FilesError> {
-        self.log("list", pattern);
-        self.snapshot()?.list(pattern)
+        self.logged_snapshot("list", pattern)?.list(pattern)
     }
 
     /// Like [`Files::list_page`], but on the current files.
@@ -95,8 +94,7 @@ impl SessionFiles {
     /// # Errors
     /// Fails like [`Files::list_page`], or with [`FilesError::Session`].
     pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: ListLimits) -> Result<FilePage, FilesError> {
-        self.log("list", pattern);
-        self.snapshot()?.list_page(pattern, after, limits)
+        self.logged_snapshot("list", pattern)?.list_page(pattern, after, limits)
     }
 
     /// Like [`Files::list_below`], but on the current files.
@@ -104,8 +102,7 @@ impl SessionFiles {
     /// # Errors
     /// Fails like [`Files::list_below`], or with [`FilesError::Session`].
     pub fn list_below(&self, dir: &str, max_depth: usize, limits: ListLimits) -> Result<FilePage, FilesError> {
-        self.log("list", dir);
-        self.snapshot()?.list_below(dir, max_depth, limits)
+        self.logged_snapshot("list", dir)?.list_below(dir, max_depth, limits)
     }
 
     /// Like [`Files::stat`], but on the current files.
@@ -121,8 +118,7 @@ impl SessionFiles {
     /// # Errors
     /// Fails like [`Files::read`], or with [`FilesError::Session`].
     pub fn read(&self, path: &str) -> Result<Vec<u8>, FilesError> {
-        self.log("read", path);
-        self.snapshot()?.read(path)
+        self.logged_snapshot("read", path)?.read(path)
     }
 
     /// Like [`Files::read_at`], but on the current files.
@@ -130,8 +126,7 @@ impl SessionFiles {
     /// # Errors
     /// Fails like [`Files::read_at`], or with [`FilesError::Session`].
     pub fn read_at(&self, path: &str, offset: u64, len_bytes: u64) -> Result<Vec<u8>, FilesError> {
-        self.log("read", path);
-        self.snapshot()?.read_at(path, offset, len_bytes)
+        self.logged_snapshot("read", path)?.read_at(path, offset, len_bytes)
     }
 
     /// Writes a file and creates its parent directories. Follows a link at the end of the path, inside the workspace.
@@ -140,8 +135,7 @@ impl SessionFiles {
     /// [`FilesError::Workspace`] if the path is invalid or a directory, if a quota is exhausted, or if a file, even an
     /// empty one, exists and must not be replaced. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>, if_exists: IfExists) -> Result<(), FilesError> {
-        self.log("write", path);
-        self.change(|vfs, root, _| Ok(change::write(vfs, root, path, bytes.as_ref(), if_exists)?))
+        self.change("write", path, |vfs, root, _| Ok(change::write(vfs, root, path, bytes.as_ref(), if_exists)?))
     }
 
     /// Creates a directory and its parents.
@@ -150,8 +144,7 @@ impl SessionFiles {
     /// [`FilesError::Workspace`] if the path is invalid or exists, a parent is not a directory, or a quota is
     /// exhausted. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn make_dir(&self, path: &str) -> Result<(), FilesError> {
-        self.log("make", path);
-        self.change(|vfs, root, _| Ok(change::make_dir(vfs, root, path)?))
+        self.change("make", path, |vfs, root, _| Ok(change::make_dir(vfs, root, path)?))
     }
 
     /// Removes a file, a link or an empty directory. The guest can continue to use a removed file that it has open.
@@ -160,8 +153,7 @@ impl SessionFiles {
     /// [`FilesError::Workspace`] if the path is invalid, does not exist, is the workspace itself, or is a directory
     /// that is not empty. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn delete(&self, path: &str) -> Result<(), FilesError> {
-        self.log("delete", path);
-        self.change(|vfs, root, _| Ok(change::delete(vfs, root, path)?))
+        self.change("delete", path, |vfs, root, _| Ok(change::delete(vfs, root, path)?))
     }
 
     /// Like [`delete`](Self::delete), but also removes directories with their contents.
@@ -169,8 +161,7 @@ impl SessionFiles {
     /// # Errors
     /// Fails like [`delete`](Self::delete), except for directories that are not empty.
     pub fn delete_all(&self, path: &str) -> Result<(), FilesError> {
-        self.log("delete", path);
-        self.change(|vfs, root, _| Ok(change::delete_all(vfs, root, path)?))
+        self.change("delete", path, |vfs, root, _| Ok(change::delete_all(vfs, root, path)?))
     }
 
     /// Renames a file, directory or link. The target's parent directory must exist.
@@ -179,8 +170,7 @@ impl SessionFiles {
     /// [`FilesError::Workspace`] if a path is invalid, if `from` or the parent of `to` does not exist, or if `to`
     /// exists and must not or cannot be replaced. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn rename(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), FilesError> {
-        self.log("rename", from);
-        self.change(|vfs, root, _| Ok(change::rename(vfs, root, from, to, if_exists)?))
+        self.change("rename", from, |vfs, root, _| Ok(change::rename(vfs, root, from, to, if_exists)?))
     }
 
     /// Copies a file or a directory tree from `host` to `to` (`""` copies a directory's contents to the top of the
@@ -195,8 +185,7 @@ impl SessionFiles {
     /// [`FilesError::HostPath`], [`FilesError::HostRead`], [`FilesError::Host`] or [`FilesError::Io`] if it cannot be
     /// read. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn copy_in(&self, host: impl AsRef<Path>, to: &str, if_exists: IfExists) -> Result<CopyReport, FilesError> {
-        self.log("write", to);
-        self.change(|vfs, _, top| carry::into(vfs, top, host.as_ref(), to, if_exists))
+        self.change("write", to, |vfs, _, top| carry::into(vfs, top, host.as_ref(), to, if_exists))
     }
 
     /// Like [`Files::copy_out`], but on the current files.
@@ -204,8 +193,7 @@ impl SessionFiles {
     /// # Errors
     /// Fails like [`Files::copy_out`], or with [`FilesError::Session`].
     pub fn copy_out(&self, from: &str, host: impl AsRef<Path>, if_exists: IfExists) -> Result<CopyReport, FilesError> {
-        self.log("read", from);
-        self.snapshot()?.copy_out(from, host, if_exists)
+        self.logged_snapshot("read", from)?.copy_out(from, host, if_exists)
     }
 
     /// Like [`Files::export_tar`], but on the current files.
@@ -213,8 +201,7 @@ impl SessionFiles {
     /// # Errors
     /// Fails like [`Files::export_tar`], or with [`FilesError::Session`].
     pub fn export_tar(&self, writer: impl Write) -> Result<CopyReport, FilesError> {
-        self.log("read", "");
-        self.snapshot()?.export_tar(writer)
+        self.logged_snapshot("read", "")?.export_tar(writer)
     }
 
     /// Unpacks a tar archive (GNU, POSIX or older; uncompressed) into the workspace. The session is blocked until the
@@ -231,8 +218,7 @@ impl SessionFiles {
     /// link, or if a quota is exhausted. [`FilesError::Io`] if the reader fails. [`FilesError::Session`] if the session
     /// has ended or stays busy.
     pub fn import_tar(&self, reader: impl Read, if_exists: IfExists) -> Result<CopyReport, FilesError> {
-        self.log("write", "");
-        self.change(|vfs, _, top| archive::import(vfs, top, reader, if_exists))
+        self.change("write", "", |vfs, _, top| archive::import(vfs, top, reader, if_exists))
     }
 
     fn session_id(&self) -> Option<&str> {
@@ -242,14 +228,19 @@ impl SessionFiles {
         }
     }
 
-    fn log(&self, operation: &str, path: &str) {
+    fn logged_snapshot(&self, operation: &str, path: &str) -> Result<Files, FilesError> {
         events::file(self.session_id(), operation, path);
+        self.snapshot()
     }
 
+    /// Logs an operation and carries it out as a whole or not at all.
     fn change<T>(
         &self,
+        operation: &str,
+        path: &str,
         change: impl FnOnce(&mut Vfs, RootId, InodeId) -> Result<T, FilesError>,
     ) -> Result<T, FilesError> {
+        events::file(self.session_id(), operation, path);
         let whole = |vfs: &mut Vfs, root| {
             let top = change::top(vfs, root)?;
             change::whole(vfs, |vfs| change(vfs, root, top))
