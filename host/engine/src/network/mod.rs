@@ -21,7 +21,7 @@ use glovebox_core::PolicyError;
 
 use crate::{
     Engine, Policy, RelayedCall, ToolCall, ToolError,
-    tools::{NETWORK_TOOL, ReservedTool, TextHandler},
+    tools::{NETWORK_TOOL, TextHandler},
 };
 
 pub use pattern::{AddressRules, BeyondNetwork, UrlPatternError, UrlPatterns, is_public as is_public_address};
@@ -39,8 +39,8 @@ pub trait Network: fmt::Debug + Send + Sync {
 /// A network that was opened for one policy.
 #[derive(Clone)]
 pub struct OpenNetwork {
-    environment: BTreeMap<String, String>,
-    fetch: TextHandler,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) fetch: TextHandler,
 }
 
 impl fmt::Debug for OpenNetwork {
@@ -73,12 +73,6 @@ impl OpenNetwork {
     /// response.
     pub fn fetch(&self, call: RelayedCall, request: String) -> Result<String, ToolError> {
         (self.fetch)(&call.of(NETWORK_TOOL), request)
-    }
-
-    /// Returns the tool that performs scripts' requests, and the environment variables for scripts.
-    pub(crate) fn into_tool(self, policy: &NetworkPolicy) -> (ReservedTool, BTreeMap<String, String>) {
-        let (max_bytes, max_calls) = (policy.message_bytes(), policy.request_count);
-        (ReservedTool { answerer: self.fetch, max_bytes, max_calls }, self.environment)
     }
 }
 

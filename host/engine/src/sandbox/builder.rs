@@ -128,8 +128,7 @@ impl SandboxBuilder {
             Some(network) => network.open(&self.policy)?,
             None => self.engine.open_network(&self.policy)?,
         };
-        let (tool, environment) = open.into_tool(&self.policy.network);
-        Ok((Arc::new(toolbox.with_network(tool)?), environment))
+        Ok((Arc::new(toolbox.with_network(open.fetch, &self.policy.network)?), open.environment))
     }
 
     /// Checks the policy and the tools, and opens the host directories. Fetches, prepares and loads the runtime if

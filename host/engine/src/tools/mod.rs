@@ -42,4 +42,4 @@ pub use stubs::tool_stubs;
 pub use tool_policy::ToolPolicy;
 pub(crate) use tool_policy::ToolRules;
 pub use toolbox::{NETWORK_TOOL, Tool, ToolCall, check_tools};
-pub(crate) use toolbox::{ReservedTool, TextHandler, Toolbox};
+pub(crate) use toolbox::{TextHandler, Toolbox};

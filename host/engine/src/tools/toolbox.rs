@@ -13,7 +13,7 @@ use glovebox_core::tools::{CallFailure, Checked, Definition, MAX_ENGINE_LEVELS, 
 use serde_json::{Value, json};
 
 use super::{CallMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolRules, abandoned::Abandoned};
-use crate::CancelToken;
+use crate::{CancelToken, NetworkPolicy};
 
 /// Maximum number of abandoned calls to one tool that still run. Further calls to a tool that hangs are refused, so
 /// that other tools continue to work.
@@ -21,15 +21,6 @@ const MAX_ABANDONED: usize = 64;
 
 /// The name of the tool for scripts' network requests, in calls and in records. Other tools cannot have this name.
 pub const NETWORK_TOOL: &str = "network.fetch";
-
-/// The handler and limits of the tool [`NETWORK_TOOL`].
-pub(crate) struct ReservedTool {
-    pub(crate) answerer: TextHandler,
-    /// Maximum size of a call's arguments and of its result, in bytes each.
-    pub(crate) max_bytes: u64,
-    /// Maximum number of calls in one execution.
-    pub(crate) max_calls: u64,
-}
 
 /// The tools of a sandbox by name, and their catalogue for scripts.
 #[derive(Clone, Debug, Default)]
@@ -109,22 +100,16 @@ impl Toolbox {
             return Err(ToolDefinitionError::Duplicate(name.clone()));
         }
         let Some(answerer) = tool.answerer.clone() else { return Err(ToolDefinitionError::NoHandler(name.clone())) };
-        let checked = definition.check()?;
-        let entry = Entry {
-            answerer,
-            checked,
-            max_bytes: None,
-            max_calls: None,
-            schema_size: simple_schema_size(schema),
-            abandoned: AtomicUsize::new(0),
-        };
-        self.tools.add(name, Arc::new(entry))
+        self.tools.add(name, Arc::new(Entry::new(answerer, &definition)?))
     }
 
     /// Returns a toolbox with the tool that performs scripts' network requests. Scripts do not see this tool in `tools`
     /// and cannot call it there.
-    pub(crate) fn with_network(&self, tool: ReservedTool) -> Result<Self, ToolDefinitionError> {
-        let ReservedTool { answerer, max_bytes, max_calls } = tool;
+    pub(crate) fn with_network(
+        &self,
+        handler: TextHandler,
+        policy: &NetworkPolicy,
+    ) -> Result<Self, ToolDefinitionError> {
         let schema = json!({ "type": "object" });
         let definition = Definition {
             name: "network",
@@ -133,10 +118,11 @@ impl Toolbox {
             is_untrusted: false,
             max_levels: MAX_ENGINE_LEVELS,
         };
-        let answerer = Answerer::TextHandler(answerer);
-        let (max_bytes, max_calls, checked) = (Some(max_bytes), Some(max_calls), definition.check()?);
-        let (schema_size, abandoned) = (None, AtomicUsize::new(0));
-        let entry = Entry { answerer, checked, max_bytes, max_calls, schema_size, abandoned };
+        let entry = Entry {
+            max_bytes: Some(policy.message_bytes()),
+            max_calls: Some(policy.request_count),
+            ..Entry::new(Answerer::TextHandler(handler), &definition)?
+        };
         Ok(Self { network: Some(Arc::new(entry)), ..self.clone() })
     }
 
@@ -182,6 +168,18 @@ impl Toolbox {
 }
 
 impl Entry {
+    /// Compiles the schema of a tool without limits of its own.
+    fn new(answerer: Answerer, definition: &Definition<'_>) -> Result<Self, ToolDefinitionError> {
+        Ok(Self {
+            answerer,
+            checked: definition.check()?,
+            max_bytes: None,
+            max_calls: None,
+            schema_size: simple_schema_size(definition.schema),
+            abandoned: AtomicUsize::new(0),
+        })
+    }
+
     /// Fails if too many abandoned calls to this tool still run.
     pub(super) fn admit(&self, name: &str) -> Result<(), CallFailure> {
         if self.abandoned.load(Ordering::SeqCst) < MAX_ABANDONED {
