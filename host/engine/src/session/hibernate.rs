@@ -146,7 +146,7 @@ impl Session {
     /// # Errors
     /// Fails if the session has ended, stays busy or cannot be saved, or if writing fails.
     pub fn hibernate_to(&self, options: &HibernateOptions, into: &mut dyn Write) -> Result<(), HibernateError> {
-        self.write_state(self.save()?, options, into)
+        self.sandbox().write_checkpoint(self.save()?, options, into)
     }
 
     /// Like [`hibernate`](Self::hibernate), but also returns statistics for a session store.
@@ -157,17 +157,8 @@ impl Session {
         let state = self.save()?;
         let (executions, files) = (state.executions, state.wasi.vfs().inodes_used());
         let mut bytes = Vec::new();
-        self.write_state(state, options, &mut bytes)?;
+        self.sandbox().write_checkpoint(state, options, &mut bytes)?;
         Ok(HibernatedSession { bytes, executions, files })
-    }
-
-    fn write_state(
-        &self,
-        state: Checkpoint,
-        options: &HibernateOptions,
-        into: &mut dyn Write,
-    ) -> Result<(), HibernateError> {
-        self.sandbox().write_checkpoint(state, options, into)
     }
 }
 
