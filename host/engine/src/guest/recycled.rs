@@ -214,12 +214,6 @@ impl Default for Stacks {
     }
 }
 
-impl std::fmt::Debug for Stacks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stacks").finish_non_exhaustive()
-    }
-}
-
 impl Stacks {
     /// Runs `work` on a guest stack and returns its result. A panic in `work` propagates to the caller.
     pub(crate) fn run<R>(&self, work: impl FnOnce() -> R) -> io::Result<R> {

@@ -161,9 +161,7 @@ impl Pattern {
             _ => return false,
         };
         let host = match (&self.host, url.host()) {
-            (HostPattern::Exactly(Host::Domain(mine)), Some(Host::Domain(name))) => mine == name,
-            (HostPattern::Exactly(Host::Ipv4(mine)), Some(Host::Ipv4(address))) => *mine == address,
-            (HostPattern::Exactly(Host::Ipv6(mine)), Some(Host::Ipv6(address))) => *mine == address,
+            (HostPattern::Exactly(mine), Some(host)) => *mine == host.to_owned(),
             (HostPattern::Below(end), Some(Host::Domain(name))) => is_below(name, end),
             _ => false,
         };

@@ -1,7 +1,7 @@
 //! Decodes a recording from untrusted bytes. An entry takes as little as one byte in the encoded form and about a
 //! hundred in memory, so the number of entries and calls is limited while they are decoded.
 
-use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use glovebox_core::{
     check_json,
@@ -12,31 +12,22 @@ use serde::{
     de::{Error as _, SeqAccess, Visitor},
 };
 
+/// The fields of [`SuspendedAt`] and of its [`SuspendedCalls`]. `C` decodes the unanswered calls, and `T` the times.
 #[derive(Deserialize)]
-struct LimitedRecording {
-    at: LimitedState,
-    #[serde(deserialize_with = "list")]
-    entries: Vec<JournalEntry>,
-}
-
-/// The fields of [`SuspendedAt`].
-#[derive(Deserialize)]
-struct LimitedState {
+pub(super) struct StateFields<C, T> {
     fuel_used: u64,
     output_bytes: [u64; 2],
     elapsed: Duration,
     monotonic_ns: u64,
-    calls: LimitedCalls,
+    pub(super) unanswered: C,
+    queued: usize,
+    pub(super) times: T,
 }
 
-/// The fields of [`SuspendedCalls`].
 #[derive(Deserialize)]
-struct LimitedCalls {
-    #[serde(deserialize_with = "list")]
-    unanswered: Vec<UnansweredCall>,
-    queued: usize,
-    #[serde(deserialize_with = "list")]
-    times: Vec<Duration>,
+struct LimitedRecording {
+    at: StateFields<LimitedList<UnansweredCall>, LimitedList<Duration>>,
+    entries: LimitedList<JournalEntry>,
 }
 
 /// Decodes and checks the value of `context`.
@@ -54,9 +45,9 @@ pub(in crate::exec) fn check_context(text: Option<&str>) -> Result<(), String> {
 }
 
 pub(super) fn recording<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Recording>, D::Error> {
-    let LimitedRecording { at, entries } = LimitedRecording::deserialize(deserializer)?;
-    let LimitedState { fuel_used, output_bytes, elapsed, monotonic_ns, calls } = at;
-    let LimitedCalls { unanswered, queued, times } = calls;
+    let LimitedRecording { at, entries: LimitedList(entries) } = LimitedRecording::deserialize(deserializer)?;
+    let StateFields { fuel_used, output_bytes, elapsed, monotonic_ns, unanswered, queued, times } = at;
+    let (LimitedList(unanswered), LimitedList(times)) = (unanswered, times);
     let is_valid = |entry: &JournalEntry| match entry {
         JournalEntry::CallEnded(CallEnded { answer: Ok(text), .. }) => check_json(text).is_ok(),
         _ => true,
@@ -69,27 +60,29 @@ pub(super) fn recording<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ar
     Ok(Arc::new(Recording { at, entries }))
 }
 
-fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    deserializer.deserialize_seq(LimitedList(PhantomData))
+/// A list of at most [`MAX_ENTRIES`] elements.
+struct LimitedList<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for LimitedList<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Self(Vec::new()))
+    }
 }
 
-struct LimitedList<T>(PhantomData<T>);
-
 impl<'de, T: Deserialize<'de>> Visitor<'de> for LimitedList<T> {
-    type Value = Vec<T>;
+    type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at most {MAX_ENTRIES} elements")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut list = Vec::new();
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Self, A::Error> {
         while let Some(element) = seq.next_element()? {
-            if list.len() >= MAX_ENTRIES {
-                return Err(A::Error::invalid_length(list.len() + 1, &self));
+            if self.0.len() >= MAX_ENTRIES {
+                return Err(A::Error::invalid_length(self.0.len() + 1, &self));
             }
-            list.push(element);
+            self.0.push(element);
         }
-        Ok(list)
+        Ok(self)
     }
 }

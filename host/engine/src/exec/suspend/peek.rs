@@ -8,7 +8,7 @@ use serde::{
     de::{SeqAccess, Visitor},
 };
 
-use super::{Suspended, sealed::HEAD_BYTES};
+use super::{Suspended, limits::StateFields, sealed::HEAD_BYTES};
 use crate::SourceKind;
 
 /// The memory that the texts of an entry or a call occupy in addition to their length, in bytes.
@@ -37,8 +37,9 @@ struct Head<'a> {
     request: RequestHead<'a>,
     #[serde(borrow)]
     _session: Option<&'a [u8]>,
+    /// An unanswered call consists of its index and two texts.
     #[serde(borrow)]
-    at: StateHead<'a>,
+    at: StateFields<Count<(usize, &'a str, &'a str)>, Count<Duration>>,
     /// The length of the list of entries, which precedes them.
     entries: usize,
 }
@@ -57,27 +58,6 @@ struct RequestHead<'a> {
     _session_id: Option<&'a str>,
     _wants_value: bool,
     _session_generation: Option<u64>,
-}
-
-/// The fields of [`SuspendedAt`](glovebox_core::journal::SuspendedAt).
-#[derive(Deserialize)]
-struct StateHead<'a> {
-    _fuel_used: u64,
-    _output_bytes: [u64; 2],
-    _elapsed: Duration,
-    _monotonic_ns: u64,
-    #[serde(borrow)]
-    calls: CallsHead<'a>,
-}
-
-/// The fields of [`SuspendedCalls`](glovebox_core::journal::SuspendedCalls).
-#[derive(Deserialize)]
-struct CallsHead<'a> {
-    /// The fields of `UnansweredCall`.
-    #[serde(borrow)]
-    unanswered: Count<(usize, &'a str, &'a str)>,
-    _queued: usize,
-    times: Count<Duration>,
 }
 
 /// The length of a list of `T`.
@@ -116,8 +96,8 @@ impl Suspended {
         // Decoding fails at the first element above `MAX_ENTRIES`.
         let list = |count: usize, size: usize| count.min(MAX_ENTRIES + 1) * (COPIES * size + TEXTS_BYTES);
         let entries = list(entries, size_of::<JournalEntry>());
-        let calls = list(at.calls.unanswered.count, size_of::<UnansweredCall>());
-        let times = list(at.calls.times.count, size_of::<Duration>());
+        let calls = list(at.unanswered.count, size_of::<UnansweredCall>());
+        let times = list(at.times.count, size_of::<Duration>());
         // The decoded texts, and the copies in the request and the journal.
         let texts = bytes.len().saturating_mul(2);
         Some(UncheckedSuspended { source: request.source, memory_bytes: texts.saturating_add(entries + calls + times) })
