@@ -133,37 +133,30 @@ pub(crate) struct Fault {
 }
 
 /// Failure category. It selects the exception that the script sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Code {
     /// The policy does not allow the request.
+    #[error("refused")]
     Refused,
     /// The script's request is invalid.
+    #[error("invalid")]
     Invalid,
     /// A limit was exceeded.
+    #[error("limit")]
     Limit,
     /// The redirect limit was exceeded, or a redirect has a URL that scripts cannot request.
+    #[error("redirects")]
     Redirects,
     /// No connection could be established.
+    #[error("unreachable")]
     Unreachable,
     /// The server violated HTTP or closed the connection early, the host could not set up its network, or a replay has
     /// no recorded response.
+    #[error("broken")]
     Broken,
     /// The request timed out or was cancelled.
+    #[error("timeout")]
     Timeout,
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Refused => "refused",
-            Self::Invalid => "invalid",
-            Self::Limit => "limit",
-            Self::Redirects => "redirects",
-            Self::Unreachable => "unreachable",
-            Self::Broken => "broken",
-            Self::Timeout => "timeout",
-        })
-    }
 }
 
 impl Fault {

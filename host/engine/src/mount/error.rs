@@ -7,29 +7,22 @@ use std::path::{Path, PathBuf};
 use glovebox_runtimes::guard::{Guarded, Overlap, Relation};
 
 /// A difference between a host file and the state that the guest saw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Collision {
     /// The entry's type, inode, size or times have changed.
+    #[error("has changed on the host since the guest saw it")]
     Changed,
     /// The guest created an entry at a path that now exists on the host.
+    #[error("has been created on the host in the meantime")]
     Appeared,
     /// The guest changed an entry that no longer exists on the host.
+    #[error("has been removed on the host since the guest saw it")]
     Vanished,
     /// A directory that the guest removed is not empty. Its entries are hidden from guests (pipes, sockets, names that
     /// are not UTF-8), or the host added them.
+    #[error("still contains entries that the guest did not remove")]
     NotEmpty,
-}
-
-impl std::fmt::Display for Collision {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Changed => "has changed on the host since the guest saw it",
-            Self::Appeared => "has been created on the host in the meantime",
-            Self::Vanished => "has been removed on the host since the guest saw it",
-            Self::NotEmpty => "still contains entries that the guest did not remove",
-        })
-    }
 }
 
 /// The reason why a host directory could not be opened, read or committed to.

@@ -192,7 +192,9 @@ impl NetworkPolicy {
         if let Some(method) = self.methods.iter().find(|method| !METHODS.contains(&method.as_str())) {
             return Err(wrong("methods", format!("`{method}` is not one of {}", METHODS.join(", "))));
         }
-        self.check_addresses()
+        UrlPatterns::new(&self.allow)?;
+        AddressRules::new(&self.allow_private)?;
+        self.secrets.iter().try_for_each(|(name, secret)| secret.check(name))
     }
 
     /// Rejects variables with the name of a secret. Accepts variables that contain placeholders, because the policy of
@@ -202,11 +204,5 @@ impl NetworkPolicy {
         self.secrets.keys().find(is_taken).map_or(Ok(()), |name| {
             Err(wrong(format!("secrets.{name}"), "`env` has a variable with the same name; rename one of them"))
         })
-    }
-
-    fn check_addresses(&self) -> Result<(), PolicyError> {
-        UrlPatterns::new(&self.allow)?;
-        AddressRules::new(&self.allow_private)?;
-        self.secrets.iter().try_for_each(|(name, secret)| secret.check(name))
     }
 }
