@@ -10,13 +10,12 @@ use std::{
 use glovebox_core::files::{Walked, entry_path, inside_path, path_bytes, walk};
 use glovebox_vfs::{
     CommitStep, FileKind, Follow, InodeId, MountSource as _, OpenOptions, SourceError, SourceStat, Vfs, VfsError,
-    VfsLimits,
 };
 use serde::Serialize;
 
 use crate::{
     files::{FileError, FilesError, IfExists},
-    mount::{self, DEFAULT_LOCK_WAIT, HostDirectory, MountError, Reach},
+    mount::{self, DEFAULT_LOCK_WAIT, HostDirectory, Reach},
 };
 
 /// A host path from the caller, with its type.
@@ -295,15 +294,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks the copy against the workspace's quotas and commits it. Each hard link becomes a separate file on the
-    /// host, so a copy can be larger than the workspace.
+    /// Commits the copy. Each hard link becomes a separate file on the host.
     fn carry_out(self, vfs: &mut Vfs, host: &HostDirectory) -> Result<CopyReport, FilesError> {
-        let VfsLimits { bytes: max_bytes, inodes: max_files, .. } = *vfs.limits();
-        let (files, bytes) = (self.report.file_count, self.report.bytes);
-        if files > max_files || bytes > max_bytes {
-            return Err(MountError::TooLarge { files, max_files, bytes, max_bytes }.into());
-        }
-        host.commit(&self.steps, vfs)?;
+        host.commit_within_quotas(&self.steps, vfs)?;
         Ok(self.report)
     }
 }

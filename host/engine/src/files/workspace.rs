@@ -7,7 +7,7 @@ use std::{
 
 use glovebox_core::{LIBRARY_PATH, Library, LibraryMount, PACKAGES_PATH, SCRATCH, WORKSPACE};
 use glovebox_interpreters::library;
-use glovebox_vfs::{Access, CommitStep, MountSource, RootId, Vfs, VfsLimits, escaped};
+use glovebox_vfs::{Access, MountSource, RootId, Vfs, escaped};
 use glovebox_wasi::Wasi;
 
 use crate::{
@@ -168,7 +168,7 @@ impl Workspace {
         }
         for mounted in self.mounted.iter().filter(|mounted| !mounted.read_only) {
             let Some((_, root)) = roots.0.iter().find(|(guest, _)| *guest == mounted.guest) else { continue };
-            match commit_within_limits(&mounted.directory, vfs, *root, own.as_deref_mut()) {
+            match commit_root(&mounted.directory, vfs, *root, own.as_deref_mut()) {
                 Ok(any) => committed.any |= any,
                 Err(error) => {
                     committed.any |= matches!(error, MountError::NotNoted { .. });
@@ -198,13 +198,8 @@ impl Committed {
     }
 }
 
-/// Commits a root, unless the commit would write more to the host than the workspace's quotas allow. Returns `true` if
-/// there were changes.
-///
-/// The quotas apply to the guest's own writes. However, a commit writes a file once for each of its hard links, and
-/// writes a renamed host file again. A thousand links to one file, or a renamed directory, could write a thousand times
-/// the quota.
-fn commit_within_limits(
+/// Commits a root. Returns `true` if there were changes.
+fn commit_root(
     directory: &HostDirectory,
     vfs: &mut Vfs,
     root: RootId,
@@ -215,18 +210,7 @@ fn commit_within_limits(
         Some(own) => own.rebased(root, directory, plan),
         None => plan,
     };
-    let (mut files, mut bytes) = (0_u64, 0_u64);
-    for step in &plan {
-        if let CommitStep::WriteFile { size_bytes, .. } = step {
-            files = files.saturating_add(1);
-            bytes = bytes.saturating_add(*size_bytes);
-        }
-    }
-    let VfsLimits { bytes: max_bytes, inodes: max_files, .. } = *vfs.limits();
-    if files > max_files || bytes > max_bytes {
-        return Err(MountError::TooLarge { files, max_files, bytes, max_bytes });
-    }
-    let written = directory.commit(&plan, vfs)?;
+    let written = directory.commit_within_quotas(&plan, vfs)?;
     if let Some(own) = own {
         own.note(root, &plan, &written);
     }

@@ -6,7 +6,7 @@ use std::{
     io,
 };
 
-use glovebox_vfs::{CommitStep, FileKind, MountSource, RootId, SourceStat, Vfs};
+use glovebox_vfs::{CommitStep, FileKind, MountSource, RootId, SourceStat, Vfs, VfsLimits};
 use sha2::{Digest as _, Sha256};
 
 use super::{
@@ -24,6 +24,27 @@ use super::{
 pub(crate) type Written = Vec<(String, SourceStat)>;
 
 impl HostDirectory {
+    /// Like [`commit`](Self::commit), but fails with [`MountError::TooLarge`] if the commit would write more to the host
+    /// than the workspace's quotas allow.
+    ///
+    /// The quotas apply to the guest's own writes. However, a commit writes a file once for each of its hard links, and
+    /// writes a renamed host file again. A thousand links to one file, or a renamed directory, could write a thousand
+    /// times the quota.
+    pub(crate) fn commit_within_quotas(&self, plan: &[CommitStep], vfs: &mut Vfs) -> Result<Written, MountError> {
+        let (mut files, mut bytes) = (0_u64, 0_u64);
+        for step in plan {
+            if let CommitStep::WriteFile { size_bytes, .. } = step {
+                files = files.saturating_add(1);
+                bytes = bytes.saturating_add(*size_bytes);
+            }
+        }
+        let VfsLimits { bytes: max_bytes, inodes: max_files, .. } = *vfs.limits();
+        if files > max_files || bytes > max_bytes {
+            return Err(MountError::TooLarge { files, max_files, bytes, max_bytes });
+        }
+        self.commit(plan, vfs)
+    }
+
     /// Carries out a commit plan. If this returns `Ok`, all changes are on the disk. If it fails, the directory is
     /// unchanged unless [`MountError`] says otherwise.
     ///
