@@ -112,18 +112,13 @@ impl<'a> PreparedRequest<'a> {
     pub(crate) fn check(sandbox: &Sandbox, request: &Request<'_>) -> Result<(), ExecuteError> {
         let Request { parts: RequestParts { source, name, stdin, context, .. }, options } = request;
         let most = sandbox.0.policy.limits.stdin_bytes;
-        match context.as_ref().map(|json| json.len() as u64) {
-            Some(bytes) if bytes > most => {
-                return Err(ExecuteError::ValueTooLarge { name: CONTEXT.into(), bytes, most });
-            }
-            Some(_) if sandbox.0.runtime.image().is_none() => {
-                return Err(ExecuteError::NotPrepared { name: sandbox.0.runtime.name.clone() });
-            }
-            _ => {}
+        let bytes = context.as_ref().map_or(0, |json| json.len() as u64);
+        if bytes > most {
+            return Err(ExecuteError::ValueTooLarge { name: CONTEXT.into(), bytes, most });
         }
         let has_journal = options.is_suspendable || options.is_recorded || options.repeated.is_some();
-        if has_journal && sandbox.0.runtime.image().is_none() {
-            return Err(ExecuteError::NotPrepared { name: sandbox.0.runtime.name.clone() });
+        if has_journal || context.is_some() {
+            sandbox.0.runtime.prepared()?;
         }
         if has_journal {
             check_context(context.as_deref())

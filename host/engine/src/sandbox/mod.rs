@@ -200,9 +200,7 @@ impl Sandbox {
     /// Fails like [`validate`](Self::validate), or if the request is invalid.
     pub fn validate_request(&self, request: Request<'_>) -> Result<Vec<Diagnostic>, ExecuteError> {
         let request = PreparedRequest::new(self, request)?;
-        let Some(image) = self.0.runtime.image() else {
-            return Err(ExecuteError::NotPrepared { name: self.0.runtime.name.clone() });
-        };
+        let image = self.0.runtime.prepared()?;
         let mut request = translate(request)?;
         if let Some(diagnostic) = request.rejected_diagnostic() {
             return Ok(vec![diagnostic]);

@@ -16,6 +16,25 @@ use crate::{
 
 pub use glovebox_core::hibernate::{HibernatedInfo, KeyError, SessionKey};
 
+/// Setters of the key and the name that bytes are bound to.
+macro_rules! seal_setters {
+    () => {
+        /// Sets [`key`](Self::key).
+        #[must_use]
+        pub fn key(mut self, key: SessionKey) -> Self {
+            self.key = Some(key);
+            self
+        }
+
+        /// Sets [`bound_to`](Self::bound_to).
+        #[must_use]
+        pub fn bound_to(mut self, name: impl Into<String>) -> Self {
+            self.bound_to = Some(name.into());
+            self
+        }
+    };
+}
+
 /// The reason why a session could not be hibernated. The session continues unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -44,19 +63,7 @@ pub struct HibernateOptions {
 }
 
 impl HibernateOptions {
-    /// Sets [`key`](Self::key).
-    #[must_use]
-    pub fn key(mut self, key: SessionKey) -> Self {
-        self.key = Some(key);
-        self
-    }
-
-    /// Sets [`bound_to`](Self::bound_to).
-    #[must_use]
-    pub fn bound_to(mut self, name: impl Into<String>) -> Self {
-        self.bound_to = Some(name.into());
-        self
-    }
+    seal_setters!();
 }
 
 /// Options for [`Sandbox::resume`]. Start from `default()` and change individual fields.
@@ -83,19 +90,7 @@ impl ResumeOptions {
         self
     }
 
-    /// Sets [`key`](Self::key).
-    #[must_use]
-    pub fn key(mut self, key: SessionKey) -> Self {
-        self.key = Some(key);
-        self
-    }
-
-    /// Sets [`bound_to`](Self::bound_to).
-    #[must_use]
-    pub fn bound_to(mut self, name: impl Into<String>) -> Self {
-        self.bound_to = Some(name.into());
-        self
-    }
+    seal_setters!();
 }
 
 /// A hibernated session, with statistics for a session store.
