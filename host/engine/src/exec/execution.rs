@@ -87,9 +87,7 @@ impl Execution {
     pub fn is_success(&self) -> bool {
         self.outcome.is_success()
     }
-}
 
-impl Execution {
     /// Returns the duration in milliseconds, with microsecond precision, because an execution in a live JavaScript
     /// session takes only a few microseconds.
     pub(crate) fn duration_ms(&self) -> f64 {

@@ -153,9 +153,7 @@ impl Files {
     pub(crate) fn held_bytes(&self) -> u64 {
         self.0.held_bytes()
     }
-}
 
-impl Files {
     /// Lists the files, directories and links that match a pattern, sorted by path. Names with a leading dot also
     /// match. Links are not followed.
     ///

@@ -267,9 +267,7 @@ impl GuestStoreData {
         self.parts = other.parts.clone();
         self.host.limiter.grow(0, memory_bytes, None)
     }
-}
 
-impl GuestStoreData {
     /// Returns an error if a running guest must stop now. Delivers a soft stop that is due.
     pub(crate) fn look(mut context: StoreContextMut<'_, Self>, fuel_left: u64) -> Result<(), Stop> {
         let (memory, state) = match context.data().memory {

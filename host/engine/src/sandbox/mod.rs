@@ -120,9 +120,7 @@ impl Sandbox {
     pub fn policy(&self) -> &Policy {
         &self.0.policy
     }
-}
 
-impl Sandbox {
     /// Runs `source` in a new interpreter.
     ///
     /// # Errors

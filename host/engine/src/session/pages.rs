@@ -16,22 +16,6 @@ struct Compared<'a> {
     pristine: &'a Pristine,
 }
 
-impl<'a> Compared<'a> {
-    fn new(memory: &'a [u8], pristine: &'a Pristine) -> Self {
-        Self { memory: memory.as_chunks::<PAGE_BYTES>().0, pristine }
-    }
-
-    fn find(&mut self, candidates: Option<Vec<u32>>, earlier: Pages) -> Pages {
-        match candidates {
-            Some(candidates) => Pages::of(self, candidates, earlier),
-            None => {
-                let count = u32::try_from(self.memory.len()).unwrap_or(u32::MAX);
-                Pages::of(self, 0..count, earlier)
-            }
-        }
-    }
-}
-
 impl GuestPages for Compared<'_> {
     fn compare(&mut self, number: u32, saved: Option<&Page>) -> PageChange {
         match self.memory.get(number as usize) {
@@ -80,7 +64,14 @@ impl PrivateBytes {
 /// Returns the pages of `memory` that differ from the image, sharing equal pages with `earlier`. Compares only the
 /// pages in `numbers`, if they are known.
 pub(super) fn own_pages(memory: &[u8], pristine: &Pristine, numbers: Option<Vec<u32>>, earlier: Pages) -> Pages {
-    Compared::new(memory, pristine).find(numbers, earlier)
+    let mut compared = Compared { memory: memory.as_chunks::<PAGE_BYTES>().0, pristine };
+    match numbers {
+        Some(numbers) => Pages::of(&mut compared, numbers, earlier),
+        None => {
+            let count = u32::try_from(compared.memory.len()).unwrap_or(u32::MAX);
+            Pages::of(&mut compared, 0..count, earlier)
+        }
+    }
 }
 
 /// The memory of a runtime's image, in which no code ever runs. Sessions are compared with it when they are saved.
@@ -218,7 +209,7 @@ mod tests {
                         data[range].copy_from_slice(pristine.page(u32::try_from(number).unwrap()).unwrap());
                     }
                     let found = own_pages(data, pristine, private_pages(data), pages.clone());
-                    let compared = Compared::new(data, pristine).find(None, Pages::default());
+                    let compared = own_pages(data, pristine, None, Pages::default());
                     assert_eq!(found, compared, "seed {seed}, round {round}");
                     for (number, page) in found.iter() {
                         let before = pages.iter().find(|(before, _)| *before == number);
