@@ -150,23 +150,14 @@ impl Lock {
     }
 }
 
-/// Maximum number of names to try. One suffices unless random numbers repeat.
-const ATTEMPTS: usize = 8;
-
-/// Creates a private directory under an unused name.
+/// Creates a private directory. The caller holds the lock, so no other commit creates one at the same time.
 pub(super) fn make_staging(root: &Folder) -> Result<(String, Folder), MountError> {
-    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
-    for _ in 0..ATTEMPTS {
-        // The standard library seeds the hasher randomly. The name does not have to be secret, only unused.
-        let number = RandomState::new().build_hasher().finish();
-        let name = format!("{RESERVED_PREFIX}{number:016x}");
-        match root.create_folder(&name, 0o700).and_then(|()| root.child(&name)) {
-            Ok(folder) => return Ok((name, folder)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
-            Err(error) => return Err(MountError::io("create", name)(error)),
-        }
-    }
-    Err(MountError::io("create", RESERVED_PREFIX)(last))
+    // The standard library seeds the hasher randomly. The name does not have to be secret, only unused.
+    let number = RandomState::new().build_hasher().finish();
+    let name = format!("{RESERVED_PREFIX}{number:016x}");
+    let made = root.create_folder(&name, 0o700).and_then(|()| root.child(&name));
+    let folder = made.map_err(MountError::io("create", &name))?;
+    Ok((name, folder))
 }
 
 /// Lists the private directories. Files and links with a reserved name are ignored.
