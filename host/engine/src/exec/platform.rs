@@ -2,8 +2,8 @@
 
 use std::{
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
         mpsc::{self, TryRecvError},
     },
     thread,
@@ -271,36 +271,32 @@ pub(crate) fn random_id() -> String {
 /// timeout, but long compared with the cost of a check (about 0.1 µs).
 const TICK: Duration = Duration::from_millis(2);
 
-/// The number of idle ticks before the ticker thread sleeps. Waking it takes a system call, which a series of short
-/// executions should not pay each time.
+/// The number of idle ticks before the ticker thread ends. A series of short executions should not start it each time.
 const IDLE_TICKS: u32 = 50;
 
-/// Advances a Wasmtime engine's epoch every [`TICK`] while an unmetered guest runs. The first guest starts the thread.
-/// The thread holds a weak reference to the engine and ends with it.
+/// Advances a Wasmtime engine's epoch every [`TICK`] while an unmetered guest runs, on a thread that the guest starts if
+/// there is none. The thread holds a weak reference to the engine and ends with it.
 #[derive(Debug, Default)]
-pub(crate) struct Ticker(Arc<TickerShared>);
-
-#[derive(Debug, Default)]
-struct TickerShared {
-    running: AtomicUsize,
-    state: Mutex<TickerState>,
-    wake: Condvar,
-}
+pub(crate) struct Ticker(Arc<Mutex<TickerState>>);
 
 #[derive(Debug, Default)]
 struct TickerState {
-    started: bool,
-    is_paused: bool,
-    ended: bool,
+    /// The number of running guests.
+    running: usize,
+    has_thread: bool,
+}
+
+fn lock(state: &Mutex<TickerState>) -> MutexGuard<'_, TickerState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A guard that marks a guest as running.
 #[derive(Debug)]
-pub(crate) struct Running(Arc<TickerShared>);
+pub(crate) struct Running(Arc<Mutex<TickerState>>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::SeqCst);
+        lock(&self.0).running -= 1;
     }
 }
 
@@ -309,56 +305,32 @@ impl Ticker {
     ///
     /// Fails if the thread cannot be started, because no deadline would be enforced.
     pub(crate) fn running(&self, engine: &wasmtime::Engine) -> std::io::Result<Running> {
-        self.0.running.fetch_add(1, Ordering::SeqCst);
-        let running = Running(Arc::clone(&self.0));
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if !state.started {
+        let mut state = lock(&self.0);
+        if !state.has_thread {
             let (shared, weak) = (Arc::clone(&self.0), engine.weak());
             thread::Builder::new()
                 .name("glovebox-ticker".into())
                 .stack_size(64 << 10)
                 .spawn(move || tick(&shared, &weak))?;
-            state.started = true;
+            state.has_thread = true;
         }
-        if state.is_paused {
-            state.is_paused = false;
-            self.0.wake.notify_one();
-        }
-        Ok(running)
+        state.running += 1;
+        Ok(Running(Arc::clone(&self.0)))
     }
 }
 
-impl Drop for Ticker {
-    fn drop(&mut self) {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
-        self.0.wake.notify_one();
-    }
-}
-
-fn tick(shared: &TickerShared, engine: &wasmtime::EngineWeak) {
+fn tick(shared: &Mutex<TickerState>, engine: &wasmtime::EngineWeak) {
     let mut idle = 0;
     loop {
         thread::sleep(TICK);
         let Some(engine) = engine.upgrade() else { return };
         engine.increment_epoch();
-        idle = if shared.running.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
-        if idle < IDLE_TICKS {
-            continue;
-        }
-        drop(engine);
-        let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // If a guest started between the check above and the lock, it did not see `is_paused` set. Check again under
-        // the lock.
-        if shared.running.load(Ordering::SeqCst) == 0 {
-            state.is_paused = true;
-        }
-        while state.is_paused && !state.ended {
-            state = shared.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        if state.ended {
+        let mut state = lock(shared);
+        idle = if state.running == 0 { idle + 1 } else { 0 };
+        if idle >= IDLE_TICKS {
+            state.has_thread = false;
             return;
         }
-        idle = 0;
     }
 }
 
