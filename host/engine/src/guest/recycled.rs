@@ -363,12 +363,10 @@ pub(crate) enum EarlyEnd {
 
 /// Extracts the reason from Wasmtime's error.
 pub(crate) fn classify(error: wasmtime::Error) -> EarlyEnd {
-    if error.is::<Unwound>() {
-        return match error.downcast::<Unwound>() {
-            Ok(Unwound(stop)) => EarlyEnd::Stopped(stop),
-            Err(_) => EarlyEnd::Trapped(TrapKind::Other),
-        };
-    }
+    let error = match error.downcast::<Unwound>() {
+        Ok(Unwound(stop)) => return EarlyEnd::Stopped(stop),
+        Err(error) => error,
+    };
     EarlyEnd::Trapped(match error.downcast_ref::<Trap>() {
         Some(Trap::StackOverflow) => TrapKind::StackOverflow,
         Some(Trap::UnreachableCodeReached) => TrapKind::Unreachable,
