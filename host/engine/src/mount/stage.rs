@@ -218,8 +218,8 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
     }
 }
 
-/// Returns `true` if the host's entry is a file or link in the state that the guest saw. States saved by older versions have no change
-/// time.
+/// Returns `true` if the host's entry is a file or link in the state that the guest saw. States saved by older versions
+/// have no change time.
 fn is_shown_file(ident: &Ident, base: Option<&SourceStat>) -> bool {
     let is_shown = base.is_none_or(|base| {
         let now = if base.changed_ns == 0 { ident.moved() } else { *ident };
