@@ -274,8 +274,8 @@ const TICK: Duration = Duration::from_millis(2);
 /// The number of idle ticks before the ticker thread ends. A series of short executions should not start it each time.
 const IDLE_TICKS: u32 = 50;
 
-/// Advances a Wasmtime engine's epoch every [`TICK`] while an unmetered guest runs, on a thread that the guest starts if
-/// there is none. The thread holds a weak reference to the engine and ends with it.
+/// Advances a Wasmtime engine's epoch every [`TICK`] while an unmetered guest runs. The first guest starts the thread, as
+/// does a guest after the thread was idle. The thread holds a weak reference to the engine and ends with it.
 #[derive(Debug, Default)]
 pub(crate) struct Ticker(Arc<Mutex<TickerState>>);
 
