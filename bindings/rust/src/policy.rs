@@ -4,58 +4,40 @@ use std::time::Duration;
 
 use crate::{Checkpoints, Clock, Entropy, InputFile, Limits, OnUnwind, Policy, Request, SessionPolicy, SourceKind};
 
-/// Defines chained setters, each with the documentation of its field.
+/// Defines a chained setter for each field with a documentation, and a default without values, so that the provider's
+/// defaults apply. Fields after `other` have no generated setter.
 macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident: $type:ty),* $(,)?) => {$(
-        $(#[$doc])*
-        #[must_use]
-        pub fn $name(mut self, $name: $type) -> Self {
-            self.$name = Some($name);
-            self
+    ($of:ident { $($(#[$doc:meta])* $name:ident: $type:ty),* $(,)? } $(other $($other:ident),*)?) => {
+        /// Returns a value without settings, so that the provider's defaults apply.
+        impl Default for $of {
+            fn default() -> Self {
+                Self { $($name: None,)* $($($other: None),*)? }
+            }
         }
-    )*
 
-        /// Tests that each setter sets only its own field.
-        #[cfg(test)]
-        fn try_setters() {$(
-            let mut set = Self::default().$name(tests::Sample::sample());
-            assert_eq!(set.$name.take(), Some(tests::Sample::sample()), stringify!($name));
-            assert_eq!(set, Self::default(), stringify!($name));
-        )*}
+        impl $of {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $name(mut self, $name: $type) -> Self {
+                    self.$name = Some($name);
+                    self
+                }
+            )*
+
+            /// Tests that each setter sets only its own field.
+            #[cfg(test)]
+            fn try_setters() {$(
+                let mut set = Self::default().$name(tests::Sample::sample());
+                assert_eq!(set.$name.take(), Some(tests::Sample::sample()), stringify!($name));
+                assert_eq!(set, Self::default(), stringify!($name));
+            )*}
+        }
     };
 }
 
-/// Returns limits without values, so that the provider's defaults apply.
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            fuel: None,
-            fuel_reserve: None,
-            timeout_ms: None,
-            timeout_reserve_ms: None,
-            memory_bytes: None,
-            stdout_bytes: None,
-            stderr_bytes: None,
-            display_bytes: None,
-            source_bytes: None,
-            stdin_bytes: None,
-            workspace_bytes: None,
-            workspace_inodes: None,
-            open_files: None,
-            tool_calls: None,
-            tool_calls_at_once: None,
-            tool_timeout_ms: None,
-            tool_bytes: None,
-            tool_record_bytes: None,
-            persisted_bytes: None,
-            session_count: None,
-            session_total_bytes: None,
-        }
-    }
-}
-
-impl Limits {
-    setters! {
+setters! {
+    Limits {
         /// Sets the maximum fuel, about one unit per WebAssembly operator; at least 1. Default 400,000,000,000, more
         /// than `timeout_ms` lets a script use.
         fuel: u64,
@@ -105,24 +87,8 @@ impl Limits {
     }
 }
 
-/// Returns a policy without values, so that the provider's defaults apply.
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            limits: None,
-            clock: None,
-            entropy: None,
-            args: None,
-            env: None,
-            inject_setup: None,
-            auto_persist_globals: None,
-            session: None,
-        }
-    }
-}
-
-impl Policy {
-    setters! {
+setters! {
+    Policy {
         /// Sets the limits on a script's resources. Omitted limits have the provider's defaults.
         limits: Limits,
         /// Sets the clock that scripts see. Default: the clock of [`default_policy`](crate::default_policy).
@@ -137,8 +103,10 @@ impl Policy {
         auto_persist_globals: bool,
         /// Sets the checkpoints of a session, and the action after its guest was unwound.
         session: SessionPolicy,
-    }
+    } other args, env
+}
 
+impl Policy {
     /// Adds an argument after the script's name. Default: none.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
@@ -162,15 +130,8 @@ impl Policy {
     }
 }
 
-/// Returns a session policy without values, so that the provider's defaults apply.
-impl Default for SessionPolicy {
-    fn default() -> Self {
-        Self { checkpoints: None, checkpoint_auto_bytes: None, checkpoints_retained: None, on_unwind: None }
-    }
-}
-
-impl SessionPolicy {
-    setters! {
+setters! {
+    SessionPolicy {
         /// Sets the schedule of automatic checkpoints. Default: [`Checkpoints::Auto`].
         checkpoints: Checkpoints,
         /// Sets the maximum private memory in bytes with which `Auto` takes a checkpoint before every execution.
