@@ -8,8 +8,8 @@ use glovebox::{
 };
 use pyo3::{exceptions::PyRuntimeError, intern, prelude::*};
 
-/// The exception class of an error.
-#[derive(Clone, Copy)]
+/// The exception class of an error, whose name in Python ends in `Error`.
+#[derive(Clone, Copy, Debug)]
 enum Class {
     Policy,
     Unavailable,
@@ -20,17 +20,6 @@ enum Class {
 }
 
 impl Class {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Policy => "PolicyError",
-            Self::Unavailable => "UnavailableError",
-            Self::Session => "SessionError",
-            Self::Files => "FilesError",
-            Self::Commit => "CommitError",
-            Self::Suspension => "SuspensionError",
-        }
-    }
-
     fn exception(self, message: &str) -> PyErr {
         Python::attach(|py| self.with(py, (message,)))
     }
@@ -38,7 +27,7 @@ impl Class {
     fn with<'py>(self, py: Python<'py>, arguments: impl pyo3::call::PyCallArgs<'py>) -> PyErr {
         let made = || {
             let errors = py.import(intern!(py, "glovebox_sandbox.errors"))?;
-            errors.getattr(self.name())?.call1(arguments)
+            errors.getattr(format!("{self:?}Error"))?.call1(arguments)
         };
         made().map_or_else(|error| error, PyErr::from_value)
     }
@@ -49,28 +38,28 @@ pub(crate) trait IntoException: Error + Sized {
     fn exception(self) -> PyErr;
 }
 
-impl IntoException for EngineError {
-    fn exception(self) -> PyErr {
-        Class::Unavailable.exception(&with_causes(&self))
-    }
+/// Converts errors to one class each, except for the errors of a session's executions in a variant.
+macro_rules! exceptions {
+    ($($error:ty $(, except $session:ident)? => $class:ident;)*) => {$(
+        impl IntoException for $error {
+            fn exception(self) -> PyErr {
+                $(if let Self::$session(error) = self {
+                    return error.exception();
+                })?
+                Class::$class.exception(&with_causes(&self))
+            }
+        }
+    )*};
 }
 
-impl IntoException for PolicyError {
-    fn exception(self) -> PyErr {
-        Class::Policy.exception(&with_causes(&self))
-    }
-}
-
-impl IntoException for NotJson {
-    fn exception(self) -> PyErr {
-        Class::Policy.exception(&with_causes(&self))
-    }
-}
-
-impl IntoException for serde_json::Error {
-    fn exception(self) -> PyErr {
-        Class::Policy.exception(&with_causes(&self))
-    }
+exceptions! {
+    EngineError => Unavailable;
+    PolicyError => Policy;
+    NotJson => Policy;
+    serde_json::Error => Policy;
+    FilesError, except Session => Files;
+    HibernateError, except Session => Session;
+    ResumeError, except Session => Session;
 }
 
 impl IntoException for BuildError {
@@ -156,40 +145,29 @@ impl IntoException for SuspendedBytesError {
     }
 }
 
-impl IntoException for FilesError {
-    fn exception(self) -> PyErr {
-        match self {
-            Self::Session(error) => error.exception(),
-            error => Class::Files.exception(&with_causes(&error)),
-        }
-    }
-}
-
-impl IntoException for HibernateError {
-    fn exception(self) -> PyErr {
-        match self {
-            Self::Session(error) => error.exception(),
-            error => Class::Session.exception(&with_causes(&error)),
-        }
-    }
-}
-
-impl IntoException for ResumeError {
-    fn exception(self) -> PyErr {
-        match self {
-            Self::Session(error) => error.exception(),
-            error => Class::Session.exception(&with_causes(&error)),
-        }
-    }
-}
-
 /// Creates the exception for a script whose files could not be committed to the host.
 pub(crate) fn not_committed<'py>(py: Python<'py>, message: &str, execution: impl IntoPyObject<'py>) -> PyErr {
     Class::Commit.with(py, (message, execution))
 }
 
-/// Creates the exception for a sandbox or session from another process.
-pub(crate) fn forked() -> PyErr {
+fn forked() -> PyErr {
     Class::Unavailable
         .exception("this sandbox was created before the process forked, and its threads do not exist in the child; create a new sandbox")
+}
+
+/// A value with threads, which a forked child does not inherit.
+pub(crate) struct ProcessOwned<T> {
+    pub(crate) value: T,
+    process: u32,
+}
+
+impl<T> ProcessOwned<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { value, process: std::process::id() }
+    }
+
+    /// Returns the value. Fails in a forked child.
+    pub(crate) fn here(&self) -> PyResult<&T> {
+        if self.process == std::process::id() { Ok(&self.value) } else { Err(forked()) }
+    }
 }

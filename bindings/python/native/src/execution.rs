@@ -163,12 +163,11 @@ impl Input {
     pub(crate) fn start(
         &self,
         py: Python<'_>,
-        process: u32,
         start: impl FnOnce(Request<'_>) -> Result<Started, ExecuteError> + Send,
     ) -> PyResult<PyStarted> {
         let token = self.token();
         let request = self.request(&token)?.suspendable(true);
-        PyStarted::begin(py, token.clone(), process, move || start(request))
+        PyStarted::begin(py, token.clone(), move || start(request))
     }
 
     /// Executes the input as a request, on this thread, or on another thread if a listener receives the output.

@@ -13,7 +13,7 @@ use pyo3::{
 };
 
 use crate::{
-    error::{IntoException, forked},
+    error::{IntoException, ProcessOwned},
     execution::{Entry, Input, PyExecution, ToolInput, entry},
     interrupt::{Event, Progress, attended, interruptible},
     started::{PyStarted, SuspendedInput, WaitingCall, suspended, waiting_calls},
@@ -24,17 +24,7 @@ type Message = (u32, u32, String);
 
 /// A runtime and a policy, ready to execute.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Sandbox")]
-pub(crate) struct PySandbox {
-    sandbox: Sandbox,
-    process: u32,
-}
-
-impl PySandbox {
-    /// Returns the sandbox. Fails in a forked child, which does not inherit the sandbox's threads.
-    fn here(&self) -> PyResult<&Sandbox> {
-        if self.process == std::process::id() { Ok(&self.sandbox) } else { Err(forked()) }
-    }
-}
+pub(crate) struct PySandbox(ProcessOwned<Sandbox>);
 
 #[pymethods]
 impl PySandbox {
@@ -50,11 +40,9 @@ impl PySandbox {
         tools: Vec<ToolInput>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        if engine.process != std::process::id() {
-            return Err(forked());
-        }
+        let engine = engine.0.here()?;
         let policy: Policy = serde_json::from_str(policy).map_err(IntoException::exception)?;
-        let mut builder = Sandbox::builder(&engine.engine).named(name).policy(policy);
+        let mut builder = Sandbox::builder(engine).named(name).policy(policy);
         for (path, bytes) in files {
             builder = builder.file(path, bytes);
         }
@@ -66,52 +54,52 @@ impl PySandbox {
             _ => Ok(()),
         };
         let built = attended(py, &CancelToken::new(), attend, move |_| builder.build())?;
-        Ok(Self { sandbox: built.map_err(IntoException::exception)?, process: engine.process })
+        Ok(Self(ProcessOwned::new(built.map_err(IntoException::exception)?)))
     }
 
     #[getter]
     fn language(&self) -> &'static str {
-        self.sandbox.language().name()
+        self.0.value.language().name()
     }
 
     #[getter]
     fn runtime_name(&self) -> &str {
-        self.sandbox.runtime_name()
+        self.0.value.runtime_name()
     }
 
     #[getter]
     fn version(&self) -> Option<&str> {
-        self.sandbox.version()
+        self.0.value.version()
     }
 
     #[getter]
     fn image_sha256(&self) -> Option<&str> {
-        self.sandbox.image_sha256()
+        self.0.value.image_sha256()
     }
 
     fn execute(&self, py: Python<'_>, input: Input) -> PyResult<PyExecution> {
-        let sandbox = self.here()?;
+        let sandbox = self.0.here()?;
         input.execute(py, |request| sandbox.run(request))
     }
 
     fn start(&self, py: Python<'_>, input: Input) -> PyResult<PyStarted> {
-        let sandbox = self.here()?;
-        input.start(py, self.process, |request| sandbox.start(request))
+        let sandbox = self.0.here()?;
+        input.start(py, |request| sandbox.start(request))
     }
 
     fn start_suspended(&self, py: Python<'_>, input: SuspendedInput) -> PyResult<PyStarted> {
-        let sandbox = self.here()?;
-        input.start(py, self.process, |request| sandbox.start(request))
+        let sandbox = self.0.here()?;
+        input.start(py, |request| sandbox.start(request))
     }
 
     /// Returns the calls that a suspended execution waits for, without running anything.
     fn suspended_calls(&self, py: Python<'_>, state: PyBackedBytes) -> PyResult<Vec<WaitingCall>> {
-        self.here()?;
+        self.0.here()?;
         Ok(waiting_calls(&suspended(py, &state)?))
     }
 
     fn validate(&self, py: Python<'_>, input: Input) -> PyResult<Vec<Message>> {
-        let sandbox = self.here()?;
+        let sandbox = self.0.here()?;
         let token = CancelToken::new();
         let request = input.request(&token)?;
         let diagnostics = interruptible(py, &token, move || sandbox.validate_request(request))?;
@@ -121,7 +109,7 @@ impl PySandbox {
 
     /// Measures `count` executions without the Python layer, each in nanoseconds. For benchmarks only.
     fn time(&self, py: Python<'_>, source: &str, count: usize) -> PyResult<Vec<u64>> {
-        let sandbox = self.here()?;
+        let sandbox = self.0.here()?;
         let once = |_| {
             let begun = Instant::now();
             sandbox.execute(source)?;
@@ -132,23 +120,18 @@ impl PySandbox {
 
     #[pyo3(signature = (id, context))]
     fn session(&self, py: Python<'_>, id: Option<String>, context: Option<PyBackedStr>) -> PyResult<PySession> {
-        let sandbox = self.here()?;
-        let mut options = SessionOptions::default();
-        options.id = id;
-        if let Some(context) = context {
-            options.context = Some(JsonText::new(&*context).map_err(IntoException::exception)?);
-        }
+        let sandbox = self.0.here()?;
+        let options = session_options(id, context)?;
         let session = py.detach(|| sandbox.open_session(options)).map_err(IntoException::exception)?;
-        Ok(PySession::new(session, self.process))
+        Ok(PySession::new(session))
     }
 
     #[pyo3(signature = (state, id))]
     fn resume(&self, py: Python<'_>, state: PyBackedBytes, id: Option<String>) -> PyResult<PySession> {
-        let sandbox = self.here()?;
-        let mut options = ResumeOptions::default();
-        options.id = id;
+        let sandbox = self.0.here()?;
+        let options = resume_options(id);
         let session = py.detach(|| sandbox.resume(&state, options)).map_err(IntoException::exception)?;
-        Ok(PySession::new(session, self.process))
+        Ok(PySession::new(session))
     }
 
     /// Restores the session of a suspended execution, in its state before the execution.
@@ -159,21 +142,17 @@ impl PySandbox {
         state: PyBackedBytes,
         id: Option<String>,
     ) -> PyResult<PySession> {
-        let sandbox = self.here()?;
-        let mut options = ResumeOptions::default();
-        options.id = id;
+        let sandbox = self.0.here()?;
+        let options = resume_options(id);
         let suspended = suspended(py, &state)?;
         let session = py.detach(|| sandbox.resume_suspended_session(&suspended, options));
-        Ok(PySession::new(session.map_err(IntoException::exception)?, self.process))
+        Ok(PySession::new(session.map_err(IntoException::exception)?))
     }
 }
 
 /// The engine shared by all sandboxes of a process.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Engine")]
-pub(crate) struct PyEngine {
-    pub(crate) engine: Engine,
-    pub(crate) process: u32,
-}
+pub(crate) struct PyEngine(ProcessOwned<Engine>);
 
 #[pymethods]
 impl PyEngine {
@@ -196,25 +175,17 @@ impl PyEngine {
             config.packages = Packages::None;
         }
         let engine = py.detach(|| Engine::new(config)).map_err(IntoException::exception)?;
-        Ok(Self { engine, process: std::process::id() })
+        Ok(Self(ProcessOwned::new(engine)))
     }
 }
 
 /// An interpreter that persists between executions.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Session")]
-pub(crate) struct PySession {
-    session: Session,
-    process: u32,
-}
+pub(crate) struct PySession(ProcessOwned<Session>);
 
 impl PySession {
-    pub(crate) fn new(session: Session, process: u32) -> Self {
-        Self { session, process }
-    }
-
-    /// Returns the session. Fails in a forked child, which does not inherit the session's threads.
-    fn here(&self) -> PyResult<&Session> {
-        if self.process == std::process::id() { Ok(&self.session) } else { Err(forked()) }
+    fn new(session: Session) -> Self {
+        Self(ProcessOwned::new(session))
     }
 
     /// Runs an operation of the session without the GIL.
@@ -223,7 +194,7 @@ impl PySession {
         py: Python<'_>,
         ask: impl FnOnce(&Session) -> Result<T, E> + Send,
     ) -> PyResult<T> {
-        let session = self.here()?;
+        let session = self.0.here()?;
         py.detach(|| ask(session)).map_err(IntoException::exception)
     }
 }
@@ -232,27 +203,27 @@ impl PySession {
 impl PySession {
     #[getter]
     fn id(&self) -> &str {
-        self.session.id()
+        self.0.value.id()
     }
 
     #[getter]
     fn ended(&self) -> PyResult<Option<String>> {
-        Ok(self.here()?.ended())
+        Ok(self.0.here()?.ended())
     }
 
     fn execute(&self, py: Python<'_>, input: Input) -> PyResult<PyExecution> {
-        let session = self.here()?;
+        let session = self.0.here()?;
         input.execute(py, |request| session.run(request))
     }
 
     fn start(&self, py: Python<'_>, input: Input) -> PyResult<PyStarted> {
-        let session = self.here()?;
-        input.start(py, self.process, |request| session.start(request))
+        let session = self.0.here()?;
+        input.start(py, |request| session.start(request))
     }
 
     fn start_suspended(&self, py: Python<'_>, input: SuspendedInput) -> PyResult<PyStarted> {
-        let session = self.here()?;
-        input.start(py, self.process, |request| session.start(request))
+        let session = self.0.here()?;
+        input.start(py, |request| session.start(request))
     }
 
     fn get_variable(&self, py: Python<'_>, name: &str) -> PyResult<Option<(String, Option<String>)>> {
@@ -285,13 +256,9 @@ impl PySession {
 
     #[pyo3(signature = (id, context))]
     fn fork(&self, py: Python<'_>, id: Option<String>, context: Option<PyBackedStr>) -> PyResult<Self> {
-        let mut options = SessionOptions::default();
-        options.id = id;
-        if let Some(context) = context {
-            options.context = Some(JsonText::new(&*context).map_err(IntoException::exception)?);
-        }
+        let options = session_options(id, context)?;
         let session = self.ask(py, |session| session.fork_with(options))?;
-        Ok(Self::new(session, self.process))
+        Ok(Self::new(session))
     }
 
     fn checkpoint(&self, py: Python<'_>) -> PyResult<u64> {
@@ -320,7 +287,7 @@ impl PySession {
 
     /// Describes the session, as JSON text.
     fn info(&self) -> PyResult<String> {
-        serde_json::to_string(&self.here()?.info()).map_err(IntoException::exception)
+        serde_json::to_string(&self.0.here()?.info()).map_err(IntoException::exception)
     }
 
     /// Ends the session. Does nothing if the session has already ended.
@@ -330,4 +297,20 @@ impl PySession {
             closed => closed,
         })
     }
+}
+
+/// Converts the options of a new session. `context` is JSON text.
+fn session_options(id: Option<String>, context: Option<PyBackedStr>) -> PyResult<SessionOptions> {
+    let mut options = SessionOptions::default();
+    options.id = id;
+    if let Some(context) = context {
+        options.context = Some(JsonText::new(&*context).map_err(IntoException::exception)?);
+    }
+    Ok(options)
+}
+
+fn resume_options(id: Option<String>) -> ResumeOptions {
+    let mut options = ResumeOptions::default();
+    options.id = id;
+    options
 }

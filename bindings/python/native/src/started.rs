@@ -13,7 +13,7 @@ use pyo3::{
 };
 
 use crate::{
-    error::{IntoException, forked, not_committed},
+    error::{IntoException, ProcessOwned, not_committed},
     execution::{PyCancelToken, PyExecution, cancel_token, tool_answer},
     interrupt::interruptible,
 };
@@ -44,7 +44,6 @@ impl SuspendedInput {
     pub(crate) fn start(
         &self,
         py: Python<'_>,
-        process: u32,
         start: impl FnOnce(Request<'_>) -> Result<Started, ExecuteError> + Send,
     ) -> PyResult<PyStarted> {
         let Self(state, timeout_ms, token) = self;
@@ -54,33 +53,26 @@ impl SuspendedInput {
         if let Some(timeout_ms) = timeout_ms {
             request = request.cancel_after(Duration::from_millis(*timeout_ms));
         }
-        PyStarted::begin(py, token.clone(), process, move || start(request))
+        PyStarted::begin(py, token.clone(), move || start(request))
     }
 }
 
 /// An execution that the caller advances from one wait to the next. The execution is cancelled when Python drops it.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Started")]
 pub(crate) struct PyStarted {
-    started: Started,
+    started: ProcessOwned<Started>,
     /// The token of the request, which Ctrl-C cancels.
     token: CancelToken,
-    process: u32,
 }
 
 impl PyStarted {
     pub(crate) fn begin(
         py: Python<'_>,
         token: CancelToken,
-        process: u32,
         start: impl FnOnce() -> Result<Started, ExecuteError> + Send,
     ) -> PyResult<Self> {
         let started = interruptible(py, &token, start)?.map_err(IntoException::exception)?;
-        Ok(Self { started, token, process })
-    }
-
-    /// Returns the execution. Fails in a forked child, which does not inherit the execution's thread.
-    fn here(&self) -> PyResult<&Started> {
-        if self.process == std::process::id() { Ok(&self.started) } else { Err(forked()) }
+        Ok(Self { started: ProcessOwned::new(started), token })
     }
 }
 
@@ -94,7 +86,7 @@ impl PyStarted {
         py: Python<'_>,
         answers: Vec<(u64, PyBackedStr, String)>,
     ) -> PyResult<(Option<PyExecution>, Vec<WaitingCall>)> {
-        let started = self.here()?;
+        let started = self.started.here()?;
         let answers: Vec<ToolAnswer> =
             answers.into_iter().map(|(id, kind, text)| ToolAnswer { id, answer: tool_answer(&kind, text) }).collect();
         let step = interruptible(py, &self.token, move || started.advance(answers, None))?;
@@ -117,7 +109,7 @@ impl PyStarted {
 
     /// Ends the execution and serializes it.
     fn suspend<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let started = self.here()?;
+        let started = self.started.here()?;
         let bytes = py.detach(|| started.suspend().map(|suspended| suspended.to_bytes(None)));
         Ok(PyBytes::new(py, &bytes.map_err(IntoException::exception)?))
     }
@@ -125,7 +117,7 @@ impl PyStarted {
     /// Returns the output so far on a stream.
     fn output<'py>(&self, py: Python<'py>, is_stderr: bool) -> PyResult<Bound<'py, PyBytes>> {
         let stream = if is_stderr { Stream::Stderr } else { Stream::Stdout };
-        let started = self.here()?;
+        let started = self.started.here()?;
         let bytes = py.detach(|| started.read_output(stream, 0, u64::MAX));
         Ok(PyBytes::new(py, &bytes))
     }
