@@ -7,6 +7,7 @@ use glovebox::{
     ResumeError, SuspendError, SuspendedBytesError, with_causes,
 };
 use napi_derive::napi;
+use serde_json::Error as JsonError;
 
 use crate::execution::NativeExecution;
 
@@ -21,6 +22,15 @@ pub(crate) struct EngineFailure {
 impl EngineFailure {
     fn new(class: &'static str, error: &dyn Error) -> Self {
         Self { class, message: with_causes(error), execution: None }
+    }
+
+    /// Converts the error of an execution that could not be carried out.
+    fn not_executed(error: &ExecuteError) -> Self {
+        let mut failure = Self::new(class(error), error);
+        if let ExecuteError::Commit { execution, .. } = error {
+            failure.execution = Some(execution.clone());
+        }
+        failure
     }
 
     pub(crate) fn panicked() -> Self {
@@ -55,28 +65,28 @@ impl From<EngineFailure> for NativeFailure {
     }
 }
 
-impl From<EngineError> for EngineFailure {
-    fn from(error: EngineError) -> Self {
-        Self::new("UnavailableError", &error)
-    }
+/// Converts errors to one class each, except for the errors of a session's executions in a variant.
+macro_rules! failures {
+    ($($error:ident $(, except $session:ident)? => $class:literal;)*) => {$(
+        impl From<$error> for EngineFailure {
+            fn from(error: $error) -> Self {
+                $(if let $error::$session(error) = &error {
+                    return Self::not_executed(error);
+                })?
+                Self::new($class, &error)
+            }
+        }
+    )*};
 }
 
-impl From<PolicyError> for EngineFailure {
-    fn from(error: PolicyError) -> Self {
-        Self::new("PolicyError", &error)
-    }
-}
-
-impl From<NotJson> for EngineFailure {
-    fn from(error: NotJson) -> Self {
-        Self::new("PolicyError", &error)
-    }
-}
-
-impl From<serde_json::Error> for EngineFailure {
-    fn from(error: serde_json::Error) -> Self {
-        Self::new("PolicyError", &error)
-    }
+failures! {
+    EngineError => "UnavailableError";
+    PolicyError => "PolicyError";
+    NotJson => "PolicyError";
+    JsonError => "PolicyError";
+    FilesError, except Session => "FilesError";
+    HibernateError, except Session => "SessionError";
+    ResumeError, except Session => "SessionError";
 }
 
 impl From<BuildError> for EngineFailure {
@@ -114,24 +124,14 @@ fn class(error: &ExecuteError) -> &'static str {
 
 impl From<ExecuteError> for EngineFailure {
     fn from(error: ExecuteError) -> Self {
-        let mut failure = Self::new(class(&error), &error);
-        if let ExecuteError::Commit { execution, .. } = error {
-            failure.execution = Some(execution);
-        }
-        failure
+        Self::not_executed(&error)
     }
 }
 
 impl From<AdvanceError> for EngineFailure {
     fn from(error: AdvanceError) -> Self {
         match error {
-            AdvanceError::Execute(error) => {
-                let mut failure = Self::new(class(&error), &*error);
-                if let ExecuteError::Commit { execution, .. } = &*error {
-                    failure.execution = Some(execution.clone());
-                }
-                failure
-            }
+            AdvanceError::Execute(error) => Self::not_executed(&error),
             AdvanceError::Panicked => Self::panicked(),
             error => Self::new("PolicyError", &error),
         }
@@ -158,33 +158,6 @@ impl From<SuspendedBytesError> for EngineFailure {
                 "the suspended execution is sealed with a key; resume it from Rust, from the shell or over HTTP",
             ),
             error => Self::new("SuspensionError", &error),
-        }
-    }
-}
-
-impl From<FilesError> for EngineFailure {
-    fn from(error: FilesError) -> Self {
-        match error {
-            FilesError::Session(error) => (*error).into(),
-            error => Self::new("FilesError", &error),
-        }
-    }
-}
-
-impl From<HibernateError> for EngineFailure {
-    fn from(error: HibernateError) -> Self {
-        match error {
-            HibernateError::Session(error) => error.into(),
-            error => Self::new("SessionError", &error),
-        }
-    }
-}
-
-impl From<ResumeError> for EngineFailure {
-    fn from(error: ResumeError) -> Self {
-        match error {
-            ResumeError::Session(error) => error.into(),
-            error => Self::new("SessionError", &error),
         }
     }
 }

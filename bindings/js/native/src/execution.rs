@@ -6,7 +6,6 @@
 
 use std::{
     collections::HashMap,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
@@ -28,7 +27,7 @@ use napi_derive::napi;
 
 use crate::{
     error::{EngineFailure, NativeFailure},
-    threads::{self, Callback, Waiting, start},
+    threads::{self, Callback, Waiting, caught, start},
 };
 
 /// A file's path, kind, size in bytes and time in nanoseconds.
@@ -181,46 +180,40 @@ pub struct NativeInput {
     pub is_heard: bool,
 }
 
-/// A `NativeInput` in types that can be sent to another thread.
+/// The input of an execution on another thread.
 pub(crate) struct Input {
-    source: String,
-    name: Option<String>,
-    kind: SourceKind,
+    /// Has no buffer, because buffers belong to JavaScript's thread.
+    input: NativeInput,
     stdin: Vec<u8>,
-    context: Option<String>,
-    timeout: Option<Duration>,
-    pub(crate) is_heard: bool,
-    pub(crate) token: CancelToken,
+    token: CancelToken,
 }
 
 impl Input {
-    pub(crate) fn new(input: NativeInput, token: CancelToken) -> Self {
-        let kind = match input.kind.as_deref() {
+    pub(crate) fn new(mut input: NativeInput, token: CancelToken) -> Self {
+        let stdin = input.stdin.take().map(|stdin| stdin.to_vec()).unwrap_or_default();
+        Self { input, stdin, token }
+    }
+
+    /// Returns `true` if JavaScript has an output listener.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.input.is_heard
+    }
+
+    pub(crate) fn request(&self) -> Result<Request<'_>, EngineFailure> {
+        let NativeInput { source, name, kind, context, timeout_ms, .. } = &self.input;
+        let kind = match kind.as_deref() {
             Some("script") => SourceKind::Script,
             Some("module") => SourceKind::Module,
             _ => SourceKind::Detect,
         };
-        Self {
-            source: input.source,
-            name: input.name,
-            kind,
-            stdin: input.stdin.map(|stdin| stdin.to_vec()).unwrap_or_default(),
-            context: input.context,
-            timeout: timeout(input.timeout_ms),
-            is_heard: input.is_heard,
-            token,
-        }
-    }
-
-    pub(crate) fn request(&self) -> Result<Request<'_>, EngineFailure> {
-        let mut request = Request::new(&self.source).cancel(&self.token).kind(self.kind).stdin(&self.stdin);
-        if let Some(name) = &self.name {
+        let mut request = Request::new(source).cancel(&self.token).kind(kind).stdin(&self.stdin);
+        if let Some(name) = name {
             request = request.name(name);
         }
-        if let Some(context) = &self.context {
+        if let Some(context) = context {
             request = request.context_text(JsonText::new(&**context)?);
         }
-        if let Some(timeout) = self.timeout {
+        if let Some(timeout) = timeout(*timeout_ms) {
             request = request.cancel_after(timeout);
         }
         Ok(request)
@@ -233,7 +226,7 @@ impl Input {
         run: impl FnOnce(Request<'_>) -> Result<Execution, ExecuteError>,
     ) -> Result<NativeExecution, EngineFailure> {
         let mut request = self.request()?;
-        if self.is_heard {
+        if self.is_heard() {
             let events = events.clone();
             request = request.on_output(move |stream, bytes| events.output(stream, bytes));
         }
@@ -350,12 +343,7 @@ impl NativePort {
     ) {
         let events = ExecutionEvents { function: Arc::clone(&self.0), execution };
         threads::run(Box::new(move || {
-            let event = match catch_unwind(AssertUnwindSafe(|| work(&events))) {
-                Ok(Ok(value)) => value.into(),
-                Ok(Err(failure)) => Event::Failed(failure),
-                Err(_) => Event::Failed(EngineFailure::panicked()),
-            };
-            events.send(event);
+            events.send(caught(|| work(&events)).map_or_else(Event::Failed, Into::into));
         }));
     }
 }

@@ -121,7 +121,7 @@ impl NativeSandbox {
     pub fn start(&self, input: NativeInput, token: &NativeToken, port: &NativePort, execution: u32) -> NativeStarted {
         let (sandbox, input) = (self.sandbox.clone(), Input::new(input, token.token()));
         NativeStarted::begin(port, execution, move |stepped, events| {
-            stepped.start(&sandbox, input.request()?.suspendable(true), input.is_heard, events)
+            stepped.start(&sandbox, input.request()?.suspendable(true), input.is_heard(), events)
         })
     }
 

@@ -220,6 +220,11 @@ impl glovebox::Progress for Progress {
     }
 }
 
+/// Runs `work` and converts a panic to a failure.
+pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, EngineFailure>) -> Result<T, EngineFailure> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(EngineFailure::panicked()))
+}
+
 /// Runs `work` on another thread. The last call of `callback` receives the result or the error.
 pub(crate) fn start<T: ToNapiValue + Send + 'static>(
     callback: &Callback<'_, T>,
@@ -228,12 +233,7 @@ pub(crate) fn start<T: ToNapiValue + Send + 'static>(
     let function = callback.build_threadsafe_function::<Event<T>>();
     let sender = EventSender(Arc::new(function.build_callback(|ctx| Ok(ctx.value.args()))?));
     run(Box::new(move || {
-        let event = match catch_unwind(AssertUnwindSafe(|| work(&sender))) {
-            Ok(Ok(value)) => Event::Done(value),
-            Ok(Err(failure)) => Event::Failed(failure),
-            Err(_) => Event::Failed(EngineFailure::panicked()),
-        };
-        sender.send(event);
+        sender.send(caught(|| work(&sender)).map_or_else(Event::Failed, Event::Done));
     }));
     Ok(())
 }
@@ -247,8 +247,8 @@ pub(crate) fn start_long<T: ToNapiValue + Send + 'static>(
     start(callback, move |sender| {
         let sender = sender.clone();
         LISTENER.set(Some((Box::new(move |text| sender.send(Event::Progress(text))), token)));
-        let result = catch_unwind(AssertUnwindSafe(work));
+        let result = caught(work);
         LISTENER.set(None);
-        result.unwrap_or_else(|_| Err(EngineFailure::panicked()))
+        result
     })
 }
