@@ -5,7 +5,7 @@ mod component;
 mod policy;
 mod source;
 
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
 use glovebox::{NetworkPolicy, SecretPolicy};
@@ -238,28 +238,18 @@ struct NetworkArgs {
     ///
     /// Scripts see a placeholder in the variable NAME. The host replaces it with the secret in the headers of requests
     /// to HOST.
-    #[arg(long = "secret", value_name = "NAME=ENV@HOST")]
-    secrets: Vec<NamedSecret>,
+    #[arg(long = "secret", value_name = "NAME=ENV@HOST", value_parser = secret)]
+    secrets: Vec<(String, SecretPolicy)>,
 }
 
-/// A secret with the name that scripts see.
-#[derive(Clone, Debug)]
-struct NamedSecret {
-    name: String,
-    secret: SecretPolicy,
-}
-
-impl FromStr for NamedSecret {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, &'static str> {
-        let parts = text.split_once('=').and_then(|(name, rest)| Some((name, rest.split_once('@')?)));
-        match parts {
-            Some((name, (env, host))) if !name.is_empty() && !env.is_empty() && !host.is_empty() => {
-                Ok(Self { name: name.to_owned(), secret: SecretPolicy::new(env, host) })
-            }
-            _ => Err("write it as `NAME=ENV@HOST`, such as `API_KEY=REAL_KEY@api.example.com`"),
+/// Parses a secret with the name that scripts see.
+fn secret(text: &str) -> Result<(String, SecretPolicy), &'static str> {
+    let parts = text.split_once('=').and_then(|(name, rest)| Some((name, rest.split_once('@')?)));
+    match parts {
+        Some((name, (env, host))) if !name.is_empty() && !env.is_empty() && !host.is_empty() => {
+            Ok((name.to_owned(), SecretPolicy::new(env, host)))
         }
+        _ => Err("write it as `NAME=ENV@HOST`, such as `API_KEY=REAL_KEY@api.example.com`"),
     }
 }
 
@@ -267,8 +257,7 @@ impl NetworkArgs {
     fn apply(&self, network: &mut NetworkPolicy) {
         network.allow.extend(self.allow.iter().cloned());
         network.allow_private.extend(self.allow_private.iter().cloned());
-        let secrets = self.secrets.iter().map(|NamedSecret { name, secret }| (name.clone(), secret.clone()));
-        network.secrets.extend(secrets);
+        network.secrets.extend(self.secrets.iter().cloned());
     }
 }
 
@@ -298,10 +287,10 @@ mod tests {
 
     #[test]
     fn secret_argument_requires_name_variable_and_host() {
-        let NamedSecret { name, secret } = "KEY=REAL@api.example.com:8443".parse().unwrap();
-        assert_eq!((name.as_str(), secret), ("KEY", SecretPolicy::new("REAL", "api.example.com:8443")));
+        let policy = SecretPolicy::new("REAL", "api.example.com:8443");
+        assert_eq!(secret("KEY=REAL@api.example.com:8443"), Ok(("KEY".to_owned(), policy)));
         for wrong in ["", "KEY", "KEY=REAL", "=REAL@x", "KEY=@x", "KEY=REAL@"] {
-            assert!(wrong.parse::<NamedSecret>().is_err(), "{wrong}");
+            assert!(secret(wrong).is_err(), "{wrong}");
         }
     }
 }

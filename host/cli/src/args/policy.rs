@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use glovebox::{Clock, Commit, Entropy, Metering, Mount, Policy, escaped};
+use glovebox::{Clock, Commit, Entropy, Limits, Metering, Mount, Policy, escaped};
 
 use super::{NetworkArgs, bytes, count, count_u32};
 use crate::terminal::Hinted;
@@ -93,96 +93,95 @@ pub(crate) struct GrantArgs {
     limits: LimitArgs,
 }
 
-/// A flag per limit, with the limit's name. Help texts contain the defaults, which a test compares with the engine's.
-#[derive(Args, Debug, Default)]
-#[command(next_help_heading = "Limits")]
-struct LimitArgs {
+/// Defines a flag per limit, with the limit's name. Help texts contain the defaults, which a test compares with the
+/// engine's.
+macro_rules! limit_flags {
+    ($($(#[$help:meta])* $name:ident: $type:ident = $parser:ident $(, hide_short_help = $hidden:literal)?;)*) => {
+        #[derive(Args, Debug, Default)]
+        #[command(next_help_heading = "Limits")]
+        struct LimitArgs {$(
+            $(#[$help])*
+            #[arg(long, value_name = "N", value_parser = $parser, allow_negative_numbers = true $(, hide_short_help = $hidden)?)]
+            $name: Option<$type>,
+        )*}
+
+        impl LimitArgs {
+            /// Sets the limits whose flags were given.
+            fn apply(&self, limits: &mut Limits) {$(
+                if let Some(value) = self.$name {
+                    limits.$name = value;
+                }
+            )*}
+        }
+    };
+}
+
+limit_flags! {
     /// Fuel, about one unit per WebAssembly operator; with the defaults, the timeout is reached first [default:
     /// 400000000000]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
-    fuel: Option<u64>,
+    fuel: u64 = count;
 
     /// Fuel reserved for the soft limit, which raises an exception in the script; at most a tenth of --fuel [default:
     /// 100000000]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
-    fuel_reserve: Option<u64>,
+    fuel_reserve: u64 = count, hide_short_help = true;
 
     /// Wall-clock milliseconds, including waiting [default: 10000]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
-    timeout_ms: Option<u64>,
+    timeout_ms: u64 = count;
 
     /// Milliseconds reserved for the soft limit, and granted to a script after Ctrl-C; at most a tenth of --timeout-ms
     /// [default: 100]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
-    timeout_reserve_ms: Option<u64>,
+    timeout_reserve_ms: u64 = count, hide_short_help = true;
 
     /// Memory of the guest, including the host's data for it [default: 134217728]
-    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
-    memory_bytes: Option<u64>,
+    memory_bytes: u64 = bytes;
 
     /// Retained standard output; the rest is dropped and counted [default: 2000000]
-    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
-    stdout_bytes: Option<u64>,
+    stdout_bytes: u64 = bytes;
 
     /// Retained standard error; the rest is dropped and counted [default: 1000000]
-    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
-    stderr_bytes: Option<u64>,
+    stderr_bytes: u64 = bytes;
 
     /// Retained displays, such as images; the rest is dropped and counted [default: 8388608]
-    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
-    display_bytes: Option<u64>,
+    display_bytes: u64 = bytes, hide_short_help = true;
 
     /// Size of the source text [default: 1048576]
-    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
-    source_bytes: Option<u64>,
+    source_bytes: u64 = bytes, hide_short_help = true;
 
     /// Size of standard input [default: 16777216]
-    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
-    stdin_bytes: Option<u64>,
+    stdin_bytes: u64 = bytes, hide_short_help = true;
 
     /// Bytes of files that the script writes [default: 67108864]
-    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
-    workspace_bytes: Option<u64>,
+    workspace_bytes: u64 = bytes, hide_short_help = true;
 
     /// Number of files that the script creates [default: 10000]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
-    workspace_inodes: Option<u64>,
+    workspace_inodes: u64 = count, hide_short_help = true;
 
     /// Number of open files [default: 256]
-    #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
-    open_files: Option<u32>,
+    open_files: u32 = count_u32, hide_short_help = true;
 
     /// Number of tool calls [default: 100]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
-    tool_calls: Option<u64>,
+    tool_calls: u64 = count, hide_short_help = true;
 
     /// Number of concurrent tool calls [default: 16]
-    #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
-    tool_calls_at_once: Option<u32>,
+    tool_calls_at_once: u32 = count_u32, hide_short_help = true;
 
     /// Milliseconds per tool call [default: 10000]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
-    tool_timeout_ms: Option<u64>,
+    tool_timeout_ms: u64 = count, hide_short_help = true;
 
     /// Size of a tool call's arguments, and of its result [default: 1048576]
-    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
-    tool_bytes: Option<u64>,
+    tool_bytes: u64 = bytes, hide_short_help = true;
 
     /// Size of tool calls' arguments and results that the execution's result records [default: 1048576]
-    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
-    tool_record_bytes: Option<u64>,
+    tool_record_bytes: u64 = bytes, hide_short_help = true;
 
     /// Size of the file in which --auto-persist-globals stores global variables [default: 1048576]
-    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
-    persisted_bytes: Option<u64>,
+    persisted_bytes: u64 = bytes, hide_short_help = true;
 
     /// Number of live sessions in this process [default: 1000]
-    #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
-    session_count: Option<u32>,
+    session_count: u32 = count_u32, hide_short_help = true;
 
     /// Total bytes of this process's live sessions [default: 4294967296]
-    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
-    session_total_bytes: Option<u64>,
+    session_total_bytes: u64 = bytes, hide_short_help = true;
 }
 
 /// When to commit changes to host directories.
@@ -274,7 +273,7 @@ impl GrantArgs {
             policy.clock = clock;
         }
         policy.inject_setup &= !self.no_inject_setup;
-        self.limits.apply(&mut policy);
+        self.limits.apply(&mut policy.limits);
         Ok(policy)
     }
 }
@@ -282,39 +281,6 @@ impl GrantArgs {
 fn checked(policy: Policy) -> anyhow::Result<Policy> {
     policy.check().context("the policy is invalid")?;
     Ok(policy)
-}
-
-impl LimitArgs {
-    fn apply(&self, policy: &mut Policy) {
-        /// Sets a limit if its flag was given.
-        fn set<T: Copy>(limit: &mut T, flag: Option<T>) {
-            if let Some(value) = flag {
-                *limit = value;
-            }
-        }
-        let limits = &mut policy.limits;
-        set(&mut limits.fuel, self.fuel);
-        set(&mut limits.fuel_reserve, self.fuel_reserve);
-        set(&mut limits.timeout_ms, self.timeout_ms);
-        set(&mut limits.timeout_reserve_ms, self.timeout_reserve_ms);
-        set(&mut limits.memory_bytes, self.memory_bytes);
-        set(&mut limits.stdout_bytes, self.stdout_bytes);
-        set(&mut limits.stderr_bytes, self.stderr_bytes);
-        set(&mut limits.display_bytes, self.display_bytes);
-        set(&mut limits.source_bytes, self.source_bytes);
-        set(&mut limits.stdin_bytes, self.stdin_bytes);
-        set(&mut limits.workspace_bytes, self.workspace_bytes);
-        set(&mut limits.workspace_inodes, self.workspace_inodes);
-        set(&mut limits.open_files, self.open_files);
-        set(&mut limits.tool_calls, self.tool_calls);
-        set(&mut limits.tool_calls_at_once, self.tool_calls_at_once);
-        set(&mut limits.tool_timeout_ms, self.tool_timeout_ms);
-        set(&mut limits.tool_bytes, self.tool_bytes);
-        set(&mut limits.tool_record_bytes, self.tool_record_bytes);
-        set(&mut limits.persisted_bytes, self.persisted_bytes);
-        set(&mut limits.session_count, self.session_count);
-        set(&mut limits.session_total_bytes, self.session_total_bytes);
-    }
 }
 
 /// Maximum length of a policy file in bytes. Parsing takes about eighty times as much memory.

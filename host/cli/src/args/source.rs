@@ -1,7 +1,6 @@
 //! Flags for the code to run, its interpreter, the variable `context`, and tools that are host programs.
 
 use std::{
-    fmt,
     fs::File,
     path::{Path, PathBuf},
     str::FromStr,
@@ -135,46 +134,22 @@ pub(crate) struct ProgramArgs {
 #[derive(Clone, Debug)]
 struct NamedTool {
     name: String,
-    answerer: ToolAnswerer,
-}
-
-/// The source of a tool's answers.
-#[derive(Clone, Debug)]
-enum ToolAnswerer {
-    Program(Program),
-    Person,
+    /// The program that answers the calls. `None` if a person answers them.
+    program: Option<Program>,
 }
 
 impl FromStr for NamedTool {
-    type Err = WrongTool;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, WrongTool> {
-        let (name, command) = text.split_once('=').ok_or(WrongTool::NoCommand)?;
-        let answerer = match command {
-            ASK => ToolAnswerer::Person,
-            _ => ToolAnswerer::Program(Program::parse(command).ok_or(WrongTool::Words)?),
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let (name, command) = text.split_once('=').ok_or("write it as `NAME=COMMAND`, such as `add=python3 add.py`")?;
+        let program = match command {
+            ASK => None,
+            _ => Some(Program::parse(command).ok_or("the command is empty or has an unterminated quote")?),
         };
-        Ok(Self { name: name.to_owned(), answerer })
+        Ok(Self { name: name.to_owned(), program })
     }
 }
-
-/// The reason why a tool is invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WrongTool {
-    NoCommand,
-    Words,
-}
-
-impl fmt::Display for WrongTool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoCommand => "write it as `NAME=COMMAND`, such as `add=python3 add.py`",
-            Self::Words => "the command is empty or has an unterminated quote",
-        })
-    }
-}
-
-impl std::error::Error for WrongTool {}
 
 impl ProgramArgs {
     /// Returns the names of the tools.
@@ -185,8 +160,7 @@ impl ProgramArgs {
 
     /// Returns the names of the tools that a person answers.
     pub(crate) fn asked(&self) -> impl Iterator<Item = &str> {
-        let asked = self.tools.iter().filter(|tool| matches!(tool.answerer, ToolAnswerer::Person));
-        asked.map(|tool| tool.name.as_str())
+        self.tools.iter().filter(|tool| tool.program.is_none()).map(|tool| tool.name.as_str())
     }
 
     /// Returns the tools for sandboxes with this policy. Rejects tools that a person answers.
@@ -203,9 +177,9 @@ impl ProgramArgs {
     /// Like [`tools`](Self::tools), but includes tools that a person answers. The caller of the execution receives their
     /// calls.
     pub(crate) fn all_tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
-        let tools = self.tools.iter().map(|NamedTool { name, answerer }| match answerer {
-            ToolAnswerer::Program(program) => program.tool(name, policy.limits.tool_bytes),
-            ToolAnswerer::Person => Ok(asked_tool(name)),
+        let tools = self.tools.iter().map(|NamedTool { name, program }| match program {
+            Some(program) => program.tool(name, policy.limits.tool_bytes),
+            None => Ok(asked_tool(name)),
         });
         tools.collect()
     }

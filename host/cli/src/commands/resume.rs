@@ -3,7 +3,6 @@
 use std::{
     borrow::Cow,
     path::{Path, PathBuf},
-    str::FromStr,
     sync::Arc,
 };
 
@@ -59,12 +58,12 @@ pub(crate) struct ResumeArgs {
     file: PathBuf,
 
     /// Answer a waiting call with JSON, such as `0=true` or `0='"text"'`; repeatable
-    #[arg(long = "answer", value_name = "CALL=JSON")]
-    answers: Vec<CallAnswer>,
+    #[arg(long = "answer", value_name = "CALL=JSON", value_parser = answer)]
+    answers: Vec<ToolAnswer>,
 
     /// Refuse a waiting call: it raises `ToolDenied` in the script, with this reason; repeatable
-    #[arg(long = "deny", value_name = "CALL=REASON")]
-    denials: Vec<CallDenial>,
+    #[arg(long = "deny", value_name = "CALL=REASON", value_parser = denial)]
+    denials: Vec<ToolAnswer>,
 
     #[command(flatten)]
     runtime: RuntimeArgs,
@@ -86,39 +85,21 @@ pub(crate) struct ResumeArgs {
     policy: PolicyArgs,
 }
 
-/// A person's answer to a call.
-#[derive(Clone, Debug)]
-struct CallAnswer {
-    call: u64,
-    value: JsonText,
+/// Parses a person's answer to a call.
+fn answer(text: &str) -> Result<ToolAnswer, String> {
+    let (id, value) = parts(text).ok_or("write it as `CALL=JSON`, such as `0=true`")?;
+    let value = JsonText::new(value)
+        .map_err(|error| format!("{error}; write JSON, with quotes around text: `--answer '{id}=\"text\"'`"))?;
+    Ok(ToolAnswer { id, answer: Ok(value.as_str().to_owned()) })
 }
 
-impl FromStr for CallAnswer {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (call, value) = parts(text).ok_or("write it as `CALL=JSON`, such as `0=true`")?;
-        let value = JsonText::new(value)
-            .map_err(|error| format!("{error}; write JSON, with quotes around text: `--answer '{call}=\"text\"'`"))?;
-        Ok(Self { call, value })
-    }
-}
-
-/// A person's refusal of a call.
-#[derive(Clone, Debug)]
-struct CallDenial {
-    call: u64,
-    reason: String,
-}
-
-impl FromStr for CallDenial {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, &'static str> {
-        match parts(text) {
-            Some((call, reason)) if !reason.is_empty() => Ok(Self { call, reason: reason.to_owned() }),
-            _ => Err("write it as `CALL=REASON`, such as `0='too expensive'`"),
+/// Parses a person's refusal of a call.
+fn denial(text: &str) -> Result<ToolAnswer, &'static str> {
+    match parts(text) {
+        Some((id, reason)) if !reason.is_empty() => {
+            Ok(ToolAnswer::error(id, ToolError::of(ToolErrorKind::Denied, reason)))
         }
+        _ => Err("write it as `CALL=REASON`, such as `0='too expensive'`"),
     }
 }
 
@@ -320,14 +301,7 @@ impl ResumeArgs {
 
     /// Returns the answers of `--answer` and `--deny`. Fails if a call does not wait or has two answers.
     fn tool_answers(&self, suspended: &Suspended) -> Result<Vec<ToolAnswer>, Hinted> {
-        let given = self
-            .answers
-            .iter()
-            .map(|CallAnswer { call, value }| ToolAnswer { id: *call, answer: Ok(value.as_str().to_owned()) });
-        let refused = self.denials.iter().map(|CallDenial { call, reason }| {
-            ToolAnswer::error(*call, ToolError::of(ToolErrorKind::Denied, reason.as_str()))
-        });
-        let answers: Vec<ToolAnswer> = given.chain(refused).collect();
+        let answers: Vec<ToolAnswer> = self.answers.iter().chain(&self.denials).cloned().collect();
         let waiting: Vec<u64> = suspended.tool_requests().iter().map(|call| call.id).collect();
         for (at, ToolAnswer { id, .. }) in answers.iter().enumerate() {
             if !waiting.contains(id) {
@@ -394,14 +368,12 @@ mod tests {
 
     #[test]
     fn answers_name_a_call() {
-        let answer =
-            |text: &str| text.parse::<CallAnswer>().map(|answer| (answer.call, answer.value.as_str().to_owned()));
-        assert_eq!(answer("3={\"a\": \"=\"}"), Ok((3, "{\"a\": \"=\"}".to_owned())));
+        assert_eq!(answer("3={\"a\": \"=\"}"), Ok(ToolAnswer { id: 3, answer: Ok("{\"a\": \"=\"}".to_owned()) }));
         for (wrong, said) in [("true", "CALL=JSON"), ("x=1", "CALL=JSON"), ("-1=1", "CALL=JSON"), ("0=yes", "not JSON")]
         {
             assert!(answer(wrong).unwrap_err().contains(said), "{wrong}");
         }
-        assert_eq!("0=a=b".parse::<CallDenial>().unwrap().reason, "a=b");
-        assert!("0=".parse::<CallDenial>().is_err());
+        assert_eq!(denial("0=a=b"), Ok(ToolAnswer::error(0, ToolError::of(ToolErrorKind::Denied, "a=b"))));
+        assert!(denial("0=").is_err());
     }
 }
