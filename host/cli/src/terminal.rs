@@ -4,6 +4,7 @@ use std::{
     error::Error,
     fmt::{self, Write as _},
     io::{self, ErrorKind, IsTerminal, Write},
+    iter,
     time::Duration,
 };
 
@@ -106,6 +107,15 @@ pub(crate) fn out_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     json(value, io::stdout().lock())
 }
 
+/// Writes a report to standard output, as JSON if `json` is set and otherwise as text.
+pub(crate) fn out_report(
+    json: bool,
+    report: &impl serde::Serialize,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    if json { out_json(report) } else { Ok(out(&text())?) }
+}
+
 /// Like [`out_json`], but to standard error.
 #[cfg(feature = "full")]
 pub(crate) fn err_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
@@ -189,15 +199,7 @@ pub(crate) fn on_one_line(text: &str) -> String {
 
 /// Formats a number in groups of three: `10,000,000`.
 pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    indicatif::HumanCount(number).to_string()
 }
 
 /// Formats a count with its noun: `1 input`, `2 inputs`.
@@ -222,17 +224,18 @@ pub(crate) fn bytes(count: u64) -> String {
     indicatif::BinaryBytes(count).to_string()
 }
 
-/// The alignment of a table's column.
+/// The heading of a table's column, and the alignment of its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
-    Left,
-    Right,
+pub(crate) enum Column {
+    Left(&'static str),
+    Right(&'static str),
 }
 
-/// Formats rows in aligned columns, with the first row in bold. Escapes the cells, so that none breaks out of its line.
-pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) -> String {
-    let rows: Vec<[String; N]> =
-        rows.iter().map(|row| row.each_ref().map(|cell| escaped_text(cell).to_string())).collect();
+/// Formats rows in aligned columns below a bold heading. Escapes the cells, so that none breaks out of its line.
+pub(crate) fn table<const N: usize>(columns: [Column; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let heading = columns.map(|(Column::Left(name) | Column::Right(name))| name.to_owned());
+    let rows = iter::once(heading).chain(rows);
+    let rows: Vec<[String; N]> = rows.map(|row| row.map(|cell| escaped_text(&cell).to_string())).collect();
     let mut widths = [0; N];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -242,10 +245,10 @@ pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) ->
     let mut out = String::new();
     for (number, row) in rows.iter().enumerate() {
         let mut line = String::new();
-        for ((cell, width), align) in row.iter().zip(widths).zip(aligns) {
-            let _ = match align {
-                Align::Left => write!(line, "{cell:<width$}  "),
-                Align::Right => write!(line, "{cell:>width$}  "),
+        for ((cell, width), column) in row.iter().zip(widths).zip(columns) {
+            let _ = match column {
+                Column::Left(_) => write!(line, "{cell:<width$}  "),
+                Column::Right(_) => write!(line, "{cell:>width$}  "),
             };
         }
         let line = line.trim_end();
@@ -258,7 +261,7 @@ pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) ->
 mod tests {
     use std::time::Duration;
 
-    use super::{Align, ago, grouped, lines, on_one_line, printable, table, write_printable};
+    use super::{Column, ago, grouped, lines, on_one_line, printable, table, write_printable};
 
     #[test]
     fn escape_sequences_do_not_reach_the_terminal() {
@@ -276,8 +279,8 @@ mod tests {
 
     #[test]
     fn table_cells_cannot_start_a_row() {
-        let rows = [["a".into(), "b".into()], ["x\n1  forged\u{2028}".into(), "\u{202e}y".into()]];
-        let text = table([Align::Left; 2], &rows);
+        let rows = [["x\n1  forged\u{2028}".into(), "\u{202e}y".into()]];
+        let text = table([Column::Left("a"), Column::Left("b")], rows);
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.contains(r"x\n1  forged\u{2028}  \u{202e}y"), "{text}");
     }
@@ -315,7 +318,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = [["a".into(), "n".into()], ["bcd".into(), "10".into()]];
-        assert_eq!(table([Align::Left, Align::Right], &rows), "\u{1b}[1ma     n\u{1b}[0m\nbcd  10\n");
+        let rows = [["bcd".into(), "10".into()]];
+        assert_eq!(table([Column::Left("a"), Column::Right("n")], rows), "\u{1b}[1ma     n\u{1b}[0m\nbcd  10\n");
     }
 }

@@ -18,7 +18,10 @@ use crate::{
     args::{self, GlobalArgs},
     engine::{Host, Pooling, custom_images_dir},
     interrupt, stored,
-    terminal::{Align, Hinted, bytes, counted, note, out, out_json, printable, table},
+    terminal::{
+        Column::{Left, Right},
+        Hinted, bytes, counted, note, out, out_json, out_report, printable, table,
+    },
 };
 
 const AFTER_HELP: &str = "\
@@ -175,7 +178,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &ImageArgs) -> anyhow::Result<i32> 
         ImageCommand::Remove(args) => remove(&host, args),
         ImageCommand::Export(args) => export(&host, args),
         ImageCommand::Import(args) => import(&host, args),
-    }
+    }?;
+    Ok(0)
 }
 
 /// Reads a file of at most `max_bytes` bytes, so that a device or sparse file cannot exhaust memory.
@@ -189,7 +193,7 @@ fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<i32> {
+fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<()> {
     if args.setup.is_none() && args.preload.is_empty() && args.wheels.is_empty() {
         let hint = "add a script (--setup), modules to import (--preload) or packages (--wheel)";
         return Err(Hinted::new("the image would be identical to its base", hint).into());
@@ -234,10 +238,9 @@ fn name_of(path: &Path) -> anyhow::Result<String> {
     Ok(name.with_context(|| format!("`{}` has no file name", escaped(path)))?.to_owned())
 }
 
-fn print_built(built: &BuiltImage, json: bool) -> anyhow::Result<i32> {
+fn print_built(built: &BuiltImage, json: bool) -> anyhow::Result<()> {
     if json {
-        out_json(built)?;
-        return Ok(0);
+        return out_json(built);
     }
     let BuiltImage { image, prepared, .. } = built;
     if let Some(wrote) = image.setup_output.as_ref().filter(|wrote| !wrote.is_empty()) {
@@ -252,8 +255,7 @@ fn print_built(built: &BuiltImage, json: bool) -> anyhow::Result<i32> {
         bytes(prepared.memory_bytes),
         prepared.image_sha256
     );
-    out(&text)?;
-    Ok(0)
+    Ok(out(&text)?)
 }
 
 /// An image in the listing. A damaged image has only a name and an error.
@@ -264,17 +266,12 @@ enum Listed {
     Damaged { name: String, error: String },
 }
 
-fn list(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
+fn list(host: &Host, args: &ListArgs) -> anyhow::Result<()> {
     let images = host.engine.images()?.into_iter().map(|(name, found)| match found {
         Ok(info) => Listed::Sound(Box::new(info)),
         Err(error) => Listed::Damaged { name, error: error.to_string() },
     });
     let images: Vec<Listed> = images.collect();
-    if args.json {
-        out_json(&images)?;
-        return Ok(0);
-    }
-    let head = ["NAME", "BASE", "STATE", "MEMORY", "SIZE", "SHA256"].map(str::to_owned);
     let rows = images.iter().map(|image| match image {
         Listed::Sound(image) => {
             let state = if image.prepared { "prepared" } else { "not cached" };
@@ -286,16 +283,14 @@ fn list(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
             [name.clone(), "-".into(), printable(error), String::new(), String::new(), String::new()]
         }
     });
-    let rows: Vec<[String; 6]> = std::iter::once(head).chain(rows).collect();
-    out(&table([Align::Left, Align::Left, Align::Left, Align::Right, Align::Right, Align::Left], &rows))?;
-    Ok(0)
+    let columns = [Left("NAME"), Left("BASE"), Left("STATE"), Right("MEMORY"), Right("SIZE"), Left("SHA256")];
+    out_report(args.json, &images, || table(columns, rows))
 }
 
-fn show(host: &Host, args: &ShowArgs) -> anyhow::Result<i32> {
+fn show(host: &Host, args: &ShowArgs) -> anyhow::Result<()> {
     let image = host.engine.image(&args.name)?;
     if args.json {
-        out_json(&image)?;
-        return Ok(0);
+        return out_json(&image);
     }
     let files = |files: &[ImageFile]| {
         files.iter().map(|file| format!("{} ({})", escaped(&file.path), bytes(file.size_bytes))).collect::<Vec<_>>()
@@ -326,27 +321,25 @@ fn show(host: &Host, args: &ShowArgs) -> anyhow::Result<i32> {
         text.push_str("output of the setups\n");
         text.extend(wrote.lines().map(|line| format!("    {}\n", printable(line))));
     }
-    out(&text)?;
-    Ok(0)
+    Ok(out(&text)?)
 }
 
-fn remove(host: &Host, args: &RemoveArgs) -> anyhow::Result<i32> {
+fn remove(host: &Host, args: &RemoveArgs) -> anyhow::Result<()> {
     for name in &args.names {
         let freed =
             host.engine.remove_image(name).with_context(|| format!("cannot remove image `{}`", escaped(name)))?;
         out(&format!("{name}: removed, {} freed\n", bytes(freed)))?;
     }
-    Ok(0)
+    Ok(())
 }
 
-fn export(host: &Host, args: &ExportArgs) -> anyhow::Result<i32> {
+fn export(host: &Host, args: &ExportArgs) -> anyhow::Result<()> {
     host.engine
         .export_image(&args.name, &args.file)
-        .with_context(|| format!("cannot export image `{}`", escaped(&args.name)))?;
-    Ok(0)
+        .with_context(|| format!("cannot export image `{}`", escaped(&args.name)))
 }
 
-fn import(host: &Host, args: &ImportArgs) -> anyhow::Result<i32> {
+fn import(host: &Host, args: &ImportArgs) -> anyhow::Result<()> {
     let built = host.with_progress(|engine| engine.import_image(&args.file, args.name.as_deref(), args.replace));
     print_built(&built.with_context(|| format!("cannot import `{}`", escaped(&args.file)))?, args.json)
 }

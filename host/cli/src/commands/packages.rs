@@ -12,7 +12,7 @@ use crate::{
     engine::{Steps, user_packages_dir},
     interrupt,
     script_packages::{add_with_requirements, open_user_packages},
-    terminal::{Align, Hinted, note, out, out_json, table},
+    terminal::{Column::Left, Hinted, note, out, out_json, out_report, table},
 };
 
 const AFTER_HELP: &str = "\
@@ -115,7 +115,8 @@ pub(crate) fn run(args: &PackagesArgs) -> anyhow::Result<i32> {
         Some(PackagesCommand::List(args)) => list(args),
         Some(PackagesCommand::Add(args)) => add(args),
         Some(PackagesCommand::Remove(args)) => remove(args),
-    }
+    }?;
+    Ok(0)
 }
 
 /// Returns the packages of a list in the form for output.
@@ -133,7 +134,7 @@ fn pinned(list: &PackageList, bundled: bool) -> Vec<Shown> {
     shown.collect()
 }
 
-fn list(args: &ListArgs) -> anyhow::Result<i32> {
+fn list(args: &ListArgs) -> anyhow::Result<()> {
     let mut packages = match args.available {
         true => pinned(&PackageList::catalogue()?, false),
         false => pinned(&PackageList::builtin()?, true),
@@ -142,11 +143,6 @@ fn list(args: &ListArgs) -> anyhow::Result<i32> {
     if !args.available && dir.is_dir() {
         packages.extend(open_user_packages()?.list()?.into_iter().map(Shown::from));
     }
-    if args.json {
-        out_json(&packages)?;
-        return Ok(0);
-    }
-    let head = ["NAME", "VERSION", "IMPORT", "FROM", "LICENCE"].map(str::to_owned);
     let rows = packages.iter().map(|package| {
         let from = match (args.available, package.bundled) {
             (true, _) => "available",
@@ -156,12 +152,10 @@ fn list(args: &ListArgs) -> anyhow::Result<i32> {
         let texts = [&package.name, &package.version, &package.imports.join(" "), from, &package.licence];
         texts.map(str::to_owned)
     });
-    let rows: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
-    out(&table([Align::Left; 5], &rows))?;
-    Ok(0)
+    out_report(args.json, &packages, || table(["NAME", "VERSION", "IMPORT", "FROM", "LICENCE"].map(Left), rows))
 }
 
-fn add(args: &AddArgs) -> anyhow::Result<i32> {
+fn add(args: &AddArgs) -> anyhow::Result<()> {
     let own = open_user_packages()?;
     let (bundled, catalogue) = (PackageList::builtin()?, PackageList::catalogue()?);
     let mut added: Vec<UserPackage> = Vec::new();
@@ -198,7 +192,7 @@ fn add(args: &AddArgs) -> anyhow::Result<i32> {
     if args.json {
         out_json(&added.into_iter().map(Shown::from).collect::<Vec<_>>())?;
     }
-    Ok(0)
+    Ok(())
 }
 
 /// Adds the packages for one argument, and returns them. Downloads a package that is given by name.
@@ -235,7 +229,7 @@ fn wheel(own: &UserPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> 
     Ok((file.to_owned(), bytes))
 }
 
-fn remove(args: &RemoveArgs) -> anyhow::Result<i32> {
+fn remove(args: &RemoveArgs) -> anyhow::Result<()> {
     let dir = user_packages_dir()?;
     for name in &args.names {
         if !dir.is_dir() || !open_user_packages()?.remove(name)? {
@@ -243,5 +237,5 @@ fn remove(args: &RemoveArgs) -> anyhow::Result<i32> {
             return Err(Hinted::new(format!("package `{name}` has not been added"), hint).into());
         }
     }
-    Ok(0)
+    Ok(())
 }

@@ -10,7 +10,10 @@ use serde::Serialize;
 use crate::{
     args,
     engine::Host,
-    terminal::{Align, ago, bytes, grouped, note, out, out_json, table},
+    terminal::{
+        Column::{Left, Right},
+        ago, bytes, grouped, note, out, out_json, out_report, table,
+    },
 };
 
 const PRUNE_HELP: &str = "\
@@ -59,34 +62,28 @@ pub(super) struct PruneArgs {
     json: bool,
 }
 
-pub(super) fn show(host: &Host, args: &CacheArgs) -> anyhow::Result<i32> {
-    let kinds = host.engine.cache_usage().context("cannot read the cache")?;
-    if args.json {
-        /// Output as JSON.
-        #[derive(Serialize)]
-        struct Shown<'a> {
-            path: &'a std::path::Path,
-            bytes: u64,
-            kinds: &'a [CacheUsage],
-        }
-        let bytes = kinds.iter().map(|usage| usage.bytes).sum();
-        out_json(&Shown { path: host.engine.cache_dir(), bytes, kinds: &kinds })?;
-    } else {
-        out(&usage_table(&kinds))?;
+pub(super) fn show(host: &Host, args: &CacheArgs) -> anyhow::Result<()> {
+    /// Output as JSON.
+    #[derive(Serialize)]
+    struct Shown<'a> {
+        path: &'a std::path::Path,
+        bytes: u64,
+        kinds: &'a [CacheUsage],
     }
-    Ok(0)
+    let kinds = host.engine.cache_usage().context("cannot read the cache")?;
+    let bytes = kinds.iter().map(|usage| usage.bytes).sum();
+    let shown = Shown { path: host.engine.cache_dir(), bytes, kinds: &kinds };
+    out_report(args.json, &shown, || usage_table(&kinds))
 }
 
 /// Returns the contents of the cache as a table.
 pub(super) fn usage_table(kinds: &[CacheUsage]) -> String {
     let now = Timestamp::now();
-    let head = ["CACHE", "COUNT", "IN USE", "SIZE", "LAST USED"].map(str::to_owned);
     let rows = kinds.iter().map(|usage| {
         let last_used = usage.last_used.map_or_else(|| "-".into(), |at| ago(now.since(at)));
         [name(usage.kind).into(), grouped(usage.count), grouped(usage.in_use), bytes(usage.bytes), last_used]
     });
-    let rows: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
-    table([Align::Left, Align::Right, Align::Right, Align::Right, Align::Left], &rows)
+    table([Left("CACHE"), Right("COUNT"), Right("IN USE"), Right("SIZE"), Left("LAST USED")], rows)
 }
 
 fn name(kind: CacheKind) -> &'static str {
@@ -101,24 +98,22 @@ fn name(kind: CacheKind) -> &'static str {
     }
 }
 
-pub(super) fn prune(host: &Host, args: &PruneArgs) -> anyhow::Result<i32> {
+pub(super) fn prune(host: &Host, args: &PruneArgs) -> anyhow::Result<()> {
     let mut prune = CachePrune::default();
     prune.older_than = args.older_than;
     prune.max_bytes = if args.all { Some(0) } else { args.max_bytes };
     prune.dry_run = args.dry_run;
     let report = host.engine.prune_cache(&prune).context("cannot prune the cache")?;
     if args.json {
-        out_json(&report)?;
-        return Ok(0);
+        return out_json(&report);
     }
     let now = Timestamp::now();
     if !report.removed.is_empty() {
-        let head = ["KIND", "NAME", "SIZE", "LAST USED"].map(str::to_owned);
         let row = |CachePruned { kind, name: entry, bytes: size, last_used, .. }: &CachePruned| {
             [name(*kind).to_owned(), entry.clone(), bytes(*size), ago(now.since(*last_used))]
         };
-        let rows: Vec<[String; 4]> = std::iter::once(head).chain(report.removed.iter().map(row)).collect();
-        out(&table([Align::Left, Align::Left, Align::Right, Align::Left], &rows))?;
+        let columns = [Left("KIND"), Left("NAME"), Right("SIZE"), Left("LAST USED")];
+        out(&table(columns, report.removed.iter().map(row)))?;
     }
     for entry in &report.in_use {
         note(&format!("`{}` was not removed: it is in use", entry.name));
@@ -128,6 +123,5 @@ pub(super) fn prune(host: &Host, args: &PruneArgs) -> anyhow::Result<i32> {
         1 => "1 entry".to_owned(),
         count => format!("{} entries", grouped(count.try_into().unwrap_or(u64::MAX))),
     };
-    out(&format!("{verb} {count}, {}\n", bytes(report.freed_bytes)))?;
-    Ok(0)
+    Ok(out(&format!("{verb} {count}, {}\n", bytes(report.freed_bytes)))?)
 }

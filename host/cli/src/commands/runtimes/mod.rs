@@ -12,7 +12,10 @@ use crate::{
     args::GlobalArgs,
     engine::{Host, Pooling},
     interrupt,
-    terminal::{Align, Hinted, bytes, out, out_json, table},
+    terminal::{
+        Column::{Left, Right},
+        Hinted, bytes, out, out_report, table,
+    },
 };
 
 const AFTER_HELP: &str = "\
@@ -163,7 +166,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i3
         Some(RuntimesCommand::Remove(names)) => remove(&host, names),
         Some(RuntimesCommand::Cache(args)) => cache::show(&host, args),
         Some(RuntimesCommand::Prune(args)) => cache::prune(&host, args),
-    }
+    }?;
+    Ok(0)
 }
 
 /// Interpreters and tools to select if no name is given.
@@ -271,28 +275,22 @@ fn find(known: &[RuntimeOrTool], name: &str) -> anyhow::Result<RuntimeOrTool> {
 }
 
 /// Prints the interpreters, and the contents of the cache.
-fn overview(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
+fn overview(host: &Host, args: &ListArgs) -> anyhow::Result<()> {
     list(host, args)?;
     if !args.json && args.names.is_empty() {
         let usage = host.engine.cache_usage().context("cannot read the cache")?;
         out(&format!("\n{}", cache::usage_table(&usage)))?;
     }
-    Ok(0)
+    Ok(())
 }
 
-fn list(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
+fn list(host: &Host, args: &ListArgs) -> anyhow::Result<()> {
     let mut runtimes = known(host)?;
     if !args.names.is_empty() {
         runtimes = args.names.iter().map(|name| find(&runtimes, name)).collect::<anyhow::Result<_>>()?;
     }
-    if args.json {
-        out_json(&runtimes)?;
-        return Ok(0);
-    }
-    let head = ["NAME", "LANGUAGE", "VERSION", "STATE", "SIZE", "LICENCE"].map(str::to_owned);
-    let rows: Vec<[String; 6]> = std::iter::once(head).chain(runtimes.iter().map(RuntimeOrTool::row)).collect();
-    out(&table([Align::Left, Align::Left, Align::Left, Align::Left, Align::Right, Align::Left], &rows))?;
-    Ok(0)
+    let columns = [Left("NAME"), Left("LANGUAGE"), Left("VERSION"), Left("STATE"), Right("SIZE"), Left("LICENCE")];
+    out_report(args.json, &runtimes, || table(columns, runtimes.iter().map(RuntimeOrTool::row)))
 }
 
 /// The output of `fetch` and `path`.
@@ -302,14 +300,14 @@ struct LocatedBinary {
     path: std::path::PathBuf,
 }
 
-fn fetch(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
+fn fetch(host: &Host, args: &NameArgs) -> anyhow::Result<()> {
     for runtime in select(host, args, Unnamed::DefaultsAndTools)? {
         let name = runtime.name().to_owned();
         let path =
             host.with_progress(|engine| engine.fetch(&name)).with_context(|| format!("cannot fetch `{name}`"))?;
         print_located(args, LocatedBinary { name, path })?;
     }
-    Ok(0)
+    Ok(())
 }
 
 /// The output of `bundle`.
@@ -320,7 +318,7 @@ struct Bundled<'a> {
     names: &'a [&'a str],
 }
 
-fn bundle(host: &Host, args: &BundleArgs) -> anyhow::Result<i32> {
+fn bundle(host: &Host, args: &BundleArgs) -> anyhow::Result<()> {
     let selected = select(host, &args.which, Unnamed::DefaultsAndTools)?;
     let names: Vec<&str> = selected.iter().map(RuntimeOrTool::name).collect();
     let write = |engine: &Engine| match args.is_prepared {
@@ -328,15 +326,12 @@ fn bundle(host: &Host, args: &BundleArgs) -> anyhow::Result<i32> {
         false => engine.write_bundle(&names, !args.no_packages, &args.file),
     };
     let size_bytes = host.with_progress(write).with_context(|| format!("cannot bundle {}", names.join(", ")))?;
-    if args.which.json {
-        out_json(&Bundled { path: &args.file, size_bytes, names: &names })?;
-    } else {
-        out(&format!("{}: {}, {}\n", args.file.display(), names.join(", "), bytes(size_bytes)))?;
-    }
-    Ok(0)
+    out_report(args.which.json, &Bundled { path: &args.file, size_bytes, names: &names }, || {
+        format!("{}: {}, {}\n", args.file.display(), names.join(", "), bytes(size_bytes))
+    })
 }
 
-fn path(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
+fn path(host: &Host, args: &NameArgs) -> anyhow::Result<()> {
     for known in select(host, args, Unnamed::Defaults)? {
         let (RuntimeOrTool::Runtime(RuntimeInfo { name, path, fetched, .. })
         | RuntimeOrTool::Tool(ToolInfo { name, path, fetched, .. })) = known;
@@ -349,15 +344,12 @@ fn path(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         }
         print_located(args, LocatedBinary { name, path })?;
     }
-    Ok(0)
+    Ok(())
 }
 
 fn print_located(args: &NameArgs, located: LocatedBinary) -> anyhow::Result<()> {
-    if args.json {
-        return out_json(&located);
-    }
-    // Prints only the path, so that a shell can use it.
-    Ok(out(&format!("{}\n", located.path.display()))?)
+    // The text is only the path, so that a shell can use it.
+    out_report(args.json, &located, || format!("{}\n", located.path.display()))
 }
 
 /// The output of `prepare` and `add`.
@@ -372,7 +364,13 @@ struct Prepared<'a> {
     info: &'a PreparedInfo,
 }
 
-fn prepare(host: &Host, args: &PrepareArgs) -> anyhow::Result<i32> {
+impl<'a> Prepared<'a> {
+    fn new(name: &'a str, was_prepared: Option<bool>, info: &'a PreparedInfo) -> Self {
+        Self { name, was_prepared, took_ms: info.took.as_secs_f64() * 1000.0, info }
+    }
+}
+
+fn prepare(host: &Host, args: &PrepareArgs) -> anyhow::Result<()> {
     for runtime in select(host, &args.names, Unnamed::DefaultsAndTools)? {
         let name = runtime.name().to_owned();
         let prepare = |engine: &Engine| match args.unmetered {
@@ -381,21 +379,19 @@ fn prepare(host: &Host, args: &PrepareArgs) -> anyhow::Result<i32> {
         };
         let info = host.with_progress(prepare).with_context(|| format!("cannot prepare `{name}`"))?;
         let was_prepared = (!args.unmetered).then(|| runtime.is_prepared());
-        if args.names.json {
-            out_json(&Prepared { name: &name, was_prepared, took_ms: info.took.as_secs_f64() * 1000.0, info: &info })?;
-        } else {
+        out_report(args.names.json, &Prepared::new(&name, was_prepared, &info), || {
             let how = if was_prepared == Some(true) {
                 "was already prepared".into()
             } else {
                 format!("prepared in {:.1} s", info.took.as_secs_f64())
             };
-            out(&format!("{name}: {how}, image {}\n", info.image_sha256))?;
-        }
+            format!("{name}: {how}, image {}\n", info.image_sha256)
+        })?;
     }
-    Ok(0)
+    Ok(())
 }
 
-fn add(host: &Host, args: &AddArgs) -> anyhow::Result<i32> {
+fn add(host: &Host, args: &AddArgs) -> anyhow::Result<()> {
     let known = known(host)?;
     // Unknown names are reported before the first interpreter is prepared.
     let found = args.names.iter().map(|name| find(&known, name)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -407,24 +403,17 @@ fn add(host: &Host, args: &AddArgs) -> anyhow::Result<i32> {
         let name = &runtime.name;
         let info =
             host.with_progress(|engine| engine.add_runtime(name)).with_context(|| format!("cannot add `{name}`"))?;
-        if args.json {
-            let (was_prepared, took_ms) = (Some(runtime.prepared), info.took.as_secs_f64() * 1000.0);
-            out_json(&Prepared { name, was_prepared, took_ms, info: &info })?;
-        } else {
-            out(&format!("{name}: added, prepared in {:.1} s\n", info.took.as_secs_f64()))?;
-        }
+        out_report(args.json, &Prepared::new(name, Some(runtime.prepared), &info), || {
+            format!("{name}: added, prepared in {:.1} s\n", info.took.as_secs_f64())
+        })?;
     }
-    Ok(0)
+    Ok(())
 }
 
-fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
+fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<()> {
     let freed = |name: &str, freed_bytes: u64| -> anyhow::Result<()> {
-        if args.json {
-            out_json(&serde_json::json!({ "name": name, "freed_bytes": freed_bytes }))?;
-        } else {
-            out(&format!("{name}: freed {}\n", bytes(freed_bytes)))?;
-        }
-        Ok(())
+        let report = serde_json::json!({ "name": name, "freed_bytes": freed_bytes });
+        out_report(args.json, &report, || format!("{name}: freed {}\n", bytes(freed_bytes)))
     };
     // Custom images are prepared like runtimes, and their prepared files can be damaged, too.
     let is_image = |name: &String| host.engine.image(name).is_ok();
@@ -442,5 +431,5 @@ fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
             freed("binaries given by path, and components", freed_bytes)?;
         }
     }
-    Ok(0)
+    Ok(())
 }

@@ -17,7 +17,10 @@ use crate::{
     file,
     source::{STDIN, bounded},
     stored::SessionDir,
-    terminal::{Align, Hinted, bytes, counted, grouped, out, out_json, table, write_printable},
+    terminal::{
+        Column::{Left, Right},
+        Hinted, bytes, counted, grouped, out_report, table, write_printable,
+    },
 };
 
 const AFTER_HELP: &str = "\
@@ -145,14 +148,14 @@ impl Action {
     }
 }
 
-pub(super) fn run(global: &GlobalArgs, session_dir: &SessionDir, args: &FilesArgs) -> anyhow::Result<i32> {
+pub(super) fn run(global: &GlobalArgs, session_dir: &SessionDir, args: &FilesArgs) -> anyhow::Result<()> {
     let host = Host::open(global, Pooling::Single)?;
     let session = session_dir.activate_existing(&host, &args.activate, &args.id)?;
     act(args, &session.session()?).map_err(hinted)?;
     if args.action.changes() {
         session.save().with_context(|| format!("cannot save session `{}`", args.id))?;
     }
-    Ok(0)
+    Ok(())
 }
 
 fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
@@ -160,7 +163,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
     match &args.action {
         Action::Ls { pattern } => {
             let entries = files.list(pattern)?;
-            if args.json { out_json(&entries)? } else { out(&listed(&entries))? }
+            out_report(args.json, &entries, || listed(&entries))?;
         }
         Action::Cat { path } => {
             let bytes = files.read(path)?;
@@ -264,7 +267,6 @@ fn name_of(host: &Path) -> anyhow::Result<String> {
 
 /// Returns a table of files.
 pub(crate) fn listed(entries: &[FileEntry]) -> String {
-    let head = ["SIZE", "PATH"].map(str::to_owned);
     let rows = entries.iter().map(|entry| {
         let (size, mark) = match entry.kind {
             FileKind::Directory => (String::new(), "/"),
@@ -273,20 +275,18 @@ pub(crate) fn listed(entries: &[FileEntry]) -> String {
         };
         [size, escaped(&entry.path).to_string() + mark]
     });
-    let rows: Vec<[String; 2]> = std::iter::once(head).chain(rows).collect();
-    table([Align::Right, Align::Left], &rows)
+    table([Right("SIZE"), Left("PATH")], rows)
 }
 
 fn report(args: &FilesArgs, report: &CopyReport) -> anyhow::Result<()> {
-    if args.json {
-        return out_json(report);
-    }
-    let mut text = format!("{}, {}", counted(report.file_count, "file"), bytes(report.bytes));
-    if report.skipped_count > 0 {
-        text += &format!(
-            "; {} skipped: special files, invalid names, or links that leave the target directory",
-            grouped(report.skipped_count)
-        );
-    }
-    Ok(out(&format!("{text}\n"))?)
+    out_report(args.json, report, || {
+        let mut text = format!("{}, {}", counted(report.file_count, "file"), bytes(report.bytes));
+        if report.skipped_count > 0 {
+            text += &format!(
+                "; {} skipped: special files, invalid names, or links that leave the target directory",
+                grouped(report.skipped_count)
+            );
+        }
+        text + "\n"
+    })
 }

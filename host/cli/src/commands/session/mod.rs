@@ -23,7 +23,10 @@ use crate::{
     interrupt,
     source::STDIN,
     stored::{SessionDir, missing, read_exported},
-    terminal::{Align, HEAD, Hinted, ago, bytes, counted, grouped, note, out, out_json, table},
+    terminal::{
+        Column::{Left, Right},
+        HEAD, Hinted, ago, bytes, counted, grouped, note, out, out_json, out_report, table,
+    },
 };
 use files::FilesArgs;
 
@@ -77,9 +80,10 @@ pub(crate) fn run(global: &GlobalArgs, args: &SessionArgs) -> anyhow::Result<i32
         SessionCommand::Export(args) => export(&session_dir, args),
         SessionCommand::Import(args) => import(&session_dir, args),
         SessionCommand::Files(args) => files::run(global, &session_dir, args),
-        SessionCommand::Prune(args) => prune(&session_dir, args),
+        SessionCommand::Prune(args) => return prune(&session_dir, args),
         SessionCommand::Delete(args) => delete(&session_dir, args),
-    }
+    }?;
+    Ok(0)
 }
 
 /// List the stored sessions, most recently used first
@@ -102,15 +106,10 @@ struct ShowArgs {
     json: bool,
 }
 
-fn list(session_dir: &SessionDir, args: &ListArgs) -> anyhow::Result<i32> {
+fn list(session_dir: &SessionDir, args: &ListArgs) -> anyhow::Result<()> {
     let mut entries = session_dir.entries()?;
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.updated_at()));
-    if args.json {
-        out_json(&entries)?;
-        return Ok(0);
-    }
     let now = Timestamp::now();
-    let head = ["ID", "LANGUAGE", "EXECUTIONS", "FILES", "SIZE", "LAST USED"].map(str::to_owned);
     let rows = entries.iter().map(|entry| {
         let id = entry.id.to_string();
         let (size, used) = (bytes(entry.stored_bytes), ago(now.since(entry.updated_at())));
@@ -126,9 +125,8 @@ fn list(session_dir: &SessionDir, args: &ListArgs) -> anyhow::Result<i32> {
             None => [id, "damaged".into(), String::new(), String::new(), size, used],
         }
     });
-    let rows: Vec<[String; 6]> = std::iter::once(head).chain(rows).collect();
-    out(&table([Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Left], &rows))?;
-    Ok(0)
+    let columns = [Left("ID"), Left("LANGUAGE"), Right("EXECUTIONS"), Right("FILES"), Right("SIZE"), Left("LAST USED")];
+    out_report(args.json, &entries, || table(columns, rows))
 }
 
 /// The output of `show`.
@@ -139,12 +137,11 @@ struct ShownSession {
     in_use: bool,
 }
 
-fn show(session_dir: &SessionDir, args: &ShowArgs) -> anyhow::Result<i32> {
+fn show(session_dir: &SessionDir, args: &ShowArgs) -> anyhow::Result<()> {
     let entry = session_dir.entry(&args.id)?.ok_or_else(|| missing(&args.id))?;
     let in_use = session_dir.is_in_use(&args.id)?;
     if args.json {
-        out_json(&ShownSession { entry, in_use })?;
-        return Ok(0);
+        return out_json(&ShownSession { entry, in_use });
     }
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
@@ -170,8 +167,7 @@ fn show(session_dir: &SessionDir, args: &ShowArgs) -> anyhow::Result<i32> {
     if let Some(damage) = &entry.damage {
         line("damaged", damage);
     }
-    out(&text)?;
-    Ok(0)
+    Ok(out(&text)?)
 }
 
 const PRUNE_HELP: &str = "\
@@ -248,7 +244,6 @@ fn prune(session_dir: &SessionDir, args: &PruneArgs) -> anyhow::Result<i32> {
 
 fn print(report: &PruneReport) -> anyhow::Result<()> {
     if !report.deleted.is_empty() {
-        let head = ["ID", "SIZE", "BECAUSE OF"].map(str::to_owned);
         let rows = report.deleted.iter().map(|pruned| {
             let reason = match pruned.reason {
                 PruneReason::Age => "--older-than",
@@ -258,8 +253,7 @@ fn print(report: &PruneReport) -> anyhow::Result<()> {
             };
             [pruned.id.to_string(), bytes(pruned.bytes), reason.into()]
         });
-        let rows: Vec<[String; 3]> = std::iter::once(head).chain(rows).collect();
-        out(&table([Align::Left, Align::Right, Align::Left], &rows))?;
+        out(&table([Left("ID"), Right("SIZE"), Left("BECAUSE OF")], rows))?;
     }
     for skipped in &report.skipped {
         let reason = match skipped.reason {
@@ -273,24 +267,20 @@ fn print(report: &PruneReport) -> anyhow::Result<()> {
     }
     let verb = if report.dry_run { "would delete" } else { "deleted" };
     let count = counted(report.deleted.len().try_into().unwrap_or(u64::MAX), "session");
-    out(&format!("{verb} {count}, {}\n", bytes(report.reclaimed_bytes)))?;
-    Ok(())
+    Ok(out(&format!("{verb} {count}, {}\n", bytes(report.reclaimed_bytes)))?)
 }
 
-fn delete(session_dir: &SessionDir, args: &DeleteArgs) -> anyhow::Result<i32> {
+fn delete(session_dir: &SessionDir, args: &DeleteArgs) -> anyhow::Result<()> {
     let sessions = session_dir.sessions();
     for id in &args.ids {
         let freed_bytes = session_dir.entry(id)?.map_or(0, |entry| entry.stored_bytes);
         if !sessions.delete(id)? {
             return Err(missing(id));
         }
-        if args.json {
-            out_json(&serde_json::json!({ "id": id, "freed_bytes": freed_bytes }))?;
-        } else {
-            out(&format!("{id}: freed {}\n", bytes(freed_bytes)))?;
-        }
+        let report = serde_json::json!({ "id": id, "freed_bytes": freed_bytes });
+        out_report(args.json, &report, || format!("{id}: freed {}\n", bytes(freed_bytes)))?;
     }
-    Ok(0)
+    Ok(())
 }
 
 const FORK_HELP: &str = "\
@@ -390,31 +380,26 @@ struct CreatedJson<'a> {
 
 fn print_created(session_dir: &SessionDir, id: &SessionId, json: bool) -> anyhow::Result<()> {
     let size = session_dir.existing(id)?.bytes;
-    if json {
-        return out_json(&CreatedJson { id, bytes: size });
-    }
-    Ok(out(&format!("{id}: {}\n", bytes(size)))?)
+    out_report(json, &CreatedJson { id, bytes: size }, || format!("{id}: {}\n", bytes(size)))
 }
 
-fn fork(global: &GlobalArgs, session_dir: &SessionDir, args: &ForkArgs) -> anyhow::Result<i32> {
+fn fork(global: &GlobalArgs, session_dir: &SessionDir, args: &ForkArgs) -> anyhow::Result<()> {
     let host = Host::open(global, Pooling::Single)?;
     let original = session_dir.activate_existing(&host, &args.activate, &args.id)?;
     original.fork(args.fork.clone()).with_context(|| format!("cannot fork session `{}`", args.id))?;
-    print_created(session_dir, &args.fork, args.json)?;
-    Ok(0)
+    print_created(session_dir, &args.fork, args.json)
 }
 
-fn export(session_dir: &SessionDir, args: &ExportArgs) -> anyhow::Result<i32> {
+fn export(session_dir: &SessionDir, args: &ExportArgs) -> anyhow::Result<()> {
     session_dir.existing(&args.id)?;
     let bytes =
         session_dir.sessions().export(&args.id).with_context(|| format!("cannot export session `{}`", args.id))?;
     if args.file.as_os_str() != STDIN {
         if args.force {
-            file::replace(&args.file, &bytes)?;
-            return Ok(0);
+            return file::replace(&args.file, &bytes);
         }
         return match file::create(&args.file, &bytes) {
-            Ok(()) => Ok(0),
+            Ok(()) => Ok(()),
             Err(NotCreated::Failed(error)) => Err(error),
             Err(NotCreated::Exists) => {
                 let message = format!("file `{}` already exists", escaped(&args.file));
@@ -429,11 +414,10 @@ fn export(session_dir: &SessionDir, args: &ExportArgs) -> anyhow::Result<i32> {
         );
     }
     out.write_all(&bytes)?;
-    out.flush()?;
-    Ok(0)
+    Ok(out.flush()?)
 }
 
-fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Result<i32> {
+fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Result<()> {
     let (what, bytes) = if args.file.as_os_str() == STDIN {
         let what = "standard input".to_owned();
         let bytes = read_exported(&what, io::stdin().lock(), args.max_bytes, "--max-bytes")?;
@@ -457,8 +441,7 @@ fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Result<i32> {
         )),
         error => anyhow::Error::from(error).context(format!("cannot import {what}")),
     })?;
-    print_created(session_dir, &id, args.json)?;
-    Ok(0)
+    print_created(session_dir, &id, args.json)
 }
 
 /// Returns the session ID that is derived from the name of the file.
