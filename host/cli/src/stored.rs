@@ -321,17 +321,14 @@ pub(crate) fn missing(id: &SessionId) -> anyhow::Error {
 
 /// Returns the runtime on which a session was created, unless flags name another runtime.
 pub(crate) fn runtime_of(record: &SessionRecord, args: &RuntimeArgs) -> anyhow::Result<RuntimeArgs> {
-    if args.runtime.is_some() || args.runtime_path.is_some() {
-        return Ok(args.clone());
-    }
-    if record.runtime == CUSTOM_RUNTIME {
+    if record.runtime == CUSTOM_RUNTIME && !args.is_given() {
         return Err(Hinted::new(
             format!("session `{}` uses a runtime binary without a name", record.id),
             "pass the file with --runtime-path FILE",
         )
         .into());
     }
-    Ok(RuntimeArgs { runtime: Some(record.runtime.clone()), ..args.clone() })
+    Ok(args.or(&record.runtime))
 }
 
 /// Reads an exported session of at most `max_bytes` bytes. Checks the header first, to refuse other data before reading

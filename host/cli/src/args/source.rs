@@ -69,7 +69,7 @@ impl FromStr for LanguageArg {
 }
 
 /// Choice of the interpreter.
-#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuntimeArgs {
     /// Interpreter by name (see `glovebox runtimes list`) [default: the language's]
     #[arg(long, value_name = "NAME")]
@@ -78,6 +78,18 @@ pub(crate) struct RuntimeArgs {
     /// Path of an interpreter's WebAssembly binary, instead of --runtime
     #[arg(long, value_name = "FILE", conflicts_with = "runtime")]
     pub(crate) runtime_path: Option<PathBuf>,
+}
+
+impl RuntimeArgs {
+    /// Returns `true` if a flag names the interpreter.
+    pub(crate) fn is_given(&self) -> bool {
+        self.runtime.is_some() || self.runtime_path.is_some()
+    }
+
+    /// Returns these flags, or the interpreter `name` if no flag names one.
+    pub(crate) fn or(&self, name: &str) -> Self {
+        if self.is_given() { self.clone() } else { Self { runtime: Some(name.to_owned()), runtime_path: None } }
+    }
 }
 
 /// A value for scripts.

@@ -82,11 +82,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplayArgs) -> anyhow::Result<i32>
     // From here on, every blocking operation checks for Ctrl-C.
     let cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
-    let mut runtime = args.runtime.clone();
-    if runtime.runtime.is_none() && runtime.runtime_path.is_none() {
-        runtime.runtime = Some(recording.runtime_name().to_owned());
-    }
-    let sandbox = host.sandbox(&runtime, None, &policy)?;
+    let sandbox = host.sandbox(&args.runtime.or(recording.runtime_name()), None, &policy)?;
     let request = recording.request().cancel(&cancel);
     match interrupt::guarded(|| sandbox.run(request)) {
         Ok(execution) => {

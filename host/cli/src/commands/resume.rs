@@ -213,13 +213,10 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
         }
         None => None,
     };
-    let mut runtime = match &session {
+    let runtime = match &session {
         Some((.., record)) => runtime_of(record, &args.runtime)?,
-        None => args.runtime.clone(),
+        None => args.runtime.or(suspended.runtime_name()),
     };
-    if runtime.runtime.is_none() && runtime.runtime_path.is_none() {
-        runtime.runtime = Some(suspended.runtime_name().to_owned());
-    }
     let sandbox = host.sandbox(&runtime, None, &policy)?.with_tools(&tools).context("cannot offer the tools")?;
     let reporter = Reporter::new(&args.report, displays, &cancel);
     let (request, passed) = reporter.forward(suspended.request().cancel(&cancel));

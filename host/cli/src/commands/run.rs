@@ -353,12 +353,11 @@ impl Job<'_> {
 
     /// Returns the runtime from the flags, or otherwise the runtime on which the script starts fastest.
     fn runtime_for(&self, script: &Script) -> anyhow::Result<RuntimeArgs> {
-        let mut args = self.args.runtime.clone();
-        if args.runtime.is_none() && args.runtime_path.is_none() {
-            let language = script.language.unwrap_or(Language::Python);
-            args.runtime = Some(self.host.engine.runtime_for(language, script.source.text())?);
+        if self.args.runtime.is_given() {
+            return Ok(self.args.runtime.clone());
         }
-        Ok(args)
+        let language = script.language.unwrap_or(Language::Python);
+        Ok(self.args.runtime.or(&self.host.engine.runtime_for(language, script.source.text())?))
     }
 
     /// Runs scripts in a stored session. Writes `file` if the only script waits for a person.

@@ -169,7 +169,7 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 fn prepare(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<()> {
     interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
-    let runtime = RuntimeArgs { runtime: None, runtime_path: None };
+    let runtime = RuntimeArgs::default();
     for language in Language::ALL {
         host.sandbox(&runtime, Some(language), &Policy::default())?;
     }

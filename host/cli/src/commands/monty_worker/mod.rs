@@ -207,7 +207,7 @@ impl Worker {
             "additionalProperties": false,
         });
         let tool = Tool::new(TURN_TOOL, "Passes an event to the client.").schema(schema).stepped();
-        let runtime = RuntimeArgs { runtime: None, runtime_path: None };
+        let runtime = RuntimeArgs::default();
         let sandbox = self.host.sandbox(&runtime, Some(Language::Python), &config.policy())?;
         self.sandbox = Some(sandbox.with_tools(&[tool]).context("cannot offer the tool")?);
         self.config = Some(config);

@@ -34,7 +34,9 @@ pub(super) struct Completions {
 /// Completes directives, names and attributes.
 pub(super) struct Completer {
     pub(super) dialect: Dialect,
-    pub(super) inspector: Inspector,
+    /// The sandbox of the copies of sessions in which names are read. Has the runtime of the sessions, the policy from
+    /// [`inspection_policy`] and no tools, so that a hostile answer to a query cannot change the session.
+    pub(super) inspection: Sandbox,
     /// The session in which the next input runs. `None` if it cannot be used.
     pub(super) session: Option<Session>,
 }
@@ -58,7 +60,7 @@ impl Completer {
         let inputs = if word.path.is_empty() { inputs(history) } else { Vec::new() };
         let declared: BTreeSet<&str> = inputs.iter().flat_map(|input| names(self.dialect, input)).collect();
         let session = self.session.as_ref().filter(|session| session.ended().is_none());
-        let mut texts = session.map_or_else(Vec::new, |session| self.inspector.names(session, word, &declared));
+        let mut texts = session.map_or_else(Vec::new, |session| self.names_in(session, word, &declared));
         if word.path.is_empty() {
             let keywords = self.dialect.keywords().filter(|keyword| keyword.starts_with(word.prefix));
             texts.extend(keywords.map(str::to_owned));
@@ -68,6 +70,31 @@ impl Completer {
         texts.sort();
         texts.dedup();
         texts
+    }
+
+    /// Returns completions of a word: variables of the session, or attributes of a variable. `declared` contains names
+    /// that inputs may have declared.
+    fn names_in(&self, session: &Session, word: &IncompleteName<'_>, declared: &BTreeSet<&str>) -> Vec<String> {
+        let mut names = self.ask(session, &query(self.dialect, word, declared)).unwrap_or_default();
+        // The list is untrusted.
+        names.retain(|name| is_name(name) && name.starts_with(word.prefix));
+        names.truncate(MAX_NAME_COUNT);
+        names
+    }
+
+    /// Runs a query in a copy of the session, which is dropped afterwards. Returns `None` if the query fails, or if the
+    /// session is too large to be copied.
+    fn ask(&self, session: &Session, query: &str) -> Option<Vec<String>> {
+        if session.info().private_bytes > MAX_PRIVATE_BYTES {
+            return None;
+        }
+        let state = session.hibernate(&HibernateOptions::default()).ok()?;
+        let copy = self.inspection.resume(&state, ResumeOptions::default()).ok()?;
+        let json = copy.execute(query).ok()?.value?.json?;
+        if json.len() > MAX_JSON_BYTES {
+            return None;
+        }
+        serde_json::from_str(&json).ok()
     }
 }
 
@@ -156,12 +183,6 @@ fn without_dot<'s, 'a>(tokens: &'s [Token<'a>]) -> Option<&'s [Token<'a>]> {
     Some(rest.split_last().filter(|(mark, _)| mark.is_sign("?")).map_or(rest, |(_, rest)| rest))
 }
 
-// Reads names from a session for completion.
-//
-// A query runs in a copy of the session, which is dropped afterwards. The copy's sandbox has small limits, no tools
-// and no network, and does not commit files to host directories. A hostile answer to a query cannot change the
-// session.
-
 const PYTHON: &str = include_str!("names.py");
 const JAVASCRIPT: &str = include_str!("names.js");
 
@@ -175,44 +196,6 @@ const TIMEOUT_MS: u64 = 500;
 const MAX_JSON_BYTES: usize = 512 << 10;
 /// Maximum number of names.
 const MAX_NAME_COUNT: usize = 1_000;
-
-/// Reads names from copies of sessions.
-#[derive(Debug)]
-pub(super) struct Inspector {
-    sandbox: Sandbox,
-    dialect: Dialect,
-}
-
-impl Inspector {
-    /// Creates an inspector. `sandbox` must have the runtime of the sessions and the policy from [`inspection_policy`].
-    pub(super) fn new(sandbox: Sandbox, dialect: Dialect) -> Self {
-        Self { sandbox, dialect }
-    }
-
-    /// Returns completions of a word: variables of the session, or attributes of a variable. `declared` contains names
-    /// that inputs may have declared.
-    pub(super) fn names(&self, session: &Session, word: &IncompleteName<'_>, declared: &BTreeSet<&str>) -> Vec<String> {
-        let mut names = self.ask(session, &query(self.dialect, word, declared)).unwrap_or_default();
-        // The list is untrusted.
-        names.retain(|name| is_name(name) && name.starts_with(word.prefix));
-        names.truncate(MAX_NAME_COUNT);
-        names
-    }
-
-    /// Runs a query. Returns `None` if it fails, or if the session is too large to be copied.
-    fn ask(&self, session: &Session, query: &str) -> Option<Vec<String>> {
-        if session.info().private_bytes > MAX_PRIVATE_BYTES {
-            return None;
-        }
-        let state = session.hibernate(&HibernateOptions::default()).ok()?;
-        let copy = self.sandbox.resume(&state, ResumeOptions::default()).ok()?;
-        let json = copy.execute(query).ok()?.value?.json?;
-        if json.len() > MAX_JSON_BYTES {
-            return None;
-        }
-        serde_json::from_str(&json).ok()
-    }
-}
 
 /// Returns the policy for copies of sessions. `of_sessions` is the sessions' own policy.
 pub(super) fn inspection_policy(of_sessions: &Policy) -> Policy {

@@ -34,15 +34,15 @@ const MAX_LOAD_BYTES: u64 = 1 << 30;
 
 /// The REPL: its input, and its sessions by name.
 pub(super) struct Console {
-    sandbox: Sandbox,
-    parser: Parser,
-    lines: Lines,
-    sessions: BTreeMap<String, ReplSession>,
-    current: String,
+    pub(super) sandbox: Sandbox,
+    pub(super) parser: Parser,
+    pub(super) lines: Lines,
+    pub(super) sessions: BTreeMap<String, ReplSession>,
+    pub(super) current: String,
     /// Seals sessions saved to files.
-    key: Option<SessionKey>,
+    pub(super) key: Option<SessionKey>,
     /// `true` if control characters in the output are passed to the terminal unescaped.
-    is_raw: bool,
+    pub(super) is_raw: bool,
 }
 
 /// The action after an input.
@@ -52,25 +52,6 @@ enum NextAction {
 }
 
 impl Console {
-    /// Creates a console with one session.
-    pub(super) fn new(
-        sandbox: Sandbox,
-        parser: Parser,
-        lines: Lines,
-        name: &str,
-        session: ReplSession,
-        key: Option<SessionKey>,
-    ) -> Self {
-        let sessions = BTreeMap::from([(name.to_owned(), session)]);
-        Self { sandbox, parser, lines, sessions, current: name.to_owned(), key, is_raw: false }
-    }
-
-    /// Passes control characters in the output to a terminal. By default they are escaped.
-    pub(super) fn raw_output(mut self, is_raw: bool) -> Self {
-        self.is_raw = is_raw;
-        self
-    }
-
     /// Reads, runs and prints until the end of the input. Returns the process's exit code.
     pub(super) fn run(mut self) -> anyhow::Result<i32> {
         if self.lines.is_terminal() {

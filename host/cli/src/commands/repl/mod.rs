@@ -9,11 +9,13 @@ mod parser;
 mod session;
 mod tokens;
 
-use std::io::{self, IsTerminal};
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal},
+};
 
 use anyhow::Context as _;
 use clap::Args;
-use completer::Inspector;
 use glovebox::{Policy, Sandbox};
 use glovebox_sessions::{SessionId, SessionRecord};
 use tokens::Dialect;
@@ -117,16 +119,16 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     // The parser does not need the session's directories, and the session's limits may be too low for the parser.
     let parser = Parser::new(sibling(&host, args, &sandbox, &Policy::default())?, dialect);
     let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        let inspector =
-            Inspector::new(sibling(&host, args, &sandbox, &completer::inspection_policy(&policy))?, dialect);
+        let inspection = sibling(&host, args, &sandbox, &completer::inspection_policy(&policy))?;
         // Without a state directory, the REPL works without a history.
         let history = stored::create_state_dir().ok().map(|dir| dir.join(dialect.history_file()));
-        Lines::terminal(&parser, Completer { dialect, inspector, session: None }, history)?
+        Lines::terminal(&parser, Completer { dialect, inspection, session: None }, history)?
     } else {
         Lines::piped(parser.clone(), policy.limits.source_bytes)
     };
-    let key = stored::key(&args.store)?;
-    Console::new(sandbox, parser, lines, &name, session, key).raw_output(args.raw_output).run()
+    let (key, is_raw) = (stored::key(&args.store)?, args.raw_output);
+    let sessions = BTreeMap::from([(name.clone(), session)]);
+    Console { sandbox, parser, lines, sessions, current: name, key, is_raw }.run()
 }
 
 /// Creates the sandbox for a new session.
@@ -136,11 +138,7 @@ fn new_sandbox(host: &Host, args: &ReplArgs, policy: &Policy) -> anyhow::Result<
 
 /// Creates a sandbox with the runtime of `sandbox`, another policy and no tools.
 fn sibling(host: &Host, args: &ReplArgs, sandbox: &Sandbox, policy: &Policy) -> anyhow::Result<Sandbox> {
-    let mut runtime = args.runtime.clone();
-    if runtime.runtime.is_none() && runtime.runtime_path.is_none() {
-        runtime.runtime = Some(sandbox.runtime_name().to_owned());
-    }
-    host.sandbox(&runtime, Some(sandbox.language()), policy)
+    host.sandbox(&args.runtime.or(sandbox.runtime_name()), Some(sandbox.language()), policy)
 }
 
 /// Creates the sandbox for a stored session.

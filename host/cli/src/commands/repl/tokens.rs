@@ -198,71 +198,18 @@ fn number(rest: &str) -> Extent {
 /// The name of TypeScript inputs. The engine detects TypeScript by the extension.
 const TYPESCRIPT_NAME: &str = "<sandbox>.ts";
 
-const PYTHON_KEYWORDS: [&str; 35] = [
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
-    "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
-    "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
-];
-
-const JAVASCRIPT_KEYWORDS: [&str; 43] = [
-    "async",
-    "await",
-    "break",
-    "case",
-    "catch",
-    "class",
-    "const",
-    "continue",
-    "debugger",
-    "default",
-    "delete",
-    "do",
-    "else",
-    "enum",
-    "export",
-    "extends",
-    "false",
-    "finally",
-    "for",
-    "function",
-    "if",
-    "import",
-    "in",
-    "instanceof",
-    "let",
-    "new",
-    "null",
-    "return",
-    "static",
-    "super",
-    "switch",
-    "this",
-    "throw",
-    "true",
-    "try",
-    "typeof",
-    "undefined",
-    "var",
-    "void",
-    "while",
-    "with",
-    "yield",
-    "of",
-];
+/// The keywords of a language, separated by spaces.
+const PYTHON_KEYWORDS: &str = "\
+    False None True and as assert async await break class continue def del elif else except finally for from \
+    global if import in is lambda nonlocal not or pass raise return try while with yield";
+const JAVASCRIPT_KEYWORDS: &str = "\
+    async await break case catch class const continue debugger default delete do else enum export extends false \
+    finally for function if import in instanceof let new null return static super switch this throw true try \
+    typeof undefined var void while with yield of";
 
 /// Additional words of TypeScript that are rarely names.
-const TYPESCRIPT_KEYWORDS: [&str; 10] = [
-    "abstract",
-    "declare",
-    "implements",
-    "interface",
-    "keyof",
-    "namespace",
-    "private",
-    "protected",
-    "public",
-    "readonly",
-];
+const TYPESCRIPT_KEYWORDS: &str =
+    "abstract declare implements interface keyof namespace private protected public readonly";
 
 /// The language of the inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -326,12 +273,12 @@ impl Dialect {
 
     /// Returns the keywords for colours and completion. Some of them can also be names.
     pub(super) fn keywords(self) -> impl Iterator<Item = &'static str> {
-        let (base, more): (&[&str], &[&str]) = match self {
-            Self::Python => (&PYTHON_KEYWORDS, &[]),
-            Self::JavaScript => (&JAVASCRIPT_KEYWORDS, &[]),
-            Self::TypeScript => (&JAVASCRIPT_KEYWORDS, &TYPESCRIPT_KEYWORDS),
+        let (base, more) = match self {
+            Self::Python => (PYTHON_KEYWORDS, ""),
+            Self::JavaScript => (JAVASCRIPT_KEYWORDS, ""),
+            Self::TypeScript => (JAVASCRIPT_KEYWORDS, TYPESCRIPT_KEYWORDS),
         };
-        base.iter().chain(more).copied()
+        base.split_whitespace().chain(more.split_whitespace())
     }
 }
 
