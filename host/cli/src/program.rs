@@ -14,9 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-#[cfg(feature = "full")]
-use glovebox::CancelToken;
-use glovebox::{Tool, ToolCall, ToolError, ToolErrorKind};
+use glovebox::{CancelToken, Tool, ToolCall, ToolError, ToolErrorKind};
 use rustix::process::{Pid, RawPid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::terminal::{Hinted, printable};
@@ -64,37 +62,30 @@ impl Program {
         let failed = |reason: String| ToolError::new(format!("`{}` {reason}", call.name));
         let not_awaited =
             |error: io::Error| ToolError::new(format!("tool `{}`: cannot wait for its program: {error}", call.name));
-        let mut running = self.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
-        // Each stream has its own thread, so that the streams do not block each other.
-        running.write(arguments);
-        let stdout = Stream::first(running.child.stdout.take(), max_bytes);
-        let stderr = Stream::last(running.child.stderr.take(), STDERR_BYTES_MAX);
-        loop {
-            if stdout.len() > max_bytes {
+        let running = self.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
+        let (end, output) = running.finish(arguments, call.deadline, max_bytes, &call.cancel).map_err(not_awaited)?;
+        match end {
+            ProgramEnd::Exited(status, _) if status.success() => {
+                let text = String::from_utf8(output).map_err(|_| failed("answered with invalid UTF-8".into()))?;
+                // A program without a result may print nothing.
+                Ok(if text.trim().is_empty() { "null".into() } else { text })
+            }
+            ProgramEnd::Exited(status, stderr) => {
+                let how = describe_status(status);
+                Err(failed(if stderr.is_empty() { how } else { format!("{how}: {stderr}") }))
+            }
+            ProgramEnd::TooLong => {
                 let message = format!(
                     "`{}` answered with more than {max_bytes} bytes, the maximum `limits.tool_bytes`; \
                      return less or raise the limit",
                     call.name
                 );
-                return Err(ToolError::of(ToolErrorKind::Limit, message));
+                Err(ToolError::of(ToolErrorKind::Limit, message))
             }
-            if running.has_ended().map_err(not_awaited)? {
-                break;
-            }
-            if call.cancel.wait_timeout(POLL) || Instant::now() >= call.deadline {
-                return Err(failed("was stopped: the call was cancelled or timed out".into()));
+            ProgramEnd::TimedOut | ProgramEnd::Cancelled => {
+                Err(failed("was stopped: the call was cancelled or timed out".into()))
             }
         }
-        let status = running.end().map_err(not_awaited)?;
-        let deadline = Instant::now() + STREAM_TIMEOUT;
-        let (stdout, stderr) = (stdout.collect(deadline), stderr.collect(deadline));
-        if !status.success() {
-            let (how, end) = (describe_status(status), end_of(&stderr));
-            return Err(failed(if end.is_empty() { how } else { format!("{how}: {end}") }));
-        }
-        let text = String::from_utf8(stdout).map_err(|_| failed("answered with invalid UTF-8".into()))?;
-        // A program without a result may print nothing.
-        Ok(if text.trim().is_empty() { "null".into() } else { text })
     }
 
     fn spawn(&self) -> io::Result<Running> {
@@ -105,10 +96,9 @@ impl Program {
     }
 }
 
-/// The end of a command that [`run_bounded`] ran.
-#[cfg(feature = "full")]
-pub(crate) enum BoundedEnd {
-    /// The command ended. Contains the end of its standard error.
+/// The end of a program.
+pub(crate) enum ProgramEnd {
+    /// The program ended. Contains the end of its standard error.
     Exited(ExitStatus, String),
     /// The output exceeded the limit.
     TooLong,
@@ -125,32 +115,10 @@ pub(crate) fn run_bounded(
     timeout: Duration,
     max_bytes: usize,
     cancel: &CancelToken,
-) -> io::Result<(BoundedEnd, Vec<u8>)> {
+) -> io::Result<(ProgramEnd, Vec<u8>)> {
     let deadline = Instant::now() + timeout;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut running = Running::start(command, name)?;
-    let stdout = Stream::first(running.child.stdout.take(), max_bytes);
-    let stderr = Stream::last(running.child.stderr.take(), STDERR_BYTES_MAX);
-    let end = loop {
-        if stdout.len() > max_bytes {
-            break BoundedEnd::TooLong;
-        }
-        if running.has_ended()? {
-            let status = running.end()?;
-            let stderr = stderr.collect(Instant::now() + STREAM_TIMEOUT);
-            break BoundedEnd::Exited(status, end_of(&stderr));
-        }
-        if Instant::now() >= deadline {
-            break BoundedEnd::TimedOut;
-        }
-        if cancel.wait_timeout(POLL) {
-            break BoundedEnd::Cancelled;
-        }
-    };
-    drop(running);
-    let mut output = stdout.collect(Instant::now() + STREAM_TIMEOUT);
-    output.truncate(max_bytes);
-    Ok((end, output))
+    Running::start(command, name)?.finish(String::new(), deadline, max_bytes, cancel)
 }
 
 /// The process groups of running programs.
@@ -195,12 +163,45 @@ impl Running {
         Ok(Self { child, name: name.to_owned(), is_over: false })
     }
 
-    /// Writes the program's input on a separate thread.
-    fn write(&mut self, input: String) {
+    /// Writes the program's input and waits for its end. Kills its process group at the deadline, after more than
+    /// `max_bytes` bytes of output, and when `cancel` is cancelled. Returns the first `max_bytes` bytes of its output.
+    fn finish(
+        mut self,
+        input: String,
+        deadline: Instant,
+        max_bytes: usize,
+        cancel: &CancelToken,
+    ) -> io::Result<(ProgramEnd, Vec<u8>)> {
+        // Each stream has its own thread, so that the streams do not block each other.
         if let Some(mut stdin) = self.child.stdin.take() {
             // Errors are ignored: a program might not read its input.
             let _ = thread::Builder::new().spawn(move || stdin.write_all(input.as_bytes()));
         }
+        let stdout = Stream::first(self.child.stdout.take(), max_bytes);
+        let stderr = Stream::last(self.child.stderr.take(), STDERR_BYTES_MAX);
+        let mut end = loop {
+            if stdout.len() > max_bytes {
+                break ProgramEnd::TooLong;
+            }
+            if self.has_ended()? {
+                let status = self.end()?;
+                let stderr = stderr.collect(Instant::now() + STREAM_TIMEOUT);
+                break ProgramEnd::Exited(status, end_of(&stderr));
+            }
+            if Instant::now() >= deadline {
+                break ProgramEnd::TimedOut;
+            }
+            if cancel.wait_timeout(POLL) {
+                break ProgramEnd::Cancelled;
+            }
+        };
+        drop(self);
+        let mut output = stdout.collect(Instant::now() + STREAM_TIMEOUT);
+        if output.len() > max_bytes {
+            end = ProgramEnd::TooLong;
+            output.truncate(max_bytes);
+        }
+        Ok((end, output))
     }
 
     /// Returns `true` if the program has ended. Does not reap the program, so that its group's number is not reused.

@@ -11,8 +11,8 @@ use std::{
 
 use anyhow::Context as _;
 use glovebox::{
-    CancelToken, Execution, HibernateOptions, HibernatedInfo, IfExists, Language, Request, Sandbox, Session,
-    SessionKey, Suspended, escaped,
+    CancelToken, Execution, HibernateOptions, HibernatedInfo, IfExists, Request, Sandbox, Session, SessionKey,
+    Suspended, escaped,
 };
 use glovebox_sessions::{
     DirectoryStore, NewSession, Pages, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions, SessionsError,
@@ -130,6 +130,7 @@ impl SessionDir {
         &self.location
     }
 
+    #[cfg(feature = "full")]
     pub(crate) fn key(&self) -> Option<&SessionKey> {
         self.key.as_ref()
     }
@@ -180,14 +181,24 @@ impl SessionDir {
     /// Activates or creates a session. Waits while another process uses it, unless a flag prevents that.
     pub(crate) fn activate(&self, sandbox: Sandbox, id: &SessionId) -> anyhow::Result<ActiveSession> {
         let language = sandbox.language();
-        let activate =
-            |waits| ActiveSession::new(self.sessions_with(Some(sandbox.clone()), waits), language, id, self.key());
-        match activate(false) {
-            Err(SessionsError::InUse { .. }) if !self.no_wait => {
+        self.when_free(id, |waits| {
+            let sessions = self.sessions_with(Some(sandbox.clone()), waits);
+            let stored = sessions.open_or_create(id.clone(), NewSession::default().language(language))?;
+            // Acquires the session's lock. From now on, the session stays active in this process.
+            stored.activate()?;
+            Ok(ActiveSession { sessions, stored, key: self.key.clone() })
+        })
+    }
+
+    /// Calls `open`, which takes a session's lock. If another process has the lock, calls `open` again with `true`, which
+    /// waits, unless a flag prevents that.
+    fn when_free<T>(&self, id: &SessionId, open: impl Fn(bool) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        match open(false) {
+            Err(error) if is_in_use(&error) && !self.no_wait => {
                 note(&format!("waiting for another process to finish with session `{id}`"));
-                Ok(activate(true)?)
+                open(true)
             }
-            active => Ok(active?),
+            opened => opened,
         }
     }
 
@@ -208,17 +219,9 @@ impl SessionDir {
                 "delete the file, and run the script again unless it has already ended in the session",
             ))),
         };
-        let restore = |waits| {
-            let session = self.sessions_with(Some(sandbox.clone()), waits).open(id)?;
-            session.restore_suspended(suspended, check)
-        };
-        match restore(false) {
-            Err(error) if is_in_use(&error) && !self.no_wait => {
-                note(&format!("waiting for another process to finish with session `{id}`"));
-                restore(true)
-            }
-            restored => restored,
-        }
+        self.when_free(id, |waits| {
+            self.sessions_with(Some(sandbox.clone()), waits).open(id)?.restore_suspended(suspended, check)
+        })
     }
 }
 
@@ -243,19 +246,6 @@ pub(crate) struct ActiveSession {
 }
 
 impl ActiveSession {
-    /// Activates or creates a session.
-    fn new(
-        sessions: Sessions,
-        language: Language,
-        id: &SessionId,
-        key: Option<&SessionKey>,
-    ) -> Result<Self, SessionsError> {
-        let stored = sessions.open_or_create(id.clone(), NewSession::default().language(language))?;
-        // Acquires the session's lock. From now on, the session stays active in this process.
-        stored.activate()?;
-        Ok(Self { sessions, stored, key: key.cloned() })
-    }
-
     pub(crate) fn session(&self) -> Result<Session, SessionsError> {
         Ok(self.stored.activate()?.clone())
     }

@@ -32,7 +32,7 @@ use glovebox_server::{CheckTypes, Reach, TypedScript, confine_program};
 use crate::{
     engine::Host,
     own_program,
-    program::{BoundedEnd, run_bounded},
+    program::{ProgramEnd, run_bounded},
     terminal::Hinted,
 };
 
@@ -112,18 +112,18 @@ impl TypeChecker {
         let (end, output) = run_bounded(&mut command, checker::NAME, TIMEOUT, MAX_OUTPUT_BYTES, cancel)
             .context("cannot run the type checker")?;
         match end {
-            BoundedEnd::TooLong => {}
-            BoundedEnd::Exited(status, _) if status.code().is_some_and(|code| FINISHED.contains(&code)) => {}
-            BoundedEnd::Exited(status, reason) => {
+            ProgramEnd::TooLong => {}
+            ProgramEnd::Exited(status, _) if status.code().is_some_and(|code| FINISHED.contains(&code)) => {}
+            ProgramEnd::Exited(status, reason) => {
                 let message = format!("the type checker, limited to {MEMORY_BYTES} bytes of memory, failed ({status})");
                 let error = Hinted::new(message, HINT);
                 return Err(if reason.is_empty() { error } else { error.because(reason) }.into());
             }
-            BoundedEnd::TimedOut => {
+            ProgramEnd::TimedOut => {
                 let message = format!("the type checker took longer than {} s", TIMEOUT.as_secs());
                 return Err(Hinted::new(message, HINT).into());
             }
-            BoundedEnd::Cancelled => anyhow::bail!("interrupted"),
+            ProgramEnd::Cancelled => anyhow::bail!("interrupted"),
         }
         let tools: Vec<String> = script.tools.unwrap_or_default().iter().map(|tool| tool.name().to_owned()).collect();
         Ok(findings::parse(&String::from_utf8_lossy(&output), &tools))
