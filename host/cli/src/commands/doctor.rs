@@ -8,6 +8,7 @@ use std::{
     time::Instant,
 };
 
+use anyhow::anyhow;
 use clap::Args;
 use glovebox::{ComponentCache, Engine, Language, Policy, RuntimeInfo, Sandbox, ToolInfo, escaped, escaped_text};
 use serde::Serialize;
@@ -71,8 +72,14 @@ impl Finding {
         Self { check: check.into(), status: Status::Ok, detail: detail.into(), remedy: None }
     }
 
-    fn bad(status: Status, check: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { check: check.into(), status, detail: detail.into(), remedy: Some(remedy.into()) }
+    fn warning(check: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { status: Status::Warning, remedy: Some(remedy.into()), ..Self::ok(check, detail) }
+    }
+
+    /// A failed check, with the causes of an error as its detail.
+    fn wrong(check: impl Into<String>, error: impl Into<anyhow::Error>, remedy: impl Into<String>) -> Self {
+        let detail = format!("{:#}", error.into());
+        Self { status: Status::Wrong, remedy: Some(remedy.into()), ..Self::ok(check, detail) }
     }
 }
 
@@ -87,10 +94,9 @@ pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32>
             ));
             match host.engine.runtimes() {
                 Ok(runtimes) => findings.extend(runtimes.iter().map(|runtime| verified(&host.engine, runtime))),
-                Err(error) => findings.push(Finding::bad(
-                    Status::Wrong,
+                Err(error) => findings.push(Finding::wrong(
                     "runtimes",
-                    format!("{:#}", anyhow::Error::from(error)),
+                    error,
                     "remove the named file; Glovebox fetches or prepares it again when needed",
                 )),
             }
@@ -101,10 +107,9 @@ pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32>
                 findings.extend(Language::ALL.map(|language| runs(&host, language)));
             }
         }
-        Err(error) => findings.push(Finding::bad(
-            Status::Wrong,
+        Err(error) => findings.push(Finding::wrong(
             "cache directory",
-            format!("{error:#}"),
+            error,
             "remove others' write access (`chmod -R go-w DIR`), or choose another with --cache-dir",
         )),
     }
@@ -137,25 +142,22 @@ fn rendered(findings: &[Finding]) -> String {
 /// Checks for a Python package installer, because the interpreters are published as Python packages.
 fn fetcher() -> Finding {
     let ways: [&[&str]; 5] = [&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"], &["uv", "pip"]];
-    for way in ways {
-        let Some((program, arguments)) = way.split_first() else { continue };
-        let answered = Command::new(program)
-            .args(arguments)
-            .arg("--version")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        if answered.is_ok_and(|status| status.success()) {
-            return Finding::ok("fetching", format!("`{}` works", way.join(" ")));
-        }
+    match ways.into_iter().find(|way| has_version(way)) {
+        Some(way) => Finding::ok("fetching", format!("`{}` works", way.join(" "))),
+        None => Finding::warning(
+            "fetching",
+            "neither pip nor uv was found",
+            "install one of them, or copy the cache directory from a machine that has the interpreters",
+        ),
     }
-    Finding::bad(
-        Status::Warning,
-        "fetching",
-        "neither pip nor uv was found",
-        "install one of them, or copy the cache directory from a machine that has the interpreters",
-    )
+}
+
+/// Returns `true` if a command succeeds with `--version`.
+fn has_version(command: &[&str]) -> bool {
+    let Some((program, arguments)) = command.split_first() else { return false };
+    let mut command = Command::new(program);
+    command.args(arguments).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 /// Checks `ulimit -v`, the usual reason why a guest's memory cannot be allocated.
@@ -167,10 +169,9 @@ fn address_space() -> Finding {
         .find_map(|line| line.strip_prefix("Max address space"))
         .and_then(|rest| rest.split_whitespace().next());
     match soft.map(|soft| (soft, soft.parse::<u64>())) {
-        Some((_, Ok(most))) if most < ADDRESS_SPACE_NEEDED_BYTES => Finding::bad(
-            Status::Wrong,
+        Some((_, Ok(most))) if most < ADDRESS_SPACE_NEEDED_BYTES => Finding::wrong(
             name,
-            format!(
+            anyhow!(
                 "limited to {}; each guest reserves {} but does not use all of it",
                 bytes(most),
                 bytes(ADDRESS_SPACE_NEEDED_BYTES)
@@ -186,8 +187,7 @@ fn address_space() -> Finding {
 fn overcommit() -> Finding {
     let name = "overcommit";
     match fs::read_to_string("/proc/sys/vm/overcommit_memory").as_deref().map(str::trim) {
-        Ok("2") => Finding::bad(
-            Status::Warning,
+        Ok("2") => Finding::warning(
             name,
             "the kernel counts reserved memory as used; many guests at once may fail to start",
             "if guests fail to start, set `vm.overcommit_memory` to 0",
@@ -213,8 +213,7 @@ fn sessions(store: Option<&Path>) -> Finding {
                 let size = entries.iter().map(|entry| entry.stored_bytes).sum();
                 return Finding::ok(name, format!("{} in `{}`, {}", entries.len(), escaped(&at), bytes(size)));
             }
-            Finding::bad(
-                Status::Warning,
+            Finding::warning(
                 name,
                 format!("damaged sessions in `{}`: {}", escaped(&at), damaged.join(", ")),
                 "see the reasons with `glovebox session show`; restore damaged files from a copy, or delete the sessions with `glovebox session delete`",
@@ -222,7 +221,7 @@ fn sessions(store: Option<&Path>) -> Finding {
         }
         Err(error) => {
             let remedy = if is_url(&at) { REMOTE_REMEDY } else { DIRECTORY_REMEDY };
-            Finding::bad(Status::Wrong, name, format!("{error:#}"), remedy)
+            Finding::wrong(name, error, remedy)
         }
     }
 }
@@ -238,10 +237,9 @@ fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, bundled, .. 
         }
         Ok(()) if *bundled => Finding::ok(check, "bundled; the hashes of the unpacked files match"),
         Ok(()) => Finding::ok(check, "not fetched yet; the first run fetches it"),
-        Err(error) => Finding::bad(
-            Status::Wrong,
+        Err(error) => Finding::wrong(
             check,
-            format!("{:#}", anyhow::Error::from(error)),
+            error,
             format!("run `glovebox runtimes remove {name}`, then `glovebox runtimes prepare {name}`"),
         ),
     }
@@ -255,10 +253,9 @@ fn custom_images(engine: &Engine) -> Vec<Finding> {
         let is_described = found.is_ok();
         match found.and_then(|_| engine.verify(&name)) {
             Ok(()) => Finding::ok(check, "the hashes of description and prepared image match"),
-            Err(error) => Finding::bad(
-                Status::Wrong,
+            Err(error) => Finding::wrong(
                 check,
-                format!("{:#}", anyhow::Error::from(error)),
+                error,
                 if is_described {
                     format!("run `glovebox runtimes remove {name}`; it is rebuilt at its next use")
                 } else {
@@ -277,13 +274,10 @@ fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, bundled, .
         if *bundled {
             return Finding::ok(check, "bundled; the first TypeScript script unpacks it");
         }
-        let mut npm = Command::new("npm");
-        npm.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        if npm.status().is_ok_and(|status| status.success()) {
+        if has_version(&["npm"]) {
             return Finding::ok(check, "not fetched yet; the first TypeScript script fetches it with npm");
         }
-        return Finding::bad(
-            Status::Warning,
+        return Finding::warning(
             check,
             "not fetched yet; the first TypeScript script needs npm to fetch it, but npm was not found",
             "install npm, or copy the cache directory from a machine that has it; JavaScript needs neither",
@@ -291,10 +285,9 @@ fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, bundled, .
     }
     match engine.verify(name) {
         Ok(()) => Finding::ok(check, "the hashes of the fetched files match"),
-        Err(error) => Finding::bad(
-            Status::Wrong,
+        Err(error) => Finding::wrong(
             check,
-            format!("{:#}", anyhow::Error::from(error)),
+            error,
             format!("run `glovebox runtimes remove {name}`, then `glovebox runtimes prepare {name}`"),
         ),
     }
@@ -306,12 +299,9 @@ fn components(engine: &Engine) -> Finding {
     match engine.verify_components() {
         Ok(ComponentCache { count: 0, .. }) => Finding::ok(check, "none yet"),
         Ok(cache) => Finding::ok(check, format!("{}, {}, with matching hashes", cache.count, bytes(cache.bytes))),
-        Err(error) => Finding::bad(
-            Status::Wrong,
-            check,
-            format!("{:#}", anyhow::Error::from(error)),
-            "remove the named file; the component is compiled again at its next run",
-        ),
+        Err(error) => {
+            Finding::wrong(check, error, "remove the named file; the component is compiled again at its next run")
+        }
     }
 }
 
@@ -335,13 +325,9 @@ fn runs(host: &Host, language: Language) -> Finding {
         }
         Ok((execution, _)) => {
             let printed = format!("{}{}", execution.stdout.text(), execution.stderr.text());
-            Finding::bad(
-                Status::Wrong,
-                check,
-                format!("`{source}` printed `{}`: {}", printed.trim_end(), execution.outcome.describe()),
-                remedy,
-            )
+            let outcome = execution.outcome.describe();
+            Finding::wrong(check, anyhow!("`{source}` printed `{}`: {outcome}", printed.trim_end()), remedy)
         }
-        Err(error) => Finding::bad(Status::Wrong, check, format!("{error:#}"), remedy),
+        Err(error) => Finding::wrong(check, error, remedy),
     }
 }
