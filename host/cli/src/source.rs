@@ -176,6 +176,20 @@ pub(crate) fn bounded_with_hint(what: &str, from: impl Read, max_bytes: u64, hin
     Err(Hinted::new(format!("{what} is longer than {max_bytes} bytes"), hint).into())
 }
 
+/// Reads a file of at most `max_bytes` bytes, so that a device or a sparse file cannot exhaust memory. `what` names the
+/// file in errors.
+pub(crate) fn read_file(path: &Path, what: &str, max_bytes: u64, hint: &str) -> anyhow::Result<Vec<u8>> {
+    let file = File::open(path).map_err(|error| Hinted::new(format!("cannot read {what}"), hint).because(error))?;
+    bounded_with_hint(what, file, max_bytes, hint)
+}
+
+/// Like [`read_file`], but for UTF-8 text.
+pub(crate) fn read_text(path: &Path, what: &str, max_bytes: u64, hint: &str) -> anyhow::Result<String> {
+    let bytes = read_file(path, what, max_bytes, hint)?;
+    let text = String::from_utf8(bytes);
+    Ok(text.map_err(|error| Hinted::new(format!("cannot read {what}"), hint).because(error))?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{bounded, text};

@@ -1,17 +1,13 @@
 //! Permissions and limits of scripts: a policy file, and flags that override it.
 
-use std::{
-    fs,
-    io::{self, Read},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use glovebox::{Clock, Commit, Entropy, Limits, Metering, Mount, Policy, escaped};
 
 use super::{NetworkArgs, bytes, count, count_u32};
-use crate::terminal::Hinted;
+use crate::source::read_text;
 
 /// Default time of the clock with `--seed`: 2020-01-01T00:00:00Z.
 const SEEDED_CLOCK_NS: u64 = 1_577_836_800_000_000_000;
@@ -286,26 +282,11 @@ fn checked(policy: Policy) -> anyhow::Result<Policy> {
 /// Maximum length of a policy file in bytes. Parsing takes about eighty times as much memory.
 const MAX_POLICY_BYTES: u64 = 512 << 10;
 
-/// Reads a file's text up to the maximum length, so that reading `/dev/zero` ends.
-fn read_bounded(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let read = fs::File::open(path)?.take(MAX_POLICY_BYTES + 1).read_to_string(&mut text)?;
-    if u64::try_from(read).is_ok_and(|read| read > MAX_POLICY_BYTES) {
-        return Err(io::Error::other(format!("longer than {MAX_POLICY_BYTES} bytes")));
-    }
-    Ok(text)
-}
-
 /// Reads a policy file. Its host paths are relative to the file, so they do not depend on the working directory.
 fn read(path: &Path) -> anyhow::Result<Policy> {
-    let text = read_bounded(path).map_err(|error| {
-        Hinted::new(
-            format!("cannot read policy file `{}`", escaped(path)),
-            "create one with `glovebox policy show > policy.toml`",
-        )
-        .because(error)
-    })?;
-    let mut policy = Policy::from_toml(&text).with_context(|| format!("policy file `{}`", escaped(path)))?;
+    let what = format!("policy file `{}`", escaped(path));
+    let text = read_text(path, &what, MAX_POLICY_BYTES, "create one with `glovebox policy show > policy.toml`")?;
+    let mut policy = Policy::from_toml(&text).context(what)?;
     let base = path.parent().unwrap_or(Path::new(""));
     if let Some(workspace) = &mut policy.workspace {
         *workspace = base.join(&workspace);

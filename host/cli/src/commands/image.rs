@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::Read as _,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -17,7 +16,9 @@ use serde::Serialize;
 use crate::{
     args::{self, GlobalArgs},
     engine::{Host, Pooling, custom_images_dir},
-    interrupt, stored,
+    interrupt,
+    source::read_file,
+    stored,
     terminal::{
         Column::{Left, Right},
         Hinted, bytes, counted, note, out, out_json, out_report, printable, table,
@@ -182,15 +183,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &ImageArgs) -> anyhow::Result<i32> 
     Ok(0)
 }
 
-/// Reads a file of at most `max_bytes` bytes, so that a device or sparse file cannot exhaust memory.
 fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes));
-    read.with_context(|| format!("cannot read `{}`", escaped(path)))?;
-    if bytes.len() as u64 > max_bytes {
-        anyhow::bail!("`{}` is larger than the limit of {max_bytes} bytes; use a smaller file", escaped(path));
-    }
-    Ok(bytes)
+    read_file(path, &format!("file `{}`", escaped(path)), max_bytes, "use a readable file within the limit")
 }
 
 fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<()> {

@@ -25,6 +25,7 @@ use crate::{
     engine::{Host, Pooling},
     interrupt, logging,
     script_packages::add_allowed,
+    source::read_text,
     stored::read_key,
     tenants::{IDLE_LOOK, ONLY, Root, callbacks, root, tenant_config},
     terminal::{Hinted, note, out},
@@ -413,19 +414,6 @@ fn read_token(path: &Path) -> anyhow::Result<String> {
             .because(error)
     })?;
     Ok(text.trim_end().to_owned())
-}
-
-/// Reads a text file of at most `max_bytes` bytes.
-fn read_text(path: &Path, what: &str, max_bytes: u64, hint: &str) -> anyhow::Result<String> {
-    let cannot_read = || Hinted::new(format!("cannot read the {what}"), hint);
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes))
-        .map_err(|error| cannot_read().because(error))?;
-    if u64::try_from(bytes.len()).is_ok_and(|len| len > max_bytes) {
-        return Err(Hinted::new(format!("the {what} is longer than {max_bytes} bytes"), hint).into());
-    }
-    String::from_utf8(bytes).map_err(|error| cannot_read().because(error).into())
 }
 
 fn read_config(path: &Path) -> anyhow::Result<ServerConfig> {

@@ -1,9 +1,6 @@
 //! `glovebox tools`: declarations of the tools that scripts can call.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -15,7 +12,7 @@ use serde_json::Value;
 use super::mcp;
 use crate::{
     args::{LanguageArg, ProgramArgs},
-    source::bounded_with_hint,
+    source::read_file,
     terminal::{Hinted, out},
 };
 
@@ -116,8 +113,7 @@ pub(crate) fn run(args: &ToolsCommandArgs) -> anyhow::Result<i32> {
 fn defined(path: &Path) -> anyhow::Result<Vec<Tool>> {
     let what = format!("file `{}`", escaped(path));
     let hint = "write [{\"name\": \"add\", \"description\": \"…\", \"schema\": {…}}]";
-    let file = File::open(path).map_err(|error| Hinted::new(format!("cannot read {what}"), hint).because(error))?;
-    let bytes = bounded_with_hint(&what, file, MAX_FILE_BYTES, "define fewer tools")?;
+    let bytes = read_file(path, &what, MAX_FILE_BYTES, hint)?;
     let definitions: Vec<Definition> = serde_json::from_slice(&bytes).map_err(|error| {
         let error = glovebox::escaped_text(&error.to_string()).to_string();
         Hinted::new(format!("cannot use {what}"), hint).because(error)
