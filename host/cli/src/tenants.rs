@@ -1,4 +1,5 @@
-//! Tenants of a server and its workers, with the location of their sessions and their callbacks.
+//! Tenants of a server and its workers, with the location of their sessions and their callbacks. Also the threads that
+//! servers need.
 
 use std::{
     fs,
@@ -10,14 +11,15 @@ use anyhow::Context as _;
 use glovebox::{SessionKey, UrlPatterns, escaped};
 use glovebox_fleet::FleetClient;
 use glovebox_server::{
-    ServerConfig, TenantConfig, TokenTable,
+    ServerConfig, Tenant, TenantConfig, TokenTable,
     tools::{Callbacks, CallbacksConfig},
 };
-use glovebox_sessions::SessionId;
+use glovebox_sessions::{IdleThread, SessionId};
+use tokio::runtime::Runtime;
 
 use crate::{
     stored::{self, is_url, open_store},
-    terminal::Hinted,
+    terminal::{Hinted, note},
 };
 
 /// The name of the tenant whose token is not in the configuration.
@@ -34,6 +36,31 @@ pub(crate) enum Root {
     Store(PathBuf),
     /// A fleet. Each tenant's name is the scope of its sessions.
     Fleet(FleetClient),
+}
+
+/// Creates a runtime with this maximum number of blocking threads.
+pub(crate) fn threads(blocking: usize) -> anyhow::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.enable_all().max_blocking_threads(blocking).build().context("cannot start threads")
+}
+
+/// Starts the threads that save the tenants' idle sessions. They end when the result is dropped.
+pub(crate) fn save_idle<'a>(
+    tenants: impl IntoIterator<Item = &'a Tenant>,
+    interval: Duration,
+) -> anyhow::Result<Vec<IdleThread>> {
+    let started = tenants.into_iter().map(|tenant| tenant.sessions().hibernate_idle_in_background(interval));
+    started.collect::<Result<_, _>>().context("cannot start the threads that save idle sessions")
+}
+
+/// Saves all sessions, and prints a note for each session that could not be saved.
+pub(crate) async fn save_all(tenants: Vec<Tenant>) -> anyhow::Result<()> {
+    let save = move || tenants.iter().map(|tenant| tenant.sessions().hibernate_all()).collect::<Vec<_>>();
+    let saved = tokio::task::spawn_blocking(save).await.context("cannot save the sessions")?;
+    for (id, error) in saved.into_iter().flat_map(|report| report.errors) {
+        note(&format!("session `{id}` could not be saved: {}", glovebox::with_causes(&error)));
+    }
+    Ok(())
 }
 
 /// Returns the name of a tenant of the configuration, or [`ONLY`] without `table`.

@@ -24,7 +24,7 @@ use crate::{
     engine::{Host, Pooling},
     interrupt,
     script_packages::add_allowed,
-    tenants::IDLE_LOOK,
+    tenants::{IDLE_LOOK, threads},
     terminal::{Hinted, note, out},
 };
 
@@ -255,11 +255,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     // No further limit is needed: each connection carries one request.
     tenant.executions_at_once = connections.saturating_add(MAX_SUSPENDED);
     let tenant = Tenant::new(&service, tenant);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .max_blocking_threads(admission.running.saturating_add(MAX_SUSPENDED).saturating_add(64))
-        .build()
-        .context("cannot start threads")?;
+    let runtime = threads(admission.running.saturating_add(MAX_SUSPENDED).saturating_add(64))?;
     let served = runtime.block_on(serve_until_stopped(args, &service, &tenant, &http));
     // Waits at most a second for executions that have not been cancelled yet.
     runtime.shutdown_timeout(Duration::from_secs(1));

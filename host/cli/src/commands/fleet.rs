@@ -25,6 +25,7 @@ use crate::{
     interrupt,
     script_packages::add_allowed,
     stored::{self, read_key},
+    tenants::threads,
     terminal::{Hinted, note, out, out_json},
 };
 
@@ -156,7 +157,7 @@ fn run_up(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
         None => find_program(host.engine.cache_dir(), &*host.steps).context("cannot start the engine")?,
     };
     let store = format!("file://{}", dir.join("store").display());
-    let runtime = threads(args.node.running())?;
+    let runtime = threads(args.node.blocking_threads())?;
     let served = runtime.block_on(async {
         let ports = (args.ingress_port, args.admin_port);
         let engine = LocalEngine::start(&program, &dir.join("engine"), ports).await.map_err(|error| {
@@ -276,6 +277,11 @@ impl NodeOptions {
         self.running.map_or_else(NodeConfig::default_running, usize::from)
     }
 
+    /// Returns the number of blocking threads, which suffices for all executions and for operations on the store.
+    fn blocking_threads(&self) -> usize {
+        self.running().saturating_mul(2).saturating_add(64)
+    }
+
     /// Returns a pool with room for idle sessions, running executions, and their replacements.
     fn pooling(&self) -> Pooling {
         let count = usize::from(self.warm) + 2 * self.running() + SPARE_INSTANCES;
@@ -315,7 +321,7 @@ impl NodeOptions {
 fn run_node(global: &GlobalArgs, args: &NodeArgs) -> anyhow::Result<i32> {
     let host = args.node.host(global)?;
     let config = args.node.config(&host, &args.engine, &args.store)?;
-    let runtime = threads(config.running)?;
+    let runtime = threads(args.node.blocking_threads())?;
     let served = runtime.block_on(async {
         let node = Node::bind(config, args.listen).await;
         host.steps.clear();
@@ -325,15 +331,6 @@ fn run_node(global: &GlobalArgs, args: &NodeArgs) -> anyhow::Result<i32> {
     // Executions that are still running are repeated on other nodes, so this process does not wait for them.
     runtime.shutdown_background();
     served
-}
-
-/// Creates a runtime with enough blocking threads for all executions and for operations on the store.
-fn threads(running: usize) -> anyhow::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .max_blocking_threads(running.saturating_mul(2).saturating_add(64))
-        .build()
-        .context("cannot start the node's threads")
 }
 
 /// The nodes that use the address of a node.

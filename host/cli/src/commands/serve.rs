@@ -27,7 +27,7 @@ use crate::{
     script_packages::add_allowed,
     source::read_text,
     stored::read_key,
-    tenants::{IDLE_LOOK, ONLY, Root, callbacks, root, tenant_config},
+    tenants::{IDLE_LOOK, ONLY, Root, callbacks, root, save_all, save_idle, tenant_config, threads},
     terminal::{Hinted, note, out},
     typecheck::TypeCheckArgs,
 };
@@ -178,11 +178,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
         out(&format!("the configuration is well-formed: {tokens} token{}\n", if tokens == 1 { "" } else { "s" }))?;
         return Ok(0);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .max_blocking_threads(blocking_threads(&config))
-        .build()
-        .context("cannot start the server's threads")?;
+    let runtime = threads(blocking_threads(&config))?;
     let endpoint = config.telemetry.otlp.as_deref();
     let telemetry = endpoint.map(|endpoint| Telemetry::start(endpoint, runtime.handle())).transpose()?;
     logging::start_with(global, telemetry.as_ref().map(Telemetry::layer))?;
@@ -313,11 +309,7 @@ async fn serve(
     socket: Option<&Path>,
 ) -> anyhow::Result<i32> {
     let listening = Listening::new(config, socket).await?;
-    let idle = tenants
-        .all()
-        .map(|tenant| tenant.sessions().hibernate_idle_in_background(IDLE_LOOK))
-        .collect::<Result<Vec<_>, _>>()
-        .context("cannot start the threads that save idle sessions")?;
+    let idle = save_idle(tenants.all(), IDLE_LOOK)?;
     let all: Vec<Tenant> = tenants.all().cloned().collect();
     listening.announce(config, token);
     let cancel = interrupt::install_for_server()?;
@@ -331,12 +323,7 @@ async fn serve(
     let (served, ()) = tokio::join!(listening.serve(service, tenants, &http), drain);
     served?;
     drop(idle);
-    let saved = tokio::task::spawn_blocking(move || {
-        all.iter().map(|tenant| tenant.sessions().hibernate_all()).collect::<Vec<_>>()
-    });
-    for (id, error) in saved.await.context("cannot save the sessions")?.into_iter().flat_map(|report| report.errors) {
-        note(&format!("session `{id}` could not be saved: {}", glovebox::with_causes(&error)));
-    }
+    save_all(all).await?;
     Ok(0)
 }
 

@@ -28,7 +28,7 @@ use crate::{
     engine::{Host, Pooling, custom_images_dir, user_packages_dir},
     own_program,
     stored::{is_url, open_store, read_key},
-    tenants::{IDLE_LOOK, configure, tenant_name},
+    tenants::{IDLE_LOOK, configure, save_idle, tenant_name, threads},
     terminal::note,
 };
 
@@ -213,17 +213,8 @@ pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
         let store = orders.store(&name, &tenants)?;
         tenants.add(configure(config, table, TenantConfig::new(name, store), key.clone()));
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .max_blocking_threads(blocking_threads(config))
-        .build()
-        .context("cannot start the worker's threads")?;
-    let idle = tenants
-        .all()
-        .iter()
-        .map(|tenant| tenant.sessions().hibernate_idle_in_background(IDLE_LOOK))
-        .collect::<Result<Vec<_>, _>>()
-        .context("cannot start the threads that save idle sessions")?;
+    let runtime = threads(blocking_threads(config))?;
+    let idle = save_idle(tenants.all(), IDLE_LOOK)?;
     let served = runtime.block_on(serve_as_worker(&tenants, confinement));
     drop(idle);
     runtime.shutdown_timeout(Duration::from_secs(1));

@@ -136,7 +136,7 @@ impl Definition {
 
 /// Starts MCP servers, lists their tools, and stops the servers.
 fn listed(servers: Vec<UpstreamConfig>, policy: &Policy) -> anyhow::Result<Vec<Tool>> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start threads")?;
     runtime.block_on(async {
         let Some(upstreams) = mcp::start(servers, policy).await? else { return Ok(Vec::new()) };
         let mut tools = upstreams.tools();

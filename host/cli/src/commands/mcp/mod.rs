@@ -35,6 +35,7 @@ use crate::{
     interrupt,
     script_packages::add_allowed,
     stored::SessionDir,
+    tenants::{save_all, save_idle},
     terminal::{Hinted, note},
     typecheck::TypeCheckArgs,
 };
@@ -203,7 +204,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     if workers == 0 {
         prepare(&host, &service)?;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start threads")?;
     let served = runtime.block_on(async {
         let upstreams = start(servers, &policy).await?;
         let mut config = config;
@@ -240,12 +241,12 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
         upstreams.iter().for_each(|upstreams| listing.extend(upstreams.listing()));
         let tenant = Tenant::new(&service, config);
         let served = serve(args, &service, &tenant, &listing.text(), token.as_deref()).await;
-        save(&tenant).await;
+        let saved = save_all(vec![tenant]).await;
         service.end_workers().await;
         if let Some(upstreams) = upstreams {
             upstreams.close().await;
         }
-        served
+        served.and(saved)
     });
     // Does not wait for a blocking read of standard input, which may still be running.
     runtime.shutdown_background();
@@ -326,8 +327,7 @@ async fn serve(
     listing: &str,
     token: Option<&str>,
 ) -> anyhow::Result<()> {
-    let idle = tenant.sessions().hibernate_idle_in_background(IDLE_LOOK);
-    let _idle = idle.context("cannot start the thread that saves idle sessions")?;
+    let _idle = save_idle([tenant], IDLE_LOOK)?;
     let (pressed, stop) = (interrupt::install_for_server()?, CancellationToken::new());
     let stops = stop.clone();
     let _hook = pressed.on_cancel(move || stops.cancel());
@@ -387,15 +387,6 @@ async fn over_http(
     };
     tokio::join!(http::serve(bound, service, routes, &config), drain);
     Ok(())
-}
-
-/// Saves all sessions, and reports those that could not be saved.
-async fn save(tenant: &Tenant) {
-    let tenant = tenant.clone();
-    let saved = tokio::task::spawn_blocking(move || tenant.sessions().hibernate_all()).await;
-    for (id, error) in saved.map(|report| report.errors).unwrap_or_default() {
-        note(&format!("session `{id}` could not be saved: {}", glovebox::with_causes(&error)));
-    }
 }
 
 /// Returns the token that clients must send. A loopback address needs no token.
