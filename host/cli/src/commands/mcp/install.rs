@@ -136,9 +136,9 @@ fn is_found_by(program: &Path, running: &Path, bundle: &Path) -> bool {
 }
 
 fn edited(args: &InstallArgs, before: &str, start: &Start) -> Result<String, EditError> {
-    match args.client.format() {
-        Format::Json { container } => add_to_json(before, container, &args.name, &args.client.entry(start)),
-        Format::Toml => add_to_toml(before, &args.name, &start.command, &start.args),
+    match args.client.container() {
+        Some(container) => add_to_json(before, container, &args.name, &args.client.entry(start)),
+        None => add_to_toml(before, &args.name, &start.command, &start.args),
     }
 }
 
@@ -181,7 +181,7 @@ fn prepare(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<()> {
 
 /// An MCP client that `glovebox mcp install` can configure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Client {
+enum Client {
     /// Claude Code: .mcp.json in this directory, for this project
     ClaudeCode,
     /// Claude Desktop: claude_desktop_config.json
@@ -200,20 +200,11 @@ pub(super) enum Client {
     Zed,
 }
 
-/// The format of a configuration file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
-    /// JSON, with the servers in the object `container`.
-    Json { container: &'static str },
-    /// TOML, with a table `mcp_servers.NAME` per server.
-    Toml,
-}
-
 /// The command that a client starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Start {
-    pub(super) command: String,
-    pub(super) args: Vec<String>,
+struct Start {
+    command: String,
+    args: Vec<String>,
 }
 
 impl fmt::Display for Client {
@@ -233,10 +224,10 @@ impl fmt::Display for Client {
 
 impl Client {
     /// Returns the path of the configuration file.
-    pub(super) fn file(self) -> Result<PathBuf, Hinted> {
+    fn file(self) -> Result<PathBuf, Hinted> {
         Ok(match self {
             Self::ClaudeCode => ".mcp.json".into(),
-            Self::ClaudeDesktop => support()?.join("Claude/claude_desktop_config.json"),
+            Self::ClaudeDesktop => settings("Library/Application Support")?.join("Claude/claude_desktop_config.json"),
             Self::Codex => match directory("CODEX_HOME") {
                 Some(codex) => codex.join("config.toml"),
                 None => home()?.join(".codex/config.toml"),
@@ -246,25 +237,23 @@ impl Client {
             Self::Vscode => ".vscode/mcp.json".into(),
             Self::Windsurf => home()?.join(".codeium/windsurf/mcp_config.json"),
             // On macOS, Zed uses `~/.config` and ignores XDG_CONFIG_HOME.
-            Self::Zed => match directory("XDG_CONFIG_HOME").filter(|_| !cfg!(target_os = "macos")) {
-                Some(config) => config.join("zed/settings.json"),
-                None => home()?.join(".config/zed/settings.json"),
-            },
+            Self::Zed => settings(".config")?.join("zed/settings.json"),
         })
     }
 
-    pub(super) fn format(self) -> Format {
-        let container = match self {
-            Self::Codex => return Format::Toml,
-            Self::Vscode => "servers",
-            Self::Zed => "context_servers",
-            _ => "mcpServers",
-        };
-        Format::Json { container }
+    /// Returns the name of the object with the servers in a JSON file. `None` for a TOML file, which has a table
+    /// `mcp_servers.NAME` per server.
+    fn container(self) -> Option<&'static str> {
+        match self {
+            Self::Codex => None,
+            Self::Vscode => Some("servers"),
+            Self::Zed => Some("context_servers"),
+            _ => Some("mcpServers"),
+        }
     }
 
     /// Returns the entry for a server, as JSON.
-    pub(super) fn entry(self, Start { command, args }: &Start) -> Value {
+    fn entry(self, Start { command, args }: &Start) -> Value {
         match self {
             Self::ClaudeCode | Self::Vscode => json!({ "type": "stdio", "command": command, "args": args }),
             _ => json!({ "command": command, "args": args }),
@@ -272,10 +261,9 @@ impl Client {
     }
 
     /// Returns the next step for the user.
-    pub(super) fn next(self) -> &'static str {
+    fn next(self) -> &'static str {
         match self {
             Self::ClaudeCode => "start `claude` in this directory and approve the server",
-            Self::Codex | Self::GeminiCli => "restart the client",
             Self::Vscode => "open this directory and start the server from .vscode/mcp.json",
             _ => "restart the client",
         }
@@ -291,15 +279,11 @@ fn home() -> Result<PathBuf, Hinted> {
         .ok_or_else(|| Hinted::new("HOME is not set to a directory", "set HOME, or choose the file with --file FILE"))
 }
 
-/// Returns the directory for the settings of graphical programs.
-fn support() -> Result<PathBuf, Hinted> {
-    if cfg!(target_os = "macos") {
-        return Ok(home()?.join("Library/Application Support"));
-    }
-    match directory("XDG_CONFIG_HOME") {
-        Some(config) => Ok(config),
-        None => Ok(home()?.join(Path::new(".config"))),
-    }
+/// Returns the directory for settings: on macOS `macos` in the home directory, elsewhere XDG_CONFIG_HOME or `~/.config`.
+fn settings(macos: &str) -> Result<PathBuf, Hinted> {
+    let xdg = directory("XDG_CONFIG_HOME").filter(|_| !cfg!(target_os = "macos"));
+    let default = if cfg!(target_os = "macos") { macos } else { ".config" };
+    xdg.map_or_else(|| Ok(home()?.join(default)), Ok)
 }
 
 #[cfg(test)]
