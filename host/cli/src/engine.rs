@@ -18,7 +18,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::{
     args::{GlobalArgs, RuntimeArgs},
     interrupt, stored,
-    terminal::{Hinted, note},
+    terminal::{Hinted, OrHint as _, note},
 };
 
 /// The engine's pool of guest memory. Commands that run one guest use no pool: reserving it costs more than the run.
@@ -141,14 +141,11 @@ pub(crate) fn custom_images_dir() -> anyhow::Result<PathBuf> {
 
 /// Fails with a hint if the binary is missing. The engine reports all other problems with the binary.
 fn check_runtime_path(path: &Path) -> Result<(), Hinted> {
-    match std::fs::metadata(path) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Hinted::new(
-            format!("cannot read runtime binary `{}`", escaped(path)),
-            "set --runtime-path to a WebAssembly file, or remove it to use a runtime from `glovebox runtimes list`",
-        )
-        .because(error)),
-    }
+    let found = std::fs::metadata(path).or_hint(
+        || format!("cannot read runtime binary `{}`", escaped(path)),
+        "set --runtime-path to a WebAssembly file, or remove it to use a runtime from `glovebox runtimes list`",
+    );
+    found.map(drop)
 }
 
 /// Minimum duration of a step for which a line is printed.

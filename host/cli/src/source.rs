@@ -10,7 +10,7 @@ use glovebox::{Language, Request, SANDBOX_NAME, SourceKind, escaped};
 
 use crate::{
     args::{LanguageArg, RuntimeArgs, SourceArgs},
-    terminal::Hinted,
+    terminal::{Hinted, OrHint as _},
 };
 
 /// The file name for standard input.
@@ -41,16 +41,14 @@ impl Source {
         Ok(sources)
     }
 
+    /// Creates a script that is not from a file.
+    fn new(label: &str, name: Option<String>, text: String) -> Self {
+        Self { label: label.into(), name, text, kind: SourceKind::Detect, extension: None, is_file: false }
+    }
+
     fn read_each(args: &SourceArgs, max_bytes: u64) -> anyhow::Result<Vec<Self>> {
         if let Some(text) = &args.code.eval {
-            return Ok(vec![Self {
-                label: SANDBOX_NAME.into(),
-                name: None,
-                text: text.clone(),
-                kind: SourceKind::Detect,
-                extension: None,
-                is_file: false,
-            }]);
+            return Ok(vec![Self::new(SANDBOX_NAME, None, text.clone())]);
         }
         let mut seen_stdin = false;
         args.code
@@ -64,14 +62,7 @@ impl Source {
                     return Err(Hinted::new("`-` is used twice", "standard input can be read only once").into());
                 }
                 let text = text("standard input", io::stdin().lock(), max_bytes)?;
-                Ok(Self {
-                    label: "<stdin>".into(),
-                    name: Some("<stdin>".into()),
-                    text,
-                    kind: SourceKind::Detect,
-                    extension: None,
-                    is_file: false,
-                })
+                Ok(Self::new("<stdin>", Some("<stdin>".into()), text))
             })
             .collect()
     }
@@ -90,13 +81,10 @@ impl Source {
         let file = File::open(path).and_then(|file| {
             if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
         });
-        let file = file.map_err(|error| {
-            Hinted::new(
-                format!("cannot read script `{shown}`"),
-                "check the path; code itself goes after -e, as in `glovebox run -e 'print(1)'`",
-            )
-            .because(error)
-        })?;
+        let file = file.or_hint(
+            || format!("cannot read script `{shown}`"),
+            "check the path; code itself goes after -e, as in `glovebox run -e 'print(1)'`",
+        )?;
         let text = text(&format!("script `{shown}`"), file, max_bytes)?;
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let kind = match extension.to_ascii_lowercase().as_str() {
@@ -169,7 +157,7 @@ pub(crate) fn bounded_with_hint(what: &str, from: impl Read, max_bytes: u64, hin
     let mut bytes = Vec::new();
     from.take(max_bytes.saturating_add(1))
         .read_to_end(&mut bytes)
-        .map_err(|error| Hinted::new(format!("cannot read {what}"), "check that it is readable").because(error))?;
+        .or_hint(|| format!("cannot read {what}"), "check that it is readable")?;
     if u64::try_from(bytes.len()).is_ok_and(|len| len <= max_bytes) {
         return Ok(bytes);
     }
@@ -179,15 +167,14 @@ pub(crate) fn bounded_with_hint(what: &str, from: impl Read, max_bytes: u64, hin
 /// Reads a file of at most `max_bytes` bytes, so that a device or a sparse file cannot exhaust memory. `what` names the
 /// file in errors.
 pub(crate) fn read_file(path: &Path, what: &str, max_bytes: u64, hint: &str) -> anyhow::Result<Vec<u8>> {
-    let file = File::open(path).map_err(|error| Hinted::new(format!("cannot read {what}"), hint).because(error))?;
+    let file = File::open(path).or_hint(|| format!("cannot read {what}"), hint)?;
     bounded_with_hint(what, file, max_bytes, hint)
 }
 
 /// Like [`read_file`], but for UTF-8 text.
 pub(crate) fn read_text(path: &Path, what: &str, max_bytes: u64, hint: &str) -> anyhow::Result<String> {
     let bytes = read_file(path, what, max_bytes, hint)?;
-    let text = String::from_utf8(bytes);
-    Ok(text.map_err(|error| Hinted::new(format!("cannot read {what}"), hint).because(error))?)
+    Ok(String::from_utf8(bytes).or_hint(|| format!("cannot read {what}"), hint)?)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use glovebox::{Request, escaped};
 use crate::{
     args::SourceArgs,
     source::{STDIN, bounded},
-    terminal::{Hinted, note},
+    terminal::{Hinted, OrHint as _, note},
 };
 
 /// Standard input of scripts.
@@ -43,9 +43,8 @@ impl Stdin {
             }
             Some(path) => {
                 let what = format!("input file `{}`", escaped(path));
-                let file = File::open(path).map_err(|error| {
-                    Hinted::new(format!("cannot read {what}"), "check the path given to --stdin").because(error)
-                })?;
+                let file =
+                    File::open(path).or_hint(|| format!("cannot read {what}"), "check the path given to --stdin")?;
                 bounded(&what, file, max_bytes, "--stdin-bytes")?
             }
         };

@@ -3,7 +3,7 @@
 use std::{
     env,
     fs::{self, File},
-    io::{self, Read},
+    io::Read,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -23,7 +23,7 @@ use crate::{
     args::{ActivateArgs, RuntimeArgs, StoreArgs},
     engine::Host,
     source::bounded,
-    terminal::{Hinted, note},
+    terminal::{Hinted, OrHint as _, note},
 };
 
 /// The runtime name in a session's record if the session runs on a binary without a name.
@@ -328,7 +328,7 @@ pub(crate) fn read_exported(what: &str, mut from: impl Read, max_bytes: u64, fla
     from.by_ref()
         .take(HibernatedInfo::START_BYTES)
         .read_to_end(&mut start)
-        .map_err(|error| Hinted::new(format!("cannot read {what}"), "check that it is readable").because(error))?;
+        .or_hint(|| format!("cannot read {what}"), "check that it is readable")?;
     HibernatedInfo::read_start(&start).with_context(|| format!("cannot import {what}"))?;
     bounded(what, start.as_slice().chain(from), max_bytes, flag)
 }
@@ -372,12 +372,9 @@ pub(crate) fn state_dir() -> anyhow::Result<PathBuf> {
 /// Creates the state directory with mode 0700, if it does not exist.
 pub(crate) fn create_state_dir() -> anyhow::Result<PathBuf> {
     let dir = state_dir()?;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error: io::Error| {
-        Hinted::new(
-            format!("cannot create the state directory `{}`", escaped(&dir)),
-            "set XDG_STATE_HOME to a writable directory",
-        )
-        .because(error)
-    })?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).or_hint(
+        || format!("cannot create the state directory `{}`", escaped(&dir)),
+        "set XDG_STATE_HOME to a writable directory",
+    )?;
     Ok(dir)
 }

@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     stored::{self, is_url, open_store},
-    terminal::{Hinted, note},
+    terminal::{OrHint as _, note},
 };
 
 /// The name of the tenant whose token is not in the configuration.
@@ -126,11 +126,9 @@ pub(crate) fn root(config: &ServerConfig) -> anyhow::Result<Root> {
 fn make_private(dir: &Path) -> anyhow::Result<()> {
     let mut builder = fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(dir).map_err(|error| {
-        Hinted::new(format!("cannot create the directory `{}`", escaped(dir)), "choose another with --store")
-            .because(error)
-            .into()
-    })
+    let created = builder.recursive(true).create(dir);
+    let message = || format!("cannot create the directory `{}`", escaped(dir));
+    Ok(created.or_hint(message, "choose another with --store")?)
 }
 
 /// Returns the services that may answer the tools of a token's scripts. `None` if no service is allowed, or without a

@@ -61,6 +61,17 @@ impl Error for Hinted {
     }
 }
 
+/// Adds a message and a hint to an error.
+pub(crate) trait OrHint<T> {
+    fn or_hint(self, message: impl FnOnce() -> String, hint: &str) -> Result<T, Hinted>;
+}
+
+impl<T, E: Into<Box<dyn Error + Send + Sync>>> OrHint<T> for Result<T, E> {
+    fn or_hint(self, message: impl FnOnce() -> String, hint: &str) -> Result<T, Hinted> {
+        self.map_err(|error| Hinted::new(message(), hint).because(error))
+    }
+}
+
 /// Writes an error with its causes and its hint to standard error.
 pub(crate) fn report(error: &anyhow::Error) {
     let mut text = format!("{BAD}error:{BAD:#} {}\n", lines(&error.to_string()));

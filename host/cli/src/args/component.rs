@@ -7,7 +7,10 @@ use glovebox::{component::Quotas, escaped};
 use glovebox_component_runner::{AppConfig, AppLimits, CompileLimits, Compiler, Directory, Input, Output};
 
 use super::{bytes, count, count_u32};
-use crate::{own_program, terminal::Hinted};
+use crate::{
+    own_program,
+    terminal::{Hinted, OrHint as _},
+};
 
 /// Grants and limits of the component's own code. Scripts have the limits of the policy.
 #[derive(Args, Debug, Default)]
@@ -194,13 +197,10 @@ fn variable(flag: &str) -> anyhow::Result<(String, String)> {
     }
     let value = match value {
         Some(value) => value.to_owned(),
-        None => std::env::var(name).map_err(|error| {
-            Hinted::new(
-                format!("cannot pass on the environment variable `{}`", escaped(name)),
-                format!("set a value: `{}=VALUE`", escaped(name)),
-            )
-            .because(error)
-        })?,
+        None => std::env::var(name).or_hint(
+            || format!("cannot pass on the environment variable `{}`", escaped(name)),
+            &format!("set a value: `{}=VALUE`", escaped(name)),
+        )?,
     };
     Ok((name.to_owned(), value))
 }

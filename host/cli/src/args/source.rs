@@ -9,7 +9,11 @@ use std::{
 use clap::Args;
 use glovebox::{JsonText, Language, Policy, Tool, escaped};
 
-use crate::{program::Program, source::bounded, terminal::Hinted};
+use crate::{
+    program::Program,
+    source::bounded,
+    terminal::{Hinted, OrHint as _},
+};
 
 /// The code: files, standard input, or text on the command line.
 #[derive(Args, Debug)]
@@ -114,14 +118,11 @@ impl ContextArgs {
             return Err(Hinted::new(format!("`{shown}` is neither JSON nor a file"), hint).because(not_json).into());
         }
         let what = format!("context file `{text}`");
-        let file = File::open(text)
-            .map_err(|error| Hinted::new(format!("cannot read {what}"), "check that it is readable").because(error))?;
+        let file = File::open(text).or_hint(|| format!("cannot read {what}"), "check that it is readable")?;
         let bytes = bounded(&what, file, policy.limits.stdin_bytes, "--stdin-bytes")?;
-        let not_utf8 = |error| Hinted::new(format!("{what} is not JSON"), hint).because(error);
-        let text = String::from_utf8(bytes).map_err(not_utf8)?;
-        let value =
-            JsonText::new(text).map_err(|error| Hinted::new(format!("{what} is not JSON"), hint).because(error))?;
-        Ok(Some(value))
+        let not_json = || format!("{what} is not JSON");
+        let text = String::from_utf8(bytes).or_hint(not_json, hint)?;
+        Ok(Some(JsonText::new(text).or_hint(not_json, hint)?))
     }
 }
 

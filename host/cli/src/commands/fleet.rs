@@ -26,7 +26,7 @@ use crate::{
     script_packages::add_allowed,
     stored::{self, read_key},
     tenants::threads,
-    terminal::{Hinted, note, out, out_json},
+    terminal::{OrHint as _, note, out, out_json},
 };
 
 const AFTER_HELP: &str = "\
@@ -160,13 +160,10 @@ fn run_up(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
     let runtime = threads(args.node.blocking_threads())?;
     let served = runtime.block_on(async {
         let ports = (args.ingress_port, args.admin_port);
-        let engine = LocalEngine::start(&program, &dir.join("engine"), ports).await.map_err(|error| {
-            Hinted::new(
-                "cannot start the engine",
-                "choose other ports with --ingress-port and --admin-port, or another directory with --dir",
-            )
-            .because(error)
-        })?;
+        let engine = LocalEngine::start(&program, &dir.join("engine"), ports).await.or_hint(
+            || "cannot start the engine".into(),
+            "choose other ports with --ingress-port and --admin-port, or another directory with --dir",
+        )?;
         let url = engine.url().clone();
         let config = args.node.config(&host, &url, &store)?;
         let node = Node::bind(config, SocketAddr::from((Ipv4Addr::LOCALHOST, args.node_port))).await;
@@ -296,14 +293,12 @@ impl NodeOptions {
 
     /// Returns a node's configuration from the flags, with session states in `store`.
     fn config(&self, host: &Host, fleet: &FleetUrl, store: &str) -> anyhow::Result<NodeConfig> {
-        let blobs = BlobStore::open(store).map_err(|error| {
-            Hinted::new("cannot use the session store", "check its URL and its permissions").because(error)
-        })?;
+        let blobs = BlobStore::open(store)
+            .or_hint(|| "cannot use the session store".into(), "check its URL and its permissions")?;
         let mut config = NodeConfig::new(fleet.clone(), host.engine.clone(), blobs);
         config.policy = self.policy.resolve()?;
-        NodeConfig::check_policy(&config.policy).map_err(|error| {
-            Hinted::new("this policy is not supported on fleet nodes", "remove the named settings").because(error)
-        })?;
+        NodeConfig::check_policy(&config.policy)
+            .or_hint(|| "this policy is not supported on fleet nodes".into(), "remove the named settings")?;
         config.key = self.key_file.as_deref().map(read_key).transpose()?;
         config.runtimes.clone_from(&self.runtimes);
         config.identity_key.clone_from(&self.identity_key);

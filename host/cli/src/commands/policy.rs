@@ -42,9 +42,9 @@ pub(crate) fn run(args: &PolicyCommandArgs) -> anyhow::Result<i32> {
     let PolicyCommand::Show { policy, json } = &args.command;
     let policy = policy.resolve()?;
     if *json {
-        out_json(&policy)?;
+        out_json(&policy)?
     } else {
-        out(&policy.to_toml()?)?;
+        out(&policy.to_toml()?)?
     }
     Ok(0)
 }

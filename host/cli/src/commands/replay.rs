@@ -15,7 +15,7 @@ use crate::{
     args::{GlobalArgs, PolicyArgs, RuntimeArgs},
     engine::{Host, Pooling},
     interrupt,
-    terminal::{Hinted, counted, grouped, note, on_one_line, out, out_json},
+    terminal::{OrHint as _, counted, grouped, note, on_one_line, out, out_json},
 };
 
 /// The number of bytes that are read from a file. A recording has at most 64 MiB.
@@ -118,11 +118,10 @@ fn report(args: &ReplayArgs, execution: &Execution) -> anyhow::Result<()> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Recording> {
-    let unreadable = || {
-        Hinted::new(format!("cannot read `{}`", escaped(path)), "name a file that `glovebox run --record` has written")
-    };
+    let message = || format!("cannot read `{}`", escaped(path));
+    let hint = "name a file that `glovebox run --record` has written";
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| unreadable().because(error))?;
-    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(|error| unreadable().because(error))?;
-    Ok(Recording::from_bytes(&bytes).map_err(|error| unreadable().because(error))?)
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_end(&mut bytes));
+    read.or_hint(message, hint)?;
+    Ok(Recording::from_bytes(&bytes).or_hint(message, hint)?)
 }

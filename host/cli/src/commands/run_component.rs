@@ -26,7 +26,7 @@ use crate::{
     interrupt,
     output::show_value,
     script_packages::add_allowed,
-    terminal::{Hinted, err_json, note},
+    terminal::{Hinted, OrHint as _, err_json, note},
 };
 
 const AFTER_HELP: &str = "\
@@ -188,8 +188,7 @@ fn text(path: &Path, limits: &CompileArgs) -> anyhow::Result<Option<Vec<u8>>> {
     if path.extension().is_none_or(|extension| extension != "wat") {
         return Ok(None);
     }
-    let file = File::open(path)
-        .map_err(|error| Hinted::new(format!("cannot read `{}`", escaped(path)), "check the path").because(error))?;
+    let file = File::open(path).or_hint(|| format!("cannot read `{}`", escaped(path)), "check the path")?;
     let mut bytes = Vec::new();
     file.take(TEXT_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read `{}`", escaped(path)))?;
     if bytes.len() as u64 > TEXT_BYTES {

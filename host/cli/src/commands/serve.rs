@@ -1,8 +1,6 @@
 //! `glovebox serve`: the sandbox over HTTP.
 
 use std::{
-    fs::File,
-    io::Read,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -28,7 +26,7 @@ use crate::{
     source::read_text,
     stored::read_key,
     tenants::{IDLE_LOOK, ONLY, Root, callbacks, root, save_all, save_idle, tenant_config, threads},
-    terminal::{Hinted, note, out},
+    terminal::{Hinted, OrHint as _, note, out},
     typecheck::TypeCheckArgs,
 };
 
@@ -59,6 +57,8 @@ server's own process.";
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 /// Allowed length of a token in bytes. A shorter token could be guessed.
 const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=1024;
+/// Maximum length of the file with the token in bytes: a token and a line break.
+const MAX_TOKEN_FILE_BYTES: u64 = 1026;
 /// Maximum length of the callback secret in bytes.
 const MAX_SECRET_BYTES: u64 = 1_024;
 /// The number of open files reserved for sessions and other uses, in addition to connections and executions.
@@ -171,7 +171,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
         config.tokens.clear();
         (config.page.enabled, config.e2b.enabled) = (false, false);
     }
-    config.check().map_err(|error| Hinted::new("invalid server configuration", "see docs/server.md").because(error))?;
+    config.check().or_hint(|| "invalid server configuration".into(), "see docs/server.md")?;
     let token = token(args, &config)?;
     if args.check_config {
         let tokens = config.tokens.len();
@@ -264,10 +264,8 @@ impl Listening {
         if let Some(path) = socket {
             return Ok(Self::Socket(SocketListener::bind(path)?));
         }
-        let bound = Bound::new(config.listen).await.map_err(|error| {
-            Hinted::new(format!("cannot listen on {}", config.listen), "choose another address with --listen")
-                .because(error)
-        })?;
+        let message = || format!("cannot listen on {}", config.listen);
+        let bound = Bound::new(config.listen).await.or_hint(message, "choose another address with --listen")?;
         Ok(Self::Address(bound))
     }
 
@@ -384,7 +382,12 @@ fn token(args: &ServeArgs, config: &ServerConfig) -> anyhow::Result<Token> {
 /// Reads the token from a file or from GLOVEBOX_TOKEN, and checks its length.
 pub(super) fn given_token(file: Option<&Path>) -> anyhow::Result<Option<String>> {
     let given = match file {
-        Some(path) => Some(read_token(path)?),
+        Some(path) => {
+            let what = format!("token file `{}`", escaped(path));
+            Some(
+                read_text(path, &what, MAX_TOKEN_FILE_BYTES, "check the path given to --token-file")?.trim_end().into(),
+            )
+        }
         None => std::env::var("GLOVEBOX_TOKEN").ok().filter(|token| !token.is_empty()),
     };
     let Some(token) = given.as_ref().filter(|token| !TOKEN_BYTES.contains(&token.len())) else { return Ok(given) };
@@ -393,21 +396,10 @@ pub(super) fn given_token(file: Option<&Path>) -> anyhow::Result<Option<String>>
     Err(Hinted::new(text, "`glovebox serve --new-token NAME` creates one").into())
 }
 
-fn read_token(path: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
-    let most = u64::try_from(*TOKEN_BYTES.end()).unwrap_or(u64::MAX).saturating_add(2);
-    File::open(path).and_then(|file| file.take(most).read_to_string(&mut text)).map_err(|error| {
-        Hinted::new(format!("cannot read the token file `{}`", escaped(path)), "check the path given to --token-file")
-            .because(error)
-    })?;
-    Ok(text.trim_end().to_owned())
-}
-
 fn read_config(path: &Path) -> anyhow::Result<ServerConfig> {
     let what = format!("configuration `{}`", escaped(path));
     let text = read_text(path, &what, MAX_CONFIG_BYTES, "check the path given to --config")?;
-    ServerConfig::from_toml(&text)
-        .map_err(|error| Hinted::new(format!("invalid {what}"), "see docs/server.md").because(error).into())
+    Ok(ServerConfig::from_toml(&text).or_hint(|| format!("invalid {what}"), "see docs/server.md")?)
 }
 
 /// Prints a note if a fleet does not answer. This is not an error: the fleet may start later than this server.

@@ -13,7 +13,7 @@ use super::mcp;
 use crate::{
     args::{LanguageArg, ProgramArgs},
     source::read_file,
-    terminal::{Hinted, out},
+    terminal::{OrHint as _, out},
 };
 
 const AFTER_HELP: &str = "\
@@ -114,10 +114,9 @@ fn defined(path: &Path) -> anyhow::Result<Vec<Tool>> {
     let what = format!("file `{}`", escaped(path));
     let hint = "write [{\"name\": \"add\", \"description\": \"…\", \"schema\": {…}}]";
     let bytes = read_file(path, &what, MAX_FILE_BYTES, hint)?;
-    let definitions: Vec<Definition> = serde_json::from_slice(&bytes).map_err(|error| {
-        let error = glovebox::escaped_text(&error.to_string()).to_string();
-        Hinted::new(format!("cannot use {what}"), hint).because(error)
-    })?;
+    let definitions = serde_json::from_slice::<Vec<Definition>>(&bytes);
+    let definitions = definitions.map_err(|error| glovebox::escaped_text(&error.to_string()).to_string());
+    let definitions = definitions.or_hint(|| format!("cannot use {what}"), hint)?;
     Ok(definitions.into_iter().map(Definition::tool).collect())
 }
 

@@ -17,7 +17,7 @@ use crate::{
     args::GlobalArgs,
     engine::{Host, Pooling},
     file, interrupt,
-    terminal::{Hinted, bytes, out, out_json},
+    terminal::{Hinted, OrHint as _, bytes, out_report},
 };
 
 const AFTER_HELP: &str = "\
@@ -121,11 +121,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> 
         file::replace_shared(path, &woven.core)?;
     }
     let made = WovenJson::new(args, &names, &woven);
-    if args.json {
-        out_json(&made)?;
-    } else {
-        out(&made.to_string())?;
-    }
+    out_report(args.json, &made, || made.to_string())?;
     Ok(0)
 }
 
@@ -157,12 +153,8 @@ fn read_shim(args: &WeaveArgs) -> anyhow::Result<Vec<u8>> {
 
 /// Reads a file made by `guest-shims/component/build`.
 fn read(what: &str, path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
-    fs::read(path).map_err(|error| {
-        let message = format!("cannot read {what} `{}`", escaped(path));
-        Hinted::new(message, format!("build it with `guest-shims/component/build`, or pass its path with {flag}"))
-            .because(error)
-            .into()
-    })
+    let hint = format!("build it with `guest-shims/component/build`, or pass its path with {flag}");
+    Ok(fs::read(path).or_hint(|| format!("cannot read {what} `{}`", escaped(path)), &hint)?)
 }
 
 /// Returns the names of the selected runtimes. Fails if a runtime is unknown or selected twice.

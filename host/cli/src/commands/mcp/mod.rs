@@ -36,7 +36,7 @@ use crate::{
     script_packages::add_allowed,
     stored::SessionDir,
     tenants::{save_all, save_idle},
-    terminal::{Hinted, note},
+    terminal::{Hinted, OrHint as _, note},
     typecheck::TypeCheckArgs,
 };
 
@@ -363,13 +363,10 @@ async fn over_http(
     token: Option<&str>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let bound = Bound::new(address).await.map_err(|error| {
-        Hinted::new(
-            format!("cannot listen on {address}"),
-            "choose another address with --listen; port 0 picks a free port",
-        )
-        .because(error)
-    })?;
+    let bound = Bound::new(address).await.or_hint(
+        || format!("cannot listen on {address}"),
+        "choose another address with --listen; port 0 picks a free port",
+    )?;
     let config = HttpConfig { hosts: args.hosts.clone(), origins: args.origins.clone(), ..HttpConfig::default() };
     let tenants = match token {
         None => Tenants::open(tenant.clone()),
@@ -405,11 +402,10 @@ pub(crate) fn servers(path: &Path) -> anyhow::Result<Vec<UpstreamConfig>> {
     let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
     let what = format!("MCP servers from `{}`", escaped(path));
     let hint = "write {\"mcpServers\": {\"NAME\": {\"command\": \"PROGRAM\", \"args\": [\"…\"]}}}";
-    let read = read.map_err(|error| Hinted::new(format!("cannot read {what}"), hint).because(error))?;
+    let read = read.or_hint(|| format!("cannot read {what}"), hint)?;
     if u64::try_from(read).is_ok_and(|read| read > MAX_FILE_BYTES) {
         anyhow::bail!("cannot read {what}: it is longer than {MAX_FILE_BYTES} bytes; list fewer servers");
     }
     let base = path.parent().unwrap_or(Path::new(""));
-    let servers = UpstreamConfig::read(&text, base);
-    servers.map_err(|error| Hinted::new(format!("cannot use {what}"), hint).because(error).into())
+    Ok(UpstreamConfig::read(&text, base).or_hint(|| format!("cannot use {what}"), hint)?)
 }

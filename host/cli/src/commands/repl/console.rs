@@ -26,7 +26,7 @@ use crate::{
     displays, file, interrupt,
     output::{explain, show_value},
     source::bounded_with_hint,
-    terminal::{self, BAD, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, counted, note, out},
+    terminal::{self, BAD, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, OrHint as _, counted, note, out},
 };
 
 /// Maximum length in bytes of a file for `:load`. The session's own limits apply to the contents.
@@ -281,8 +281,7 @@ impl Console {
     /// Loads a session from a file.
     fn loaded(&self, path: &str) -> anyhow::Result<Session> {
         let what = format!("session file `{}`", escaped(path));
-        let file = File::open(path)
-            .map_err(|error| Hinted::new(format!("cannot read {what}"), "`:save FILE` writes one").because(error))?;
+        let file = File::open(path).or_hint(|| format!("cannot read {what}"), "`:save FILE` writes one")?;
         let hint = "import it with `glovebox session import FILE --max-bytes N`, and open it with --session ID";
         let state = bounded_with_hint(&what, file, MAX_LOAD_BYTES, hint)?;
         let mut options = ResumeOptions::default();

@@ -29,7 +29,7 @@ use super::{
     parser::{INDENT, Parser, blank_before_cursor, dedented, next_indent, without_mark},
     tokens::{Dialect, Kind, tokens},
 };
-use crate::terminal::{GOOD, Hinted};
+use crate::terminal::{GOOD, Hinted, OrHint as _};
 
 /// Maximum number of inputs in the history.
 const HISTORY_COUNT: usize = 1_000;
@@ -137,7 +137,7 @@ fn piped(from: &mut dyn BufRead, parser: &Parser, max_bytes: u64) -> anyhow::Res
         let read = from
             .take(left.saturating_add(1))
             .read_line(&mut line)
-            .map_err(|error| Hinted::new("cannot read standard input", "it must be UTF-8 text").because(error))?;
+            .or_hint(|| "cannot read standard input".into(), "it must be UTF-8 text")?;
         if u64::try_from(read).is_ok_and(|read| read > left) {
             return Err(Hinted::new(
                 format!("the input is longer than {max_bytes} bytes"),

@@ -19,7 +19,7 @@ use crate::{
     stored::SessionDir,
     terminal::{
         Column::{Left, Right},
-        Hinted, bytes, counted, grouped, out_report, table, write_printable,
+        Hinted, OrHint as _, bytes, counted, grouped, out_report, table, write_printable,
     },
 };
 
@@ -222,10 +222,8 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
             let reader: Box<dyn Read> = if file.as_os_str() == STDIN {
                 Box::new(io::stdin().lock())
             } else {
-                let wrong = |error| {
-                    Hinted::new(format!("cannot read archive `{}`", escaped(file)), "check the path").because(error)
-                };
-                Box::new(File::open(file).map_err(wrong)?)
+                let message = || format!("cannot read archive `{}`", escaped(file));
+                Box::new(File::open(file).or_hint(message, "check the path")?)
             };
             report(args, &files.import_tar(reader, if_exists(*replace))?)?;
         }

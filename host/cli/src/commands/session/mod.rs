@@ -25,7 +25,7 @@ use crate::{
     stored::{SessionDir, missing, read_exported},
     terminal::{
         Column::{Left, Right},
-        HEAD, Hinted, ago, bytes, counted, grouped, note, out, out_json, out_report, table,
+        HEAD, Hinted, OrHint as _, ago, bytes, counted, grouped, note, out, out_json, out_report, table,
     },
 };
 use files::FilesArgs;
@@ -424,8 +424,7 @@ fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Result<()> {
         (what, bytes)
     } else {
         let what = format!("session file `{}`", escaped(&args.file));
-        let file = File::open(&args.file)
-            .map_err(|error| Hinted::new(format!("cannot read {what}"), "check the path").because(error))?;
+        let file = File::open(&args.file).or_hint(|| format!("cannot read {what}"), "check the path")?;
         let bytes = read_exported(&what, file, args.max_bytes, "--max-bytes")?;
         (what, bytes)
     };
@@ -447,7 +446,6 @@ fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Result<()> {
 /// Returns the session ID that is derived from the name of the file.
 fn named_after(args: &ImportArgs) -> anyhow::Result<SessionId> {
     let stem = args.file.file_stem().filter(|_| args.file.as_os_str() != STDIN).unwrap_or_default();
-    SessionId::new(stem.to_string_lossy()).map_err(|error| {
-        Hinted::new("the file's name is not a valid session ID", "set the ID with --as ID").because(error).into()
-    })
+    Ok(SessionId::new(stem.to_string_lossy())
+        .or_hint(|| "the file's name is not a valid session ID".into(), "set the ID with --as ID")?)
 }
