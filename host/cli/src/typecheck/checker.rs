@@ -57,49 +57,22 @@ pub(super) fn program_for_this_platform() -> Option<HostProgram> {
 
 /// The rules whose violation makes a script fail when it runs. All other rules are off: those about style and
 /// annotations, those about values that may be `None`, such as the result of `re.match`, and missing modules, because
-/// the checker does not see the sandbox's packages.
-pub(super) const RULES: [&str; 40] = [
-    "abstract-class-instantiation",
-    "abstract-method-call",
-    "conflicting-metaclass",
-    "cyclic-class-definition",
-    "duplicate-base",
-    "inconsistent-mro",
-    "index-out-of-bounds",
-    "instance-layout-conflict",
-    "invalid-argument-type",
-    "invalid-await",
-    "invalid-base",
-    "invalid-context-manager",
-    "invalid-exception-caught",
-    "invalid-raise",
-    "invalid-super-argument",
-    "invalid-typed-dict-key",
-    "isinstance-against-protocol",
-    "isinstance-against-typed-dict",
-    "missing-argument",
-    "missing-attribute",
-    "missing-module-member",
-    "missing-slot",
-    "missing-typed-dict-key",
-    "no-matching-overload",
-    "non-literal-typed-dict-key",
-    "not-callable",
-    "not-iterable",
-    "not-subscriptable",
-    "parameter-already-assigned",
-    "positional-only-parameter-as-kwarg",
-    "too-many-positional-arguments",
-    "unavailable-implicit-super-arguments",
-    "unbound-type-variable",
-    "unknown-argument",
-    "unknown-typed-dict-constructor-key",
-    "unresolved-reference",
-    "unsupported-bool-conversion",
-    "unsupported-operator",
-    "unused-awaitable",
-    "zero-stepsize-in-slice",
-];
+/// the checker does not see the sandbox's packages. Separated by spaces.
+const RULES: &str = "\
+    abstract-class-instantiation abstract-method-call conflicting-metaclass cyclic-class-definition duplicate-base \
+    inconsistent-mro index-out-of-bounds instance-layout-conflict invalid-argument-type invalid-await invalid-base \
+    invalid-context-manager invalid-exception-caught invalid-raise invalid-super-argument invalid-typed-dict-key \
+    isinstance-against-protocol isinstance-against-typed-dict missing-argument missing-attribute \
+    missing-module-member missing-slot missing-typed-dict-key no-matching-overload non-literal-typed-dict-key \
+    not-callable not-iterable not-subscriptable parameter-already-assigned positional-only-parameter-as-kwarg \
+    too-many-positional-arguments unavailable-implicit-super-arguments unbound-type-variable unknown-argument \
+    unknown-typed-dict-constructor-key unresolved-reference unsupported-bool-conversion unsupported-operator \
+    unused-awaitable zero-stepsize-in-slice";
+
+/// Returns the rules whose violation is reported.
+pub(super) fn rules() -> impl Iterator<Item = &'static str> {
+    RULES.split_whitespace()
+}
 
 /// The version of Python for interpreters that report none.
 const DEFAULT_VERSION: &str = "3.15";
@@ -116,7 +89,7 @@ pub(super) fn configuration(version: Option<&str>, is_in_session: bool) -> Strin
          [src]\nrespect-ignore-files = false\n\n\
          [rules]\nall = \"ignore\"\n"
     );
-    for rule in RULES.into_iter().filter(|rule| !(is_in_session && *rule == UNKNOWN_NAMES)) {
+    for rule in rules().filter(|rule| !(is_in_session && *rule == UNKNOWN_NAMES)) {
         let _ = writeln!(text, "{rule} = \"error\"");
     }
     text
@@ -168,7 +141,7 @@ mod tests {
             let rules = table["rules"].as_table().unwrap();
             assert_eq!(rules.contains_key(UNKNOWN_NAMES), !is_in_session);
             // Includes the entry `all`.
-            assert_eq!(rules.len(), RULES.len() + usize::from(!is_in_session));
+            assert_eq!(rules.len(), super::rules().count() + usize::from(!is_in_session));
         }
     }
 }
