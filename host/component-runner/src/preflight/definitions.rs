@@ -29,17 +29,12 @@ pub(super) struct Component<'a> {
 /// A module or component from an enclosing component.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capture {
-    pub(super) kind: Captured,
+    /// `Module` or `Component`.
+    pub(super) kind: ComponentExternalKind,
     /// The number of levels up. In [`Component::captures`], they are counted from the parent of the capturing
     /// component. In [`InstantiationStep::AliasOuter`], they are counted from the aliasing component itself.
     pub(super) up: u32,
     pub(super) index: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Captured {
-    Module,
-    Component,
 }
 
 /// A reference to an item, and the name under which it is passed or exported.
@@ -199,8 +194,12 @@ impl<'a> Reader<'a> {
                         }
                         ComponentAlias::CoreInstanceExport { .. } => self.local(1)?,
                         ComponentAlias::Outer { kind, count, index } => match kind {
-                            ComponentOuterAliasKind::CoreModule => self.outer(Captured::Module, count, index)?,
-                            ComponentOuterAliasKind::Component => self.outer(Captured::Component, count, index)?,
+                            ComponentOuterAliasKind::CoreModule => {
+                                self.outer(ComponentExternalKind::Module, count, index)?;
+                            }
+                            ComponentOuterAliasKind::Component => {
+                                self.outer(ComponentExternalKind::Component, count, index)?;
+                            }
                             ComponentOuterAliasKind::CoreType | ComponentOuterAliasKind::Type => self.local(1)?,
                         },
                     }
@@ -235,7 +234,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Adds an outer alias, and a capture to each component between the alias and its target.
-    fn outer(&mut self, kind: Captured, count: u32, index: u32) -> Result<(), Refusal> {
+    fn outer(&mut self, kind: ComponentExternalKind, count: u32, index: u32) -> Result<(), Refusal> {
         self.items(count.into())?;
         let enclosing = self.open.iter().rev().take(usize::try_from(count).unwrap_or(usize::MAX));
         for (open, up) in enclosing.zip((0..count).rev()) {

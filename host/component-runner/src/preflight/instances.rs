@@ -9,7 +9,7 @@ use wasmparser::ComponentExternalKind as Kind;
 
 use super::{
     MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, Module, Refusal,
-    definitions::{Capture, Captured, Component, Definitions, InstantiationStep, Named},
+    definitions::{Capture, Component, Definitions, InstantiationStep, Named},
 };
 
 /// The host memory per component instance, without its handles: `InstanceState`, and flags in `VMComponentContext`.
@@ -28,26 +28,18 @@ const RESOURCE_BYTES: u64 = 64;
 /// the item on; the simulation shares them instead.
 #[derive(Clone, Debug)]
 enum Value<'a> {
-    Function(Function),
+    /// A function that the host provides, with its nesting depth in host instances.
+    HostFunction(u64),
+    /// A lifted function, with its nesting depth in components.
+    Lifted(u64),
     Instance(Rc<Instance<'a>>),
     /// An instance that the host provides, with its nesting depth in host instances.
     HostInstance(u64),
     Component(Closure),
     /// The index of a module in [`Definitions::modules`].
     Module(usize),
-    /// A module that the host would have to provide.
-    HostModule,
-    HostComponent,
-    Type,
-    Constant,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Function {
-    /// A function that the host provides, with its nesting depth in host instances.
-    Host(u64),
-    /// A lifted function, with its nesting depth in components.
-    Lifted(u64),
+    /// A type or value, or a module or component that the host would have to provide.
+    Opaque(Kind),
 }
 
 #[derive(Debug, Default)]
@@ -68,30 +60,27 @@ struct Closure {
 impl Value<'_> {
     fn kind(&self) -> Kind {
         match self {
-            Self::Function(_) => Kind::Func,
+            Self::HostFunction(_) | Self::Lifted(_) => Kind::Func,
             Self::Instance(_) | Self::HostInstance(_) => Kind::Instance,
-            Self::Component(_) | Self::HostComponent => Kind::Component,
-            Self::Module(_) | Self::HostModule => Kind::Module,
-            Self::Type => Kind::Type,
-            Self::Constant => Kind::Value,
+            Self::Component(_) => Kind::Component,
+            Self::Module(_) => Kind::Module,
+            Self::Opaque(kind) => *kind,
         }
     }
 
     fn weight(&self) -> u64 {
         match self {
-            Self::Function(Function::Host(depth) | Function::Lifted(depth)) | Self::HostInstance(depth) => {
-                depth.saturating_add(1)
-            }
+            Self::HostFunction(depth) | Self::Lifted(depth) | Self::HostInstance(depth) => depth.saturating_add(1),
             Self::Instance(instance) => instance.weight,
             Self::Component(closure) => closure.weight,
-            Self::Module(_) | Self::HostModule | Self::HostComponent | Self::Type | Self::Constant => 1,
+            Self::Module(_) | Self::Opaque(_) => 1,
         }
     }
 
     /// Returns the number of types in the item. Wasmtime copies the resource types among them at each instantiation.
     fn types(&self) -> u64 {
         match self {
-            Self::Type => 1,
+            Self::Opaque(Kind::Type) => 1,
             Self::Instance(instance) => instance.types,
             _ => 0,
         }
@@ -254,11 +243,11 @@ impl<'d, 'a> Machine<'d, 'a> {
             InstantiationStep::Lift => {
                 self.count.canonical(CANONICAL_BYTES)?;
                 let depth = u64::try_from(self.frames.len()).unwrap_or(u64::MAX);
-                self.copy(Value::Function(Function::Lifted(depth)))
+                self.copy(Value::Lifted(depth))
             }
             InstantiationStep::Lower(index) => {
                 let adapter = match self.item(Kind::Func, *index)? {
-                    Value::Function(Function::Lifted(_)) => ADAPTER_BYTES,
+                    Value::Lifted(_) => ADAPTER_BYTES,
                     _ => 0,
                 };
                 self.count.canonical(CANONICAL_BYTES + adapter)
@@ -289,7 +278,7 @@ impl<'d, 'a> Machine<'d, 'a> {
         };
         match given {
             Some(value) if value.kind() == kind => Ok(value),
-            None if kind == Kind::Type => Ok(Value::Type),
+            None if kind == Kind::Type => Ok(Value::Opaque(kind)),
             _ => Err(unknown("import")),
         }
     }
@@ -331,10 +320,7 @@ impl<'d, 'a> Machine<'d, 'a> {
             scope = scope.and_then(|scope| scope.parent).and_then(|parent| self.scopes.get(parent));
         }
         let scope = scope.ok_or_else(|| unknown("enclosing component"))?;
-        let list = match outer.kind {
-            Captured::Module => &scope.modules,
-            Captured::Component => &scope.components,
-        };
+        let list = if outer.kind == Kind::Module { &scope.modules } else { &scope.components };
         at(list, outer.index).ok_or_else(|| unknown("item of an enclosing component"))
     }
 
@@ -357,8 +343,7 @@ impl<'d, 'a> Machine<'d, 'a> {
             Kind::Instance => at(&frame.instances, index),
             Kind::Module => at(&scope.modules, index),
             Kind::Component => at(&scope.components, index),
-            Kind::Type => Some(Value::Type),
-            Kind::Value => Some(Value::Constant),
+            Kind::Type | Kind::Value => Some(Value::Opaque(kind)),
         };
         value.ok_or_else(|| unknown(kind.desc()))
     }
@@ -397,12 +382,9 @@ fn at<'a>(list: &[Value<'a>], index: u32) -> Option<Value<'a>> {
 /// Returns an item that the host provides, with its nesting depth in host instances.
 fn from_host<'a>(kind: Kind, depth: u64) -> Value<'a> {
     match kind {
-        Kind::Func => Value::Function(Function::Host(depth)),
+        Kind::Func => Value::HostFunction(depth),
         Kind::Instance => Value::HostInstance(depth),
-        Kind::Component => Value::HostComponent,
-        Kind::Module => Value::HostModule,
-        Kind::Type => Value::Type,
-        Kind::Value => Value::Constant,
+        Kind::Component | Kind::Module | Kind::Type | Kind::Value => Value::Opaque(kind),
     }
 }
 
