@@ -178,14 +178,6 @@ pub(crate) enum Command {
     Service(services::ServiceCommand),
 }
 
-#[cfg(feature = "full")]
-impl Command {
-    /// Returns `true` if the command serves any number of clients.
-    pub(crate) fn is_server(&self) -> bool {
-        matches!(self, Self::Service(command) if command.is_server())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;

@@ -38,7 +38,7 @@ pub fn command(args: Vec<OsString>, program: PathBuf) -> i32 {
     let _ = PROGRAM.set(program);
     let cli = cli::Cli::read(args.clone());
     #[cfg(feature = "full")]
-    if cli.command.is_server() {
+    if matches!(&cli.command, cli::Command::Service(command) if command.is_server()) {
         commands::serve_worker::restart_with_threshold(&args);
     }
     let code = match commands::dispatch(&cli) {

@@ -117,10 +117,11 @@ impl AppArgs {
     pub(crate) fn config(&self) -> anyhow::Result<AppConfig> {
         let mut config = AppConfig::default();
         let limits = &mut config.limits;
-        set(&mut limits.fuel, self.app_fuel);
-        set(&mut limits.memory_bytes, self.app_memory_bytes);
-        set(&mut limits.timeout_ms, self.app_timeout_ms);
-        set(&mut limits.wasi_handles, self.app_open_handles.and_then(|most| most.try_into().ok()));
+        limits.fuel = self.app_fuel.unwrap_or(limits.fuel);
+        limits.memory_bytes = self.app_memory_bytes.unwrap_or(limits.memory_bytes);
+        limits.timeout_ms = self.app_timeout_ms.unwrap_or(limits.timeout_ms);
+        let handles = self.app_open_handles.and_then(|most| most.try_into().ok());
+        limits.wasi_handles = handles.unwrap_or(limits.wasi_handles);
         config.directories.clone_from(&self.dir);
         config.env = variables(&self.env)?;
         config.network = self.network;
@@ -132,8 +133,8 @@ impl AppArgs {
 impl CompileArgs {
     fn limits(&self) -> CompileLimits {
         let mut limits = CompileLimits::default();
-        set(&mut limits.memory_bytes, self.compile_memory_bytes);
-        set(&mut limits.timeout_ms, self.compile_timeout_ms);
+        limits.memory_bytes = self.compile_memory_bytes.unwrap_or(limits.memory_bytes);
+        limits.timeout_ms = self.compile_timeout_ms.unwrap_or(limits.timeout_ms);
         limits
     }
 
@@ -151,12 +152,12 @@ impl CompileArgs {
 impl QuotaArgs {
     pub(crate) fn quotas(&self) -> Quotas {
         let mut quotas = Quotas::default();
-        set(&mut quotas.sessions, self.max_sessions);
-        set(&mut quotas.executions, self.max_executions);
-        set(&mut quotas.fuel, self.max_fuel);
-        set(&mut quotas.started, self.max_started);
-        set(&mut quotas.held_bytes, self.max_held_bytes);
-        set(&mut quotas.handles, self.max_handles);
+        quotas.sessions = self.max_sessions.unwrap_or(quotas.sessions);
+        quotas.executions = self.max_executions.unwrap_or(quotas.executions);
+        quotas.fuel = self.max_fuel.unwrap_or(quotas.fuel);
+        quotas.started = self.max_started.unwrap_or(quotas.started);
+        quotas.held_bytes = self.max_held_bytes.unwrap_or(quotas.held_bytes);
+        quotas.handles = self.max_handles.unwrap_or(quotas.handles);
         quotas
     }
 }
@@ -172,13 +173,6 @@ impl ToolsArgs {
         config.network = self.tools_network;
         (config.stdout, config.stderr) = (Output::InheritStderr, Output::Inherit);
         Ok(config)
-    }
-}
-
-/// Sets a limit if its flag was given.
-fn set<T>(limit: &mut T, flag: Option<T>) {
-    if let Some(value) = flag {
-        *limit = value;
     }
 }
 

@@ -179,20 +179,16 @@ struct SocketArgs {
 }
 
 impl SocketArgs {
+    /// Returns the path, by default the one where clients look for a daemon.
     fn path(&self) -> anyhow::Result<PathBuf> {
-        match &self.socket {
-            Some(path) => Ok(path.clone()),
-            None => default_socket(),
+        if let Some(path) = &self.socket {
+            return Ok(path.clone());
         }
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let hint = "set HOME, or choose the socket with --socket";
+        let home = home.ok_or_else(|| Hinted::new("HOME is not set to a directory", hint))?;
+        Ok(home.join(".rlm").join("daemon.sock"))
     }
-}
-
-/// Returns the default path of the socket, where clients look for a daemon.
-fn default_socket() -> anyhow::Result<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let home = home
-        .ok_or_else(|| Hinted::new("HOME is not set to a directory", "set HOME, or choose the socket with --socket"))?;
-    Ok(home.join(".rlm").join("daemon.sock"))
 }
 
 /// The maximum time for running scripts to end at shutdown, before they are cancelled.

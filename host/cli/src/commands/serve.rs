@@ -208,7 +208,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
         count => {
             let own = (!matches!(token, Token::Configured)).then(|| ONLY.to_owned());
             let root = if let Root::Store(root) = &root { Some(root.as_path()) } else { None };
-            Some(serve_worker::started_by(global, &host, WorkerJob { config: config.clone(), own, root, count })?)
+            let job = WorkerJob { config: config.clone(), own, root, has_parts: true, count };
+            Some(serve_worker::workers_config(global, &host, job)?)
         }
     };
     let code = runtime.block_on(async {

@@ -93,25 +93,14 @@ pub(super) struct WorkerJob<'a> {
     pub(super) own: Option<String>,
     /// The location of the sessions. `None` in a fleet.
     pub(super) root: Option<&'a Path>,
+    /// `true` if each tenant has a separate subdirectory or prefix below the location.
+    pub(super) has_parts: bool,
     pub(super) count: usize,
 }
 
 /// Returns the configuration with which the server starts its workers.
-pub(super) fn started_by(global: &GlobalArgs, host: &Host, job: WorkerJob<'_>) -> anyhow::Result<WorkersConfig> {
-    start_with(global, host, job, true)
-}
-
-/// Like [`started_by`], but for a single tenant, whose sessions are directly at the location.
-pub(super) fn started_for_one(global: &GlobalArgs, host: &Host, job: WorkerJob<'_>) -> anyhow::Result<WorkersConfig> {
-    start_with(global, host, job, false)
-}
-
-fn start_with(
-    global: &GlobalArgs,
-    host: &Host,
-    WorkerJob { mut config, own, root, count }: WorkerJob<'_>,
-    has_parts: bool,
-) -> anyhow::Result<WorkersConfig> {
+pub(super) fn workers_config(global: &GlobalArgs, host: &Host, job: WorkerJob<'_>) -> anyhow::Result<WorkersConfig> {
+    let WorkerJob { mut config, own, root, has_parts, count } = job;
     prepare_tools(host);
     // Workers receive neither the hashes of tokens nor the callback secret.
     config.tokens.iter_mut().for_each(|token| token.sha256.clear());

@@ -227,10 +227,11 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
             worker_config.sessions.clone_from(&config.store_policy);
             (worker_config.workers, worker_config.key_file) = (table, args.store.key_file());
             let own = Some(TENANT.to_owned());
-            let job = WorkerJob { config: worker_config, own, root: root.as_deref(), count: workers };
+            let root = root.as_deref();
+            let job = WorkerJob { config: worker_config, own, root, has_parts: false, count: workers };
             // Compiles and prepares the code that the workers load.
             prepare_now(&host, &service).await?;
-            service.start_workers(serve_worker::started_for_one(global, &host, job)?).await?;
+            service.start_workers(serve_worker::workers_config(global, &host, job)?).await?;
         }
         config.policy = policy;
         let mut listing = Listing::default();

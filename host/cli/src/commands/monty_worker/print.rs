@@ -11,6 +11,7 @@ use super::{
     event,
     frame::{self, Message},
 };
+use crate::output::incomplete;
 
 /// Sends output as text. Clones share the bytes of incomplete characters, which a dump must not split.
 #[derive(Clone, Debug, Default)]
@@ -55,11 +56,7 @@ fn send(stream: Stream, text: &str) {
 
 /// Removes the text from a buffer, except for an incomplete character at the end.
 fn take_text(buffer: &mut Vec<u8>) -> String {
-    let rest = buffer.utf8_chunks().last().map_or(0, |chunk| match str::from_utf8(chunk.invalid()) {
-        Err(error) if error.error_len().is_none() => chunk.invalid().len(),
-        _ => 0,
-    });
-    let rest = buffer.split_off(buffer.len().saturating_sub(rest));
+    let rest = buffer.split_off(buffer.len().saturating_sub(incomplete(buffer)));
     String::from_utf8_lossy(&mem::replace(buffer, rest)).into_owned()
 }
 
