@@ -55,13 +55,37 @@ enum ImageCommand {
     /// Run a setup in an interpreter and save its memory as an image
     Build(Box<BuildArgs>),
     /// List the images
-    List(ListArgs),
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Show the definition of an image
-    Show(ShowArgs),
+    Show {
+        /// Name of the image
+        #[arg(value_name = "NAME")]
+        name: String,
+
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Remove images
-    Remove(RemoveArgs),
+    Remove {
+        /// Names, as `glovebox image list` prints them
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
     /// Write an image's definition and files to a file
-    Export(ExportArgs),
+    Export {
+        /// Name of the image
+        #[arg(value_name = "NAME")]
+        name: String,
+
+        /// File to write, which must not exist
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// Build an image from an exported file
     Import(ImportArgs),
 }
@@ -110,42 +134,6 @@ struct BuildArgs {
 }
 
 #[derive(Args, Debug)]
-struct ListArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Args, Debug)]
-struct ShowArgs {
-    /// Name of the image
-    #[arg(value_name = "NAME")]
-    name: String,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Args, Debug)]
-struct RemoveArgs {
-    /// Names, as `glovebox image list` prints them
-    #[arg(value_name = "NAME", required = true)]
-    names: Vec<String>,
-}
-
-#[derive(Args, Debug)]
-struct ExportArgs {
-    /// Name of the image
-    #[arg(value_name = "NAME")]
-    name: String,
-
-    /// File to write, which must not exist
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-}
-
-#[derive(Args, Debug)]
 struct ImportArgs {
     /// File written by `glovebox image export`
     #[arg(value_name = "FILE")]
@@ -174,10 +162,13 @@ pub(crate) fn run(global: &GlobalArgs, args: &ImageArgs) -> anyhow::Result<i32> 
     let host = Host::open(global, Pooling::Single)?;
     match &args.command {
         ImageCommand::Build(args) => build(&host, args),
-        ImageCommand::List(args) => list(&host, args),
-        ImageCommand::Show(args) => show(&host, args),
-        ImageCommand::Remove(args) => remove(&host, args),
-        ImageCommand::Export(args) => export(&host, args),
+        ImageCommand::List { json } => list(&host, *json),
+        ImageCommand::Show { name, json } => show(&host, name, *json),
+        ImageCommand::Remove { names } => remove(&host, names),
+        ImageCommand::Export { name, file } => {
+            let exported = host.engine.export_image(name, file);
+            exported.with_context(|| format!("cannot export image `{}`", escaped(name)))
+        }
         ImageCommand::Import(args) => import(&host, args),
     }?;
     Ok(0)
@@ -260,7 +251,7 @@ enum Listed {
     Damaged { name: String, error: String },
 }
 
-fn list(host: &Host, args: &ListArgs) -> anyhow::Result<()> {
+fn list(host: &Host, json: bool) -> anyhow::Result<()> {
     let images = host.engine.images()?.into_iter().map(|(name, found)| match found {
         Ok(info) => Listed::Sound(Box::new(info)),
         Err(error) => Listed::Damaged { name, error: error.to_string() },
@@ -278,12 +269,12 @@ fn list(host: &Host, args: &ListArgs) -> anyhow::Result<()> {
         }
     });
     let columns = [Left("NAME"), Left("BASE"), Left("STATE"), Right("MEMORY"), Right("SIZE"), Left("SHA256")];
-    out_report(args.json, &images, || table(columns, rows))
+    out_report(json, &images, || table(columns, rows))
 }
 
-fn show(host: &Host, args: &ShowArgs) -> anyhow::Result<()> {
-    let image = host.engine.image(&args.name)?;
-    if args.json {
+fn show(host: &Host, name: &str, json: bool) -> anyhow::Result<()> {
+    let image = host.engine.image(name)?;
+    if json {
         return out_json(&image);
     }
     let files = |files: &[ImageFile]| {
@@ -318,19 +309,13 @@ fn show(host: &Host, args: &ShowArgs) -> anyhow::Result<()> {
     Ok(out(&text)?)
 }
 
-fn remove(host: &Host, args: &RemoveArgs) -> anyhow::Result<()> {
-    for name in &args.names {
+fn remove(host: &Host, names: &[String]) -> anyhow::Result<()> {
+    for name in names {
         let freed =
             host.engine.remove_image(name).with_context(|| format!("cannot remove image `{}`", escaped(name)))?;
         out(&format!("{name}: removed, {} freed\n", bytes(freed)))?;
     }
     Ok(())
-}
-
-fn export(host: &Host, args: &ExportArgs) -> anyhow::Result<()> {
-    host.engine
-        .export_image(&args.name, &args.file)
-        .with_context(|| format!("cannot export image `{}`", escaped(&args.name)))
 }
 
 fn import(host: &Host, args: &ImportArgs) -> anyhow::Result<()> {

@@ -51,7 +51,11 @@ enum PackagesCommand {
     /// Add pure Python wheels, replacing other versions of the same packages
     Add(AddArgs),
     /// Remove packages that you added
-    Remove(RemoveArgs),
+    Remove {
+        /// Names, as `glovebox packages list` prints them
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -74,13 +78,6 @@ struct AddArgs {
     /// Print the added packages as JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Args, Debug)]
-struct RemoveArgs {
-    /// Names, as `glovebox packages list` prints them
-    #[arg(value_name = "NAME", required = true)]
-    names: Vec<String>,
 }
 
 /// A package in the output.
@@ -114,7 +111,7 @@ pub(crate) fn run(args: &PackagesArgs) -> anyhow::Result<i32> {
         None => list(&args.list),
         Some(PackagesCommand::List(args)) => list(args),
         Some(PackagesCommand::Add(args)) => add(args),
-        Some(PackagesCommand::Remove(args)) => remove(args),
+        Some(PackagesCommand::Remove { names }) => remove(names),
     }?;
     Ok(0)
 }
@@ -229,9 +226,9 @@ fn wheel(own: &UserPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> 
     Ok((file.to_owned(), bytes))
 }
 
-fn remove(args: &RemoveArgs) -> anyhow::Result<()> {
+fn remove(names: &[String]) -> anyhow::Result<()> {
     let dir = user_packages_dir()?;
-    for name in &args.names {
+    for name in names {
         if !dir.is_dir() || !open_user_packages()?.remove(name)? {
             let hint = "`glovebox packages list` lists yours; bundled packages cannot be removed (`--no-packages` runs without them)";
             return Err(Hinted::new(format!("package `{name}` has not been added"), hint).into());

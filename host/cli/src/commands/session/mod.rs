@@ -60,53 +60,56 @@ pub(crate) struct SessionArgs {
 
 #[derive(Debug, Subcommand)]
 enum SessionCommand {
-    List(ListArgs),
-    Show(ShowArgs),
+    /// List the stored sessions, most recently used first
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the record of one session
+    Show {
+        /// Name of the session
+        #[arg(value_name = "ID")]
+        id: SessionId,
+
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     Fork(Box<ForkArgs>),
     Export(ExportArgs),
     Import(ImportArgs),
     Files(Box<FilesArgs>),
     Prune(PruneArgs),
-    Delete(DeleteArgs),
+    /// Delete sessions
+    Delete {
+        /// Names of the sessions
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<SessionId>,
+
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 pub(crate) fn run(global: &GlobalArgs, args: &SessionArgs) -> anyhow::Result<i32> {
     let cancel = interrupt::install()?;
     let session_dir = SessionDir::open(&args.store, &cancel)?;
     match &args.command {
-        SessionCommand::List(args) => list(&session_dir, args),
-        SessionCommand::Show(args) => show(&session_dir, args),
+        SessionCommand::List { json } => list(&session_dir, *json),
+        SessionCommand::Show { id, json } => show(&session_dir, id, *json),
         SessionCommand::Fork(args) => fork(global, &session_dir, args),
         SessionCommand::Export(args) => export(&session_dir, args),
         SessionCommand::Import(args) => import(&session_dir, args),
         SessionCommand::Files(args) => files::run(global, &session_dir, args),
         SessionCommand::Prune(args) => return prune(&session_dir, args),
-        SessionCommand::Delete(args) => delete(&session_dir, args),
+        SessionCommand::Delete { ids, json } => delete(&session_dir, ids, *json),
     }?;
     Ok(0)
 }
 
-/// List the stored sessions, most recently used first
-#[derive(Args, Debug)]
-struct ListArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// Show the record of one session
-#[derive(Args, Debug)]
-struct ShowArgs {
-    /// Name of the session
-    #[arg(value_name = "ID")]
-    id: SessionId,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-fn list(session_dir: &SessionDir, args: &ListArgs) -> anyhow::Result<()> {
+fn list(session_dir: &SessionDir, json: bool) -> anyhow::Result<()> {
     let mut entries = session_dir.entries()?;
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.updated_at()));
     let now = Timestamp::now();
@@ -126,7 +129,7 @@ fn list(session_dir: &SessionDir, args: &ListArgs) -> anyhow::Result<()> {
         }
     });
     let columns = [Left("ID"), Left("LANGUAGE"), Right("EXECUTIONS"), Right("FILES"), Right("SIZE"), Left("LAST USED")];
-    out_report(args.json, &entries, || table(columns, rows))
+    out_report(json, &entries, || table(columns, rows))
 }
 
 /// The output of `show`.
@@ -137,10 +140,10 @@ struct ShownSession {
     in_use: bool,
 }
 
-fn show(session_dir: &SessionDir, args: &ShowArgs) -> anyhow::Result<()> {
-    let entry = session_dir.entry(&args.id)?.ok_or_else(|| missing(&args.id))?;
-    let in_use = session_dir.is_in_use(&args.id)?;
-    if args.json {
+fn show(session_dir: &SessionDir, id: &SessionId, json: bool) -> anyhow::Result<()> {
+    let entry = session_dir.entry(id)?.ok_or_else(|| missing(id))?;
+    let in_use = session_dir.is_in_use(id)?;
+    if json {
         return out_json(&ShownSession { entry, in_use });
     }
     let mut text = String::new();
@@ -215,18 +218,6 @@ fn keep_count(text: &str) -> Result<usize, String> {
     usize::try_from(args::count(text)?).map_err(|_| format!("the maximum is {}", usize::MAX))
 }
 
-/// Delete sessions
-#[derive(Args, Debug)]
-struct DeleteArgs {
-    /// Names of the sessions
-    #[arg(value_name = "ID", required = true)]
-    ids: Vec<SessionId>,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
 fn prune(session_dir: &SessionDir, args: &PruneArgs) -> anyhow::Result<i32> {
     let mut prune = Prune::default();
     prune.older_than = args.what.older_than;
@@ -270,15 +261,15 @@ fn print(report: &PruneReport) -> anyhow::Result<()> {
     Ok(out(&format!("{verb} {count}, {}\n", bytes(report.reclaimed_bytes)))?)
 }
 
-fn delete(session_dir: &SessionDir, args: &DeleteArgs) -> anyhow::Result<()> {
+fn delete(session_dir: &SessionDir, ids: &[SessionId], json: bool) -> anyhow::Result<()> {
     let sessions = session_dir.sessions();
-    for id in &args.ids {
+    for id in ids {
         let freed_bytes = session_dir.entry(id)?.map_or(0, |entry| entry.stored_bytes);
         if !sessions.delete(id)? {
             return Err(missing(id));
         }
         let report = serde_json::json!({ "id": id, "freed_bytes": freed_bytes });
-        out_report(args.json, &report, || format!("{id}: freed {}\n", bytes(freed_bytes)))?;
+        out_report(json, &report, || format!("{id}: freed {}\n", bytes(freed_bytes)))?;
     }
     Ok(())
 }
