@@ -62,85 +62,58 @@ pub enum Error {
     Unavailable(String),
 }
 
-impl Error {
-    /// Returns the error's name in the contract, such as `quota-exceeded`.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::UnknownRuntime(_) => "unknown-runtime",
-            Self::InvalidPolicy(_) => "invalid-policy",
-            Self::InvalidArgument(_) => "invalid-argument",
-            Self::SourceTooLarge { .. } => "source-too-large",
-            Self::StdinTooLarge { .. } => "stdin-too-large",
-            Self::TooManySessions(_) => "too-many-sessions",
-            Self::QuotaExceeded(_) => "quota-exceeded",
-            Self::SessionEnded(_) => "session-ended",
-            Self::SessionBusy(_) => "session-busy",
-            Self::NoCheckpoint(_) => "no-checkpoint",
-            Self::Variable(_) => "variable",
-            Self::File(_) => "file",
-            Self::NotResumable(_) => "not-resumable",
-            Self::Unsupported(_) => "unsupported",
-            Self::Unavailable(_) => "unavailable",
+/// Defines the names, messages and conversions of the errors. Each listed error contains a text.
+macro_rules! conversions {
+    ($($case:ident = $name:literal),* $(,)?) => {
+        impl Error {
+            /// Returns the error's name in the contract, such as `quota-exceeded`.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$case(_) => $name,)*
+                    Self::SourceTooLarge { .. } => "source-too-large",
+                    Self::StdinTooLarge { .. } => "stdin-too-large",
+                    Self::File(_) => "file",
+                }
+            }
         }
-    }
+
+        impl fmt::Display for Error {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let (what, limit_name, bytes, limit) = match self {
+                    $(Self::$case(text) => return write!(f, "{}: {text}", self.name()),)*
+                    Self::File(failure) => return write!(f, "`{}`: {}", failure.path, failure.message),
+                    Self::SourceTooLarge { bytes, limit } => ("the source", "source-bytes", bytes, limit),
+                    Self::StdinTooLarge { bytes, limit } => ("standard input", "stdin-bytes", bytes, limit),
+                };
+                write!(
+                    f,
+                    "{what} is {bytes} bytes; the maximum `limits.{limit_name}` is {limit}; shorten it or raise the limit"
+                )
+            }
+        }
+
+        impl From<SandboxError> for Error {
+            fn from(error: SandboxError) -> Self {
+                match error {
+                    $(SandboxError::$case(text) => Self::$case(text),)*
+                    SandboxError::SourceTooLarge(TooLarge { bytes, limit }) => Self::SourceTooLarge { bytes, limit },
+                    SandboxError::StdinTooLarge(TooLarge { bytes, limit }) => Self::StdinTooLarge { bytes, limit },
+                    SandboxError::File(failure) => Self::File(failure),
+                }
+            }
+        }
+    };
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SourceTooLarge { bytes, limit } => {
-                write!(
-                    f,
-                    "the source is {bytes} bytes; the maximum `limits.source-bytes` is {limit}; shorten it or raise the limit"
-                )
-            }
-            Self::StdinTooLarge { bytes, limit } => {
-                write!(
-                    f,
-                    "standard input is {bytes} bytes; the maximum `limits.stdin-bytes` is {limit}; shorten it or raise the limit"
-                )
-            }
-            Self::File(failure) => write!(f, "`{}`: {}", failure.path, failure.message),
-            Self::UnknownRuntime(text)
-            | Self::InvalidPolicy(text)
-            | Self::InvalidArgument(text)
-            | Self::TooManySessions(text)
-            | Self::QuotaExceeded(text)
-            | Self::SessionEnded(text)
-            | Self::SessionBusy(text)
-            | Self::NoCheckpoint(text)
-            | Self::Variable(text)
-            | Self::NotResumable(text)
-            | Self::Unsupported(text)
-            | Self::Unavailable(text) => write!(f, "{}: {text}", self.name()),
-        }
-    }
+conversions! {
+    UnknownRuntime = "unknown-runtime", InvalidPolicy = "invalid-policy", InvalidArgument = "invalid-argument",
+    TooManySessions = "too-many-sessions", QuotaExceeded = "quota-exceeded", SessionEnded = "session-ended",
+    SessionBusy = "session-busy", NoCheckpoint = "no-checkpoint", Variable = "variable",
+    NotResumable = "not-resumable", Unsupported = "unsupported", Unavailable = "unavailable",
 }
 
 impl error::Error for Error {}
-
-impl From<SandboxError> for Error {
-    fn from(error: SandboxError) -> Self {
-        match error {
-            SandboxError::UnknownRuntime(text) => Self::UnknownRuntime(text),
-            SandboxError::InvalidPolicy(text) => Self::InvalidPolicy(text),
-            SandboxError::InvalidArgument(text) => Self::InvalidArgument(text),
-            SandboxError::SourceTooLarge(TooLarge { bytes, limit }) => Self::SourceTooLarge { bytes, limit },
-            SandboxError::StdinTooLarge(TooLarge { bytes, limit }) => Self::StdinTooLarge { bytes, limit },
-            SandboxError::TooManySessions(text) => Self::TooManySessions(text),
-            SandboxError::QuotaExceeded(text) => Self::QuotaExceeded(text),
-            SandboxError::SessionEnded(text) => Self::SessionEnded(text),
-            SandboxError::SessionBusy(text) => Self::SessionBusy(text),
-            SandboxError::NoCheckpoint(text) => Self::NoCheckpoint(text),
-            SandboxError::Variable(text) => Self::Variable(text),
-            SandboxError::File(failure) => Self::File(failure),
-            SandboxError::NotResumable(text) => Self::NotResumable(text),
-            SandboxError::Unsupported(text) => Self::Unsupported(text),
-            SandboxError::Unavailable(text) => Self::Unavailable(text),
-        }
-    }
-}
 
 /// Converts errors for readers and writers. The kind is `NotFound`, `AlreadyExists`, `InvalidInput` or `StorageFull`
 /// for the corresponding file errors, `StorageFull` for [`Error::QuotaExceeded`], and otherwise `Other`.

@@ -43,7 +43,8 @@ pub(crate) struct SourceArgs {
 /// A language on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LanguageArg {
-    Plain(Language),
+    Python,
+    JavaScript,
     /// JavaScript after type stripping.
     TypeScript,
 }
@@ -52,8 +53,8 @@ impl LanguageArg {
     /// Returns the interpreter's language.
     pub(crate) fn language(self) -> Language {
         match self {
-            Self::Plain(language) => language,
-            Self::TypeScript => Language::JavaScript,
+            Self::Python => Language::Python,
+            Self::JavaScript | Self::TypeScript => Language::JavaScript,
         }
     }
 }
@@ -65,7 +66,8 @@ impl FromStr for LanguageArg {
         match text.to_ascii_lowercase().as_str() {
             "typescript" | "ts" => Ok(Self::TypeScript),
             _ => match text.parse() {
-                Ok(language) => Ok(Self::Plain(language)),
+                Ok(Language::Python) => Ok(Self::Python),
+                Ok(Language::JavaScript) => Ok(Self::JavaScript),
                 Err(_) => Err("write `python`, `javascript` or `typescript`, or `py`, `js` or `ts`".into()),
             },
         }
@@ -205,15 +207,15 @@ pub(crate) fn asked_tool(name: &str) -> Tool {
 
 #[cfg(test)]
 mod tests {
-    use glovebox::{JsonText, Language, Policy};
+    use glovebox::{JsonText, Policy};
 
     use super::{ContextArgs, LanguageArg, NamedTool, ProgramArgs};
 
     #[test]
     fn languages_have_long_and_short_names() {
         for (text, language) in [
-            ("python", LanguageArg::Plain(Language::Python)),
-            ("js", LanguageArg::Plain(Language::JavaScript)),
+            ("python", LanguageArg::Python),
+            ("js", LanguageArg::JavaScript),
             ("ts", LanguageArg::TypeScript),
             ("TypeScript", LanguageArg::TypeScript),
         ] {

@@ -96,7 +96,8 @@ struct WovenJson<'a> {
 
 pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> {
     interrupt::install()?;
-    let shim = read_shim(args)?;
+    let usual = if args.http.is_some() { CLOSED_SHIM } else { SHIM };
+    let shim = read("the shim", args.shim.as_deref().unwrap_or(Path::new(usual)), "--shim FILE")?;
     let adapter = args.http.as_deref().map(|path| read("the adapter", path, "--http=FILE")).transpose()?;
     // The packages would make up most of the component.
     let global = GlobalArgs { no_packages: true, ..global.clone() };
@@ -144,11 +145,6 @@ fn guest(module: &PreparedModule) -> Guest<'_> {
             files_directory: &library.files_directory,
         }),
     }
-}
-
-fn read_shim(args: &WeaveArgs) -> anyhow::Result<Vec<u8>> {
-    let usual = if args.http.is_some() { CLOSED_SHIM } else { SHIM };
-    read("the shim", args.shim.as_deref().unwrap_or(Path::new(usual)), "--shim FILE")
 }
 
 /// Reads a file made by `guest-shims/component/build`.

@@ -20,7 +20,13 @@ use glovebox::{Policy, Sandbox};
 use glovebox_sessions::{SessionId, SessionRecord};
 use tokens::Dialect;
 
-use self::{completer::Completer, console::Console, lines::Lines, parser::Parser, session::ReplSession};
+use self::{
+    completer::Completer,
+    console::Console,
+    lines::Lines,
+    parser::Parser,
+    session::{ReplSession, Source},
+};
 use crate::{
     args::{ContextArgs, GlobalArgs, LanguageArg, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs},
     engine::{Host, Pooling},
@@ -98,19 +104,20 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     let with_tools = |sandbox: Sandbox| sandbox.with_tools(&tools).context("cannot offer the tools");
     let cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
-    let (sandbox, name, session) = match &args.session {
+    let (sandbox, name, source) = match &args.session {
         Some(id) => {
             let session_dir = SessionDir::open(&args.store, &cancel)?;
-            let sandbox = with_tools(stored_sandbox(&host, args, &policy, session_dir.record(id)?.as_ref())?)?;
+            let sandbox = with_tools(session_sandbox(&host, args, &policy, session_dir.record(id)?.as_ref())?)?;
             let session = session_dir.activate(sandbox.clone(), id)?;
-            (sandbox, id.to_string(), ReplSession::stored(session))
+            (sandbox, id.to_string(), Source::Stored(Box::new(session)))
         }
         None => {
-            let sandbox = with_tools(new_sandbox(&host, args, &policy)?)?;
-            let session = ReplSession::temporary(&sandbox)?;
-            (sandbox, UNNAMED.to_owned(), session)
+            let sandbox = with_tools(session_sandbox(&host, args, &policy, None)?)?;
+            let session = sandbox.session().context("cannot open a session")?;
+            (sandbox, UNNAMED.to_owned(), Source::Temporary(session))
         }
     };
+    let session = ReplSession::new(source);
     if let Some(context) = &context {
         session.session()?.set_variable_text("context", context).context("cannot set `context`")?;
         session.save()?;
@@ -131,26 +138,21 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     Console { sandbox, parser, lines, sessions, current: name, key, is_raw }.run()
 }
 
-/// Creates the sandbox for a new session.
-fn new_sandbox(host: &Host, args: &ReplArgs, policy: &Policy) -> anyhow::Result<Sandbox> {
-    host.sandbox(&args.runtime, args.language.map(LanguageArg::language), policy)
-}
-
 /// Creates a sandbox with the runtime of `sandbox`, another policy and no tools.
 fn sibling(host: &Host, args: &ReplArgs, sandbox: &Sandbox, policy: &Policy) -> anyhow::Result<Sandbox> {
     host.sandbox(&args.runtime.or(sandbox.runtime_name()), Some(sandbox.language()), policy)
 }
 
-/// Creates the sandbox for a stored session.
-fn stored_sandbox(
+/// Creates the sandbox for a stored session with this record, or for a new session.
+fn session_sandbox(
     host: &Host,
     args: &ReplArgs,
     policy: &Policy,
     record: Option<&SessionRecord>,
 ) -> anyhow::Result<Sandbox> {
-    let Some(record) = record else { return new_sandbox(host, args, policy) };
-    let wanted = args.language.map(LanguageArg::language).filter(|wanted| *wanted != record.language);
-    if let Some(wanted) = wanted {
+    let wanted = args.language.map(LanguageArg::language);
+    let Some(record) = record else { return host.sandbox(&args.runtime, wanted, policy) };
+    if let Some(wanted) = wanted.filter(|wanted| *wanted != record.language) {
         return Err(Hinted::new(
             format!("session `{}` runs {}, not {wanted}", record.id, record.language),
             "remove --language, or open another session",

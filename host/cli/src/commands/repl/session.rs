@@ -11,7 +11,7 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
-use glovebox::{CancelToken, Checkpoints, Execution, Request, Sandbox, Session, Stream};
+use glovebox::{CancelToken, Checkpoints, Execution, Request, Session, Stream};
 use glovebox_sessions::SessionId;
 
 use super::{
@@ -38,7 +38,7 @@ pub(super) struct ReplSession {
 
 /// A temporary or stored session.
 #[derive(Debug)]
-enum Source {
+pub(super) enum Source {
     /// A session that ends with the REPL.
     Temporary(Session),
     /// A session that is saved after each input.
@@ -46,17 +46,7 @@ enum Source {
 }
 
 impl ReplSession {
-    /// Creates a session that ends with the REPL.
-    pub(super) fn temporary(sandbox: &Sandbox) -> anyhow::Result<Self> {
-        Ok(Self::new(Source::Temporary(sandbox.session().context("cannot open a session")?)))
-    }
-
-    /// Wraps a stored session.
-    pub(super) fn stored(session: ActiveSession) -> Self {
-        Self::new(Source::Stored(Box::new(session)))
-    }
-
-    fn new(source: Source) -> Self {
+    pub(super) fn new(source: Source) -> Self {
         Self { source, setup_count: 0, executions_at_start: 0, binds_last_value: false }
     }
 

@@ -3,7 +3,8 @@
 
 use glovebox::{Language, Request};
 
-use crate::args::LanguageArg;
+/// The language of the inputs.
+pub(super) use crate::args::LanguageArg as Dialect;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -211,20 +212,12 @@ const JAVASCRIPT_KEYWORDS: &str = "\
 const TYPESCRIPT_KEYWORDS: &str =
     "abstract declare implements interface keyof namespace private protected public readonly";
 
-/// The language of the inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
-    Python,
-    JavaScript,
-    TypeScript,
-}
-
 impl Dialect {
     /// Returns the dialect of an interpreter's language: TypeScript if the command line requests it.
-    pub(super) fn new(language: Language, wanted: Option<LanguageArg>) -> Self {
+    pub(super) fn new(language: Language, wanted: Option<Self>) -> Self {
         match (language, wanted) {
             (Language::Python, _) => Self::Python,
-            (Language::JavaScript, Some(LanguageArg::TypeScript)) => Self::TypeScript,
+            (Language::JavaScript, Some(Self::TypeScript)) => Self::TypeScript,
             (Language::JavaScript, _) => Self::JavaScript,
         }
     }
