@@ -25,25 +25,36 @@ pub(crate) struct Source {
     name: Option<String>,
     text: String,
     kind: SourceKind,
-    /// The language that the file's extension determines.
-    extension: Option<Language>,
+    /// The language that `--language` or the file's extension determines. Otherwise, a named runtime determines the
+    /// language, and code that is not from a file is Python.
+    pub(crate) language: Option<Language>,
     /// `true` if the source is a file. If so, its name should have a known extension.
     is_file: bool,
 }
 
 impl Source {
-    /// Reads all code on the command line, before any of it runs.
-    pub(crate) fn read_all(args: &SourceArgs, max_bytes: u64) -> anyhow::Result<Vec<Self>> {
+    /// Reads all code on the command line, before any of it runs. Fails if nothing determines the language of a file.
+    pub(crate) fn read_all(args: &SourceArgs, runtime: &RuntimeArgs, max_bytes: u64) -> anyhow::Result<Vec<Self>> {
         let mut sources = Self::read_each(args, max_bytes)?;
-        if args.language == Some(LanguageArg::TypeScript) {
-            sources.iter_mut().for_each(Self::mark_typescript);
+        for source in &mut sources {
+            source.language = args.language.map(LanguageArg::language).or(source.language);
+            if args.language == Some(LanguageArg::TypeScript) {
+                source.mark_typescript();
+            }
+            if source.language.is_none() && source.is_file && runtime.runtime.is_none() {
+                return Err(Hinted::new(
+                    format!("cannot determine the language of `{}` from its extension", escaped(&source.label)),
+                    "use `--language` with `python`, `javascript` or `typescript`",
+                )
+                .into());
+            }
         }
         Ok(sources)
     }
 
     /// Creates a script that is not from a file.
     fn new(label: &str, name: Option<String>, text: String) -> Self {
-        Self { label: label.into(), name, text, kind: SourceKind::Detect, extension: None, is_file: false }
+        Self { label: label.into(), name, text, kind: SourceKind::Detect, language: None, is_file: false }
     }
 
     fn read_each(args: &SourceArgs, max_bytes: u64) -> anyhow::Result<Vec<Self>> {
@@ -98,28 +109,13 @@ impl Source {
             name,
             text,
             kind,
-            extension: Language::from_extension(extension),
+            language: Language::from_extension(extension),
             is_file: true,
         })
     }
 
     pub(crate) fn text(&self) -> &str {
         &self.text
-    }
-
-    /// Returns the language, if `--language` or the extension determines it. Otherwise returns `None`: a named runtime
-    /// determines the language, and code that is not from a file is Python. Fails for a file if nothing determines the
-    /// language.
-    pub(crate) fn language(&self, args: &SourceArgs, runtime: &RuntimeArgs) -> anyhow::Result<Option<Language>> {
-        let language = args.language.map(LanguageArg::language).or(self.extension);
-        if language.is_none() && self.is_file && runtime.runtime.is_none() {
-            return Err(Hinted::new(
-                format!("cannot determine the language of `{}` from its extension", escaped(&self.label)),
-                "use `--language` with `python`, `javascript` or `typescript`",
-            )
-            .into());
-        }
-        Ok(language)
     }
 
     /// Returns a request to run the script.

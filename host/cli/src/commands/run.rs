@@ -155,7 +155,7 @@ impl RunArgs {
     }
 
     /// Returns the file for a suspended execution, if the script has a tool that a person answers.
-    fn suspended_file(&self, scripts: &[Script]) -> anyhow::Result<Option<NewSuspendedFile>> {
+    fn suspended_file(&self, scripts: &[Source]) -> anyhow::Result<Option<NewSuspendedFile>> {
         let Some(name) = self.programs.asked().next() else {
             return match &self.suspended {
                 None => Ok(None),
@@ -186,7 +186,7 @@ impl RunArgs {
     }
 
     /// Rejects options that are not supported with `--record`.
-    fn check_record(&self, scripts: &[Script]) -> Result<(), Hinted> {
+    fn check_record(&self, scripts: &[Source]) -> Result<(), Hinted> {
         if self.record.is_none() {
             return Ok(());
         }
@@ -221,10 +221,7 @@ impl RunArgs {
 pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
     args.store.check(args.session.as_ref())?;
     let policy = args.policy.resolve()?;
-    let scripts = Source::read_all(&args.source, policy.limits.source_bytes)?
-        .into_iter()
-        .map(|source| Ok(Script { language: source.language(&args.source, &args.runtime)?, source }))
-        .collect::<anyhow::Result<Vec<_>>>()?;
+    let scripts = Source::read_all(&args.source, &args.runtime, policy.limits.source_bytes)?;
     args.check_record(&scripts)?;
     let suspended_file = args.suspended_file(&scripts)?;
     let mut stdin = Stdin::new(args.stdin.as_deref(), &args.source, policy.limits.stdin_bytes)?;
@@ -233,8 +230,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
     let tools = args.programs.all_tools(&policy)?;
     warn_if_not_persisted(args, &policy);
     let python = scripts.iter().filter(|script| script.language != Some(Language::JavaScript));
-    for Script { source, .. } in python {
-        add_required(&source.label, source.text(), &policy)?;
+    for script in python {
+        add_required(&script.label, script.text(), &policy)?;
     }
     if suspended_file.is_some() {
         stdin = stdin.read();
@@ -251,12 +248,6 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
     }
 }
 
-/// A script, and its language if known.
-struct Script {
-    source: Source,
-    language: Option<Language>,
-}
-
 /// Data shared by all scripts.
 struct Job<'a> {
     args: &'a RunArgs,
@@ -270,7 +261,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn run_fresh(&self, scripts: &[Script]) -> anyhow::Result<i32> {
+    fn run_fresh(&self, scripts: &[Source]) -> anyhow::Result<i32> {
         let mut sandboxes: Vec<(RuntimeArgs, Option<Language>, Sandbox)> = Vec::new();
         self.run_each(scripts, |script| {
             let runtime = self.runtime_for(script)?;
@@ -285,15 +276,15 @@ impl Job<'_> {
                     sandbox
                 }
             };
-            self.run_one(&script.source, |request| Ok(sandbox.run(request)?))
+            self.run_one(script, |request| Ok(sandbox.run(request)?))
         })
     }
 
     /// Runs a script that can be suspended, in a fresh sandbox. Writes `file` if the script waits for a person.
-    fn run_suspendable(&self, script: &Script, file: &NewSuspendedFile) -> anyhow::Result<i32> {
+    fn run_suspendable(&self, script: &Source, file: &NewSuspendedFile) -> anyhow::Result<i32> {
         let runtime = self.runtime_for(script)?;
         let sandbox = self.with_tools(self.host.sandbox(&runtime, script.language, &self.policy)?)?;
-        self.advance(&script.source, false, |request| {
+        self.advance(script, false, |request| {
             let started = sandbox.start(request)?;
             suspending::advance(&started, Vec::new(), |suspended| file.create(suspended))
         })
@@ -337,13 +328,13 @@ impl Job<'_> {
     }
 
     /// Runs a script in a fresh sandbox and writes its recording to `file`.
-    fn run_recorded(&self, script: &Script, file: &Path) -> anyhow::Result<i32> {
+    fn run_recorded(&self, script: &Source, file: &Path) -> anyhow::Result<i32> {
         let runtime = self.runtime_for(script)?;
         let sandbox = self.with_tools(self.host.sandbox(&runtime, script.language, &self.policy)?)?;
-        let (request, passed) = self.reporter.forward(self.request(&script.source).recorded(true));
+        let (request, passed) = self.reporter.forward(self.request(script).recorded(true));
         let execution = match interrupt::guarded(|| sandbox.run(request)) {
             Ok(execution) => execution,
-            Err(error) => return self.fail(error.into(), &script.source),
+            Err(error) => return self.fail(error.into(), script),
         };
         let reported = self.reporter.finish(&passed, &execution, self.args.source.code.eval.is_some());
         let recording = execution.recording().context("the script has run, but was not recorded")?;
@@ -352,18 +343,18 @@ impl Job<'_> {
     }
 
     /// Returns the runtime from the flags, or otherwise the runtime on which the script starts fastest.
-    fn runtime_for(&self, script: &Script) -> anyhow::Result<RuntimeArgs> {
+    fn runtime_for(&self, script: &Source) -> anyhow::Result<RuntimeArgs> {
         if self.args.runtime.is_given() {
             return Ok(self.args.runtime.clone());
         }
         let language = script.language.unwrap_or(Language::Python);
-        Ok(self.args.runtime.or(&self.host.engine.runtime_for(language, script.source.text())?))
+        Ok(self.args.runtime.or(&self.host.engine.runtime_for(language, script.text())?))
     }
 
     /// Runs scripts in a stored session. Writes `file` if the only script waits for a person.
     fn run_in_session(
         &self,
-        scripts: &[Script],
+        scripts: &[Source],
         id: &SessionId,
         file: Option<&NewSuspendedFile>,
     ) -> anyhow::Result<i32> {
@@ -375,7 +366,7 @@ impl Job<'_> {
                 && has != wanted
             {
                 return Err(Hinted::new(
-                    format!("session `{id}` runs {has}, but `{}` is {wanted}", escaped(&script.source.label)),
+                    format!("session `{id}` runs {has}, but `{}` is {wanted}", escaped(&script.label)),
                     "use another session: --session OTHER_ID",
                 )
                 .into());
@@ -389,9 +380,9 @@ impl Job<'_> {
         let sandbox = self.with_tools(self.host.sandbox(&runtime, language, &self.policy)?)?;
         let session = session_dir.activate(sandbox, id)?;
         if let (Some(file), [script]) = (file, scripts) {
-            return self.run_suspendable_in(&session, &script.source, file);
+            return self.run_suspendable_in(&session, script, file);
         }
-        self.run_each(scripts, |script| self.run_one(&script.source, |request| Ok(session.run(request)?)))
+        self.run_each(scripts, |script| self.run_one(script, |request| Ok(session.run(request)?)))
     }
 
     fn with_tools(&self, sandbox: Sandbox) -> anyhow::Result<Sandbox> {
@@ -399,7 +390,7 @@ impl Job<'_> {
     }
 
     /// Runs the scripts and returns the first exit code that is not 0.
-    fn run_each(&self, scripts: &[Script], mut run: impl FnMut(&Script) -> anyhow::Result<i32>) -> anyhow::Result<i32> {
+    fn run_each(&self, scripts: &[Source], mut run: impl FnMut(&Source) -> anyhow::Result<i32>) -> anyhow::Result<i32> {
         let mut exit_code = 0;
         for script in scripts {
             let code = run(script)?;

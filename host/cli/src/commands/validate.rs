@@ -104,13 +104,13 @@ struct Checked<'a> {
 
 pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i32> {
     let policy = Policy::default();
-    let sources = Source::read_all(&args.source, policy.limits.source_bytes)?;
+    let sources = Source::read_all(&args.source, &args.runtime, policy.limits.source_bytes)?;
     #[cfg(feature = "full")]
     let tools = args.types.tools(&policy)?;
     #[cfg(feature = "full")]
     if tools.is_some() {
         for source in &sources {
-            require_python(source, source.language(&args.source, &args.runtime)?)?;
+            require_python(source, source.language)?;
         }
     }
     let cancel = interrupt::install()?;
@@ -122,8 +122,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
     let tools = tools.as_deref().filter(|tools| !tools.is_empty());
     let mut all_valid = true;
     for source in &sources {
-        let language = source.language(&args.source, &args.runtime)?;
-        let sandbox = host.sandbox(&args.runtime, language, &policy)?;
+        let sandbox = host.sandbox(&args.runtime, source.language, &policy)?;
         let request = source.request().cancel(&cancel);
         let failed = || format!("cannot validate `{}`", escaped(&source.label));
         let diagnostics = interrupt::guarded(|| sandbox.validate_request(request)).with_context(failed)?;
