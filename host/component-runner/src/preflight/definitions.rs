@@ -92,8 +92,6 @@ impl<'a> Definitions<'a> {
 /// An entry on the stack of modules and components that are being read.
 #[derive(Clone, Copy, Debug)]
 enum Open {
-    /// The header has not been read yet.
-    Begun,
     Module(usize),
     Component(usize),
 }
@@ -109,7 +107,6 @@ impl<'a> Reader<'a> {
     fn payload(&mut self, payload: Payload<'a>, bytes: &'a [u8]) -> Result<(), Refusal> {
         match payload {
             Payload::Version { encoding, .. } => {
-                self.open.pop_if(|open| matches!(open, Open::Begun));
                 self.open.push(match encoding {
                     Encoding::Module => {
                         self.definitions.modules.push(Module::default());
@@ -122,15 +119,10 @@ impl<'a> Reader<'a> {
                 });
                 Ok(())
             }
-            Payload::ModuleSection { .. } => {
-                self.step(InstantiationStep::Module(self.definitions.modules.len()), 1)?;
-                self.open.push(Open::Begun);
-                Ok(())
-            }
+            // The header of the nested module or component follows.
+            Payload::ModuleSection { .. } => self.step(InstantiationStep::Module(self.definitions.modules.len()), 1),
             Payload::ComponentSection { .. } => {
-                self.step(InstantiationStep::Component(self.definitions.components.len()), 1)?;
-                self.open.push(Open::Begun);
-                Ok(())
+                self.step(InstantiationStep::Component(self.definitions.components.len()), 1)
             }
             Payload::End(_) => {
                 self.open.pop();

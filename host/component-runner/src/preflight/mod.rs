@@ -15,7 +15,7 @@ mod instances;
 mod tests;
 
 use definitions::Definitions;
-use wasmparser::{BinaryReaderError, ElementItems, ElementKind, Imports, Payload, TypeRef};
+use wasmparser::{BinaryReader, BinaryReaderError, ElementItems, ElementKind, Imports, Payload, TypeRef};
 
 /// Checks a component. Returns the host memory per instance in bytes, without linear memories and table elements. The
 /// result is never less than Wasmtime allocates.
@@ -133,19 +133,12 @@ fn check_headers(component: &[u8]) -> Result<(), Refusal> {
 /// Returns the next section, its contents, and the remaining bytes. For a nested component, the remaining bytes begin
 /// with its first section.
 fn next(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (section, mut rest) = bytes.split_first()?;
-    let mut len: u64 = 0;
-    for shift in (0..5).map(|byte| 7 * byte) {
-        let (byte, after) = rest.split_first()?;
-        rest = after;
-        len |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            break;
-        }
-    }
+    let mut reader = BinaryReader::new(bytes, 0);
+    let (section, len) = (reader.read_u8().ok()?, reader.read_var_u32().ok()?);
+    let rest = bytes.get(reader.current_position()..)?;
     let (content, after) = rest.split_at_checked(usize::try_from(len).ok()?)?;
-    let after = if *section == COMPONENT { rest.get(PREAMBLE_BYTES..)? } else { after };
-    Some((*section, content, after))
+    let after = if section == COMPONENT { rest.get(PREAMBLE_BYTES..)? } else { after };
+    Some((section, content, after))
 }
 
 /// The host memory per module item in bytes on 64-bit machines: types of `wasmtime`, and of `wasmtime-environ`
