@@ -406,16 +406,22 @@ impl Calls {
         }
     }
 
-    /// Creates the engine's tools, implemented by `answer`.
-    pub(crate) fn tools(&self, tools: Vec<NativeTool>, answer: &Answer<'_>) -> napi::Result<Vec<Unchecked>> {
+    /// Creates the engine's tools, implemented by `answer`. Contains a failure for each invalid schema.
+    pub(crate) fn tools(
+        &self,
+        tools: Vec<NativeTool>,
+        answer: &Answer<'_>,
+    ) -> napi::Result<Vec<Result<Tool, EngineFailure>>> {
         let function = answer.build_threadsafe_function::<(u32, u32, Option<String>)>().weak::<true>();
         let caller: Arc<Caller> = Arc::new(function.build_callback(|ctx| Ok(ctx.value.into()))?);
-        let made = (0..).zip(tools).map(|(index, tool)| {
-            let handler = || -> Handler {
-                let (calls, caller) = (self.clone(), Arc::clone(&caller));
-                Box::new(move |call: &ToolCall, arguments| calls.ask(&caller, call, index, arguments))
-            };
-            Unchecked { handler: (!tool.waits).then(handler), tool }
+        let made = (0..).zip(tools).map(|(index, tool)| -> Result<Tool, EngineFailure> {
+            let NativeTool { name, description, schema, waits } = tool;
+            let tool = Tool::new(name, description).schema(serde_json::from_str(&schema)?);
+            if waits {
+                return Ok(tool.stepped());
+            }
+            let (calls, caller) = (self.clone(), Arc::clone(&caller));
+            Ok(tool.text_handler(move |call: &ToolCall, arguments| calls.ask(&caller, call, index, arguments)))
         });
         Ok(made.collect())
     }
@@ -440,26 +446,5 @@ impl Calls {
             return Err(ToolError::new("the caller is no longer waiting for the answer"));
         };
         answer
-    }
-}
-
-type Handler = Box<dyn Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync>;
-
-/// A tool whose schema has not been parsed yet.
-pub(crate) struct Unchecked {
-    tool: NativeTool,
-    /// `None` if the caller of `start` answers the calls.
-    handler: Option<Handler>,
-}
-
-impl Unchecked {
-    /// Parses the schema and creates the engine's tool.
-    pub(crate) fn tool(self) -> Result<Tool, EngineFailure> {
-        let NativeTool { name, description, schema, waits: _ } = self.tool;
-        let tool = Tool::new(name, description).schema(serde_json::from_str(&schema)?);
-        Ok(match self.handler {
-            Some(handler) => tool.text_handler(handler),
-            None => tool.stepped(),
-        })
     }
 }

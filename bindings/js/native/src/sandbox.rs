@@ -78,7 +78,7 @@ impl NativeSandbox {
                 builder = builder.file(path, bytes);
             }
             for tool in tools {
-                builder = builder.tool(tool.tool()?);
+                builder = builder.tool(tool?);
             }
             Ok(Self { sandbox: builder.build()?, calls })
         })
