@@ -107,26 +107,20 @@ fn explained(path: &Path, error: io::Error) -> anyhow::Error {
 /// Writes a temporary file in the same directory, and renames it with `name`. The arguments of `name` are the file, its
 /// path and `path`.
 fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&File, &Path, &Path) -> io::Result<()>) -> io::Result<()> {
-    match put_once(path, bytes, mode, &name) {
+    let put_once = || {
+        let (beside, mut file) = create_beside(path, mode)?;
+        let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| name(&file, &beside, path));
+        if written.is_err() {
+            // Ignores this error, because the earlier error is reported.
+            let _ = remove_if_at(&file, &beside);
+        }
+        written
+    };
+    match put_once() {
         // Processes remove abandoned files by name. This file may have been created between the check and the removal.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => put_once(path, bytes, mode, &name),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => put_once(),
         written => written,
     }
-}
-
-fn put_once(
-    path: &Path,
-    bytes: &[u8],
-    mode: u32,
-    name: &impl Fn(&File, &Path, &Path) -> io::Result<()>,
-) -> io::Result<()> {
-    let (beside, mut file) = create_beside(path, mode)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| name(&file, &beside, path));
-    if written.is_err() {
-        // Ignores this error, because the earlier error is reported.
-        let _ = remove_if_at(&file, &beside);
-    }
-    written
 }
 
 /// Creates and locks a temporary file in the same directory. The next write to the same path removes the temporary file

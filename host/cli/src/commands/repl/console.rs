@@ -6,6 +6,7 @@ use std::{
     fs::File,
     io::{self, Write},
     path::Path,
+    sync::Arc,
 };
 
 use anyhow::Context as _;
@@ -18,13 +19,13 @@ use super::{
     last_value,
     lines::{Input, Lines},
     parser::Parser,
-    session::{self, Printer, PrinterOptions, ReplSession},
+    session::{self, Printer, ReplSession},
     tokens::Dialect,
 };
 use crate::{
     commands::session::listed,
     displays, file, interrupt,
-    output::{explain, show_value},
+    output::{Passthrough, explain, show_value},
     source::bounded_with_hint,
     terminal::{self, BAD, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, OrHint as _, counted, note, out},
 };
@@ -146,13 +147,15 @@ impl Console {
         let wrapped = self.wrapped(text)?;
         let (active, session) = (self.active()?, self.session()?);
         session::remember(&session)?;
-        let options = PrinterOptions {
-            is_terminal: self.lines.is_terminal(),
-            is_raw: self.is_raw,
-            unwraps: active.binds_last_value && dialect != Dialect::Python,
-        };
         let (printer, executed) = interrupt::stoppable(|token| {
-            let printer = Printer::new(token, options);
+            let printer = Printer {
+                output: Passthrough::new(token, self.is_raw),
+                cancel: token.clone(),
+                is_terminal: self.lines.is_terminal(),
+                is_raw: self.is_raw,
+                unwraps: active.binds_last_value && dialect != Dialect::Python,
+                has_ended_echo: Arc::default(),
+            };
             let request = match &wrapped {
                 Some(source) => Request::new(source).name(last_value::wrapped_name(dialect)),
                 None => dialect.request(text),

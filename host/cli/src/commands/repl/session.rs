@@ -180,29 +180,19 @@ const ERROR: Style = AnsiColor::Red.on_default();
 /// Prints the output of one input. Clones print for the same input.
 #[derive(Clone)]
 pub(super) struct Printer {
-    output: Passthrough,
-    cancel: CancelToken,
-    options: PrinterOptions,
-    has_ended_echo: Arc<AtomicBool>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PrinterOptions {
+    pub(super) output: Passthrough,
+    /// Stops the input.
+    pub(super) cancel: CancelToken,
     /// `true` if the output goes to a terminal.
     pub(super) is_terminal: bool,
     /// `true` if control characters reach the terminal unescaped.
     pub(super) is_raw: bool,
     /// `true` if the input may be wrapped, so that [`unwrapped`] must restore names and columns in its errors.
     pub(super) unwraps: bool,
+    pub(super) has_ended_echo: Arc<AtomicBool>,
 }
 
 impl Printer {
-    /// Creates a printer. `cancel` stops the input.
-    pub(super) fn new(cancel: &CancelToken, options: PrinterOptions) -> Self {
-        let output = Passthrough::new(cancel, options.is_raw);
-        Self { output, cancel: cancel.clone(), options, has_ended_echo: Arc::default() }
-    }
-
     pub(super) fn write(&self, stream: Stream, bytes: &[u8]) {
         self.end_echo();
         match stream {
@@ -219,15 +209,15 @@ impl Printer {
 
     /// Ends the line on which the terminal echoed `^C`.
     fn end_echo(&self) {
-        let is_echoed = self.options.is_terminal && self.cancel.is_cancelled();
+        let is_echoed = self.is_terminal && self.cancel.is_cancelled();
         if is_echoed && !self.has_ended_echo.swap(true, Ordering::Relaxed) {
             let _ = io::stderr().write_all(b"\n");
         }
     }
 
     fn write_error(&self, stream: Stream, bytes: &[u8]) {
-        let bytes = if self.options.unwraps { Cow::Owned(unwrapped(bytes)) } else { Cow::Borrowed(bytes) };
-        if self.options.is_terminal && !self.options.is_raw {
+        let bytes = if self.unwraps { Cow::Owned(unwrapped(bytes)) } else { Cow::Borrowed(bytes) };
+        if self.is_terminal && !self.is_raw {
             // Errors are ignored: a script continues without standard error.
             let _ = write!(anstream::stderr(), "{ERROR}");
             self.output.write(stream, &bytes);
