@@ -1,8 +1,7 @@
 //! `glovebox session files`: the files of a stored session.
 
 use std::{
-    fs::File,
-    io::{self, BufWriter, IsTerminal, Read, Write},
+    io::{self, BufWriter, IsTerminal, Write},
     path::{Path, PathBuf},
 };
 
@@ -11,6 +10,7 @@ use clap::{Args, Subcommand};
 use glovebox::{CopyReport, FileEntry, FileError, FileKind, FilesError, IfExists, Session, escaped};
 use glovebox_sessions::SessionId;
 
+use super::{open_input, stdout_for};
 use crate::{
     args::{ActivateArgs, GlobalArgs},
     engine::{Host, Pooling},
@@ -19,7 +19,7 @@ use crate::{
     stored::SessionDir,
     terminal::{
         Column::{Left, Right},
-        Hinted, OrHint as _, bytes, counted, grouped, out_report, table, write_printable,
+        Hinted, bytes, counted, grouped, out_report, table, write_printable,
     },
 };
 
@@ -200,15 +200,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
         Action::Rm { path, recursive: true } => files.delete_all(path)?,
         Action::Rm { path, recursive: false } => remove(session, path)?,
         Action::Tar { file } if file.as_os_str() == STDIN => {
-            let out = io::stdout().lock();
-            if out.is_terminal() {
-                return Err(Hinted::new(
-                    "an archive cannot be written to a terminal",
-                    "use a file, or send `-` through a pipe",
-                )
-                .into());
-            }
-            let mut out = BufWriter::new(out);
+            let mut out = BufWriter::new(stdout_for("an archive")?);
             files.export_tar(&mut out)?;
             out.flush()?;
         }
@@ -219,12 +211,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
             report(args, &written)?;
         }
         Action::Untar { file, replace } => {
-            let reader: Box<dyn Read> = if file.as_os_str() == STDIN {
-                Box::new(io::stdin().lock())
-            } else {
-                let message = || format!("cannot read archive `{}`", escaped(file));
-                Box::new(File::open(file).or_hint(message, "check the path")?)
-            };
+            let (_, reader) = open_input(file, "archive")?;
             report(args, &files.import_tar(reader, if_exists(*replace))?)?;
         }
     }

@@ -5,8 +5,8 @@ mod files;
 use std::{
     fmt::Write as _,
     fs::File,
-    io::{self, IsTerminal, Write},
-    path::PathBuf,
+    io::{self, IsTerminal, Read, StdoutLock, Write},
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -398,27 +398,14 @@ fn export(session_dir: &SessionDir, args: &ExportArgs) -> anyhow::Result<()> {
             }
         };
     }
-    let mut out = io::stdout().lock();
-    if out.is_terminal() {
-        return Err(
-            Hinted::new("a session cannot be written to a terminal", "use a file, or send `-` through a pipe").into()
-        );
-    }
+    let mut out = stdout_for("a session")?;
     out.write_all(&bytes)?;
     Ok(out.flush()?)
 }
 
 fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Result<()> {
-    let (what, bytes) = if args.file.as_os_str() == STDIN {
-        let what = "standard input".to_owned();
-        let bytes = read_exported(&what, io::stdin().lock(), args.max_bytes, "--max-bytes")?;
-        (what, bytes)
-    } else {
-        let what = format!("session file `{}`", escaped(&args.file));
-        let file = File::open(&args.file).or_hint(|| format!("cannot read {what}"), "check the path")?;
-        let bytes = read_exported(&what, file, args.max_bytes, "--max-bytes")?;
-        (what, bytes)
-    };
+    let (what, file) = open_input(&args.file, "session file")?;
+    let bytes = read_exported(&what, file, args.max_bytes, "--max-bytes")?;
     let id = match &args.id {
         Some(id) => id.clone(),
         None => named_after(args)?,
@@ -432,6 +419,26 @@ fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Result<()> {
         error => anyhow::Error::from(error).context(format!("cannot import {what}")),
     })?;
     print_created(session_dir, &id, args.json)
+}
+
+/// Opens a file, or standard input for `-`. Returns its name for messages, too.
+fn open_input(path: &Path, kind: &str) -> Result<(String, Box<dyn Read>), Hinted> {
+    if path.as_os_str() == STDIN {
+        return Ok(("standard input".to_owned(), Box::new(io::stdin().lock())));
+    }
+    let what = format!("{kind} `{}`", escaped(path));
+    let file = File::open(path).or_hint(|| format!("cannot read {what}"), "check the path")?;
+    Ok((what, Box::new(file)))
+}
+
+/// Returns standard output for binary data. Fails if it is a terminal.
+fn stdout_for(what: &str) -> Result<StdoutLock<'static>, Hinted> {
+    let out = io::stdout().lock();
+    if out.is_terminal() {
+        let message = format!("{what} cannot be written to a terminal");
+        return Err(Hinted::new(message, "use a file, or send `-` through a pipe"));
+    }
+    Ok(out)
 }
 
 /// Returns the session ID that is derived from the name of the file.
