@@ -95,8 +95,8 @@ struct WaitingFeed {
     call: u64,
 }
 
-struct Worker {
-    host: Host,
+struct Worker<'a> {
+    host: &'a Host,
     config: Option<SessionConfig>,
     sandbox: Option<Sandbox>,
     session: Option<Session>,
@@ -112,17 +112,7 @@ struct Worker {
 
 pub(crate) fn run(global: &GlobalArgs, _: &MontyWorkerArgs) -> anyhow::Result<i32> {
     let host = Host::open(global, Pooling::Single)?;
-    let mut worker = Worker {
-        host,
-        config: None,
-        sandbox: None,
-        session: None,
-        has_begun: false,
-        feed: None,
-        printer: Printer::default(),
-        feed_time: Duration::ZERO,
-        total_time: Duration::ZERO,
-    };
+    let mut worker = Worker::new(&host);
     let mut input = stdin().lock();
     let ended = loop {
         let handled = frame::read(&mut input).and_then(|message| match message {
@@ -141,7 +131,21 @@ pub(crate) fn run(global: &GlobalArgs, _: &MontyWorkerArgs) -> anyhow::Result<i3
     ended.map(|_| 0)
 }
 
-impl Worker {
+impl<'a> Worker<'a> {
+    fn new(host: &'a Host) -> Self {
+        Self {
+            host,
+            config: None,
+            sandbox: None,
+            session: None,
+            has_begun: false,
+            feed: None,
+            printer: Printer::default(),
+            feed_time: Duration::ZERO,
+            total_time: Duration::ZERO,
+        }
+    }
+
     /// Handles a request. Returns `false` at the last one.
     fn handle(&mut self, message: &[u8]) -> anyhow::Result<bool> {
         let mut request = None;
@@ -185,9 +189,7 @@ impl Worker {
                 self.load(state)?;
             }
             request::RESET => {
-                (self.config, self.sandbox, self.session, self.feed) = (None, None, None, None);
-                (self.feed_time, self.total_time, self.has_begun) = (Duration::ZERO, Duration::ZERO, false);
-                self.printer = Printer::default();
+                *self = Self::new(self.host);
                 self.send(event::OK, &[])?;
             }
             request::SHUTDOWN => {
@@ -238,17 +240,13 @@ impl Worker {
         let (cancel, printer) = (CancelToken::new(), self.printer.clone());
         let request = Request::new(FEED_SOURCE).suspendable(true).on_output(printer.listener()).cancel(&cancel);
         let started = session.start(request)?;
+        let mut feed = WaitingFeed { started, cancel, call: 0 };
         // A script can replace the worker's modules in the guest, so this step has a time limit too.
-        let step = started.advance(Vec::new(), Some(DEFAULT_FEED))?;
-        let call = match &step {
-            Step::NeedsTools(calls) => calls.first().map_or(0, |call| call.id),
-            Step::Done(_) | Step::Running => 0,
-        };
-        let feed = WaitingFeed { started, cancel, call };
-        if !matches!(step, Step::NeedsTools(_)) {
+        let Step::NeedsTools(calls) = feed.started.advance(Vec::new(), Some(DEFAULT_FEED))? else {
             stop(&feed)?;
             return self.fail("RuntimeError", "the snippet did not start");
-        }
+        };
+        feed.call = calls.first().map_or(0, |call| call.id);
         self.advance(feed, request::FEED, body)
     }
 
