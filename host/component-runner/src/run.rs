@@ -76,17 +76,6 @@ pub(crate) struct Done<S> {
     pub(crate) sandbox: Option<S>,
 }
 
-/// The report that the run's thread sends when it ends.
-struct Report<S> {
-    result: Result<Vec<Val>, wasmtime::Error>,
-    /// The reason for a stop before the call returned.
-    stop: Option<StopReason>,
-    fuel_left: u64,
-    memory_bytes: u64,
-    refused_bytes: Option<u64>,
-    sandbox: S,
-}
-
 /// Runs a call and waits until it ends, or until the grace period of a stopped call has passed.
 pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     let begin = Instant::now();
@@ -111,7 +100,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     let thread = thread::Builder::new()
         .name("glovebox-component-runner".into())
         .spawn(move || {
-            carry_out(&runtime, job, running, &epochs);
+            carry_out(&runtime, job, begin, running, &epochs);
             // Does not wait for background reads and writes to finish.
             runtime.shutdown_background();
         })
@@ -122,29 +111,13 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
         }
         engine.increment_epoch();
     });
-    let duration = begin.elapsed();
     match watched {
-        Watched::Reported(report) => {
-            let result = match report.stop {
-                // A stop decides the outcome, whatever the call returned.
-                Some(why) => Err(stopped(why, &limits, duration)),
-                None => report.result.map_err(|error| classify(&error, &limits, report.refused_bytes)),
-            };
-            Ok(Done {
-                result,
-                fuel_consumed: limits.fuel.saturating_sub(report.fuel_left),
-                memory_bytes: report.memory_bytes,
-                duration,
-                sandbox: Some(report.sandbox),
-            })
+        Watched::Reported(done) => Ok(done),
+        Watched::Stuck(why) => {
+            let duration = begin.elapsed();
+            let result = Err(stopped(why, &limits, duration));
+            Ok(Done { result, fuel_consumed: 0, memory_bytes: 0, duration, sandbox: None })
         }
-        Watched::Stuck(why) => Ok(Done {
-            result: Err(stopped(why, &limits, duration)),
-            fuel_consumed: 0,
-            memory_bytes: 0,
-            duration,
-            sandbox: None,
-        }),
         // A panic in the host is not an outcome of the application.
         Watched::Lost => match thread.join() {
             Err(panic) => resume_unwind(panic),
@@ -167,8 +140,9 @@ struct Stopped;
 fn carry_out<S: Send + 'static>(
     runtime: &tokio::runtime::Runtime,
     job: Job<S>,
-    running: Running<Report<S>>,
-    watch: &Arc<Watch<Report<S>>>,
+    begin: Instant,
+    running: Running<Done<S>>,
+    watch: &Arc<Watch<Done<S>>>,
 ) {
     let Job { instance, instance_bytes, mut state, call, limits, .. } = job;
     let has_room = state.limiter.reserve(instance_bytes);
@@ -199,13 +173,17 @@ fn carry_out<S: Send + 'static>(
     let stop = watch.stop_reason();
     let fuel_left = store.get_fuel().unwrap_or_default();
     let StoreState { limiter, sandbox, .. } = store.into_data();
-    running.report(Report {
-        result,
-        stop,
-        fuel_left,
+    let duration = begin.elapsed();
+    running.report(Done {
+        result: match stop {
+            // A stop decides the outcome, whatever the call returned.
+            Some(why) => Err(stopped(why, &limits, duration)),
+            None => result.map_err(|error| classify(&error, &limits, limiter.refused_bytes())),
+        },
+        fuel_consumed: limits.fuel.saturating_sub(fuel_left),
         memory_bytes: limiter.memory_bytes(),
-        refused_bytes: limiter.refused_bytes(),
-        sandbox,
+        duration,
+        sandbox: Some(sandbox),
     });
 }
 
