@@ -34,15 +34,6 @@ impl Hinted {
         Self { message: message.into(), hint: hint.into(), source: None }
     }
 
-    /// Adds the cause of `error`, if it has one. The message already contains the text of `error` itself.
-    #[cfg(feature = "full")]
-    pub(crate) fn because_of(self, error: &dyn Error) -> Self {
-        match error.source() {
-            Some(source) => self.because(source.to_string()),
-            None => self,
-        }
-    }
-
     pub(crate) fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self

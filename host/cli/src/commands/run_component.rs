@@ -242,7 +242,8 @@ fn load_hint(error: LoadError) -> anyhow::Error {
         }
         _ => return error.into(),
     };
-    Hinted::new(error.to_string(), hint).because_of(&error).into()
+    // The report does not repeat the message of the cause.
+    Hinted::new(error.to_string(), hint).because(error).into()
 }
 
 /// Returns a hint for a missing import.
