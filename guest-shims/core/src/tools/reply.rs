@@ -197,7 +197,7 @@ pub enum ToolErrorKind {
     Unknown,
     /// The arguments do not match the tool's schema or the policy's.
     InvalidArguments,
-    /// A person or a policy refused the call. The message is the reason. Another attempt does not succeed.
+    /// A person or a policy refused the call. The message is the reason. Do not retry the call.
     Denied,
 }
 

@@ -51,11 +51,11 @@ fn is_module(name: &str) -> bool {
     MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
 }
 
-/// Maximum number of steps in one survey of imports: two for each package, whose number `node/imports.js` limits, two for
-/// each of Node's modules, and one that ends the survey.
+/// Maximum number of steps of one search for modules to create: two for each package, whose number `node/imports.js` limits, two for
+/// each of Node's modules, and one that ends the search.
 const MAX_SURVEYED: usize = 2 * 256 + 2 * MODULES.len() + 1;
 
-/// Maximum number of declared names in a survey.
+/// Maximum number of declared names in one search.
 const MAX_DECLARED: usize = 256;
 /// Maximum length of a declared name, in bytes.
 const MAX_DECLARED_BYTES: usize = 1024;

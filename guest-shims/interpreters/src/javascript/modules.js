@@ -98,8 +98,8 @@
     const parent = $.mainFile();
     return needsPackages(declared, parent) && $.imports.survey([{ parent, names: declared }]);
   };
-  // Returns the next package of a survey as its name and the text of its module, or nothing after the last one.
-  // `failure` is the error of the package before.
+  // Returns the next package that `survey` found, as its name and the text of its module, or an empty text after the last
+  // one. `failure` is the error of the previous package.
   $.nextPackage = (failure) => {
     const next = $.imports.nextPackage(failure);
     if (next === '' && isWaiting) wanted.splice(0).forEach(({ resolve }) => resolve());

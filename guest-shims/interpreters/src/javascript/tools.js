@@ -224,7 +224,8 @@
         if (args.length === 0) return invoke(name, {});
         if (args.length === 1 && isPlain(args[0])) return invoke(name, args[0]);
         if (args.length > parameters.length) {
-          const problem = new InvalidArguments(`${name} takes ${parameters.length} arguments, not ${args.length}`);
+          const plural = parameters.length === 1 ? '' : 's';
+          const problem = new InvalidArguments(`${name} takes ${parameters.length} argument${plural}, not ${args.length}`);
           return new PromiseClass((_, reject) => reject(problem));
         }
         const named = {};

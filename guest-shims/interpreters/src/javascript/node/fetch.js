@@ -214,15 +214,15 @@
     }
   }
 
-  const answered = (told) => {
-    const { status, text, base64 } = told;
+  const answered = (answer) => {
+    const { status, text, base64 } = answer;
     const isEmpty = WITHOUT_BODY.includes(status) || text === '';
-    const made = new Response(isEmpty ? null : base64 === undefined ? text : fromBase64(base64), { status: Math.max(status, 200), statusText: told.reason });
+    const made = new Response(isEmpty ? null : base64 === undefined ? text : fromBase64(base64), { status: Math.max(status, 200), statusText: answer.reason });
     made.status = status;
-    made.headers = new Headers(told.headers);
+    made.headers = new Headers(answer.headers);
     made.type = 'basic';
-    made.url = told.url;
-    made.redirected = told.redirects > 0;
+    made.url = answer.url;
+    made.redirected = answer.redirects > 0;
     return made;
   };
 
@@ -239,17 +239,17 @@
 
   const perform = async (request, begun) => {
     const data = Body.copy(request);
-    const asked = { url: request.url, method: request.method, headers: [...request.headers], redirect: request.redirect === 'follow' ? 'follow' : 'manual' };
-    if (typeof data === 'string') asked.text = data;
-    else if (data !== undefined) asked.base64 = toBase64(data, false);
-    let told;
+    const message = { url: request.url, method: request.method, headers: [...request.headers], redirect: request.redirect === 'follow' ? 'follow' : 'manual' };
+    if (typeof data === 'string') message.text = data;
+    else if (data !== undefined) message.base64 = toBase64(data, false);
+    let answer;
     try {
-      told = await $.invoke('network.fetch', asked, begun);
+      answer = await $.invoke('network.fetch', message, begun);
     } catch (error) {
       throw failed(error);
     }
-    if (request.redirect === 'error' && REDIRECTS.includes(told.status)) throw new TypeError('fetch failed: unexpected redirect');
-    return answered(told);
+    if (request.redirect === 'error' && REDIRECTS.includes(answer.status)) throw new TypeError('fetch failed: unexpected redirect');
+    return answered(answer);
   };
 
   const fetch = async (input, init) => {

@@ -9,7 +9,7 @@
   const { isImportError } = $.modules;
   const { path } = node;
 
-  // Limits of one survey.
+  // Maximum number of modules to create, and of files to read, for the imports of a script or expression.
   const MOST_PACKAGES = 256;
   const MOST_FILES = 1024;
   // Maximum length of a name that the host accepts.

@@ -143,11 +143,11 @@
     for (const key of keys) {
       const values = localeData[found]?.[key] ?? [];
       const isKnown = (value) => value !== undefined && values.includes(value);
-      const asked = keywords.get(key) === '' ? 'true' : keywords.get(key);
+      const inTag = keywords.get(key) === '' ? 'true' : keywords.get(key);
       const option = options[key] === undefined || options[key] === null ? undefined : String(options[key]).toLowerCase() || 'true';
-      const isFromTag = isKnown(asked) && (!isKnown(option) || option === asked);
-      if (isFromTag) extension += `-${key}${asked === 'true' ? '' : `-${asked}`}`;
-      result[key] = isKnown(option) ? option : isFromTag ? asked : values[0];
+      const isFromTag = isKnown(inTag) && (!isKnown(option) || option === inTag);
+      if (isFromTag) extension += `-${key}${inTag === 'true' ? '' : `-${inTag}`}`;
+      result[key] = isKnown(option) ? option : isFromTag ? inTag : values[0];
     }
     result.locale = extension === '' ? found : `${found}-u${extension}`;
     return result;

@@ -255,9 +255,9 @@
       }
     }
     const isError = typeof error === 'object' && error !== null && 'stack' in error;
-    const told = origin === 'unhandledRejection' && !isError ? unhandled(error) : error;
-    emitter.emit('uncaughtExceptionMonitor', told, origin);
-    if (emitter.emit('uncaughtException', told, origin)) {
+    const reported = origin === 'unhandledRejection' && !isError ? unhandled(error) : error;
+    emitter.emit('uncaughtExceptionMonitor', reported, origin);
+    if (emitter.emit('uncaughtException', reported, origin)) {
       isLeaving = false;
       return true;
     }

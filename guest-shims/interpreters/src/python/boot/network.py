@@ -91,10 +91,10 @@ class Wire:
         first, *lines = head.decode("latin-1").split("\r\n")
         method, target = first.split(" ")[:2]
         place = self.place()
-        asked = {"method": method, "redirect": "manual"}
+        message = {"method": method, "redirect": "manual"}
         # A request target for a proxy is an absolute URL.
         is_whole = target.startswith(("http://", "https://"))
-        asked["url"] = target if is_whole else f"{self.scheme}://{place}{target}"
+        message["url"] = target if is_whole else f"{self.scheme}://{place}{target}"
         headers = [tuple(line.split(": ", 1)) if ": " in line else (line.rstrip(":"), "") for line in lines]
         named = {name.lower(): value for name, value in headers}
         if "chunked" in named.get("transfer-encoding", "").lower():
@@ -107,23 +107,23 @@ class Wire:
             "host": named.get("host", "").lower() in (place, f"{place}:{self.connection.port}"),
             "transfer-encoding": True,
         }
-        asked["headers"] = [(name, value) for name, value in headers if not own.get(name.lower(), False)]
+        message["headers"] = [(name, value) for name, value in headers if not own.get(name.lower(), False)]
         if body:
             try:
-                asked["text"] = body.decode()
+                message["text"] = body.decode()
             except UnicodeDecodeError:
-                asked["base64"] = base64.b64encode(body).decode()
+                message["base64"] = base64.b64encode(body).decode()
         timeout = self.connection.timeout
         if isinstance(timeout, (int, float)):
-            asked["timeout_ms"] = max(math.ceil(timeout * 1000), 1)
+            message["timeout_ms"] = max(math.ceil(timeout * 1000), 1)
         failure = None
         try:
-            told = invoke("network.fetch", asked)
+            response = invoke("network.fetch", message)
         except ToolError as error:
             failure = network_error(error)
         if failure is not None:
             raise failure
-        return raw_response(told, method)
+        return raw_response(response, method)
 
     def place(self):
         connection = self.connection
@@ -142,11 +142,11 @@ def unchunked(body):
         at = end + 4 + size
 
 
-def raw_response(told, method):
-    body = base64.b64decode(told["base64"]) if "base64" in told else told["text"].encode()
-    lines = [f"HTTP/1.1 {told['status']} {told['reason']}".rstrip()]
-    has_body = method != "HEAD" and told["status"] not in (204, 304)
-    lines += [f"{name}: {value}" for name, value in told["headers"] if not (has_body and name.lower() == "content-length")]
+def raw_response(response, method):
+    body = base64.b64decode(response["base64"]) if "base64" in response else response["text"].encode()
+    lines = [f"HTTP/1.1 {response['status']} {response['reason']}".rstrip()]
+    has_body = method != "HEAD" and response["status"] not in (204, 304)
+    lines += [f"{name}: {value}" for name, value in response["headers"] if not (has_body and name.lower() == "content-length")]
     if has_body:
         lines.append(f"Content-Length: {len(body)}")
     lines.append("Connection: close")

@@ -125,7 +125,7 @@ class SerialExecutor(futures.Executor):
                 futures.LOGGER.critical("Exception in initializer:", exc_info=True)
                 self._broken = True
         if self._broken:
-            raise self._broken_error()("the pool's initializer failed, the pool is not usable anymore")
+            raise self._broken_error()("the pool is unusable because its initializer failed")
 
     def shutdown(self, wait=True, *, cancel_futures=False):
         self._shutdown = True

@@ -30,7 +30,7 @@ class InvalidArguments(ToolError):
 
 
 class ToolDenied(ToolError):
-    """A person or a policy refused the call. Another attempt does not succeed."""
+    """A person or a policy refused the call. Do not retry the call."""
 
 
 ERRORS = {
@@ -203,7 +203,9 @@ def made(entry):
 
     def arguments(args, named):
         if len(args) > len(parameters):
-            raise TypeError(f"{name}() takes {len(parameters)} positional arguments but {len(args)} were given")
+            plural, verb = "" if len(parameters) == 1 else "s", "was" if len(args) == 1 else "were"
+            counts = f"{len(parameters)} positional argument{plural} but {len(args)} {verb} given"
+            raise TypeError(f"{name}() takes {counts}")
         for parameter in parameters[: len(args)]:
             if parameter in named:
                 raise TypeError(f"{name}() got multiple values for argument {parameter!r}")

@@ -65,7 +65,7 @@ def workspace_hook(path):
     if finder is None:
         # A file may be a script, or an archive for `zipimport`.
         if not path.startswith(WORKSPACE + "/") or not is_directory(path):
-            raise ImportError("only workspace directories are supported", path=path)
+            raise ImportError("only directories in the workspace are supported", path=path)
         finder = PartFinder if path.startswith(SITE + "/") else WorkspaceFinder
     return finder(
         path,

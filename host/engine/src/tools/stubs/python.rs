@@ -30,7 +30,7 @@ class _InvalidArguments(_ToolError):
     """The arguments do not match the tool's schema."""
 
 class _ToolDenied(_ToolError):
-    """A person or a policy refused the call. Another attempt does not succeed."""
+    """A person or a policy refused the call. Do not retry the call."""
 
 class _Search:
     def __call__(self, query: str, limit: int = 5) -> list[dict[str, str]]:

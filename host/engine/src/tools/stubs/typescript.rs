@@ -30,7 +30,7 @@ declare const tools: {
   readonly UnknownTool: ToolTypes.ErrorClass;
   /** The arguments do not match the tool's schema. */
   readonly InvalidArguments: ToolTypes.ErrorClass;
-  /** A person or a policy refused the call. Another attempt does not succeed. */
+  /** A person or a policy refused the call. Do not retry the call. */
   readonly ToolDenied: ToolTypes.ErrorClass;
 ";
 

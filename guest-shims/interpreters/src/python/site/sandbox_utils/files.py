@@ -173,7 +173,7 @@ def remove_tree(path, pattern=None):
         return
     removable(root)
     if os.path.islink(root):
-        raise NotADirectoryError(f"`{root}` is a link; remove it with rm({root!r})")
+        raise NotADirectoryError(f"`{root}` is a symbolic link; remove it with rm({root!r})")
     if os.path.isfile(root):
         raise NotADirectoryError(f"`{root}` is a file; remove it with rm({root!r})")
     directories = [root]
