@@ -51,8 +51,8 @@ fn is_module(name: &str) -> bool {
     MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
 }
 
-/// Maximum number of steps of one search for modules to create: two for each package, whose number `node/imports.js` limits, two for
-/// each of Node's modules, and one that ends the search.
+/// Maximum number of steps of one search for modules to create: two for each package, whose number `node/imports.js`
+/// limits, two for each of Node's modules, and one that ends the search.
 const MAX_SURVEYED: usize = 2 * 256 + 2 * MODULES.len() + 1;
 
 /// Maximum number of declared names in one search.
