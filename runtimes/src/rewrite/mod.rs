@@ -7,11 +7,11 @@
 mod exports;
 mod framed;
 mod image;
-mod inspect;
 mod numpy;
 mod parts;
 mod quickjs;
 mod sections;
+mod state;
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,9 @@ use wasmparser::BinaryReaderError;
 
 pub use exports::{Bootable, GlobalKind, MutableGlobal, with_exports};
 pub use image::{GlobalValue, Image, MEMORY_EXPORT, MEMORY_IMPORT, code_of, initial_memory_of, memory_of, with_image};
-pub use inspect::{
-    Export, GlobalInfo, Import, ItemKind, MemoryInfo, ModuleInfo, ModuleKind, changes_only_memory_and_globals, inspect,
-};
 pub use parts::{BASE_IMPORT, LOADER_EXPORT, MAX_STUB_FUEL, part_of};
 pub use sections::strip;
+pub use state::changes_only_memory_and_globals;
 
 /// Errors from inspecting or rewriting a module.
 #[derive(Debug, thiserror::Error)]

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use glovebox_runtimes::rewrite::{self, Image, ItemKind};
+use glovebox_runtimes::rewrite::{self, Image};
 use glovebox_runtimes::{Callback, ExportList};
-use wasmparser::{ElementItems, ElementKind, Operator, Parser, Payload, TableType, Validator};
+use wasmparser::{ElementItems, ElementKind, ExternalKind, Operator, Parser, Payload, TableType, Validator};
+
+use crate::inspect::inspect;
 
 fn wasm(text: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
@@ -88,9 +90,9 @@ fn each_callback_gets_a_table_slot() {
         assert!(body[0].contains("LocalGet { local_index: 1 }") && body[1].contains("I32Load"), "{body:?}");
     }
     assert_eq!(after.globals, [1024, 3, 4]);
-    let info = rewrite::inspect(&bytes).unwrap();
+    let info = inspect(&bytes);
     let exports: BTreeMap<_, _> = info.exports.iter().map(|e| (e.name.as_str(), (e.kind, e.index))).collect();
-    assert_eq!((exports["__a"], exports["__b"]), ((ItemKind::Global, 2), (ItemKind::Global, 3)));
+    assert_eq!((exports["__a"], exports["__b"]), ((ExternalKind::Global, 2), (ExternalKind::Global, 3)));
     assert!(!info.globals[2].mutable && !info.globals[3].mutable);
 }
 

@@ -1,12 +1,12 @@
 //! Tests of code that is split into parts.
 
-use glovebox_runtimes::{
-    CodePart,
-    rewrite::{self, ItemKind},
-};
-use wasmparser::Validator;
+use glovebox_runtimes::{CodePart, rewrite};
+use wasmparser::{ExternalKind, Validator};
 
-use crate::rewrite::wasm;
+use crate::{
+    inspect::{ModuleInfo, inspect},
+    rewrite::wasm,
+};
 
 const DIVIDED_MODULE: &str = r#"(module
     (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
@@ -30,13 +30,13 @@ fn parts_contain_each_function_once() {
     let named = parts(&[&[(1, 2)], &[(2, 3)], &[(3, 4)]]);
     let made: Vec<_> = (0..3).map(|number| rewrite::part_of(&code, &named, number).unwrap()).collect();
     made.iter().for_each(|part| _ = Validator::new().validate_all(part).unwrap());
-    let functions = |part: &[u8], kind: fn(&rewrite::ModuleInfo) -> Vec<String>| kind(&rewrite::inspect(part).unwrap());
-    let imports = |module: &rewrite::ModuleInfo| {
-        let functions = module.imports.iter().filter(|import| import.kind == ItemKind::Function);
+    let functions = |part: &[u8], kind: fn(&ModuleInfo) -> Vec<String>| kind(&inspect(part));
+    let imports = |module: &ModuleInfo| {
+        let functions = module.imports.iter().filter(|import| import.kind == ExternalKind::Func);
         functions.map(|import| import.name.clone()).collect()
     };
-    let exports = |module: &rewrite::ModuleInfo| {
-        let functions = module.exports.iter().filter(|export| export.kind == ItemKind::Function);
+    let exports = |module: &ModuleInfo| {
+        let functions = module.exports.iter().filter(|export| export.kind == ExternalKind::Func);
         functions.map(|export| export.name.clone()).collect()
     };
     // The base calls the shared function and therefore includes it. The last part includes the function that no part

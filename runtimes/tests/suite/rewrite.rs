@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use glovebox_runtimes::{
     ExportList,
-    rewrite::{
-        self, GlobalKind, GlobalValue, Image, ItemKind, MEMORY_EXPORT, MEMORY_IMPORT, MutableGlobal, RewriteError,
-    },
+    rewrite::{self, GlobalKind, GlobalValue, Image, MEMORY_EXPORT, MEMORY_IMPORT, MutableGlobal, RewriteError},
 };
-use wasmparser::{DataKind, Operator, Parser, Payload, Validator};
+use wasmparser::{DataKind, ExternalKind, Operator, Parser, Payload, Validator};
+
+use crate::inspect::inspect;
 
 pub(crate) const PAGE: usize = 65_536;
 
@@ -33,8 +33,8 @@ fn list(functions: &[&str], globals: &[(&str, u32)], tables: &[(&str, u32)]) -> 
 
 /// Returns a module's initial memory, computed from its data segments as an engine does.
 pub(crate) fn initial_memory(module: &[u8]) -> Vec<u8> {
-    let info = rewrite::inspect(module).unwrap();
-    let pages = usize::try_from(info.memory.unwrap().minimum_pages).unwrap();
+    let info = inspect(module);
+    let pages = usize::try_from(info.memory.unwrap().initial).unwrap();
     let mut memory = vec![0; pages * PAGE];
     for payload in Parser::new(0).parse_all(module) {
         let Payload::DataSection(segments) = payload.unwrap() else {
@@ -89,12 +89,12 @@ fn exports_are_added_and_every_mutable_global_is_reachable() {
     let module = wasm(MODULE);
     let bootable = rewrite::with_exports(&module, &list(&["hidden"], &[("sp", 1)], &[("table", 0)])).unwrap();
     Validator::new().validate_all(&bootable.bytes).unwrap();
-    let info = rewrite::inspect(&bootable.bytes).unwrap();
+    let info = inspect(&bootable.bytes);
     let exports: BTreeMap<_, _> = info.exports.iter().map(|e| (e.name.as_str(), (e.kind, e.index))).collect();
-    assert_eq!(exports["hidden"], (ItemKind::Function, 1));
-    assert_eq!(exports["sp"], (ItemKind::Global, 1));
-    assert_eq!(exports["table"], (ItemKind::Table, 0));
-    assert_eq!(exports["_start"], (ItemKind::Function, 3));
+    assert_eq!(exports["hidden"], (ExternalKind::Func, 1));
+    assert_eq!(exports["sp"], (ExternalKind::Global, 1));
+    assert_eq!(exports["table"], (ExternalKind::Table, 0));
+    assert_eq!(exports["_start"], (ExternalKind::Func, 3));
     let global = |index, export: &str, kind| MutableGlobal { index, export: export.to_owned(), kind };
     assert_eq!(
         bootable.globals,
@@ -119,9 +119,9 @@ fn function_with_an_ambiguous_name_is_exported_by_index() {
         let indices = BTreeMap::from([("twice".to_owned(), index)]);
         rewrite::with_exports(&module, &ExportList { indices, ..ExportList::default() })
     };
-    let info = rewrite::inspect(&with(2).unwrap().bytes).unwrap();
+    let info = inspect(&with(2).unwrap().bytes);
     let exported = info.exports.iter().find(|export| export.name == "twice").unwrap();
-    assert_eq!((exported.kind, exported.index), (ItemKind::Function, 2));
+    assert_eq!((exported.kind, exported.index), (ExternalKind::Func, 2));
     assert!(with(4).unwrap_err().to_string().contains("no function 4 to export as `twice`"));
 }
 
@@ -165,7 +165,7 @@ fn missing_sections_are_inserted_in_order() {
     let prepared = rewrite::with_image(&bootable.bytes, &image).unwrap();
     assert_eq!(initial_memory(&prepared), memory);
     assert_eq!(initial_globals(&prepared), ["I32Const { value: 5 }"]);
-    assert!(!rewrite::inspect(&prepared).unwrap().has_start);
+    assert!(!inspect(&prepared).has_start);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn state_outside_memory_and_globals_is_rejected() {
         let error = rewrite::with_exports(&wasm(text), &ExportList::default()).unwrap_err();
         assert!(matches!(error, RewriteError::Unsupported(_)), "{text}: {error}");
     }
-    assert!(matches!(rewrite::inspect(&wasm("(component)")), Err(RewriteError::Component)));
+    assert!(matches!(rewrite::strip(&wasm("(component)")), Err(RewriteError::Component)));
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn strip_removes_only_custom_sections() {
     let module = wasm(MODULE);
     let stripped = rewrite::strip(&module).unwrap();
     assert!(stripped.len() < module.len());
-    let (before, after) = (rewrite::inspect(&module).unwrap(), rewrite::inspect(&stripped).unwrap());
+    let (before, after) = (inspect(&module), inspect(&stripped));
     assert!(before.has_names && !after.has_names);
     assert_eq!((before.imports, before.exports, before.has_start), (after.imports, after.exports, after.has_start));
     assert_eq!(initial_memory(&module), initial_memory(&stripped));
@@ -377,22 +377,25 @@ fn split_code_imports_the_memory_and_is_unchanged() {
     let code = rewrite::code_of(&module).unwrap();
     assert_eq!(initial_globals(&code), initial_globals(&module));
     assert_eq!(rewrite::code_of(&module).unwrap(), code, "the output must depend only on the module");
-    let (before, code) = (rewrite::inspect(&module).unwrap(), rewrite::inspect(&code).unwrap());
+    let (before, code) = (inspect(&module), inspect(&code));
     assert_eq!(code.exports, before.exports);
     let imports: Vec<_> = code.imports.iter().map(|import| (&*import.module, &*import.name, import.kind)).collect();
     let (from, name) = MEMORY_IMPORT;
-    assert_eq!(imports, [("wasi_snapshot_preview1", "proc_exit", ItemKind::Function), (from, name, ItemKind::Memory)]);
+    assert_eq!(
+        imports,
+        [("wasi_snapshot_preview1", "proc_exit", ExternalKind::Func), (from, name, ExternalKind::Memory)]
+    );
 }
 
 #[test]
 fn split_memory_module_contains_only_data() {
     let module = wasm(SPLIT_MODULE);
     let made = rewrite::initial_memory_of(&module).unwrap();
-    let memory = rewrite::inspect(&made).unwrap();
+    let memory = inspect(&made);
     let exports: Vec<_> = memory.exports.iter().map(|export| (&*export.name, export.kind)).collect();
-    assert_eq!(exports, [(MEMORY_EXPORT, ItemKind::Memory)]);
+    assert_eq!(exports, [(MEMORY_EXPORT, ExternalKind::Memory)]);
     assert!(memory.imports.is_empty() && !memory.has_start);
-    assert_eq!(memory.memory.unwrap().maximum_pages, Some(4));
+    assert_eq!(memory.memory.unwrap().maximum, Some(4));
     assert_eq!(initial_memory(&made), initial_memory(&module));
     // A module without data still has a memory.
     let empty = rewrite::initial_memory_of(&wasm("(module (memory 1))")).unwrap();
@@ -407,7 +410,7 @@ fn saved_memory_replaces_the_initial_memory() {
         (saved[7], saved[pages * PAGE - 1]) = (1, 2);
         let memory = rewrite::memory_of(&module, &saved).unwrap();
         assert_eq!(initial_memory(&memory), saved);
-        assert_eq!(rewrite::inspect(&memory).unwrap().memory.unwrap().maximum_pages, Some(4));
+        assert_eq!(inspect(&memory).memory.unwrap().maximum, Some(4));
     }
     for bytes in [PAGE, 5 * PAGE, 2 * PAGE + 1] {
         let error = rewrite::memory_of(&module, &vec![0; bytes]).unwrap_err().to_string();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use glovebox_runtimes::{
     Callback, ExportList, ImageRecord,
-    rewrite::{GlobalValue, Image, inspect, strip, with_exports, with_image},
+    rewrite::{GlobalValue, Image, strip, with_exports, with_image},
 };
 
 use super::bytes::Bytes;
@@ -34,7 +34,6 @@ pub fn snapshot(data: &[u8]) {
     let check = |rewritten: &[u8]| {
         assert!(rewritten.len() <= data.len() + memory.len() + (64 << 10), "{} bytes", rewritten.len())
     };
-    let _ = inspect(data);
     if let Ok(stripped) = strip(data) {
         check(&stripped);
     }
