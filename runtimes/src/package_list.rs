@@ -4,12 +4,13 @@
 use std::{
     collections::BTreeSet,
     fs::{File, Permissions},
-    io::{self, Read, Write},
-    os::unix::fs::PermissionsExt,
+    io::{self, Read},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
 use serde::Deserialize;
+use tempfile::NamedTempFile;
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 use crate::{
@@ -317,11 +318,7 @@ impl Runtimes {
         let wheels = packages.iter().map(|package| package.file.clone());
         let _done = DoneOnDrop(progress);
         progress.message("writing the bundle");
-        // The bundle has a temporary name until it is complete.
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // A bundle is meant to be shared, so it is not private to the user.
-        let mode = Permissions::from_mode(0o666);
-        let mut temp = tempfile::Builder::new().permissions(mode).tempfile_in(directory).map_err(failed)?;
+        let mut temp = temp_bundle(path).map_err(failed)?;
         let mut archive = ZipWriter::new(temp.as_file_mut());
         // A runtime and its images have the same files.
         let mut written = BTreeSet::new();
@@ -336,10 +333,20 @@ impl Runtimes {
             add(&mut archive, &name, file).map_err(failed)?;
         }
         archive.finish().map_err(|error| failed(error.into()))?;
-        let bytes = temp.as_file().metadata().map_err(failed)?.len();
-        temp.persist(path).map_err(|error| failed(error.error))?;
-        Ok(bytes)
+        persist_bundle(temp, path).map_err(failed)
     }
+}
+
+/// Creates a bundle that has a temporary name until it is complete.
+pub(crate) fn temp_bundle(path: &Path) -> io::Result<NamedTempFile> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // A bundle is meant to be shared, so it is not private to the user.
+    tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory)
+}
+
+/// Gives a complete bundle its name. Returns its size in bytes.
+pub(crate) fn persist_bundle(temp: NamedTempFile, path: &Path) -> io::Result<u64> {
+    Ok(temp.persist(path)?.metadata()?.len())
 }
 
 fn add(archive: &mut ZipWriter<&mut File>, name: &str, mut file: File) -> io::Result<()> {
@@ -353,14 +360,7 @@ fn add(archive: &mut ZipWriter<&mut File>, name: &str, mut file: File) -> io::Re
         .last_modified_time(zip::DateTime::default())
         .unix_permissions(0o644);
     archive.start_file(name, options)?;
-    let mut chunk = vec![0; 64 << 10];
-    loop {
-        let count = file.read(&mut chunk)?;
-        if count == 0 {
-            return Ok(());
-        }
-        archive.write_all(chunk.get(..count).unwrap_or_default())?;
-    }
+    io::copy(&mut file, archive).map(drop)
 }
 
 #[cfg(test)]

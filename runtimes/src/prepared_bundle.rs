@@ -6,9 +6,8 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{File, Permissions},
+    fs::File,
     io::{self, Read, Write},
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -17,6 +16,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 use crate::{
     Artefact, ArtefactKey, CacheKind, Digest, NewArtefact, RuntimeError, Runtimes,
+    package_list::{persist_bundle, temp_bundle},
     prepared::{MAX_RECORD_BYTES, RECORD_SUFFIX, Stored, record_name},
 };
 
@@ -111,11 +111,7 @@ impl Runtimes {
         };
         let other = without.map(|path| PreparedBundle::at(path.to_owned()).open().map_err(reading(path)));
         let other = other.transpose()?;
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // A bundle is meant to be shared, so it is not private to the user.
-        let mode = Permissions::from_mode(0o666);
-        let temp = tempfile::Builder::new().permissions(mode).tempfile_in(directory);
-        let mut temp = temp.map_err(reading(path))?;
+        let mut temp = temp_bundle(path).map_err(reading(path))?;
         let mut archive = ZipWriter::new(temp.as_file_mut());
         // A runtime and its images have the same code.
         let mut written = BTreeSet::new();
@@ -130,9 +126,7 @@ impl Runtimes {
             add(&mut archive, &name, &stored, artefact, kind).map_err(reading(path))?;
         }
         archive.finish().map_err(|error| reading(path)(error.into()))?;
-        let bytes = temp.as_file().metadata().map_err(reading(path))?.len();
-        temp.persist(path).map_err(|error| reading(path)(error.error))?;
-        Ok(bytes)
+        persist_bundle(temp, path).map_err(reading(path))
     }
 }
 

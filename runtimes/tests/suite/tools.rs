@@ -7,6 +7,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use flate2::{Compression, write::GzEncoder};
 use glovebox_runtimes::{
     Digest, Fetched, Fetcher, HostProgram, Manifest, ProgramSource, Progress, Quiet, RuntimeError, Runtimes, ToolEntry,
@@ -72,19 +73,8 @@ fn tool(runtimes: &Runtimes) -> &ToolEntry {
     runtimes.manifest().tool("tool").unwrap()
 }
 
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let group = |group: &[u8]| {
-        let bits = group.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
-        let digit =
-            |at: usize| if at > group.len() { '=' } else { ALPHABET[(bits >> (18 - 6 * at) & 63) as usize] as char };
-        (0..4).map(digit).collect::<String>()
-    };
-    bytes.chunks(3).map(group).collect()
-}
-
 fn script(module: &[u8]) -> String {
-    format!("'use strict';\nconst bytes = Buffer.from('{}', 'base64');\n", base64(module))
+    format!("'use strict';\nconst bytes = Buffer.from('{}', 'base64');\n", BASE64_STANDARD.encode(module))
 }
 
 fn pack(world: &World, file: &str, content: &[u8]) {
