@@ -1,60 +1,61 @@
 //! Advice on common failures of JavaScript and TypeScript scripts.
 
 use super::{
-    Advice, AdviceKind, Correction, UncaughtException, VENDORED, fenced, is_fenced, limits, modules, nearest, quoted,
+    Advice, AdviceKind, Correction, UncaughtException, VENDORED, fenced, has_word, is_fenced, limits, modules, nearest,
+    quoted, replacements::replacement,
 };
 use crate::Language;
 
-/// Globals of other environments, and their replacements.
-const FOREIGN_GLOBALS: &[(&[&str], &str)] = &[
+/// Globals of other environments, separated by spaces, and their replacements.
+const FOREIGN_GLOBALS: &[(&str, &str)] = &[
     (
-        &["document", "window", "navigator", "location", "history", "localStorage", "sessionStorage", "HTMLElement"],
+        "document window navigator location history localStorage sessionStorage HTMLElement",
         "The sandbox has no browser or DOM. Use text and files, and print the result.",
     ),
     (
-        &["alert", "confirm", "prompt"],
+        "alert confirm prompt",
         "No user can answer prompts. Print with `console.log`, and read values from the script or from files.",
     ),
-    (&["Deno", "Bun"], "The runtime is neither Deno nor Bun. Use the available Node modules, such as `fs` and `path`."),
-    (&["WebAssembly"], "Use JavaScript: scripts cannot run WebAssembly."),
+    ("Deno Bun", "The runtime is neither Deno nor Bun. Use the available Node modules, such as `fs` and `path`."),
+    ("WebAssembly", "Use JavaScript: scripts cannot run WebAssembly."),
 ];
 
 const WHOLE_FILES: &str = "Read whole files with `fs.readFileSync(file, 'utf8')`, and write them with `fs.writeFileSync` and `fs.appendFileSync`.";
 
-/// Modules of Node.js and npm that do not exist here, and their replacements.
-const INSTEAD: &[(&[&str], &str)] = &[
-    (&["stream", "stream/promises", "through2"], WHOLE_FILES),
+/// Modules of Node.js and npm that do not exist here, separated by spaces, and their replacements.
+const INSTEAD: &[(&str, &str)] = &[
+    ("stream stream/promises through2", WHOLE_FILES),
     (
-        &["readline", "readline/promises", "readline-sync", "line-reader"],
+        "readline readline/promises readline-sync line-reader",
         "Use `readLines(file)` for the lines of a file, and `fs.readFileSync(0, 'utf8').split('\\n')` for standard input.",
     ),
     (
-        &["zlib", "archiver", "adm-zip", "jszip", "tar", "pako"],
+        "zlib archiver adm-zip jszip tar pako",
         "Do that part in Python, which has `zlib`, `gzip`, `zipfile` and `tarfile`.",
     ),
-    (&["sqlite", "sqlite3", "better-sqlite3"], "Do that part in Python, which has `sqlite3`."),
+    ("sqlite sqlite3 better-sqlite3", "Do that part in Python, which has `sqlite3`."),
     (
-        &["papaparse", "csv", "csv-parse", "csv-parser", "csv-stringify", "fast-csv", "csvtojson"],
+        "papaparse csv csv-parse csv-parser csv-stringify fast-csv csvtojson",
         "Use `parse` and `stringify` from `requireVendor('csv-simple')`.",
     ),
     (
-        &["lodash", "underscore", "ramda"],
+        "lodash underscore ramda",
         "Use `groupBy`, `sortBy`, `unique` and `chunk` from `requireVendor('sandbox-utils')`, or `get`, `set`, `merge` and `clone` from `requireVendor('json-utils')`.",
     ),
     (
-        &["slugify", "change-case", "pluralize"],
+        "slugify change-case pluralize",
         "Use `slugify`, `camelCase`, `snakeCase`, `kebabCase` and others from `requireVendor('string-utils')`.",
     ),
     (
-        &["fs-extra", "graceful-fs", "glob", "fast-glob", "rimraf", "mkdirp"],
+        "fs-extra graceful-fs glob fast-glob rimraf mkdirp",
         "Use `mkdirSync` and `rmSync` with `recursive`, `cpSync` and `globSync` from `fs`.",
     ),
-    (&["uuid", "nanoid"], "Use `crypto.randomUUID()`."),
-    (&["moment", "dayjs", "date-fns", "luxon"], "Use `Date`, which parses, formats and calculates in UTC."),
-    (&["chalk", "colors", "kleur"], "Print plain text."),
-    (&["dotenv"], "Use `process.env`, which contains the policy's variables."),
-    (&["minimist", "yargs", "commander"], "Use `process.argv.slice(2)` for the arguments."),
-    (&["jest", "mocha", "chai", "test", "vitest"], "Use `assert`: a script fails if it throws."),
+    ("uuid nanoid", "Use `crypto.randomUUID()`."),
+    ("moment dayjs date-fns luxon", "Use `Date`, which parses, formats and calculates in UTC."),
+    ("chalk colors kleur", "Print plain text."),
+    ("dotenv", "Use `process.env`, which contains the policy's variables."),
+    ("minimist yargs commander", "Use `process.argv.slice(2)` for the arguments."),
+    ("jest mocha chai test vitest", "Use `assert`: a script fails if it throws."),
 ];
 
 /// Returns advice on an exception; `None` if the exception's message is clear enough.
@@ -100,13 +101,13 @@ fn reference(failure: &UncaughtException<'_>) -> Option<Advice> {
             let advice = Advice::new(AdviceKind::Syntax, summary, &[LOOKS_LIKE_PYTHON]);
             Some(advice.with(failure.with_word(name, &value)))
         }
-        _ if PYTHON_FUNCTIONS.contains(&name) => {
+        _ if has_word(PYTHON_FUNCTIONS, name) => {
             failure.line().filter(|line| line.contains(&format!("{name}(")))?;
             let summary = format!("There is no {} in JavaScript.", quoted(name));
             Some(Advice::new(AdviceKind::Syntax, summary, &[LOOKS_LIKE_PYTHON]))
         }
         _ => {
-            let (_, instead) = FOREIGN_GLOBALS.iter().find(|(names, _)| names.contains(&name))?;
+            let instead = replacement(FOREIGN_GLOBALS, name)?;
             Some(Advice::new(AdviceKind::Environment, format!("{} is not available.", quoted(name)), &[instead]))
         }
     }
@@ -114,24 +115,8 @@ fn reference(failure: &UncaughtException<'_>) -> Option<Advice> {
 
 const LOOKS_LIKE_PYTHON: &str = "This looks like Python: run it as Python, or rewrite it in JavaScript.";
 
-const PYTHON_FUNCTIONS: [&str; 16] = [
-    "dict",
-    "enumerate",
-    "float",
-    "input",
-    "int",
-    "isinstance",
-    "len",
-    "list",
-    "open",
-    "range",
-    "set",
-    "sorted",
-    "str",
-    "sum",
-    "tuple",
-    "zip",
-];
+const PYTHON_FUNCTIONS: &str =
+    "dict enumerate float input int isinstance len list open range set sorted str sum tuple zip";
 
 /// Advises on a file that an `fs` function, or a function built on one, could not find or access.
 fn file(failure: &UncaughtException<'_>) -> Option<Advice> {
@@ -151,7 +136,7 @@ fn vendored(name: &str) -> Advice {
         let step = format!("Use `require('{name}')`: it is built into the interpreter.");
         return Advice::new(AdviceKind::Module, missing, &[&step]);
     }
-    if let Some((_, instead)) = INSTEAD.iter().find(|(names, _)| names.contains(&name)) {
+    if let Some(instead) = replacement(INSTEAD, name) {
         return Advice::new(AdviceKind::Module, missing, &[instead]);
     }
     let there = VENDORED.map(|name| format!("`{name}`")).join(", ");
@@ -208,7 +193,7 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
             ],
         );
     }
-    if let Some((_, instead)) = INSTEAD.iter().find(|(names, _)| names.contains(&bare)) {
+    if let Some(instead) = replacement(INSTEAD, bare) {
         return Advice::new(AdviceKind::Module, missing, &[instead]);
     }
     let mut advice = Advice::new(

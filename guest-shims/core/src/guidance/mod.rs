@@ -11,6 +11,8 @@ mod replacements;
 
 use serde::{Deserialize, Serialize};
 
+pub use replacements::substitutes;
+
 use crate::{Language, Limits, Outcome, RaisedOutcome, Resource};
 
 /// Advice on an execution, with an analysis of its fuel.
@@ -35,11 +37,6 @@ pub fn modules(language: Language) -> impl Iterator<Item = &'static str> {
 /// Returns the import names of the packages at `/app/site-packages`. A test checks that the list is complete.
 pub fn packages() -> impl Iterator<Item = &'static str> {
     PYTHON_PACKAGES.split(' ')
-}
-
-/// Returns the modules that advice suggests in place of missing Python modules. Tests import each of them.
-pub fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'static str> {
-    replacements::substitutes(has_data_packages)
 }
 
 /// Analyzes an execution's fuel usage and explains its failure.
@@ -331,6 +328,11 @@ const VENDORED: [&str; 4] = ["csv-simple", "json-utils", "sandbox-utils", "strin
 
 /// Maximum length of a name to compare, in characters.
 const MAX_NAME_CHARS: usize = 64;
+
+/// Returns whether a list, separated by spaces, contains a word.
+fn has_word(words: &str, word: &str) -> bool {
+    words.split(' ').any(|other| other == word)
+}
 
 /// Returns the name closest to a misspelt one. Up to a third of the letters may differ, or one letter in a short name.
 fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {

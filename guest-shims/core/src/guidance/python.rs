@@ -1,8 +1,9 @@
 //! Advice on common failures of Python scripts.
 
 use super::{
-    Advice, AdviceKind, Correction, UncaughtException, fenced, is_fenced, limits, modules, nearest, packages, quoted,
-    replacements::{DATA_RUNTIME, IN_DATA_RUNTIME, INSTEAD, INSTEAD_WITH_DATA},
+    Advice, AdviceKind, Correction, UncaughtException, fenced, has_word, is_fenced, limits, modules, nearest, packages,
+    quoted,
+    replacements::{DATA_RUNTIME, IN_DATA_RUNTIME, INSTEAD, INSTEAD_WITH_DATA, replacement},
 };
 use crate::Language;
 
@@ -89,28 +90,34 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
         );
     }
     if failure.has_data_packages
-        && let Some((_, instead)) = INSTEAD_WITH_DATA.iter().find(|(names, _)| names.contains(&top))
+        && let Some(instead) = replacement(INSTEAD_WITH_DATA, top)
     {
         return Advice::new(AdviceKind::Module, missing, &[instead]);
     }
     // Compare the full name: the replacements are for whole packages, not for a missing submodule.
-    if let Some((_, kind, instead)) = INSTEAD.iter().find(|(names, ..)| names.contains(&name)) {
-        return match kind {
-            AdviceKind::Network => Advice {
+    match name {
+        "httpx" | "aiohttp" | "websockets" | "websocket" | "ssl" | "_ssl" | "paramiko" | "boto3" | "grpc"
+        | "telnetlib" | "nntplib" => {
+            return Advice {
                 summary: format!("{missing} Use `requests`, if the sandbox's policy allows network access."),
                 ..network()
-            },
-            AdviceKind::Subprocess => {
-                Advice { summary: format!("{missing} Scripts cannot start processes."), ..subprocess() }
-            }
-            _ if !failure.has_data_packages && IN_DATA_RUNTIME.contains(&name) => {
-                Advice::new(*kind, missing, &[instead, DATA_RUNTIME])
-            }
-            _ => Advice::new(*kind, missing, &[instead]),
-        };
+            };
+        }
+        "_multiprocessing" | "_posixshmem" | "pexpect" | "psutil" => {
+            return Advice { summary: format!("{missing} Scripts cannot start processes."), ..subprocess() };
+        }
+        _ => {}
     }
-    if !failure.has_data_packages && IN_DATA_RUNTIME.contains(&name) {
-        return Advice::new(AdviceKind::Module, missing, &[DATA_RUNTIME, "Use the standard library."]);
+    let instead = replacement(INSTEAD, name);
+    if !failure.has_data_packages && has_word(IN_DATA_RUNTIME, name) {
+        let steps = match instead {
+            Some(instead) => [instead, DATA_RUNTIME],
+            None => [DATA_RUNTIME, "Use the standard library."],
+        };
+        return Advice::new(AdviceKind::Module, missing, &steps);
+    }
+    if let Some(instead) = instead {
+        return Advice::new(AdviceKind::Module, missing, &[instead]);
     }
     if packages().any(|package| package == name) {
         return Advice::new(

@@ -23,52 +23,10 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 pub const MAX_UNTRUSTED_PATTERN_BYTES: usize = 64 << 10;
 
 /// Python's keywords, which cannot be written after a dot or as a keyword argument, and attributes of `tools`.
-const RESERVED: [&str; 43] = [
-    "False",
-    "None",
-    "True",
-    "and",
-    "as",
-    "assert",
-    "async",
-    "await",
-    "break",
-    "class",
-    "continue",
-    "def",
-    "del",
-    "elif",
-    "else",
-    "except",
-    "finally",
-    "for",
-    "from",
-    "global",
-    "if",
-    "import",
-    "in",
-    "is",
-    "lambda",
-    "nonlocal",
-    "not",
-    "or",
-    "pass",
-    "raise",
-    "return",
-    "try",
-    "while",
-    "with",
-    "yield",
-    // In JavaScript, an object with `then` is treated as a promise, and `constructor` names the class of an object.
-    "then",
-    "constructor",
-    "ToolError",
-    "ToolLimit",
-    "ToolTimeout",
-    "UnknownTool",
-    "InvalidArguments",
-    "ToolDenied",
-];
+const RESERVED: &str = "\
+    False None True and as assert async await break class continue def del elif else except finally for from global if \
+    import in is lambda nonlocal not or pass raise return try while with yield \
+    ToolError ToolLimit ToolTimeout UnknownTool InvalidArguments ToolDenied";
 
 /// A tool's name, description and schema.
 #[derive(Clone, Copy, Debug)]
@@ -167,7 +125,9 @@ fn is_name(name: &str) -> bool {
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && name.len() <= MAX_NAME_BYTES
-        && !RESERVED.contains(&name)
+        // In JavaScript, an object with `then` is treated as a promise, and `constructor` names the class of an object.
+        && !matches!(name, "then" | "constructor")
+        && !RESERVED.split(' ').any(|word| word == name)
 }
 
 /// Returns the names of a tool's arguments in the order of positional arguments: those in `required`, then the others by
