@@ -176,14 +176,17 @@ impl Serialize for Data {
 
 /// Defines functions that convert between enumerations with the same cases.
 macro_rules! same_cases {
-    ($($(#[$meta:meta])* $name:ident: $from:ty => $to:ty { $($case:ident),* $(,)? })*) => {
-        $($(#[$meta])* fn $name(value: $from) -> $to {
+    ($($name:ident: $from:ty => $to:ty { $($case:ident $(($content:ident))?),* $(,)? })*) => {
+        $(fn $name(value: $from) -> $to {
+            type Source = $from;
             match value {
-                $(<$from>::$case => <$to>::$case),*
+                $(Source::$case $(($content))? => <$to>::$case $(($content))?),*
             }
         })*
     };
 }
+
+pub(crate) use same_cases;
 
 same_cases! {
     resource: wit::ResourceKind => Resource { Fuel, Time, Memory }

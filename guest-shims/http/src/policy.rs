@@ -13,7 +13,7 @@ use glovebox_core::{
 use glovebox_guest as wit;
 use serde_json::{Map, Value};
 
-use crate::{http::Problem, router::Token};
+use crate::{answer::same_cases, http::Problem, router::Token};
 
 /// The names of tables in a policy. Tables are merged entry by entry.
 const TABLES: [&str; 2] = ["limits", "session"];
@@ -35,6 +35,17 @@ macro_rules! limits_into_wit {
     };
 }
 
+same_cases! {
+    clock_of: wit::Clock => Clock { Host, Fixed(time_ns) }
+    entropy_of: wit::Entropy => Entropy { Host, Seeded(seed) }
+    checkpoints_of: wit::Checkpoints => Checkpoints { Auto, Always, Every(count), Never }
+    on_unwind_of: wit::OnUnwind => OnUnwind { RollBack, End }
+    asked_clock: Clock => wit::Clock { Host, Fixed(time_ns) }
+    asked_entropy: Entropy => wit::Entropy { Host, Seeded(seed) }
+    asked_checkpoints: Checkpoints => wit::Checkpoints { Auto, Always, Every(count), Never }
+    asked_on_unwind: OnUnwind => wit::OnUnwind { RollBack, End }
+}
+
 /// Converts the provider's default policy.
 pub(crate) fn provided(policy: wit::Policy) -> ContractPolicy {
     let wit::Policy { limits: given, clock, entropy, args, env, inject_setup, auto_persist_globals, session } = policy;
@@ -44,14 +55,8 @@ pub(crate) fn provided(policy: wit::Policy) -> ContractPolicy {
     }
     ContractPolicy {
         limits,
-        clock: match clock {
-            Some(wit::Clock::Fixed(time_ns)) => Clock::Fixed(time_ns),
-            Some(wit::Clock::Host) | None => Clock::Host,
-        },
-        entropy: match entropy {
-            Some(wit::Entropy::Seeded(seed)) => Entropy::Seeded(seed),
-            Some(wit::Entropy::Host) | None => Entropy::Host,
-        },
+        clock: clock.map_or(Clock::Host, clock_of),
+        entropy: entropy.map_or(Entropy::Host, entropy_of),
         args: args.unwrap_or_default(),
         env: env.unwrap_or_default().into_iter().collect(),
         inject_setup: inject_setup.unwrap_or(true),
@@ -62,18 +67,10 @@ pub(crate) fn provided(policy: wit::Policy) -> ContractPolicy {
 
 fn session_policy(policy: wit::SessionPolicy) -> SessionPolicy {
     let mut session = SessionPolicy::default();
-    session.checkpoints = match policy.checkpoints {
-        Some(wit::Checkpoints::Always) => Checkpoints::Always,
-        Some(wit::Checkpoints::Every(count)) => Checkpoints::Every(count),
-        Some(wit::Checkpoints::Never) => Checkpoints::Never,
-        Some(wit::Checkpoints::Auto) | None => Checkpoints::Auto,
-    };
+    session.checkpoints = policy.checkpoints.map_or(Checkpoints::Auto, checkpoints_of);
     session.checkpoint_auto_bytes = policy.checkpoint_auto_bytes.unwrap_or(session.checkpoint_auto_bytes);
     session.checkpoints_retained = policy.checkpoints_retained.unwrap_or(session.checkpoints_retained);
-    session.on_unwind = match policy.on_unwind {
-        Some(wit::OnUnwind::End) => OnUnwind::End,
-        Some(wit::OnUnwind::RollBack) | None => OnUnwind::RollBack,
-    };
+    session.on_unwind = policy.on_unwind.map_or(OnUnwind::RollBack, on_unwind_of);
     session
 }
 
@@ -82,31 +79,17 @@ pub(crate) fn asked(policy: &ContractPolicy) -> wit::Policy {
     let ContractPolicy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session } = policy;
     wit::Policy {
         limits: Some(with_limits!(limits_into_wit, limits)),
-        clock: Some(match *clock {
-            Clock::Host => wit::Clock::Host,
-            Clock::Fixed(time_ns) => wit::Clock::Fixed(time_ns),
-        }),
-        entropy: Some(match *entropy {
-            Entropy::Host => wit::Entropy::Host,
-            Entropy::Seeded(seed) => wit::Entropy::Seeded(seed),
-        }),
+        clock: Some(asked_clock(*clock)),
+        entropy: Some(asked_entropy(*entropy)),
         args: Some(args.clone()),
         env: Some(env.clone().into_iter().collect()),
         inject_setup: Some(*inject_setup),
         auto_persist_globals: Some(*auto_persist_globals),
         session: Some(wit::SessionPolicy {
-            checkpoints: Some(match session.checkpoints {
-                Checkpoints::Auto => wit::Checkpoints::Auto,
-                Checkpoints::Always => wit::Checkpoints::Always,
-                Checkpoints::Every(count) => wit::Checkpoints::Every(count),
-                Checkpoints::Never => wit::Checkpoints::Never,
-            }),
+            checkpoints: Some(asked_checkpoints(session.checkpoints)),
             checkpoint_auto_bytes: Some(session.checkpoint_auto_bytes),
             checkpoints_retained: Some(session.checkpoints_retained),
-            on_unwind: Some(match session.on_unwind {
-                OnUnwind::RollBack => wit::OnUnwind::RollBack,
-                OnUnwind::End => wit::OnUnwind::End,
-            }),
+            on_unwind: Some(asked_on_unwind(session.on_unwind)),
         }),
     }
 }

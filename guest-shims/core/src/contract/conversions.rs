@@ -27,12 +27,27 @@ macro_rules! contract_conversions {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! same_cases {
-    ($from:ty => $to:ty { $($case:ident),* $(,)? }) => {
+    ($from:ty => $to:ty { $($case:ident $(($content:ident))?),* $(,)? }) => {
         impl From<$from> for $to {
             fn from(value: $from) -> Self {
+                type Source = $from;
                 match value {
-                    $(<$from>::$case => Self::$case),*
+                    $(Source::$case $(($content))? => Self::$case $(($content))?),*
                 }
+            }
+        }
+    };
+}
+
+/// Implements the conversion from one structure to another with the same fields.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! same_fields {
+    ($from:path => $to:ty { $($field:ident),* $(,)? }) => {
+        impl From<$from> for $to {
+            fn from(value: $from) -> Self {
+                let $from { $($field),* } = value;
+                Self { $($field: $field.into()),* }
             }
         }
     };
@@ -77,6 +92,10 @@ macro_rules! contract_cases {
             Fuel, Time, Memory, CallDepth, Output, Module, Syntax, TypescriptSyntax, Path, Network, Subprocess, Threads, Input,
             Environment,
         });
+        $crate::same_cases!($crate::Clock => types::Clock { Host, Fixed(time_ns) });
+        $crate::same_cases!($crate::Entropy => types::Entropy { Host, Seeded(seed) });
+        $crate::same_cases!($crate::session::Checkpoints => types::Checkpoints { Auto, Always, Every(count), Never });
+        $crate::same_cases!(types::Checkpoints => $crate::session::Checkpoints { Auto, Always, Every(count), Never });
     };
 }
 
@@ -182,12 +201,13 @@ macro_rules! contract_results {
             }
         }
 
-        impl From<$crate::RaisedOutcome> for types::Raised {
-            fn from(raised: $crate::RaisedOutcome) -> Self {
-                let $crate::RaisedOutcome { type_name, message, traceback, line } = raised;
-                Self { type_name, message, traceback, line }
-            }
-        }
+        $crate::same_fields!($crate::RaisedOutcome => types::Raised { type_name, message, traceback, line });
+        $crate::same_fields!($crate::GuestValue => types::GuestValue { repr, json });
+        $crate::same_fields!($crate::guidance::FuelAnalysis => types::FuelAnalysis {
+            used, limit, utilization_percent, status, suggested_limit, likely_causes,
+        });
+        $crate::same_fields!(contract::Diagnostic => types::Diagnostic { line, column, message });
+        $crate::same_fields!($crate::files::FileEntry => types::FileEntry { path, kind, size_bytes, modified_ns });
 
         impl From<$crate::Output> for types::Output {
             fn from(output: $crate::Output) -> Self {
@@ -221,12 +241,6 @@ macro_rules! contract_results {
                     stderr_total_bytes: _,
                 } = metadata;
                 Self { runtime: runtime.into(), runtime_name, version, prepared, image_sha256 }
-            }
-        }
-
-        impl From<$crate::GuestValue> for types::GuestValue {
-            fn from($crate::GuestValue { repr, json }: $crate::GuestValue) -> Self {
-                Self { repr, json }
             }
         }
 
@@ -266,39 +280,12 @@ macro_rules! contract_results {
             }
         }
 
-        impl From<$crate::guidance::FuelAnalysis> for types::FuelAnalysis {
-            fn from(fuel: $crate::guidance::FuelAnalysis) -> Self {
-                let $crate::guidance::FuelAnalysis {
-                    used,
-                    limit,
-                    utilization_percent,
-                    status,
-                    suggested_limit,
-                    likely_causes,
-                } = fuel;
-                Self { used, limit, utilization_percent, status: status.into(), suggested_limit, likely_causes }
-            }
-        }
-
         impl From<$crate::guidance::Advice> for types::Advice {
             fn from(advice: $crate::guidance::Advice) -> Self {
                 let $crate::guidance::Advice { kind, summary, steps, correction } = advice;
                 let correction =
                     correction.map(|$crate::guidance::Correction { line, text }| types::Correction { line, text });
                 Self { kind: kind.into(), summary, steps, correction }
-            }
-        }
-
-        impl From<contract::Diagnostic> for types::Diagnostic {
-            fn from(contract::Diagnostic { line, column, message }: contract::Diagnostic) -> Self {
-                Self { line, column, message }
-            }
-        }
-
-        impl From<$crate::files::FileEntry> for types::FileEntry {
-            fn from(entry: $crate::files::FileEntry) -> Self {
-                let $crate::files::FileEntry { path, kind, size_bytes, modified_ns } = entry;
-                Self { path, kind: kind.into(), size_bytes, modified_ns }
             }
         }
 

@@ -108,46 +108,6 @@ impl ContractPolicy {
 #[macro_export]
 macro_rules! contract_policy {
     () => {
-        impl From<$crate::Clock> for types::Clock {
-            fn from(clock: $crate::Clock) -> Self {
-                match clock {
-                    $crate::Clock::Host => Self::Host,
-                    $crate::Clock::Fixed(time_ns) => Self::Fixed(time_ns),
-                }
-            }
-        }
-
-        impl From<$crate::Entropy> for types::Entropy {
-            fn from(entropy: $crate::Entropy) -> Self {
-                match entropy {
-                    $crate::Entropy::Host => Self::Host,
-                    $crate::Entropy::Seeded(seed) => Self::Seeded(seed),
-                }
-            }
-        }
-
-        impl From<$crate::session::Checkpoints> for types::Checkpoints {
-            fn from(checkpoints: $crate::session::Checkpoints) -> Self {
-                match checkpoints {
-                    $crate::session::Checkpoints::Auto => Self::Auto,
-                    $crate::session::Checkpoints::Always => Self::Always,
-                    $crate::session::Checkpoints::Every(count) => Self::Every(count),
-                    $crate::session::Checkpoints::Never => Self::Never,
-                }
-            }
-        }
-
-        impl From<types::Checkpoints> for $crate::session::Checkpoints {
-            fn from(checkpoints: types::Checkpoints) -> Self {
-                match checkpoints {
-                    types::Checkpoints::Auto => Self::Auto,
-                    types::Checkpoints::Always => Self::Always,
-                    types::Checkpoints::Every(count) => Self::Every(count),
-                    types::Checkpoints::Never => Self::Never,
-                }
-            }
-        }
-
         impl From<contract::ContractPolicy> for types::Policy {
             fn from(policy: contract::ContractPolicy) -> Self {
                 let contract::ContractPolicy {
