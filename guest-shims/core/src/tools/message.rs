@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IntoDeserializer as _, ser::SerializeStruct};
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Answer, ToolErrorKind};
+use super::ToolErrorKind;
 use crate::{
     from_milliseconds,
     json::{compact, exact_text, raw},
@@ -243,85 +243,11 @@ impl<'de> Deserialize<'de> for ToolRecord {
     }
 }
 
-/// Maximum length of a tool's name in a record, in characters.
-const MAX_NAME_CHARS: usize = 64;
-
-/// The records of an execution's tool calls. Times are relative to the start of the execution.
-#[derive(Debug)]
-pub(super) struct Records {
-    list: Vec<ToolRecord>,
-    bytes_left: u64,
-}
-
-impl Records {
-    /// Creates an empty list of records, whose texts may take `max_bytes` in total.
-    pub(super) fn new(max_bytes: u64) -> Self {
-        Self { list: Vec::new(), bytes_left: max_bytes }
-    }
-
-    /// Records a call as unfinished and returns its index.
-    pub(super) fn begin(&mut self, name: &str, arguments: String, now: Duration) -> usize {
-        let arguments = self.keep(arguments);
-        self.list.push(ToolRecord {
-            name: name.chars().take(MAX_NAME_CHARS).collect(),
-            arguments,
-            outcome: ToolOutcome::Unfinished,
-            started: now,
-            duration: Duration::ZERO,
-        });
-        self.list.len() - 1
-    }
-
-    /// Records the outcome of a call.
-    pub(super) fn finish(&mut self, index: usize, answer: &Answer, ended: Duration) {
-        let outcome = match answer {
-            Ok(result) => ToolOutcome::Returned(self.keep(result.clone())),
-            Err(failure) => ToolOutcome::Failed { kind: failure.kind, message: self.keep(failure.message.clone()) },
-        };
-        self.end(index, outcome, ended);
-    }
-
-    /// Records that a call did not finish.
-    pub(super) fn leave(&mut self, index: usize, now: Duration) {
-        self.end(index, ToolOutcome::Unfinished, now);
-    }
-
-    fn end(&mut self, index: usize, outcome: ToolOutcome, ended: Duration) {
-        if let Some(record) = self.list.get_mut(index) {
-            record.outcome = outcome;
-            record.duration = ended.saturating_sub(record.started);
-        }
-    }
-
-    pub(super) fn get(&self, index: usize) -> Option<&ToolRecord> {
-        self.list.get(index)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.list.len()
-    }
-
-    /// Returns the times of all calls.
-    pub(super) fn times(&self) -> Vec<Duration> {
-        self.list.iter().map(|record| record.started).collect()
-    }
-
-    pub(super) fn take(&mut self) -> Vec<ToolRecord> {
-        std::mem::take(&mut self.list)
-    }
-
-    fn keep(&mut self, text: String) -> Option<String> {
-        self.bytes_left = self.bytes_left.checked_sub(text.len() as u64)?;
-        Some(text)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tools::CallFailure;
 
     fn parse(text: &str) -> Result<Message, &'static str> {
         Message::parse(text.as_bytes())
@@ -431,41 +357,5 @@ mod tests {
         assert_eq!(weight(br#"{"a":"{[,{[,{["}"#), plain);
         assert_eq!(weight(br#"{"a":"\"{\"{\""}"#), plain);
         assert!(weight(br#"{"a":"x","b":{}}"#) > plain);
-    }
-
-    #[test]
-    fn call_records_drop_contents_over_their_limit() {
-        let now = Duration::from_secs(1);
-        let mut records = Records::new(10);
-        let first = records.begin("a", "12345".into(), now);
-        records.finish(first, &Ok("6789".into()), now);
-        let second = records.begin("b", "12".into(), now);
-        let third = records.begin("c", "1".into(), now);
-        let failure = CallFailure::new(ToolErrorKind::Failed, "x");
-        records.finish(second, &Err(failure), now);
-        let list = records.take();
-        assert_eq!(list[0].outcome, ToolOutcome::Returned(Some("6789".into())), "under");
-        assert_eq!(list[1].arguments, None, "over: 9 bytes were recorded, and 2 more would make 11");
-        assert_eq!(list[third].arguments.as_deref(), Some("1"), "at");
-        assert_eq!(list[1].outcome, ToolOutcome::Failed { kind: ToolErrorKind::Failed, message: None });
-        assert_eq!(list[third].outcome, ToolOutcome::Unfinished);
-    }
-
-    #[test]
-    fn call_record_serializes_all_fields() {
-        let begun = Duration::from_millis(100);
-        let mut records = Records::new(100);
-        let first = records.begin("a", "{\"x\":1}".into(), begun);
-        records.finish(first, &Ok("[2]".into()), begun + Duration::from_millis(5));
-        let second = records.begin(&"é".repeat(65), "{}".into(), begun);
-        records.finish(second, &Err(CallFailure::new(ToolErrorKind::Unknown, "no")), begun);
-        let json = serde_json::to_value(records.take()).unwrap();
-        assert_eq!(json[0]["arguments"]["x"], 1);
-        assert_eq!(json[0]["result"][0], 2);
-        assert!(json[0]["error"].is_null());
-        assert_eq!((&json[0]["started_ms"], &json[0]["duration_ms"]), (&100.0.into(), &5.0.into()));
-        assert_eq!(json[1]["error"]["type"], "UnknownTool");
-        assert_eq!(json[1]["error"]["message"], "no");
-        assert_eq!(json[1]["name"].as_str().unwrap().chars().count(), 64);
     }
 }

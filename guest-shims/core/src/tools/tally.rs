@@ -11,11 +11,14 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Answer, CallFailure, ToolErrorKind, ToolRecord, message::Records};
+use super::{Answer, CallFailure, ToolErrorKind, ToolOutcome, ToolRecord};
 use crate::Limits;
 
 /// Error message for arguments that do not fit into memory.
 pub(super) const NO_ROOM: &str = "the arguments do not fit into the remaining `limits.memory_bytes`";
+
+/// Maximum length of a tool's name in a record, in characters.
+const MAX_NAME_CHARS: usize = 64;
 
 /// The count and the record of one execution's tool calls. Times are relative to the start of the execution.
 #[derive(Debug)]
@@ -24,7 +27,9 @@ pub(super) struct Tally {
     max_bytes: u64,
     counted: u64,
     refused: u64,
-    records: Records,
+    records: Vec<ToolRecord>,
+    /// The number of bytes that the texts of further records may take.
+    record_bytes_left: u64,
 }
 
 /// A counted and recorded call.
@@ -53,7 +58,8 @@ impl Tally {
             max_bytes: limits.tool_bytes,
             counted: 0,
             refused: 0,
-            records: Records::new(limits.tool_record_bytes),
+            records: Vec::new(),
+            record_bytes_left: limits.tool_record_bytes,
         }
     }
 
@@ -84,8 +90,16 @@ impl Tally {
             return Err(CallFailure::new(ToolErrorKind::Limit, message));
         }
         self.counted += 1;
-        let bytes = arguments.len() as u64;
-        Ok(StartedCall { index: self.records.begin(name, arguments.to_owned(), now), bytes })
+        let call = StartedCall { index: self.records.len(), bytes: arguments.len() as u64 };
+        let arguments = self.keep(arguments);
+        self.records.push(ToolRecord {
+            name: name.chars().take(MAX_NAME_CHARS).collect(),
+            arguments,
+            outcome: ToolOutcome::Unfinished,
+            started: now,
+            duration: Duration::ZERO,
+        });
+        Ok(call)
     }
 
     /// Checks a call's tool, arguments and size. `tool` is the tool with this name, if it exists.
@@ -97,7 +111,7 @@ impl Tally {
         size: Size,
     ) -> Result<T, CallFailure> {
         let tool = tool.ok_or_else(|| {
-            let shown: String = name.chars().take(64).collect();
+            let shown: String = name.chars().take(MAX_NAME_CHARS).collect();
             CallFailure::new(ToolErrorKind::Unknown, format!("unknown tool `{shown}`"))
         })?;
         let Size { bytes, max_bytes } = size;
@@ -120,12 +134,28 @@ impl Tally {
 
     /// Records the outcome of a call.
     pub(super) fn finish(&mut self, index: usize, answer: &Answer, ended: Duration) {
-        self.records.finish(index, answer, ended);
+        let outcome = match answer {
+            Ok(result) => ToolOutcome::Returned(self.keep(result)),
+            Err(failure) => ToolOutcome::Failed { kind: failure.kind, message: self.keep(&failure.message) },
+        };
+        self.end(index, outcome, ended);
     }
 
     /// Records that a call did not finish.
     pub(super) fn leave(&mut self, index: usize, now: Duration) {
-        self.records.leave(index, now);
+        self.end(index, ToolOutcome::Unfinished, now);
+    }
+
+    fn end(&mut self, index: usize, outcome: ToolOutcome, ended: Duration) {
+        if let Some(record) = self.records.get_mut(index) {
+            record.outcome = outcome;
+            record.duration = ended.saturating_sub(record.started);
+        }
+    }
+
+    fn keep(&mut self, text: &str) -> Option<String> {
+        self.record_bytes_left = self.record_bytes_left.checked_sub(text.len() as u64)?;
+        Some(text.to_owned())
     }
 
     #[must_use]
@@ -142,12 +172,12 @@ impl Tally {
     /// Returns the times of all recorded calls.
     #[must_use]
     pub(super) fn times(&self) -> Vec<Duration> {
-        self.records.times()
+        self.records.iter().map(|record| record.started).collect()
     }
 
     /// Takes the records of all calls.
     pub(super) fn take(&mut self) -> Vec<ToolRecord> {
-        self.records.take()
+        std::mem::take(&mut self.records)
     }
 }
 
@@ -278,6 +308,42 @@ mod tests {
             let size = Size { bytes, max_bytes: Some(20) };
             assert_eq!(tally.admit("a", Some(()), &object, size).is_ok(), fits, "a tool with its own maximum: {bytes}");
         }
+    }
+
+    #[test]
+    fn call_records_drop_contents_over_their_limit() {
+        let now = Duration::from_secs(1);
+        let mut tally = tally(|limits| limits.tool_record_bytes = 10);
+        let first = tally.begin("a", "12345", now).unwrap().index;
+        tally.finish(first, &Ok("6789".into()), now);
+        let second = tally.begin("b", "12", now).unwrap().index;
+        let third = tally.begin("c", "1", now).unwrap().index;
+        let failure = CallFailure::new(ToolErrorKind::Failed, "x");
+        tally.finish(second, &Err(failure), now);
+        let list = tally.take();
+        assert_eq!(list[0].outcome, ToolOutcome::Returned(Some("6789".into())), "under");
+        assert_eq!(list[1].arguments, None, "over: 9 bytes were recorded, and 2 more would make 11");
+        assert_eq!(list[third].arguments.as_deref(), Some("1"), "at");
+        assert_eq!(list[1].outcome, ToolOutcome::Failed { kind: ToolErrorKind::Failed, message: None });
+        assert_eq!(list[third].outcome, ToolOutcome::Unfinished);
+    }
+
+    #[test]
+    fn call_record_serializes_all_fields() {
+        let begun = Duration::from_millis(100);
+        let mut tally = tally(|limits| limits.tool_record_bytes = 100);
+        let first = tally.begin("a", "{\"x\":1}", begun).unwrap().index;
+        tally.finish(first, &Ok("[2]".into()), begun + Duration::from_millis(5));
+        let second = tally.begin(&"é".repeat(65), "{}", begun).unwrap().index;
+        tally.finish(second, &Err(CallFailure::new(ToolErrorKind::Unknown, "no")), begun);
+        let json = serde_json::to_value(tally.take()).unwrap();
+        assert_eq!(json[0]["arguments"]["x"], 1);
+        assert_eq!(json[0]["result"][0], 2);
+        assert!(json[0]["error"].is_null());
+        assert_eq!((&json[0]["started_ms"], &json[0]["duration_ms"]), (&100.0.into(), &5.0.into()));
+        assert_eq!(json[1]["error"]["type"], "UnknownTool");
+        assert_eq!(json[1]["error"]["message"], "no");
+        assert_eq!(json[1]["name"].as_str().unwrap().chars().count(), 64);
     }
 
     #[test]
