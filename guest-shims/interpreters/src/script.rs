@@ -53,6 +53,26 @@ pub struct Script<'a> {
     pub persisted_bytes: Option<u64>,
 }
 
+static NO_VARIABLES: BTreeMap<String, String> = BTreeMap::new();
+
+impl<'a> Script<'a> {
+    /// Returns a script without arguments, variables and input, whose instance is used again.
+    pub(crate) fn plain(source: &'a str, name: &'a str) -> Self {
+        Self {
+            source,
+            name,
+            kind: SourceKind::Detect,
+            args: &[],
+            env: &NO_VARIABLES,
+            has_stdin: false,
+            last: false,
+            wants_value: false,
+            inject_setup: true,
+            persisted_bytes: None,
+        }
+    }
+}
+
 /// A value from the guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestValue {

@@ -294,10 +294,7 @@ impl Booted<'_> {
     fn preload(&mut self, preload: JsValue) -> Result<(), DriverError> {
         let function = preload.address().ok_or_else(|| fault("the boot scripts did not define `preload`"))?;
         let sources = sources();
-        let at = self.copy_in(sources.as_bytes())?.ok_or_else(|| fault("no memory"))?;
-        let bytes = u32::try_from(sources.len()).map_err(|_| fault("the source is too large"))?;
-        let string = self.guest.string(at, bytes)?;
-        self.free_copy(at)?;
+        let string = self.string(&sources)?.ok_or_else(|| fault("no memory"))?;
         let result = self.ask(function, &[string])?;
         self.guest.free(string)?;
         let Some(failure) = result else { return Err(fault("`preload` threw")) };
@@ -323,11 +320,8 @@ impl Booted<'_> {
     }
 
     pub(super) fn value_of(&mut self, name: &str, source: &str, flags: u32) -> Result<JsValue, DriverError> {
-        let at = self.copy_in(source.as_bytes())?.ok_or_else(|| fault("no memory"))?;
         self.guest.write_text(self.at.name, name.as_bytes())?;
-        let bytes = u32::try_from(source.len()).map_err(|_| fault("the source is too large"))?;
-        let value = self.guest.eval(at, bytes, self.at.name, flags)?;
-        self.free_copy(at)?;
+        let value = self.eval(source, flags)?.ok_or_else(|| fault("no memory"))?;
         if value.is_exception() { Err(self.thrown(name)?) } else { Ok(value) }
     }
 
@@ -343,29 +337,11 @@ impl Booted<'_> {
     /// references to the functions, so they outlive the script's globals. Returns the address of the shared words.
     fn take_functions(&mut self) -> Result<u32, DriverError> {
         let shared = self.value_of("glovebox:functions", "$glovebox", 0)?;
-        self.at.tick = self.function(shared, "tick")?;
-        self.at.reset = self.function(shared, "reset")?;
-        self.at.prepare = self.function(shared, "prepare")?;
-        self.at.facts = self.function(shared, "facts")?;
-        self.at.report = self.function(shared, "report")?;
-        self.at.complain = self.function(shared, "complain")?;
-        self.at.forget = self.function(shared, "forget")?;
-        self.at.uncaught = self.function(shared, "uncaught")?;
-        self.at.show = self.function(shared, "show")?;
-        self.at.find = self.function(shared, "find")?;
-        self.at.assign = self.function(shared, "assign")?;
-        self.at.blank = self.function(shared, "blank")?;
-        self.at.count = self.function(shared, "count")?;
-        self.at.redeclare = self.function(shared, "redeclare")?;
-        self.at.restore_globals = self.function(shared, "restoreGlobals")?;
-        self.at.next_global = self.function(shared, "nextGlobal")?;
-        self.at.keep_global = self.function(shared, "keepGlobal")?;
-        self.at.keep_bindings = self.function(shared, "keepBindings")?;
-        self.at.facade = self.function(shared, "facade")?;
-        self.at.expect_imports = self.function(shared, "expectImports")?;
-        self.at.import_error = self.function(shared, "importError")?;
-        self.at.survey = self.function(shared, "survey")?;
-        self.at.next_package = self.function(shared, "nextPackage")?;
+        let mut at = self.at;
+        for (name, address) in at.functions() {
+            *address = self.function(shared, name)?;
+        }
+        self.at = at;
         let arm = self.function(shared, "arm")?;
         let error = self.uncatchable()?;
         self.ask(arm, &[error])?.ok_or_else(|| fault("`arm` threw"))?;
@@ -389,9 +365,7 @@ impl Booted<'_> {
     /// Creates an error that the interpreter marks as uncatchable. Only an interrupted script produces such an error.
     fn uncatchable(&mut self) -> Result<JsValue, DriverError> {
         self.guest.write_word(self.at.interrupt, 1)?;
-        let at = self.copy_in(ENDLESS.as_bytes())?.ok_or_else(|| fault("no memory"))?;
-        let bytes = u32::try_from(ENDLESS.len()).unwrap_or_default();
-        let looped = self.guest.eval(at, bytes, self.at.name, 0)?;
+        let looped = self.eval(ENDLESS, 0)?.ok_or_else(|| fault("no memory"))?;
         self.guest.write_word(self.at.interrupt, 0)?;
         if !looped.is_exception() {
             return Err(fault("it cannot be interrupted"));

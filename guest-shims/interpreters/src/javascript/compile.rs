@@ -115,6 +115,15 @@ impl Booted<'_> {
         Ok(())
     }
 
+    /// Evaluates text under the name in the image's buffer. Returns `None` if the guest is out of memory.
+    pub(super) fn eval(&mut self, source: &str, flags: u32) -> Result<Option<JsValue>, DriverError> {
+        let Some(at) = self.copy_in(source.as_bytes())? else { return Ok(None) };
+        let bytes = u32::try_from(source.len()).unwrap_or(u32::MAX);
+        let value = self.guest.eval(at, bytes, self.at.name, flags)?;
+        self.free_copy(at)?;
+        Ok(Some(value))
+    }
+
     /// Compiles a script without running it.
     pub(super) fn compile(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
         self.compile_as(script, &grammars(script))
@@ -210,23 +219,10 @@ fn name_bytes(name: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     fn with_script<T>(source: &str, name: &str, kind: SourceKind, last: bool, read: fn(&Script<'_>) -> T) -> T {
-        read(&Script {
-            source,
-            name,
-            kind,
-            args: &[],
-            env: &BTreeMap::new(),
-            has_stdin: false,
-            last,
-            wants_value: false,
-            inject_setup: true,
-            persisted_bytes: None,
-        })
+        read(&Script { kind, last, ..Script::plain(source, name) })
     }
 
     fn detected(source: &str, name: &str) -> Vec<Grammar> {

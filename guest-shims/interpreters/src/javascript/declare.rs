@@ -102,10 +102,7 @@ impl Booted<'_> {
         // A `#!` line is a comment only at the very start of a source, so it must be turned into a normal comment.
         let lead = if script.source.starts_with("#!") { "throw 0;//" } else { "throw 0;\n" };
         let source = format!("{lead}{}", script.source);
-        let Some(at) = self.copy_in(source.as_bytes())? else { return Ok(false) };
-        let bytes = u32::try_from(source.len()).unwrap_or(u32::MAX);
-        let program = self.guest.eval(at, bytes, self.at.name, grammar.flags(script))?;
-        self.free_copy(at)?;
+        let Some(program) = self.eval(&source, grammar.flags(script))? else { return Ok(false) };
         if program.is_exception() {
             self.guest.discard_exception()?;
             return Ok(false);

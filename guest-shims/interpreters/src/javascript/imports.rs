@@ -244,11 +244,8 @@ impl Booted<'_> {
         }
         // The module's text imports `node:module`.
         self.import("node:module")?;
-        let Some(at) = self.copy_in(source.as_bytes())? else { return Ok(JsValue::UNDEFINED) };
         self.guest.write_text(self.at.name, name.as_bytes())?;
-        let bytes = u32::try_from(source.len()).unwrap_or_default();
-        let module = self.guest.eval(at, bytes, self.at.name, EVAL_MODULE | EVAL_COMPILE_ONLY)?;
-        self.free_copy(at)?;
+        let Some(module) = self.eval(source, EVAL_MODULE | EVAL_COMPILE_ONLY)? else { return Ok(JsValue::UNDEFINED) };
         if module.is_exception() {
             return Ok(self.guest.exception()?);
         }
@@ -268,9 +265,7 @@ impl Booted<'_> {
 
     /// Creates the module `name` unless it exists. Returns whether it was created.
     fn import(&mut self, name: &str) -> Result<bool, DriverError> {
-        let Some(at) = self.copy_in(name.as_bytes())? else { return Ok(false) };
-        let string = self.guest.string(at, u32::try_from(name.len()).unwrap_or_default())?;
-        self.free_copy(at)?;
+        let Some(string) = self.string(name)? else { return Ok(false) };
         let source = self.ask(self.at.facade, &[string])?;
         self.guest.free(string)?;
         let Some(source) = source else { return Ok(false) };
@@ -279,11 +274,8 @@ impl Booted<'_> {
         if text.is_empty() {
             return Ok(false);
         }
-        let Some(at) = self.copy_in(text.as_bytes())? else { return Ok(false) };
         self.guest.write_text(self.at.name, name.as_bytes())?;
-        let bytes = u32::try_from(text.len()).unwrap_or_default();
-        let promise = self.guest.eval(at, bytes, self.at.name, EVAL_MODULE)?;
-        self.free_copy(at)?;
+        let Some(promise) = self.eval(&text, EVAL_MODULE)? else { return Ok(false) };
         if promise.is_exception() {
             self.guest.discard_exception()?;
             return Ok(false);

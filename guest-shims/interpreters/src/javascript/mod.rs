@@ -26,8 +26,6 @@ mod tokens;
 mod variables;
 mod wipe;
 
-use std::collections::BTreeMap;
-
 use compile::Compiled;
 use report::{Facts, OUT_OF_MEMORY};
 use serde_json::json;
@@ -35,7 +33,7 @@ use state::Booted;
 
 use crate::{
     Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
-    SourceKind, persist::Persisting,
+    persist::Persisting,
 };
 
 pub use library::library;
@@ -88,20 +86,7 @@ impl Boot for JavaScript {
 
     /// Runs the code as in a session, so that every script sees its declarations.
     fn set_up(&self, machine: &mut dyn Machine, anchors: &Anchors, source: &str) -> Result<(), DriverError> {
-        let (args, env) = (&[][..], &BTreeMap::new());
-        let script = Script {
-            source,
-            name: SETUP_NAME,
-            kind: SourceKind::Detect,
-            args,
-            env,
-            has_stdin: false,
-            last: false,
-            wants_value: false,
-            inject_setup: true,
-            persisted_bytes: None,
-        };
-        self.execute(machine, anchors, &script)?.of_setup()
+        self.execute(machine, anchors, &Script::plain(source, SETUP_NAME))?.of_setup()
     }
 
     fn preload_code(&self, modules: &[String]) -> String {

@@ -129,17 +129,8 @@ impl Booted<'_> {
         }
         let env = script.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let input = Input { name: script.name, args: script.args, env, stdin: true };
-        let json = serde_json::to_vec(&input).map_err(|error| DriverError::Report(error.to_string()))?;
-        let Some(at) = self.copy_in(&json)? else { return Ok(false) };
-        let bytes = u32::try_from(json.len()).unwrap_or(u32::MAX);
-        let args = [self.at.context, at, bytes, self.at.name].map(Value::I32);
-        self.guest.write_text(self.at.name, b"input")?;
-        let parsed = self.guest.call_value("JS_ParseJSON", &args)?;
-        self.free_copy(at)?;
-        if parsed.is_exception() {
-            self.guest.discard_exception()?;
-            return Ok(false);
-        }
+        let json = serde_json::to_string(&input).map_err(|error| DriverError::Report(error.to_string()))?;
+        let Some(parsed) = self.parsed("input", &json)? else { return Ok(false) };
         let done = self.ask(self.at.prepare, &[parsed])?;
         self.guest.free(parsed)?;
         self.set_image_input(has_image_input)?;
@@ -408,13 +399,7 @@ impl Booted<'_> {
     /// Prints a line from the driver to the guest's standard error.
     pub(super) fn print_error(&mut self, line: &str) -> Result<(), DriverError> {
         let text = format!("{line}\n");
-        let Some(at) = self.copy_in(text.as_bytes())? else { return Ok(()) };
-        let bytes = u32::try_from(text.len()).unwrap_or_default();
-        let string = self.guest.string(at, bytes)?;
-        self.free_copy(at)?;
-        if string.is_exception() {
-            return Ok(self.guest.discard_exception()?);
-        }
+        let Some(string) = self.string(&text)? else { return Ok(()) };
         self.ask_settled(self.at.complain, &[string])?;
         Ok(self.guest.free(string)?)
     }

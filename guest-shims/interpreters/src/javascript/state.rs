@@ -15,22 +15,35 @@ use super::{
 };
 use crate::{Anchors, DriverError, Interrupt, Machine, Poke, Raised};
 
-/// Defines the image's addresses once: as fields, as anchor names, and with conversions between the two.
+/// Defines the image's addresses once: as fields, as anchor names, and with conversions between the two. Functions are in
+/// braces, with their names in `$glovebox`.
 macro_rules! addresses {
-    ($($(#[$doc:meta])* $field:ident),* $(,)?) => {
+    ($($(#[$doc:meta])* $field:ident,)* { $($function:ident = $name:literal,)* }) => {
         /// Addresses in a prepared image.
         #[derive(Clone, Copy, Debug, Default)]
         pub(super) struct Addresses {
             $($(#[$doc])* pub(super) $field: u32,)*
+            $(pub(super) $function: u32,)*
         }
 
         impl Addresses {
             pub(super) fn from_anchors(anchors: &Anchors) -> Result<Self, DriverError> {
-                Ok(Self { $($field: anchors.get(stringify!($field))?,)* })
+                Ok(Self {
+                    $($field: anchors.get(stringify!($field))?,)*
+                    $($function: anchors.get(stringify!($function))?,)*
+                })
             }
 
             pub(super) fn into_anchors(self) -> Anchors {
-                Anchors(BTreeMap::from([$((stringify!($field).to_owned(), self.$field),)*]))
+                Anchors(BTreeMap::from([
+                    $((stringify!($field).to_owned(), self.$field),)*
+                    $((stringify!($function).to_owned(), self.$function),)*
+                ]))
+            }
+
+            /// Returns the addresses of the boot scripts' functions, with the functions' names in `$glovebox`.
+            pub(super) fn functions(&mut self) -> impl Iterator<Item = (&'static str, &mut u32)> {
+                [$(($name, &mut self.$function),)*].into_iter()
             }
         }
     };
@@ -78,31 +91,32 @@ addresses! {
     stack,
     /// The end of the shadow stack.
     stack_top,
-    // The remaining addresses are functions in `driver.js`, `globals.js`, `modules.js`, `persist.js`, `tools.js` and
-    // `values.js`.
-    tick,
-    reset,
-    forget,
-    uncaught,
-    prepare,
-    facts,
-    report,
-    complain,
-    show,
-    find,
-    assign,
-    blank,
-    count,
-    redeclare,
-    restore_globals,
-    next_global,
-    keep_global,
-    keep_bindings,
-    facade,
-    expect_imports,
-    import_error,
-    survey,
-    next_package,
+    // Functions in `driver.js`, `globals.js`, `modules.js`, `persist.js`, `tools.js` and `values.js`.
+    {
+        tick = "tick",
+        reset = "reset",
+        prepare = "prepare",
+        facts = "facts",
+        report = "report",
+        complain = "complain",
+        forget = "forget",
+        uncaught = "uncaught",
+        show = "show",
+        find = "find",
+        assign = "assign",
+        blank = "blank",
+        count = "count",
+        redeclare = "redeclare",
+        restore_globals = "restoreGlobals",
+        next_global = "nextGlobal",
+        keep_global = "keepGlobal",
+        keep_bindings = "keepBindings",
+        facade = "facade",
+        expect_imports = "expectImports",
+        import_error = "importError",
+        survey = "survey",
+        next_package = "nextPackage",
+    }
 }
 
 /// The offset of the word that is zero while the guest has the image's input. The boot scripts do not change this word.

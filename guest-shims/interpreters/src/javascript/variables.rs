@@ -94,14 +94,9 @@ impl Booted<'_> {
             let Some(text) = self.string(json)? else { return Ok(Err(Facts::out_of_memory().into_raised(""))) };
             text
         } else {
-            let Some(at) = self.copy_in(json.as_bytes())? else {
+            let Some(value) = self.parse_json("value", json)? else {
                 return Ok(Err(Facts::out_of_memory().into_raised("")));
             };
-            self.guest.write_text(self.at.name, b"value")?;
-            let bytes = u32::try_from(json.len()).unwrap_or(u32::MAX);
-            let args = [self.at.context, at, bytes, self.at.name].map(Value::I32);
-            let value = self.guest.call_value("JS_ParseJSON", &args)?;
-            self.free_copy(at)?;
             if value.is_exception() {
                 return Ok(Err(self.raised()?));
             }
@@ -166,19 +161,26 @@ fn has_long_number(json: &str) -> bool {
 const MAX_INT: u32 = i32::MAX.cast_unsigned();
 
 impl Booted<'_> {
-    /// Parses JSON in the guest. Returns `None` if parsing fails, for example because the guest is out of memory.
-    fn parsed(&mut self, json: &str) -> Result<Option<JsValue>, DriverError> {
+    /// Parses JSON in the guest. `name` occurs in its error message. Returns an exception if parsing fails, and `None`
+    /// if the guest is out of memory.
+    fn parse_json(&mut self, name: &str, json: &str) -> Result<Option<JsValue>, DriverError> {
         let Some(at) = self.copy_in(json.as_bytes())? else { return Ok(None) };
-        self.guest.write_text(self.at.name, b"globals")?;
+        self.guest.write_text(self.at.name, name.as_bytes())?;
         let bytes = u32::try_from(json.len()).unwrap_or(u32::MAX);
         let args = [self.at.context, at, bytes, self.at.name].map(Value::I32);
         let value = self.guest.call_value("JS_ParseJSON", &args)?;
         self.free_copy(at)?;
-        if value.is_exception() {
+        Ok(Some(value))
+    }
+
+    /// Like [`parse_json`](Self::parse_json), but discards an exception and returns `None`.
+    pub(super) fn parsed(&mut self, name: &str, json: &str) -> Result<Option<JsValue>, DriverError> {
+        let value = self.parse_json(name, json)?;
+        if value.is_some_and(JsValue::is_exception) {
             self.guest.discard_exception()?;
             return Ok(None);
         }
-        Ok(Some(value))
+        Ok(value)
     }
 
     /// Reads the JSON form of the script's global `name`, whose text is `text`.
@@ -226,7 +228,7 @@ impl Globals for Booted<'_> {
     fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError> {
         let (state, is_whole) = match json {
             None => (JsValue::UNDEFINED, true),
-            Some(json) => self.parsed(json)?.map_or((JsValue::UNDEFINED, false), |state| (state, true)),
+            Some(json) => self.parsed("globals", json)?.map_or((JsValue::UNDEFINED, false), |state| (state, true)),
         };
         let most = JsValue::int(u32::try_from(max_bytes).unwrap_or(MAX_INT).min(MAX_INT));
         let done = self.ask(self.at.restore_globals, &[state, most])?;

@@ -10,8 +10,7 @@ use super::{
     wire::{DEFAULT_NAME, decode_report},
 };
 use crate::{
-    Anchors, Boot, Callee, DriverError, Interrupt, Machine, MachineError, Report, SCRATCH, Script, SourceKind, Value,
-    python,
+    Anchors, Boot, Callee, DriverError, Interrupt, Machine, MachineError, Report, SCRATCH, Script, Value, python,
 };
 
 /// The code that runs in every interpreter, as one module, followed by the files in `$own`.
@@ -209,18 +208,7 @@ pub(super) fn settle(
     Interpreter::new(machine, &anchors).check_interrupt(&python.interrupt(&anchors, Interrupt::Cancelled)?)?;
     // The first call from the host also costs slightly more, so every form of call is made once.
     for (last, wants_value) in [(false, false), (true, false), (false, true), (true, true)] {
-        let script = Script {
-            source: "print(1)",
-            name: DEFAULT_NAME,
-            kind: SourceKind::Detect,
-            args: &[],
-            env: &BTreeMap::new(),
-            has_stdin: false,
-            last,
-            wants_value,
-            inject_setup: true,
-            persisted_bytes: None,
-        };
+        let script = Script { last, wants_value, ..Script::plain("print(1)", DEFAULT_NAME) };
         python.execute(machine, &anchors, &script)?;
     }
     // The samples left dead data on the stack. Zeros take no space in the image.

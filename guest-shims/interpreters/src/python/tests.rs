@@ -6,7 +6,7 @@ use glovebox_vfs::{Vfs, VfsLimits};
 use glovebox_wasi::{Errno, FileAt, Host, Wasi, WasiConfig};
 
 use super::*;
-use crate::{SourceKind, Value};
+use crate::Value;
 
 const BUFFER: u32 = 0x100;
 const START: u32 = 0x400;
@@ -161,21 +161,8 @@ fn anchors() -> Anchors {
     Anchors(addresses.into_iter().map(|(name, address)| (name.to_owned(), address)).collect())
 }
 
-const NO_VARIABLES: &BTreeMap<String, String> = &BTreeMap::new();
-
 fn script(source: &str) -> Script<'_> {
-    Script {
-        source,
-        name: DEFAULT_NAME,
-        kind: SourceKind::Detect,
-        args: &[],
-        env: NO_VARIABLES,
-        has_stdin: false,
-        last: true,
-        wants_value: false,
-        inject_setup: true,
-        persisted_bytes: None,
-    }
+    Script { last: true, ..Script::plain(source, DEFAULT_NAME) }
 }
 
 fn execute(guest: &mut FakeGuest, source: &str) -> Result<Report, DriverError> {
