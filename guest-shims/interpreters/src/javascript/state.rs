@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{Anchors, DriverError, Interrupt, Machine, Poke, Raised};
 
-/// Defines the image's addresses once: as fields, as anchor names, and with conversions between the two. Functions are in
-/// braces, with their names in `$glovebox`.
+/// Defines the image's addresses once: as fields, as anchor names, and with conversions between the two. Functions are
+/// in braces, with their names in `$glovebox`.
 macro_rules! addresses {
     ($($(#[$doc:meta])* $field:ident,)* { $($function:ident = $name:literal,)* }) => {
         /// Addresses in a prepared image.

@@ -47,62 +47,43 @@ const REMAINDER: i32 = TWO_INPUTS;
 const DIVIDE: i32 = TWO_INPUTS | ZERO_SECOND;
 const POWER: i32 = TWO_INPUTS | SLOW | ZERO_FIRST;
 
+/// Lists each loop twice: for `float64`, then for `float32`.
+macro_rules! loops {
+    ($($name:literal: $properties:expr,)*) => {
+        &[$((concat!("DOUBLE_", $name), DOUBLE | $properties),)* $((concat!("FLOAT_", $name), $properties),)*]
+    };
+}
+
 /// The checked loops and their properties. Each loop is a
 /// `void f(char **args, intptr_t *count, intptr_t *steps, void *data)`.
-pub(super) const LOOPS: &[(&str, i32)] = &[
-    ("DOUBLE_add", DOUBLE | ADD),
-    ("DOUBLE_arccos", DOUBLE),
-    ("DOUBLE_arccosh", DOUBLE),
-    ("DOUBLE_arcsin", DOUBLE),
-    ("DOUBLE_arctanh", DOUBLE | POLE),
-    ("DOUBLE_cos", DOUBLE | SLOW),
-    ("DOUBLE_cosh", DOUBLE),
-    ("DOUBLE_divide", DOUBLE | DIVIDE),
-    ("DOUBLE_exp", DOUBLE),
-    ("DOUBLE_exp2", DOUBLE),
-    ("DOUBLE_expm1", DOUBLE),
-    ("DOUBLE_floor_divide", DOUBLE | DIVIDE),
-    ("DOUBLE_log", DOUBLE | POLE),
-    ("DOUBLE_log10", DOUBLE | POLE),
-    ("DOUBLE_log1p", DOUBLE | POLE),
-    ("DOUBLE_log2", DOUBLE | POLE),
-    ("DOUBLE_multiply", DOUBLE | ADD),
-    ("DOUBLE_power", DOUBLE | POWER),
-    ("DOUBLE_reciprocal", DOUBLE | ZERO_FIRST),
-    ("DOUBLE_remainder", DOUBLE | REMAINDER),
-    ("DOUBLE_sin", DOUBLE | SLOW),
-    ("DOUBLE_sinh", DOUBLE),
-    ("DOUBLE_sqrt", DOUBLE),
-    ("DOUBLE_square", DOUBLE),
-    ("DOUBLE_subtract", DOUBLE | ADD),
-    ("DOUBLE_tan", DOUBLE | SLOW),
-    ("FLOAT_add", ADD),
-    ("FLOAT_arccos", 0),
-    ("FLOAT_arccosh", 0),
-    ("FLOAT_arcsin", 0),
-    ("FLOAT_arctanh", POLE),
-    ("FLOAT_cos", SLOW),
-    ("FLOAT_cosh", 0),
-    ("FLOAT_divide", DIVIDE),
-    ("FLOAT_exp", 0),
-    ("FLOAT_exp2", 0),
-    ("FLOAT_expm1", 0),
-    ("FLOAT_floor_divide", DIVIDE),
-    ("FLOAT_log", POLE),
-    ("FLOAT_log10", POLE),
-    ("FLOAT_log1p", POLE),
-    ("FLOAT_log2", POLE),
-    ("FLOAT_multiply", ADD),
-    ("FLOAT_power", POWER),
-    ("FLOAT_reciprocal", ZERO_FIRST),
-    ("FLOAT_remainder", REMAINDER),
-    ("FLOAT_sin", SLOW),
-    ("FLOAT_sinh", 0),
-    ("FLOAT_sqrt", 0),
-    ("FLOAT_square", 0),
-    ("FLOAT_subtract", ADD),
-    ("FLOAT_tan", SLOW),
-];
+pub(super) const LOOPS: &[(&str, i32)] = loops! {
+    "add": ADD,
+    "arccos": 0,
+    "arccosh": 0,
+    "arcsin": 0,
+    "arctanh": POLE,
+    "cos": SLOW,
+    "cosh": 0,
+    "divide": DIVIDE,
+    "exp": 0,
+    "exp2": 0,
+    "expm1": 0,
+    "floor_divide": DIVIDE,
+    "log": POLE,
+    "log10": POLE,
+    "log1p": POLE,
+    "log2": POLE,
+    "multiply": ADD,
+    "power": POWER,
+    "reciprocal": ZERO_FIRST,
+    "remainder": REMAINDER,
+    "sin": SLOW,
+    "sinh": 0,
+    "sqrt": 0,
+    "square": 0,
+    "subtract": ADD,
+    "tan": SLOW,
+};
 
 /// Returns a checked loop's properties.
 pub(super) fn bits_of(name: &str) -> Option<i32> {
