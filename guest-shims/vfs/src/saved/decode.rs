@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    CHARGED_TO_MOUNT, DIRECTORY, GONE, KIND, MAX_INODES, MOUNTED, PRIVATE, RestoreError, SYMLINK, VERSION,
-    WITHOUT_CHANGED, WRITTEN, tree::Tree,
+    CHARGED_TO_MOUNT, DIRECTORY, GONE, KIND, MAX_INODES, MOUNTED, PRIVATE, RestoreError, SYMLINK, VERSION, WRITTEN,
+    tree::Tree,
 };
 use crate::{
     changes::{ChangedNames, Journal, PreviousTarget, charge},
@@ -31,10 +31,10 @@ impl Vfs {
     pub fn restore(&mut self, saved: &[u8], open: &[u64]) -> Result<(), RestoreError> {
         let mut from = Decoder::new(saved);
         let version = from.byte()?;
-        if !matches!(version, VERSION | WITHOUT_CHANGED) {
+        if version != VERSION {
             return Err(RestoreError::Version(version));
         }
-        let mut reader = Reader { from, version, vfs: self, usage: Usage::default(), made_bytes: 0 };
+        let mut reader = Reader { from, vfs: self, usage: Usage::default(), made_bytes: 0 };
         let now_ns = reader.from.fixed()?;
         let next = reader.from.number()?;
         if next >= MAX_INODES {
@@ -68,7 +68,6 @@ impl Vfs {
 
 struct Reader<'a, 'b> {
     from: Decoder<'b>,
-    version: u8,
     vfs: &'a Vfs,
     usage: Usage,
     /// The charge for names that journals record as created. Each name must be an entry of the workspace, so the final
@@ -286,8 +285,8 @@ impl<'b> Reader<'_, 'b> {
 
     fn base(&mut self) -> Result<Option<SourceStat>, RestoreError> {
         let Some(kind) = self.kind()? else { return Ok(None) };
-        let (size_bytes, modified_ns) = (self.from.number()?, self.from.fixed()?);
-        let changed_ns = if self.version == WITHOUT_CHANGED { 0 } else { self.from.fixed()? };
+        let size_bytes = self.from.number()?;
+        let (modified_ns, changed_ns) = (self.from.fixed()?, self.from.fixed()?);
         let identity = FileIdentity { device: self.from.number()?, inode: self.from.number()? };
         Ok(Some(SourceStat { kind, size_bytes, modified_ns, changed_ns, identity }))
     }

@@ -31,8 +31,6 @@ use crate::{
 
 /// The first byte, which identifies the version of the layout.
 const VERSION: u8 = 2;
-/// The previous version, whose bases have no change time.
-const WITHOUT_CHANGED: u8 = 1;
 
 /// Upper bound of saved inode numbers. It leaves enough numbers for new files, and sums do not overflow.
 const MAX_INODES: u64 = 1 << 48;

@@ -35,7 +35,7 @@ struct Forgery {
 impl Forgery {
     fn new(mounted: bool, journal: Journal<'_>) -> Self {
         let mut to = Encoder::new();
-        to.byte(1);
+        to.byte(2);
         to.fixed(0);
         to.number(50);
         to.number(1);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use glovebox_vfs::{Access, CommitStep, InodeId, OpenOptions, RestoreError, RootId, Vfs, VfsError, VfsLimits};
+use glovebox_vfs::{Access, InodeId, OpenOptions, RestoreError, RootId, Vfs, VfsError, VfsLimits};
 
 use crate::support::{FakeHost, HostNode};
 use crate::{CREATE, fresh, touch, with_limits};
@@ -203,24 +203,6 @@ fn unknown_format_version_is_rejected() {
     let mut saved = vfs.save(&none());
     saved[0] = 3;
     assert_eq!(refused(&mut vfs.clone(), &saved, &[]), RestoreError::Version(3));
-}
-
-#[test]
-fn previous_format_restores_without_change_times() {
-    let host = Arc::new(FakeHost::default());
-    host.file("gone", b"1");
-    let (mut vfs, root, _) = mounted(&host, Access::ReadWrite);
-    vfs.remove(root, "gone").unwrap();
-    let mut saved = vfs.save(&none());
-    let known = host.known("gone").unwrap();
-    let changed = known.changed_ns.to_le_bytes();
-    let at = saved.windows(8).position(|bytes| bytes == changed).unwrap();
-    saved.drain(at..at + 8);
-    saved[0] = 1;
-    let (mut again, ..) = mounted(&host, Access::ReadWrite);
-    again.restore(&saved, &[]).unwrap();
-    let base = Some(glovebox_vfs::SourceStat { changed_ns: 0, ..known });
-    assert_eq!(again.commit_plan(root), [CommitStep::DeleteFile { path: "gone".into(), base }]);
 }
 
 /// Saves the result of `make` and restores it with limits below, at and above the required value.
