@@ -18,20 +18,22 @@ const DESCRIPTORS: &str = "/dev/fd";
 /// The alternative names of the standard streams, as in Linux.
 const STREAMS: [&str; 3] = ["/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
+/// The values are the numbers of devices in saved states, where the numbers below them have other meanings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Device {
-    /// [`NULL_DEVICE`]: reads return end of file, writes are dropped.
-    Null,
     /// [`TOOLS_DEVICE`]: writes send messages, reads return replies.
-    Tools,
+    Tools = 7,
+    /// [`NULL_DEVICE`]: reads return end of file, writes are dropped.
+    Null = 8,
     /// [`DISPLAYS_DEVICE`]: reads return end of file.
-    Displays,
+    Displays = 9,
     /// [`SPACE_DEVICE`]: writes are refused.
-    Space,
+    Space = 10,
     /// [`SCRYPT_DEVICE`]: writes are requests, reads return keys.
-    Scrypt,
+    Scrypt = 11,
     /// [`TEXT_DEVICE`]: writes are requests, reads return text.
-    Text,
+    Text = 12,
 }
 
 impl Device {
@@ -52,6 +54,16 @@ impl Device {
     /// Returns the device at an absolute path.
     pub(crate) fn at(path: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|device| device.path() == path)
+    }
+
+    /// Returns the device's number in saved states.
+    pub(crate) fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Returns the device with a number in saved states.
+    pub(crate) fn numbered(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|device| device.number() == number)
     }
 }
 

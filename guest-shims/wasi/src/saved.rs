@@ -27,7 +27,7 @@ use crate::{
 /// The first byte, which identifies the version of the layout.
 const VERSION: u8 = 1;
 
-// Targets of descriptors.
+// Targets of descriptors. The other numbers are those of devices.
 const PREOPEN: u8 = 0;
 const STDIN: u8 = 1;
 const STDOUT: u8 = 2;
@@ -35,12 +35,6 @@ const STDERR: u8 = 3;
 const FILE: u8 = 4;
 const DIRECTORY: u8 = 5;
 const VIRTUAL: u8 = 6;
-const TOOLS: u8 = 7;
-const NULL: u8 = 8;
-const DISPLAYS: u8 = 9;
-const SPACE: u8 = 10;
-const SCRYPT: u8 = 11;
-const TEXT: u8 = 12;
 
 /// Errors from restoring saved bytes. The state is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -160,12 +154,7 @@ fn encode_descriptor(to: &mut Encoder, descriptor: &Descriptor) {
             to.byte(VIRTUAL);
             to.text(path);
         }
-        FdTarget::Device(Device::Null) => to.byte(NULL),
-        FdTarget::Device(Device::Tools) => to.byte(TOOLS),
-        FdTarget::Device(Device::Displays) => to.byte(DISPLAYS),
-        FdTarget::Device(Device::Space) => to.byte(SPACE),
-        FdTarget::Device(Device::Scrypt) => to.byte(SCRYPT),
-        FdTarget::Device(Device::Text) => to.byte(TEXT),
+        FdTarget::Device(device) => to.byte(device.number()),
     }
     to.number(u64::from(descriptor.flags));
     to.number(descriptor.rights_base);
@@ -323,35 +312,34 @@ impl Wasi {
     /// Restores one of the guest's descriptors. Rejects rights that the guest could not have obtained.
     fn descriptor(&self, saved: Saved<'_>) -> Result<Descriptor, RestoreError> {
         let Saved { target, flags, rights_base, rights_inheriting } = saved;
-        let (target, max_base, max_inheriting) = match target {
+        let target = match target {
             SavedTarget::Preopen { .. } => return Err(RestoreError::OtherPreopens),
-            SavedTarget::Stream(FdTarget::Stdin) => (FdTarget::Stdin, table::INPUT, 0),
-            SavedTarget::Stream(target) => (target, table::OUTPUT, 0),
+            SavedTarget::Stream(target) => target,
             SavedTarget::File { number, position } => {
                 let (inode, root) = self.opened(number, FileKind::File)?;
                 if rights_base & table::FD_WRITE != 0 && self.vfs.access(root) == Some(Access::ReadOnly) {
                     let mount = self.mounts.iter().find(|mount| mount.root == root);
                     return Err(RestoreError::ReadOnly(mount.map(|mount| mount.path.clone()).unwrap_or_default()));
                 }
-                (FdTarget::File { inode, position }, table::ALL, table::ALL)
+                FdTarget::File { inode, position }
             }
             SavedTarget::Directory { number } => {
                 let (inode, _) = self.opened(number, FileKind::Directory)?;
-                (FdTarget::Directory { inode }, table::ALL & !table::FD_WRITE, table::ALL)
+                FdTarget::Directory { inode }
             }
             SavedTarget::Virtual { path } => {
                 if path != "/" && !is_above_a_mount(&self.mounts, path) {
                     return Err(Damaged("a virtual directory is not above any mount").into());
                 }
-                (FdTarget::Virtual { path: path.to_owned() }, table::ALL & !table::FD_WRITE, table::ALL)
+                FdTarget::Virtual { path: path.to_owned() }
             }
-            SavedTarget::Device(device) => (FdTarget::Device(device), table::DEVICE, 0),
+            SavedTarget::Device(device) => FdTarget::Device(device),
         };
+        let (max_base, max_inheriting) = target.max_rights();
         if rights_base & !max_base != 0 || rights_inheriting & !max_inheriting != 0 {
             return Err(Damaged("a descriptor has invalid rights").into());
         }
-        // Earlier releases gave files and directories rights that do not apply to them.
-        Ok(Descriptor::opened(target, flags, rights_base, rights_inheriting))
+        Ok(Descriptor { target, flags, rights_base, rights_inheriting, preopen: None })
     }
 
     fn opened(&self, number: u64, kind: FileKind) -> Result<(InodeId, RootId), Damaged> {
@@ -371,13 +359,10 @@ impl<'a> Saved<'a> {
             FILE => SavedTarget::File { number: from.number()?, position: from.number()? },
             DIRECTORY => SavedTarget::Directory { number: from.number()? },
             VIRTUAL => SavedTarget::Virtual { path: from.text()? },
-            TOOLS => SavedTarget::Device(Device::Tools),
-            NULL => SavedTarget::Device(Device::Null),
-            DISPLAYS => SavedTarget::Device(Device::Displays),
-            SPACE => SavedTarget::Device(Device::Space),
-            SCRYPT => SavedTarget::Device(Device::Scrypt),
-            TEXT => SavedTarget::Device(Device::Text),
-            _ => return Err(Damaged("a descriptor has an unknown target")),
+            number => {
+                let device = Device::numbered(number).ok_or(Damaged("a descriptor has an unknown target"))?;
+                SavedTarget::Device(device)
+            }
         };
         let flags = u16::try_from(from.number()?).ok().filter(|flags| flags & !table::FDFLAGS == 0);
         let flags = flags.ok_or(Damaged("a descriptor has unknown flags"))?;

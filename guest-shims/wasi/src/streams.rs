@@ -233,10 +233,6 @@ impl Park {
         asked
     }
 
-    pub(crate) fn arm(&mut self) {
-        self.armed = true;
-    }
-
     /// Returns whether to park the guest now, and disarms parking.
     pub(crate) fn take(&mut self) -> bool {
         std::mem::take(&mut self.armed)

@@ -40,7 +40,7 @@ impl FdTarget {
 
     /// Returns the maximum rights of a descriptor for this target, and the maximum rights that descriptors opened
     /// beneath it inherit.
-    fn max_rights(&self) -> (u64, u64) {
+    pub(crate) fn max_rights(&self) -> (u64, u64) {
         match self {
             Self::Stdin => (INPUT, 0),
             Self::Stdout | Self::Stderr => (OUTPUT, 0),

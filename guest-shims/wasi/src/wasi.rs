@@ -166,11 +166,6 @@ impl Wasi {
         self.clock.set_base_ns(now);
     }
 
-    /// Sets the value that the monotonic clock had when this instance was created. Only used with [`Clock::Host`].
-    pub fn set_monotonic_base_ns(&mut self, base_ns: u64) {
-        self.clock.set_base_ns(base_ns);
-    }
-
     /// Returns the value that the monotonic clock had when this instance was created, in nanoseconds. With a fixed
     /// clock, returns its current value.
     pub fn monotonic_base_ns(&self) -> u64 {
@@ -265,11 +260,6 @@ impl Wasi {
     /// preparation.
     pub fn allow_parking(&mut self, allowed: bool) {
         self.park.allow(allowed);
-    }
-
-    /// Parks the guest at its next `fd_fdstat_get(0)`.
-    pub fn arm_park(&mut self) {
-        self.park.arm();
     }
 
     /// Sets the total size of the guest's linear memories, which counts towards [`WasiLimits::memory_bytes`].
