@@ -1,10 +1,10 @@
 //! Manifest entries, and the recipes for preparing their binaries.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, ManifestError};
+use crate::Digest;
 
 /// The language of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -29,17 +29,6 @@ impl Language {
 impl fmt::Display for Language {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Language {
-    type Err = ManifestError;
-
-    fn from_str(text: &str) -> Result<Self, ManifestError> {
-        [Self::Python, Self::JavaScript]
-            .into_iter()
-            .find(|language| language.as_str() == text)
-            .ok_or_else(|| ManifestError::UnknownLanguage(text.to_owned()))
     }
 }
 

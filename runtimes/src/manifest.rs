@@ -329,7 +329,4 @@ pub enum ManifestError {
         /// The known names, quoted and separated by commas.
         known: String,
     },
-    /// The language is unknown.
-    #[error("unknown language `{name}`; use `python` or `javascript`", name = escaped(.0))]
-    UnknownLanguage(String),
 }

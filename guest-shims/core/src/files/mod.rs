@@ -9,7 +9,7 @@ mod pattern;
 mod snapshot;
 
 use glovebox_vfs::{FileKind, Stat, VfsError, escaped};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{Deserialize, Serialize};
 
 pub use snapshot::{Snapshot, Walked, check_pattern, fill, walk};
 
@@ -19,7 +19,7 @@ pub struct FileEntry {
     /// The path relative to the workspace; `""` is the workspace itself.
     pub path: String,
     /// The type; in JSON, `file`, `directory` or `symlink`.
-    #[serde(serialize_with = "kind_name", deserialize_with = "kind_of_name")]
+    #[serde(with = "FileKindName")]
     pub kind: FileKind,
     /// The length of a file or of a link's target, in bytes; 0 for a directory.
     pub size_bytes: u64,
@@ -35,22 +35,13 @@ impl FileEntry {
     }
 }
 
-fn kind_name<S: Serializer>(kind: &FileKind, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match kind {
-        FileKind::File => "file",
-        FileKind::Directory => "directory",
-        FileKind::Symlink => "symlink",
-    })
-}
-
-fn kind_of_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FileKind, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    match name.as_str() {
-        "file" => Ok(FileKind::File),
-        "directory" => Ok(FileKind::Directory),
-        "symlink" => Ok(FileKind::Symlink),
-        _ => Err(D::Error::custom(format!("unknown file type `{}`", escaped(&name)))),
-    }
+/// The names of file types in JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "FileKind", rename_all = "lowercase")]
+enum FileKindName {
+    File,
+    Directory,
+    Symlink,
 }
 
 /// The limits of one page of a listing.
