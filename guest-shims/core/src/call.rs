@@ -5,7 +5,7 @@ use std::time::Duration;
 use glovebox_interpreters::{Diagnostic, Driver, DriverError, Interrupt, MachineError, Raised, Report};
 use glovebox_wasi::Stop;
 
-use crate::{GuestValue, Limits, Outcome, RaisedOutcome, Resource, TrapKind};
+use crate::{GuestValue, Limits, Outcome, Resource, TrapKind};
 
 /// The state of a guest after an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct CallResult {
     /// The outcome of the script.
     pub outcome: Outcome,
     /// The exception that ended the script after a soft stop.
-    pub interrupted: Option<RaisedOutcome>,
+    pub interrupted: Option<Raised>,
     /// The value of the script's last expression, if there is one and the request asked for it.
     pub value: Option<GuestValue>,
     /// The fuel that the call used.
@@ -108,7 +108,7 @@ impl Usage<'_> {
             }
             Ok(Report::Exited(code)) => (Outcome::Exited { code }, GuestState::Alive),
             Ok(Report::Interrupted(raised)) if let Some(interrupt) = asked => {
-                interrupted = Some(raised.into());
+                interrupted = Some(raised);
                 if interrupt == Interrupt::Fuel {
                     // The remaining fuel depends on the host's scheduling, so the whole allowance is charged.
                     fuel_left = 0;
@@ -122,7 +122,7 @@ impl Usage<'_> {
                     Some(used) if ran_out => {
                         (exhausted(Resource::Memory, limits.memory_bytes, used), GuestState::Alive)
                     }
-                    _ => (Outcome::Raised(raised.into()), GuestState::Alive),
+                    _ => (Outcome::Raised(raised), GuestState::Alive),
                 }
             }
             Err(error) if driver.is_some() => match self.stopped_by(error) {
@@ -150,7 +150,7 @@ impl Usage<'_> {
     pub fn answer<T>(&self, answer: Result<Result<T, Raised>, DriverError>) -> (Result<T, Refusal>, GuestState) {
         match answer {
             Ok(Ok(value)) => (Ok(value), GuestState::Alive),
-            Ok(Err(raised)) => (Err(Refusal::Guest(Outcome::Raised(raised.into()).describe())), GuestState::Alive),
+            Ok(Err(raised)) => (Err(Refusal::Guest(Outcome::Raised(raised).describe())), GuestState::Alive),
             Err(error) => match self.stopped_by(error) {
                 Stopped::Guest(outcome, after) => (Err(Refusal::Guest(outcome.describe())), after),
                 Stopped::Driver(error) => (Err(Refusal::Driver(error)), GuestState::Unwound),
@@ -265,8 +265,8 @@ mod tests {
         for (result, outcome, after) in [
             (Ok(Report::Completed(None)), Outcome::Completed, GuestState::Alive),
             (Ok(Report::Exited(3)), Outcome::Exited { code: 3 }, GuestState::Alive),
-            (Ok(Report::Raised(raised("E"))), Outcome::Raised(raised("E").into()), GuestState::Alive),
-            (Ok(Report::Interrupted(raised("E"))), Outcome::Raised(raised("E").into()), GuestState::Alive),
+            (Ok(Report::Raised(raised("E"))), Outcome::Raised(raised("E")), GuestState::Alive),
+            (Ok(Report::Interrupted(raised("E"))), Outcome::Raised(raised("E")), GuestState::Alive),
             (stop(Stop::Exit(4)), Outcome::Exited { code: 4 }, GuestState::Left),
             (stop(Stop::OutOfFuel), exhausted(Resource::Fuel, 1_000, 1_000), GuestState::Unwound),
             (stop(Stop::Deadline), time(100), GuestState::Unwound),
@@ -299,7 +299,7 @@ mod tests {
             assert_eq!((ran.outcome, ran.fuel_consumed, ran.after), (outcome, fuel, GuestState::Alive), "{asked:?}");
             assert_eq!(ran.interrupted.map(|raised| raised.type_name).as_deref(), Some("KeyboardInterrupt"));
             let other = concluded(&spent, Ok(Report::Raised(raised("E"))), Some(asked));
-            assert_eq!((other.outcome, other.interrupted), (Outcome::Raised(raised("E").into()), None), "{asked:?}");
+            assert_eq!((other.outcome, other.interrupted), (Outcome::Raised(raised("E")), None), "{asked:?}");
         }
     }
 

@@ -51,7 +51,7 @@ pub mod tools;
 pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use display::{Display, Displays, Form, is_text};
 pub use execution::{ExecutionCtx, Moment, Platform, Woken};
-pub use glovebox_interpreters::{SCRATCH, WORKSPACE};
+pub use glovebox_interpreters::{Raised as RaisedOutcome, SCRATCH, WORKSPACE};
 pub use guest::{
     BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, Guest, GuestMachine, GuestWorld, ImageDriver, Written, boot_wasi,
 };
@@ -60,8 +60,6 @@ pub use json::{GuestValue, check_json, from_milliseconds, milliseconds};
 pub use library::{LIBRARY_PATH, Library, LibraryFiles, LibraryMount, PACKAGES_PATH, StandardFiles};
 pub use limits::{Language, LimitError, Limits, RequestError, UnknownLanguage, check_request};
 pub use memory::{MemoryLimit, MemoryLimiter};
-pub use outcome::{
-    Metadata, Metering, Outcome, Output, RaisedOutcome, Resource, TrapKind, changes, clipped, name_limit,
-};
+pub use outcome::{Metadata, Metering, Outcome, Output, Resource, TrapKind, changes, clipped, name_limit};
 pub use policy::{Clock, Entropy, PolicyError, PolicyParts};
 pub use soft_stop::{InterruptWords, SoftStop};

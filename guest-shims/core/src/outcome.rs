@@ -52,7 +52,7 @@ pub enum Outcome {
         code: i32,
     },
     /// The script did not catch an exception.
-    Raised(RaisedOutcome),
+    Raised(Raised),
     /// A limit was reached: the guest was unwound, could not continue, or ended after a soft stop
     /// (`Execution::interrupted`).
     Exhausted {
@@ -72,26 +72,6 @@ pub enum Outcome {
     },
 }
 
-/// The exception of [`Outcome::Raised`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RaisedOutcome {
-    /// The exception's class: `ValueError`, `TypeError`, …; empty for a thrown value that is not an object.
-    #[serde(rename = "type")]
-    pub type_name: String,
-    /// The exception's message.
-    pub message: String,
-    /// The traceback or stack, formatted by the interpreter.
-    pub traceback: String,
-    /// The line of the script that raised the exception, counted from 1; `None` if unknown.
-    pub line: Option<u32>,
-}
-
-impl From<Raised> for RaisedOutcome {
-    fn from(Raised { type_name, message, traceback, line }: Raised) -> Self {
-        Self { type_name, message, traceback, line }
-    }
-}
-
 impl Outcome {
     /// Returns whether the script succeeded: it completed or exited with 0. Output on standard error does not matter.
     #[must_use]
@@ -101,7 +81,7 @@ impl Outcome {
 
     /// Returns the uncaught exception, if there is one.
     #[must_use]
-    pub fn raised(&self) -> Option<&RaisedOutcome> {
+    pub fn raised(&self) -> Option<&Raised> {
         match self {
             Self::Raised(raised) => Some(raised),
             _ => None,
@@ -320,7 +300,7 @@ mod tests {
     fn script_message_in_the_log_is_truncated() {
         for (length, held) in [(199, 199), (200, 200), (201, 200)] {
             let message = "é".repeat(length);
-            let raised = RaisedOutcome { type_name: "E".into(), message, traceback: String::new(), line: None };
+            let raised = Raised { type_name: "E".into(), message, traceback: String::new(), line: None };
             assert_eq!(Outcome::Raised(raised).describe(), format!("raised E: {}", "é".repeat(held)));
         }
     }

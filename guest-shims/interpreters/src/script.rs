@@ -74,7 +74,7 @@ impl<'a> Script<'a> {
 }
 
 /// A value from the guest.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuestValue {
     /// The value as the language prints it: `repr` in Python, an inspection in JavaScript. Long text is truncated.
     pub repr: String,
@@ -141,6 +141,7 @@ impl Poke {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Raised {
     /// The exception's class (`ValueError`, `TypeError`, …). Empty for a thrown value that is not an object.
+    #[serde(rename = "type")]
     pub type_name: String,
     /// The exception's message: `str(e)` or `e.message`.
     pub message: String,

@@ -9,11 +9,12 @@ mod limits;
 mod python;
 mod replacements;
 
+use glovebox_interpreters::Raised;
 use serde::{Deserialize, Serialize};
 
 pub use replacements::substitutes;
 
-use crate::{Language, Limits, Outcome, RaisedOutcome, Resource};
+use crate::{Language, Limits, Outcome, Resource};
 
 /// Advice on an execution, with an analysis of its fuel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,7 +158,7 @@ pub struct Facts<'a> {
 
 /// An uncaught exception and its script.
 struct UncaughtException<'a> {
-    raised: &'a RaisedOutcome,
+    raised: &'a Raised,
     source: &'a str,
     has_data_packages: bool,
 }
