@@ -1,18 +1,12 @@
 //! A woven runtime: the weaver's description, its image, and the session whose guest is in its memory.
 
-use std::{
-    cell::RefCell,
-    collections::BTreeMap,
-    fmt,
-    rc::{Rc, Weak},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, rc::Rc, sync::Arc};
 
 use glovebox_core::{ImageDriver, Language, LibraryMount};
 use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
 use serde::Deserialize;
 
-use crate::{Guests, LibraryBytes, bindings::types::SandboxError, library, machine::PAGE_BYTES};
+use crate::{Guests, LibraryBytes, bindings::types::SandboxError, library, machine::PAGE_BYTES, session::Residence};
 
 /// A runtime in the woven module, with its driver.
 pub struct Runtime {
@@ -274,42 +268,6 @@ impl ImageRuns {
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = &ImageRun> {
         let first = self.0.partition_point(|run| run.end() <= start);
         self.0.iter().skip(first).take_while(move |run| u64::from(run.start) < end)
-    }
-}
-
-/// A session's guest, which can be evicted from its runtime's memory.
-pub(crate) trait Resident {
-    /// Copies the guest's pages out, so that another guest can use the memory.
-    fn evict(&mut self) -> Result<(), SandboxError>;
-}
-
-/// A reference to the session whose guest is in a runtime's memory, if any.
-#[derive(Default)]
-pub(crate) struct Residence(RefCell<Option<Weak<RefCell<dyn Resident>>>>);
-
-impl fmt::Debug for Residence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let resident = self.0.try_borrow();
-        let is_taken = resident.is_ok_and(|resident| resident.as_ref().is_some_and(|weak| weak.strong_count() > 0));
-        f.debug_struct("Residence").field("is_taken", &is_taken).finish()
-    }
-}
-
-impl Residence {
-    /// Evicts the session's guest from the memory, if there is one.
-    pub(crate) fn vacate(&self) -> Result<(), SandboxError> {
-        let Some(resident) = self.0.take().and_then(|resident| resident.upgrade()) else { return Ok(()) };
-        let evicted = resident.try_borrow_mut().map_err(|_| busy()).and_then(|mut resident| resident.evict());
-        if evicted.is_err() {
-            self.0.replace(Some(Rc::downgrade(&resident)));
-        }
-        evicted
-    }
-
-    /// Records the guest that now occupies the memory.
-    pub(crate) fn enter<R: Resident + 'static>(&self, resident: &Rc<RefCell<R>>) {
-        let resident: Weak<RefCell<R>> = Rc::downgrade(resident);
-        self.0.replace(Some(resident));
     }
 }
 

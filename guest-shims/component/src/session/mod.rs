@@ -37,7 +37,7 @@ use crate::{
     started::{no_tools, refused},
 };
 
-pub(crate) use self::resident::ResidentMemory;
+pub(crate) use self::resident::{Residence, ResidentMemory};
 
 /// All sessions of one provider.
 #[derive(Debug, Default)]

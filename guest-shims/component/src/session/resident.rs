@@ -6,7 +6,11 @@
 //! earlier guests added, is reset to the image, and the stored pages are copied back. A session therefore never sees
 //! another session's bytes.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{
+    cell::RefCell,
+    rc::{Rc, Weak},
+    sync::Arc,
+};
 
 use glovebox_core::{
     Clock, Refusal,
@@ -20,13 +24,11 @@ use glovebox_vfs::{RootId, Vfs, VfsError};
 use glovebox_wasi::Wasi;
 
 use crate::{
-    ExecutionCtx, Guest, GuestMachine, GuestMemory, ImageRun, Runtime, Sandbox,
-    bindings::types::SandboxError,
-    runtime::{Resident, busy},
-    sandbox::refused_variable,
+    ExecutionCtx, Guest, GuestMachine, GuestMemory, ImageRun, Runtime, Sandbox, bindings::types::SandboxError,
+    runtime::busy, sandbox::refused_variable,
 };
 
-/// The memory of a session's guest, shared by the guest and its runtime's [`Residence`](crate::runtime::Residence).
+/// The memory of a session's guest, shared by the guest and its runtime's [`Residence`].
 #[derive(Clone, Debug)]
 pub(crate) struct ResidentMemory(Rc<RefCell<SessionMemory>>);
 
@@ -123,6 +125,19 @@ impl SessionMemory {
         Ok(&self.pages)
     }
 
+    /// Copies the guest's pages out, so that another guest can use the memory.
+    fn evict(&mut self) -> Result<(), SandboxError> {
+        if self.evicted.is_none() {
+            let known_bytes = self.pages.unshared_bytes();
+            let bytes = self.pages()?.unshared_bytes();
+            if let Some(reservation) = &mut self.reservation {
+                reservation.add(bytes.saturating_sub(known_bytes));
+            }
+            self.evicted = Some(self.image.memory().pages());
+        }
+        Ok(())
+    }
+
     /// Checks that the globals of an idle guest have the image's values.
     fn check_globals(&self) -> Result<(), SandboxError> {
         let (runtime, memory) = (self.image.runtime(), self.image.memory());
@@ -142,17 +157,24 @@ impl SessionMemory {
     }
 }
 
-impl Resident for SessionMemory {
-    fn evict(&mut self) -> Result<(), SandboxError> {
-        if self.evicted.is_none() {
-            let known_bytes = self.pages.unshared_bytes();
-            let bytes = self.pages()?.unshared_bytes();
-            if let Some(reservation) = &mut self.reservation {
-                reservation.add(bytes.saturating_sub(known_bytes));
-            }
-            self.evicted = Some(self.image.memory().pages());
+/// A reference to the session whose guest is in a runtime's memory, if any.
+#[derive(Debug, Default)]
+pub(crate) struct Residence(RefCell<Option<Weak<RefCell<SessionMemory>>>>);
+
+impl Residence {
+    /// Evicts the session's guest from the memory, if there is one.
+    pub(crate) fn vacate(&self) -> Result<(), SandboxError> {
+        let Some(resident) = self.0.take().and_then(|resident| resident.upgrade()) else { return Ok(()) };
+        let evicted = resident.try_borrow_mut().map_err(|_| busy()).and_then(|mut resident| resident.evict());
+        if evicted.is_err() {
+            self.enter(&resident);
         }
-        Ok(())
+        evicted
+    }
+
+    /// Records the guest that now occupies the memory.
+    fn enter(&self, resident: &Rc<RefCell<SessionMemory>>) {
+        self.0.replace(Some(Rc::downgrade(resident)));
     }
 }
 
