@@ -24,7 +24,7 @@ use super::{
     exports::longer_table,
     framed::{FunctionType, bodies_of, defined_functions, function_types},
     image::MEMORY_IMPORT,
-    sections::{Changed, Exports, Sections, bound, entries, longer},
+    sections::{Changed, Exports, Sections, entries, longer},
 };
 use crate::CodePart;
 
@@ -94,34 +94,24 @@ struct Code<'a> {
 impl<'a> Code<'a> {
     fn read(code: &'a [u8]) -> Result<Self, RewriteError> {
         let sections = Sections::read(code)?;
-        let (mut types, mut tags, mut memory) = (Vec::new(), Vec::new(), None);
-        for section in &sections.0 {
-            match &section.payload {
-                Payload::ImportSection(imports) => {
-                    for (at, import) in imports.clone().into_imports().enumerate() {
-                        bound(at, "imports")?;
-                        let import = import?;
-                        match import.ty {
-                            TypeRef::Func(kind) => types.push(kind),
-                            TypeRef::Memory(imported) => memory = Some(imported),
-                            _ => {
-                                return Err(unsupported(format!(
-                                    "it imports `{}.{}`; only functions and one memory can be imported",
-                                    import.module, import.name
-                                )));
-                            }
-                        }
-                    }
+        let (mut types, mut memory) = (Vec::new(), None);
+        for import in sections.imports()? {
+            match import.ty {
+                TypeRef::Func(kind) => types.push(kind),
+                TypeRef::Memory(imported) => memory = Some(imported),
+                _ => {
+                    return Err(unsupported(format!(
+                        "it imports `{}.{}`; only functions and one memory can be imported",
+                        import.module, import.name
+                    )));
                 }
-                Payload::TagSection(defined) => {
-                    for tag in defined.clone() {
-                        bound(tags.len(), "tags")?;
-                        tags.push(tag?.func_type_idx);
-                    }
-                }
-                _ => {}
             }
         }
+        let tags = sections.items("tags", |payload| match payload {
+            Payload::TagSection(tags) => Some(tags.clone()),
+            _ => None,
+        })?;
+        let tags = tags.into_iter().map(|tag| tag.func_type_idx).collect();
         let memory = memory.ok_or_else(|| unsupported("it does not import its memory"))?;
         let imported = types.len();
         types.extend(defined_functions(&sections)?);

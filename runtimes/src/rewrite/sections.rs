@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use wasm_encoder::{Encode, ExportKind, ExportSection, Module, RawSection, SectionId};
 use wasmparser::{
-    BinaryReader, Encoding, ExternalKind, GlobalType, KnownCustom, MemoryType, NameSectionReader, Parser, Payload,
-    TypeRef,
+    BinaryReader, Encoding, ExternalKind, FromReader, GlobalType, Import, KnownCustom, MemoryType, NameSectionReader,
+    Parser, Payload, SectionLimited, TypeRef,
 };
 
 use super::RewriteError;
@@ -99,24 +99,48 @@ impl<'a> Sections<'a> {
         self.0.iter().any(|section| section.id == u8::from(id))
     }
 
+    /// Returns the entries of the sections that `reader` selects.
+    pub(super) fn items<T: FromReader<'a>>(
+        &self,
+        what: &str,
+        reader: impl Fn(&Payload<'a>) -> Option<SectionLimited<'a, T>>,
+    ) -> Result<Vec<T>, RewriteError> {
+        let mut items = Vec::new();
+        for item in self.0.iter().filter_map(|section| reader(&section.payload)).flatten() {
+            bound(items.len(), what)?;
+            items.push(item?);
+        }
+        Ok(items)
+    }
+
+    pub(super) fn imports(&self) -> Result<Vec<Import<'a>>, RewriteError> {
+        let mut imports = Vec::new();
+        for section in &self.0 {
+            if let Payload::ImportSection(reader) = &section.payload {
+                for import in reader.clone().into_imports() {
+                    bound(imports.len(), "imports")?;
+                    imports.push(import?);
+                }
+            }
+        }
+        Ok(imports)
+    }
+
     pub(super) fn counts(&self) -> Result<Counts, RewriteError> {
         let mut counts = Counts::default();
+        for import in self.imports()? {
+            match import.ty {
+                TypeRef::Func(_) | TypeRef::FuncExact(_) => counts.functions += 1,
+                TypeRef::Table(_) => counts.imported_tables += 1,
+                TypeRef::Memory(_) => counts.imported_memories += 1,
+                TypeRef::Global(_) => counts.imported_globals += 1,
+                TypeRef::Tag(_) => {}
+            }
+        }
         for section in &self.0 {
             match &section.payload {
-                Payload::ImportSection(imports) => {
-                    for (at, import) in imports.clone().into_imports().enumerate() {
-                        bound(at, "imports")?;
-                        match import?.ty {
-                            TypeRef::Func(_) | TypeRef::FuncExact(_) => counts.functions += 1,
-                            TypeRef::Table(_) => counts.imported_tables += 1,
-                            TypeRef::Memory(_) => counts.imported_memories += 1,
-                            TypeRef::Global(_) => counts.imported_globals += 1,
-                            TypeRef::Tag(_) => {}
-                        }
-                    }
-                }
                 Payload::FunctionSection(functions) => {
-                    counts.functions = counts.functions.saturating_add(functions.count())
+                    counts.functions = counts.functions.saturating_add(functions.count());
                 }
                 Payload::TableSection(tables) => counts.tables = counts.tables.saturating_add(tables.count()),
                 Payload::MemorySection(memories) => counts.memories = counts.memories.saturating_add(memories.count()),
@@ -132,54 +156,30 @@ impl<'a> Sections<'a> {
 
     /// Returns the types of all globals, in index order.
     pub(super) fn globals(&self) -> Result<Vec<GlobalType>, RewriteError> {
-        let mut globals = Vec::new();
-        for section in &self.0 {
-            match &section.payload {
-                Payload::ImportSection(imports) => {
-                    for (at, import) in imports.clone().into_imports().enumerate() {
-                        bound(at, "imports")?;
-                        if let TypeRef::Global(global) = import?.ty {
-                            globals.push(global);
-                        }
-                    }
-                }
-                Payload::GlobalSection(defined) => {
-                    for global in defined.clone() {
-                        bound(globals.len(), "globals")?;
-                        globals.push(global?.ty);
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(globals)
+        let imported = self.imports()?.into_iter().filter_map(|import| match import.ty {
+            TypeRef::Global(global) => Some(global),
+            _ => None,
+        });
+        let defined = self.items("globals", |payload| match payload {
+            Payload::GlobalSection(globals) => Some(globals.clone()),
+            _ => None,
+        })?;
+        Ok(imported.chain(defined.into_iter().map(|global| global.ty)).collect())
     }
 
     /// Returns the types of the memories that the module defines.
     pub(super) fn memories(&self) -> Result<Vec<MemoryType>, RewriteError> {
-        let mut memories = Vec::new();
-        for section in &self.0 {
-            if let Payload::MemorySection(defined) = &section.payload {
-                for memory in defined.clone() {
-                    bound(memories.len(), "memories")?;
-                    memories.push(memory?);
-                }
-            }
-        }
-        Ok(memories)
+        self.items("memories", |payload| match payload {
+            Payload::MemorySection(memories) => Some(memories.clone()),
+            _ => None,
+        })
     }
 
     pub(super) fn exports(&self) -> Result<Vec<wasmparser::Export<'a>>, RewriteError> {
-        let mut exports = Vec::new();
-        for section in &self.0 {
-            if let Payload::ExportSection(reader) = &section.payload {
-                for export in reader.clone() {
-                    bound(exports.len(), "exports")?;
-                    exports.push(export?);
-                }
-            }
-        }
-        Ok(exports)
+        self.items("exports", |payload| match payload {
+            Payload::ExportSection(exports) => Some(exports.clone()),
+            _ => None,
+        })
     }
 
     /// Returns the module's `name` section.
