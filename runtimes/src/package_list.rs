@@ -21,7 +21,7 @@ use crate::{
     manifest::{check_name, check_text},
     trusted::TrustedDir,
     user_packages::normal,
-    wheel_files::{self, Compiled, WheelError, wheel_files},
+    wheel_files::{self, Compiled, ExtractError, wheel_files},
 };
 
 const BUILTIN: &str = include_str!("../packages.toml");
@@ -265,7 +265,7 @@ impl Bundle {
     }
 
     /// Copies a file from the bundle into the cache and verifies it.
-    pub(crate) fn take(&self, pinned: &Pinned, into: &TrustedDir, progress: &dyn Progress) -> Result<(), WheelError> {
+    pub(crate) fn take(&self, pinned: &Pinned, into: &TrustedDir, progress: &dyn Progress) -> Result<(), ExtractError> {
         wheel_files::take_from(&self.0, &pinned.file_name, pinned, into, progress)
     }
 }

@@ -4,22 +4,21 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Write},
+    io::Read,
     path::{Path, PathBuf},
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use flate2::read::GzDecoder;
-use glovebox_vfs::escaped;
 use tar::Archive;
 
 use crate::{
-    CacheError, Digest, Fetched, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
-    artefact::Hashing,
+    Digest, Fetched, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
     entries::Pinned,
     fetch::{DoneOnDrop, PackageManager, Stopped, Wanted},
     runtimes::read_at_most,
-    trusted::TrustedDir,
+    trusted::{TempFile, TrustedDir},
+    wheel_files::{ExtractError, copy_pinned},
 };
 
 impl Runtimes {
@@ -62,10 +61,7 @@ impl Runtimes {
         let binaries = self.binaries()?;
         binaries.remove_leftovers()?;
         if !self.fetcher.take_from_bundle(&[tool.module()], &binaries, progress).map_err(stopped)? {
-            let module = self.download(tool, &binaries, progress)?;
-            let mut file = binaries.create()?;
-            file.write_all(&module).map_err(|e| CacheError::io("write in", binaries.path(), e))?;
-            file.persist(&tool.file_name())?;
+            self.download(tool, &binaries, progress)?.persist(&tool.file_name())?;
         }
         tracing::info!(tool = %tool.name, version = %tool.version, "fetched and verified");
         Ok(Fetched::Now)
@@ -111,13 +107,18 @@ impl Runtimes {
         Ok(bytes)
     }
 
-    fn download(&self, tool: &ToolEntry, into: &TrustedDir, progress: &dyn Progress) -> Result<Vec<u8>, RuntimeError> {
+    fn download<'a>(
+        &self,
+        tool: &ToolEntry,
+        into: &'a TrustedDir,
+        progress: &dyn Progress,
+    ) -> Result<TempFile<'a>, RuntimeError> {
         let (path, sha256) = (self.tool_path(tool), tool.sha256);
         let wanted = Wanted { name: &tool.name, version: &tool.version, is_runtime: false, path, sha256 };
         self.fetcher.try_sources(PackageManager::Npm, &wanted, &tool.sources, into, progress, |npm, source, temp| {
             let ToolSource::Npm { package, version, file } = source;
             npm.pack(&format!("{package}@{version}"), temp, self.fetcher.timeout, progress)?;
-            Ok(take(temp, file, &tool.module())?)
+            Ok(take(temp, file, &tool.module(), into, progress)?)
         })
     }
 
@@ -137,54 +138,33 @@ const MAX_GLUE_BYTES: u64 = 1 << 20;
 /// Maximum unpacked size of a package in bytes.
 const MAX_UNPACKED_BYTES: u64 = 512 << 20;
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NpmError {
-    #[error("npm reported success but produced no package")]
-    NoPackage,
-    #[error("the package cannot be read: {0}")]
-    Unreadable(#[from] io::Error),
-    #[error("the package has no file `{name}`", name = escaped(.0))]
-    NoFile(String),
-    #[error("`{file}` is {bytes} bytes, too large for the pinned size of {expected} bytes", file = escaped(.file))]
-    TooLong { file: String, bytes: u64, expected: u64 },
-    #[error("`{name}` contains no module: no decodable `Buffer.from('…', 'base64')` found", name = escaped(.0))]
-    NoModule(String),
-    #[error("wrong length: expected {expected} bytes, got {got}")]
-    Length { expected: u64, got: u64 },
-    #[error("wrong checksum: expected sha256 {expected}, got {got}")]
-    Checksum { expected: Digest, got: Digest },
-}
-
-/// Reads the module from the only package in `dir`. Rejects a module that does not match its pin.
-fn take(dir: &Path, file: &str, pinned: &Pinned) -> Result<Vec<u8>, NpmError> {
+/// Copies the module from the only package in `dir` to a temporary file in `into`. Rejects a module that does not match
+/// its pin.
+fn take<'a>(
+    dir: &Path,
+    file: &str,
+    pinned: &Pinned,
+    into: &'a TrustedDir,
+    progress: &dyn Progress,
+) -> Result<TempFile<'a>, ExtractError> {
     let most = (pinned.size_bytes / 3 + 1) * 4 + MAX_GLUE_BYTES;
     find_file(dir, file, pinned.size_bytes, most, |member| {
         let mut text = String::new();
         member.read_to_string(&mut text)?;
-        let module = embedded(&text).ok_or_else(|| NpmError::NoModule(file.to_owned()))?;
-        let bytes = u64::try_from(module.len()).unwrap_or(u64::MAX);
-        check(bytes, Digest::of(&module), pinned).map(|()| module)
+        let module = embedded(&text).ok_or_else(|| ExtractError::NoModule(file.to_owned()))?;
+        copy_pinned(module.as_slice(), pinned, into, progress)
     })
 }
 
-/// Copies a file from the only package in `dir`. Fails if the file does not match its pin; the contents of `into` are
-/// then invalid.
-pub(crate) fn copy(dir: &Path, file: &str, pinned: &Pinned, into: &mut dyn Write) -> Result<(), NpmError> {
-    find_file(dir, file, pinned.size_bytes, pinned.size_bytes, |member| {
-        let mut hashing = Hashing::new(into);
-        let bytes = io::copy(member, &mut hashing)?;
-        check(bytes, hashing.finish().1, pinned)
-    })
-}
-
-fn check(bytes: u64, got: Digest, pinned: &Pinned) -> Result<(), NpmError> {
-    if bytes != pinned.size_bytes {
-        return Err(NpmError::Length { expected: pinned.size_bytes, got: bytes });
-    }
-    if got != pinned.sha256 {
-        return Err(NpmError::Checksum { expected: pinned.sha256, got });
-    }
-    Ok(())
+/// Copies a file from the only package in `dir` to a temporary file in `into`. Fails if the file does not match its pin.
+pub(crate) fn copy<'a>(
+    dir: &Path,
+    file: &str,
+    pinned: &Pinned,
+    into: &'a TrustedDir,
+    progress: &dyn Progress,
+) -> Result<TempFile<'a>, ExtractError> {
+    find_file(dir, file, pinned.size_bytes, pinned.size_bytes, |member| copy_pinned(member, pinned, into, progress))
 }
 
 /// Opens a file in the only package in `dir` and passes it to `read`. Rejects a file of more than `most` bytes.
@@ -193,9 +173,9 @@ fn find_file<T>(
     file: &str,
     expected: u64,
     most: u64,
-    read: impl FnOnce(&mut dyn Read) -> Result<T, NpmError>,
-) -> Result<T, NpmError> {
-    let package = find_package(dir).ok_or(NpmError::NoPackage)?;
+    read: impl FnOnce(&mut dyn Read) -> Result<T, ExtractError>,
+) -> Result<T, ExtractError> {
+    let package = find_package(dir).ok_or(ExtractError::NoPackage)?;
     // A small package can unpack to any size.
     let unpacked = GzDecoder::new(File::open(package)?).take(MAX_UNPACKED_BYTES);
     let mut archive = Archive::new(unpacked);
@@ -206,11 +186,11 @@ fn find_file<T>(
         }
         let bytes = member.size();
         if bytes > most {
-            return Err(NpmError::TooLong { file: file.to_owned(), bytes, expected });
+            return Err(ExtractError::TooLong { file: file.to_owned(), bytes, expected });
         }
         return read(&mut member);
     }
-    Err(NpmError::NoFile(file.to_owned()))
+    Err(ExtractError::NoFile(file.to_owned()))
 }
 
 fn find_package(dir: &Path) -> Option<PathBuf> {

@@ -255,16 +255,21 @@ fn is_compiled(name: &str) -> bool {
 /// The number of bytes copied between two checks for cancellation.
 const CHUNK_BYTES: usize = 64 << 10;
 
+/// Errors from extracting a file from a downloaded package.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WheelError {
-    #[error("pip reported success but produced no wheel")]
-    NoWheel,
-    #[error("the wheel cannot be read: {name}", name = escaped_text(.0))]
-    Unreadable(String),
-    #[error("the wheel has no file `{name}`", name = escaped(.0))]
+pub(crate) enum ExtractError {
+    #[error("the download produced no package")]
+    NoPackage,
+    #[error("the package cannot be read: {name}", name = escaped_text(&.0.to_string()))]
+    Unreadable(#[from] io::Error),
+    #[error("the package has no file `{name}`", name = escaped(.0))]
     NoFile(String),
     #[error("pip reported success but produced no `{name}`", name = escaped(.0))]
     NotLeft(String),
+    #[error("`{file}` is {bytes} bytes, too large for the pinned size of {expected} bytes", file = escaped(.file))]
+    TooLong { file: String, bytes: u64, expected: u64 },
+    #[error("`{name}` contains no module: no decodable `Buffer.from('…', 'base64')` found", name = escaped(.0))]
+    NoModule(String),
     #[error("wrong length: expected {expected} bytes, got {got}")]
     Length { expected: u64, got: String },
     #[error("wrong checksum: expected sha256 {expected}, got {got}")]
@@ -275,17 +280,6 @@ pub(crate) enum WheelError {
     Cache(#[from] CacheError),
 }
 
-/// Copies `file` from the only wheel in `dir` into the cache, like [`take_from`].
-pub(crate) fn take(
-    dir: &Path,
-    file: &str,
-    pinned: &Pinned,
-    into: &TrustedDir,
-    progress: &dyn Progress,
-) -> Result<(), WheelError> {
-    take_from(&find_wheel(dir).ok_or(WheelError::NoWheel)?, file, pinned, into, progress)
-}
-
 /// Copies `file` from a zip file into the cache and verifies it. A file that does not match its pin is not stored.
 pub(crate) fn take_from(
     archive: &Path,
@@ -293,7 +287,7 @@ pub(crate) fn take_from(
     pinned: &Pinned,
     into: &TrustedDir,
     progress: &dyn Progress,
-) -> Result<(), WheelError> {
+) -> Result<(), ExtractError> {
     copy_verified(archive, file, pinned, into, progress)?.persist(&pinned.file_name)?;
     Ok(())
 }
@@ -305,63 +299,63 @@ pub(crate) fn copy_verified<'a>(
     pinned: &Pinned,
     into: &'a TrustedDir,
     progress: &dyn Progress,
-) -> Result<TempFile<'a>, WheelError> {
-    let unreadable = |e: &dyn std::fmt::Display| WheelError::Unreadable(e.to_string());
-    let archive = File::open(archive).map_err(|e| unreadable(&e))?;
-    let mut archive = ZipArchive::new(archive).map_err(|e| unreadable(&e))?;
-    let mut member = match archive.by_name(file) {
+) -> Result<TempFile<'a>, ExtractError> {
+    let mut archive = ZipArchive::new(File::open(archive)?).map_err(io::Error::from)?;
+    let member = match archive.by_name(file) {
         Ok(member) => member,
-        Err(ZipError::FileNotFound) => return Err(WheelError::NoFile(file.to_owned())),
-        Err(e) => return Err(unreadable(&e)),
+        Err(ZipError::FileNotFound) => return Err(ExtractError::NoFile(file.to_owned())),
+        Err(e) => return Err(io::Error::from(e).into()),
     };
+    copy_pinned(member, pinned, into, progress)
+}
+
+/// Copies a file to a temporary file in `into`. Fails if the file does not match its pin.
+pub(crate) fn copy_pinned<'a>(
+    mut from: impl Read,
+    pinned: &Pinned,
+    into: &'a TrustedDir,
+    progress: &dyn Progress,
+) -> Result<TempFile<'a>, ExtractError> {
     let expected = pinned.size_bytes;
-    let temp = into.create()?;
-    let mut hashing = Hashing::new(temp);
+    let mut hashing = Hashing::new(into.create()?);
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut copied = 0u64;
     loop {
         if progress.cancelled() {
-            return Err(WheelError::Cancelled);
+            return Err(ExtractError::Cancelled);
         }
-        let count = member.read(&mut chunk).map_err(|e| unreadable(&e))?;
+        let count = from.read(&mut chunk)?;
         if count == 0 {
             break;
         }
         copied = copied.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
         // The length in the header is untrusted: a few kilobytes can inflate to any size.
         if copied > expected {
-            return Err(WheelError::Length { expected, got: "more".to_owned() });
+            return Err(ExtractError::Length { expected, got: "more".to_owned() });
         }
         let bytes = chunk.get(..count).unwrap_or_default();
         hashing.write_all(bytes).map_err(|e| CacheError::io("write in", into.path(), e))?;
         progress.bytes(copied, expected);
     }
     if copied != expected {
-        return Err(WheelError::Length { expected, got: copied.to_string() });
+        return Err(ExtractError::Length { expected, got: copied.to_string() });
     }
     let (temp, got) = hashing.finish();
     if got != pinned.sha256 {
-        return Err(WheelError::Checksum { expected: pinned.sha256, got });
+        return Err(ExtractError::Checksum { expected: pinned.sha256, got });
     }
     Ok(temp)
 }
 
 /// Copies a package's wheel from `dir` into the cache, if it matches its pin.
-pub(crate) fn keep(dir: &Path, package: &PackageEntry, into: &TrustedDir) -> Result<(), WheelError> {
-    let expected = package.size_bytes;
-    let wheel = File::open(dir.join(&package.file)).map_err(|_| WheelError::NotLeft(package.file.clone()))?;
-    let mut hashing = Hashing::new(into.create()?);
-    let copied = io::copy(&mut wheel.take(expected.saturating_add(1)), &mut hashing)
-        .map_err(|e| CacheError::io("write in", into.path(), e))?;
-    if copied != expected {
-        let got = if copied > expected { "more".to_owned() } else { copied.to_string() };
-        return Err(WheelError::Length { expected, got });
-    }
-    let (temp, got) = hashing.finish();
-    if got != package.sha256 {
-        return Err(WheelError::Checksum { expected: package.sha256, got });
-    }
-    temp.persist(&package.file)?;
+pub(crate) fn keep(
+    dir: &Path,
+    package: &PackageEntry,
+    into: &TrustedDir,
+    progress: &dyn Progress,
+) -> Result<(), ExtractError> {
+    let wheel = File::open(dir.join(&package.file)).map_err(|_| ExtractError::NotLeft(package.file.clone()))?;
+    copy_pinned(wheel, &package.wheel(), into, progress)?.persist(&package.file)?;
     Ok(())
 }
 

