@@ -198,16 +198,9 @@ impl Runtimes {
     pub fn load(&self, entry: &RuntimeEntry) -> Result<Binary, RuntimeError> {
         let path = self.path(entry);
         let missing = || RuntimeError::Missing { name: entry.name.clone(), path: path.clone() };
-        let pinned = entry.binary();
-        let mut file = self.open(&self.binaries()?, &entry.name, &pinned)?.ok_or_else(missing)?;
-        let bytes = read_at_most(&mut file, entry.size_bytes)
-            .map_err(|source| RuntimeError::Read { path: path.clone(), source })?;
-        let sha256 = Digest::of(&bytes);
-        if sha256 != entry.sha256 {
-            return Err(self.corrupt(&entry.name, &pinned, sha256));
-        }
+        let bytes = self.read_pinned(&entry.name, &entry.binary())?.ok_or_else(missing)?;
         let recipe = self.recipe_of(entry)?;
-        Ok(Binary { bytes, sha256, path, entry: Some(entry.clone()), recipe: Some(recipe) })
+        Ok(Binary { bytes, sha256: entry.sha256, path, entry: Some(entry.clone()), recipe: Some(recipe) })
     }
 
     /// Downloads a runtime's files with [`Self::fetch`], and reads its binary with [`Self::load`].
@@ -314,7 +307,12 @@ impl Runtimes {
             .ok_or_else(|| RuntimeError::NoRecipe { name: entry.name.clone(), recipe: entry.recipe.clone() })
     }
 
-    fn open(&self, binaries: &TrustedDir, name: &str, pinned: &Pinned) -> Result<Option<File>, RuntimeError> {
+    pub(crate) fn open(
+        &self,
+        binaries: &TrustedDir,
+        name: &str,
+        pinned: &Pinned,
+    ) -> Result<Option<File>, RuntimeError> {
         let Some((file, bytes)) = binaries.open_file(&pinned.file_name)? else {
             return Ok(None);
         };
@@ -329,6 +327,19 @@ impl Runtimes {
         Ok(Some(file))
     }
 
+    /// Reads a file and verifies its digest. Returns `None` if the file is missing.
+    pub(crate) fn read_pinned(&self, name: &str, pinned: &Pinned) -> Result<Option<Vec<u8>>, RuntimeError> {
+        let binaries = self.binaries()?;
+        let Some(mut file) = self.open(&binaries, name, pinned)? else { return Ok(None) };
+        let bytes = read_at_most(&mut file, pinned.size_bytes)
+            .map_err(|source| RuntimeError::Read { path: binaries.path_of(&pinned.file_name), source })?;
+        let sha256 = Digest::of(&bytes);
+        if sha256 != pinned.sha256 {
+            return Err(self.corrupt(name, pinned, sha256));
+        }
+        Ok(Some(bytes))
+    }
+
     fn corrupt(&self, name: &str, pinned: &Pinned, sha256: Digest) -> RuntimeError {
         RuntimeError::Corrupt {
             name: name.to_owned(),
@@ -340,7 +351,7 @@ impl Runtimes {
 }
 
 /// Reads a file, up to one byte more than `limit_bytes`, so that the caller can detect a longer file.
-pub(crate) fn read_at_most(file: &mut File, limit_bytes: u64) -> io::Result<Vec<u8>> {
+fn read_at_most(file: &mut File, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let expected = file.metadata()?.len().min(limit_bytes);
     let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
     file.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes)?;

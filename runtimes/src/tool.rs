@@ -13,10 +13,9 @@ use flate2::read::GzDecoder;
 use tar::Archive;
 
 use crate::{
-    Digest, Fetched, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
+    Fetched, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
     entries::Pinned,
     fetch::{DoneOnDrop, PackageManager, Stopped, Wanted},
-    runtimes::read_at_most,
     trusted::{TempFile, TrustedDir},
     wheel_files::{ExtractError, copy_pinned},
 };
@@ -32,13 +31,7 @@ impl Runtimes {
     /// # Errors
     /// Fails if an existing module is not trusted or has the wrong length.
     pub fn tool_present(&self, tool: &ToolEntry) -> Result<bool, RuntimeError> {
-        match self.binaries()?.open_file(&tool.file_name())? {
-            None => Ok(false),
-            Some((_, bytes)) if bytes == tool.size_bytes => Ok(true),
-            Some((_, bytes)) => {
-                Err(self.corrupt_tool(tool, format!("{} bytes", tool.size_bytes), format!("{bytes} bytes")))
-            }
-        }
+        Ok(self.open(&self.binaries()?, &tool.name, &tool.module())?.is_some())
     }
 
     /// Downloads a tool's module if it is missing. Does not use the network otherwise.
@@ -95,16 +88,8 @@ impl Runtimes {
     }
 
     fn read_tool(&self, tool: &ToolEntry) -> Result<Vec<u8>, RuntimeError> {
-        let path = self.tool_path(tool);
-        let Some((mut file, _)) = self.binaries()?.open_file(&tool.file_name())? else {
-            return Err(RuntimeError::NoFile { path });
-        };
-        let bytes = read_at_most(&mut file, tool.size_bytes).map_err(|source| RuntimeError::Read { path, source })?;
-        let sha256 = Digest::of(&bytes);
-        if sha256 != tool.sha256 {
-            return Err(self.corrupt_tool(tool, format!("sha256 {}", tool.sha256), format!("sha256 {sha256}")));
-        }
-        Ok(bytes)
+        let missing = || RuntimeError::NoFile { path: self.tool_path(tool) };
+        self.read_pinned(&tool.name, &tool.module())?.ok_or_else(missing)
     }
 
     fn download<'a>(
@@ -120,10 +105,6 @@ impl Runtimes {
             npm.pack(&format!("{package}@{version}"), temp, self.fetcher.timeout, progress)?;
             Ok(take(temp, file, &tool.module(), into, progress)?)
         })
-    }
-
-    fn corrupt_tool(&self, tool: &ToolEntry, expected: String, got: String) -> RuntimeError {
-        RuntimeError::Corrupt { name: tool.name.clone(), path: self.tool_path(tool), expected, got }
     }
 }
 
