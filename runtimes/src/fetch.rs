@@ -175,7 +175,7 @@ impl Fetcher {
     /// Searches these bundles ([`Runtimes::write_bundle`](crate::Runtimes::write_bundle)) for files, in order, before
     /// running any command.
     pub fn with_bundles(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.bundles = paths.into_iter().map(Bundle::at).collect();
+        self.bundles = paths.into_iter().map(Bundle).collect();
         self
     }
 
@@ -206,7 +206,7 @@ impl Fetcher {
                     Err(ExtractError::Cancelled) => return Err(Stopped::Cancelled),
                     Err(ExtractError::Cache(error)) => return Err(error.into()),
                     Err(error) => {
-                        tracing::warn!(bundle = %escaped(bundle.path()), file = pinned.file_name, %error, "cannot use the bundled file");
+                        tracing::warn!(bundle = %escaped(&bundle.0), file = pinned.file_name, %error, "cannot use the bundled file");
                     }
                 }
             }

@@ -247,17 +247,9 @@ impl Runtimes {
 /// A zip file that contains pinned files under their names in the cache, and is searched before the network is used.
 /// Its contents are verified like a download: each file must match its pin.
 #[derive(Clone, Debug)]
-pub(crate) struct Bundle(PathBuf);
+pub(crate) struct Bundle(pub(crate) PathBuf);
 
 impl Bundle {
-    pub(crate) fn at(path: PathBuf) -> Self {
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
     /// Returns `true` if the bundle contains all of these files. Returns `false` for an unreadable bundle.
     pub(crate) fn has(&self, files: &[Pinned]) -> bool {
         let archive = File::open(&self.0).map_err(Into::into).and_then(ZipArchive::new);

@@ -31,13 +31,9 @@ const COMPRESSED: &str = ".zst";
 
 /// The path of a prepared bundle.
 #[derive(Clone, Debug)]
-pub(crate) struct PreparedBundle(PathBuf);
+pub(crate) struct PreparedBundle(pub(crate) PathBuf);
 
 impl PreparedBundle {
-    pub(crate) fn at(path: PathBuf) -> Self {
-        Self(path)
-    }
-
     fn open(&self) -> io::Result<ZipArchive<File>> {
         Ok(ZipArchive::new(File::open(&self.0)?)?)
     }
@@ -109,7 +105,7 @@ impl Runtimes {
             let path = path.to_owned();
             move |source: io::Error| RuntimeError::Bundle { path, source }
         };
-        let other = without.map(|path| PreparedBundle::at(path.to_owned()).open().map_err(reading(path)));
+        let other = without.map(|path| PreparedBundle(path.to_owned()).open().map_err(reading(path)));
         let other = other.transpose()?;
         let mut temp = temp_bundle(path).map_err(reading(path))?;
         let mut archive = ZipWriter::new(temp.as_file_mut());

@@ -79,7 +79,7 @@ impl Runtimes {
     /// Sets the [prepared bundles](Runtimes::write_prepared), which are searched in order before anything is compiled
     /// or booted. They contain native code that this process runs, so they must be as trustworthy as this program.
     pub fn with_prepared(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.prepared_bundles = paths.into_iter().map(PreparedBundle::at).collect();
+        self.prepared_bundles = paths.into_iter().map(PreparedBundle).collect();
         self
     }
 
