@@ -45,24 +45,8 @@ enum Open {
 }
 
 /// Words that an operand follows.
-const BEFORE_OPERAND: [&str; 16] = [
-    "return",
-    "typeof",
-    "instanceof",
-    "in",
-    "of",
-    "new",
-    "delete",
-    "void",
-    "throw",
-    "case",
-    "do",
-    "else",
-    "yield",
-    "await",
-    "default",
-    "extends",
-];
+const BEFORE_OPERAND: &str = "\
+    return typeof instanceof in of new delete void throw case do else yield await default extends";
 
 pub(super) struct Tokens<'a> {
     pub(super) source: &'a str,
@@ -249,7 +233,7 @@ impl<'a> Tokens<'a> {
     fn after_word(&mut self, from: usize) {
         let word = self.source.get(from..self.at).unwrap_or_default();
         let is_property = self.is_after_dot;
-        self.after_operand(is_property || !BEFORE_OPERAND.contains(&word));
+        self.after_operand(is_property || !BEFORE_OPERAND.split(' ').any(|other| other == word));
         if !is_property {
             self.is_head_next = matches!(word, "if" | "while" | "for" | "with");
             self.is_block_next |= matches!(word, "do" | "else");

@@ -80,24 +80,9 @@ const STACK_MARGIN: u32 = 8 << 10;
 const PAGE_BYTES: u32 = 64 << 10;
 
 /// The driver's functions, as `settle.py` names them.
-const FUNCTIONS: [&str; 16] = [
-    "run",
-    "run_with",
-    "validate",
-    "get_variable",
-    "set_variable",
-    "restore_globals",
-    "next_global",
-    "complain",
-    "rearm",
-    "flush",
-    "flush_streams",
-    "close",
-    "grow",
-    "withdraw_packages",
-    "setup",
-    "settle",
-];
+const FUNCTIONS: &str = "\
+    run run_with validate get_variable set_variable restore_globals next_global complain rearm flush flush_streams \
+    close grow withdraw_packages setup settle";
 
 pub(super) fn args() -> Vec<String> {
     ["python", "-c", LOADER, COMMAND].map(str::to_owned).to_vec()
@@ -157,7 +142,7 @@ pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, Dri
 
     let mut interpreter = Interpreter::new(machine, &anchors);
     let slot = interpreter.vectorcall_slot(anchors.get("run")?)?;
-    for function in FUNCTIONS {
+    for function in FUNCTIONS.split(' ') {
         let address = anchors.get(function)?;
         if interpreter.vectorcall_slot(address)? != slot {
             return Err(DriverError::Boot(format!("`{function}` and `run` have different vectorcall slots")));
