@@ -266,12 +266,10 @@ macro_rules! contract_results {
             }
         }
 
-        impl From<$crate::session::Rollback> for types::Rollback {
-            fn from(rollback: $crate::session::Rollback) -> Self {
-                let $crate::session::Rollback { checkpoint, executions_lost } = rollback;
-                Self { checkpoint: checkpoint.0, executions_lost }
-            }
-        }
+        $crate::same_fields!($crate::session::Rollback => types::Rollback { checkpoint, executions_lost });
+        $crate::same_fields!($crate::session::CheckpointInfo => types::CheckpointInfo {
+            id, automatic, executions, private_bytes,
+        });
 
         impl From<$crate::guidance::Guidance> for types::Guidance {
             fn from(guidance: $crate::guidance::Guidance) -> Self {
@@ -286,13 +284,6 @@ macro_rules! contract_results {
                 let correction =
                     correction.map(|$crate::guidance::Correction { line, text }| types::Correction { line, text });
                 Self { kind: kind.into(), summary, steps, correction }
-            }
-        }
-
-        impl From<$crate::session::CheckpointInfo> for types::CheckpointInfo {
-            fn from(info: $crate::session::CheckpointInfo) -> Self {
-                let $crate::session::CheckpointInfo { id, automatic, executions, private_bytes } = info;
-                Self { id: id.0, automatic, executions, private_bytes }
             }
         }
 

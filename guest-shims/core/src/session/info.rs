@@ -9,6 +9,12 @@ use crate::Language;
 #[serde(transparent)]
 pub struct CheckpointId(pub u64);
 
+impl From<CheckpointId> for u64 {
+    fn from(CheckpointId(id): CheckpointId) -> Self {
+        id
+    }
+}
+
 /// The description of a checkpoint: a state that a session can return to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointInfo {
