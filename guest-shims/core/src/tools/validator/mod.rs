@@ -127,6 +127,15 @@ enum Countable {
 }
 
 impl Countable {
+    /// Returns the type of value that a keyword such as `minLength` applies to.
+    fn limited_by(keyword: &str) -> Self {
+        match keyword.get(3..) {
+            Some("Length") => Self::Text,
+            Some("Items") => Self::Array,
+            _ => Self::Object,
+        }
+    }
+
     fn size(self, value: &Value) -> Option<u64> {
         match self {
             Self::Text => value.as_str().map(|text| text.chars().count() as u64),
@@ -324,23 +333,13 @@ impl<'a> Reader<'a> {
                     let is_positive = operand.as_f64().is_some_and(|of| of > 0.0);
                     Some(Rule::MultipleOf(if is_positive { operand.clone() } else { return Err(wrong()) }))
                 }
-                "minLength" => {
-                    Some(Rule::Size { of: Countable::Text, least: count(operand).ok_or_else(wrong)?, most: u64::MAX })
+                "minLength" | "minItems" | "minProperties" => {
+                    let least = count(operand).ok_or_else(wrong)?;
+                    Some(Rule::Size { of: Countable::limited_by(keyword), least, most: u64::MAX })
                 }
-                "maxLength" => {
-                    Some(Rule::Size { of: Countable::Text, least: 0, most: count(operand).ok_or_else(wrong)? })
-                }
-                "minItems" => {
-                    Some(Rule::Size { of: Countable::Array, least: count(operand).ok_or_else(wrong)?, most: u64::MAX })
-                }
-                "maxItems" => {
-                    Some(Rule::Size { of: Countable::Array, least: 0, most: count(operand).ok_or_else(wrong)? })
-                }
-                "minProperties" => {
-                    Some(Rule::Size { of: Countable::Object, least: count(operand).ok_or_else(wrong)?, most: u64::MAX })
-                }
-                "maxProperties" => {
-                    Some(Rule::Size { of: Countable::Object, least: 0, most: count(operand).ok_or_else(wrong)? })
+                "maxLength" | "maxItems" | "maxProperties" => {
+                    let most = count(operand).ok_or_else(wrong)?;
+                    Some(Rule::Size { of: Countable::limited_by(keyword), least: 0, most })
                 }
                 "uniqueItems" => operand.as_bool().ok_or_else(wrong)?.then_some(Rule::Unique),
                 "required" => Some(Rule::Required(texts(operand).ok_or_else(wrong)?)),
