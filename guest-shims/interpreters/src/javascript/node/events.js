@@ -59,8 +59,15 @@
       return this;
     },
     removeAllListeners(name) {
+      const all = listenersOf(this);
+      const isTold = all.removeListener !== undefined;
+      // The listeners of `removeListener` are removed last.
+      const names = name === undefined ? Reflect.ownKeys(all).filter((each) => each !== 'removeListener') : [name];
+      for (const each of isTold ? names : []) {
+        for (const listener of (all[each] ?? []).toReversed()) this.removeListener(each, listener);
+      }
       if (name === undefined) this._events = { __proto__: null };
-      else delete listenersOf(this)[name];
+      else delete all[name];
       return this;
     },
     emit(name, ...args) {
@@ -99,25 +106,34 @@
   for (const name of Object.keys(methods)) EventEmitter.prototype[name] = methods[name];
   EventEmitter.prototype._events = undefined;
 
-  EventEmitter.once = (emitter, name) =>
+  $.abortError = ({ reason }) => Object.assign(new Error('The operation was aborted', { cause: reason }), { name: 'AbortError', code: 'ABORT_ERR' });
+
+  EventEmitter.once = (emitter, name, { signal } = {}) =>
     new Promise((resolve, reject) => {
-      if (typeof emitter.addEventListener === 'function') {
-        emitter.addEventListener(name, (event) => resolve([event]), { once: true });
-        return;
-      }
+      if (signal?.aborted) throw $.abortError(signal);
+      const isTarget = typeof emitter.addEventListener === 'function';
+      const stop = () => {
+        if (isTarget) emitter.removeEventListener(name, done);
+        else emitter.removeListener(name, done).removeListener('error', fail);
+        signal?.removeEventListener('abort', abort);
+      };
       const fail = (error) => {
-        emitter.removeListener(name, done);
+        stop();
         reject(error);
       };
+      const abort = () => fail($.abortError(signal));
       const done = (...args) => {
-        emitter.removeListener('error', fail);
+        stop();
         resolve(args);
       };
-      emitter.once(name, done);
-      if (name !== 'error') emitter.once('error', fail);
+      if (isTarget) emitter.addEventListener(name, done, { once: true });
+      else emitter.once(name, done);
+      if (!isTarget && name !== 'error') emitter.once('error', fail);
+      signal?.addEventListener('abort', abort, { once: true });
     });
 
-  EventEmitter.on = (emitter, name) => {
+  EventEmitter.on = (emitter, name, { signal } = {}) => {
+    if (signal?.aborted) throw $.abortError(signal);
     const ready = [];
     const waiting = [];
     const push = (how, value) => (waiting.length > 0 ? waiting.shift()[how](value) : ready.push([how, value]));
@@ -125,6 +141,16 @@
     const fail = (error) => push('reject', error);
     emitter.on(name, take);
     if (name !== 'error') emitter.on('error', fail);
+    const stop = () => {
+      emitter.off(name, take);
+      emitter.off('error', fail);
+      signal?.removeEventListener('abort', abort);
+    };
+    const abort = () => {
+      stop();
+      fail($.abortError(signal));
+    };
+    signal?.addEventListener('abort', abort, { once: true });
     return {
       next: () =>
         new Promise((resolve, reject) => {
@@ -136,8 +162,7 @@
           (how === 'resolve' ? resolve : reject)(value);
         }),
       async return() {
-        emitter.off(name, take);
-        emitter.off('error', fail);
+        stop();
         return { value: undefined, done: true };
       },
       [Symbol.asyncIterator]() {

@@ -326,15 +326,14 @@
     constants: { signals: {}, errno: {} },
   };
 
-  const aborted = ({ reason }) => Object.assign(new Error('The operation was aborted', { cause: reason }), { name: 'AbortError', code: 'ABORT_ERR' });
   const wait = (start, stop) => (delay, value, options) =>
     new Promise((resolve, reject) => {
       const { signal } = options ?? {};
-      if (signal?.aborted) reject(aborted(signal));
+      if (signal?.aborted) throw $.abortError(signal);
       const id = start(() => resolve(value), delay);
       signal?.addEventListener('abort', () => {
         stop(id);
-        reject(aborted(signal));
+        reject($.abortError(signal));
       });
     });
   const sleep = wait(setTimeout, clearTimeout);
