@@ -320,7 +320,9 @@
         break;
       }
       case '[object Arguments]':
-        return list('[Arguments] ', () => arrayItems(context, value, level), value.length);
+        shape.keys = enumerableKeys(context, value, false);
+        shape.open = '[Arguments] {';
+        return shape;
       case '[object Date]': {
         const time = slot(dateGetTime, value);
         if (time !== undefined) return based(time !== time ? dateToString(value) : dateToISO(value), false);

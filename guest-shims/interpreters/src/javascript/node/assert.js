@@ -40,7 +40,8 @@
       case 'strictEqual':
       case 'deepStrictEqual': {
         const [a, b] = [shown(actual), shown(expected)];
-        if (isPlain(actual) && isPlain(expected) && !a.includes('\n') && !b.includes('\n') && a.length + b.length <= 80) return `${HEADS[operator]}\n\n${a} !== ${b}\n`;
+        const isZero = actual === 0 && expected === 0;
+        if (!isZero && isPlain(actual) && isPlain(expected) && !a.includes('\n') && !b.includes('\n') && a.length + b.length <= 80) return `${HEADS[operator]}\n\n${a} !== ${b}\n`;
         if (a === b) return `Values have same structure but are not reference-equal:\n\n${a}\n`;
         const isSame = operator === 'strictEqual' && !isPlain(actual) && !isPlain(expected) && actual !== null && expected !== null;
         return `${isSame ? 'Expected "actual" to be reference-equal to "expected":' : HEADS[operator]}\n+ actual - expected\n\n${lineDiff(actual, expected)}\n`;
@@ -73,9 +74,10 @@
   }
   Object.defineProperty(AssertionError.prototype, 'name', { value: 'AssertionError', writable: true, configurable: true });
 
-  const fail = (message, details) => {
+  // `generated` replaces a missing message.
+  const fail = (message, details, generated) => {
     if (message instanceof Error) throw message;
-    throw new AssertionError({ message, ...details });
+    throw Object.assign(new AssertionError({ message: message ?? generated, ...details }), { generatedMessage: message === undefined });
   };
 
   const truthy = (value, message, count, operator, stackStartFn) => {
@@ -118,18 +120,18 @@
       if (expected.prototype !== undefined && thrown instanceof expected) return;
       if (Error.isPrototypeOf(expected)) {
         throw message === undefined && thrown instanceof Error
-          ? new AssertionError({
+          ? Object.assign(new AssertionError({
               message: `The error is expected to be an instance of "${expected.name}". Received "${thrown.constructor.name}"\n\nError message:\n\n${thrown.message}`,
               actual: thrown, expected, operator,
-            })
+            }), { generatedMessage: true })
           : thrown;
       }
       if (expected.call({}, thrown) === true) return;
-      fail(message ?? `The ${expected.name ? `"${expected.name}" ` : ''}validation function is expected to return "true". Received ${$.inspect(false, 0)}\n\nCaught error:\n\n${$.inspect(thrown, 2)}`, { actual: thrown, expected, operator });
+      fail(message, { actual: thrown, expected, operator }, `The ${expected.name ? `"${expected.name}" ` : ''}validation function is expected to return "true". Received ${$.inspect(false, 0)}\n\nCaught error:\n\n${$.inspect(thrown, 2)}`);
     }
     if (expected instanceof RegExp) {
       if (expected.test(String(thrown))) return;
-      fail(message ?? `The input did not match the regular expression ${expected}. Input:\n\n${$.inspect(String(thrown), 0)}\n`, { actual: thrown, expected, operator });
+      fail(message, { actual: thrown, expected, operator }, `The input did not match the regular expression ${expected}. Input:\n\n${$.inspect(String(thrown), 0)}\n`);
     }
     const keys = Object.keys(expected);
     if (expected instanceof Error) keys.push('name', 'message');
@@ -137,7 +139,7 @@
       const isMatch = expected[key] instanceof RegExp && typeof thrown?.[key] === 'string' ? expected[key].test(thrown[key]) : deepEqual(thrown?.[key], expected[key], true);
       if (isMatch) continue;
       const pick = (value) => Object.assign(new Comparison(), Object.fromEntries(keys.filter((name) => name in Object(value)).map((name) => [name, value[name]])));
-      fail(message ?? messageFor('deepStrictEqual', pick(thrown), pick(expected)), { actual: thrown, expected, operator });
+      fail(message, { actual: thrown, expected, operator }, messageFor('deepStrictEqual', pick(thrown), pick(expected)));
     }
   };
   const settled = (outcome, expected, message, operator) => {
@@ -179,18 +181,18 @@
     ok(value, message) {
       truthy(value, message, arguments.length, 'assert.ok', assert.ok);
     },
-    fail: (message = 'Failed') => fail(message, { operator: 'fail' }),
+    fail: (message) => fail(message, { operator: 'fail' }, 'Failed'),
     throws: (body, expected, message) => settled(run(body), expected, message, 'throws'),
     doesNotThrow: (body, expected, message) => unwanted(run(body), expected, message, 'doesNotThrow'),
     rejects: async (promise, expected, message) => settled(await wait(promise), expected, message, 'rejects'),
     doesNotReject: async (promise, expected, message) => unwanted(await wait(promise), expected, message, 'doesNotReject'),
     match(text, pattern, message) {
       if (pattern.test(text)) return;
-      fail(message ?? `The input did not match the regular expression ${pattern}. Input:\n\n${$.inspect(text, 0)}\n`, { actual: text, expected: pattern, operator: 'match' });
+      fail(message, { actual: text, expected: pattern, operator: 'match' }, `The input did not match the regular expression ${pattern}. Input:\n\n${$.inspect(text, 0)}\n`);
     },
     doesNotMatch(text, pattern, message) {
       if (!pattern.test(text)) return;
-      fail(message ?? `The input was expected to not match the regular expression ${pattern}. Input:\n\n${$.inspect(text, 0)}\n`, { actual: text, expected: pattern, operator: 'doesNotMatch' });
+      fail(message, { actual: text, expected: pattern, operator: 'doesNotMatch' }, `The input was expected to not match the regular expression ${pattern}. Input:\n\n${$.inspect(text, 0)}\n`);
     },
     ifError(value) {
       if (value === null || value === undefined) return;

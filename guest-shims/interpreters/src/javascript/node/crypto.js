@@ -292,6 +292,7 @@
 
   const pbkdf2Sync = (password, salt, rounds, length, digest) => {
     const kind = algorithm(digest);
+    if (!(rounds >= 1)) throw coded(RangeError, 'ERR_OUT_OF_RANGE', `The value of "iterations" is out of range. It must be >= 1 && <= 2147483647. Received ${$.inspect(rounds, 0)}`);
     const pad = padded(kind, password);
     const begin = dataBytes(salt, 'utf8', 'salt');
     const out = Buffer.alloc(length);

@@ -464,8 +464,10 @@
       const host = url.host ?? `${url.hostname ?? ''}${url.port ? `:${url.port}` : ''}`;
       const search = url.search ?? (url.query && typeof url.query === 'object' ? `?${querystring.stringify(url.query)}` : '');
       const protocol = url.protocol ? url.protocol.replace(/:?$/, ':') : '';
-      const slashes = url.slashes || protocol in SPECIAL || host ? '//' : '';
-      return `${protocol}${slashes}${url.auth ? `${url.auth}@` : ''}${host}${url.pathname ?? ''}${search === '?' ? '' : search}${url.hash ?? ''}`;
+      const isWithHost = url.slashes || (protocol in SPECIAL && host);
+      const slashes = isWithHost || protocol === 'file:' ? '//' : '';
+      const path = `${isWithHost && url.pathname && !url.pathname.startsWith('/') ? '/' : ''}${url.pathname ?? ''}`;
+      return `${protocol}${slashes}${url.auth ? `${url.auth}@` : ''}${host}${path}${search === '?' ? '' : search}${url.hash ?? ''}`;
     },
     resolve: (from, to) => {
       const base = new URL(from, 'resolve://x');
