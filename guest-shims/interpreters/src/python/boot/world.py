@@ -215,7 +215,7 @@ os.getuid, os.getgid, os.geteuid, os.getegid = getuid, getgid, getuid, getgid
 getuid.__module__ = getgid.__module__ = "os"
 
 
-# --- modes of files -------------------------------------------------------------------------------
+# --- modes and owners of files --------------------------------------------------------------------
 
 _chmod, _stat = os.chmod, os.stat
 
@@ -227,6 +227,21 @@ def chmod(path, mode, *, dir_fd=None, follow_symlinks=True):
 
 
 replace(os, "chmod", chmod)
+
+
+def chown(path, uid, gid, *, dir_fd=None, follow_symlinks=True):
+    """Change the owner and group id of a file. The sandbox does not store them."""
+    _stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+
+
+def lchown(path, uid, gid):
+    """Change the owner and group id of a file without following symbolic links. The sandbox does not store them."""
+    _stat(path, follow_symlinks=False)
+
+
+# `tarfile` calls these for the user 0.
+os.chown, os.lchown = chown, lchown
+chown.__module__ = lchown.__module__ = "os"
 
 
 # --- stacks without the driver --------------------------------------------------------------------
