@@ -319,6 +319,10 @@
         if (size !== undefined) return braces('Map', () => collectionItems(context, value, size, mapForEach, item), size);
         break;
       }
+      case '[object Module]':
+        shape.keys = enumerableKeys(context, value, false);
+        shape.open = name === null ? '[Module: null prototype] {' : prefix(value, name, 'Object') + '{';
+        return shape;
       case '[object Arguments]':
         shape.keys = enumerableKeys(context, value, false);
         shape.open = '[Arguments] {';

@@ -26,6 +26,21 @@
   const ObjectPrototype = Object.prototype;
   const ArrayPrototype = Array.prototype;
   const { toStringTag } = Symbol;
+  // QuickJS omits the name of the time zone, which is always UTC here.
+  const { prototype: dates } = Date;
+  const [dateText, timeText] = [uncurry(dates.toString), uncurry(dates.toTimeString)];
+  const zoned = (text) => (text === 'Invalid Date' ? text : `${text} (Coordinated Universal Time)`);
+  const dateTexts = {
+    __proto__: null,
+    toString() {
+      return zoned(dateText(this));
+    },
+    toTimeString() {
+      return zoned(timeText(this));
+    },
+  };
+  for (const name in dateTexts) defineProperty(dates, name, { __proto__: null, value: dateTexts[name], writable: true, configurable: true, enumerable: false });
+
   const Failure = Error;
   const BUILTIN = [Object, Array, Error, Date, RegExp, Function, Number, String, Boolean, Symbol, BigInt];
   const builtinTexts = [];
@@ -215,15 +230,21 @@
   const native = getOwnPropertyDescriptor(Failure.prototype, 'stack');
   if (native !== undefined) {
     const stackOf = uncurry(native.get);
+    const setStack = uncurry(native.set);
     const isPrepared = () => read(Failure, 'prepareStackTrace') !== undefined;
     const stack = {
       get stack() {
         const frames = stackOf(this);
         return typeof frames !== 'string' || isPrepared() ? frames : stackText(this, frames);
       },
+      // The native setter accepts only text.
+      set stack(next) {
+        if (typeof next === 'string') setStack(this, next);
+        else defineProperty(this, 'stack', { __proto__: null, value: next, writable: true, configurable: true, enumerable: false });
+      },
     };
-    const { get } = getOwnPropertyDescriptor(stack, 'stack');
-    defineProperty(Failure.prototype, 'stack', { __proto__: null, get, set: native.set, configurable: true, enumerable: false });
+    const { get, set } = getOwnPropertyDescriptor(stack, 'stack');
+    defineProperty(Failure.prototype, 'stack', { __proto__: null, get, set, configurable: true, enumerable: false });
     const capture = Failure.captureStackTrace;
     const methods = {
       captureStackTrace(value, above) {
