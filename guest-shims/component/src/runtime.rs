@@ -1,6 +1,6 @@
 //! A woven runtime: the weaver's description, its image, and the session whose guest is in its memory.
 
-use std::{collections::BTreeMap, fmt, rc::Rc, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use glovebox_core::{ImageDriver, Language, LibraryMount};
 use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};

@@ -190,7 +190,7 @@ impl SandboxBuilder {
         let workspace = Workspace::open(&self.policy, &self.files, packages, runtime.library.as_ref())?;
         let Self { mut policy, keeps, .. } = self;
         policy.env.extend(environment);
-        Ok(Sandbox(Arc::new(SandboxInner { engine, runtime, policy, workspace, toolbox, keeps })))
+        Ok(Sandbox(Arc::new(SandboxInner { engine, runtime, policy, workspace, toolbox, _keeps: keeps })))
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct SandboxInner {
     pub(crate) workspace: Workspace,
     pub(crate) toolbox: Arc<Toolbox>,
     /// A share of a quota, released when the last copy of the sandbox is dropped.
-    keeps: Option<KeepAlive>,
+    _keeps: Option<KeepAlive>,
 }
 
 /// A value that is held but never read.
