@@ -217,7 +217,7 @@ impl Upstreams {
             true => self.approved_tools.push(offer),
             false => self.tools.push(offer),
         }
-        let of = format!("`{}` of `{}`", glovebox::escaped(&tool.name), glovebox::escaped(&config.name));
+        let of = format!("`{}` of `{}`", glovebox::escaped(&*tool.name), glovebox::escaped(&config.name));
         names.insert(name, of);
         Ok(())
     }
