@@ -129,8 +129,8 @@ pub(super) async fn list(
             listed.insert(format!("{}_{id}", answer.started_at), Box::new(move || answer));
         }
     }
-    let is_earlier = |token: &String| next_token.as_ref().is_some_and(|after| token >= after);
-    let mut rest = listed.into_iter().rev().skip_while(|(token, _)| is_earlier(token));
+    let is_on_earlier_page = |token: &String| next_token.as_ref().is_some_and(|after| token >= after);
+    let mut rest = listed.into_iter().rev().skip_while(|(token, _)| is_on_earlier_page(token));
     let page: Vec<_> = rest.by_ref().take(limit.unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED)).collect();
     let last = page.last().map(|(token, _)| token.clone()).filter(|_| rest.next().is_some());
     let answers: Vec<DetailAnswer> = page.into_iter().map(|(_, describe)| describe()).collect();
