@@ -48,7 +48,7 @@ pub struct SessionPage {
     /// The names of damaged sessions. They can only be removed.
     #[schema(value_type = Vec<String>)]
     pub damaged: Vec<SessionId>,
-    /// The name after which the next page starts. Missing on the last page.
+    /// The name after which the next page starts, if there is one.
     #[schema(value_type = Option<String>)]
     pub next: Option<SessionId>,
 }
