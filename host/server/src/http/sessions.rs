@@ -10,7 +10,6 @@ use glovebox_sessions::{PageRequest, SessionId};
 use serde::Deserialize;
 use serde_json::{Map, value::RawValue};
 use tracing::Instrument as _;
-use utoipa::IntoParams;
 
 use super::{
     Caller, InPath, InQuery, Problem, ReadBody, Shared,
@@ -33,7 +32,7 @@ fn described(status: StatusCode, session: SessionSummary) -> Response {
 }
 
 /// The query parameters of the session list.
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
@@ -232,7 +231,7 @@ pub(crate) async fn set_variable(
 }
 
 /// The query parameters of the file list.
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FilesQuery {
@@ -359,7 +358,7 @@ pub(crate) async fn write_file(
 }
 
 /// The query parameters of a deletion.
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeleteQuery {
