@@ -61,6 +61,8 @@ pub(super) struct ApprovedRun<'a> {
 }
 
 type Step = Stepped<CallToolResult>;
+/// The bytes of a suspended execution, and the memory reserved for them.
+type SuspendedBytes = (Vec<u8>, HeldBytes);
 
 /// An execution that waits in memory. Cancelled on drop, unless [`keep`](Self::keep) was called.
 struct CancelWaiting {
@@ -274,14 +276,13 @@ impl ApprovedRun<'_> {
         }
     }
 
-    /// Suspends an execution as bytes. Returns them with the memory reserved for them. If the execution can never be
-    /// suspended, returns answers that refuse its calls. Returns no answers if another attempt can succeed: the script
-    /// has continued or ended, or another tool's handler is running.
+    /// Suspends an execution as bytes. If it can never be suspended, returns answers that refuse its calls. Returns no
+    /// answers if another attempt can succeed: the script has continued or ended, or another tool's handler is running.
     async fn suspend(
         &self,
         execution: &str,
         calls: &[ToolRequest],
-    ) -> Result<Result<(Vec<u8>, HeldBytes), Vec<ToolAnswer>>, ServiceError> {
+    ) -> Result<Result<SuspendedBytes, Vec<ToolAnswer>>, ServiceError> {
         let mut is_too_large = false;
         let reserve = |bytes: usize| {
             if bytes > MAX_SUSPENDED_BYTES {
