@@ -33,6 +33,13 @@ impl Contract {
         Self { resolve, package }
     }
 
+    /// Reads the draft of the next version, which uses the types of the current one.
+    fn draft() -> Self {
+        let Self { mut resolve, .. } = Self::read();
+        let (package, _) = resolve.push_dir(directory().join("0.3")).expect("wit/0.3 resolves");
+        Self { resolve, package }
+    }
+
     fn version(&self) -> String {
         let name = &self.resolve.packages[self.package].name;
         name.version.as_ref().expect("the package has a version").to_string()

@@ -62,9 +62,9 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn every_wit_item_is_documented() {
-    let contract = Contract::read();
+    let (contract, draft) = (Contract::read(), Contract::draft());
     let docs = contract.docs();
-    for (name, docs) in &docs {
+    for (name, docs) in docs.iter().chain(&draft.docs()) {
         assert!(docs.contents.as_deref().is_some_and(|text| !text.trim().is_empty()), "`{name}` has no documentation");
     }
     let seen = [
@@ -85,20 +85,22 @@ fn every_wit_item_is_documented() {
 
 #[test]
 fn every_item_has_a_since_annotation() {
-    let contract = Contract::read();
-    let package = &contract.resolve.packages[contract.package].name;
-    for (name, _, stability) in contract.items() {
-        let Stability::Stable { since, deprecated: None } = stability else { panic!("`{name}`: {stability:?}") };
-        assert!(Some(since) <= package.version.as_ref(), "`{name}` is from {since}, later than its package");
+    for contract in [Contract::read(), Contract::draft()] {
+        let package = &contract.resolve.packages[contract.package].name;
+        for (name, _, stability) in contract.items() {
+            let Stability::Stable { since, deprecated: None } = stability else { panic!("`{name}`: {stability:?}") };
+            assert!(Some(since) <= package.version.as_ref(), "`{name}` is from {since}, later than its package");
+        }
     }
 }
 
 #[test]
 fn every_result_documents_its_errors() {
-    let contract = Contract::read();
+    let (contract, draft) = (Contract::read(), Contract::draft());
     let errors = contract.names("sandbox-error");
     let mut count = 0;
-    for (name, function) in contract.functions() {
+    let functions = [&contract, &draft].into_iter().flat_map(|of| of.functions().map(move |function| (of, function)));
+    for (contract, (name, function)) in functions {
         let docs = function.docs.contents.as_deref().unwrap_or_default();
         let listed = docs.split_once("Errors:").map(|(_, listed)| listed);
         assert_eq!(
