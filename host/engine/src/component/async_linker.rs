@@ -1,14 +1,7 @@
 //! The interfaces for stores that are called asynchronously. A call that runs a script or a tool, or may wait for a
 //! script, gets its own thread, so the store's thread stays free. All other calls run on the store's thread.
 
-use std::{
-    future::Future,
-    panic::{self, AssertUnwindSafe},
-    pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
-    thread,
-};
+use std::panic;
 
 use wasmtime::{
     StoreContextMut,
@@ -21,14 +14,13 @@ use super::{
     sandbox::{Bytes, Snapshot},
     session::SessionResource,
     started::Stepped,
+    thread_call::ThreadCall,
     wit::{
         sandbox::{Host, HostBlob, HostFiles, HostSession, HostStarted},
         tools,
         types::SandboxError,
     },
 };
-use crate::CancelToken;
-
 const SANDBOX: &str = "glovebox:sandbox/sandbox@0.2.0";
 const TOOLS: &str = "glovebox:sandbox/tools@0.2.0";
 
@@ -210,10 +202,6 @@ pub(super) fn add_tools<T: SandboxView + 'static>(linker: &mut Linker<T>) -> was
     })
 }
 
-/// The stack size of a call's thread, in bytes. Schemas and arguments of a component's tools can be deeply nested and
-/// are checked on this stack. Guests run on other stacks. Only touched pages take memory.
-const STACK_BYTES: usize = 8 << 20;
-
 /// Lends the store's sandbox to `work` on a new thread. If the future is dropped before the work ends, all executions
 /// of the sandbox are cancelled and the thread drops the sandbox.
 ///
@@ -225,100 +213,16 @@ pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
 ) -> wasmtime::Result<R> {
     let ctx = store.data_mut().sandbox();
     let cancel = ctx.cancel_token();
-    let shared = Arc::new(ThreadCallState(Mutex::new(CallOnThread::new(ctx.lend()?))));
-    let there = Arc::clone(&shared);
-    let spawned =
-        thread::Builder::new().name("glovebox-call".into()).stack_size(STACK_BYTES).spawn(move || there.run(work));
-    if let Err(error) = spawned {
-        let lent = shared.state().begins.take();
-        if let Some(lent) = lent {
-            ctx.take_back(lent);
+    let call = match ThreadCall::spawn(ctx.lend()?, cancel, work) {
+        Ok(call) => call,
+        Err((error, lent)) => {
+            if let Some(lent) = lent {
+                ctx.take_back(lent);
+            }
+            return Err(error);
         }
-        return Err(wasmtime::Error::new(error).context("cannot start a thread for a call into the sandbox"));
-    }
-    let (lent, result) = ThreadCall { shared, cancel, is_over: false }.await;
+    };
+    let (lent, result) = call.await;
     store.data_mut().sandbox().take_back(lent);
-    match result {
-        Ok(result) => Ok(result),
-        Err(payload) => panic::resume_unwind(payload),
-    }
-}
-
-/// The lent sandbox, and the result of the work or the payload of its panic.
-type ThreadOutput<R> = (SandboxCtx, thread::Result<R>);
-
-/// The state shared by the call's thread and its future.
-struct ThreadCallState<R>(Mutex<CallOnThread<R>>);
-
-struct CallOnThread<R> {
-    /// The lent sandbox, until the thread takes it.
-    begins: Option<SandboxCtx>,
-    /// Woken when the work ends.
-    waker: Option<Waker>,
-    end: Option<ThreadOutput<R>>,
-    /// `true` once the future has been dropped.
-    is_given_up: bool,
-}
-
-impl<R> CallOnThread<R> {
-    fn new(lent: SandboxCtx) -> Self {
-        Self { begins: Some(lent), waker: None, end: None, is_given_up: false }
-    }
-}
-
-impl<R> ThreadCallState<R> {
-    fn state(&self) -> MutexGuard<'_, CallOnThread<R>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs the work on the call's thread. If the future was dropped, this thread drops the sandbox, because dropping
-    /// it can take time.
-    fn run(&self, work: impl FnOnce(&mut SandboxCtx) -> R) {
-        let Some(mut lent) = self.state().begins.take() else { return };
-        if self.state().is_given_up {
-            return;
-        }
-        let result = panic::catch_unwind(AssertUnwindSafe(|| work(&mut lent)));
-        let mut state = self.state();
-        if state.is_given_up {
-            return;
-        }
-        state.end = Some((lent, result));
-        let waker = state.waker.take();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-/// A future that completes when the work on the thread ends.
-struct ThreadCall<R> {
-    shared: Arc<ThreadCallState<R>>,
-    cancel: CancelToken,
-    is_over: bool,
-}
-
-impl<R> Future for ThreadCall<R> {
-    type Output = ThreadOutput<R>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.shared.state();
-        let Some(end) = state.end.take() else {
-            state.waker = Some(context.waker().clone());
-            return Poll::Pending;
-        };
-        drop(state);
-        self.is_over = true;
-        Poll::Ready(end)
-    }
-}
-
-impl<R> Drop for ThreadCall<R> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.cancel.cancel();
-            self.shared.state().is_given_up = true;
-        }
-    }
+    Ok(result.unwrap_or_else(|payload| panic::resume_unwind(payload)))
 }

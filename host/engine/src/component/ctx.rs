@@ -1,6 +1,9 @@
 //! The sandbox of one store, and the host configuration that all stores share.
 
-use std::{fmt, mem, sync::Arc};
+use std::{
+    fmt, mem,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use glovebox_core::contract::check_file_path;
 use wasmtime::component::{Resource, ResourceTable};
@@ -26,17 +29,22 @@ const MAX_CACHED_BYTES: u64 = 4_096;
 /// The sandbox of one store. It owns all resources that the store's component opens. Dropping it cancels the
 /// component's executions and frees the resources.
 pub struct SandboxCtx {
+    pub(super) caller: Arc<Caller>,
+    table: ResourceTable,
+    place: Lending,
+}
+
+/// The parts of a store's sandbox that its resources do not affect. Calls on other threads share them.
+pub(super) struct Caller {
     pub(super) host: SandboxHost,
     pub(super) meter: Arc<Meter>,
     pub(super) cancel: CancelToken,
     pub(super) id: String,
-    table: ResourceTable,
     /// Recently used sandboxes, the most recent one first.
-    sandboxes: Vec<CachedSandbox>,
-    place: Lending,
+    sandboxes: Mutex<Vec<CachedSandbox>>,
 }
 
-/// Tracks where the resource table and the cached sandboxes are.
+/// Tracks where the resource table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lending {
     Here,
@@ -80,7 +88,7 @@ impl fmt::Debug for SandboxCtx {
 impl Drop for SandboxCtx {
     fn drop(&mut self) {
         if self.place != Lending::Borrowed {
-            self.cancel.cancel();
+            self.caller.cancel.cancel();
         }
     }
 }
@@ -99,36 +107,20 @@ impl SandboxCtx {
         let mut random = [0; 16];
         platform::fill_random(&mut random);
         let id = format!("{:032x}", u128::from_le_bytes(random));
-        Self {
-            host,
-            meter,
-            cancel: CancelToken::new(),
-            id,
-            table: ResourceTable::new(),
-            sandboxes: Vec::new(),
-            place: Lending::Here,
-        }
+        let caller = Caller { host, meter, cancel: CancelToken::new(), id, sandboxes: Mutex::default() };
+        Self { caller: Arc::new(caller), table: ResourceTable::new(), place: Lending::Here }
     }
 
     /// Lends the component's resources to a call on another thread.
     pub(super) fn lend(&mut self) -> wasmtime::Result<Self> {
         self.here()?;
         self.place = Lending::Lent;
-        Ok(Self {
-            host: self.host.clone(),
-            meter: Arc::clone(&self.meter),
-            cancel: self.cancel.clone(),
-            id: self.id.clone(),
-            table: mem::take(&mut self.table),
-            sandboxes: mem::take(&mut self.sandboxes),
-            place: Lending::Borrowed,
-        })
+        Ok(Self { caller: Arc::clone(&self.caller), table: mem::take(&mut self.table), place: Lending::Borrowed })
     }
 
     /// Takes back the resources that [`lend`](Self::lend) lent.
     pub(super) fn take_back(&mut self, mut lent: Self) {
         mem::swap(&mut self.table, &mut lent.table);
-        mem::swap(&mut self.sandboxes, &mut lent.sandboxes);
         self.place = Lending::Here;
     }
 
@@ -146,26 +138,49 @@ impl SandboxCtx {
     /// [`ToolCall`](crate::ToolCall)s contain this ID instead of a session ID.
     #[must_use]
     pub fn id(&self) -> &str {
-        &self.id
+        &self.caller.id
     }
 
     /// Returns a token that cancels all executions of the component from any thread. Running and later executions end
     /// with the outcome `cancelled`.
     #[must_use]
     pub fn cancel_token(&self) -> CancelToken {
-        self.cancel.clone()
+        self.caller.cancel.clone()
     }
 
     /// Returns the component's usage of its quotas.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        self.meter.usage()
+        self.caller.meter.usage()
     }
 
+    /// Adds a resource and returns its handle. `share` was taken from the quota before the resource was created.
+    pub(super) fn put<T: Send + 'static>(&mut self, share: Share, it: T) -> Result<Resource<T>, SandboxFailure> {
+        let handle = self.table.push(Counted { it, _share: share })?;
+        Ok(Resource::new_own(handle.rep()))
+    }
+
+    /// Returns the resource of a handle. Fails with a trap if the handle is invalid.
+    pub(super) fn get<T: Send + 'static>(&self, handle: &Resource<T>) -> wasmtime::Result<&T> {
+        Ok(&self.table.get(&Resource::<Counted<T>>::new_borrow(handle.rep()))?.it)
+    }
+
+    /// Like [`get`](Self::get), but returns a mutable reference.
+    pub(super) fn get_mut<T: Send + 'static>(&mut self, handle: &Resource<T>) -> wasmtime::Result<&mut T> {
+        Ok(&mut self.table.get_mut(&Resource::<Counted<T>>::new_borrow(handle.rep()))?.it)
+    }
+
+    /// Removes a resource and returns it. Fails with a trap if the handle is invalid.
+    pub(super) fn take<T: Send + 'static>(&mut self, handle: Resource<T>) -> wasmtime::Result<T> {
+        Ok(self.table.delete(Resource::<Counted<T>>::new_own(handle.rep()))?.it)
+    }
+}
+
+impl Caller {
     /// Returns a sandbox whose workspace contains a request's files. A sandbox with files is built for this request and
     /// not cached.
     pub(super) fn sandbox_with_files(
-        &mut self,
+        &self,
         runtime: types::Runtime,
         policy: types::Policy,
         files: Vec<types::InputFile>,
@@ -204,50 +219,35 @@ impl SandboxCtx {
 
     /// Returns a sandbox with this runtime and policy, from the cache or newly built.
     pub(super) fn sandbox_for(
-        &mut self,
+        &self,
         runtime: types::Runtime,
         policy: types::Policy,
     ) -> Result<Sandbox, SandboxFailure> {
-        let found = self.sandboxes.iter().position(|made| made.runtime == runtime && made.policy == policy);
-        if let Some(before) = found.and_then(|at| self.sandboxes.get_mut(..=at)) {
-            before.rotate_right(1);
-            if let Some(made) = self.sandboxes.first() {
-                return Ok(made.sandbox.clone());
-            }
+        if let Some(sandbox) = self.cached(&runtime, &policy) {
+            return Ok(sandbox);
         }
+        // Other calls can use the cache meanwhile, because a sandbox can take seconds to build.
         let builder = self.builder(&runtime, policy.clone())?;
         let weight = convert::weight(&policy);
         let sandbox = match weight {
             0 => builder.build()?,
             bytes => builder.keep_alive(Arc::new(self.meter.take(QuotaUse::Bytes(bytes))?)).build()?,
         };
-        // Sandboxes with large policies are not cached.
-        if weight <= MAX_CACHED_BYTES {
-            self.sandboxes.truncate(SANDBOXES_CACHED - 1);
-            self.sandboxes.insert(0, CachedSandbox { runtime, policy, sandbox: sandbox.clone() });
+        // Sandboxes with large policies are not cached. A concurrent call may have built the same sandbox.
+        if weight <= MAX_CACHED_BYTES && self.cached(&runtime, &policy).is_none() {
+            let mut sandboxes = self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner);
+            sandboxes.truncate(SANDBOXES_CACHED - 1);
+            sandboxes.insert(0, CachedSandbox { runtime, policy, sandbox: sandbox.clone() });
         }
         Ok(sandbox)
     }
 
-    /// Adds a resource and returns its handle. `share` was taken from the quota before the resource was created.
-    pub(super) fn put<T: Send + 'static>(&mut self, share: Share, it: T) -> Result<Resource<T>, SandboxFailure> {
-        let handle = self.table.push(Counted { it, _share: share })?;
-        Ok(Resource::new_own(handle.rep()))
-    }
-
-    /// Returns the resource of a handle. Fails with a trap if the handle is invalid.
-    pub(super) fn get<T: Send + 'static>(&self, handle: &Resource<T>) -> wasmtime::Result<&T> {
-        Ok(&self.table.get(&Resource::<Counted<T>>::new_borrow(handle.rep()))?.it)
-    }
-
-    /// Like [`get`](Self::get), but returns a mutable reference.
-    pub(super) fn get_mut<T: Send + 'static>(&mut self, handle: &Resource<T>) -> wasmtime::Result<&mut T> {
-        Ok(&mut self.table.get_mut(&Resource::<Counted<T>>::new_borrow(handle.rep()))?.it)
-    }
-
-    /// Removes a resource and returns it. Fails with a trap if the handle is invalid.
-    pub(super) fn take<T: Send + 'static>(&mut self, handle: Resource<T>) -> wasmtime::Result<T> {
-        Ok(self.table.delete(Resource::<Counted<T>>::new_own(handle.rep()))?.it)
+    /// Returns the cached sandbox with this runtime and policy, and marks it as used.
+    fn cached(&self, runtime: &types::Runtime, policy: &types::Policy) -> Option<Sandbox> {
+        let mut sandboxes = self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = sandboxes.iter().position(|made| made.runtime == *runtime && made.policy == *policy)?;
+        sandboxes.get_mut(..=found)?.rotate_right(1);
+        Some(sandboxes.first()?.sandbox.clone())
     }
 }
 

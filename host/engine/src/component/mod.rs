@@ -52,12 +52,14 @@
 //!   another thread. The embedder's epochs and fuel have no effect during the call.
 
 mod async_linker;
+mod caller_tools;
 mod convert;
 mod ctx;
 mod quotas;
 mod sandbox;
 mod session;
 mod started;
+mod thread_call;
 
 #[cfg(test)]
 mod tests;

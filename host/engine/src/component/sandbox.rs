@@ -12,8 +12,9 @@ use wasmtime::component::Resource;
 use super::{
     SandboxCtx,
     convert::{self, SandboxFailure, refused},
+    ctx::Caller,
     quotas::{Meter, OverQuota, QuotaUse, Share},
-    started::{Stepped, SuspendableRequest},
+    started::{StartRequest, Stepped, SuspendableRequest},
     wit::{
         sandbox::{Host, HostBlob, HostFiles},
         tools,
@@ -23,7 +24,7 @@ use super::{
         },
     },
 };
-use crate::{Files, Sandbox, Suspended, ToolOutcome, exec::platform::Budget, tools::DirectCall};
+use crate::{CancelToken, Files, Sandbox, Suspended, ToolOutcome, exec::platform::Budget, tools::DirectCall};
 
 /// Returns the maximum fuel of an execution outside sessions. Setting the `context` variable can use as much fuel as
 /// the script.
@@ -32,10 +33,10 @@ pub(super) fn fuel_of_an_execution(sandbox: &Sandbox, request: &Request) -> u64 
     if request.context.is_some() { fuel.saturating_mul(2) } else { fuel }
 }
 
-impl SandboxCtx {
+impl Caller {
     /// Returns the sandbox for a request that runs outside sessions, with the files that it takes from the request.
-    fn sandbox_for_request(
-        &mut self,
+    pub(super) fn sandbox_for_request(
+        &self,
         runtime: Runtime,
         request: &mut Request,
         policy: Policy,
@@ -43,25 +44,52 @@ impl SandboxCtx {
         request.context.iter().try_for_each(|json| check_json("context", json))?;
         self.sandbox_with_files(runtime, policy, request.files.take().unwrap_or_default())
     }
+
+    /// Implements `execute`. `cancel` cancels the script.
+    pub(super) fn execute(
+        &self,
+        runtime: Runtime,
+        mut request: Request,
+        policy: Policy,
+        cancel: &CancelToken,
+    ) -> Result<Execution, SandboxFailure> {
+        let sandbox = self.sandbox_for_request(runtime, &mut request, policy)?;
+        let budget = Budget::empty();
+        let _bill = self.meter.execution(fuel_of_an_execution(&sandbox, &request), &budget)?;
+        let request = convert::request(&request).session_id(&self.id).cancel(cancel).budget(&budget);
+        let execution = sandbox.run(request)?;
+        // Outside sessions, the ID is only for the host's log and tools.
+        Ok(Execution { session_id: None, ..execution.into() })
+    }
+
+    /// Implements `validate`. `cancel` cancels the parser.
+    pub(super) fn validate(
+        &self,
+        runtime: Runtime,
+        request: Request,
+        policy: Policy,
+        cancel: &CancelToken,
+    ) -> Result<Vec<Diagnostic>, SandboxFailure> {
+        let sandbox = self.sandbox_for(runtime, policy)?;
+        let budget = Budget::empty();
+        let _bill = self.meter.execution(sandbox.policy().limits.fuel, &budget)?;
+        let request = request.for_validation();
+        let converted = convert::request(&request).cancel(cancel).budget(&budget);
+        Ok(sandbox.validate_request(converted)?.into_iter().map(Diagnostic::from).collect())
+    }
 }
 
 impl Host for SandboxCtx {
     fn info(&mut self) -> wasmtime::Result<ProviderInfo> {
-        Ok(self.host.0.info.clone())
+        Ok(self.caller.host.0.info.clone())
     }
 
     fn default_policy(&mut self) -> wasmtime::Result<Policy> {
-        Ok(self.host.0.default_policy.clone())
+        Ok(self.caller.host.0.default_policy.clone())
     }
 
-    fn execute(&mut self, runtime: Runtime, mut request: Request, policy: Policy) -> Result<Execution, SandboxFailure> {
-        let sandbox = self.sandbox_for_request(runtime, &mut request, policy)?;
-        let budget = Budget::empty();
-        let _bill = self.meter.execution(fuel_of_an_execution(&sandbox, &request), &budget)?;
-        let request = convert::request(&request).session_id(&self.id).cancel(&self.cancel).budget(&budget);
-        let execution = sandbox.run(request)?;
-        // Outside sessions, the ID is only for the host's log and tools.
-        Ok(Execution { session_id: None, ..execution.into() })
+    fn execute(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, SandboxFailure> {
+        self.caller.execute(runtime, request, policy, &self.caller.cancel)
     }
 
     fn validate(
@@ -70,12 +98,7 @@ impl Host for SandboxCtx {
         request: Request,
         policy: Policy,
     ) -> Result<Vec<Diagnostic>, SandboxFailure> {
-        let sandbox = self.sandbox_for(runtime, policy)?;
-        let budget = Budget::empty();
-        let _bill = self.meter.execution(sandbox.policy().limits.fuel, &budget)?;
-        let request = request.for_validation();
-        let converted = convert::request(&request).cancel(&self.cancel).budget(&budget);
-        Ok(sandbox.validate_request(converted)?.into_iter().map(Diagnostic::from).collect())
+        self.caller.validate(runtime, request, policy, &self.caller.cancel)
     }
 
     fn start(
@@ -85,9 +108,9 @@ impl Host for SandboxCtx {
         policy: Policy,
         tools: Vec<Tool>,
     ) -> Result<Resource<Stepped>, SandboxFailure> {
-        let sandbox = self.sandbox_for_request(runtime, &mut request, policy)?;
+        let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
         let fuel = fuel_of_an_execution(&sandbox, &request);
-        self.start_in_sandbox(sandbox, convert::request(&request), fuel, &tools, None)
+        self.start_outside_sessions(sandbox, StartRequest::new(convert::request(&request), fuel, &tools))
     }
 
     fn start_suspendable(
@@ -97,11 +120,12 @@ impl Host for SandboxCtx {
         policy: Policy,
         tools: Vec<Tool>,
     ) -> Result<Resource<Stepped>, SandboxFailure> {
-        let sandbox = self.sandbox_for_request(runtime, &mut request, policy)?;
+        let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
         let fuel = fuel_of_an_execution(&sandbox, &request);
-        let suspendable = SuspendableRequest::new(&request);
+        let suspendable = Some(SuspendableRequest::new(&request));
         let request = convert::request(&request).suspendable(true);
-        self.start_in_sandbox(sandbox, request, fuel, &tools, Some(suspendable))
+        let start = StartRequest { suspendable, ..StartRequest::new(request, fuel, &tools) };
+        self.start_outside_sessions(sandbox, start)
     }
 
     fn resume_suspended(
@@ -112,22 +136,23 @@ impl Host for SandboxCtx {
         policy: Policy,
         tools: Vec<Tool>,
     ) -> Result<Resource<Stepped>, SandboxFailure> {
-        let sandbox = self.sandbox_with_files(runtime, policy, files)?;
+        let sandbox = self.caller.sandbox_with_files(runtime, policy, files)?;
         let bytes = self.get(&suspended)?.as_slice();
         // Charged before they are decoded, which takes several times their size.
         let decoded_bytes = Suspended::peek(bytes).map_or(0, |unchecked| unchecked.memory_bytes);
-        let share = self.meter.take(QuotaUse::Bytes(decoded_bytes as u64))?;
-        let suspendable = SuspendableRequest { bytes: bytes.len(), decoded: Some(Arc::new(share)) };
+        let share = self.caller.meter.take(QuotaUse::Bytes(decoded_bytes as u64))?;
+        let suspendable = Some(SuspendableRequest { bytes: bytes.len(), decoded: Some(Arc::new(share)) });
         let suspended = Suspended::from_bytes(bytes, None)?;
         // As in `fuel_of_an_execution`, in case the request has a `context`.
         let fuel = sandbox.policy().limits.fuel.saturating_mul(2);
-        self.start_in_sandbox(sandbox, suspended.request(), fuel, &tools, Some(suspendable))
+        let start = StartRequest { suspendable, ..StartRequest::new(suspended.request(), fuel, &tools) };
+        self.start_outside_sessions(sandbox, start)
     }
 }
 
 impl tools::Host for SandboxCtx {
     fn list_tools(&mut self) -> wasmtime::Result<Vec<Tool>> {
-        let tools = self.host.0.tools.iter().map(|tool| Tool {
+        let tools = self.caller.host.0.tools.iter().map(|tool| Tool {
             name: tool.name.clone(),
             description: tool.description.clone(),
             arguments_schema: Some(tool.schema.to_string()),
@@ -136,17 +161,17 @@ impl tools::Host for SandboxCtx {
     }
 
     fn call(&mut self, name: String, arguments: String) -> wasmtime::Result<Result<String, CallFailure>> {
-        let host = &self.host.0;
+        let host = &self.caller.host.0;
         let failed = |kind, message: &str| Ok(Err(CallFailure { kind, message: message.to_owned() }));
-        if let Err(OverQuota(quota)) = self.meter.call() {
+        if let Err(OverQuota(quota)) = self.caller.meter.call() {
             return failed(ToolError::Limit, &quota);
         }
         let call = DirectCall {
             name: &name,
             arguments: &arguments,
             limits: &host.grant.0.limits,
-            origin: &self.id,
-            cancel: self.cancel.child(),
+            origin: &self.caller.id,
+            cancel: self.caller.cancel.child(),
         };
         match call.make(&host.toolbox, &host.engine.0.tool_threads) {
             ToolOutcome::Returned(Some(result)) => Ok(Ok(result)),
@@ -166,8 +191,8 @@ impl SandboxCtx {
     /// Adds a snapshot as a resource. Its full size is charged, even though it shares unchanged contents with its
     /// session.
     pub(super) fn put_files(&mut self, files: Files) -> Result<Resource<Snapshot>, SandboxFailure> {
-        let share = self.meter.take(QuotaUse::Bytes(files.held_bytes()))?;
-        let handle = self.meter.take(QuotaUse::Handle)?;
+        let share = self.caller.meter.take(QuotaUse::Bytes(files.held_bytes()))?;
+        let handle = self.caller.meter.take(QuotaUse::Handle)?;
         self.put(handle, Snapshot::new(files, share))
     }
 }
@@ -223,8 +248,10 @@ impl HostBlob for SandboxCtx {
     fn new(&mut self) -> wasmtime::Result<Resource<Bytes>> {
         // A constructor cannot return an error, so an exceeded quota traps.
         let to_trap = |error| SandboxFailure::from(error).into_trap();
-        let (handle, bytes) =
-            (self.meter.take(QuotaUse::Handle).map_err(to_trap)?, Bytes::new(&self.meter).map_err(to_trap)?);
+        let (handle, bytes) = (
+            self.caller.meter.take(QuotaUse::Handle).map_err(to_trap)?,
+            Bytes::new(&self.caller.meter).map_err(to_trap)?,
+        );
         self.put(handle, bytes).map_err(SandboxFailure::into_trap)
     }
 

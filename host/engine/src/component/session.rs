@@ -31,7 +31,7 @@ const SHARES_OF_A_CALL: u64 = 2;
 impl SandboxCtx {
     /// Returns a new session's scope: its cancellation token and its fuel budget.
     fn keeper(&self) -> SessionScope {
-        SessionScope { cancel: self.cancel.clone(), budget: Budget::empty() }
+        SessionScope { cancel: self.caller.cancel.clone(), budget: Budget::empty() }
     }
 
     /// Creates a session, and charges the fuel of the code that runs during its creation.
@@ -43,9 +43,9 @@ impl SandboxCtx {
     where
         SandboxFailure: From<E>,
     {
-        let (handle, share) = (self.meter.take(QuotaUse::Handle)?, self.meter.take(QuotaUse::Session)?);
+        let (handle, share) = (self.caller.meter.take(QuotaUse::Handle)?, self.caller.meter.take(QuotaUse::Session)?);
         let keeper = self.keeper();
-        let bill = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
+        let bill = self.caller.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
         let session = make(self, &keeper)?;
         drop(bill);
         self.put(handle, SessionResource::new(session, keeper, share))
@@ -60,9 +60,9 @@ impl SandboxCtx {
         make: impl FnOnce(&Self, &Sandbox, &SessionScope) -> Result<Session, SandboxFailure>,
     ) -> Result<Resource<SessionResource>, SandboxFailure> {
         context.iter().try_for_each(|json| check_json("context", json))?;
-        let sandbox = self.sandbox_for(runtime, policy)?;
+        let sandbox = self.caller.sandbox_for(runtime, policy)?;
         self.make(&sandbox, |ctx, keeper| {
-            let sandbox = ctx.with_tools(sandbox.clone(), &tools.unwrap_or_default())?;
+            let sandbox = ctx.caller.with_tools(sandbox.clone(), &tools.unwrap_or_default())?;
             let session = make(ctx, &sandbox, keeper)?;
             if let Some(json) = &context {
                 session.set_variable_json("context", json)?;
@@ -82,7 +82,7 @@ impl SandboxCtx {
     {
         let resource = self.get(handle)?;
         let (session, keeper) = (resource.idle()?, resource.keeper());
-        let _bill = self.meter.execution(fuel_of_a_call(session.sandbox()), &keeper.budget)?;
+        let _bill = self.caller.meter.execution(fuel_of_a_call(session.sandbox()), &keeper.budget)?;
         Ok(work(session, keeper)?)
     }
 
@@ -97,7 +97,7 @@ impl SandboxCtx {
     {
         let resource = self.get(handle)?;
         let session = resource.idle()?;
-        let _bill = self.meter.passing(session.sandbox().policy().limits.fuel, &resource.keeper().budget);
+        let _bill = self.caller.meter.passing(session.sandbox().policy().limits.fuel, &resource.keeper().budget);
         Ok(work(session)?)
     }
 
@@ -256,7 +256,7 @@ impl HostSession for SandboxCtx {
     }
 
     fn hibernate(&mut self, session: Resource<SessionResource>) -> Result<Resource<Bytes>, SandboxFailure> {
-        let (handle, mut bytes) = (self.meter.take(QuotaUse::Handle)?, Bytes::new(&self.meter)?);
+        let (handle, mut bytes) = (self.caller.meter.take(QuotaUse::Handle)?, Bytes::new(&self.caller.meter)?);
         self.look(&session, |session| session.hibernate_to(&HibernateOptions::default(), &mut bytes))?;
         self.put(handle, bytes)
     }

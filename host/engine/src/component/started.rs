@@ -6,15 +6,16 @@ use std::{
 };
 
 use glovebox_core::{
-    contract::{MAX_READ_BYTES, quoted},
+    contract::MAX_READ_BYTES,
     journal::{JOURNAL_BYTES, JournalEntry, MAX_ENTRIES},
 };
-use serde_json::Value;
 use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx,
+    caller_tools::checked,
     convert::{self, SandboxFailure},
+    ctx::Caller,
     quotas::{OverQuota, QuotaUse, Share},
     sandbox::{Bytes, Snapshot},
     session::{SessionResource, Stepping, fuel_of_a_call},
@@ -26,10 +27,27 @@ use super::{
 use crate::{
     AdvanceError, Execution, Files, Sandbox, Started, SuspendError, ToolError,
     exec::{platform::Budget, stepping, suspend::call_bytes},
-    tools::{MAX_UNTRUSTED_PATTERN_BYTES, weight},
 };
 
-impl SandboxCtx {
+/// A request to start an execution outside sessions.
+pub(super) struct StartRequest<'a> {
+    pub(super) request: crate::Request<'a>,
+    /// Maximum fuel of the execution.
+    pub(super) fuel: u64,
+    pub(super) tools: &'a [Tool],
+    /// `None` if the execution cannot be suspended.
+    pub(super) suspendable: Option<SuspendableRequest>,
+    /// Set if the component can read the files of the execution after its end.
+    pub(super) retains_files: bool,
+}
+
+impl<'a> StartRequest<'a> {
+    pub(super) fn new(request: crate::Request<'a>, fuel: u64, tools: &'a [Tool]) -> Self {
+        Self { request, fuel, tools, suspendable: None, retains_files: true }
+    }
+}
+
+impl Caller {
     /// Adds the component's tools to a sandbox. Charge the call first, because compiling schemas takes time.
     pub(super) fn with_tools(&self, sandbox: Sandbox, tools: &[Tool]) -> Result<Sandbox, SandboxFailure> {
         if tools.is_empty() {
@@ -49,17 +67,14 @@ impl SandboxCtx {
         self.meter.take(QuotaUse::Bytes(bytes.into_iter().fold(0, u64::saturating_add)))
     }
 
-    /// Implements `start`, `start-suspendable` and `resume-suspended`, with the sandbox for the requested runtime and
-    /// policy. `fuel` is the maximum fuel of the execution.
-    pub(super) fn start_in_sandbox(
-        &mut self,
+    /// Starts an execution in the sandbox for the requested runtime and policy. `started` is its share of the quota.
+    pub(super) fn start(
+        &self,
+        started: Share,
         sandbox: Sandbox,
-        request: crate::Request<'_>,
-        fuel: u64,
-        tools: &[Tool],
-        suspendable: Option<SuspendableRequest>,
-    ) -> Result<Resource<Stepped>, SandboxFailure> {
-        let (handle, started) = (self.meter.take(QuotaUse::Handle)?, self.meter.take(QuotaUse::Started)?);
+        start: StartRequest<'_>,
+    ) -> Result<Stepped, SandboxFailure> {
+        let StartRequest { request, fuel, tools, suspendable, retains_files } = start;
         let left = RetainedResults::new(self.output_share(&sandbox)?);
         let (meter, there) = (Arc::clone(&self.meter), Arc::clone(&left));
         let budget = Budget::empty();
@@ -74,13 +89,28 @@ impl SandboxCtx {
             let _until_here = (started, bill, decoded, journal);
             execution.session_id = None;
             let files = execution.take_files();
-            *there.files() = match meter.take(QuotaUse::Bytes(files.held_bytes())) {
-                Ok(share) => RetainedFiles::Held { files, _share: share },
-                Err(error) => RetainedFiles::TooLarge(error),
-            };
+            if retains_files {
+                *there.files() = match meter.take(QuotaUse::Bytes(files.held_bytes())) {
+                    Ok(share) => RetainedFiles::Held { files, _share: share },
+                    Err(error) => RetainedFiles::TooLarge(error),
+                };
+            }
             there.finish(execution);
         })?;
-        self.put(handle, Stepped { started, left, stepping: None, suspendable, is_in_session: false, is_done: false })
+        Ok(Stepped { started, left, stepping: None, suspendable, is_in_session: false, is_done: false })
+    }
+}
+
+impl SandboxCtx {
+    /// Implements `start`, `start-suspendable` and `resume-suspended`.
+    pub(super) fn start_outside_sessions(
+        &mut self,
+        sandbox: Sandbox,
+        start: StartRequest<'_>,
+    ) -> Result<Resource<Stepped>, SandboxFailure> {
+        let (handle, started) = (self.caller.meter.take(QuotaUse::Handle)?, self.caller.meter.take(QuotaUse::Started)?);
+        let stepped = self.caller.start(started, sandbox, start)?;
+        self.put(handle, stepped)
     }
 
     /// Implements `session.start`.
@@ -91,12 +121,12 @@ impl SandboxCtx {
     ) -> Result<Resource<Stepped>, SandboxFailure> {
         let resource = self.get(session)?.clone();
         let (stepping, running) = resource.step()?;
-        let (handle, started) = (self.meter.take(QuotaUse::Handle)?, self.meter.take(QuotaUse::Started)?);
+        let (handle, started) = (self.caller.meter.take(QuotaUse::Handle)?, self.caller.meter.take(QuotaUse::Started)?);
         let sandbox = resource.session().sandbox();
-        let left = RetainedResults::new(self.output_share(sandbox)?);
+        let left = RetainedResults::new(self.caller.output_share(sandbox)?);
         let there = Arc::clone(&left);
         let keeper = resource.keeper().clone();
-        let bill = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
+        let bill = self.caller.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
         let asked = convert::request(&request).cancel(&keeper.cancel).budget(&keeper.budget);
         let session = resource.session().clone();
         let started = session.start_with(asked, move |execution| {
@@ -179,7 +209,8 @@ impl HostStarted for SandboxCtx {
         };
         let max_bytes = suspendable.bytes.saturating_add(calls_bytes).saturating_add(MAX_JOURNAL_BYTES);
         // A suspended execution without room for its bytes would be lost.
-        let (handle, share) = (self.meter.take(QuotaUse::Handle)?, self.meter.take(QuotaUse::Bytes(max_bytes as u64))?);
+        let meter = &self.caller.meter;
+        let (handle, share) = (meter.take(QuotaUse::Handle)?, meter.take(QuotaUse::Bytes(max_bytes as u64))?);
         let bytes = stepped.started.suspend_within(calls_bytes)?.to_bytes(None);
         self.put(handle, Bytes::with(bytes.into_boxed_slice().into_vec(), share)?)
     }
@@ -231,10 +262,15 @@ pub(super) struct SuspendableRequest {
 
 impl SuspendableRequest {
     pub(super) fn new(request: &Request) -> Self {
-        let Request { source, name, stdin, context, .. } = request;
-        let texts = [name, context].into_iter().flatten().map(String::len).sum::<usize>();
-        Self { bytes: source.len() + texts + stdin.as_ref().map_or(0, Vec::len), decoded: None }
+        Self { bytes: request_bytes(request), decoded: None }
     }
+}
+
+/// Returns the size of a request without its files.
+pub(super) fn request_bytes(request: &Request) -> usize {
+    let Request { source, name, stdin, context, .. } = request;
+    let texts = [name, context].into_iter().flatten().map(String::len).sum::<usize>();
+    source.len() + texts + stdin.as_ref().map_or(0, Vec::len)
 }
 
 /// Maximum size of a journal in the bytes of a suspended execution. The engine limits its contents to 1 MiB, and
@@ -340,153 +376,4 @@ fn result_bytes(execution: &Execution) -> u64 {
     let parts = raised.chain(names).chain(calls).chain(displays).chain(advice).chain(causes);
     let rest = parts.fold(size_of::<Execution>() + value, usize::saturating_add);
     (execution.stdout.bytes.capacity() + execution.stderr.bytes.capacity()).saturating_add(rest) as u64
-}
-
-// Tools that a component answers itself.
-//
-// The component chooses their schemas. The host compiles the schemas and checks arguments against them, so the cost of
-// both must be bounded. Keywords that can make a small schema expensive are rejected. With references, each schema can
-// include the next one twice, so the cost doubles with each schema. `unevaluatedItems` and similar keywords evaluate
-// schemas again.
-
-/// Maximum number of tools of one component. The host holds a compiled schema for each tool.
-const MAX_TOOLS: usize = 1_024;
-
-/// Maximum total size of all names, descriptions and schemas as text, in bytes.
-const MAX_TEXT_BYTES: usize = 1 << 20;
-/// Maximum total size of all schemas as parsed values, in bytes.
-const MAX_VALUE_BYTES: u64 = 32 << 20;
-
-/// Maximum number of JSON values in one tool's schema. Each value is compared at most once with each value in the
-/// arguments, and 1 MiB of arguments contains half a million values. With this limit, a check takes seconds at worst,
-/// on a thread that cannot be interrupted.
-const MAX_VALUES: usize = 2_000;
-
-/// Maximum number of regular expressions in all tools together. A match can visit many states per byte of text: with
-/// the largest expression, 1 MiB of text takes about ten seconds.
-const MAX_PATTERNS: usize = 8;
-
-/// Schema keywords that are rejected.
-const REFUSED: [&str; 11] = [
-    "$ref",
-    "$dynamicRef",
-    "$recursiveRef",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "dependencies",
-    "dependentSchemas",
-    "contentEncoding",
-    "contentMediaType",
-    "contentSchema",
-    "discriminator",
-];
-
-/// Counts the regular expressions in schemas.
-#[derive(Default)]
-struct Patterns(usize);
-
-fn wrong(what: impl Into<String>) -> SandboxError {
-    SandboxError::InvalidArgument(format!("`tools`: {}", what.into()))
-}
-
-/// Checks and converts the component's tools. Also returns the approximate memory that the host holds for them, in
-/// bytes.
-pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), SandboxError> {
-    if tools.len() > MAX_TOOLS {
-        return Err(wrong(format!("there are {} tools; the maximum is {MAX_TOOLS}", tools.len())));
-    }
-    let text =
-        |tool: &Tool| tool.name.len() + tool.description.len() + tool.arguments_schema.as_ref().map_or(0, String::len);
-    let text_bytes: usize = tools.iter().map(text).sum();
-    let schemas = tools.iter().filter_map(|tool| tool.arguments_schema.as_ref());
-    let value_bytes: u64 = schemas.map(|schema| weight(schema.as_bytes())).sum();
-    if text_bytes > MAX_TEXT_BYTES {
-        let what = "the names, descriptions and schemas are";
-        return Err(wrong(format!("{what} {text_bytes} bytes in total; the maximum is {MAX_TEXT_BYTES}")));
-    }
-    if value_bytes > MAX_VALUE_BYTES {
-        return Err(wrong("the schemas contain too many values; offer fewer tools or simpler schemas"));
-    }
-    let mut patterns = Patterns::default();
-    let mut checked = Vec::with_capacity(tools.len());
-    for tool in tools {
-        let mut made = crate::Tool::new(&*tool.name, &*tool.description).stepped().untrusted_schema();
-        if let Some(text) = &tool.arguments_schema {
-            let of = |reason: String| wrong(format!("the schema of `{}`: {reason}", quoted(&tool.name)));
-            let schema: Value = serde_json::from_str(text).map_err(|error| of(format!("it is not JSON: {error}")))?;
-            let count = values(&schema);
-            if count > MAX_VALUES {
-                return Err(of(format!("it has {count} JSON values; the maximum is {MAX_VALUES}; simplify it")));
-            }
-            patterns.see(&schema).map_err(of)?;
-            made = made.schema(schema);
-        }
-        checked.push(made);
-    }
-    // Each regular expression is charged for its compiled form and its matching cache.
-    let compiled = (2 * MAX_UNTRUSTED_PATTERN_BYTES as u64).saturating_mul(patterns.0 as u64);
-    Ok((checked, (text_bytes as u64).saturating_add(value_bytes).saturating_add(compiled)))
-}
-
-/// Counts the JSON values in a value, including the value itself. The parser's nesting limit bounds the recursion.
-fn values(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(values) => values.iter().map(self::values).sum(),
-        Value::Object(values) => values.values().map(self::values).sum(),
-        _ => 0,
-    }
-}
-
-impl Patterns {
-    /// Checks the keywords of a schema and counts its regular expressions.
-    fn see(&mut self, schema: &Value) -> Result<(), String> {
-        let Value::Object(keywords) = schema else { return Ok(()) };
-        for (keyword, value) in keywords {
-            match keyword.as_str() {
-                refused if REFUSED.contains(&refused) => {
-                    return Err(format!("`{refused}` is not supported in the schema of a component's tool; remove it"));
-                }
-                "additionalItems"
-                | "additionalProperties"
-                | "allOf"
-                | "anyOf"
-                | "contains"
-                | "else"
-                | "if"
-                | "items"
-                | "not"
-                | "oneOf"
-                | "prefixItems"
-                | "propertyNames"
-                | "then" => self.one_or_several(value)?,
-                "properties" => self.named(value)?,
-                "patternProperties" => {
-                    self.more(value.as_object().map_or(0, serde_json::Map::len))?;
-                    self.named(value)?;
-                }
-                "pattern" => self.more(1)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn one_or_several(&mut self, value: &Value) -> Result<(), String> {
-        match value {
-            Value::Array(schemas) => schemas.iter().try_for_each(|schema| self.see(schema)),
-            schema => self.see(schema),
-        }
-    }
-
-    fn named(&mut self, value: &Value) -> Result<(), String> {
-        value.as_object().into_iter().flat_map(serde_json::Map::values).try_for_each(|schema| self.see(schema))
-    }
-
-    fn more(&mut self, more: usize) -> Result<(), String> {
-        self.0 = self.0.saturating_add(more);
-        if self.0 > MAX_PATTERNS {
-            return Err(format!("all tools together have more than {MAX_PATTERNS} regular expressions; remove some"));
-        }
-        Ok(())
-    }
 }

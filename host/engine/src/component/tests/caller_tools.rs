@@ -1,7 +1,7 @@
 //! Tests of the limits on a component's own tools.
 
 use super::*;
-use crate::component::{started::checked, wit::types::Tool};
+use crate::component::{caller_tools::checked, wit::types::Tool};
 
 fn tool(name: impl Into<String>, schema: impl Into<String>) -> Tool {
     Tool { name: name.into(), description: String::new(), arguments_schema: Some(schema.into()) }

@@ -142,7 +142,7 @@ fn default_policy_equals_the_granted_policy() {
     assert_eq!((limits.fuel, limits.stdin_bytes), (Some(77_000_000), Some(16 << 20)));
     assert_eq!(policy.session.as_ref().unwrap().on_unwind, Some(OnUnwind::RollBack));
     assert!(policy.args.is_some() && policy.env.is_some() && policy.clock.is_some() && policy.entropy.is_some());
-    assert_eq!(ctx.host.0.grant.policy(policy).unwrap(), ctx.host.0.grant.0);
+    assert_eq!(ctx.caller.host.0.grant.policy(policy).unwrap(), ctx.caller.host.0.grant.0);
 }
 
 #[test]

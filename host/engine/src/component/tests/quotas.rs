@@ -212,7 +212,8 @@ fn arguments_and_environment_count_as_held_bytes() {
     assert!(ctx.usage().held_bytes >= 3 * 100_000 * 24, "the fork has the same policy");
     HostSession::drop(&mut ctx, fork).unwrap();
     assert_eq!(ctx.usage().held_bytes, held);
-    ctx.meter = crate::component::quotas::Meter::new(Quotas { held_bytes: 1_000_000, ..Quotas::default() });
+    std::sync::Arc::get_mut(&mut ctx.caller).unwrap().meter =
+        crate::component::quotas::Meter::new(Quotas { held_bytes: 1_000_000, ..Quotas::default() });
     assert!(
         over_quota(ctx.run(Runtime::Javascript, request("1"), with_args(100_000)))
             .starts_with("`held-bytes` would be exceeded")
@@ -223,7 +224,7 @@ fn arguments_and_environment_count_as_held_bytes() {
 fn sandboxes_are_cached_for_recent_policies() {
     let mut ctx = ctx();
     let fuel = |fuel: u64| limited(|limits| limits.fuel = Some(fuel));
-    let made = |ctx: &mut SandboxCtx, of: u64| ctx.sandbox_for(Runtime::Javascript, fuel(of)).unwrap();
+    let made = |ctx: &mut SandboxCtx, of: u64| ctx.caller.sandbox_for(Runtime::Javascript, fuel(of)).unwrap();
     let first = made(&mut ctx, 1_000_000);
     for of in 1_000_001..1_000_008 {
         made(&mut ctx, of);
@@ -241,8 +242,8 @@ fn sandboxes_are_cached_for_recent_policies() {
 #[test]
 fn shares_of_any_size_do_not_overflow() {
     let ctx = ctx();
-    let mut share = ctx.meter.take(QuotaUse::Bytes(1)).unwrap();
-    assert!(ctx.meter.take(QuotaUse::Bytes(u64::MAX)).is_err());
+    let mut share = ctx.caller.meter.take(QuotaUse::Bytes(1)).unwrap();
+    assert!(ctx.caller.meter.take(QuotaUse::Bytes(u64::MAX)).is_err());
     assert!(share.resize(u64::MAX).is_err());
     assert_eq!(ctx.usage().held_bytes, 1);
 }

@@ -128,7 +128,7 @@ fn dropped_execution_counts_until_it_ends() {
     let quotas = Quotas { started: 1, ..Quotas::default() };
     let host = SandboxHost::builder(engine()).tool(slow).quotas(quotas).build().unwrap();
     let mut ctx = host.ctx();
-    let meter = std::sync::Arc::clone(&ctx.meter);
+    let meter = std::sync::Arc::clone(&ctx.caller.meter);
     let started = start(&mut ctx, "await tools.slow()");
     has_begun.recv().unwrap();
     release(&mut ctx, started);
@@ -190,7 +190,7 @@ fn started_executions_cannot_overdraw_fuel() {
 #[test]
 fn dropping_the_sandbox_ends_started_executions() {
     let mut ctx = ctx();
-    let meter = std::sync::Arc::clone(&ctx.meter);
+    let meter = std::sync::Arc::clone(&ctx.caller.meter);
     start(&mut ctx, "for (;;) {}");
     start(&mut ctx, ASKS);
     let session = HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), asking()).unwrap();

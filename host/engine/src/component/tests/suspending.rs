@@ -223,7 +223,7 @@ fn reservation_is_enough_for_a_suspended_execution() {
     needs(&mut ctx, &started, vec![]);
     let reserved = (STDIN_BYTES + MAX_JOURNAL_BYTES + 1_000) as u64;
     let free = JOURNAL_MEMORY_BYTES + 40_000_000 - ctx.usage().held_bytes;
-    let _rest = ctx.meter.take(QuotaUse::Bytes(free - reserved)).unwrap();
+    let _rest = ctx.caller.meter.take(QuotaUse::Bytes(free - reserved)).unwrap();
     let blob = HostStarted::suspend(&mut ctx, same(&started)).unwrap();
     assert!(HostBlob::size(&mut ctx, same(&blob)).unwrap() > STDIN_BYTES as u64);
 }

@@ -99,7 +99,8 @@ fn tools_receive_the_callers_identity() {
 #[test]
 fn calls_of_components_are_counted() {
     let mut ctx = with_tools(|_| {});
-    ctx.meter = crate::component::quotas::Meter::new(Quotas { executions: 1, ..Quotas::default() });
+    std::sync::Arc::get_mut(&mut ctx.caller).unwrap().meter =
+        crate::component::quotas::Meter::new(Quotas { executions: 1, ..Quotas::default() });
     call(&mut ctx, "echo", "{}").unwrap();
     let (kind, message) = call(&mut ctx, "echo", "{}").unwrap_err();
     assert_eq!(

@@ -1,0 +1,154 @@
+//! Tools that a component answers itself.
+//!
+//! The component chooses their schemas. The host compiles the schemas and checks arguments against them, so the cost of
+//! both must be bounded. Keywords that can make a small schema expensive are rejected. With references, each schema can
+//! include the next one twice, so the cost doubles with each schema. `unevaluatedItems` and similar keywords evaluate
+//! schemas again.
+
+use glovebox_core::contract::quoted;
+use serde_json::Value;
+
+use super::wit::types::{SandboxError, Tool};
+use crate::tools::{MAX_UNTRUSTED_PATTERN_BYTES, weight};
+
+/// Maximum number of tools of one component. The host holds a compiled schema for each tool.
+const MAX_TOOLS: usize = 1_024;
+
+/// Maximum total size of all names, descriptions and schemas as text, in bytes.
+const MAX_TEXT_BYTES: usize = 1 << 20;
+/// Maximum total size of all schemas as parsed values, in bytes.
+const MAX_VALUE_BYTES: u64 = 32 << 20;
+
+/// Maximum number of JSON values in one tool's schema. Each value is compared at most once with each value in the
+/// arguments, and 1 MiB of arguments contains half a million values. With this limit, a check takes seconds at worst,
+/// on a thread that cannot be interrupted.
+const MAX_VALUES: usize = 2_000;
+
+/// Maximum number of regular expressions in all tools together. A match can visit many states per byte of text: with
+/// the largest expression, 1 MiB of text takes about ten seconds.
+const MAX_PATTERNS: usize = 8;
+
+/// Schema keywords that are rejected.
+const REFUSED: [&str; 11] = [
+    "$ref",
+    "$dynamicRef",
+    "$recursiveRef",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "dependencies",
+    "dependentSchemas",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "discriminator",
+];
+
+/// Counts the regular expressions in schemas.
+#[derive(Default)]
+struct Patterns(usize);
+
+fn wrong(what: impl Into<String>) -> SandboxError {
+    SandboxError::InvalidArgument(format!("`tools`: {}", what.into()))
+}
+
+/// Checks and converts the component's tools. Also returns the approximate memory that the host holds for them, in
+/// bytes.
+pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), SandboxError> {
+    if tools.len() > MAX_TOOLS {
+        return Err(wrong(format!("there are {} tools; the maximum is {MAX_TOOLS}", tools.len())));
+    }
+    let text =
+        |tool: &Tool| tool.name.len() + tool.description.len() + tool.arguments_schema.as_ref().map_or(0, String::len);
+    let text_bytes: usize = tools.iter().map(text).sum();
+    let schemas = tools.iter().filter_map(|tool| tool.arguments_schema.as_ref());
+    let value_bytes: u64 = schemas.map(|schema| weight(schema.as_bytes())).sum();
+    if text_bytes > MAX_TEXT_BYTES {
+        let what = "the names, descriptions and schemas are";
+        return Err(wrong(format!("{what} {text_bytes} bytes in total; the maximum is {MAX_TEXT_BYTES}")));
+    }
+    if value_bytes > MAX_VALUE_BYTES {
+        return Err(wrong("the schemas contain too many values; offer fewer tools or simpler schemas"));
+    }
+    let mut patterns = Patterns::default();
+    let mut checked = Vec::with_capacity(tools.len());
+    for tool in tools {
+        let mut made = crate::Tool::new(&*tool.name, &*tool.description).stepped().untrusted_schema();
+        if let Some(text) = &tool.arguments_schema {
+            let of = |reason: String| wrong(format!("the schema of `{}`: {reason}", quoted(&tool.name)));
+            let schema: Value = serde_json::from_str(text).map_err(|error| of(format!("it is not JSON: {error}")))?;
+            let count = values(&schema);
+            if count > MAX_VALUES {
+                return Err(of(format!("it has {count} JSON values; the maximum is {MAX_VALUES}; simplify it")));
+            }
+            patterns.see(&schema).map_err(of)?;
+            made = made.schema(schema);
+        }
+        checked.push(made);
+    }
+    // Each regular expression is charged for its compiled form and its matching cache.
+    let compiled = (2 * MAX_UNTRUSTED_PATTERN_BYTES as u64).saturating_mul(patterns.0 as u64);
+    Ok((checked, (text_bytes as u64).saturating_add(value_bytes).saturating_add(compiled)))
+}
+
+/// Counts the JSON values in a value, including the value itself. The parser's nesting limit bounds the recursion.
+fn values(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(values) => values.iter().map(self::values).sum(),
+        Value::Object(values) => values.values().map(self::values).sum(),
+        _ => 0,
+    }
+}
+
+impl Patterns {
+    /// Checks the keywords of a schema and counts its regular expressions.
+    fn see(&mut self, schema: &Value) -> Result<(), String> {
+        let Value::Object(keywords) = schema else { return Ok(()) };
+        for (keyword, value) in keywords {
+            match keyword.as_str() {
+                refused if REFUSED.contains(&refused) => {
+                    return Err(format!("`{refused}` is not supported in the schema of a component's tool; remove it"));
+                }
+                "additionalItems"
+                | "additionalProperties"
+                | "allOf"
+                | "anyOf"
+                | "contains"
+                | "else"
+                | "if"
+                | "items"
+                | "not"
+                | "oneOf"
+                | "prefixItems"
+                | "propertyNames"
+                | "then" => self.one_or_several(value)?,
+                "properties" => self.named(value)?,
+                "patternProperties" => {
+                    self.more(value.as_object().map_or(0, serde_json::Map::len))?;
+                    self.named(value)?;
+                }
+                "pattern" => self.more(1)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn one_or_several(&mut self, value: &Value) -> Result<(), String> {
+        match value {
+            Value::Array(schemas) => schemas.iter().try_for_each(|schema| self.see(schema)),
+            schema => self.see(schema),
+        }
+    }
+
+    fn named(&mut self, value: &Value) -> Result<(), String> {
+        value.as_object().into_iter().flat_map(serde_json::Map::values).try_for_each(|schema| self.see(schema))
+    }
+
+    fn more(&mut self, more: usize) -> Result<(), String> {
+        self.0 = self.0.saturating_add(more);
+        if self.0 > MAX_PATTERNS {
+            return Err(format!("all tools together have more than {MAX_PATTERNS} regular expressions; remove some"));
+        }
+        Ok(())
+    }
+}
