@@ -233,6 +233,8 @@ pub(crate) fn wasmtime_engine() -> wasmtime::Result<Engine> {
         .wasm_component_model(true)
         .wasm_multi_memory(true)
         .wasm_exceptions(true)
+        // Applications receive version 0.2.0 of the contract, which does not need it.
+        .concurrency_support(false)
         .consume_fuel(true)
         .epoch_interruption(true)
         .max_wasm_stack(WASM_STACK_BYTES)

@@ -178,6 +178,8 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
     config
         // Metered code counts its fuel itself and calls the host after each slice of fuel.
         .epoch_interruption(metering == Metering::None)
+        // Only components can be concurrent. With support for them, all code would be compiled differently.
+        .concurrency_support(false)
         .max_wasm_stack(recycled::GUEST_STACK_BYTES)
         // Unused, because guests run on our own stacks, but Wasmtime requires it to be at least `max_wasm_stack`.
         .async_stack_size(recycled::GUEST_STACK_BYTES)
@@ -214,4 +216,18 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling));
     }
     wasmtime::Engine::new(&config).map_err(|error| EngineError::Settings(format!("{error:#}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise, enabling Wasmtime's Cargo feature for concurrent components would recompile every prepared image.
+    #[test]
+    fn interpreters_are_compiled_without_support_for_concurrency() {
+        for metering in [Metering::Fuel, Metering::None] {
+            let engine = wasmtime_engine(None, metering).unwrap();
+            assert!(!engine.get_concurrency_support());
+        }
+    }
 }
