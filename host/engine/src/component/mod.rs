@@ -37,7 +37,8 @@
 //! * [`Quotas`]: limits on the total usage of one store's component, in addition to its policies. [`Usage`]: the
 //!   component's usage so far.
 //! * [`add_to_linker`]: adds the interfaces `types`, `sandbox` and `tools` for stores whose data is a [`SandboxView`].
-//!   [`add_to_linker_async`]: adds them for stores that are called asynchronously.
+//!   [`add_to_linker_async`]: adds them for stores that are called asynchronously. [`add_to_linker_concurrent`]: adds the
+//!   draft of version 0.3.0, in which a component makes several calls at the same time.
 //!
 //! # Limits that the embedder must set
 //!
@@ -53,6 +54,7 @@
 
 mod async_linker;
 mod caller_tools;
+mod concurrent;
 mod convert;
 mod ctx;
 mod quotas;
@@ -108,4 +110,18 @@ pub fn add_to_linker_async<T: SandboxView + 'static>(linker: &mut Linker<T>) -> 
     wit::types::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)?;
     async_linker::add_sandbox(linker)?;
     async_linker::add_tools(linker)
+}
+
+/// Adds the interface `sandbox` of `glovebox:sandbox@0.3.0` to a linker. Version 0.3.0 is a draft, which can change. The
+/// interfaces of version 0.2.0 can be added to the same linker, and both versions share the store's quotas.
+///
+/// Calls of one component run concurrently, each on its own thread, and no thread of the embedder waits for a script.
+/// Call components in [`Store::run_concurrent`](wasmtime::Store::run_concurrent). If a component drops a call, its script
+/// is cancelled. Output and tool calls are streams, for which the host keeps nothing beyond the limits of the policy.
+///
+/// # Errors
+/// Fails if the linker already has this interface, or if its engine does not support concurrency
+/// ([`Config::concurrency_support`](wasmtime::Config::concurrency_support)).
+pub fn add_to_linker_concurrent<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+    concurrent::add_to_linker(linker)
 }

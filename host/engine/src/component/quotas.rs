@@ -14,7 +14,8 @@ use crate::exec::platform::Budget;
 pub struct Quotas {
     /// Maximum number of concurrent sessions. Default: 64.
     pub sessions: u32,
-    /// Maximum number of concurrent started executions, including dropped ones that have not ended. Default: 16.
+    /// Maximum number of concurrent started executions, including dropped ones that have not ended. Each call of version
+    /// 0.3.0 that runs a script or a parser counts as well, until its thread ends. Default: 16.
     pub started: u32,
     /// Maximum total number of executions. Each of these also counts as one execution: a validation, access to a
     /// variable, a call to the `tools` interface, and opening, resuming, forking or undoing a session. Default:
@@ -27,11 +28,13 @@ pub struct Quotas {
     /// use. After a timeout or a cancellation, the charge stays, because the exact use is unknown. The remaining fuel
     /// may be too little to roll a session back.
     pub fuel: u64,
-    /// Maximum number of bytes that the host holds for the component: blobs, input files, file snapshots, results of
-    /// started executions, journals of running suspendable executions (at their maximum size), tools, and the arguments
-    /// and environments of policies. Session memory is bounded by the policy's limits instead. Default: 256 MiB.
+    /// Maximum number of bytes that the host holds for the component: blobs, input files, file snapshots, arguments of
+    /// running calls of version 0.3.0, results of started executions, journals of running suspendable executions (at
+    /// their maximum size), tools, and the arguments and environments of policies. Session memory is bounded by the
+    /// policy's limits instead. Default: 256 MiB.
     pub held_bytes: u64,
-    /// Maximum number of open handles of sessions, started executions, files and blobs. Default: 10,000.
+    /// Maximum number of open handles of sessions, started executions, files and blobs, and of open streams. Default:
+    /// 10,000.
     pub handles: u32,
 }
 
@@ -54,7 +57,8 @@ impl Default for Quotas {
 pub struct Usage {
     /// The current number of sessions.
     pub sessions: u32,
-    /// The number of executions begun with `start` that have not ended, including those whose handle was dropped.
+    /// The number of executions begun with `start` that have not ended, including those whose handle was dropped, and of
+    /// calls of version 0.3.0 whose thread has not ended.
     pub started: u32,
     /// The number of all executions so far, ended or not, counted as in [`Quotas::executions`].
     pub executions: u64,

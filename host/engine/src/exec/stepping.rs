@@ -373,6 +373,16 @@ impl Started {
         self.shared.end.get()?.as_ref().ok().cloned()
     }
 
+    /// Returns the result of the execution once it has ended.
+    pub(crate) fn end(&self) -> Option<Result<Arc<Execution>, AdvanceError>> {
+        self.shared.end.get().cloned()
+    }
+
+    /// Returns the calls that the caller must answer.
+    pub(crate) fn pending(&self) -> &PendingCalls {
+        &self.shared.pending
+    }
+
     /// Cancels the execution, like its [`CancelToken`]. Has no effect if the execution was already cancelled or has
     /// ended.
     pub fn cancel(&self) {
@@ -455,7 +465,7 @@ impl SteppingState {
 }
 
 /// Validates all answers and passes them to the execution.
-fn answer(pending: &PendingCalls, answers: Vec<ToolAnswer>) -> Result<(), AdvanceError> {
+pub(crate) fn answer(pending: &PendingCalls, answers: Vec<ToolAnswer>) -> Result<(), AdvanceError> {
     for ToolAnswer { id, answer } in &answers {
         if !pending.knows(*id) {
             return Err(AdvanceError::UnknownCall { id: *id });

@@ -6,7 +6,7 @@
 //! not need the caller.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt, mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
@@ -45,6 +45,8 @@ struct PendingState {
     has_ended: bool,
     /// The tasks to wake when the caller must act.
     wakers: Vec<Waker>,
+    /// Woken for each new call and at the end of the execution.
+    observer: Option<Waker>,
 }
 
 /// A call that the caller must answer.
@@ -103,7 +105,11 @@ impl PendingCalls {
             return;
         }
         state.calls.insert(index, call);
+        let observer = state.observer.clone();
         self.changed(state);
+        if let Some(observer) = observer {
+            observer.wake();
+        }
     }
 
     /// Removes an abandoned call, if it is pending.
@@ -132,7 +138,29 @@ impl PendingCalls {
     pub(crate) fn end(&self) {
         let mut state = self.state();
         state.has_ended = true;
+        let observer = state.observer.take();
         self.changed(state);
+        if let Some(observer) = observer {
+            observer.wake();
+        }
+    }
+
+    /// Wakes `observer` for each later call and at the end of the execution.
+    pub(crate) fn observe(&self, observer: Waker) {
+        self.state().observer = Some(observer);
+    }
+
+    /// Returns at most `max_count` pending calls that are not in `seen`, in ascending order, even if the guest does not
+    /// wait for them. Adds them to `seen`, and removes the calls that are no longer pending. Returns `None` if there is
+    /// no such call.
+    pub(crate) fn new_calls(&self, seen: &mut BTreeSet<usize>, max_count: usize) -> Option<Vec<OpenCall>> {
+        let state = self.state();
+        seen.retain(|index| state.calls.contains_key(index));
+        let mut new = state.calls.iter().filter(|(index, _)| !seen.contains(index)).peekable();
+        new.peek()?;
+        let new: Vec<_> = new.take(max_count).map(open_call).collect();
+        seen.extend(new.iter().map(|call| call.index));
+        Some(new)
     }
 
     /// Wakes the waiting callers if they must act.
@@ -317,6 +345,31 @@ mod tests {
         let _waits = pending.wait_for([0].into_iter());
         assert_eq!(woken(), 2);
         assert!(pending.poll_calls(&context).is_ready());
+    }
+
+    #[test]
+    fn observer_sees_each_call_once_and_the_end() {
+        let (pending, wakes) = (Arc::new(PendingCalls::default()), Arc::new(Wakes::default()));
+        let mut seen = BTreeSet::new();
+        let mut new = |max_count| {
+            let calls = pending.new_calls(&mut seen, max_count)?;
+            Some(calls.iter().map(|call| call.index).collect::<Vec<_>>())
+        };
+        let woken = || wakes.0.load(Ordering::SeqCst);
+        pending.observe(Waker::from(Arc::clone(&wakes)));
+        assert_eq!(new(9), None);
+        pending.push(3, call());
+        pending.push(1, call());
+        assert_eq!(woken(), 2, "although the guest does not wait");
+        assert_eq!(new(0), Some(vec![]), "there is a call");
+        assert_eq!(new(1), Some(vec![1]));
+        assert_eq!(new(9), Some(vec![3]));
+        assert_eq!(new(9), None);
+        pending.withdraw(1);
+        pending.push(7, call());
+        assert_eq!(new(9), Some(vec![7]));
+        pending.end();
+        assert_eq!(woken(), 4);
     }
 
     #[test]

@@ -1,0 +1,57 @@
+//! A call of a component that runs on its own thread, beside other calls of the component.
+
+use std::{panic, sync::Arc};
+
+use crate::{
+    CancelToken,
+    component::{
+        SandboxCtx,
+        convert::{SandboxFailure, weight},
+        ctx::Caller,
+        quotas::{QuotaUse, Share},
+        started::request_bytes,
+        thread_call::ThreadCall,
+        wit::types::{Policy, Request, Tool},
+    },
+};
+
+/// A call with its shares of the quotas. Its thread holds them, so a dropped call counts until its script has ended.
+pub(super) struct Call {
+    pub(super) caller: Arc<Caller>,
+    /// The share for a started execution. `start` passes it on to the execution.
+    pub(super) started: Option<Share>,
+    /// The share for the bytes of the arguments.
+    _bytes: Share,
+}
+
+impl Call {
+    /// Takes the call's shares of the quotas. Fails if the component has too many calls and started executions, or if
+    /// the host already holds too many bytes for it.
+    pub(super) fn begin(
+        ctx: &mut SandboxCtx,
+        request: &Request,
+        policy: &Policy,
+        tools: &[Tool],
+    ) -> Result<Self, SandboxFailure> {
+        let meter = &ctx.here()?.caller.meter;
+        let tool_bytes = tools.iter().map(|Tool { name, description, arguments_schema }| {
+            size_of::<Tool>() + name.len() + description.len() + arguments_schema.as_ref().map_or(0, String::len)
+        });
+        let bytes = tool_bytes.fold(request_bytes(request) as u64, |sum, bytes| sum.saturating_add(bytes as u64));
+        let started = meter.take(QuotaUse::Started)?;
+        let bytes = meter.take(QuotaUse::Bytes(bytes.saturating_add(weight(policy))))?;
+        Ok(Self { caller: Arc::clone(&ctx.caller), started: Some(started), _bytes: bytes })
+    }
+
+    /// Runs `work` on a new thread, with a token that is cancelled if the future is dropped.
+    pub(super) async fn run<R: Send + 'static>(
+        self,
+        work: impl FnOnce(&mut Self, &CancelToken) -> Result<R, SandboxFailure> + Send + 'static,
+    ) -> Result<R, SandboxFailure> {
+        let cancel = self.caller.cancel.child();
+        let there = cancel.clone();
+        let call = ThreadCall::spawn(self, cancel, move |call| work(call, &there)).map_err(|(error, _)| error)?;
+        let (_call, result) = call.await;
+        result.unwrap_or_else(|payload| panic::resume_unwind(payload))
+    }
+}

@@ -1,0 +1,43 @@
+//! Version 0.3.0 of the contract, for components that call asynchronously. The calls of one component run concurrently,
+//! each on its own thread, and output and tool calls are streams.
+
+mod call;
+mod observers;
+mod sandbox;
+mod started;
+mod streams;
+
+use glovebox::sandbox0_3_0::sandbox as wit;
+use wasmtime::component::{HasSelf, Linker};
+
+use super::{SandboxCtx, SandboxView, convert::SandboxFailure};
+
+pub(super) fn add_to_linker<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+    wit::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)
+}
+
+wasmtime::component::bindgen!({
+    path: ["../../wit", "../../wit/0.3"],
+    inline: "
+        package glovebox:host-concurrent;
+
+        world host {
+            import glovebox:sandbox/sandbox@0.3.0;
+        }
+    ",
+    world: "glovebox:host-concurrent/host",
+    imports: {
+        // These functions create streams, which belong to the store.
+        "glovebox:sandbox/sandbox@0.3.0.[method]started.stdout": store | trappable,
+        "glovebox:sandbox/sandbox@0.3.0.[method]started.stderr": store | trappable,
+        "glovebox:sandbox/sandbox@0.3.0.[method]started.events": store | trappable,
+        // An invalid handle traps.
+        default: trappable,
+    },
+    trappable_error_type: { "glovebox:sandbox/types@0.2.0.sandbox-error" => SandboxFailure },
+    with: {
+        // Both versions have the same types.
+        "glovebox:sandbox/types@0.2.0": crate::component::wit::types,
+        "glovebox:sandbox/sandbox@0.3.0.started": crate::component::concurrent::started::ConcurrentExecution,
+    },
+});

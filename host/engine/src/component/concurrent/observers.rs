@@ -1,0 +1,99 @@
+//! The tasks that wait for a started execution.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Wake, Waker},
+};
+
+/// The tasks that wait for output, calls or the end of one execution. Each event wakes all of them.
+#[derive(Debug, Default)]
+pub(super) struct Observers(Mutex<WaitingTasks>);
+
+#[derive(Debug, Default)]
+struct WaitingTasks {
+    next_key: u64,
+    wakers: BTreeMap<u64, Waker>,
+}
+
+/// The place of one task among the observers. Dropping it removes the task, so that streams and calls that are opened
+/// and dropped again leave nothing behind.
+#[derive(Debug)]
+pub(super) struct Observer {
+    observers: Arc<Observers>,
+    key: u64,
+}
+
+impl Observers {
+    fn tasks(&self) -> MutexGuard<'_, WaitingTasks> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn observer(self: &Arc<Self>) -> Observer {
+        let mut tasks = self.tasks();
+        tasks.next_key += 1;
+        Observer { observers: Arc::clone(self), key: tasks.next_key }
+    }
+
+    pub(super) fn wake_all(&self) {
+        let wakers = mem::take(&mut self.tasks().wakers);
+        wakers.into_values().for_each(Waker::wake);
+    }
+}
+
+impl Wake for Observers {
+    fn wake(self: Arc<Self>) {
+        self.wake_all();
+    }
+}
+
+impl Observer {
+    /// Wakes the task of `context` at the next event. Call this before looking at the execution's state, so that no
+    /// event is missed.
+    pub(super) fn observe(&self, context: &Context<'_>) {
+        self.observers.tasks().wakers.insert(self.key, context.waker().clone());
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        let waker = self.observers.tasks().wakers.remove(&self.key);
+        drop(waker);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn each_observer_is_woken_once_per_observation_and_leaves_nothing_behind() {
+        let (observers, wakes) = (Arc::new(Observers::default()), Arc::new(Wakes::default()));
+        let waker = Waker::from(Arc::clone(&wakes));
+        let context = Context::from_waker(&waker);
+        let (first, second) = (observers.observer(), observers.observer());
+        first.observe(&context);
+        first.observe(&context);
+        second.observe(&context);
+        Waker::from(Arc::clone(&observers)).wake_by_ref();
+        observers.wake_all();
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 2);
+        first.observe(&context);
+        drop(first);
+        observers.wake_all();
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 2);
+        assert!(observers.tasks().wakers.is_empty());
+    }
+}

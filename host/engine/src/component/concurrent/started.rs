@@ -1,0 +1,171 @@
+//! Implements `resource started`.
+
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+};
+
+use wasmtime::component::{Access, Accessor, HasSelf, Resource, StreamReader};
+
+use super::{
+    observers::{Observer, Observers},
+    streams::{Calls, Output},
+    wit::{Event, HostStarted, HostStartedWithStore},
+};
+use crate::{
+    AdvanceError, Stream,
+    component::{
+        SandboxCtx,
+        convert::SandboxFailure,
+        quotas::{QuotaUse, Share},
+        started::Stepped,
+        wit::types::{CallFailure, Execution, SandboxError},
+    },
+    exec::stepping,
+};
+
+/// A started execution. Its handle, its streams and its `finish` share it.
+#[expect(unreachable_pub, reason = "the bindings re-export it, also from a private module")]
+#[derive(Clone, Debug)]
+pub struct ConcurrentExecution(Arc<ExecutionState>);
+
+#[derive(Debug)]
+struct ExecutionState {
+    stepped: Stepped,
+    observers: Arc<Observers>,
+    /// `true` while a call of `finish` waits.
+    is_awaited: AtomicBool,
+}
+
+/// Marks an execution as awaited by a call of `finish`. With at most one such call, the host copies a result only once
+/// at a time.
+struct Awaiting(ConcurrentExecution);
+
+impl Drop for Awaiting {
+    fn drop(&mut self) {
+        self.0.0.is_awaited.store(false, Ordering::Release);
+    }
+}
+
+impl ConcurrentExecution {
+    pub(super) fn new(stepped: Stepped, observers: Arc<Observers>) -> Self {
+        Self(Arc::new(ExecutionState { stepped, observers, is_awaited: AtomicBool::new(false) }))
+    }
+
+    pub(super) fn started(&self) -> &crate::Started {
+        &self.0.stepped.started
+    }
+
+    pub(super) fn observer(&self) -> Observer {
+        self.0.observers.observer()
+    }
+
+    fn awaiting(&self) -> Result<Awaiting, SandboxError> {
+        if self.0.is_awaited.swap(true, Ordering::Acquire) {
+            let text = "another call of `finish` already waits for this execution";
+            return Err(SandboxError::SessionBusy(text.into()));
+        }
+        Ok(Awaiting(self.clone()))
+    }
+
+    /// Waits for the end of the execution and returns its result.
+    async fn result(&self) -> Result<Execution, SandboxFailure> {
+        let observer = self.observer();
+        let end = poll_fn(|context| {
+            observer.observe(context);
+            self.started().end().map_or(Poll::Pending, Poll::Ready)
+        });
+        let end = end.await;
+        if let Some(error) = self.0.stepped.left.over_quota.get() {
+            return Err(error.clone().into());
+        }
+        Ok(crate::Execution::clone(&*end?).into())
+    }
+}
+
+impl SandboxCtx {
+    /// Returns an execution, with the share of the quota for a new stream.
+    fn stream_of(
+        &mut self,
+        started: &Resource<ConcurrentExecution>,
+    ) -> Result<(ConcurrentExecution, Share), SandboxFailure> {
+        let execution = self.here()?.get(started)?.clone();
+        Ok((execution, self.caller.meter.take(QuotaUse::Handle)?))
+    }
+}
+
+/// Opens a stream of an execution's output.
+fn output<T: Send + 'static>(
+    mut access: Access<'_, T, HasSelf<SandboxCtx>>,
+    started: &Resource<ConcurrentExecution>,
+    stream: Stream,
+) -> Result<StreamReader<u8>, SandboxFailure> {
+    let (execution, share) = access.get().stream_of(started)?;
+    Ok(StreamReader::new(access, Output::new(execution, stream, share))?)
+}
+
+impl<T: Send + 'static> HostStartedWithStore<T> for HasSelf<SandboxCtx> {
+    fn stdout(
+        access: Access<'_, T, Self>,
+        started: Resource<ConcurrentExecution>,
+    ) -> Result<StreamReader<u8>, SandboxFailure> {
+        output(access, &started, Stream::Stdout)
+    }
+
+    fn stderr(
+        access: Access<'_, T, Self>,
+        started: Resource<ConcurrentExecution>,
+    ) -> Result<StreamReader<u8>, SandboxFailure> {
+        output(access, &started, Stream::Stderr)
+    }
+
+    fn events(
+        mut access: Access<'_, T, Self>,
+        started: Resource<ConcurrentExecution>,
+    ) -> Result<StreamReader<Event>, SandboxFailure> {
+        let (execution, share) = access.get().stream_of(&started)?;
+        Ok(StreamReader::new(access, Calls::new(execution, share))?)
+    }
+
+    async fn finish(
+        accessor: &Accessor<T, Self>,
+        started: Resource<ConcurrentExecution>,
+    ) -> Result<Execution, SandboxFailure> {
+        let execution = accessor.with(|mut access| access.get().here().and_then(|ctx| ctx.get(&started).cloned()))?;
+        let awaiting = execution.awaiting()?;
+        awaiting.0.result().await
+    }
+}
+
+impl HostStarted for SandboxCtx {
+    fn answer(
+        &mut self,
+        started: Resource<ConcurrentExecution>,
+        id: u64,
+        answer: Result<String, CallFailure>,
+    ) -> Result<(), SandboxFailure> {
+        let pending = self.here()?.get(&started)?.started().pending();
+        let answer = stepping::ToolAnswer { id, answer: answer.map_err(Into::into) };
+        stepping::answer(pending, vec![answer]).map_err(|error| match error {
+            AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. } => {
+                SandboxError::InvalidArgument(format!("`answer`: {error}")).into()
+            }
+            error => error.into(),
+        })
+    }
+
+    fn cancel(&mut self, started: Resource<ConcurrentExecution>) -> wasmtime::Result<()> {
+        self.here()?.get(&started)?.started().cancel();
+        Ok(())
+    }
+
+    fn drop(&mut self, started: Resource<ConcurrentExecution>) -> wasmtime::Result<()> {
+        // Streams and a call of `finish` can outlive the handle.
+        self.here()?.take(started)?.started().cancel();
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! The streams of a started execution. The host produces their contents when the component reads, so a stream that is
+//! not read holds no memory.
+
+use std::{
+    collections::BTreeSet,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use wasmtime::{
+    AsContextMut as _, StoreContextMut,
+    component::{Destination, StreamProducer, StreamResult, VecBuffer},
+};
+
+use super::{
+    observers::Observer,
+    started::ConcurrentExecution,
+    wit::{Event, ToolRequest},
+};
+use crate::{Stream, component::quotas::Share, tools::OpenCall};
+
+/// Maximum number of bytes of output for one read of a component.
+const MAX_CHUNK_BYTES: usize = 1 << 20;
+
+/// Maximum number of calls for one read of a component.
+const MAX_CALLS: usize = 16;
+
+/// A stream of an execution's output, from the first byte on.
+pub(super) struct Output {
+    execution: ConcurrentExecution,
+    stream: Stream,
+    offset: u64,
+    observer: Observer,
+    _share: Share,
+}
+
+/// A stream of the calls to the component's tools.
+pub(super) struct Calls {
+    execution: ConcurrentExecution,
+    /// The pending calls that the component has read.
+    seen: BTreeSet<usize>,
+    observer: Observer,
+    _share: Share,
+}
+
+impl Output {
+    pub(super) fn new(execution: ConcurrentExecution, stream: Stream, share: Share) -> Self {
+        let observer = execution.observer();
+        Self { execution, stream, offset: 0, observer, _share: share }
+    }
+}
+
+impl Calls {
+    pub(super) fn new(execution: ConcurrentExecution, share: Share) -> Self {
+        let observer = execution.observer();
+        Self { execution, seen: BTreeSet::new(), observer, _share: share }
+    }
+}
+
+/// Returns the result of a read for which there is nothing.
+fn nothing(has_ended: bool, is_cancelled: bool) -> Poll<wasmtime::Result<StreamResult>> {
+    if has_ended {
+        Poll::Ready(Ok(StreamResult::Dropped))
+    } else if is_cancelled {
+        Poll::Ready(Ok(StreamResult::Cancelled))
+    } else {
+        Poll::Pending
+    }
+}
+
+impl<D: 'static> StreamProducer<D> for Output {
+    type Item = u8;
+    type Buffer = VecBuffer<u8>;
+
+    fn poll_produce<'a>(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut store: StoreContextMut<'a, D>,
+        destination: Destination<'a, u8, Self::Buffer>,
+        is_cancelled: bool,
+    ) -> Poll<wasmtime::Result<StreamResult>> {
+        self.observer.observe(context);
+        let started = self.execution.started();
+        // Checked before the output: after the end, no output follows.
+        let has_ended = started.has_ended();
+        let room = destination.remaining(store.as_context_mut()).unwrap_or(MAX_CHUNK_BYTES).min(MAX_CHUNK_BYTES);
+        // A component that reads no bytes waits for the first one.
+        let bytes = started.read_output(self.stream, self.offset, room.max(1) as u64);
+        if bytes.is_empty() {
+            return nothing(has_ended, is_cancelled);
+        }
+        if room > 0 {
+            let mut direct = destination.as_direct(store, bytes.len());
+            let count = direct.remaining().len().min(bytes.len());
+            if let (Some(to), Some(from)) = (direct.remaining().get_mut(..count), bytes.get(..count)) {
+                to.copy_from_slice(from);
+            }
+            direct.mark_written(count);
+            self.offset = self.offset.saturating_add(count as u64);
+        }
+        Poll::Ready(Ok(StreamResult::Completed))
+    }
+}
+
+impl<D: 'static> StreamProducer<D> for Calls {
+    type Item = Event;
+    type Buffer = VecBuffer<Event>;
+
+    fn poll_produce<'a>(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut store: StoreContextMut<'a, D>,
+        mut destination: Destination<'a, Event, Self::Buffer>,
+        is_cancelled: bool,
+    ) -> Poll<wasmtime::Result<StreamResult>> {
+        self.observer.observe(context);
+        let Self { execution, seen, .. } = &mut *self;
+        if execution.started().has_ended() {
+            return Poll::Ready(Ok(StreamResult::Dropped));
+        }
+        let room = destination.remaining(store.as_context_mut()).unwrap_or(MAX_CALLS).min(MAX_CALLS);
+        let Some(calls) = execution.started().pending().new_calls(seen, room) else {
+            return nothing(false, is_cancelled);
+        };
+        let events: Vec<_> = calls.into_iter().map(Event::from).collect();
+        destination.set_buffer(events.into());
+        Poll::Ready(Ok(StreamResult::Completed))
+    }
+}
+
+impl From<OpenCall> for Event {
+    fn from(OpenCall { index, name, arguments }: OpenCall) -> Self {
+        Self::ToolRequest(ToolRequest { id: index as u64, name, arguments })
+    }
+}
