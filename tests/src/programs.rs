@@ -16,11 +16,12 @@ const PROVIDERS: &str = "guest-shims/component/build";
 /// The script that builds the programs.
 const PROGRAMS: &str = "tests/programs/build";
 /// The programs tested at every push.
-const AT_EVERY_PUSH: [&str; 12] = [
+const AT_EVERY_PUSH: [&str; 13] = [
     "agent-rust",
     "agent-c",
     "runner",
     "calculator",
+    "concurrent",
     "prices",
     "cases",
     "forward",

@@ -16,6 +16,7 @@
 )]
 
 mod budgets;
+mod concurrent;
 mod conformance;
 mod conformance_component;
 mod everywhere;
@@ -39,7 +40,7 @@ struct Suite {
     trials: fn(&[Case]) -> Vec<Trial>,
 }
 
-const SUITES: [Suite; 11] = [
+const SUITES: [Suite; 12] = [
     Suite { name: "conformance", needs_components: false, has_all_runtimes: true, trials: conformance::trials },
     Suite { name: "hostile", needs_components: false, has_all_runtimes: false, trials: hostile::trials },
     Suite { name: "everywhere", needs_components: true, has_all_runtimes: false, trials: everywhere::trials },
@@ -64,6 +65,7 @@ const SUITES: [Suite; 11] = [
     Suite { name: "budgets", needs_components: true, has_all_runtimes: false, trials: budgets::trials },
     Suite { name: "pooled", needs_components: true, has_all_runtimes: false, trials: pooled::trials },
     Suite { name: "served", needs_components: true, has_all_runtimes: false, trials: served::trials },
+    Suite { name: "concurrent", needs_components: true, has_all_runtimes: false, trials: concurrent::trials },
     Suite { name: "programs", needs_components: true, has_all_runtimes: false, trials: programs::trials },
     Suite { name: "pages", needs_components: true, has_all_runtimes: false, trials: pages::trials },
 ];

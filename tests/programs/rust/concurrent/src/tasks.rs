@@ -1,0 +1,44 @@
+//! Futures that run beside each other.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::Poll,
+};
+
+/// Waits for all futures and returns their results in order.
+pub async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut waiting: Vec<Option<Pin<Box<F>>>> = futures.into_iter().map(|future| Some(Box::pin(future))).collect();
+    let mut results: Vec<Option<F::Output>> = waiting.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (future, result) in waiting.iter_mut().zip(&mut results) {
+            let Some(running) = future else { continue };
+            if let Poll::Ready(value) = running.as_mut().poll(context) {
+                (*result, *future) = (Some(value), None);
+            }
+        }
+        if waiting.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    results.into_iter().flatten().collect()
+}
+
+/// Begins a call and drops it before it returns.
+pub async fn begin_and_drop<F: Future>(future: F) {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        assert!(future.as_mut().poll(context).is_pending(), "the call waits");
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Drops a call when another one returns. Returns the result of the other.
+pub async fn drop_after<F: Future, G: Future>(dropped: F, other: G) -> G::Output {
+    let (mut dropped, mut other) = (pin!(dropped), pin!(other));
+    poll_fn(|context| {
+        assert!(dropped.as_mut().poll(context).is_pending(), "the call waits");
+        other.as_mut().poll(context)
+    })
+    .await
+}

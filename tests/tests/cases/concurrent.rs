@@ -1,0 +1,156 @@
+//! Version 0.3.0 of the contract: the scenarios of the program `concurrent`, in a host with a single thread.
+
+use std::{
+    sync::{Arc, Barrier, OnceLock},
+    thread,
+    time::{Duration, Instant},
+};
+
+use glovebox::{
+    Language, Policy, Request, Sandbox, Tool,
+    component::{LIFT_BYTES, Quotas, SandboxCtx, SandboxHost, Usage, add_to_linker_concurrent},
+};
+use glovebox_tests::{Case, engine, program_trial};
+use libtest_mimic::{Failed, Trial};
+use serde_json::json;
+use wasmtime::{
+    Engine, Store,
+    component::{Component, InstancePre, Linker},
+};
+
+/// A timeout that no scenario reaches, even on a slow machine.
+const LONG: Duration = Duration::from_secs(120);
+
+/// The time after which a cancelled script must have ended, less than the policy's timeout.
+const ENDS: Duration = Duration::from_secs(30);
+
+/// A scenario with the result that it must have.
+struct Scenario {
+    name: &'static str,
+    expected: &'static str,
+    host: fn(&mut Policy, &mut Quotas),
+}
+
+const fn scenario(name: &'static str, expected: &'static str) -> Scenario {
+    Scenario { name, expected, host: |_, _| {} }
+}
+
+const SCENARIOS: [Scenario; 16] = [
+    scenario("validate", "1 0"),
+    scenario("several", "0 1 2 3 4 5 6 7 8 9 "),
+    scenario("live", "before\nask {\"question\":\"?\"}\nafter\nwrong\n"),
+    scenario("answers", "2 1 not now "),
+    scenario("wrong-answers", "1\n"),
+    scenario("cancel", "Outcome::Cancelled"),
+    scenario("drop-calls", "Outcome::Completed"),
+    scenario("unread", "1000000"),
+    scenario("halfway", "1000000 Outcome::Cancelled"),
+    scenario("cancelled-read", "whole\n"),
+    scenario("drop-started", "begun\n"),
+    scenario("finish-twice", "Outcome::Completed"),
+    scenario("many-answers", "50\n"),
+    Scenario { name: "too-many-calls", expected: "4 6", host: |_, quotas| quotas.started = 4 },
+    Scenario { name: "too-many-streams", expected: "4", host: |_, quotas| quotas.handles = 5 },
+    Scenario { name: "out-of-fuel", expected: "1 2", host: |policy, quotas| quotas.fuel = policy.limits.fuel },
+];
+
+pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
+    let scenarios = SCENARIOS.iter().map(|scenario| {
+        program_trial(format!("concurrent/{}", scenario.name), "concurrent", |bytes| scenario.check(bytes))
+    });
+    let mut trials: Vec<_> = scenarios.collect();
+    trials.push(program_trial("concurrent/execute", "concurrent", fuel_equals_the_library));
+    trials.push(program_trial("concurrent/leak", "concurrent", dropped_store_cancels_everything));
+    trials
+}
+
+impl Scenario {
+    fn check(&self, bytes: &[u8]) -> Result<(), Failed> {
+        let (result, usage) = run(bytes, self.name, self.host)?;
+        if result != self.expected || (usage.handles, usage.held_bytes) != (0, 0) {
+            return Err(format!("{result:?}, expected {:?}; {usage:?}", self.expected).into());
+        }
+        Ok(())
+    }
+}
+
+fn compiled(bytes: &[u8]) -> &'static InstancePre<SandboxCtx> {
+    static COMPILED: OnceLock<InstancePre<SandboxCtx>> = OnceLock::new();
+    COMPILED.get_or_init(|| {
+        let engine = Engine::default();
+        let mut linker = Linker::new(&engine);
+        add_to_linker_concurrent(&mut linker).unwrap();
+        linker.instantiate_pre(&Component::new(&engine, bytes).unwrap()).unwrap()
+    })
+}
+
+/// Returns a host with the tools of the scenarios.
+fn host(edit: fn(&mut Policy, &mut Quotas)) -> SandboxHost {
+    let (mut policy, mut quotas) = (Policy::default(), Quotas::default());
+    policy.limits.timeout_ms = 60_000;
+    edit(&mut policy, &mut quotas);
+    let met = Arc::new(Barrier::new(10));
+    let meet = Tool::new("meet", "Waits for nine others.").handler(move |_, _| {
+        met.wait();
+        Ok(json!(null))
+    });
+    let pause = Tool::new("pause", "Waits for half a second.").handler(|_, _| {
+        thread::sleep(Duration::from_millis(500));
+        Ok(json!(null))
+    });
+    SandboxHost::builder(engine()).policy(policy).quotas(quotas).tool(meet).tool(pause).build().unwrap()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+async fn call(store: &mut Store<SandboxCtx>, bytes: &[u8], name: &str) -> wasmtime::Result<Result<String, String>> {
+    let instance = compiled(bytes).instantiate_async(&mut *store).await?;
+    let scenario = instance.get_typed_func::<(String,), (Result<String, String>,)>(&mut *store, "scenario")?;
+    let name = name.to_owned();
+    let called = store.run_concurrent(async move |accessor| scenario.call_concurrent(accessor, (name,)).await);
+    Ok(called.await??.0)
+}
+
+fn store(host: &SandboxHost, bytes: &[u8]) -> Store<SandboxCtx> {
+    let mut store = Store::new(compiled(bytes).engine(), host.ctx());
+    store.set_hostcall_fuel(LIFT_BYTES);
+    store
+}
+
+/// Runs a scenario. Returns its result, and the usage once no script runs any more.
+fn run(bytes: &[u8], name: &str, edit: fn(&mut Policy, &mut Quotas)) -> Result<(String, Usage), Failed> {
+    let host = host(edit);
+    let mut store = store(&host, bytes);
+    let result = runtime().block_on(async { tokio::time::timeout(LONG, call(&mut store, bytes, name)).await })??;
+    let begun = Instant::now();
+    while store.data().usage().started > 0 {
+        if begun.elapsed() > ENDS {
+            return Err(format!("scripts are still running: {:?}", store.data().usage()).into());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok((result?, store.data().usage()))
+}
+
+fn fuel_equals_the_library(bytes: &[u8]) -> Result<(), Failed> {
+    let (result, _) = run(bytes, "execute", |_, _| {})?;
+    let host = host(|_, _| {});
+    let sandbox = Sandbox::builder(engine()).language(Language::JavaScript).policy(host.policy().clone()).build()?;
+    let execution = sandbox.run(Request::new("console.log(6 * 7)"))?;
+    let expected = format!("42\nTypeError {}", execution.fuel_consumed);
+    if result == expected { Ok(()) } else { Err(format!("{result:?}, expected {expected:?}").into()) }
+}
+
+/// The component leaves running scripts and open streams behind. Dropping the store ends them.
+fn dropped_store_cancels_everything(bytes: &[u8]) -> Result<(), Failed> {
+    let host = host(|_, _| {});
+    let mut store = store(&host, bytes);
+    let token = store.data().cancel_token();
+    // The component may trap, because it ends while its calls wait.
+    drop(runtime().block_on(async { tokio::time::timeout(LONG, call(&mut store, bytes, "leak")).await })?);
+    assert!(store.data().usage().started > 0, "{:?}", store.data().usage());
+    drop(store);
+    if token.is_cancelled() { Ok(()) } else { Err("the scripts are not cancelled".into()) }
+}
