@@ -153,14 +153,14 @@ impl PendingCalls {
     /// Returns at most `max_count` pending calls that are not in `seen`, in ascending order, even if the guest does not
     /// wait for them. Adds them to `seen`, and removes the calls that are no longer pending. Returns `None` if there is
     /// no such call.
-    pub(crate) fn new_calls(&self, seen: &mut BTreeSet<usize>, max_count: usize) -> Option<Vec<OpenCall>> {
+    pub(crate) fn new_calls(&self, seen: &mut BTreeSet<usize>, max_count: usize) -> Option<Vec<ToolRequest>> {
         let state = self.state();
         seen.retain(|index| state.calls.contains_key(index));
         let mut new = state.calls.iter().filter(|(index, _)| !seen.contains(index)).peekable();
         new.peek()?;
-        let new: Vec<_> = new.take(max_count).map(open_call).collect();
-        seen.extend(new.iter().map(|call| call.index));
-        Some(new)
+        let new: Vec<_> = new.take(max_count).collect();
+        seen.extend(new.iter().map(|(index, _)| **index));
+        Some(new.into_iter().map(open_call).collect())
     }
 
     /// Wakes the waiting callers if they must act.
@@ -353,7 +353,7 @@ mod tests {
         let mut seen = BTreeSet::new();
         let mut new = |max_count| {
             let calls = pending.new_calls(&mut seen, max_count)?;
-            Some(calls.iter().map(|call| call.index).collect::<Vec<_>>())
+            Some(calls.iter().map(|call| call.id).collect::<Vec<_>>())
         };
         let woken = || wakes.0.load(Ordering::SeqCst);
         pending.observe(Waker::from(Arc::clone(&wakes)));

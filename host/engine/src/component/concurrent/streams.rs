@@ -15,9 +15,9 @@ use wasmtime::{
 use super::{
     observers::Observer,
     started::ConcurrentExecution,
-    wit::{Event, ToolRequest},
+    wit::{self, Event},
 };
-use crate::{Stream, component::quotas::Share, tools::OpenCall};
+use crate::{Stream, ToolRequest, component::quotas::Share};
 
 /// Maximum number of bytes of output for one read of a component.
 const MAX_CHUNK_BYTES: usize = 1 << 20;
@@ -128,8 +128,8 @@ impl<D: 'static> StreamProducer<D> for Calls {
     }
 }
 
-impl From<OpenCall> for Event {
-    fn from(OpenCall { index, name, arguments }: OpenCall) -> Self {
-        Self::ToolRequest(ToolRequest { id: index as u64, name, arguments })
+impl From<ToolRequest> for Event {
+    fn from(ToolRequest { id, name, arguments }: ToolRequest) -> Self {
+        Self::ToolRequest(wit::ToolRequest { id, name, arguments })
     }
 }
