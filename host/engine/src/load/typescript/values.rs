@@ -260,6 +260,7 @@ fn string_get(mut caller: Stripper<'_>, ret: u32, handle: u32) -> wasmtime::Resu
 
 /// Defines the stripper's imports.
 pub(super) fn define_glue(linker: &mut Linker<Glue>, module: &Module) -> wasmtime::Result<()> {
+    type Check = fn(&Value) -> bool;
     // Defines an import that only uses the table of values.
     macro_rules! define {
         ($name:expr, |$values:ident $(, $arg:ident: $ty:ty)*| -> $ret:ty $body:block) => {
@@ -273,7 +274,7 @@ pub(super) fn define_glue(linker: &mut Linker<Glue>, module: &Module) -> wasmtim
             )?
         };
     }
-    let checks: [(&str, fn(&Value) -> bool); 4] = [
+    let checks: [(&str, Check); 4] = [
         ("__wbindgen_is_falsy", Value::is_falsy),
         ("__wbindgen_is_undefined", |value| *value == Value::Undefined),
         ("__wbindgen_is_string", |value| matches!(value, Value::Text(_))),
