@@ -323,7 +323,7 @@ impl SessionEntry {
         let started = self.session.start(script.tools(tools).cancel(cancel)).unwrap();
         let mut step = started.advance(Vec::new(), None).unwrap();
         let answers: Vec<ToolAnswer> =
-            resumption.into_iter().flat_map(|resumption| &resumption.answers).cloned().map(ToolAnswer::from).collect();
+            resumption.into_iter().flat_map(|resumption| &resumption.answers).cloned().collect();
         if !answers.is_empty() && matches!(step, Step::NeedsTools(_)) {
             step = started.advance(answers, None).map_err(|error| invalid(&error))?;
         }

@@ -109,7 +109,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn wait(line: &FairLock, end: Instant, cancel: &CancelToken) -> Result<FairLockGuard<'_>, TurnFailure> {
+    fn wait<'l>(line: &'l FairLock, end: Instant, cancel: &CancelToken) -> Result<FairLockGuard<'l>, TurnFailure> {
         line.enter(Some(end), cancel, || ExecuteError::WorkspaceBusy)
     }
 
