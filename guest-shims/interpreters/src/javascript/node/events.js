@@ -142,8 +142,8 @@
     emitter.on(name, take);
     if (name !== 'error') emitter.on('error', fail);
     const stop = () => {
-      emitter.off(name, take);
       emitter.off('error', fail);
+      emitter.off(name, take);
       signal?.removeEventListener('abort', abort);
     };
     const abort = () => {
