@@ -218,14 +218,9 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
     }
 }
 
-/// Returns `true` if the host's entry is a file or link in the state that the guest saw. States saved by older versions
-/// have no change time.
+/// Returns `true` if the host's entry is a file or link in the state that the guest saw.
 fn is_shown_file(ident: &Ident, base: Option<&SourceStat>) -> bool {
-    let is_shown = base.is_none_or(|base| {
-        let now = if base.changed_ns == 0 { ident.moved() } else { *ident };
-        now.source_stat() == *base
-    });
-    ident.kind != EntryKind::Folder && is_shown
+    ident.kind != EntryKind::Folder && base.is_none_or(|base| ident.source_stat() == *base)
 }
 
 /// Creates a new entry. A file that replaces another one is given the old file's mode and, if permitted, its owner.
