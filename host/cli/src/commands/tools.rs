@@ -1,6 +1,9 @@
 //! `glovebox tools`: declarations of the tools that scripts can call.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -12,7 +15,7 @@ use serde_json::Value;
 use super::mcp;
 use crate::{
     args::{LanguageArg, ProgramArgs},
-    source::read_file,
+    source::bounded_with_hint,
     terminal::{OrHint as _, out},
 };
 
@@ -113,7 +116,8 @@ pub(crate) fn run(args: &ToolsCommandArgs) -> anyhow::Result<i32> {
 fn defined(path: &Path) -> anyhow::Result<Vec<Tool>> {
     let what = format!("file `{}`", escaped(path));
     let hint = "write [{\"name\": \"add\", \"description\": \"…\", \"schema\": {…}}]";
-    let bytes = read_file(path, &what, MAX_FILE_BYTES, hint)?;
+    let file = File::open(path).or_hint(|| format!("cannot read {what}"), hint)?;
+    let bytes = bounded_with_hint(&what, file, MAX_FILE_BYTES, "define fewer tools")?;
     let definitions = serde_json::from_slice::<Vec<Definition>>(&bytes);
     let definitions = definitions.map_err(|error| glovebox::escaped_text(&error.to_string()).to_string());
     let definitions = definitions.or_hint(|| format!("cannot use {what}"), hint)?;
