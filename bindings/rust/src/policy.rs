@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::{Checkpoints, Clock, Entropy, InputFile, Limits, OnUnwind, Policy, Request, SessionPolicy, SourceKind};
 
-/// Defines a chained setter for each field with a documentation, and a default without values, so that the provider's
-/// defaults apply. Fields after `other` have no generated setter.
+/// Defines a chained setter for each field, with the setter's documentation, and a default without values, so that the
+/// provider's defaults apply. Fields after `other` get no setter.
 macro_rules! setters {
     ($of:ident { $($(#[$doc:meta])* $name:ident: $type:ty),* $(,)? } $(other $($other:ident),*)?) => {
         /// Returns a value without settings, so that the provider's defaults apply.

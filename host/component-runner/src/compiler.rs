@@ -233,7 +233,7 @@ pub(crate) fn wasmtime_engine() -> wasmtime::Result<Engine> {
         .wasm_component_model(true)
         .wasm_multi_memory(true)
         .wasm_exceptions(true)
-        // Applications receive version 0.2.0 of the contract, which does not need it.
+        // Applications receive version 0.2.0 of the contract, which has no asynchronous functions.
         .concurrency_support(false)
         .consume_fuel(true)
         .epoch_interruption(true)
