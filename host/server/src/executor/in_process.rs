@@ -134,8 +134,9 @@ impl Executor for InProcess {
     fn start(&self, job: Job) -> BoxFuture<'_, Result<Box<dyn SteppedExecution>, ServiceError>> {
         Box::pin(async move {
             let local = Arc::clone(&self.0);
-            let Job { work, cancel, on_output, .. } = job;
-            let started = Service::blocking(move || local.start(work, &cancel, on_output)).await??;
+            let Job { work, cancel, on_output, span } = job;
+            let start = move || span.in_scope(|| local.start(work, &cancel, on_output));
+            let started = Service::blocking(start).await??;
             Ok(Box::new(started) as Box<dyn SteppedExecution>)
         })
     }

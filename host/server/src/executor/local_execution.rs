@@ -5,6 +5,7 @@ use std::sync::Arc;
 use glovebox::{AdvanceError, Execution, Request, SessionKey, Started, Step, Stream, SuspendError, ToolAnswer};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use super::{Advanced, BoxFuture, Finished, NOT_STARTED_SUSPENDABLE, SteppedExecution};
 use crate::{OnOutput, Service, ServiceError};
@@ -75,8 +76,9 @@ impl SteppedExecution for LocalExecution {
             // Drop the handle first: it shares the execution, which would otherwise be copied.
             drop(self.started.lock().take());
             let finish = self.finish.lock().take();
-            let finish = finish.ok_or(ServiceError::Panicked)?;
-            let finished = Service::blocking(move || finish(executed.map(Arc::unwrap_or_clone))).await?;
+            let (finish, span) = (finish.ok_or(ServiceError::Panicked)?, Span::current());
+            let finish = move || span.in_scope(|| finish(executed.map(Arc::unwrap_or_clone)));
+            let finished = Service::blocking(finish).await?;
             Ok(Advanced::Done(Box::new(finished)))
         })
     }
