@@ -348,7 +348,7 @@ impl ServiceError {
             Self::Fleet(error) => of_fleet(error),
             Self::NotInFleet(_) => NOT_IN_FLEET,
             Self::Panicked => INTERNAL,
-            // The service has no room, no worker or no time for the request.
+            // The service has no room, worker or time for the request, is shutting down, or lost a step.
             _ => UNAVAILABLE,
         }
     }

@@ -1,4 +1,4 @@
-//! Path parameters, the `If-Match` header, and responses with an `ETag`.
+//! Parameters of paths and queries, the `If-Match` header, and responses with an `ETag`.
 
 use axum::{
     extract::{FromRequestParts, Path, Query},

@@ -19,8 +19,8 @@ pub(crate) const NO_CALLBACKS: &str =
 
 /// A script with its name, input and tools.
 ///
-/// The serialized form is for worker processes. It omits binary data, which is sent separately, and what only the server
-/// uses.
+/// The serialized form is for worker processes. It omits binary data, which is sent separately, and fields that only the
+/// server uses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Script {
     /// The source text.

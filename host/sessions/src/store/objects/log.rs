@@ -64,8 +64,8 @@ use crate::store::{RecordError, SessionId, SessionRecord, StoreError, StoredVers
 /// The directory of the logs.
 pub(super) const RECORDS: &str = "records";
 const STATES: &str = "states";
-/// Maximum number of objects in a log or for a lease, and of states to examine when a removal expires. Every writer retries deletions
-/// that failed.
+/// Maximum number of objects in a log or for a lease, and of states to examine when a removal expires. Every writer
+/// retries deletions that failed.
 const MAX_LISTED: usize = 10_000;
 /// Maximum number of attempts to read during concurrent writes.
 const READS: usize = 16;
