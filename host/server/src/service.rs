@@ -53,9 +53,8 @@ impl Default for Admission {
     }
 }
 
-/// Limits on suspended executions, which wait for the client to answer tool calls. Each can occupy a blocking thread of
-/// the Tokio runtime until it ends, so the runtime needs at least `count` blocking threads in addition to those for
-/// [`Admission::running`].
+/// Limits on suspended executions, which wait for the client to answer tool calls. Each can occupy a thread of its own
+/// until it ends, but no blocking thread of the Tokio runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspension {
     /// Maximum number of suspended executions, including those that have ended and whose results are unread. Default
