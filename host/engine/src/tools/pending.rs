@@ -151,14 +151,25 @@ impl PendingCalls {
     }
 
     /// Returns at most `max_count` pending calls that are not in `seen`, in ascending order, even if the guest does not
-    /// wait for them. Adds them to `seen`, and removes the calls that are no longer pending. Returns `None` if there is
-    /// no such call.
-    pub(crate) fn new_calls(&self, seen: &mut BTreeSet<usize>, max_count: usize) -> Option<Vec<ToolRequest>> {
+    /// wait for them. Their names and arguments have at most `max_bytes`, except that a single call can have more. Adds
+    /// them to `seen`, and removes the calls that are no longer pending. Returns `None` if there is no such call.
+    pub(crate) fn new_calls(
+        &self,
+        seen: &mut BTreeSet<usize>,
+        max_count: usize,
+        max_bytes: u64,
+    ) -> Option<Vec<ToolRequest>> {
         let state = self.state();
         seen.retain(|index| state.calls.contains_key(index));
         let mut new = state.calls.iter().filter(|(index, _)| !seen.contains(index)).peekable();
         new.peek()?;
-        let new: Vec<_> = new.take(max_count).collect();
+        let mut bytes = 0_u64;
+        let new = new.take(max_count).take_while(|(_, call)| {
+            let is_first = bytes == 0;
+            bytes = bytes.saturating_add((call.name.len() + call.arguments.len()) as u64);
+            is_first || bytes <= max_bytes
+        });
+        let new: Vec<_> = new.collect();
         seen.extend(new.iter().map(|(index, _)| **index));
         Some(new.into_iter().map(open_call).collect())
     }
@@ -352,7 +363,7 @@ mod tests {
         let (pending, wakes) = (Arc::new(PendingCalls::default()), Arc::new(Wakes::default()));
         let mut seen = BTreeSet::new();
         let mut new = |max_count| {
-            let calls = pending.new_calls(&mut seen, max_count)?;
+            let calls = pending.new_calls(&mut seen, max_count, u64::MAX)?;
             Some(calls.iter().map(|call| call.id).collect::<Vec<_>>())
         };
         let woken = || wakes.0.load(Ordering::SeqCst);
@@ -368,8 +379,15 @@ mod tests {
         pending.withdraw(1);
         pending.push(7, call());
         assert_eq!(new(9), Some(vec![7]));
+        pending.push(8, call());
+        pending.push(9, call());
+        // Each call has five bytes.
+        for (max_bytes, id) in [(9, 8), (0, 9)] {
+            let calls = pending.new_calls(&mut seen, 9, max_bytes).unwrap();
+            assert_eq!(calls.iter().map(|call| call.id).collect::<Vec<_>>(), [id]);
+        }
         pending.end();
-        assert_eq!(woken(), 4);
+        assert_eq!(woken(), 6);
     }
 
     #[test]

@@ -81,6 +81,7 @@ impl Call {
     ) -> Result<ConcurrentExecution, SandboxFailure> {
         let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
         let fuel = fuel_of_an_execution(&sandbox, &request);
+        let tool_bytes = sandbox.policy().limits.tool_bytes;
         let started = match self.started.take() {
             Some(share) => share,
             None => self.caller.meter.take(QuotaUse::Started)?,
@@ -91,6 +92,6 @@ impl Call {
         let start = StartRequest { retains_files: false, ..StartRequest::new(request, fuel, tools) };
         let stepped = self.caller.start(started, sandbox, start)?;
         stepped.started.pending().observe(Waker::from(Arc::clone(&observers)));
-        Ok(ConcurrentExecution::new(stepped, observers))
+        Ok(ConcurrentExecution::new(stepped, observers, tool_bytes))
     }
 }

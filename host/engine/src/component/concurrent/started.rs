@@ -37,6 +37,8 @@ pub struct ConcurrentExecution(Arc<ExecutionState>);
 struct ExecutionState {
     stepped: Stepped,
     observers: Arc<Observers>,
+    /// Maximum size of one call's arguments.
+    tool_bytes: u64,
     /// `true` while a call of `finish` waits.
     is_awaited: AtomicBool,
 }
@@ -52,12 +54,16 @@ impl Drop for Awaiting {
 }
 
 impl ConcurrentExecution {
-    pub(super) fn new(stepped: Stepped, observers: Arc<Observers>) -> Self {
-        Self(Arc::new(ExecutionState { stepped, observers, is_awaited: AtomicBool::new(false) }))
+    pub(super) fn new(stepped: Stepped, observers: Arc<Observers>, tool_bytes: u64) -> Self {
+        Self(Arc::new(ExecutionState { stepped, observers, tool_bytes, is_awaited: AtomicBool::new(false) }))
     }
 
     pub(super) fn started(&self) -> &crate::Started {
         &self.0.stepped.started
+    }
+
+    pub(super) fn tool_bytes(&self) -> u64 {
+        self.0.tool_bytes
     }
 
     pub(super) fn observer(&self) -> Observer {
@@ -127,8 +133,10 @@ impl<T: Send + 'static> HostStartedWithStore<T> for HasSelf<SandboxCtx> {
         mut access: Access<'_, T, Self>,
         started: Resource<ConcurrentExecution>,
     ) -> Result<StreamReader<Event>, SandboxFailure> {
-        let (execution, share) = access.get().stream_of(&started)?;
-        Ok(StreamReader::new(access, Calls::new(execution, share))?)
+        let ctx = access.get();
+        let (execution, handle) = ctx.stream_of(&started)?;
+        let bytes = ctx.caller.meter.take(QuotaUse::Bytes(execution.tool_bytes()))?;
+        Ok(StreamReader::new(access, Calls::new(execution, [handle, bytes]))?)
     }
 
     async fn finish(

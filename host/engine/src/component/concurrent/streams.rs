@@ -1,5 +1,6 @@
 //! The streams of a started execution. The host produces their contents when the component reads, so a stream that is
-//! not read holds no memory.
+//! not read holds no memory. Output goes directly to the component's memory. Calls wait in the host until the
+//! component's thread can receive them, and the component can begin reads on many streams before that.
 
 use std::{
     collections::BTreeSet,
@@ -40,7 +41,8 @@ pub(super) struct Calls {
     /// The pending calls that the component has read.
     seen: BTreeSet<usize>,
     observer: Observer,
-    _share: Share,
+    /// The shares for the handle, and for the calls that a read has taken and the component has not received.
+    _shares: [Share; 2],
 }
 
 impl Output {
@@ -51,9 +53,9 @@ impl Output {
 }
 
 impl Calls {
-    pub(super) fn new(execution: ConcurrentExecution, share: Share) -> Self {
+    pub(super) fn new(execution: ConcurrentExecution, shares: [Share; 2]) -> Self {
         let observer = execution.observer();
-        Self { execution, seen: BTreeSet::new(), observer, _share: share }
+        Self { execution, seen: BTreeSet::new(), observer, _shares: shares }
     }
 }
 
@@ -119,7 +121,7 @@ impl<D: 'static> StreamProducer<D> for Calls {
             return Poll::Ready(Ok(StreamResult::Dropped));
         }
         let room = destination.remaining(store.as_context_mut()).unwrap_or(MAX_CALLS).min(MAX_CALLS);
-        let Some(calls) = execution.started().pending().new_calls(seen, room) else {
+        let Some(calls) = execution.started().pending().new_calls(seen, room, execution.tool_bytes()) else {
             return nothing(false, is_cancelled);
         };
         let events: Vec<_> = calls.into_iter().map(Event::from).collect();
