@@ -219,7 +219,7 @@ pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
             if let Some(lent) = lent {
                 ctx.take_back(lent);
             }
-            return Err(error);
+            return Err(wasmtime::Error::new(error).context("cannot start a thread for a call into the sandbox"));
         }
     };
     let (lent, result) = call.await;

@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    io,
     panic::{self, AssertUnwindSafe},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -48,13 +49,12 @@ impl<L: Send + 'static, R: Send + 'static> ThreadCall<L, R> {
         lent: L,
         cancel: CancelToken,
         work: impl FnOnce(&mut L) -> R + Send + 'static,
-    ) -> Result<Self, (wasmtime::Error, Option<L>)> {
+    ) -> Result<Self, (io::Error, Option<L>)> {
         let state = CallOnThread { begins: Some(lent), waker: None, end: None, is_given_up: false };
         let shared = Arc::new(ThreadCallState(Mutex::new(state)));
         let there = Arc::clone(&shared);
         let builder = thread::Builder::new().name("glovebox-call".into()).stack_size(STACK_BYTES);
         if let Err(error) = builder.spawn(move || there.run(work)) {
-            let error = wasmtime::Error::new(error).context("cannot start a thread for a call into the sandbox");
             let lent = shared.state().begins.take();
             return Err((error, lent));
         }

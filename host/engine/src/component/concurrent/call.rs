@@ -3,7 +3,7 @@
 use std::{panic, sync::Arc};
 
 use crate::{
-    CancelToken,
+    CancelToken, ExecuteError,
     component::{
         SandboxCtx,
         convert::{SandboxFailure, weight},
@@ -50,7 +50,8 @@ impl Call {
     ) -> Result<R, SandboxFailure> {
         let cancel = self.caller.cancel.child();
         let there = cancel.clone();
-        let call = ThreadCall::spawn(self, cancel, move |call| work(call, &there)).map_err(|(error, _)| error)?;
+        let call = ThreadCall::spawn(self, cancel, move |call| work(call, &there));
+        let call = call.map_err(|(source, _)| ExecuteError::System { what: "thread", source })?;
         let (_call, result) = call.await;
         result.unwrap_or_else(|payload| panic::resume_unwind(payload))
     }
