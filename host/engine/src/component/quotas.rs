@@ -28,10 +28,11 @@ pub struct Quotas {
     /// use. After a timeout or a cancellation, the charge stays, because the exact use is unknown. The remaining fuel
     /// may be too little to roll a session back.
     pub fuel: u64,
-    /// Maximum number of bytes that the host holds for the component: blobs, input files, file snapshots, arguments of
-    /// running calls of version 0.3.0, events of open streams (`limits.tool_bytes` for each stream), results of started
-    /// executions, journals of running suspendable executions (at their maximum size), tools, and the arguments and
-    /// environments of policies. Session memory is bounded by the policy's limits instead. Default: 256 MiB.
+    /// Maximum number of bytes that the host holds for the component: blobs, input files, file snapshots, arguments and
+    /// output of running calls of version 0.3.0, events of open streams (`limits.tool_bytes` for each stream), results
+    /// of started executions, journals of running suspendable executions (at their maximum size), tools, and the
+    /// arguments and environments of policies. Session memory is bounded by the policy's limits instead. Default:
+    /// 256 MiB.
     pub held_bytes: u64,
     /// Maximum number of open handles of sessions, started executions, files and blobs, and of open streams. Default:
     /// 10,000.

@@ -54,9 +54,19 @@ impl Caller {
         cancel: &CancelToken,
     ) -> Result<Execution, SandboxFailure> {
         let sandbox = self.sandbox_for_request(runtime, &mut request, policy)?;
+        self.execute_in(&sandbox, &request, cancel)
+    }
+
+    /// Executes a request in the sandbox for it.
+    pub(super) fn execute_in(
+        &self,
+        sandbox: &Sandbox,
+        request: &Request,
+        cancel: &CancelToken,
+    ) -> Result<Execution, SandboxFailure> {
         let budget = Budget::empty();
-        let _bill = self.meter.execution(fuel_of_an_execution(&sandbox, &request), &budget)?;
-        let request = convert::request(&request).session_id(&self.id).cancel(cancel).budget(&budget);
+        let _bill = self.meter.execution(fuel_of_an_execution(sandbox, request), &budget)?;
+        let request = convert::request(request).session_id(&self.id).cancel(cancel).budget(&budget);
         let execution = sandbox.run(request)?;
         // Outside sessions, the ID is only for the host's log and tools.
         Ok(Execution { session_id: None, ..execution.into() })

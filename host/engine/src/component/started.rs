@@ -61,7 +61,7 @@ impl Caller {
     }
 
     /// Takes a share of the byte quota for the maximum output of an execution.
-    fn output_share(&self, sandbox: &Sandbox) -> Result<Share, OverQuota> {
+    pub(super) fn output_share(&self, sandbox: &Sandbox) -> Result<Share, OverQuota> {
         let limits = &sandbox.policy().limits;
         let bytes = [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes];
         self.meter.take(QuotaUse::Bytes(bytes.into_iter().fold(0, u64::saturating_add)))

@@ -18,10 +18,10 @@ use crate::{
 /// A call with its shares of the quotas. Its thread holds them, so a dropped call counts until its script has ended.
 pub(super) struct Call {
     pub(super) caller: Arc<Caller>,
-    /// The share for a started execution. `start` passes it on to the execution.
+    /// The shares for the bytes of the arguments, and of the output of `execute`.
+    pub(super) bytes: Vec<Share>,
+    /// The share for a started execution, returned last. `start` passes it on to the execution.
     pub(super) started: Option<Share>,
-    /// The share for the bytes of the arguments.
-    _bytes: Share,
 }
 
 impl Call {
@@ -40,7 +40,7 @@ impl Call {
         let bytes = tool_bytes.fold(request_bytes(request) as u64, |sum, bytes| sum.saturating_add(bytes as u64));
         let started = meter.take(QuotaUse::Started)?;
         let bytes = meter.take(QuotaUse::Bytes(bytes.saturating_add(weight(policy))))?;
-        Ok(Self { caller: Arc::clone(&ctx.caller), started: Some(started), _bytes: bytes })
+        Ok(Self { caller: Arc::clone(&ctx.caller), bytes: vec![bytes], started: Some(started) })
     }
 
     /// Runs `work` on a new thread, with a token that is cancelled if the future is dropped.

@@ -10,15 +10,18 @@ use super::{
     started::ConcurrentExecution,
     wit::{Host, HostWithStore},
 };
-use crate::component::{
-    SandboxCtx,
-    convert::{self, SandboxFailure},
-    quotas::QuotaUse,
-    sandbox::fuel_of_an_execution,
-    started::StartRequest,
-    wit::{
-        sandbox,
-        types::{Diagnostic, Execution, Policy, ProviderInfo, Request, Runtime, Tool},
+use crate::{
+    CancelToken,
+    component::{
+        SandboxCtx,
+        convert::{self, SandboxFailure},
+        quotas::QuotaUse,
+        sandbox::fuel_of_an_execution,
+        started::StartRequest,
+        wit::{
+            sandbox,
+            types::{Diagnostic, Execution, Policy, ProviderInfo, Request, Runtime, Tool},
+        },
     },
 };
 
@@ -40,7 +43,7 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
         policy: Policy,
     ) -> Result<Execution, SandboxFailure> {
         let call = accessor.with(|mut access| Call::begin(access.get(), &request, &policy, &[]))?;
-        call.run(move |call, cancel| call.caller.execute(runtime, request, policy, cancel)).await
+        call.run(move |call, cancel| call.execute(runtime, request, policy, cancel)).await
     }
 
     async fn validate(
@@ -49,6 +52,8 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
         request: Request,
         policy: Policy,
     ) -> Result<Vec<Diagnostic>, SandboxFailure> {
+        // Drops the ignored parts before the call is charged.
+        let request = request.for_validation();
         let call = accessor.with(|mut access| Call::begin(access.get(), &request, &policy, &[]))?;
         call.run(move |call, cancel| call.caller.validate(runtime, request, policy, cancel)).await
     }
@@ -72,6 +77,19 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
 }
 
 impl Call {
+    /// Implements `execute`. The output is charged, because a component can make several calls at the same time.
+    fn execute(
+        &mut self,
+        runtime: Runtime,
+        mut request: Request,
+        policy: Policy,
+        cancel: &CancelToken,
+    ) -> Result<Execution, SandboxFailure> {
+        let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
+        self.bytes.push(self.caller.output_share(&sandbox)?);
+        self.caller.execute_in(&sandbox, &request, cancel)
+    }
+
     fn start(
         &mut self,
         runtime: Runtime,
