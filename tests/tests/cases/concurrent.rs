@@ -35,7 +35,7 @@ const fn scenario(name: &'static str, expected: &'static str) -> Scenario {
     Scenario { name, expected, host: |_, _| {} }
 }
 
-const SCENARIOS: [Scenario; 16] = [
+const SCENARIOS: [Scenario; 17] = [
     scenario("validate", "1 0"),
     scenario("several", "0 1 2 3 4 5 6 7 8 9 "),
     scenario("live", "before\nask {\"question\":\"?\"}\nafter\nwrong\n"),
@@ -51,6 +51,8 @@ const SCENARIOS: [Scenario; 16] = [
     scenario("many-answers", "50\n"),
     Scenario { name: "too-many-calls", expected: "4 6", host: |_, quotas| quotas.started = 4 },
     Scenario { name: "too-many-streams", expected: "4", host: |_, quotas| quotas.handles = 5 },
+    // The maximum output takes 11 MB, and each stream of events 1 MiB.
+    Scenario { name: "too-many-events", expected: "5", host: |_, quotas| quotas.held_bytes = 16 << 20 },
     Scenario { name: "out-of-fuel", expected: "1 2", host: |policy, quotas| quotas.fuel = policy.limits.fuel },
 ];
 

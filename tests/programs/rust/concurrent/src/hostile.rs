@@ -18,6 +18,7 @@ pub async fn scenario(name: &str) -> Result<String, SandboxError> {
         "leak" => leak().await,
         "too-many-calls" => too_many_calls().await,
         "too-many-streams" => too_many_streams().await,
+        "too-many-events" => too_many_events().await,
         "finish-twice" => finish_twice().await,
         "many-answers" => many_answers().await,
         "out-of-fuel" => out_of_fuel().await,
@@ -148,6 +149,23 @@ async fn too_many_streams() -> Result<String, SandboxError> {
     started.stderr()?;
     assert!(matches!(error, SandboxError::QuotaExceeded(_)), "{error:?}");
     Ok(count.to_string())
+}
+
+/// Opens streams of events until the quota of bytes is exhausted, and reads the same call from all of them. Streams of
+/// output need no bytes.
+async fn too_many_events() -> Result<String, SandboxError> {
+    let started = start("await tools.ask()", &["ask"]).await?;
+    let mut streams = Vec::new();
+    let error = loop {
+        match started.events() {
+            Ok(stream) => streams.push(stream),
+            Err(error) => break error,
+        }
+    };
+    started.stdout()?;
+    assert!(matches!(error, SandboxError::QuotaExceeded(_)), "{error:?}");
+    let calls = all(streams.iter_mut().map(next_call)).await;
+    Ok(calls.len().to_string())
 }
 
 /// Waits twice for the same execution.
