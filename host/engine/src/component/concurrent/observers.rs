@@ -52,7 +52,10 @@ impl Observer {
     /// Wakes the task of `context` at the next event. Call this before looking at the execution's state, so that no
     /// event is missed.
     pub(super) fn observe(&self, context: &Context<'_>) {
-        self.observers.tasks().wakers.insert(self.key, context.waker().clone());
+        let waker = context.waker().clone();
+        let earlier = self.observers.tasks().wakers.insert(self.key, waker);
+        // Dropped without the lock: the last waker of a task can drop the task, which removes its observers.
+        drop(earlier);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The functions of the interface, with those of version 0.2.0 behind them.
+//! The functions of the interface that need no handle. They share their implementation with version 0.2.0.
 
 use std::{sync::Arc, task::Waker};
 

@@ -172,7 +172,7 @@ impl HostStarted for SandboxCtx {
     }
 
     fn drop(&mut self, started: Resource<ConcurrentExecution>) -> wasmtime::Result<()> {
-        // Streams and a call of `finish` can outlive the handle.
+        // Streams can outlive the handle.
         self.here()?.take(started)?.started().cancel();
         Ok(())
     }

@@ -59,7 +59,7 @@ impl Calls {
     }
 }
 
-/// Returns the result of a read for which there is nothing.
+/// Returns the result of a read when no output and no call is available.
 fn nothing(has_ended: bool, is_cancelled: bool) -> Poll<wasmtime::Result<StreamResult>> {
     if has_ended {
         Poll::Ready(Ok(StreamResult::Dropped))
