@@ -152,7 +152,7 @@ fn endless_journal() -> Vec<u8> {
         let app = wasi.vfs().root_dir(wasi.mounts()[0].root).expect("a root has a directory").get();
         let mut to = Encoder::new();
         to.raw(&saved);
-        to.byte(1);
+        to.byte(2);
         to.fixed(0);
         to.number(50);
         to.number(2);
