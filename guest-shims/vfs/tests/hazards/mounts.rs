@@ -394,7 +394,7 @@ const TAKEN: u8 = 1;
 /// Returns the journal of a root that claims more names than can exist, and ends after `names`.
 fn journal(names: &[u8]) -> Vec<u8> {
     let mut to = Encoder::new();
-    to.byte(1);
+    to.byte(2);
     to.fixed(0);
     to.number(50);
     to.number(1);
