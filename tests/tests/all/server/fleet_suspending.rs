@@ -243,6 +243,8 @@ fn execution_in_a_fleet_is_kept_while_there_is_no_memory_for_its_bytes() {
     let unread = [(); 2].map(|()| server.post("/v1/execute", &body));
     assert!(unread.iter().all(|answer| answer.status == 202), "{unread:?}");
     until("they have ended", || server.audited().len() == before + 2);
+    let large = json!({"language": "python", "source": format!("#{}", "x".repeat(800_000))});
+    until("the results occupy the memory", || server.post("/v1/validate", &large).status == 503);
     let execution = start(&server, false);
     let one = json!([{"id": 0, "value": "one"}]);
     assert_eq!(proceed(&server, &execution, &one).problem(), (503, "unavailable".into()));
