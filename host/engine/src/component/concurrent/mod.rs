@@ -7,7 +7,7 @@ mod sandbox;
 mod started;
 mod streams;
 
-use glovebox::sandbox0_3_0::sandbox as wit;
+use self::glovebox::sandbox0_3_0::sandbox as wit;
 use wasmtime::component::{HasSelf, Linker};
 
 use super::{SandboxCtx, SandboxView, convert::SandboxFailure};
