@@ -37,10 +37,10 @@ Examples:
 
   curl --unix-socket ~/.rlm/daemon.sock http://localhost/v1/execute -d '{\"source\": \"print(6 * 7)\"}'
 
-The socket serves the same HTTP API as `glovebox serve`, without a token: `GET /v1/openapi.json` describes every route. The
+The socket serves the same HTTP API as `glovebox serve`, without a token: `GET /v1/openapi.json` describes every route. The \
 packages for Python and JavaScript contain clients: Sandbox(backend=\"daemon\"), createSandbox({ backend: 'daemon' }).
 
-Only your own programs can connect. Sessions exist in memory only. The flags set the policy of all clients; a client may request
+Only your own programs can connect. Sessions exist in memory only. The flags set the policy of all clients; a client may request \
 stricter limits. docs/daemon.md has the details.";
 
 /// Serve programs on this machine over a Unix socket

@@ -25,8 +25,8 @@ use crate::{
 const ADDRESS_SPACE_NEEDED_BYTES: u64 = 8 << 30;
 
 const AFTER_HELP: &str = "\
-Checks the permissions of the cache directory and the stored sessions, the digests of interpreters, prepared images and
-compiled components, the requirements of downloads, and the limits of the process. Runs a script in each language, and
+Checks the permissions of the cache directory and the stored sessions, the digests of interpreters, prepared images and \
+compiled components, the requirements of downloads, and the limits of the process. Runs a script in each language, and \
 downloads and prepares its interpreter if needed. The exit code is 1 if a check fails; each failed check includes advice.";
 
 /// Check that everything works on this machine

@@ -38,8 +38,8 @@ Examples:
   glovebox fleet node --engine restate://engine.internal --store s3://bucket/sessions \\
     --listen 0.0.0.0:9080 --advertise http://nodes.internal:9080       start a node, on each of several machines
 
-A session in a fleet runs on one machine at a time and survives the failure of that machine: answered requests are stored and
-never repeated. The engine is Restate, an object store contains the session states, and an HTTP/2 load balancer distributes
+A session in a fleet runs on one machine at a time and survives the failure of that machine: answered requests are stored and \
+never repeated. The engine is Restate, an object store contains the session states, and an HTTP/2 load balancer distributes \
 requests among the nodes. docs/fleet.md describes the setup.";
 
 /// Serve sessions from many machines
@@ -109,7 +109,7 @@ Examples:
   glovebox serve --fleet restate://127.0.0.1:8080?admin=9070        in another shell: serve its sessions over HTTP
   glovebox fleet up --dir /srv/fleet --ingress-port 0 --admin-port 0 --node-port 0
 
-Sessions and the engine's data are stored in the directory and survive a restart. The engine listens on this machine only;
+Sessions and the engine's data are stored in the directory and survive a restart. The engine listens on this machine only; \
 anyone who can reach it can run scripts within the policy that the flags set.";
 
 /// The name of the fleet's directory in the state directory.
@@ -186,12 +186,12 @@ Examples:
   glovebox fleet node --engine restate://engine.internal:8080?admin=9070 --store s3://bucket/sessions \\
     --listen 0.0.0.0:9080 --advertise http://nodes.internal:9080
 
-All nodes of a fleet use the same store, key and policy, and share one address: the engine sends requests to --advertise, where
-a load balancer distributes HTTP/2 among the nodes (docs/fleet.md contains an HAProxy configuration). Nodes of a different
-Glovebox version have different images: give them a separate address, and keep the old nodes until `glovebox fleet status` shows
+All nodes of a fleet use the same store, key and policy, and share one address: the engine sends requests to --advertise, where \
+a load balancer distributes HTTP/2 among the nodes (docs/fleet.md contains an HAProxy configuration). Nodes of a different \
+Glovebox version have different images: give them a separate address, and keep the old nodes until `glovebox fleet status` shows \
 no sessions for them.
 
-The store's credentials are read from the environment, under the names that the store's own tools use (AWS_ACCESS_KEY_ID, …).
+The store's credentials are read from the environment, under the names that the store's own tools use (AWS_ACCESS_KEY_ID, …). \
 Ctrl-C stops the node when all executions have ended, or after --drain-ms. Other nodes then repeat the unfinished executions.";
 
 /// Execute requests to a fleet's sessions

@@ -34,12 +34,12 @@ Examples:
   glovebox image list
   glovebox image export sales sales.tar      on another machine: glovebox image import sales.tar
 
-The setup is a script that runs once, in the sandbox, when the image is built. Its imports, data and results are in the
-memory of every later execution and session, at no further cost. Only the setup can read the --file files in /app. The same
+The setup is a script that runs once, in the sandbox, when the image is built. Its imports, data and results are in the \
+memory of every later execution and session, at no further cost. Only the setup can read the --file files in /app. The same \
 inputs produce the same image, byte for byte: the setup has a fixed clock and fixed random numbers.
 
-Select an image by name with --runtime, like a runtime. A session can be resumed only with the image that it was opened with,
-unchanged. An image that is missing from the cache is rebuilt from its description. Images are code, so use and import only
+Select an image by name with --runtime, like a runtime. A session can be resumed only with the image that it was opened with, \
+unchanged. An image that is missing from the cache is rebuilt from its description. Images are code, so use and import only \
 images that you trust.";
 
 /// Build and manage interpreters with modules and data already loaded

@@ -28,18 +28,18 @@ Examples:
   glovebox resume script.suspended --answer 0='{\"receipt\": 17}'    # the script receives {'receipt': 17}
   glovebox resume script.suspended --deny 0='too expensive'        # the script receives the exception ToolDenied
 
-The script continues with the new answers. A program that has answered a call does not run again for it, and only new
-output is printed. If the script waits again, FILE is replaced and the exit code is 75. If the script ends, FILE is
+The script continues with the new answers. A program that has answered a call does not run again for it, and only new \
+output is printed. If the script waits again, FILE is replaced and the exit code is 75. If the script ends, FILE is \
 deleted and the exit code is that of `glovebox run`.
 
-Use the options of the first command, such as --tool, --policy, --mount and limits: `glovebox run` prints the command to
-continue with. FILE contains the script, its input and all answers so far, but no permissions. If a file, a tool or a
+Use the options of the first command, such as --tool, --policy, --mount and limits: `glovebox run` prints the command to \
+continue with. FILE contains the script, its input and all answers so far, but no permissions. If a file, a tool or a \
 limit has changed and the script behaves differently than before, that is an error, and FILE is unchanged.
 
-A script of `glovebox run --session ID` continues in its session, which is saved when the script has ended. If the session has
+A script of `glovebox run --session ID` continues in its session, which is saved when the script has ended. If the session has \
 changed since the script was suspended, that is an error, and neither FILE nor the session changes.
 
-FILE is also unchanged if the command fails or is interrupted, or if its output cannot be written. If the script had
+FILE is also unchanged if the command fails or is interrupted, or if its output cannot be written. If the script had \
 continued by then, resuming FILE again repeats the tool calls that the script made since.";
 
 /// Continue a script that waits for a person's answers

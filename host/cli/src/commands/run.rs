@@ -50,41 +50,41 @@ Without --json, glovebox passes on the script's output, byte for byte, and its e
   75   waits for a person (--tool NAME=@ask)
 With several files, all of them run, and the exit code is that of the first failure.
 
-Without the word `run`, options of glovebox come before the file, and all words after it are the script's arguments, even
+Without the word `run`, options of glovebox come before the file, and all words after it are the script's arguments, even \
 words that begin with a hyphen: `glovebox --fuel 5_000_000 a.py x --y` passes x and --y to the script.
 
-With --session the scripts run one after another in one interpreter that keeps its state: variables, functions,
-imports, open files. The session is created at first use and saved after each script, even one that raises; the value
-of a trailing expression of -e is shown. At a limit or on Ctrl-C, a script first receives an exception; if that ends it,
-its changes remain. If it continues, it is unwound, and the session is rolled back to its state before the script.
+With --session the scripts run one after another in one interpreter that keeps its state: variables, functions, \
+imports, open files. The session is created at first use and saved after each script, even one that raises; the value \
+of a trailing expression of -e is shown. At a limit or on Ctrl-C, a script first receives an exception; if that ends it, \
+its changes remain. If it continues, it is unwound, and the session is rolled back to its state before the script. \
 `glovebox session` lists, copies and deletes sessions; `glovebox repl --session ID` resumes one.
 
-With --tool NAME=COMMAND, the script may call tools.NAME(…). Each call runs COMMAND, a program and its arguments, without a
-shell, on this machine and with your permissions: the script chooses the arguments of a call, but not what is executed. The
-program reads a JSON object from its standard input and prints JSON. If it fails, the call raises a ToolError with the end of
-the program's standard error. The program and all its child processes are killed after --tool-timeout-ms, when the script is
+With --tool NAME=COMMAND, the script may call tools.NAME(…). Each call runs COMMAND, a program and its arguments, without a \
+shell, on this machine and with your permissions: the script chooses the arguments of a call, but not what is executed. The \
+program reads a JSON object from its standard input and prints JSON. If it fails, the call raises a ToolError with the end of \
+the program's standard error. The program and all its child processes are killed after --tool-timeout-ms, when the script is \
 stopped, and when the program has answered.
 
-With --tool NAME=@ask, a person answers the calls of tools.NAME(…), now or days later. When the script can continue only
-after such an answer, glovebox stores it in a file, lists the waiting calls and exits with 75. `glovebox resume` continues
-it with your answers. A program that has answered a call does not run again for it. Piped standard input is read before
-the script starts. The file contains the script, its input and everything it received; --key-file seals it. With --session,
-the file also contains the session's state before the script. The stored session remains in this state until the script has
-ended. If the session changes in the meantime, the script cannot continue. Not supported with --no-prepare and with several
+With --tool NAME=@ask, a person answers the calls of tools.NAME(…), now or days later. When the script can continue only \
+after such an answer, glovebox stores it in a file, lists the waiting calls and exits with 75. `glovebox resume` continues \
+it with your answers. A program that has answered a call does not run again for it. Piped standard input is read before \
+the script starts. The file contains the script, its input and everything it received; --key-file seals it. With --session, \
+the file also contains the session's state before the script. The stored session remains in this state until the script has \
+ended. If the session changes in the meantime, the script cannot continue. Not supported with --no-prepare and with several \
 scripts.
 
-With --record FILE, the script, its input and everything that it receives from outside are written to FILE: answers of tools,
-times, random numbers. `glovebox replay FILE` runs the script again on any machine, without calling tools, and compares the
-results to the unit of fuel. FILE is overwritten. If the script receives more than 1 MiB, or if a time limit or Ctrl-C stops
-it, nothing is written and the exit code is 125. --fuel-reserve has no effect. Not supported with --session, with
+With --record FILE, the script, its input and everything that it receives from outside are written to FILE: answers of tools, \
+times, random numbers. `glovebox replay FILE` runs the script again on any machine, without calling tools, and compares the \
+results to the unit of fuel. FILE is overwritten. If the script receives more than 1 MiB, or if a time limit or Ctrl-C stops \
+it, nothing is written and the exit code is 125. --fuel-reserve has no effect. Not supported with --session, with \
 --no-prepare, with tools that a person answers and with several scripts.
 
-With --json, one line per script goes to standard output, an object with these keys: success, outcome,
-exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, displays, displays_dropped,
-fuel_consumed, memory_used_bytes, duration_ms, files_created, files_modified, files_deleted, tool_calls,
-workspace_path, session_id, rolled_back_to, guidance, metadata. `guidance` explains a failure: `advice` lists entries
-with a kind, a summary, steps and, if there is one, a suggested correction; `fuel` breaks down the fuel usage.
-For a script that waits for a person, the outcome is `suspended`, and the keys are: success, outcome, exit_code, stdout,
+With --json, one line per script goes to standard output, an object with these keys: success, outcome, \
+exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, displays, displays_dropped, \
+fuel_consumed, memory_used_bytes, duration_ms, files_created, files_modified, files_deleted, tool_calls, \
+workspace_path, session_id, rolled_back_to, guidance, metadata. `guidance` explains a failure: `advice` lists entries \
+with a kind, a summary, steps and, if there is one, a suggested correction; `fuel` breaks down the fuel usage. \
+For a script that waits for a person, the outcome is `suspended`, and the keys are: success, outcome, exit_code, stdout, \
 stderr, suspended_path, calls, command.";
 
 /// Run scripts, each in a fresh sandbox, or in a stored session

@@ -37,12 +37,12 @@ Examples:
   glovebox run-component --fuel 1_000_000_000 --timeout-ms 2000 --max-executions 100 agent.wasm
   glovebox run-component --invoke 'summarise(\"a text\", {words: 100})' library.wasm
 
-APP.wasm is a component in binary format, or in text format with the extension .wat. A command (it exports `wasi:cli/run`)
-receives the arguments after its name, and standard input, output and error. It may import `glovebox:sandbox`, whose WIT is in
-`wit/`, and WASI 0.2. It can use WASI clocks, timers and random numbers, and files, environment and network only as granted by
+APP.wasm is a component in binary format, or in text format with the extension .wat. A command (it exports `wasi:cli/run`) \
+receives the arguments after its name, and standard input, output and error. It may import `glovebox:sandbox`, whose WIT is in \
+`wit/`, and WASI 0.2. It can use WASI clocks, timers and random numbers, and files, environment and network only as granted by \
 flags.
 
-There are three kinds of limits. The policy (--fuel, --timeout-ms, …) limits each script. The quotas (--max-…) limit all scripts
+There are three kinds of limits. The policy (--fuel, --timeout-ms, …) limits each script. The quotas (--max-…) limit all scripts \
 together. The component's own limits (--app-…) apply to its own code.
 
 The exit code is the component's own, or one of these:
@@ -51,7 +51,7 @@ The exit code is the component's own, or one of these:
   134  trapped                      130  cancelled with Ctrl-C (twice: killed)
                                     125  glovebox itself failed (2: wrong flags)
 
-With --json, the last line on standard error is an object with these keys: success, outcome, exit_code, value, fuel_consumed,
+With --json, the last line on standard error is an object with these keys: success, outcome, exit_code, value, fuel_consumed, \
 memory_bytes, duration_ms, sandbox (sessions, started, executions, fuel, held_bytes, handles: the usage of its quotas at the end).";
 
 /// Run a component that uses the sandbox

@@ -44,13 +44,13 @@ Examples:
   curl -H \"Authorization: Bearer $GLOVEBOX_TOKEN\" http://127.0.0.1:8700/v1/execute \\
     -d '{\"language\": \"python\", \"source\": \"print(6 * 7)\"}'
 
-`GET /v1/openapi.json` describes every route. Sessions are saved after each execution, and survive a restart of the server.
+`GET /v1/openapi.json` describes every route. Sessions are saved after each execution, and survive a restart of the server. \
 Ctrl-C stops the server when all executions have ended; a second Ctrl-C stops it at once.
 
-A client with a token can run scripts within the token's policy, which is set by flags and `[policy]`. Behind a proxy, add the
+A client with a token can run scripts within the token's policy, which is set by flags and `[policy]`. Behind a proxy, add the \
 server's public name to `[http] hosts`: requests for other hosts are rejected.
 
-Scripts run in worker processes that the operating system confines, one for each processor. With --in-process, they run in the
+Scripts run in worker processes that the operating system confines, one for each processor. With --in-process, they run in the \
 server's own process.";
 
 /// Maximum length of the configuration file in bytes.

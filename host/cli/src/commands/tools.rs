@@ -25,11 +25,11 @@ Examples:
   glovebox tools stubs -l javascript --definitions tools.json > tools.d.ts
   glovebox tools stubs -l python --tool weather='python3 weather.py'
 
-Pyright and editors that use it read __builtins__.pyi in the project's directory. TypeScript reads all .d.ts files of a
+Pyright and editors that use it read __builtins__.pyi in the project's directory. TypeScript reads all .d.ts files of a \
 project. Programs of --tool have no schema, so their arguments and results have the type Any.
 
---definitions names a file with a JSON array of tools, as in a request to `glovebox serve` or in the answer of an MCP
-server: [{\"name\": \"add\", \"description\": \"…\", \"schema\": {…}, \"result_schema\": {…}}]. Only the name is required;
+--definitions names a file with a JSON array of tools, as in a request to `glovebox serve` or in the answer of an MCP \
+server: [{\"name\": \"add\", \"description\": \"…\", \"schema\": {…}, \"result_schema\": {…}}]. Only the name is required; \
 inputSchema and outputSchema are accepted as well.";
 
 /// Describe the tools of scripts

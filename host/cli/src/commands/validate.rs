@@ -30,12 +30,12 @@ Examples:
   git diff --name-only | grep -E '\\.(py|js)$' | xargs glovebox validate
   glovebox validate --types --tools-from mcp.json script.py
 
-With --types, Python scripts without syntax errors are also checked against the schemas of the tools and the
-types of the standard library: unknown tools, missing and wrong arguments, missing attributes, forgotten
-`await`. Packages have no types. Without a flag that names a tool, `tools` accepts everything. The first check
+With --types, Python scripts without syntax errors are also checked against the schemas of the tools and the \
+types of the standard library: unknown tools, missing and wrong arguments, missing attributes, forgotten \
+`await`. Packages have no types. Without a flag that names a tool, `tools` accepts everything. The first check \
 downloads the type checker.
 
-Diagnostics go to standard error as FILE:LINE:COLUMN: MESSAGE. The exit code is 0 if all sources are valid, and
+Diagnostics go to standard error as FILE:LINE:COLUMN: MESSAGE. The exit code is 0 if all sources are valid, and \
 1 if a parser or the type checker reported a problem. With --json, one line per source goes to standard output:
   {\"file\":…,\"valid\":…,\"diagnostics\":[{\"line\":…,\"column\":…,\"message\":…}]}";
 

@@ -29,7 +29,7 @@ Examples:
   glovebox weave python-3.15-data --output data.wasm   Python with numpy and pandas: 200 MB, for hosts that support Wasm exceptions
   glovebox weave python-3.12 --http --output box.wasm  answer HTTP requests: `wasmtime serve -S cli … box.wasm`
 
-The component exports the interface `glovebox:sandbox/sandbox` and runs in any component host: limits and fuel metering are
+The component exports the interface `glovebox:sandbox/sandbox` and runs in any component host: limits and fuel metering are \
 part of its code. It does not contain the Python packages. The same shim and interpreters produce the same bytes.";
 
 /// The path to which `guest-shims/component/build` writes the shim.

@@ -26,8 +26,8 @@ Examples:
   glovebox mcp install cursor --name python -- --runtime python --timeout-ms 60000
   glovebox mcp install codex -- --tools-from ~/tools.json
 
-All other entries keep their comments and layout. The file is replaced atomically. If it cannot be edited, it is left unchanged
-and the entry to add is printed. The interpreters are prepared too, because clients wait only a few seconds for a server to
+All other entries keep their comments and layout. The file is replaced atomically. If it cannot be edited, it is left unchanged \
+and the entry to add is printed. The interpreters are prepared too, because clients wait only a few seconds for a server to \
 answer.";
 
 /// Maximum size of a client's file, in bytes.

@@ -50,18 +50,18 @@ Examples:
   glovebox mcp --listen 127.0.0.1:8900       serve any number of clients at http://127.0.0.1:8900/mcp
   GLOVEBOX_TOKEN=secret-of-16-letters glovebox mcp --listen 0.0.0.0:8900 --allow-host box.example.com
 
-A client finds the tools run_code, session_open, session_list, session_fork, session_undo, session_close, files_list,
-files_read and files_write. A script runs in a new interpreter, or in a session that keeps its state. Sessions are saved
+A client finds the tools run_code, session_open, session_list, session_fork, session_undo, session_close, files_list, \
+files_read and files_write. A script runs in a new interpreter, or in a session that keeps its state. Sessions are saved \
 after each script, by default in $XDG_STATE_HOME/glovebox/mcp-sessions, where the next server finds them.
 
 With --tools-from, scripts may call the tools of other servers as tools.SERVER_TOOL(…). FILE lists them in the usual format:
-{\"mcpServers\": {\"weather\": {\"command\": \"npx\", \"args\": [\"-y\", \"weather-server\"], \"env\": {\"KEY\": \"…\"}}}}. A server runs with
-your permissions; its environment contains PATH, HOME and the variables in FILE. A server over HTTP has the keys \"url\" and
-\"headers\" instead: {\"url\": \"https://…\", \"headers\": {\"Authorization\": \"…\"}}. {\"openapi\": \"FILE or URL\"} offers the
-operations of an HTTP API with an OpenAPI document. \"tools\": [\"NAME\"] offers only these tools.
+{\"mcpServers\": {\"weather\": {\"command\": \"npx\", \"args\": [\"-y\", \"weather-server\"], \"env\": {\"KEY\": \"…\"}}}}. A server runs with \
+your permissions; its environment contains PATH, HOME and the variables in FILE. A server over HTTP has the keys \"url\" and \
+\"headers\" instead: {\"url\": \"https://…\", \"headers\": {\"Authorization\": \"…\"}}. {\"openapi\": \"FILE or URL\"} offers the \
+operations of an HTTP API with an OpenAPI document. \"tools\": [\"NAME\"] offers only these tools. \
 With \"approve\": \"always\" or [\"NAME\"], or with --approve, the client asks a person before a script calls a tool.
 
-Standard output contains only protocol messages; notes, errors and logs (-v) go to standard error. The server exits at the end
+Standard output contains only protocol messages; notes, errors and logs (-v) go to standard error. The server exits at the end \
 of standard input or on Ctrl-C.";
 
 /// Serve the Model Context Protocol, so that a model can run code

@@ -35,7 +35,7 @@ const AFTER_HELP: &str = "\
 Example:
   MONTY_BIN=$(command -v glovebox) python3 agent.py      run Monty's sessions in Glovebox
 
-pydantic-monty starts `glovebox subprocess`, which is the same command. The protocol is versions 5 and 6 of
+pydantic-monty starts `glovebox subprocess`, which is the same command. The protocol is versions 5 and 6 of \
 monty/v1/monty.proto, over standard input and standard output. Ctrl-C ends the process.";
 
 /// Run the sessions of a Monty client

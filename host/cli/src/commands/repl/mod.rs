@@ -45,19 +45,19 @@ Examples:
   glovebox repl --context data.json --tool search='./search --json'
   printf 'x = 20\\nx + 1\\n' | glovebox repl
 
-An input runs when the language's own parser accepts it as complete; in Python an indented block ends
-with an empty line. The value of a trailing expression is shown, and an exception does not end the
-session. Ctrl-C stops the running input, or clears the line. Ctrl-D quits, and so does `exit()`, whose
+An input runs when the language's own parser accepts it as complete; in Python an indented block ends \
+with an empty line. The value of a trailing expression is shown, and an exception does not end the \
+session. Ctrl-C stops the running input, or clears the line. Ctrl-D quits, and so does `exit()`, whose \
 exit code becomes the REPL's.
 
-At a terminal, Tab completes variables, attributes, keywords, commands and their files; a second Tab lists
-the candidates. `_` is the last value. Up and Down browse the history, Ctrl-R searches it. Lines are indented
+At a terminal, Tab completes variables, attributes, keywords, commands and their files; a second Tab lists \
+the candidates. `_` is the last value. Up and Down browse the history, Ctrl-R searches it. Lines are indented \
 and coloured, unless NO_COLOR is set.
 
 Commands (`:help` explains them):
   :fork NAME  :switch [NAME]  :undo [N]  :save FILE  :load FILE  :files [PATTERN]  :limits  :reset  :quit
 
-The limits apply to each input separately. Inputs are stored in a private history file per language
+The limits apply to each input separately. Inputs are stored in a private history file per language \
 under $XDG_STATE_HOME/glovebox, except those that begin with a space.";
 
 /// Evaluate code interactively, in a session that keeps its state

@@ -23,10 +23,10 @@ Examples:
   glovebox runtimes prune --max-bytes 500MB      remove the least recently used code first
   glovebox runtimes prune --all
 
-Only compiled code is removed: runtimes, prepared images and modules, components. It is rebuilt at its next use, which
+Only compiled code is removed: runtimes, prepared images and modules, components. It is rebuilt at its next use, which \
 takes up to half a minute and needs no network. Code in use, or being built, is not removed.
 
-Without --older-than, --max-bytes or --all, the cache's own limits apply, as they do when code is added: --cache-age and
+Without --older-than, --max-bytes or --all, the cache's own limits apply, as they do when code is added: --cache-age and \
 --cache-bytes. Runtimes with their images and modules count separately from components.";
 
 /// Show the contents of the cache by kind

@@ -35,7 +35,7 @@ Examples:
   glovebox session files trip tar - | tar -tv
   tar -c src | glovebox session files trip untar -
 
-Paths are relative to the session's workspace, /app in its scripts, and cannot lead out of it. The session's quotas
+Paths are relative to the session's workspace, /app in its scripts, and cannot lead out of it. The session's quotas \
 apply to files copied in. A failed action changes nothing.";
 
 /// List, read, write, delete and copy the files of a session

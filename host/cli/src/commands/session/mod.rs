@@ -43,8 +43,8 @@ Examples:
   glovebox session prune --older-than 30d --dry-run
   glovebox session delete trip
 
-Sessions are stored in a directory that only you can write to: $XDG_STATE_HOME/glovebox/sessions, or the one
-named by --store or GLOVEBOX_STORE. Permissions and limits are not stored with a session: each command's flags and policy
+Sessions are stored in a directory that only you can write to: $XDG_STATE_HOME/glovebox/sessions, or the one \
+named by --store or GLOVEBOX_STORE. Permissions and limits are not stored with a session: each command's flags and policy \
 file set them.";
 
 /// List, copy, export, inspect and delete stored sessions
@@ -279,7 +279,7 @@ Examples:
   glovebox session fork trip rain
   glovebox run --session rain -e 'cities.clear()'   the other session still has them
 
-Both sessions have the same variables, functions, imports and files, and are independent from then on. Their random
+Both sessions have the same variables, functions, imports and files, and are independent from then on. Their random \
 numbers differ.";
 
 const EXPORT_HELP: &str = "\
@@ -287,7 +287,7 @@ Examples:
   glovebox session export trip trip.glovebox
   glovebox session export trip - | ssh elsewhere glovebox session import - --as trip
 
-The file is compressed and contains all of the session's variables and files. It can be imported on any
+The file is compressed and contains all of the session's variables and files. It can be imported on any \
 machine with the same interpreter. The session then runs under the policy given there.";
 
 const IMPORT_HELP: &str = "\
@@ -296,8 +296,8 @@ Examples:
   glovebox session import trip.glovebox --as other
   glovebox session import trip.glovebox --replace     replacing `trip`
 
-An untrusted file is untrusted code: it can do in the sandbox what a script can, and nothing else. Its
-interpreter and its limits are checked when the session is used. With --key-file, only files that were exported with
+An untrusted file is untrusted code: it can do in the sandbox what a script can, and nothing else. Its \
+interpreter and its limits are checked when the session is used. With --key-file, only files that were exported with \
 that key are accepted.";
 
 /// Copy a session
