@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(said(stopped(Stop::Exit(1))), ("exited with 1".into(), GuestState::Left));
         assert_eq!(
             said(Err(DriverError::Report("?".into()))),
-            ("the interpreter trapped: BadReport".into(), GuestState::Unwound)
+            ("the interpreter trapped: bad-report".into(), GuestState::Unwound)
         );
     }
 

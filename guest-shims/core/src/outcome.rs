@@ -1,6 +1,8 @@
 //! The result of an execution: outcome, output, file changes and metadata. Also the line on standard error that names
 //! an exceeded limit.
 
+use std::fmt;
+
 use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE, Raised};
 use glovebox_vfs::{Changes, RootId, Vfs};
 use glovebox_wasi::{Captured, whole_characters};
@@ -38,6 +40,20 @@ pub enum TrapKind {
     BadReport,
     /// Any other trap.
     Other,
+}
+
+impl fmt::Display for TrapKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::StackOverflow => "stack-overflow",
+            Self::Unreachable => "unreachable",
+            Self::OutOfBounds => "out-of-bounds",
+            Self::BadCall => "bad-call",
+            Self::Arithmetic => "arithmetic",
+            Self::BadReport => "bad-report",
+            Self::Other => "other",
+        })
+    }
 }
 
 /// The way in which an execution ended.
@@ -122,7 +138,7 @@ impl Outcome {
                 format!("out of memory: {used} bytes needed, the limit is {limit}")
             }
             Self::Cancelled => "cancelled".into(),
-            Self::Trapped { trap } => format!("the interpreter trapped: {trap:?}"),
+            Self::Trapped { trap } => format!("the interpreter trapped: {trap}"),
         }
     }
 
