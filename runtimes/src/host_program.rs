@@ -102,7 +102,7 @@ impl HostProgram {
     fn download(&self, programs: &TrustedDir, progress: &dyn Progress) -> Result<PathBuf, RuntimeError> {
         let Self { name, version, .. } = *self;
         let sha256: Digest = self.sha256.parse().map_err(|error| {
-            CacheError::io("check the digest of", &programs.path_of(&self.file_name()), io::Error::other(error))
+            CacheError::io("verify the checksum of", &programs.path_of(&self.file_name()), io::Error::other(error))
         })?;
         let pinned = Pinned { file_name: self.file_name(), sha256, size_bytes: self.size_bytes };
         let wanted = Wanted { name, version, is_runtime: false, path: programs.path_of(&pinned.file_name), sha256 };

@@ -80,7 +80,7 @@ fn read(
     zstd::stream::read::Decoder::new(packed)?.take(aot_bytes).read_to_end(&mut aot)?;
     let sha256 = Digest::of(&aot);
     if sha256 != aot_sha256 {
-        return Err(invalid("the compiled code does not match its digest; copy or create the bundle again"));
+        return Err(invalid("the compiled code does not match its checksum; copy or create the bundle again"));
     }
     Ok(Some((NewArtefact { aot, record }, sha256)))
 }

@@ -273,7 +273,7 @@ impl ImageRuns {
 
 /// Returns the error for a guest that is in the middle of a call.
 pub(crate) fn busy() -> SandboxError {
-    SandboxError::Unavailable("a guest of this runtime is running; retry after its call has returned".into())
+    SandboxError::Unavailable("a guest of this runtime is running; try again after its call has returned".into())
 }
 
 #[cfg(test)]

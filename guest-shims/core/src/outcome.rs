@@ -135,7 +135,7 @@ impl Outcome {
                 "out of memory: all sessions together have reached `limits.session_total_bytes`".into()
             }
             Self::Exhausted { resource: Resource::Memory, limit, used } => {
-                format!("out of memory: {used} bytes needed, the limit is {limit}")
+                format!("out of memory: {used} bytes needed, {limit} allowed")
             }
             Self::Cancelled => "cancelled".into(),
             Self::Trapped { trap } => format!("the interpreter trapped: {trap}"),

@@ -88,7 +88,7 @@ impl AppOutcome {
                 format!("the component is out of time: it ran longer than {limit} ms")
             }
             Self::Exhausted { limit, used, .. } => {
-                format!("the component is out of memory: {used} bytes needed, the limit is {limit}")
+                format!("the component is out of memory: {used} bytes needed, {limit} allowed")
             }
             Self::Cancelled => "cancelled".into(),
             Self::Trapped { words } => format!("the component trapped: {words}"),
@@ -272,7 +272,7 @@ pub enum RunError {
     #[error(transparent)]
     Mount(#[from] glovebox::mount::MountError),
     /// The operating system could not create a thread or its event loop.
-    #[error("cannot create a thread for the component")]
+    #[error("cannot start a thread for the component")]
     Thread(#[source] io::Error),
 }
 

@@ -332,7 +332,7 @@ const MAX_URL_BYTES: usize = UrlPatterns::MAX_URL_BYTES;
 /// Parses and checks a script's URL, and removes its fragment.
 pub(crate) fn parse(text: &str) -> Result<Url, String> {
     if text.len() > MAX_URL_BYTES {
-        return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", text.len()));
+        return Err(format!("the URL is {} bytes; the maximum is {MAX_URL_BYTES}; shorten it", text.len()));
     }
     let url = Url::parse(text).map_err(|error| format!("the URL is invalid: {error}"))?;
     check(url)
@@ -347,7 +347,7 @@ fn check(mut url: Url) -> Result<Url, String> {
         return Err("the URL contains a user name or password; use the `Authorization` header instead".to_owned());
     }
     if url.as_str().len() > MAX_URL_BYTES {
-        return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", url.as_str().len()));
+        return Err(format!("the URL is {} bytes; the maximum is {MAX_URL_BYTES}; shorten it", url.as_str().len()));
     }
     url.set_fragment(None);
     Ok(url)

@@ -227,11 +227,14 @@ pub(crate) type Headers = Vec<(HeaderName, String)>;
 /// Validates the headers of a script's request.
 pub(crate) fn request(list: Vec<(String, String)>) -> Result<Headers, String> {
     if list.len() > MAX_REQUEST_HEADERS {
-        return Err(format!("the request has {} headers; the limit is {MAX_REQUEST_HEADERS}", list.len()));
+        return Err(format!(
+            "the request has {} headers; the maximum is {MAX_REQUEST_HEADERS}; send fewer",
+            list.len()
+        ));
     }
     let bytes: usize = list.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > MAX_REQUEST_HEADER_BYTES {
-        return Err(format!("the headers are {bytes} bytes; the limit is {MAX_REQUEST_HEADER_BYTES}"));
+        return Err(format!("the headers are {bytes} bytes; the maximum is {MAX_REQUEST_HEADER_BYTES}; send less"));
     }
     let check = |(name, value): (String, String)| {
         let shown: String = name.chars().take(64).collect();
@@ -266,7 +269,7 @@ pub(crate) fn response(headers: &HeaderMap) -> Result<Vec<(String, String)>, Str
     if headers.len() > MAX_RESPONSE_HEADERS || bytes > MAX_RESPONSE_HEADER_BYTES {
         let most = format!("{MAX_RESPONSE_HEADERS} headers and {MAX_RESPONSE_HEADER_BYTES} bytes");
         let count = headers.len();
-        return Err(format!("the response has {count} headers with {bytes} bytes in total; the limit is {most}"));
+        return Err(format!("the response has {count} headers with {bytes} bytes in total; the maximum is {most}"));
     }
     let is_shown = |name: &HeaderName| {
         !matches!(name.as_str(), "connection" | "keep-alive" | "transfer-encoding" | "te" | "trailer" | "upgrade")

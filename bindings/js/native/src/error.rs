@@ -143,9 +143,9 @@ impl From<SuspendError> for EngineFailure {
     fn from(error: SuspendError) -> Self {
         match error {
             SuspendError::Running => Self::suspension(
-                "the script no longer waits for answers; call `answer()` to wait until it ends or needs more",
+                "the script no longer waits for answers; call `answer()` to wait until it ends or needs more answers",
             ),
-            SuspendError::Ended => Self::suspension("the script has ended; get its result with `answer()`"),
+            SuspendError::Ended => Self::suspension("the execution has ended; get its result with `answer()`"),
             error => Self::new("SuspensionError", &error),
         }
     }

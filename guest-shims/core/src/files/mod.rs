@@ -105,7 +105,7 @@ pub enum FileError {
     },
     /// The file system refused the operation: for example, the file does not exist, is a directory, or would exceed a
     /// quota.
-    #[error("could not {action} `{path}`", path = escaped(.path))]
+    #[error("cannot {action} `{path}`", path = escaped(.path))]
     Refused {
         /// The operation, as a verb such as `read`.
         action: &'static str,
@@ -166,7 +166,7 @@ impl FileError {
             Self::Path { reason, .. } => format!("the path {reason}"),
             Self::Pattern { reason, .. } => format!("invalid pattern: {reason}"),
             Self::Exists { .. } => "the name already exists".into(),
-            Self::Refused { action, source, .. } => format!("could not {action} the path: {source}"),
+            Self::Refused { action, source, .. } => format!("cannot {action} the path: {source}"),
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::{
 const ADDRESS_SPACE_NEEDED_BYTES: u64 = 8 << 30;
 
 const AFTER_HELP: &str = "\
-Checks the permissions of the cache directory and the stored sessions, the digests of interpreters, prepared images and \
+Checks the permissions of the cache directory and the stored sessions, the checksums of interpreters, prepared images and \
 compiled components, the requirements of downloads, and the limits of the process. Runs a script in each language, and \
 downloads and prepares its interpreter if needed. The exit code is 1 if a check fails; each failed check includes advice.";
 
@@ -230,12 +230,12 @@ fn sessions(store: Option<&Path>) -> Finding {
 fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, bundled, .. }: &RuntimeInfo) -> Finding {
     let check = format!("runtime {name}");
     match engine.verify(name) {
-        Ok(()) if *prepared && *fetched => Finding::ok(check, "the hashes of binary, code and prepared image match"),
-        Ok(()) if *prepared => Finding::ok(check, "the hashes of code and prepared image match"),
+        Ok(()) if *prepared && *fetched => Finding::ok(check, "the checksums of binary, code and prepared image match"),
+        Ok(()) if *prepared => Finding::ok(check, "the checksums of code and prepared image match"),
         Ok(()) if *fetched => {
-            Finding::ok(check, "the binary's hash matches; not prepared yet: the first run prepares it")
+            Finding::ok(check, "the binary's checksum matches; not prepared yet: the first run prepares it")
         }
-        Ok(()) if *bundled => Finding::ok(check, "bundled; the hashes of the unpacked files match"),
+        Ok(()) if *bundled => Finding::ok(check, "bundled; the checksums of the unpacked files match"),
         Ok(()) => Finding::ok(check, "not fetched yet; the first run fetches it"),
         Err(error) => Finding::wrong(
             check,
@@ -252,7 +252,7 @@ fn custom_images(engine: &Engine) -> Vec<Finding> {
         let check = format!("image {}", escaped(&name));
         let is_described = found.is_ok();
         match found.and_then(|_| engine.verify(&name)) {
-            Ok(()) => Finding::ok(check, "the hashes of description and prepared image match"),
+            Ok(()) => Finding::ok(check, "the checksums of description and prepared image match"),
             Err(error) => Finding::wrong(
                 check,
                 error,
@@ -284,7 +284,7 @@ fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, bundled, .
         );
     }
     match engine.verify(name) {
-        Ok(()) => Finding::ok(check, "the hashes of the fetched files match"),
+        Ok(()) => Finding::ok(check, "the checksums of the fetched files match"),
         Err(error) => Finding::wrong(
             check,
             error,
@@ -298,7 +298,7 @@ fn components(engine: &Engine) -> Finding {
     let check = "compiled components";
     match engine.verify_components() {
         Ok(ComponentCache { count: 0, .. }) => Finding::ok(check, "none yet"),
-        Ok(cache) => Finding::ok(check, format!("{}, {}, with matching hashes", cache.count, bytes(cache.bytes))),
+        Ok(cache) => Finding::ok(check, format!("{}, {}, with matching checksums", cache.count, bytes(cache.bytes))),
         Err(error) => {
             Finding::wrong(check, error, "remove the named file; the component is compiled again at its next run")
         }

@@ -27,7 +27,7 @@ Examples:
 The packages are at /app/site-packages, read-only. The bundled packages are imported when the \
 interpreter is prepared, so importing them in a script costs almost nothing. Your own packages must \
 be pure Python: native code cannot run in the sandbox. No part of a package is installed or run on \
-this machine. Packages that can be added by name are pinned by digest. For all others, the \
+this machine. Packages that can be added by name are pinned by checksum. For all others, the \
 requirements are listed, but not added. All your packages together are limited to 16,384 files and \
 128 MiB unpacked, which are held in memory once a script imports one of them.
 

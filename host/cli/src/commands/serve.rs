@@ -376,7 +376,7 @@ fn token(args: &ServeArgs, config: &ServerConfig) -> anyhow::Result<Token> {
     match given_token(args.token_file.as_deref())? {
         Some(token) => Ok(Token::Given(token)),
         None if !config.tokens.is_empty() => Ok(Token::Configured),
-        None => Ok(Token::Made(TokenHash::new_token().context("cannot get random numbers from the system")?)),
+        None => Ok(Token::Made(TokenHash::new_token().context("cannot get random numbers from the operating system")?)),
     }
 }
 
@@ -449,7 +449,7 @@ pub(super) fn read_secret(path: &Path) -> anyhow::Result<String> {
 }
 
 fn new_token(name: &str) -> anyhow::Result<i32> {
-    let token = TokenHash::new_token().context("cannot get random numbers from the system")?;
+    let token = TokenHash::new_token().context("cannot get random numbers from the operating system")?;
     let entry = format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{}\"\n", TokenHash::of(&token));
     // Checks the name against the rules for configuration files.
     ServerConfig::from_toml(&entry)?;

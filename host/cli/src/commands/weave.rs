@@ -162,7 +162,7 @@ fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>
     for name in names {
         let Some(runtime) = known.iter().find(|runtime| runtime.is_named(name)) else {
             let all: Vec<&str> = known.iter().map(|runtime| runtime.name.as_str()).collect();
-            let hint = format!("use one of: {}", all.join(", "));
+            let hint = format!("use one of {}", all.join(", "));
             return Err(Hinted::new(format!("there is no runtime `{name}`"), hint).into());
         };
         if selected.contains(&runtime.name) {

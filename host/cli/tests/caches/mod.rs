@@ -141,10 +141,10 @@ fn bundled_interpreters_are_listed_and_verified() {
         let check = checks.into_iter().find(|check| check["check"] == "runtime javascript").unwrap();
         (listed.split_whitespace().nth(10).unwrap().to_owned(), check["detail"].as_str().unwrap().to_owned())
     };
-    assert_eq!(state(), ("bundled".to_owned(), "bundled; the hashes of the unpacked files match".to_owned()));
+    assert_eq!(state(), ("bundled".to_owned(), "bundled; the checksums of the unpacked files match".to_owned()));
     let run = output(&[&["run", "--language", "javascript", "-e", "console.log(1)"][..], &flags].concat());
     assert_eq!(text(&run.stdout), "1\n", "{}", text(&run.stderr));
-    assert_eq!(state(), ("prepared".to_owned(), "the hashes of code and prepared image match".to_owned()));
+    assert_eq!(state(), ("prepared".to_owned(), "the checksums of code and prepared image match".to_owned()));
 }
 
 #[test]

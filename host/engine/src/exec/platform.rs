@@ -255,7 +255,7 @@ impl Stopwatch {
 /// derive keys and tokens from these bytes, and predictable bytes would be worse than none.
 pub(crate) fn fill_random(into: &mut [u8]) {
     if let Err(error) = getrandom::fill(into) {
-        tracing::error!(%error, "the operating system could not provide random numbers");
+        tracing::error!(%error, "cannot get random numbers from the operating system");
         std::process::abort();
     }
 }

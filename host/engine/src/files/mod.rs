@@ -68,7 +68,7 @@ pub enum FilesError {
         path: PathBuf,
     },
     /// Files on the host could not be read.
-    #[error("could not read `{}` on the host", escaped(path))]
+    #[error("cannot read `{}` on the host", escaped(path))]
     HostRead {
         /// The path from the caller.
         path: PathBuf,
@@ -89,7 +89,7 @@ pub enum FilesError {
         reason: &'static str,
     },
     /// An operation outside the workspace failed.
-    #[error("could not {action}")]
+    #[error("cannot {action}")]
     Io {
         /// The failed action.
         action: &'static str,

@@ -78,7 +78,7 @@ pub enum MountError {
         path: PathBuf,
     },
     /// The directory was still locked by another commit after the maximum wait.
-    #[error("another commit has locked `{path}` for more than {waited_ms} ms; retry when it is done", path = escaped(.path))]
+    #[error("another commit has locked `{path}` for more than {waited_ms} ms; try again when it is done", path = escaped(.path))]
     Busy {
         /// The directory, as the caller passed it.
         path: PathBuf,

@@ -186,7 +186,7 @@ impl NetworkPolicy {
             ("secrets", self.secrets.len(), Self::MAX_SECRETS),
         ] {
             if count > most {
-                return Err(wrong(key, format!("it has {count} entries; the limit is {most}")));
+                return Err(wrong(key, format!("it has {count} entries; the maximum is {most}; remove some")));
             }
         }
         if let Some(method) = self.methods.iter().find(|method| !METHODS.contains(&method.as_str())) {

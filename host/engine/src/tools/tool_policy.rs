@@ -88,7 +88,8 @@ impl ToolRules {
     /// Checks the restrictions and compiles their schemas.
     pub(crate) fn new(tools: &BTreeMap<String, ToolPolicy>) -> Result<Self, PolicyError> {
         if tools.len() > ToolPolicy::MAX_TOOLS {
-            let reason = format!("it has {} entries; the limit is {}", tools.len(), ToolPolicy::MAX_TOOLS);
+            let reason =
+                format!("it has {} entries; the maximum is {}; remove some", tools.len(), ToolPolicy::MAX_TOOLS);
             return Err(PolicyError::Tool { key: "tools".into(), reason });
         }
         let (mut bytes, mut patterns) = (0_usize, 0_usize);

@@ -233,7 +233,7 @@ pub enum StoreError {
         known: u32,
     },
     /// A session's state exceeds the store's limit.
-    #[error("the stored session `{id}` is {bytes} bytes; the limit is {most}; remove data from it, or delete it")]
+    #[error("the stored session `{id}` is {bytes} bytes; the maximum is {most}; remove data from it, or delete it")]
     TooLarge {
         /// The session's ID.
         id: SessionId,
@@ -305,7 +305,7 @@ pub enum StoreError {
     },
     /// A blob exceeds the size limit.
     #[cfg(feature = "object-store")]
-    #[error("blob `{name}` is {bytes} bytes; the limit is {most}; store a smaller blob", name = escaped(.name))]
+    #[error("blob `{name}` is {bytes} bytes; the maximum is {most}; store a smaller blob", name = escaped(.name))]
     BlobTooLarge {
         /// The blob's name.
         name: String,

@@ -267,7 +267,7 @@ fn find(known: &[RuntimeOrTool], name: &str) -> anyhow::Result<RuntimeOrTool> {
             let names: Vec<&str> = known.iter().map(RuntimeOrTool::name).collect();
             Err(Hinted::new(
                 format!("there is no runtime `{}`", escaped(name)),
-                format!("use one of: {}", names.join(", ")),
+                format!("use one of {}", names.join(", ")),
             )
             .into())
         }

@@ -65,7 +65,9 @@ pub(super) struct Entries(
 fn check_entries(field: &str, entries: &BTreeMap<String, String>) -> Result<(), Problem> {
     let bytes: usize = entries.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > MAX_ENTRY_BYTES {
-        return Err(Problem::invalid(format!("`{field}` has {bytes} bytes; the limit is {MAX_ENTRY_BYTES} bytes")));
+        return Err(Problem::invalid(format!(
+            "`{field}` has {bytes} bytes; the maximum is {MAX_ENTRY_BYTES}; send less"
+        )));
     }
     Ok(())
 }
