@@ -151,7 +151,7 @@ impl Wasi {
     /// With [`Clock::Host`], the guest's monotonic clock continues from its current value, without the time that the
     /// host measured. With [`Clock::Fixed`], it reports at least that value.
     ///
-    /// Before replacing [`Clock::Host`] by [`Clock::Fixed`] in a guest that has run, call
+    /// Before replacing [`Clock::Host`] with [`Clock::Fixed`] in a guest that has run, call
     /// [`settle_clock`](Self::settle_clock). Otherwise, the guest's monotonic clock goes back by the time that the host
     /// measured.
     pub fn set_clock(&mut self, clock: Clock) {

@@ -32,9 +32,9 @@ pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
         "EOFError" => failure.message().starts_with("EOF when reading").then(input),
         "RuntimeError" if failure.message().starts_with("asyncio.run() cannot be called") => Some(Advice::new(
             AdviceKind::Environment,
-            "An event loop already runs: an `async` function made the call, or the script has `await` outside functions.",
+            "An event loop is already running: an `async` function made the call, or the script has `await` outside functions.",
             &[
-                "Replace `asyncio.run(f())` by `await f()`.",
+                "Replace `asyncio.run(f())` with `await f()`.",
                 "If the call is in a function without `async`, declare the function with `async def`, and await its calls.",
             ],
         )),
@@ -328,7 +328,7 @@ fn is_else_if(line: &str) -> bool {
     line.trim_start().starts_with(ELSE_IF)
 }
 
-/// Adds a missing colon to a block's first line, if the line is otherwise complete. Replaces `else if` by `elif`.
+/// Adds a missing colon to a block's first line, if the line is otherwise complete. Replaces `else if` with `elif`.
 fn colon(failure: &UncaughtException<'_>, line: &str) -> Option<Correction> {
     const HEADS: [&str; 12] =
         ["if ", "elif ", "else", "for ", "while ", "def ", "class ", "try", "except", "finally", "with ", "match "];

@@ -78,7 +78,7 @@ pub fn seal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>, R
     Ok(sealed(&opened(bytes, None, "")?, Some(key), bound_to))
 }
 
-/// Replaces a keyed seal by a plain checksum, for receivers without the key. The result is protected against damage
+/// Replaces a keyed seal with a plain checksum, for receivers without the key. The result is protected against damage
 /// only.
 ///
 /// # Errors
