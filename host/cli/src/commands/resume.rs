@@ -291,7 +291,7 @@ impl ResumeArgs {
             (None, Some(_)) => Err(Hinted::new("the script was not suspended in a session", "remove --session")),
             (Some(stored), _) => Err(Hinted::new(
                 format!("the script was suspended in session `{}`", escaped_text(stored)),
-                "name the session that is overwritten when the script has ended: --session ID",
+                "name the session to overwrite when the script has ended: --session ID",
             )),
         }
     }

@@ -105,7 +105,7 @@ impl ToolRules {
                 max_levels: MAX_ENGINE_LEVELS,
             };
             definition.check_name().map_err(|_| {
-                wrong("", "scripts cannot call a tool of this name; use an identifier that is not reserved".into())
+                wrong("", "scripts cannot call a tool with this name; use an identifier that is not reserved".into())
             })?;
             if let Some(calls) = max_calls.filter(|calls| *calls > ToolPolicy::MAX_CALLS) {
                 let reason = format!("the value is {calls}; it must be between 0 and {}", ToolPolicy::MAX_CALLS);
@@ -290,7 +290,7 @@ mod tests {
             assert_eq!(
                 error,
                 format!(
-                    "`tools.{name}`: scripts cannot call a tool of this name; use an identifier that is not reserved"
+                    "`tools.{name}`: scripts cannot call a tool with this name; use an identifier that is not reserved"
                 )
             );
         }

@@ -25,16 +25,16 @@ use crate::{
 /// Runs a script in a new interpreter with new files.
 ///
 /// If `Accept` is `text/event-stream` or `application/x-ndjson`, the response streams output as the script writes it.
-/// The first piece has `type` `started` and the ID of the `execution`, by which `DELETE /v1/executions/{id}` cancels it.
-/// Pieces of `type` `stdout` and `stderr` have a `text`. The last piece has `type` `result` with the answer in
-/// `result`, or `type` `error` with a `problem`.
+/// The first chunk has the `type` `started` and the ID of the `execution`. `DELETE /v1/executions/{id}` cancels it.
+/// Chunks of the `type` `stdout` or `stderr` have a `text`. The last chunk has the `type` `result` with the answer in
+/// `result`, or the `type` `error` with a `problem`.
 ///
 /// If `check_types` is set, the script does not run if it has type errors: the problem `type-errors`, with status 422,
 /// lists them in `diagnostics`.
 ///
 /// `tools` are functions that the script may call in addition to the server's. A service answers the calls to a tool
-/// with a `callback`. Calls to other tools suspend the execution: the response has status 202, or the last piece has
-/// `type` `needs-tools`. `POST /v1/executions/{id}/continue` resumes the execution. If `suspendable` is set,
+/// with a `callback`. Calls to other tools suspend the execution: the response has status 202, or the last chunk has
+/// the `type` `needs-tools`. `POST /v1/executions/{id}/continue` resumes the execution. If `suspendable` is set,
 /// `POST /v1/executions/{id}/suspend` turns it into bytes.
 #[utoipa::path(post, path = "/v1/execute", operation_id = "execute", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key and request returns the same response.")),

@@ -109,7 +109,7 @@ impl ResumeBody {
 /// that the script has received. Store them as carefully as these.
 ///
 /// In a session, they also contain the session's state before the execution. The session returns to its last
-/// checkpoint, as after a cancelled execution, and can be used again. `ETag` is its generation then.
+/// checkpoint, as after a cancelled execution, and can be used again. `ETag` then contains its generation.
 #[utoipa::path(post, path = "/v1/executions/{id}/suspend", operation_id = "suspend_execution", tag = "scripts", security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key returns the same bytes.")),
     responses((status = 200, description = "The suspended execution. The server has forgotten it.", content_type = "application/octet-stream", body = inline(Octets)),
@@ -171,7 +171,7 @@ fn reserve_suspended(bodies: &BodyBudget, tenant: &str, bytes: usize) -> Result<
 /// Then it receives the answers. `tools`, `files` and `policy` must be those of the request that started it. The
 /// response has the same forms as for that request. Streamed output contains only new output; the result contains all
 /// of it. The same bytes can be resumed several times, with different answers. The body can exceed the server's limit
-/// for requests by the suspended execution.
+/// for requests by the size of the suspended execution.
 ///
 /// In a session, the state before the execution first replaces the session's state, if its generation matches
 /// `If-Match`. If the execution cannot be resumed, the session keeps the state before the execution.

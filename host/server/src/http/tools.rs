@@ -67,7 +67,7 @@ pub(crate) struct ContinueBody {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerBody {
-    /// Id of the call.
+    /// ID of the call.
     id: u64,
     /// Result of the tool: any JSON value, including `null`.
     #[serde(default, deserialize_with = "present")]
@@ -127,7 +127,7 @@ pub(crate) struct NeedsToolsAnswer {
     /// Always `needs-tools`.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// Id of the execution. `POST /v1/executions/{id}/continue` resumes it.
+    /// ID of the execution. `POST /v1/executions/{id}/continue` resumes it.
     execution: String,
     /// Calls without an answer, in the order they were made.
     calls: Vec<CallAnswer>,

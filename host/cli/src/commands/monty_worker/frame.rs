@@ -23,12 +23,12 @@ pub(super) fn read(from: &mut impl Read) -> anyhow::Result<Option<Vec<u8>>> {
     if size.is_empty() {
         return Ok(None);
     }
-    let size: [u8; 4] = size.try_into().map_err(|_| anyhow!("the input ends within the size of a request"))?;
+    let size: [u8; 4] = size.try_into().map_err(|_| anyhow!("the input ended in the middle of a request's size"))?;
     let size = u32::from_le_bytes(size);
     ensure!(size <= MAX_FRAME_BYTES, "a request has {size} bytes; the maximum is {MAX_FRAME_BYTES}");
     let mut message = Vec::new();
     from.take(size.into()).read_to_end(&mut message).context("cannot read a request")?;
-    ensure!(u32::try_from(message.len()) == Ok(size), "the input ends within a request");
+    ensure!(u32::try_from(message.len()) == Ok(size), "the input ended in the middle of a request");
     Ok(Some(message))
 }
 

@@ -126,7 +126,7 @@ pub enum SuspendedBytesError {
         reason: &'static str,
     },
     /// The bytes were not sealed with a key.
-    #[error("the suspended execution was not sealed with a key; resume only what a holder of the key has sealed")]
+    #[error("the suspended execution is not sealed with a key; resume only executions that were sealed with this key")]
     Unauthenticated,
     /// The bytes were sealed with a key.
     #[error("the suspended execution is sealed with a key; pass the session key to resume it")]
