@@ -337,7 +337,7 @@ struct Group {
 }
 
 impl Runtimes {
-    /// Returns the entries of these kinds, least recently used first.
+    /// Returns the entries of these kinds, least recently used first. Fails if the cache cannot be read.
     ///
     /// `CacheEntry::in_use` is determined only for the kinds in [`CacheKind::EVICTABLE`].
     pub fn cached(&self, kinds: &[CacheKind]) -> Result<Vec<CacheEntry>, PreparedError> {
@@ -348,8 +348,8 @@ impl Runtimes {
         Ok(entries)
     }
 
-    /// Evicts entries of these kinds. Never evicts entries in use, binaries or packages. Entries removed before a
-    /// failure stay removed.
+    /// Evicts entries of these kinds. Never evicts entries in use, binaries or packages. Fails if the cache cannot be
+    /// read, or an entry cannot be removed. Entries removed before a failure stay removed.
     pub fn evict(&self, kinds: &[CacheKind], eviction: &Eviction<'_>) -> Result<Evicted, PreparedError> {
         let kinds: Vec<_> = CacheKind::EVICTABLE.into_iter().filter(|kind| kinds.contains(kind)).collect();
         if !eviction.dry_run {

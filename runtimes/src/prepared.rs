@@ -175,7 +175,7 @@ impl<'a> PreparedStore<'a> {
         Ok(store_dir.store(key, &new, sha256)?)
     }
 
-    /// Stores an image, replacing any image with the same key.
+    /// Stores an image, replacing any image with the same key. Fails if the cache cannot be written.
     pub fn store(&self, key: &ArtefactKey, new: &NewArtefact) -> Result<Artefact, PreparedError> {
         let _lock = self.cache.lock(&key.stem(), &Quiet)?;
         self.dir()?.store(key, new, Digest::of(&new.aot))
@@ -187,7 +187,7 @@ impl<'a> PreparedStore<'a> {
         store_dir.read_text(&name)?.ok_or_else(|| store_dir.missing(&name))
     }
 
-    /// Hashes an image's code and compares the digest with the image's record. Fails if they differ.
+    /// Compares the digest of an image's code with the image's record. Fails if they differ, or the code cannot be read.
     pub fn verify(&self, artefact: &Artefact) -> Result<(), PreparedError> {
         let name = artefact.aot_path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let missing = || CacheError::io("open", &artefact.aot_path, io::ErrorKind::NotFound.into());
@@ -195,7 +195,7 @@ impl<'a> PreparedStore<'a> {
         check_digest(&artefact.aot_path, &mut file, artefact.aot_sha256)
     }
 
-    /// Returns the images of all versions and machines, sorted by file name.
+    /// Returns the images of all versions and machines, sorted by file name. Fails if the cache cannot be read.
     pub fn list(&self) -> Result<Vec<Listed>, PreparedError> {
         let store_dir = self.dir()?;
         let mut listed = Vec::new();
@@ -215,17 +215,18 @@ impl<'a> PreparedStore<'a> {
 
     /// Removes the images of a binary, for all versions and machines. Returns the number of freed bytes.
     ///
-    /// Engines that have loaded an image can still use it, because only the file's name is removed.
+    /// Engines that have loaded an image can still use it, because only the file's name is removed. Fails if the cache
+    /// cannot be read, or a file cannot be removed.
     pub fn remove(&self, runtime: &Digest) -> Result<u64, PreparedError> {
         self.remove_where(|stored| stored.key.runtime == *runtime)
     }
 
-    /// Removes all images with this label. Returns the number of freed bytes.
+    /// Removes all images with this label. Returns the number of freed bytes. Fails like [`remove`](Self::remove).
     pub fn remove_labelled(&self, label: &str) -> Result<u64, PreparedError> {
         self.remove_where(|stored| stored.key.label == label)
     }
 
-    /// Removes all images, and code without a record. Returns the number of freed bytes.
+    /// Removes all images, and code without a record. Returns the number of freed bytes. Fails like `remove`.
     pub fn clear(&self) -> Result<u64, PreparedError> {
         let mut freed = self.remove_where(|_| true)?;
         let store_dir = self.dir()?;
@@ -242,7 +243,7 @@ impl<'a> PreparedStore<'a> {
         Ok(freed)
     }
 
-    /// Returns the size of all images on disk, in bytes.
+    /// Returns the size of all images on disk, in bytes. Fails if the cache cannot be read.
     pub fn size_bytes(&self) -> Result<u64, PreparedError> {
         let store_dir = self.dir()?;
         Ok(store_dir.dir.names()?.iter().fold(0, |sum, name| sum.saturating_add(store_dir.bytes_of(name))))

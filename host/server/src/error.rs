@@ -279,12 +279,12 @@ impl ServiceError {
         }
         // An error with a known time for a retry contains no details about the host, unless it names the fleet's
         // address. A worker has already removed the details from its errors.
-        let is_told = match self {
+        let is_public = match self {
             Self::StepLost | Self::Relayed(_) => true,
             Self::Fleet(FleetError::Unreachable { .. }) => false,
             _ => self.retry_after().is_some(),
         };
-        if self.kind() == UNAVAILABLE && !is_told {
+        if self.kind() == UNAVAILABLE && !is_public {
             tracing::error!(target: "glovebox", error = with_causes(self), "a request failed");
             return "the request failed; see the service's log".into();
         }

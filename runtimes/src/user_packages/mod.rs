@@ -40,7 +40,7 @@ impl Total {
 }
 
 impl UserPackages {
-    /// Opens or creates the directory. It must belong to the user and must not be writable by other users.
+    /// Opens or creates the directory. Fails if it does not belong to the user, or other users can write to it.
     pub fn open(path: &Path) -> Result<Self, CacheError> {
         Ok(Self { dir: TrustedDir::open(path, Guarded::Packages)? })
     }

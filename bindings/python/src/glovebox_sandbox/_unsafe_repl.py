@@ -81,15 +81,15 @@ def interrupt(why):
 class Stream(io.TextIOBase):
     """The output of a script, streamed on request."""
 
-    def __init__(self, name, request, is_told):
-        self.name, self.request, self.is_told, self.pieces = name, request, is_told, []
+    def __init__(self, name, request, wants_output):
+        self.name, self.request, self.wants_output, self.pieces = name, request, wants_output, []
 
     def writable(self):
         return True
 
     def write(self, text):
         self.pieces.append(text)
-        if self.is_told and text:
+        if self.wants_output and text:
             send({"method": "output", "params": {"request": self.request, "stream": self.name, "text": text}})
         return len(text)
 

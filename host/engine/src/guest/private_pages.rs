@@ -268,8 +268,8 @@ mod tests {
         let whole = vec![1_u8; 64 * PAGE_BYTES];
         let from = whole.as_ptr().align_offset(PAGE_BYTES);
         let memory = &whole[from..from + 32 * PAGE_BYTES];
-        let is_told = cfg!(all(target_os = "linux", target_arch = "x86_64"));
-        assert_eq!(private_pages(memory), is_told.then(|| (0..32).collect()));
+        let is_supported = cfg!(all(target_os = "linux", target_arch = "x86_64"));
+        assert_eq!(private_pages(memory), is_supported.then(|| (0..32).collect()));
         assert_eq!(private_pages(&memory[1..]), None);
         assert_eq!(private_pages(&memory[..PAGE_BYTES + 1]), None);
     }

@@ -194,7 +194,8 @@ impl SessionGuard {
 
     /// Resumes the session unless it is already live, and keeps it live until the returned value is dropped.
     ///
-    /// Changes are written to the store by [`ActiveSession::save`], or when the session is hibernated.
+    /// Changes are written to the store by [`ActiveSession::save`], or when the session is hibernated. Fails if there is
+    /// no such session, if it stays in use elsewhere, or if it cannot be resumed.
     pub fn activate(&self) -> Result<ActiveSession, SessionsError> {
         self.activate_unless(None)
     }

@@ -176,8 +176,8 @@ fn length_beyond_memory_traps() {
             let mut puppet = Puppet::new(&host);
             let given = arguments(&mut puppet, json!({ "raw": [pointer, len] }));
             let words = trap(&mut puppet, function, &given);
-            let is_told = words.contains("out of bounds of memory") || words.contains("pointer is not aligned");
-            assert!(is_told, "{name} at {pointer:#x} of {len:#x}: {words}");
+            let is_named = words.contains("out of bounds of memory") || words.contains("pointer is not aligned");
+            assert!(is_named, "{name} at {pointer:#x} of {len:#x}: {words}");
         }
     }
     assert_others_work();

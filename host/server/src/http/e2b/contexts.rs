@@ -163,18 +163,18 @@ async fn replace(sandbox: &Sandbox, name: &str) -> Result<(), Problem> {
     let id = sandbox.session(name)?;
     let language = sandbox.context(name, None).await.map_err(|_| no_context(name))?.language;
     // If this context has the sandbox's files, move them to a temporary context while it is replaced.
-    let mut aside = SessionId::random().to_string();
-    aside.truncate(16);
+    let mut temporary = SessionId::random().to_string();
+    temporary.truncate(16);
     if sandbox.last().as_deref() == Some(name) {
-        sandbox.open(&aside, language).await?;
-        sandbox.bring_files(&aside).await?;
+        sandbox.open(&temporary, language).await?;
+        sandbox.bring_files(&temporary).await?;
     }
     sandbox.tenant.remove(&id).await?;
     // If this fails, the temporary context retains the files.
     sandbox.open(name, language).await?;
-    if sandbox.last().as_ref() == Some(&aside) {
+    if sandbox.last().as_ref() == Some(&temporary) {
         sandbox.bring_files(name).await?;
-        sandbox.tenant.remove(&sandbox.session(&aside)?).await?;
+        sandbox.tenant.remove(&sandbox.session(&temporary)?).await?;
     }
     Ok(())
 }
