@@ -183,7 +183,7 @@ pub enum ServiceError {
     #[error(transparent)]
     Types(#[from] TypeCheckError),
     /// The service is shutting down.
-    #[error("the service is shutting down; use another one, or try again in a moment")]
+    #[error("the server is shutting down; use another one, or try again in a moment")]
     Draining,
     /// No worker is ready, or the worker that owns the session is starting.
     #[error("the worker process for this request is starting; try again in a moment")]
@@ -210,7 +210,7 @@ pub enum ServiceError {
     #[error("{0}")]
     Unsupported(&'static str),
     /// A thread of the service panicked. The session is in the same state as after an unwound execution.
-    #[error("the execution's thread panicked; see the service's log")]
+    #[error("the execution's thread panicked; see the server's log")]
     Panicked,
 }
 
@@ -286,7 +286,7 @@ impl ServiceError {
         };
         if self.kind() == UNAVAILABLE && !is_public {
             tracing::error!(target: "glovebox", error = with_causes(self), "a request failed");
-            return "the request failed; see the service's log".into();
+            return "the request failed; see the server's log".into();
         }
         message(with_causes(self)).into()
     }

@@ -180,7 +180,7 @@ pub(super) fn content(path: &str, text: Option<String>, base64: Option<String>) 
         (None, Some(base64)) => {
             BASE64_STANDARD.decode(base64).map_err(|error| wrong(&format!("cannot decode `base64`: {error}")))
         }
-        _ => Err(wrong("give either `text` or `base64`")),
+        _ => Err(wrong("send either `text` or `base64`")),
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
             content("a", None, Some("%".into())).unwrap_err().to_string().contains("file `a`: cannot decode `base64`")
         );
         for (text, base64) in [(None, None), (Some("a".into()), Some("YQ==".into()))] {
-            assert!(content("a", text, base64).unwrap_err().to_string().contains("give either"));
+            assert!(content("a", text, base64).unwrap_err().to_string().contains("send either"));
         }
     }
 }

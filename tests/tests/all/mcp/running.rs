@@ -67,7 +67,7 @@ fn stopping_service_cancels_and_rejects_calls() {
     let result = mcp.end(handle);
     assert_eq!(structured(&result)["outcome"], "cancelled", "{result:?}");
     let refused = mcp.refused("run_code", json!({ "language": "python", "code": "1" }));
-    assert!(refused.starts_with("unavailable: the service is shutting down"), "{refused}");
+    assert!(refused.starts_with("unavailable: the server is shutting down"), "{refused}");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn files_of_a_call_are_written_before_it_runs() {
     assert_eq!(text(&run(Some(&session))), "é b'\\x00\\xff'\n", "files of the previous call are replaced");
     for (files, said) in [
         (json!([{ "path": "../x", "text": "" }]), "../x"),
-        (json!([{ "path": "a" }]), "file `a`: give either"),
+        (json!([{ "path": "a" }]), "file `a`: send either"),
         (json!([{ "path": "a", "base64": "!" }]), "file `a`: cannot decode `base64`"),
     ] {
         for session in [None, Some(&session)] {

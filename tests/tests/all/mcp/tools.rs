@@ -98,7 +98,7 @@ fn wrong_arguments_are_named_and_the_next_call_works() {
             json!({ "session": "none", "path": "x", "length": 0 }),
             "`length` is 0; it must be between 1 and 65536",
         ),
-        ("files_write", json!({ "session": "none", "path": "x" }), "give either `text` or `base64`"),
+        ("files_write", json!({ "session": "none", "path": "x" }), "send either `text` or `base64`"),
     ] {
         let refused = mcp.refused(name, arguments.clone());
         assert!(refused.contains(said), "{name} {arguments}: {refused}");

@@ -172,7 +172,7 @@ fn fleet_errors_map_to_problems_on_every_route() {
         ((404, "service 'glovebox-sessions-00' not found"), (503, "unavailable"), true, "no fleet node"),
         ((400, "`x` is wrong"), (400, "invalid-argument"), false, "`x` is wrong"),
         ((500, "the bytes are damaged"), (500, "internal"), false, "the bytes are damaged"),
-        ((503, "overloaded at 10.0.0.1"), (503, "unavailable"), true, "see the service's log"),
+        ((503, "overloaded at 10.0.0.1"), (503, "unavailable"), true, "see the server's log"),
     ] {
         engine.fail(Some(failure));
         for (method, path, body) in routes {

@@ -79,7 +79,7 @@ pub(super) enum EndpointError {
     Status(u16),
     #[error("sent a message that was too long or had too many values")]
     TooLarge,
-    #[error("broke off its answer: {0}")]
+    #[error("ended its answer early: {0}")]
     BrokenOff(String),
     #[error("did not answer as an MCP server: the response contains no result")]
     NoResult,
