@@ -49,8 +49,8 @@ impl Pair {
     /// Measures how much longer an execution takes with a checkpoint, which reads the page map and compares all pages
     /// ever written.
     fn checkpoint(&self, source: &str) -> anyhow::Result<Duration> {
-        let plain = made(|| Ok(self.plain.execute(source)?))?;
-        Ok(made(|| Ok(self.saving.execute(source)?))?.saturating_sub(plain))
+        let plain = timed(|| Ok(self.plain.execute(source)?))?;
+        Ok(timed(|| Ok(self.saving.execute(source)?))?.saturating_sub(plain))
     }
 }
 
@@ -72,14 +72,14 @@ impl<'a> SessionCases<'a> {
     /// Measures every session operation except the curve.
     pub(crate) fn turn(&self, into: &mut SessionSamples) -> anyhow::Result<()> {
         block(&mut into.checkpoint, PER_TURN, || self.small.checkpoint(self.source))?;
-        block(&mut into.fork, PER_TURN, || made(|| Ok(self.forked.fork()?)))?;
+        block(&mut into.fork, PER_TURN, || timed(|| Ok(self.forked.fork()?)))?;
         let options = HibernateOptions::default();
         block(&mut into.hibernate, PER_TURN, || {
             self.small.plain.execute(self.source)?;
-            made(|| Ok(self.small.plain.hibernate(&options)?))
+            timed(|| Ok(self.small.plain.hibernate(&options)?))
         })?;
         let state = self.small.plain.hibernate(&options)?;
-        block(&mut into.resume, PER_TURN, || made(|| Ok(self.sandbox.resume(&state, ResumeOptions::default())?)))
+        block(&mut into.resume, PER_TURN, || timed(|| Ok(self.sandbox.resume(&state, ResumeOptions::default())?)))
     }
 }
 
@@ -103,11 +103,11 @@ pub(crate) fn curve(
 }
 
 /// Times an operation, excluding the drop of its result.
-fn made<T>(make: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Duration> {
+fn timed<T>(make: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Duration> {
     let start = Instant::now();
-    let made = make()?;
+    let result = make()?;
     let took = start.elapsed();
-    drop(made);
+    drop(result);
     Ok(took)
 }
 

@@ -14,13 +14,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn made() -> String {
+fn generated_page() -> String {
     page(&root().join("wit"))
 }
 
 #[test]
 fn reference_page_matches_the_contract() {
-    hold_file("docs/reference.md", &made());
+    hold_file("docs/reference.md", &generated_page());
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn python_types_match_the_contract() {
 
 #[test]
 fn reference_page_links_are_valid() {
-    let page = made();
+    let page = generated_page();
     let headings: Vec<String> = page
         .lines()
         .filter(|line| line.starts_with('#'))
