@@ -296,11 +296,11 @@ impl fmt::Display for ToolSource {
 pub enum DriverKind {
     /// CPython as a WASI command.
     Cpython,
-    /// CPython as a WASI reactor with a `name` section, by which the functions of the C API are found.
+    /// CPython as a WASI reactor whose `name` section names the functions of the C API.
     CpythonReactor,
     /// QuickJS-NG as a WASI reactor.
     QuickjsReactor,
-    /// QuickJS-NG as a WASI command with a `name` section, by which the functions of the C API are found.
+    /// QuickJS-NG as a WASI command whose `name` section names the functions of the C API.
     QuickjsCommand,
 }
 

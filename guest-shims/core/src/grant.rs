@@ -92,7 +92,7 @@ mod tests {
     fn grant_tables_are_merged_by_entry() {
         let changed = |changes: Value| {
             let mut policy = json!({ "limits": { "fuel": 1, "files": 2 }, "env": { "A": "b" } });
-            let Value::Object(changes) = changes else { panic!("{changes} is no object") };
+            let Value::Object(changes) = changes else { panic!("{changes} is not an object") };
             change_policy(&mut policy, &changes, &["limits"]).map(|()| policy)
         };
         let policy = changed(json!({ "limits": { "fuel": 3 }, "env": { "C": "d" } })).unwrap();

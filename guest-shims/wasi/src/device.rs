@@ -18,7 +18,7 @@ const DESCRIPTORS: &str = "/dev/fd";
 /// The alternative names of the standard streams, as in Linux.
 const STREAMS: [&str; 3] = ["/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
-/// The values are the numbers of devices in saved states, where the numbers below them have other meanings.
+/// A device. The values are the numbers of devices in saved states, where lower numbers have other meanings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Device {

@@ -24,7 +24,8 @@ pub(crate) fn open_user_packages() -> anyhow::Result<UserPackages> {
     UserPackages::open(&dir).with_context(|| format!("cannot store packages in `{}`", escaped(&dir)))
 }
 
-/// Adds a package of the catalogue and its requirements, as far as they are missing. Returns the added packages.
+/// Adds a package of the catalogue and its requirements, except those that are already present. Returns the added
+/// packages.
 pub(crate) fn add_with_requirements(
     own: &UserPackages,
     catalogue: &PackageList,

@@ -178,7 +178,7 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
     config
         // Metered code counts its fuel itself and calls the host after each slice of fuel.
         .epoch_interruption(metering == Metering::None)
-        // Only components can be concurrent. With support for them, all code would be compiled differently.
+        // Guests are core modules and need no support for concurrency, which would change their compiled code.
         .concurrency_support(false)
         .max_wasm_stack(recycled::GUEST_STACK_BYTES)
         // Unused, because guests run on our own stacks, but Wasmtime requires it to be at least `max_wasm_stack`.
@@ -222,7 +222,8 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
 mod tests {
     use super::*;
 
-    /// Otherwise, enabling Wasmtime's Cargo feature for concurrent components would recompile every prepared image.
+    /// If interpreters were compiled with support for concurrency, enabling Wasmtime's Cargo feature
+    /// `component-model-async` would invalidate every prepared image.
     #[test]
     fn interpreters_are_compiled_without_support_for_concurrency() {
         for metering in [Metering::Fuel, Metering::None] {

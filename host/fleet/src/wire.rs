@@ -63,7 +63,7 @@ impl ExecuteRequest {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resumption {
-    /// The bytes of the suspended execution, in a fleet from [`WaitingExecution::suspended`].
+    /// The bytes of the suspended execution. In a fleet, they come from [`WaitingExecution::suspended`].
     #[serde(rename = "suspended_base64", with = "base64_text")]
     pub suspended: Vec<u8>,
     /// Answers to calls of the execution, at most one per call. The execution waits again for calls without an answer.

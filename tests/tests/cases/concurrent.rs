@@ -21,7 +21,7 @@ use wasmtime::{
 /// A timeout that no scenario reaches, even on a slow machine.
 const LONG: Duration = Duration::from_secs(120);
 
-/// The time after which a cancelled script must have ended, less than the policy's timeout.
+/// Maximum time until a cancelled script has ended; less than the policy's timeout.
 const ENDS: Duration = Duration::from_secs(30);
 
 /// A scenario with the result that it must have.
@@ -121,7 +121,7 @@ fn store(host: &SandboxHost, bytes: &[u8]) -> Store<SandboxCtx> {
     store
 }
 
-/// Runs a scenario. Returns its result, and the usage once no script runs any more.
+/// Runs a scenario. Returns its result, and the usage after all scripts have ended.
 fn run(bytes: &[u8], name: &str, edit: fn(&mut Policy, &mut Quotas)) -> Result<(String, Usage), Failed> {
     let host = host(edit);
     let mut store = store(&host, bytes);

@@ -5,8 +5,8 @@
 //! and compile are only tested in the full matrix, and on machines that have prepared them.
 //!
 //! `conformance/suspended/python/<case>` runs a case with tools again, and suspends and resumes each execution whenever
-//! it waits for a tool. The expected results are the same. Cases with slow tools are left out: they compare times of
-//! the host, which pass differently while an execution is suspended.
+//! it waits for a tool. The expected results are the same. Cases with slow tools are left out: they compare host times,
+//! which suspending an execution changes.
 
 use std::sync::Arc;
 

@@ -65,7 +65,7 @@ impl From<EngineFailure> for NativeFailure {
     }
 }
 
-/// Converts errors to one class each, except for the errors of a session's executions in a variant.
+/// Assigns a class to each error type. With `except`, the errors in this variant keep their own classes.
 macro_rules! failures {
     ($($error:ident $(, except $session:ident)? => $class:literal;)*) => {$(
         impl From<$error> for EngineFailure {

@@ -182,7 +182,7 @@ pub struct NativeInput {
 
 /// The input of an execution on another thread.
 pub(crate) struct Input {
-    /// Has no buffer, because buffers belong to JavaScript's thread.
+    /// Without its `stdin` buffer, because buffers belong to the JavaScript thread.
     input: NativeInput,
     stdin: Vec<u8>,
     token: CancelToken,

@@ -38,7 +38,7 @@ pub(crate) trait IntoException: Error + Sized {
     fn exception(self) -> PyErr;
 }
 
-/// Converts errors to one class each, except for the errors of a session's executions in a variant.
+/// Assigns a class to each error type. With `except`, the errors in this variant keep their own classes.
 macro_rules! exceptions {
     ($($error:ty $(, except $session:ident)? => $class:ident;)*) => {$(
         impl IntoException for $error {

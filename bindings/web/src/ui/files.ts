@@ -41,7 +41,7 @@ export class Files {
     });
   }
 
-  /** Takes over the files that a run left. */
+  /** Replaces the page's own files with those that a run left. */
   take(files: ReadonlyMap<string, Uint8Array>): void {
     this.own.clear();
     for (const [path, contents] of files) this.own.set(path, contents);

@@ -28,7 +28,7 @@ pub(super) struct Tally {
     counted: u64,
     refused: u64,
     records: Vec<ToolRecord>,
-    /// The number of bytes that the texts of further records may take.
+    /// The number of bytes left for the texts of further records.
     record_bytes_left: u64,
 }
 

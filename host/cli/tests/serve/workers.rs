@@ -187,7 +187,7 @@ fn workers_forward_output_and_cancellation() {
 fn replies_of_workers_take_bounded_memory() {
     let config = "[http]\nbodies_bytes = 8_388_608\n\n[policy.limits]\nstdout_bytes = 16_000_000\n";
     let server = Server::start_on(tempfile::tempdir().unwrap(), config, &["--workers", "1"]);
-    // Each character has six bytes in JSON.
+    // Each character takes six bytes in JSON.
     let print = |count: usize| server.post("/v1/execute", &python(&format!("print('\\x01' * {count}, end='')")));
     let peak_kib = || peak_kib(&server);
     assert_eq!(print(300_000).ok()["stdout"].as_str().unwrap().len(), 300_000);

@@ -29,7 +29,7 @@ pub(super) struct Component<'a> {
 /// A module or component from an enclosing component.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capture {
-    /// `Module` or `Component`.
+    /// Always `Module` or `Component`.
     pub(super) kind: ComponentExternalKind,
     /// The number of levels up. In [`Component::captures`], they are counted from the parent of the capturing
     /// component. In [`InstantiationStep::AliasOuter`], they are counted from the aliasing component itself.

@@ -91,7 +91,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         })
     }
 
-    /// Adds a resource whose destructor runs on a separate thread, because it can take long.
+    /// Adds a resource whose destructor runs on a separate thread, because it can take a long time.
     fn awaited_resource<R: 'static>(
         &mut self,
         name: &str,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::wit::types::{SandboxError, Tool};
 use crate::tools::{MAX_UNTRUSTED_PATTERN_BYTES, weight};
 
-/// Maximum number of tools of one component. The host holds a compiled schema for each tool.
+/// Maximum number of a component's tools in one execution. The host holds a compiled schema for each tool.
 const MAX_TOOLS: usize = 1_024;
 
 /// Maximum total size of all names, descriptions and schemas as text, in bytes.
@@ -24,8 +24,8 @@ const MAX_VALUE_BYTES: u64 = 32 << 20;
 /// on a thread that cannot be interrupted.
 const MAX_VALUES: usize = 2_000;
 
-/// Maximum number of regular expressions in all tools together. A match can visit many states per byte of text: with
-/// the largest expression, 1 MiB of text takes about ten seconds.
+/// Maximum number of regular expressions in all tools of one execution. A match can visit many states per byte of text:
+/// with the largest expression, 1 MiB of text takes about ten seconds.
 const MAX_PATTERNS: usize = 8;
 
 /// Schema keywords that are rejected.

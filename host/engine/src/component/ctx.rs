@@ -226,7 +226,7 @@ impl Caller {
         if let Some(sandbox) = self.cached(&runtime, &policy) {
             return Ok(sandbox);
         }
-        // Other calls can use the cache meanwhile, because a sandbox can take seconds to build.
+        // The cache is not locked here: building a sandbox can take seconds, and other calls need the cache.
         let builder = self.builder(&runtime, policy.clone())?;
         let weight = convert::weight(&policy);
         let sandbox = match weight {

@@ -274,8 +274,8 @@ const TICK: Duration = Duration::from_millis(2);
 /// The number of idle ticks before the ticker thread ends. A series of short executions should not start it each time.
 const IDLE_TICKS: u32 = 50;
 
-/// Advances a Wasmtime engine's epoch every [`TICK`] while an unmetered guest runs. The first guest starts the thread, as
-/// does a guest after the thread was idle. The thread holds a weak reference to the engine and ends with it.
+/// Advances a Wasmtime engine's epoch every [`TICK`] while an unmetered guest runs. A guest starts the thread if it is
+/// not running. The thread ends after [`IDLE_TICKS`] without a guest, or when the engine is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Ticker(Arc<Mutex<TickerState>>);
 

@@ -345,7 +345,7 @@ impl Started {
         };
         let mut request = Arc::clone(request);
         if before.is_some() {
-            // The state of the session contains the value already.
+            // The session's state already contains the value.
             Arc::make_mut(&mut request).context = None;
         }
         Ok(Suspended::new(sandbox, request, before, recording))

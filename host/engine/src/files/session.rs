@@ -233,7 +233,7 @@ impl SessionFiles {
         self.snapshot()
     }
 
-    /// Logs an operation and carries it out as a whole or not at all.
+    /// Logs an operation and performs it atomically.
     fn change<T>(
         &self,
         operation: &str,

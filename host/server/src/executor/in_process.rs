@@ -152,7 +152,7 @@ pub(super) fn asked<'a>(script: &'a mut Script, cancel: &'a CancelToken, on_outp
 }
 
 /// Builds the engine's request for a stepwise execution, which starts `script` or resumes `suspended` with its tools.
-/// `wants_value` has no effect in a session, and if an execution is resumed.
+/// `wants_value` has no effect in a session or if an execution is resumed.
 fn stepped<'a>(script: &'a mut Script, suspended: Option<&'a Suspended>, wants_value: bool) -> Request<'a> {
     let Some(suspended) = suspended else {
         let is_suspendable = script.suspendable;

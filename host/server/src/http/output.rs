@@ -29,8 +29,8 @@ use crate::{OnOutput, ServiceError, Tenant, byte_budget::Room, text::Utf8Pieces}
 const PIECES: usize = 64;
 /// Maximum number of output bytes in a chunk. Their JSON is at most six times as long.
 pub(super) const OUTPUT_BYTES: usize = 16 << 10;
-/// The total time that a guest waits for its client. Streaming then stops at the next chunk for which there is no room
-/// at once. A slow client must not occupy a permit for which other executions wait.
+/// Maximum total time that a guest waits for its client. Afterwards, streaming stops at the first chunk that would have
+/// to wait. A slow client must not occupy a permit for which other executions wait.
 const MAX_STREAM_WAIT: Duration = Duration::from_secs(2);
 
 /// The format of a response.
@@ -134,7 +134,8 @@ impl Pieces {
         (Extension(Counted), headers, Body::from_stream(stream)).into_response()
     }
 
-    /// Sends the first chunk, by whose ID the client can cancel the execution. It is short, so it is not charged.
+    /// Sends the first chunk, with the ID that the client needs to cancel the execution. The chunk is short, so it is
+    /// not charged.
     pub(super) async fn started(&self, execution: &str) {
         let json = json!({ "type": "started", "execution": execution }).to_string();
         // If the client has disconnected, the response is dropped, which cancels the execution.

@@ -49,7 +49,7 @@ pub(super) struct IfMatch {
     generation: Option<String>,
 }
 
-// Bytes in the OpenAPI document, where a `Vec<u8>` would be a list of integers. A doc comment would be part of it.
+// Bytes in the OpenAPI document, where a `Vec<u8>` would be a list of integers. A doc comment would also appear there.
 #[derive(ToSchema)]
 #[schema(value_type = String, format = Binary)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -73,7 +73,7 @@ pub(crate) fn if_match(headers: &HeaderMap) -> Option<String> {
     (text != "*").then(|| text.trim_matches('"').to_owned())
 }
 
-/// The only parameter of a path, and `If-Match`.
+/// Extracts the session from a path with no other parameters, and its expected generation from `If-Match`.
 impl FromRequestParts<Shared> for SessionTarget {
     type Rejection = Problem;
 
@@ -83,7 +83,7 @@ impl FromRequestParts<Shared> for SessionTarget {
     }
 }
 
-/// The session and the second parameter of a path, and `If-Match`.
+/// The session and the second parameter of a path, with the expected generation from `If-Match`.
 pub(crate) struct InSession(pub(crate) SessionTarget, pub(crate) String);
 
 impl FromRequestParts<Shared> for InSession {

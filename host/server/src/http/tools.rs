@@ -35,7 +35,7 @@ pub(crate) struct ToolBody {
 pub(super) struct ToolBodies(#[serde(deserialize_with = "at_most::<_, ToolBody, _, MAX_TOOLS>")] Vec<ToolBody>);
 
 impl ToolBodies {
-    /// Adds the tools to a script. Checks URLs of services, before any work starts.
+    /// Adds the tools to a script. Fails if a callback's URL is not allowed.
     pub(super) fn add_to(self, script: &mut Script, tenant: &Tenant) -> Result<(), Problem> {
         for ToolBody { name, description, schema, callback } in self.0 {
             let Some(url) = callback else {

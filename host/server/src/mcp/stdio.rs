@@ -123,7 +123,7 @@ impl AsyncRead for CheckedLines {
     }
 }
 
-/// The current line of the input, as far as it was read.
+/// The part of the current input line that was read so far.
 #[derive(Debug, Default)]
 struct Line {
     bytes: usize,

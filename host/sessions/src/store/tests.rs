@@ -323,7 +323,7 @@ fn lost_lock_does_not_affect_the_next_holder() {
     assert!(fixture.names().is_empty());
 }
 
-/// Sessions `s1` to `s5`, last written at 1,000 to 5,000 seconds. The state of session N has N hundred bytes.
+/// Returns a store with sessions `s1` to `s5`, last written at 1,000 to 5,000 s, with states of 100 to 500 bytes.
 fn five() -> Fixture {
     let fixture = Fixture::new();
     for n in 1..=5_u64 {

@@ -126,7 +126,7 @@ fn parsed_values_of_waiting_requests_are_limited() {
     let second = execute(&with_lists("print(2)", 1_000));
     until("one waits", || metric(&server, "glovebox_waiting") == 1);
     let args = json!({"language": "python", "source": "1", "policy": {"args": vec![""; 1_000]}}).to_string();
-    // The names and the empty contents have few bytes of JSON.
+    // Short names and empty contents take few bytes of JSON, but more memory when parsed.
     let files: serde_json::Map<_, _> = (0..1_000).map(|n| (n.to_string(), json!(""))).collect();
     let files = json!({"language": "python", "source": "1", "files": files}).to_string();
     for body in [with_lists("1", 1_000), with_lists("1", 200), args, files] {

@@ -228,7 +228,7 @@ fn execution_with_an_unanswered_step_is_cancelled() {
 }
 
 #[test]
-#[ignore = "fails beside other tests if a request has the memory when a result needs it; run it alone"]
+#[ignore = "fails if other tests use the memory budget at the same time; run it alone"]
 fn execution_in_a_fleet_is_kept_while_there_is_no_memory_for_its_bytes() {
     let engine = FleetEngine::start();
     let server = server_with_memory(&engine, 6 << 20);

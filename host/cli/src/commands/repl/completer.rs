@@ -34,8 +34,8 @@ pub(super) struct Completions {
 /// Completes directives, names and attributes.
 pub(super) struct Completer {
     pub(super) dialect: Dialect,
-    /// The sandbox of the copies of sessions in which names are read. Has the runtime of the sessions, the policy from
-    /// [`inspection_policy`] and no tools, so that a hostile answer to a query cannot change the session.
+    /// The sandbox for copies of sessions, in which names are looked up. It has the runtime of the sessions, the policy
+    /// from [`inspection_policy`] and no tools, so that a query cannot change the session or have other effects.
     pub(super) inspection: Sandbox,
     /// The session in which the next input runs. `None` if it cannot be used.
     pub(super) session: Option<Session>,

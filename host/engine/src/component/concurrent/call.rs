@@ -1,4 +1,4 @@
-//! A call of a component that runs on its own thread, beside other calls of the component.
+//! A call of a component that runs on its own thread, concurrently with other calls of the component.
 
 use std::{panic, sync::Arc};
 

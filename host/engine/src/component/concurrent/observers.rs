@@ -17,8 +17,8 @@ struct WaitingTasks {
     wakers: BTreeMap<u64, Waker>,
 }
 
-/// The place of one task among the observers. Dropping it removes the task, so that streams and calls that are opened
-/// and dropped again leave nothing behind.
+/// The registration of one task. Dropping it removes the task's waker, so that dropped streams and calls leave nothing
+/// behind.
 #[derive(Debug)]
 pub(super) struct Observer {
     observers: Arc<Observers>,
@@ -49,8 +49,8 @@ impl Wake for Observers {
 }
 
 impl Observer {
-    /// Wakes the task of `context` at the next event. Call this before looking at the execution's state, so that no
-    /// event is missed.
+    /// Registers the task of `context`, which is woken at the next event. Call this before reading the execution's
+    /// state, so that no event is missed.
     pub(super) fn observe(&self, context: &Context<'_>) {
         let waker = context.waker().clone();
         let earlier = self.observers.tasks().wakers.insert(self.key, waker);

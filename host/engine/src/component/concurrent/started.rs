@@ -37,14 +37,14 @@ pub struct ConcurrentExecution(Arc<ExecutionState>);
 struct ExecutionState {
     stepped: Stepped,
     observers: Arc<Observers>,
-    /// Maximum size of one call's arguments.
+    /// Maximum size of one call's arguments, in bytes.
     tool_bytes: u64,
     /// `true` while a call of `finish` waits.
     is_awaited: AtomicBool,
 }
 
-/// Marks an execution as awaited by a call of `finish`. With at most one such call, the host copies a result only once
-/// at a time.
+/// Marks an execution as awaited by a call of `finish`. At most one such call is allowed, so the host never holds
+/// several copies of a result.
 struct Awaiting(ConcurrentExecution);
 
 impl Drop for Awaiting {

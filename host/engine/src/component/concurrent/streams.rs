@@ -1,6 +1,6 @@
 //! The streams of a started execution. The host produces their contents when the component reads, so a stream that is
-//! not read holds no memory. Output goes directly to the component's memory. Calls wait in the host until the
-//! component's thread can receive them, and the component can begin reads on many streams before that.
+//! not read holds no memory. Output is copied directly to the component's memory. Tool calls are buffered in the host
+//! until the component's task receives them, and reads can be pending on many streams at the same time.
 
 use std::{
     collections::BTreeSet,
@@ -20,10 +20,10 @@ use super::{
 };
 use crate::{Stream, ToolRequest, component::quotas::Share};
 
-/// Maximum number of bytes of output for one read of a component.
+/// Maximum number of output bytes per read.
 const MAX_CHUNK_BYTES: usize = 1 << 20;
 
-/// Maximum number of calls for one read of a component.
+/// Maximum number of tool calls per read.
 const MAX_CALLS: usize = 16;
 
 /// A stream of an execution's output, from the first byte on.
@@ -38,10 +38,10 @@ pub(super) struct Output {
 /// A stream of the calls to the component's tools.
 pub(super) struct Calls {
     execution: ConcurrentExecution,
-    /// The pending calls that the component has read.
+    /// The indices of the pending calls that the component has read.
     seen: BTreeSet<usize>,
     observer: Observer,
-    /// The shares for the handle, and for the calls that a read has taken and the component has not received.
+    /// The shares for the handle, and for calls that were read but not yet received by the component.
     _shares: [Share; 2],
 }
 
@@ -83,10 +83,10 @@ impl<D: 'static> StreamProducer<D> for Output {
     ) -> Poll<wasmtime::Result<StreamResult>> {
         self.observer.observe(context);
         let started = self.execution.started();
-        // Checked before the output: after the end, no output follows.
+        // Checked before the output is read: no output follows the end.
         let has_ended = started.has_ended();
         let room = destination.remaining(store.as_context_mut()).unwrap_or(MAX_CHUNK_BYTES).min(MAX_CHUNK_BYTES);
-        // A component that reads no bytes waits for the first one.
+        // A read of zero bytes waits for the next byte.
         let bytes = started.read_output(self.stream, self.offset, room.max(1) as u64);
         if bytes.is_empty() {
             return nothing(has_ended, is_cancelled);

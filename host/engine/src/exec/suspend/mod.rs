@@ -295,7 +295,7 @@ impl Suspended {
     }
 }
 
-/// Fails if the sandbox has another image than the one of the runtime `expected_runtime` that ran the execution before.
+/// Fails if the sandbox's image is not `expected`, the image of `expected_runtime` that ran the execution before.
 fn check_image(sandbox: &Sandbox, expected: &str, expected_runtime: &str) -> Result<(), ExecuteError> {
     if sandbox.image_sha256() == Some(expected) {
         return Ok(());

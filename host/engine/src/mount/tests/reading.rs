@@ -60,7 +60,7 @@ fn directory_swapped_for_a_link_never_leads_out() {
         });
         let begun = Instant::now();
         let (mut seen, mut refused) = (0, 0);
-        // On a single core, this can take long, because the other thread must be preempted at the right moment.
+        // On a single core, this can take a while, because the other thread must be preempted at the right moment.
         let is_over = |both| begun.elapsed() > if both { Duration::from_millis(700) } else { Duration::from_secs(60) };
         while !is_over(seen > 0 && refused > 0) {
             let mut buffer = [0; 16];

@@ -76,7 +76,7 @@ pub(super) struct Member {
 /// The type of an object with known members.
 #[derive(Debug)]
 pub(super) struct ObjectType {
-    /// An identifier that begins with the tool's name. Several types can have the same one.
+    /// An identifier that begins with the tool's name. Several types can share a name.
     pub(super) name: String,
     pub(super) members: Vec<Member>,
     /// `true` if the object can have other members.

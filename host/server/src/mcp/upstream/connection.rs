@@ -1,4 +1,4 @@
-//! An MCP server: its connection, its tools, calls of them, and restarts.
+//! An MCP server: its connection, tools, tool calls and restarts.
 
 use std::{
     error::Error,

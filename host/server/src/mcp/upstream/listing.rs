@@ -290,7 +290,7 @@ mod tests {
             listing.add(&format!("f{}", listing.names.len()), &"d".repeat(200), &json!({}), None);
         }
         let room = MAX_LISTING_BYTES - listing.text().len();
-        // Adds a tool whose line has this length.
+        // Returns the listing with an additional tool whose line has `bytes` bytes.
         let with_line = |bytes: usize| {
             let mut all = listing.clone();
             all.add(&"z".repeat(bytes - "tools.()\n".len()), "", &json!({}), None);

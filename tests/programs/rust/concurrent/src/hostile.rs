@@ -36,7 +36,7 @@ const LONG: &str = "for (let i = 0; i < 1000; i++) console.log('x'.repeat(999));
 async fn drop_calls() -> Result<String, SandboxError> {
     begin_and_drop(run(ENDLESS)).await;
     begin_and_drop(start(ENDLESS, &[])).await;
-    // The script runs for as long as the other one waits.
+    // The endless script runs while the other script waits.
     drop_after(run(ENDLESS), run("await tools.pause()")).await?;
     let started = start("await tools.ask()", &["ask"]).await?;
     begin_and_drop(started.finish()).await;
@@ -85,7 +85,7 @@ async fn cancelled_read() -> Result<String, SandboxError> {
     begin_and_drop(events.next()).await;
     started.answer(call.id, Ok("1"))?;
     let first = text(read(&mut stdout, 2).await);
-    // A read of no events waits for the next one.
+    // A read of zero events waits for the next event.
     events.read(Vec::new()).await;
     let call = next_call(&mut events).await;
     started.answer(call.id, Ok("1"))?;
@@ -118,7 +118,7 @@ async fn leak() -> Result<String, SandboxError> {
     Ok(String::new())
 }
 
-/// Makes ten calls at the same time, of which the quota allows four.
+/// Makes ten concurrent calls, of which the quota allows four.
 async fn too_many_calls() -> Result<String, SandboxError> {
     let results = all((0..10).map(|_| run("await tools.pause()"))).await;
     let refused = results.iter().filter(|result| matches!(result, Err(SandboxError::QuotaExceeded(_)))).count();
@@ -195,7 +195,7 @@ async fn many_answers() -> Result<String, SandboxError> {
     Ok(text(execution.stdout.bytes))
 }
 
-/// Runs out of the fuel of the quota.
+/// Exhausts the fuel quota.
 async fn out_of_fuel() -> Result<String, SandboxError> {
     let results = all((0..3).map(|_| run("for (let i = 0; i < 1e5; i++);"))).await;
     let refused = results.iter().filter(|result| matches!(result, Err(SandboxError::QuotaExceeded(_)))).count();

@@ -170,7 +170,7 @@ async fn live() -> Result<String, SandboxError> {
     Ok(format!("{before}{} {}\n{after}{stderr}", call.name, call.arguments))
 }
 
-/// Answers three calls of one script in the opposite order.
+/// Answers three calls of one script in reverse order.
 async fn answers() -> Result<String, SandboxError> {
     let source = "const all = ['a', 'b', 'c'].map((name) => tools.ask({ name }));
         all.map((one) => one.then(console.log, (error) => console.log(error.message)));

@@ -1,4 +1,4 @@
-//! Futures that run beside each other.
+//! Runs futures concurrently.
 
 use std::{
     future::{Future, poll_fn},

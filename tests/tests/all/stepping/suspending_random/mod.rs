@@ -53,7 +53,7 @@ enum Suspensions {
     Sometimes,
 }
 
-/// The result of a script, as far as suspensions must not change it.
+/// The parts of a script's result that suspensions must not change.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Observed {
     outcome: String,

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::mcp::upstream::{Approve, UpstreamTransport};
 
-/// Reads a document from a file. The API has the name `api`.
+/// Starts an API named `api` whose document is in a file.
 async fn started(document: &Value, change: impl FnOnce(&mut UpstreamConfig)) -> Result<Started<Api>, String> {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("api.json");
