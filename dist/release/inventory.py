@@ -99,7 +99,7 @@ def crates(targets: Iterable[str]) -> list[Part]:
         directory = Path(package["manifest_path"]).parent
         names = [] if is_ours else licence_texts(each.name for each in directory.iterdir() if each.is_file())
         if not package["license"]:
-            raise ReleaseError(f"the manifest of the crate `{name}` {version} names no licence")
+            raise ReleaseError(f"the manifest of the crate `{name}` {version} declares no licence")
         found.append(
             Part(
                 "crate", name, version, package["license"].replace("/", " OR "), purl(identifier),

@@ -129,7 +129,7 @@ test('without shared memory: cancellation terminates the worker, and the sandbox
   assert.deepEqual(seen, [true, true, 'cancelled', '', '3\n']);
 });
 
-test('without shared memory: tools need direct mode, where they answer at once', async () => {
+test('without shared memory: tools need direct mode, where they answer synchronously', async () => {
   const seen = await plain.run(async () => {
     const { createSandbox } = await import('glovebox-sandbox');
     const tools = { add: ({ a, b }: { a: number; b: number }) => a + b };

@@ -60,7 +60,7 @@ function wasm(name: (file: string) => string, files: string[]): esbuild.Plugin {
 const running: ChildProcess[] = [];
 after(() => running.forEach((child) => child.kill()));
 
-test('workerd: scripts run, tools answer at once, fuel is limited, and sessions continue across requests', async () => {
+test('workerd: scripts run, tools are synchronous, fuel is limited, and sessions continue across requests', async () => {
   const main = "import { respond } from './checks.js';\nexport default { fetch: respond };\n";
   await writeFile(join(root, 'worker.js'), main);
   const files: string[] = [];

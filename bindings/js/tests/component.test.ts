@@ -135,7 +135,7 @@ test('a script cancelled in advance does not begin', { skip }, async () => {
   });
 });
 
-test("on the caller's own thread a tool must answer at once", { skip }, async () => {
+test("on the caller's own thread a tool must answer synchronously", { skip }, async () => {
   await using({ worker: false, tools: { later: async () => 1, now: () => 2 } }, async (box) => {
     assert.equal((await box.execute('console.log(await tools.now({}))')).stdout, '2\n');
     assert.match((await box.execute('await tools.later({})')).outcome.message ?? '', /returned a promise, and direct mode cannot wait for it/);

@@ -480,7 +480,7 @@ mod tests {
             }
         );
         assert_eq!(first, Err(NoRoom), "the wait for room times out");
-        assert_eq!(second, (Err(NoRoom), false), "rejected at once because a quarter of the budget is already waiting");
+        assert_eq!(second, (Err(NoRoom), false), "rejected: a quarter of the budget is already waiting");
         drop(one);
         budget.room(None, 8 * STEP_BYTES).await.unwrap();
     }

@@ -41,7 +41,7 @@ class Tools:
         await web.TCPSite(runner, address, PORT).start()
 
     def hold(self, operation: str) -> asyncio.Event:
-        """Delays the answers to this operation until the returned event is set. Their effects are recorded at once."""
+        """Delays the answers to this operation until the returned event is set. Effects are recorded immediately."""
         return self._held.setdefault(operation, asyncio.Event())
 
     async def _record(self, request: web.Request) -> web.Response:

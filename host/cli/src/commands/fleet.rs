@@ -348,7 +348,7 @@ async fn serve(node: Node, advertise: Option<&str>, shares: Shares, begun: impl 
     }
     let end = async {
         cancelled(&cancel).await;
-        note("shutting down: waiting for running executions; Ctrl-C again stops at once");
+        note("shutting down: waiting for running executions; press Ctrl-C again to stop immediately");
     };
     let registering = node.register(advertise.clone(), shares == Shares::Nothing);
     let mut serving = std::pin::pin!(node.serve(end));

@@ -25,10 +25,10 @@ Examples:
   glovebox packages remove humanize
 
 The packages are at /app/site-packages, read-only. The bundled packages are imported when the \
-interpreter is prepared, so importing them in a script costs almost nothing. Your own packages must \
+interpreter is prepared, so importing them in a script costs almost nothing. Added packages must \
 be pure Python: native code cannot run in the sandbox. No part of a package is installed or run on \
 this machine. Packages that can be added by name are pinned by checksum. For all others, the \
-requirements are listed, but not added. All your packages together are limited to 16,384 files and \
+requirements are listed, but not added. All added packages together are limited to 16,384 files and \
 128 MiB unpacked, which are held in memory once a script imports one of them.
 
 --no-inject-setup hides all packages from a script; --no-packages runs Python without them.";
@@ -46,7 +46,7 @@ pub(crate) struct PackagesArgs {
 
 #[derive(Debug, Subcommand)]
 enum PackagesCommand {
-    /// List the packages: the bundled ones and your own
+    /// List the bundled and the added packages
     List(ListArgs),
     /// Add pure Python wheels, replacing other versions of the same packages
     Add(AddArgs),
@@ -144,7 +144,7 @@ fn list(args: &ListArgs) -> anyhow::Result<()> {
         let from = match (args.available, package.bundled) {
             (true, _) => "available",
             (false, true) => "bundled",
-            (false, false) => "own",
+            (false, false) => "added",
         };
         let texts = [&package.name, &package.version, &package.imports.join(" "), from, &package.licence];
         texts.map(str::to_owned)
@@ -230,7 +230,7 @@ fn remove(names: &[String]) -> anyhow::Result<()> {
     let dir = user_packages_dir()?;
     for name in names {
         if !dir.is_dir() || !open_user_packages()?.remove(name)? {
-            let hint = "`glovebox packages list` lists yours; bundled packages cannot be removed (`--no-packages` runs without them)";
+            let hint = "`glovebox packages list` shows the added packages; --no-packages runs without the bundled ones";
             return Err(Hinted::new(format!("package `{name}` has not been added"), hint).into());
         }
     }

@@ -45,7 +45,7 @@ Examples:
     -d '{\"language\": \"python\", \"source\": \"print(6 * 7)\"}'
 
 `GET /v1/openapi.json` describes every route. Sessions are saved after each execution, and survive a restart of the server. \
-Ctrl-C stops the server when all executions have ended; a second Ctrl-C stops it at once.
+Ctrl-C stops the server when all executions have ended; a second Ctrl-C stops it immediately.
 
 A client with a token can run scripts within the token's policy, which is set by flags and `[policy]`. Behind a proxy, add the \
 server's public name to `[http] hosts`: requests for other hosts are rejected.
@@ -314,7 +314,7 @@ async fn serve(
     let cancel = interrupt::install_for_server()?;
     let drain = async {
         cancelled(&cancel).await;
-        note("shutting down: waiting for running executions; Ctrl-C again stops at once");
+        note("shutting down: waiting for running executions; press Ctrl-C again to stop immediately");
         service.drain(Duration::from_millis(config.drain_ms)).await;
     };
     let mut http = config.http();

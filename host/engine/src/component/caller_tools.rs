@@ -55,7 +55,7 @@ fn wrong(what: impl Into<String>) -> SandboxError {
 /// bytes.
 pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), SandboxError> {
     if tools.len() > MAX_TOOLS {
-        return Err(wrong(format!("there are {} tools; the maximum is {MAX_TOOLS}", tools.len())));
+        return Err(wrong(format!("there are {} tools; the maximum is {MAX_TOOLS}; offer fewer", tools.len())));
     }
     let text =
         |tool: &Tool| tool.name.len() + tool.description.len() + tool.arguments_schema.as_ref().map_or(0, String::len);
@@ -64,7 +64,9 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
     let value_bytes: u64 = schemas.map(|schema| weight(schema.as_bytes())).sum();
     if text_bytes > MAX_TEXT_BYTES {
         let what = "the names, descriptions and schemas are";
-        return Err(wrong(format!("{what} {text_bytes} bytes in total; the maximum is {MAX_TEXT_BYTES}")));
+        return Err(wrong(format!(
+            "{what} {text_bytes} bytes in total; the maximum is {MAX_TEXT_BYTES}; shorten them"
+        )));
     }
     if value_bytes > MAX_VALUE_BYTES {
         return Err(wrong("the schemas contain too many values; offer fewer tools or simpler schemas"));

@@ -35,9 +35,9 @@ pub(super) struct Measured {
 
 /// Returns the address of a URL of the form `http://HOST[:PORT]`, and its value for the `Host` header.
 pub(super) async fn resolve(url: &str) -> anyhow::Result<(SocketAddr, String)> {
-    let uri: Uri = url.parse().with_context(|| format!("`{url}` is no URL"))?;
-    ensure!(uri.scheme_str() == Some("http"), "`{url}` is not `http://HOST[:PORT]`, which is what can be measured");
-    let authority = uri.authority().with_context(|| format!("`{url}` names no host"))?;
+    let uri: Uri = url.parse().with_context(|| format!("`{url}` is not a URL"))?;
+    ensure!(uri.scheme_str() == Some("http"), "cannot measure `{url}`; use a URL of the form `http://HOST[:PORT]`");
+    let authority = uri.authority().with_context(|| format!("`{url}` has no host"))?;
     let port = authority.port_u16().unwrap_or(80);
     let mut found = tokio::net::lookup_host((authority.host(), port)).await.context("cannot resolve the host")?;
     let address = found.next().context("the host has no address")?;

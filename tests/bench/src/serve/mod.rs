@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args, program: &Path, url: &str) -> anyhow::Result<()> 
     let time = if args.quick { TIMES.1 } else { TIMES.0 };
     for connections in CONNECTIONS {
         for Case { name, target } in &cases {
-            eprintln!("measuring {name}, {connections} at once");
+            eprintln!("measuring {name}, {connections} connections");
             let measured = runtime
                 .block_on(measure(target, connections, WARM_UP, time))
                 .with_context(|| format!("cannot measure {name}"))?;

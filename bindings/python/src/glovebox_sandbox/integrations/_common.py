@@ -117,8 +117,8 @@ def threads_of(sandbox: _Opening) -> _Threads:
 class Interpreter:
     """A sandbox with one session, in which scripts find the host's `functions` as globals.
 
-    `functions` may change at any time: a removed function is refused at once, and an added function is available to the
-    next script. A call of one of `ends` ends the script after the host has been called. If `replace` is true, a new
+    `functions` may change at any time: a removed function is refused immediately, and the next script can call an added
+    function. A call of one of `ends` ends the script after the host has been called. If `replace` is true, a new
     session replaces one that has ended.
     """
 

@@ -274,7 +274,9 @@ impl<'a> Worker<'a> {
                     return self.fail(name, &message);
                 }
                 Step::NeedsTools(calls) => {
-                    let Some((call, others)) = calls.split_first() else { bail!("the script waits for no call") };
+                    let Some((call, others)) = calls.split_first() else {
+                        bail!("the script waits, but has no pending call")
+                    };
                     let mut refused: Vec<_> = others.iter().map(refusal).collect();
                     match event_of(call) {
                         Some((kind @ (event::COMPLETE | event::ERROR), body)) => {
@@ -376,10 +378,10 @@ impl<'a> Worker<'a> {
         // The snippet repeats its computations. The client's limit on their time can exceed the default.
         let (feed_limit, _) = self.config.as_ref().context("the session is not configured")?.times();
         let Step::NeedsTools(calls) = started.advance(Vec::new(), Some(feed_limit.max(DEFAULT_FEED)))? else {
-            bail!("the suspended snippet does not wait");
+            bail!("the suspended snippet is not waiting for a call");
         };
-        let call = calls.first().context("the suspended snippet does not wait")?;
-        let event = event_of(call).context("the suspended snippet waits for another call")?;
+        let call = calls.first().context("the suspended snippet is not waiting for a call")?;
+        let event = event_of(call).context("the suspended snippet waits for a call that is not a protocol turn")?;
         self.session = Some(session);
         self.feed = Some(WaitingFeed { started, cancel, call: call.id });
         Ok(event)

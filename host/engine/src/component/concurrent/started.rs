@@ -72,7 +72,7 @@ impl ConcurrentExecution {
 
     fn awaiting(&self) -> Result<Awaiting, SandboxError> {
         if self.0.is_awaited.swap(true, Ordering::Acquire) {
-            let text = "another call of `finish` already waits for this execution";
+            let text = "another call of `finish` is waiting for this execution; wait until it returns";
             return Err(SandboxError::SessionBusy(text.into()));
         }
         Ok(Awaiting(self.clone()))

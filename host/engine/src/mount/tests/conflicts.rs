@@ -179,7 +179,7 @@ fn unwritable_subdirectory_aborts_the_commit() {
     let held = dir.path().join("held");
     fs::set_permissions(&held, fs::Permissions::from_mode(0o500)).unwrap();
     if fs::write(held.join("probe"), "").is_ok() {
-        println!("skipped: nothing is forbidden to this user");
+        println!("skipped: file permissions do not restrict this user");
         return;
     }
     let before = state(dir.path());

@@ -277,7 +277,7 @@ fn a_deep_private_tree_is_removed_without_recursion() {
         .current_dir(dir.path().join(&name))
         .status();
     if !made.is_ok_and(|status| status.success()) {
-        println!("skipped: no python3 to build the nest with");
+        println!("skipped: `python3` is missing, which creates the nested directories");
         return;
     }
     assert_eq!(writable(dir.path()).recovered().discarded_count, 1);

@@ -205,7 +205,7 @@ fn too_deep_host_tree_is_an_error() {
         .current_dir(dir.path())
         .status();
     if !made.is_ok_and(|status| status.success()) {
-        println!("skipped: no python3 to build the nest with");
+        println!("skipped: `python3` is missing, which creates the nested directories");
         return;
     }
     let (host, mut vfs, root) = mounted(dir.path());

@@ -175,7 +175,7 @@ fn deep_tree_is_walked_and_too_deep_tree_rejected() {
         .current_dir(dir.path())
         .status();
     if !made.is_ok_and(|status| status.success()) {
-        println!("skipped: no python3 to build the nest with");
+        println!("skipped: `python3` is missing, which creates the nested directories");
         return;
     }
     let host = HostDirectory::open(dir.path()).unwrap();
@@ -234,7 +234,7 @@ fn unreadable_directory_error_has_a_hint() {
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read_dir(&closed).is_ok() {
-        println!("skipped in part: nothing is forbidden to this user");
+        println!("partly skipped: file permissions do not restrict this user");
         return;
     }
     let error = HostDirectory::open(&closed).unwrap_err();

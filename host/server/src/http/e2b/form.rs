@@ -78,7 +78,7 @@ pub(super) fn check_env(field: &str, env: &BTreeMap<String, String>) -> Result<(
     match env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
         None => Ok(()),
         Some(name) => Err(Problem::invalid(format!(
-            "`{}` in `{field}` is not a valid name; use a name without `=` and NUL",
+            "`{}` in `{field}` is not a valid name; use a non-empty name without `=` or NUL",
             glovebox::escaped(name)
         ))),
     }

@@ -45,7 +45,7 @@ fn unstreamed(pieces: &Pieces, execution: &Execution) -> impl Iterator<Item = Va
 /// memory for them before building them. `count` is the execution's number within its context.
 pub(super) fn end(pieces: &Pieces, execution: &Execution, count: u64) -> Result<Made, ServiceError> {
     let invalid = |error: serde_json::Error| ServiceError::Invalid(error.to_string());
-    // The lines are built twice, so that they never exist all at once as values.
+    // The lines are built twice, so that they never all exist as values at the same time.
     let lines = || unstreamed(pieces, execution).chain(results(execution)).chain(failure(execution)).chain(last(count));
     let mut len = 0;
     for line in lines() {

@@ -133,7 +133,7 @@ impl McpUpstream {
             ));
         }
         state.restarts.push(Instant::now());
-        tracing::info!(target: "glovebox", server = %glovebox::escaped(&config.name), "starting an MCP server again");
+        tracing::info!(target: "glovebox", server = %glovebox::escaped(&config.name), "restarting an MCP server");
         let connection = Connection::start(&config.transport, self.max_message_bytes).await?;
         Ok(state.connection.insert(connection).service.peer().clone())
     }

@@ -364,7 +364,7 @@ async fn watch(tenant: Tenant, id: String, has_ended: CancellationToken) {
             SuspensionCheck::Gone => return,
             SuspensionCheck::Again => {
                 drop(fetching);
-                // During shutdown, `draining` above returns at once, so sleep here instead.
+                // During shutdown, `draining` above returns immediately, so sleep here instead.
                 if draining {
                     tokio::time::sleep(CHECK_INTERVAL).await;
                 }
