@@ -374,9 +374,9 @@ pub(crate) struct ExecutionForm {
     files_modified: Vec<String>,
     /// Files that were deleted.
     files_deleted: Vec<String>,
-    /// Calls of tools.
+    /// Tool calls.
     tool_calls: Vec<Value>,
-    /// Always `null`: the path belongs to the server.
+    /// Always `null`: clients do not see host paths.
     #[schema(value_type = Option<String>)]
     workspace_path: Option<String>,
     /// Name of the session, if any.

@@ -34,7 +34,7 @@ use crate::{
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResumeBody {
-    /// Bytes of `POST /v1/executions/{id}/suspend`.
+    /// Bytes from `POST /v1/executions/{id}/suspend`.
     #[schema(required = true)]
     suspended: Option<Bytes>,
     /// Answers, at most one per call. The response lists calls without an answer again.
@@ -47,8 +47,8 @@ pub(crate) struct ResumeBody {
     /// execution replaces the session's state. Requires `If-Match`.
     #[schema(value_type = Option<String>)]
     session: Option<SessionId>,
-    /// Files of the request that started the execution, by path. Files that the script has written are not part of
-    /// them: the script writes them again.
+    /// Files of the request that started the execution, by path. Omit files that the script has written: it writes
+    /// them again.
     #[serde(default, deserialize_with = "entries_at_most::<_, Bytes, _, MAX_FILES>")]
     files: Option<BTreeMap<String, Bytes>>,
     /// Policy of the request that started the execution. Limits can differ, and apply to the whole execution.
@@ -106,13 +106,13 @@ impl ResumeBody {
 /// The request that started the execution must have set `suspendable`. The client stores the bytes, for example for as
 /// long as a person takes to approve a call. `POST /v1/executions/resume` resumes the execution, also after a restart
 /// of the server, or on another server with the same interpreters and key. The bytes contain the source and everything
-/// that the script has received. Store them as carefully as these.
+/// that the script has received. Protect them accordingly.
 ///
 /// In a session, they also contain the session's state before the execution. The session returns to its last
 /// checkpoint, as after a cancelled execution, and can be used again. `ETag` then contains its generation.
 #[utoipa::path(post, path = "/v1/executions/{id}/suspend", operation_id = "suspend_execution", tag = "scripts", security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key returns the same bytes.")),
-    responses((status = 200, description = "The suspended execution. The server has forgotten it.", content_type = "application/octet-stream", body = inline(Octets)),
+    responses((status = 200, description = "The suspended execution. The server no longer holds it.", content_type = "application/octet-stream", body = inline(Octets)),
         (status = 404, description = "The execution does not exist: it has ended, was cancelled, or has expired.", body = Problem),
         (status = 409, description = "The execution is not suspendable, has ended, or is being resumed or suspended by another request. It continues.", body = Problem),
         (status = "4XX", description = "The request was refused.", body = Problem),

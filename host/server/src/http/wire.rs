@@ -249,7 +249,7 @@ pub(crate) struct OpenBody {
     /// Files to write to the workspace, by path.
     #[serde(default, deserialize_with = "entries_at_most::<_, Bytes, _, MAX_FILES>")]
     files: Option<BTreeMap<String, Bytes>>,
-    /// Bytes of `GET /v1/sessions/{id}/state`, from which the session is resumed. Not allowed with `language`,
+    /// Bytes from `GET /v1/sessions/{id}/state`, from which the session is resumed. Not allowed with `language`,
     /// `runtime`, `context` or `files`.
     state: Option<Bytes>,
 }
@@ -379,7 +379,7 @@ pub(crate) struct InfoAnswer {
     pub(crate) version: &'static str,
     /// Version of this API.
     pub(crate) protocol: u32,
-    /// Process of the server; `null` unless the request arrives over a Unix socket.
+    /// Process ID of the server; `null` unless the request arrives over a Unix socket.
     pub(crate) pid: Option<u32>,
     /// Milliseconds since the start of the server.
     pub(crate) uptime_ms: u64,
