@@ -98,7 +98,7 @@ export class GloveboxExecutor implements AsyncDisposable {
     const given = Array.isArray(providersOrFns)
       ? (providersOrFns as readonly ResolvedProvider[])
       : [{ name: 'codemode', fns: providersOrFns as Record<string, HostFunction> }];
-    // Scripts must not be able to guess the id: concurrent scripts must not call each other's functions.
+    // Scripts must not be able to guess the ID: concurrent scripts must not call each other's functions.
     const run = crypto.randomUUID();
     try {
       const all = [...given, ...connectors];

@@ -16,7 +16,7 @@ export interface WaitingCall {
   arguments: any;
 }
 
-/** Answers to waiting calls, by the calls' ids. Calls without an answer continue to wait. */
+/** Answers to waiting calls, by the calls' IDs. Calls without an answer continue to wait. */
 export interface CallAnswers {
   /** The results of calls. JSON must be able to represent them, except that bigints become integers. */
   answers?: Readonly<Record<number, unknown>> | undefined;

@@ -58,7 +58,7 @@ class Effect:
 
 
 def service(session: str) -> str:
-    """Returns the service of a session, by its id."""
+    """Returns the service of a session, by its ID."""
     return f"glovebox-sessions-{hashlib.sha256(session.encode()).hexdigest()[:2]}"
 
 

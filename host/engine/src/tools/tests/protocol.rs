@@ -40,7 +40,7 @@ fn handler_receives_call_details() {
     let mut guest = Guest::new(&[tool], |_| {});
     for index in 0..2 {
         guest.call(5, "who", &json!({}));
-        assert_eq!(guest.ok(), json!(["who", index, "s1", false]), "an id can be used again once it is answered");
+        assert_eq!(guest.ok(), json!(["who", index, "s1", false]), "an ID can be used again once its call is answered");
     }
 }
 
