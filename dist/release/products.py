@@ -86,7 +86,7 @@ def make_wheel(release: Release) -> list[Path]:
         wheel(release.out, *engine, "--tag", tag),
         wheel(release.out, *inside, "--part", "python"),
         wheel(release.out, *inside, "--part", "data", "--tag", tag),
-        # The pure wheel has no engine. It runs provider components on platforms that have no wheel of their own.
+        # The pure wheel has no engine. It runs provider components on platforms without a compiled wheel.
         wheel(release.out),
     ]
 

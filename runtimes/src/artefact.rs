@@ -126,7 +126,7 @@ impl ImageRecord {
 pub struct NewArtefact {
     /// The compiled code.
     pub aot: Vec<u8>,
-    /// The record stored beside the code.
+    /// The record stored with the code.
     pub record: ImageRecord,
 }
 
@@ -143,7 +143,7 @@ pub struct Artefact {
     pub aot_path: PathBuf,
     /// The length of the code in bytes.
     pub aot_bytes: u64,
-    /// The record stored beside the code.
+    /// The record stored with the code.
     pub record: ImageRecord,
     /// `true` if the image was added to the cache by the call that returned it.
     pub is_new: bool,
@@ -159,7 +159,7 @@ pub struct Listed {
     pub aot_path: PathBuf,
     /// The length of the code in bytes.
     pub aot_bytes: u64,
-    /// The record stored beside the code.
+    /// The record stored with the code.
     pub record: ImageRecord,
 }
 

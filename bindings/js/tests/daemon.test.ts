@@ -183,7 +183,7 @@ test('only options that differ from their defaults are sent', async () => {
 test('a rejection that arrives before the end of a large request is reported', async () => {
   const socket = join(directory, 'rejecting.sock');
   const problem = JSON.stringify({ type: 'too-large', detail: 'the request is too large' });
-  // A thread of its own can close the connection while the client writes.
+  // A separate thread can close the connection while the client writes.
   const source = `
     const { parentPort, workerData: { socket, response } } = require('node:worker_threads');
     const server = require('node:net').createServer((link) => {

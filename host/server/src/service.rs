@@ -53,7 +53,7 @@ impl Default for Admission {
     }
 }
 
-/// Limits on suspended executions, which wait for the client to answer tool calls. Each can occupy a thread of its own
+/// Limits on suspended executions, which wait for the client to answer tool calls. Each can occupy a dedicated thread
 /// until it ends, but no blocking thread of the Tokio runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspension {

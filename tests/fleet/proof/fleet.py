@@ -1,4 +1,4 @@
-"""The fleet: three servers, three nodes, and the processes in front of and behind them, on hosts of their own."""
+"""The fleet: three servers, three nodes, and the processes in front of and behind them, each on its own host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The object store: SeaweedFS on a host of its own. Nodes reach it through a throttle; the servers store their
+"""The object store: SeaweedFS on a separate host. Nodes reach it through a throttle; the servers store their
 snapshots there directly."""
 
 from __future__ import annotations

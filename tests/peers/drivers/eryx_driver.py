@@ -1,5 +1,5 @@
-"""eryx: CPython 3.14 as a WebAssembly component. Its sandbox runs every script in an interpreter of its own. It saves
-only the picklable variables of a session."""
+"""eryx: CPython 3.14 as a WebAssembly component. Its sandbox runs every script in a new interpreter, and saves only the
+picklable variables of a session."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Entry:
     cells: dict[str, Cell]
     versions: dict[str, str] = field(default_factory=dict)
     first_ms: float | None = None
-    """Time from the start of its process, with empty caches of its own, to the first answer, in milliseconds."""
+    """Time from the start of its process, with empty caches, to the first answer, in milliseconds."""
     installed_bytes: int = 0
     cache_bytes: int | None = None
     """Size of the caches that the first call has written, in bytes."""

@@ -121,7 +121,7 @@ def _close_all(links: list[_Link]) -> None:
 
 
 class Client:
-    """A pool of connections to the daemon. Each request in progress has a connection of its own."""
+    """A pool of connections to the daemon. Each request in progress has its own connection."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -25,8 +25,8 @@ export class ComponentBackend implements Backend {
   /** The sandboxes of sessions. A session ends with its worker. */
   readonly #sandboxes = new Map<RuntimeLanguage, Promise<Sandbox>>();
   /**
-   * The sandboxes of new interpreters, each with its limits. They have workers of their own, because stopping a script
-   * may terminate the worker.
+   * The sandboxes of new interpreters, each with its limits. Each has its own worker, because stopping a script may
+   * terminate the worker.
    */
   readonly #fresh = new Map<RuntimeLanguage, { key: string; sandbox: Promise<Sandbox> }>();
   readonly #open = new Map<string, Open>();

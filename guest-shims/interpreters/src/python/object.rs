@@ -26,7 +26,7 @@ const BYTEARRAY_START: u32 = 20;
 /// The offset of `PyBytesObject.ob_sval`, after the head (12 bytes) and the hash.
 const BYTES_START: u32 = 16;
 /// `_Py_IMMORTAL_REFCNT` of 3.12 with 32-bit pointers (Include/object.h). CPython never changes this count. In later
-/// versions, it does not change any count from `_Py_IMMORTAL_MINIMUM_REFCNT` upwards. No mortal object has so many
+/// versions, it does not change any count from `_Py_IMMORTAL_MINIMUM_REFCNT` upwards. No mortal object has that many
 /// references.
 pub(super) const IMMORTAL: u32 = u32::MAX >> 2;
 /// `_Py_IMMORTAL_INITIAL_REFCNT` of later versions (Include/refcount.h).

@@ -139,7 +139,7 @@ impl Reference {
         id
     }
 
-    /// Splits the names of each file into as many files as `inode` distinguishes.
+    /// Separates hard links: names of one file become different files if `inode` returns different numbers for them.
     pub(crate) fn separate(&mut self, mut inode: impl FnMut(&str) -> u64) {
         let mut known: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         let mut used = std::collections::BTreeSet::new();

@@ -168,7 +168,7 @@ impl Toolbox {
 }
 
 impl Entry {
-    /// Compiles the schema of a tool without limits of its own.
+    /// Compiles a tool's schema. The tool has no limits of its own until they are set.
     fn new(answerer: Answerer, definition: &Definition<'_>) -> Result<Self, ToolDefinitionError> {
         Ok(Self {
             answerer,

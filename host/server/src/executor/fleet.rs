@@ -419,7 +419,7 @@ pub enum NotInFleet {
         "a fleet does not support hibernating sessions: each state is stored before the answer is sent, so this is unnecessary"
     )]
     Hibernate,
-    /// Opening a session with a policy of its own.
+    /// Opening a session with its own policy.
     #[error("a fleet does not support sessions with a `policy`: remove `policy`; the policy of the nodes applies")]
     Policy,
     /// Tools with a handler in the server's process.

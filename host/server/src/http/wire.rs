@@ -20,8 +20,8 @@ use crate::{
     workers::WorkersState,
 };
 
-/// Maximum size of the policy in a request, and likewise of the tools, in bytes of JSON. Parsed values occupy many
-/// times the memory of their text.
+/// Maximum size of a request's policy, and of its tools, in bytes of JSON. Parsed values occupy many times the memory
+/// of their text.
 const MAX_VALUE_BYTES: usize = 256 << 10;
 
 /// Maximum number of files in a request.

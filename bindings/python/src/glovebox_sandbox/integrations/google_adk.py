@@ -31,7 +31,7 @@ _MAX_SESSIONS = 100
 class GloveboxCodeExecutor(BaseCodeExecutor):
     """Runs the code of an `LlmAgent`: `LlmAgent(…, code_executor=GloveboxCodeExecutor(stateful=True))`.
 
-    With `stateful=True` each conversation has a session of its own, whose variables and files stay. By default every
+    With `stateful=True`, each conversation has its own session, whose variables and files persist. By default, every
     script starts in a new interpreter. Input files are in the working directory, and files that a script wrote are its
     output files.
     """
