@@ -51,14 +51,14 @@ const NAMES: Record<string, string> = { python: 'Python', javascript: 'JavaScrip
 /**
  * Creates a tool for `generateText({ tools: { run_code: codeTool() } })`. All conversations that use the tool share its
  * session, so create a tool for each conversation. A failing script is also a result, which shows the model the cause.
- * By default a call times out after 60 seconds.
+ * By default, a call times out after 60 seconds.
  */
 export function codeTool(options: CodeToolOptions = {}): CodeTool {
   const { description, keep: kept, maxCharacters: most, ...rest } = options;
   const keep = check.optional('keep', 'boolean', kept) ?? true;
   const maxCharacters = Number(check.whole('maxCharacters', most ?? MAX_CHARACTERS));
   const language = rest.language ?? 'python';
-  const memory = keep ? 'Variables, functions and files stay between calls.' : 'Every call uses a new interpreter.';
+  const memory = keep ? 'Variables, functions and files persist between calls.' : 'Every call uses a new interpreter.';
   const result = 'The result is what the code prints and the value of its last expression.';
   let sandbox: Promise<Sandbox> | undefined;
   let session: Promise<Session> | undefined;

@@ -22,7 +22,7 @@ use glovebox_tests::{
 use libtest_mimic::{Failed, Trial};
 
 const MEMORY_BYTES: u64 = 64 << 20;
-/// The timeout for endless scripts, which can be short.
+/// The timeout for endless scripts. A short timeout is sufficient.
 const ENDLESS_TIMEOUT_MS: u64 = 300;
 /// The timeout for terminating scripts, long enough for the slowest host on a busy machine.
 const TIMEOUT_MS: u64 = 120_000;

@@ -150,7 +150,7 @@ const SHRUNK = {
     };
   },
   dates(data, locale) {
-    // Tests for a skeleton of a date with a time. `joining.mjs` joins these formats at run time.
+    // Returns `true` for a skeleton with a date and a time. `joining.mjs` joins these formats at run time.
     const isJoined = (skeleton) => {
       const fields = skeleton.replace(/'[^']*'/g, '');
       return /[^A-Za-z]/.test(skeleton) && /[hHkKjBms]/.test(fields) && /[GyMLEdcQ]/.test(fields);

@@ -281,7 +281,7 @@ class Sandbox(Starting):
 
 
 class Session(Starting):
-    """An interpreter that persists between executions: variables, functions, imports and files stay."""
+    """An interpreter whose variables, functions, imports and files persist between executions."""
 
     def __init__(self, session: BackendSession) -> None:
         """Use `Sandbox.session` to open a session."""

@@ -52,7 +52,7 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         model = await self.ask("x = 40\nprint('set')", "x + 2")
         self.assertEqual(model.told, ["set", "42"])
         self.assertEqual((model.tool.name, list(model.tool.params_json_schema["properties"])), ("run_python", ["code"]))
-        self.assertIn("stay between calls", model.tool.description)
+        self.assertIn("persist between calls", model.tool.description)
 
     async def test_stateless_scripts_share_nothing(self) -> None:
         model = await self.ask("x = 40", "'x' in globals()", keep=False, files={"f": "in"}, name="python")

@@ -48,7 +48,7 @@ class Agents(unittest.TestCase):
         told, tool = self.ask("x = 40\nprint('set')", "x + 2", "y = 1")
         self.assertEqual([part.content for part in told], ["set", "42", "(no output)"])
         self.assertEqual((tool.name, list(tool.parameters_json_schema["properties"])), ("run_python", ["code"]))
-        self.assertIn("stay between calls", tool.description)
+        self.assertIn("persist between calls", tool.description)
 
     def test_stateless_scripts_share_nothing(self) -> None:
         told, tool = self.ask("x = 40", "'x' in globals()", keep=False, name="python", description="Runs it.")

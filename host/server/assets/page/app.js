@@ -362,7 +362,7 @@ var Files = class {
       void this.#upload([...event.dataTransfer?.files ?? []]);
     });
   }
-  /** Takes over the files that a run left. */
+  /** Replaces the page's own files with those that a run left. */
   take(files) {
     this.own.clear();
     for (const [path, contents] of files) this.own.set(path, contents);

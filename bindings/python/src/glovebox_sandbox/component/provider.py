@@ -241,7 +241,7 @@ class Sandbox:
 
 
 class Session:
-    """An interpreter that persists between executions: variables, functions, imports and files stay."""
+    """An interpreter whose variables, functions, imports and files persist between executions."""
 
     def __init__(self, sandbox: Sandbox, instance: _Instance, handle: Any, name: str) -> None:
         """Use `Sandbox.open` to open a session."""

@@ -330,10 +330,10 @@ def report(run: Run, max_characters: int = MAX_CHARACTERS) -> str:
 class CodeTool:
     """Runs a model's code in the tool's own sandbox, and returns a report for the model.
 
-    Variables, functions and files stay between calls unless `keep=False`. All conversations that use this tool share
+    Variables, functions and files persist between calls unless `keep=False`. All conversations that use this tool share
     its session, so create a tool for each conversation. `name` and `description` describe the tool to the model. A
     result has at most `max_characters`. `limits` and the other options, including `language="javascript"` and
-    `tools=[…]`, are those of `Sandbox`. By default a call has 60 seconds.
+    `tools=[…]`, are those of `Sandbox`. By default, the timeout of a call is 60 seconds.
     """
 
     def __init__(
@@ -349,7 +349,7 @@ class CodeTool:
     ) -> None:
         language = _check.of("language", str, language)
         shown = {"python": "Python", "javascript": "JavaScript"}.get(language, language)
-        kept = "Variables, functions and files stay between calls." if keep else "Every call uses a new interpreter."
+        kept = "Variables, functions and files persist between calls." if keep else "Every call uses a new interpreter."
         self.name = _check.optional("name", str, name) or f"run_{language if language.isidentifier() else 'code'}"
         """The tool's name for models."""
         self.description = _check.optional("description", str, description) or (

@@ -49,12 +49,12 @@ class GloveboxBackend(SandboxBackendProtocol):
     """Runs the Python commands of a deep agent, and stores its files: `CompositeBackend(default=GloveboxBackend(),
     routes={}, artifacts_root="/app")`.
 
-    Each command is a new interpreter; files stay. Commands can only run Python, because there is no shell.
+    Each command runs in a new interpreter; files persist. Commands can only run Python, because there is no shell.
     """
 
     def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
         """`limits` and the other options are those of `Sandbox`, except `files`. Without `workspace`, the files are in a
-        temporary directory. By default a command has 60 seconds.
+        temporary directory. By default, the timeout of a command is 60 seconds.
         """
         self._workspace = Workspace(limits=limits, **options)
         self._id = uuid.uuid4().hex

@@ -52,7 +52,7 @@ class GloveboxCodeExecutor(BaseCodeExecutor):
         **options: Any,
     ) -> None:
         """`limits` and the options that the base class does not have are those of `Sandbox`. `timeout_seconds`
-        overrides `limits.timeout_ms`. By default a script has 60 seconds.
+        overrides `limits.timeout_ms`. By default, the timeout of a script is 60 seconds.
         """
         own = {key: options.pop(key) for key in ("code_block_delimiters", "execution_result_delimiters") if key in options}
         super().__init__(

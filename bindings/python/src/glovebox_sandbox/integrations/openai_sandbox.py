@@ -33,7 +33,7 @@ class GloveboxSandboxSessionState(SandboxSessionState):
 
 
 class GloveboxSandboxSession(BaseSandboxSession):
-    """A session of a `GloveboxSandboxClient`. Each command is a new interpreter; files stay."""
+    """A session of a `GloveboxSandboxClient`. Each command runs in a new interpreter; files persist."""
 
     def __init__(self, state: GloveboxSandboxSessionState, workspace: Workspace) -> None:
         """Use `GloveboxSandboxClient.create` to create a session."""
@@ -158,7 +158,7 @@ class GloveboxSandboxClient(BaseSandboxClient[Any]):
 
     def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
         """`limits` and the other options are those of `Sandbox`, except `files`. Without `workspace`, the files of each
-        session are in a temporary directory. By default a command has 60 seconds.
+        session are in a temporary directory. By default, the timeout of a command is 60 seconds.
         """
         Workspace(limits=limits, **options).close()  # Checks the options.
         self._options = {"limits": limits, **options}

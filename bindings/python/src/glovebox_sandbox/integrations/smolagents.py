@@ -22,11 +22,12 @@ class GloveboxExecutor(PythonExecutor):
     """Runs an agent's code in a Glovebox session: `CodeAgent(tools=[…], model=…, executor=GloveboxExecutor())`.
 
     The agent's tools run on the host, and scripts call them by name; arguments and results cross as JSON. Variables,
-    imports and files stay between steps. `final_answer(…)` ends the script.
+    imports and files persist between steps. `final_answer(…)` ends the script.
     """
 
     def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
-        """`limits` and the other options are those of `Sandbox`. By default a step and each tool call have 60 seconds.
+        """`limits` and the other options are those of `Sandbox`. By default, the timeout of a step and of each tool call
+        is 60 seconds.
         """
         self._functions: dict[str, Callable[..., Any]] = {}
         self._ends: dict[str, Callable[..., Any]] = {}

@@ -22,13 +22,13 @@ except ImportError as error:
 class GloveboxSandbox(Sandbox):
     """Runs an agent's Python code and stores its files: `Agent(sandbox=GloveboxSandbox())`.
 
-    The agent gets the tools `python_repl` and `file_editor`. Each script is a new interpreter; files stay. Commands can
-    only run Python, because there is no shell.
+    The agent gets the tools `python_repl` and `file_editor`. Each script runs in a new interpreter; files persist.
+    Commands can only run Python, because there is no shell.
     """
 
     def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
         """`limits` and the other options are those of `Sandbox`, except `files`. Without `workspace`, the files are in a
-        temporary directory. By default a script has 60 seconds.
+        temporary directory. By default, the timeout of a script is 60 seconds.
         """
         self._workspace = Workspace(limits=limits, **options)
 

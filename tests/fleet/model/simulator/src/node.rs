@@ -47,8 +47,8 @@ impl Node {
         (self.free_s.iter().copied().fold(f64::INFINITY, f64::min) - now_s).max(0.0)
     }
 
-    /// Assigns work to the processor that becomes free first, and returns when the work is done. Work is done in the
-    /// order of calls, so `now_s` must not decrease.
+    /// Assigns work to the processor that becomes free first, and returns the time at which the work is done. Work is
+    /// done in the order of calls, so `now_s` must not decrease.
     pub fn compute(&mut self, now_s: f64, work_s: f64) -> f64 {
         let mut first = 0;
         for (core, free_s) in self.free_s.iter().enumerate() {
