@@ -286,11 +286,11 @@ impl From<SuspendError> for SandboxError {
             SuspendError::NotSuspendable => {
                 Self::Unsupported("the execution was not started with `start-suspendable`".into())
             }
-            SuspendError::Running => Self::SessionBusy(
-                "the script does not wait for an answer at the moment; call `continue`, and try again".into(),
-            ),
+            SuspendError::Running => {
+                Self::SessionBusy("the script does not wait for an answer at the moment; try again when it does".into())
+            }
             SuspendError::Refused(refusal @ SuspendRefusal::HandlerRuns) => Self::SessionBusy(refusal.to_string()),
-            SuspendError::Ended => Self::Unsupported("the execution has ended; read its result with `continue`".into()),
+            SuspendError::Ended => Self::Unsupported("the execution has ended; read its result".into()),
             SuspendError::Refused(refusal) => Self::Unsupported(refusal.to_string()),
             SuspendError::Session(_) => unavailable("the execution could not be suspended", &error),
         }

@@ -33,6 +33,11 @@ pub(super) fn fuel_of_an_execution(sandbox: &Sandbox, request: &Request) -> u64 
     if request.context.is_some() { fuel.saturating_mul(2) } else { fuel }
 }
 
+/// Returns the maximum fuel of a resumed execution, whose request may have a `context`.
+pub(super) fn fuel_of_a_resumed_execution(sandbox: &Sandbox) -> u64 {
+    sandbox.policy().limits.fuel.saturating_mul(2)
+}
+
 impl Caller {
     /// Returns the sandbox for a request that runs outside sessions, with the files that it takes from the request.
     pub(super) fn sandbox_for_request(
@@ -86,6 +91,15 @@ impl Caller {
         let request = request.for_validation();
         let converted = convert::request(&request).cancel(cancel).budget(&budget);
         Ok(sandbox.validate_request(converted)?.into_iter().map(Diagnostic::from).collect())
+    }
+
+    /// Decodes the bytes of a suspended execution. The execution that resumes them holds their share of the quota.
+    pub(super) fn decode_suspended(&self, bytes: &[u8]) -> Result<(Suspended, SuspendableRequest), SandboxFailure> {
+        // Charged before they are decoded, which takes several times their size.
+        let decoded_bytes = Suspended::peek(bytes).map_or(0, |unchecked| unchecked.memory_bytes);
+        let share = self.meter.take(QuotaUse::Bytes(decoded_bytes as u64))?;
+        let suspended = Suspended::from_bytes(bytes, None)?;
+        Ok((suspended, SuspendableRequest { bytes: bytes.len(), decoded: Some(Arc::new(share)) }))
     }
 }
 
@@ -148,15 +162,10 @@ impl Host for SandboxCtx {
     ) -> Result<Resource<Stepped>, SandboxFailure> {
         let sandbox = self.caller.sandbox_with_files(runtime, policy, files)?;
         let bytes = self.get(&suspended)?.as_slice();
-        // Charged before they are decoded, which takes several times their size.
-        let decoded_bytes = Suspended::peek(bytes).map_or(0, |unchecked| unchecked.memory_bytes);
-        let share = self.caller.meter.take(QuotaUse::Bytes(decoded_bytes as u64))?;
-        let suspendable = Some(SuspendableRequest { bytes: bytes.len(), decoded: Some(Arc::new(share)) });
-        let suspended = Suspended::from_bytes(bytes, None)?;
-        // As in `fuel_of_an_execution`, in case the request has a `context`.
-        let fuel = sandbox.policy().limits.fuel.saturating_mul(2);
-        let start = StartRequest { suspendable, ..StartRequest::new(suspended.request(), fuel, &tools) };
-        self.start_outside_sessions(sandbox, start)
+        let (suspended, suspendable) = self.caller.decode_suspended(bytes)?;
+        let fuel = fuel_of_a_resumed_execution(&sandbox);
+        let start = StartRequest::new(suspended.request(), fuel, &tools);
+        self.start_outside_sessions(sandbox, StartRequest { suspendable: Some(suspendable), ..start })
     }
 }
 

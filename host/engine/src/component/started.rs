@@ -16,7 +16,7 @@ use super::{
     caller_tools::checked,
     convert::{self, SandboxFailure},
     ctx::Caller,
-    quotas::{OverQuota, QuotaUse, Share},
+    quotas::{Meter, OverQuota, QuotaUse, Share},
     sandbox::{Bytes, Snapshot},
     session::{SessionResource, Stepping, fuel_of_a_call},
     wit::{
@@ -86,7 +86,7 @@ impl Caller {
         let journal = journal.transpose()?;
         let started = sandbox.start_with(asked, move |execution| {
             // The handle may already be dropped.
-            let _until_here = (started, bill, decoded, journal);
+            let _until_here = (bill, decoded, journal, started);
             execution.session_id = None;
             let files = execution.take_files();
             if retains_files {
@@ -201,18 +201,10 @@ impl HostStarted for SandboxCtx {
 
     fn suspend(&mut self, started: Resource<Stepped>) -> Result<Resource<Bytes>, SandboxFailure> {
         let stepped = self.get(&started)?;
-        let Some(suspendable) = &stepped.suspendable else { return Err(SuspendError::NotSuspendable.into()) };
-        let calls_bytes = match stepped.started.advance(Vec::new(), Some(Duration::ZERO))? {
-            stepping::Step::NeedsTools(calls) => calls.iter().map(|call| call_bytes(&call.name, &call.arguments)).sum(),
-            stepping::Step::Running => 0,
-            stepping::Step::Done(_) => return Err(SuspendError::Ended.into()),
-        };
-        let max_bytes = suspendable.bytes.saturating_add(calls_bytes).saturating_add(MAX_JOURNAL_BYTES);
-        // A suspended execution without room for its bytes would be lost.
-        let meter = &self.caller.meter;
-        let (handle, share) = (meter.take(QuotaUse::Handle)?, meter.take(QuotaUse::Bytes(max_bytes as u64))?);
-        let bytes = stepped.started.suspend_within(calls_bytes)?.to_bytes(None);
-        self.put(handle, Bytes::with(bytes.into_boxed_slice().into_vec(), share)?)
+        // A suspended execution without a handle for its bytes would be lost.
+        let handle = self.caller.meter.take(QuotaUse::Handle)?;
+        let bytes = stepped.suspend(&self.caller.meter)?;
+        self.put(handle, bytes)
     }
 
     fn cancel(&mut self, started: Resource<Stepped>) -> wasmtime::Result<()> {
@@ -249,6 +241,23 @@ pub struct Stepped {
     suspendable: Option<SuspendableRequest>,
     is_in_session: bool,
     pub(super) is_done: bool,
+}
+
+impl Stepped {
+    /// Suspends the execution and returns its bytes. Blocks the calling thread.
+    pub(super) fn suspend(&self, meter: &Arc<Meter>) -> Result<Bytes, SandboxFailure> {
+        let suspendable = self.suspendable.as_ref().ok_or(SuspendError::NotSuspendable)?;
+        let calls_bytes = match self.started.advance(Vec::new(), Some(Duration::ZERO))? {
+            stepping::Step::NeedsTools(calls) => calls.iter().map(|call| call_bytes(&call.name, &call.arguments)).sum(),
+            stepping::Step::Running => 0,
+            stepping::Step::Done(_) => return Err(SuspendError::Ended.into()),
+        };
+        let max_bytes = suspendable.bytes.saturating_add(calls_bytes).saturating_add(MAX_JOURNAL_BYTES);
+        // A suspended execution without room for its bytes would be lost.
+        let share = meter.take(QuotaUse::Bytes(max_bytes as u64))?;
+        let bytes = self.started.suspend_within(calls_bytes)?.to_bytes(None);
+        Ok(Bytes::with(bytes.into_boxed_slice().into_vec(), share)?)
+    }
 }
 
 /// The parts of a suspendable execution that are known at its start, for the size of its bytes.
