@@ -81,7 +81,9 @@ pub use quotas::{Quotas, Usage};
 /// traps the component before the sandbox receives the call. Results for the component are bounded by the interface
 /// (lists of 16 MiB, 10,000 entries) and use the component's own memory.
 ///
-/// Embedders that grant a larger `limits.stdin_bytes` or `limits.source_bytes` need a higher limit.
+/// Embedders that grant a larger `limits.stdin_bytes` or `limits.source_bytes` need a higher limit. So do embedders whose
+/// components suspend scripts with large input: `resume-suspended` of version 0.3.0 takes one list with the request, up
+/// to 2 MiB of recorded input, and the arguments of the unanswered calls.
 pub const LIFT_BYTES: usize = 32 << 20;
 
 /// Adds the interfaces `types`, `sandbox` and `tools` of `glovebox:sandbox@0.2.0` to a linker.

@@ -30,9 +30,9 @@ pub struct Quotas {
     pub fuel: u64,
     /// Maximum number of bytes that the host holds for the component: blobs, input files, file snapshots, arguments and
     /// output of running calls of version 0.3.0, events of open streams (`limits.tool_bytes` for each stream), results
-    /// of started executions, journals of running suspendable executions (at their maximum size), tools, and the
-    /// arguments and environments of policies. Session memory is bounded by the policy's limits instead. Default:
-    /// 256 MiB.
+    /// of started executions, journals of running suspendable executions (at their maximum size), suspended executions
+    /// of version 0.3.0 until they are dropped, tools, and the arguments and environments of policies. Session memory is
+    /// bounded by the policy's limits instead. Default: 256 MiB.
     pub held_bytes: u64,
     /// Maximum number of open handles of sessions, started executions, files and blobs, and of open streams. Default:
     /// 10,000.

@@ -244,6 +244,15 @@ pub struct Stepped {
 }
 
 impl Stepped {
+    /// Fails if the execution cannot be suspended, now or later.
+    pub(super) fn check_suspendable(&self) -> Result<(), SuspendError> {
+        match &self.suspendable {
+            None => Err(SuspendError::NotSuspendable),
+            Some(_) if self.started.has_ended() => Err(SuspendError::Ended),
+            Some(_) => Ok(()),
+        }
+    }
+
     /// Suspends the execution and returns its bytes. Blocks the calling thread.
     pub(super) fn suspend(&self, meter: &Arc<Meter>) -> Result<Bytes, SandboxFailure> {
         let suspendable = self.suspendable.as_ref().ok_or(SuspendError::NotSuspendable)?;

@@ -33,13 +33,15 @@ impl Call {
         policy: &Policy,
         tools: &[Tool],
     ) -> Result<Self, SandboxFailure> {
+        let bytes = (request_bytes(request) as u64).saturating_add(tool_bytes(tools));
+        Self::holding(ctx, bytes.saturating_add(weight(policy)))
+    }
+
+    /// Like [`begin`](Self::begin), for a call whose arguments have `bytes` bytes.
+    pub(super) fn holding(ctx: &mut SandboxCtx, bytes: u64) -> Result<Self, SandboxFailure> {
         let meter = &ctx.here()?.caller.meter;
-        let tool_bytes = tools.iter().map(|Tool { name, description, arguments_schema }| {
-            size_of::<Tool>() + name.len() + description.len() + arguments_schema.as_ref().map_or(0, String::len)
-        });
-        let bytes = tool_bytes.fold(request_bytes(request) as u64, |sum, bytes| sum.saturating_add(bytes as u64));
         let started = meter.take(QuotaUse::Started)?;
-        let bytes = meter.take(QuotaUse::Bytes(bytes.saturating_add(weight(policy))))?;
+        let bytes = meter.take(QuotaUse::Bytes(bytes))?;
         Ok(Self { caller: Arc::clone(&ctx.caller), bytes: vec![bytes], started: Some(started) })
     }
 
@@ -55,4 +57,12 @@ impl Call {
         let (_call, result) = call.await;
         result.unwrap_or_else(|payload| panic::resume_unwind(payload))
     }
+}
+
+/// Returns the size of tool definitions in bytes.
+pub(super) fn tool_bytes(tools: &[Tool]) -> u64 {
+    let bytes = tools.iter().map(|Tool { name, description, arguments_schema }| {
+        size_of::<Tool>() + name.len() + description.len() + arguments_schema.as_ref().map_or(0, String::len)
+    });
+    bytes.fold(0, |sum, bytes| sum.saturating_add(bytes as u64))
 }

@@ -6,6 +6,7 @@ mod observers;
 mod sandbox;
 mod started;
 mod streams;
+mod suspending;
 
 use self::glovebox::sandbox0_3_0::sandbox as wit;
 use wasmtime::component::{HasSelf, Linker};

@@ -5,22 +5,22 @@ use std::{sync::Arc, task::Waker};
 use wasmtime::component::{Accessor, HasSelf, Resource};
 
 use super::{
-    call::Call,
+    call::{Call, tool_bytes},
     observers::Observers,
     started::ConcurrentExecution,
     wit::{Host, HostWithStore},
 };
 use crate::{
-    CancelToken,
+    CancelToken, Sandbox,
     component::{
         SandboxCtx,
-        convert::{self, SandboxFailure},
+        convert::{self, SandboxFailure, weight},
         quotas::QuotaUse,
-        sandbox::fuel_of_an_execution,
-        started::StartRequest,
+        sandbox::{fuel_of_a_resumed_execution, fuel_of_an_execution},
+        started::{StartRequest, SuspendableRequest},
         wit::{
             sandbox,
-            types::{Diagnostic, Execution, Policy, ProviderInfo, Request, Runtime, Tool},
+            types::{Diagnostic, Execution, InputFile, Policy, ProviderInfo, Request, Runtime, Tool},
         },
     },
 };
@@ -65,15 +65,46 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
         policy: Policy,
         tools: Vec<Tool>,
     ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
-        let (call, handle) = accessor.with(|mut access| {
-            let call = Call::begin(access.get(), &request, &policy, &tools)?;
-            let handle = call.caller.meter.take(QuotaUse::Handle)?;
-            Ok::<_, SandboxFailure>((call, handle))
-        })?;
-        // If this future is dropped, the thread drops the execution, which cancels it.
-        let execution = call.run(move |call, _| call.start(runtime, request, policy, &tools)).await?;
-        accessor.with(|mut access| access.get().here()?.put(handle, execution))
+        let call = accessor.with(|mut access| Call::begin(access.get(), &request, &policy, &tools))?;
+        start(accessor, call, move |call| call.start(runtime, request, policy, &tools, false)).await
     }
+
+    async fn start_suspendable(
+        accessor: &Accessor<T, Self>,
+        runtime: Runtime,
+        request: Request,
+        policy: Policy,
+        tools: Vec<Tool>,
+    ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
+        let call = accessor.with(|mut access| Call::begin(access.get(), &request, &policy, &tools))?;
+        start(accessor, call, move |call| call.start(runtime, request, policy, &tools, true)).await
+    }
+
+    async fn resume_suspended(
+        accessor: &Accessor<T, Self>,
+        runtime: Runtime,
+        suspended: Vec<u8>,
+        files: Vec<InputFile>,
+        policy: Policy,
+        tools: Vec<Tool>,
+    ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
+        let bytes = [suspended.len() as u64, tool_bytes(&tools), weight(&policy)];
+        let bytes = bytes.into_iter().fold(0, u64::saturating_add);
+        let call = accessor.with(|mut access| Call::holding(access.get(), bytes))?;
+        start(accessor, call, move |call| call.resume(runtime, &suspended, files, policy, &tools)).await
+    }
+}
+
+/// Runs `begin` on the thread of `call`, and returns a handle of the execution that it starts.
+async fn start<T: Send + 'static>(
+    accessor: &Accessor<T, HasSelf<SandboxCtx>>,
+    call: Call,
+    begin: impl FnOnce(&mut Call) -> Result<ConcurrentExecution, SandboxFailure> + Send + 'static,
+) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
+    let handle = call.caller.meter.take(QuotaUse::Handle)?;
+    // If this future is dropped, the thread drops the execution, which cancels it.
+    let execution = call.run(move |call, _| begin(call)).await?;
+    accessor.with(|mut access| access.get().here()?.put(handle, execution))
 }
 
 impl Call {
@@ -96,9 +127,33 @@ impl Call {
         mut request: Request,
         policy: Policy,
         tools: &[Tool],
+        is_suspendable: bool,
     ) -> Result<ConcurrentExecution, SandboxFailure> {
         let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
         let fuel = fuel_of_an_execution(&sandbox, &request);
+        let suspendable = is_suspendable.then(|| SuspendableRequest::new(&request));
+        let request = convert::request(&request).suspendable(is_suspendable);
+        self.start_in(sandbox, StartRequest { suspendable, ..StartRequest::new(request, fuel, tools) })
+    }
+
+    /// Implements `resume-suspended`.
+    fn resume(
+        &mut self,
+        runtime: Runtime,
+        suspended: &[u8],
+        files: Vec<InputFile>,
+        policy: Policy,
+        tools: &[Tool],
+    ) -> Result<ConcurrentExecution, SandboxFailure> {
+        let sandbox = self.caller.sandbox_with_files(runtime, policy, files)?;
+        let (suspended, suspendable) = self.caller.decode_suspended(suspended)?;
+        let fuel = fuel_of_a_resumed_execution(&sandbox);
+        let start = StartRequest::new(suspended.request(), fuel, tools);
+        self.start_in(sandbox, StartRequest { suspendable: Some(suspendable), ..start })
+    }
+
+    /// Starts an execution in the sandbox for it, and wakes its observers for its output, its calls and its end.
+    fn start_in(&mut self, sandbox: Sandbox, start: StartRequest<'_>) -> Result<ConcurrentExecution, SandboxFailure> {
         let tool_bytes = sandbox.policy().limits.tool_bytes;
         let started = match self.started.take() {
             Some(share) => share,
@@ -106,8 +161,8 @@ impl Call {
         };
         let observers = Arc::new(Observers::default());
         let there = Arc::clone(&observers);
-        let request = convert::request(&request).on_output(move |_, _| there.wake_all());
-        let start = StartRequest { retains_files: false, ..StartRequest::new(request, fuel, tools) };
+        let request = start.request.on_output(move |_, _| there.wake_all());
+        let start = StartRequest { request, retains_files: false, ..start };
         let stepped = self.caller.start(started, sandbox, start)?;
         stepped.started.pending().observe(Waker::from(Arc::clone(&observers)));
         Ok(ConcurrentExecution::new(stepped, observers, tool_bytes))

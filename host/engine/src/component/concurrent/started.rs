@@ -14,6 +14,7 @@ use wasmtime::component::{Access, Accessor, HasSelf, Resource, StreamReader};
 use super::{
     observers::{Observer, Observers},
     streams::{Calls, Output},
+    suspending::SuspendedBytes,
     wit::{Event, HostStarted, HostStartedWithStore},
 };
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
     exec::stepping,
 };
 
-/// A started execution. Its handle, its streams and its `finish` share it.
+/// A started execution. Its handle, its streams, its `finish` and its `suspend` share it.
 #[expect(unreachable_pub, reason = "the bindings re-export it, also from a private module")]
 #[derive(Clone, Debug)]
 pub struct ConcurrentExecution(Arc<ExecutionState>);
@@ -41,6 +42,7 @@ struct ExecutionState {
     tool_bytes: u64,
     /// `true` while a call of `finish` waits.
     is_awaited: AtomicBool,
+    suspended: SuspendedBytes,
 }
 
 /// Marks an execution as awaited by a call of `finish`. At most one such call is allowed, so the host never holds
@@ -55,11 +57,20 @@ impl Drop for Awaiting {
 
 impl ConcurrentExecution {
     pub(super) fn new(stepped: Stepped, observers: Arc<Observers>, tool_bytes: u64) -> Self {
-        Self(Arc::new(ExecutionState { stepped, observers, tool_bytes, is_awaited: AtomicBool::new(false) }))
+        let (is_awaited, suspended) = (AtomicBool::new(false), SuspendedBytes::default());
+        Self(Arc::new(ExecutionState { stepped, observers, tool_bytes, is_awaited, suspended }))
+    }
+
+    pub(super) fn stepped(&self) -> &Stepped {
+        &self.0.stepped
     }
 
     pub(super) fn started(&self) -> &crate::Started {
         &self.0.stepped.started
+    }
+
+    pub(super) fn suspended(&self) -> &SuspendedBytes {
+        &self.0.suspended
     }
 
     pub(super) fn tool_bytes(&self) -> u64 {
@@ -146,6 +157,17 @@ impl<T: Send + 'static> HostStartedWithStore<T> for HasSelf<SandboxCtx> {
         let execution = accessor.with(|mut access| access.get().here().and_then(|ctx| ctx.get(&started).cloned()))?;
         let awaiting = execution.awaiting()?;
         awaiting.0.result().await
+    }
+
+    async fn suspend(
+        accessor: &Accessor<T, Self>,
+        started: Resource<ConcurrentExecution>,
+    ) -> Result<Vec<u8>, SandboxFailure> {
+        let (execution, caller) = accessor.with(|mut access| {
+            let ctx = access.get().here()?;
+            Ok::<_, wasmtime::Error>((ctx.get(&started)?.clone(), Arc::clone(&ctx.caller)))
+        })?;
+        execution.suspend(caller).await
     }
 }
 

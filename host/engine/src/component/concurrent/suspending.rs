@@ -1,0 +1,60 @@
+//! Implements `started.suspend`.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+use super::{call::Call, started::ConcurrentExecution};
+use crate::component::{convert::SandboxFailure, ctx::Caller, quotas::Meter, sandbox::Bytes, wit::types::SandboxError};
+
+/// The bytes of an execution, once it is suspended. The execution keeps them, because a caller that drops a call of
+/// `suspend` would otherwise lose the execution.
+#[derive(Debug, Default)]
+pub(super) struct SuspendedBytes {
+    bytes: OnceLock<Bytes>,
+    /// `true` while a call suspends the execution or copies the bytes.
+    is_in_use: AtomicBool,
+}
+
+/// Marks an execution as used by a call of `suspend`. Two suspensions at the same time could receive each other's
+/// result, although each has reserved memory only for its own.
+struct Suspending(ConcurrentExecution);
+
+impl Drop for Suspending {
+    fn drop(&mut self) {
+        self.0.suspended().is_in_use.store(false, Ordering::Release);
+    }
+}
+
+impl Suspending {
+    /// Suspends the execution, keeps its bytes, and returns a copy of them.
+    fn suspend(&self, meter: &Arc<Meter>) -> Result<Vec<u8>, SandboxFailure> {
+        let bytes = self.0.stepped().suspend(meter)?;
+        Ok(self.0.suspended().bytes.get_or_init(|| bytes).as_slice().to_vec())
+    }
+}
+
+impl ConcurrentExecution {
+    fn suspending(&self) -> Result<Suspending, SandboxError> {
+        if self.suspended().is_in_use.swap(true, Ordering::Acquire) {
+            let text = "another call of `suspend` is still at work on this execution; try again";
+            return Err(SandboxError::SessionBusy(text.into()));
+        }
+        Ok(Suspending(self.clone()))
+    }
+
+    /// Suspends the execution on another thread, and returns its bytes. If the future is dropped, the thread continues,
+    /// and a later call returns the bytes.
+    pub(super) async fn suspend(&self, caller: Arc<Caller>) -> Result<Vec<u8>, SandboxFailure> {
+        let suspending = self.suspending()?;
+        if let Some(bytes) = self.suspended().bytes.get() {
+            return Ok(bytes.as_slice().to_vec());
+        }
+        // Only executions that have not ended get a thread. The quota limits their number.
+        self.stepped().check_suspendable()?;
+        // The execution already has a share of that quota.
+        let call = Call { caller, bytes: Vec::new(), started: None };
+        call.run(move |call, _| suspending.suspend(&call.caller.meter)).await
+    }
+}
