@@ -56,8 +56,30 @@ const SCENARIOS: [Scenario; 17] = [
     Scenario { name: "out-of-fuel", expected: "1 2", host: |policy, quotas| quotas.fuel = policy.limits.fuel },
 ];
 
+/// The scenarios that suspend executions.
+const SUSPENDING: [Scenario; 10] = [
+    scenario("suspend-same", "Outcome::Completed 2"),
+    scenario("suspend-fork", "1 b c "),
+    scenario("suspend-streams", "1 2"),
+    scenario("suspend-forged", "9 1\n"),
+    scenario("suspend-other-files", "old 1 "),
+    scenario("suspend-refused", "1\nOutcome::Cancelled"),
+    scenario("suspend-dropped", "1\n"),
+    scenario("suspend-at-once", "1\n"),
+    Scenario { name: "suspend-last-execution", expected: "1\n", host: |_, quotas| quotas.started = 1 },
+    Scenario { name: "suspend-held-bytes", expected: "1\n", host: small_streams },
+];
+
+/// Limits the quota of bytes to 32 MiB, of which each stream of events reserves 65,536 bytes.
+fn small_streams(policy: &mut Policy, quotas: &mut Quotas) {
+    let limits = &mut policy.limits;
+    [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes] = [1_000, 1_000, 0];
+    limits.tool_bytes = 1 << 16;
+    quotas.held_bytes = 32 << 20;
+}
+
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
-    let scenarios = SCENARIOS.iter().map(|scenario| {
+    let scenarios = SCENARIOS.iter().chain(&SUSPENDING).map(|scenario| {
         program_trial(format!("concurrent/{}", scenario.name), "concurrent", |bytes| scenario.check(bytes))
     });
     let mut trials: Vec<_> = scenarios.collect();
@@ -121,15 +143,16 @@ fn store(host: &SandboxHost, bytes: &[u8]) -> Store<SandboxCtx> {
     store
 }
 
-/// Runs a scenario. Returns its result, and the usage after all scripts have ended.
+/// Runs a scenario. Returns its result, and the usage once no script runs any more and all threads have returned their
+/// memory.
 fn run(bytes: &[u8], name: &str, edit: fn(&mut Policy, &mut Quotas)) -> Result<(String, Usage), Failed> {
     let host = host(edit);
     let mut store = store(&host, bytes);
     let result = runtime().block_on(async { tokio::time::timeout(LONG, call(&mut store, bytes, name)).await })??;
     let begun = Instant::now();
-    while store.data().usage().started > 0 {
+    while store.data().usage().started > 0 || store.data().usage().held_bytes > 0 {
         if begun.elapsed() > ENDS {
-            return Err(format!("scripts are still running: {:?}", store.data().usage()).into());
+            return Err(format!("scripts still run or hold memory: {:?}", store.data().usage()).into());
         }
         thread::sleep(Duration::from_millis(5));
     }

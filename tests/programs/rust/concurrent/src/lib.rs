@@ -2,6 +2,7 @@
 //! scenario returns its findings as text, or an error of the sandbox.
 
 mod hostile;
+mod suspending;
 mod tasks;
 
 use glovebox::{
@@ -32,6 +33,7 @@ export!(Concurrent);
 impl Guest for Concurrent {
     async fn scenario(name: String) -> Result<String, String> {
         let done = match name.as_str() {
+            name if name.starts_with("suspend-") => suspending::scenario(name).await,
             "validate" => validate().await,
             "execute" => execute().await,
             "several" => several().await,

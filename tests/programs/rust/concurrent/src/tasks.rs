@@ -33,6 +33,18 @@ pub async fn begin_and_drop<F: Future>(future: F) {
     .await;
 }
 
+/// Begins a call and drops it. Returns its result if it has returned at once.
+pub async fn poll_and_drop<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        Poll::Ready(match future.as_mut().poll(context) {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}
+
 /// Drops a call when another one returns. Returns the result of the other.
 pub async fn drop_after<F: Future, G: Future>(dropped: F, other: G) -> G::Output {
     let (mut dropped, mut other) = (pin!(dropped), pin!(other));

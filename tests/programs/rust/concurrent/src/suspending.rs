@@ -1,0 +1,279 @@
+//! Scenarios that suspend executions and resume them.
+
+use crate::{
+    glovebox::{
+        sandbox0_2_0::types::{
+            Clock, Entropy, Execution, InputFile, Limits, Outcome, Policy, Request, Runtime, SandboxError,
+        },
+        sandbox0_3_0::sandbox::{self, Started},
+    },
+    next_call, no_limits, policy, request, run,
+    tasks::{all, poll_and_drop},
+    text, tool,
+};
+
+pub async fn scenario(name: &str) -> Result<String, SandboxError> {
+    match name {
+        "suspend-same" => same().await,
+        "suspend-fork" => fork().await,
+        "suspend-streams" => streams().await,
+        "suspend-forged" => forged().await,
+        "suspend-other-files" => other_files().await,
+        "suspend-refused" => refused().await,
+        "suspend-dropped" => dropped().await,
+        "suspend-at-once" => at_once().await,
+        "suspend-last-execution" => last_execution().await,
+        "suspend-held-bytes" => held_bytes().await,
+        _ => panic!("unknown scenario `{name}`"),
+    }
+}
+
+/// A script that makes two calls.
+const ASKS_TWICE: &str = "console.log('before', Math.random(), Date.now());
+    console.log(await tools.ask({ q: 1 }));
+    console.log(await tools.ask({ q: 2 }), Math.random())";
+
+/// A script that makes one call.
+const ASKS: &str = "console.log(await tools.ask({ q: 1 }))";
+
+/// Returns a policy under which two executions are equal to the unit of fuel.
+fn repeatable() -> Policy {
+    Policy { clock: Some(Clock::Fixed(1_000_000_000)), entropy: Some(Entropy::Seeded(7)), ..policy() }
+}
+
+async fn start_suspendable(source: &str, policy: Policy) -> Result<Started, SandboxError> {
+    sandbox::start_suspendable(Runtime::Javascript, request(source), policy, vec![tool("ask")]).await
+}
+
+async fn resume(bytes: &[u8], policy: Policy) -> Result<Started, SandboxError> {
+    sandbox::resume_suspended(Runtime::Javascript, bytes.to_vec(), Vec::new(), policy, vec![tool("ask")]).await
+}
+
+/// Starts a script, waits for its first call, and suspends it.
+async fn suspended(source: &str) -> Result<Vec<u8>, SandboxError> {
+    let started = start_suspendable(source, policy()).await?;
+    next_call(&mut started.events()?).await;
+    suspend(&started).await
+}
+
+/// Suspends an execution, as soon as no other call suspends it and the script waits.
+async fn suspend(started: &Started) -> Result<Vec<u8>, SandboxError> {
+    loop {
+        match started.suspend().await {
+            Err(SandboxError::SessionBusy(_)) => drop(run("await tools.pause()").await?),
+            result => return result,
+        }
+    }
+}
+
+/// Answers the next call of a script.
+async fn answer(started: &Started, answer: &str) -> Result<u64, SandboxError> {
+    let call = next_call(&mut started.events()?).await;
+    started.answer(call.id, Ok(answer))?;
+    Ok(call.id)
+}
+
+/// Answers the next call, and returns the output of the completed execution.
+async fn output(started: &Started, reply: &str) -> Result<String, SandboxError> {
+    answer(started, reply).await?;
+    let execution = started.finish().await?;
+    assert!(matches!(execution.outcome, Outcome::Completed), "{:?}", execution.outcome);
+    Ok(text(execution.stdout.bytes))
+}
+
+/// Suspends a script at both calls. The execution equals one that was not suspended.
+async fn same() -> Result<String, SandboxError> {
+    let started = start_suspendable(ASKS_TWICE, repeatable()).await?;
+    assert_eq!((answer(&started, "\"a\"").await?, answer(&started, "2").await?), (0, 1));
+    let expected = started.finish().await?;
+
+    let mut started = start_suspendable(ASKS_TWICE, repeatable()).await?;
+    for (id, reply) in [(0, "\"a\""), (1, "2")] {
+        let call = next_call(&mut started.events()?).await;
+        let bytes = suspend(&started).await?;
+        assert!(matches!(started.finish().await?.outcome, Outcome::Cancelled));
+        started = resume(&bytes, repeatable()).await?;
+        let again = next_call(&mut started.events()?).await;
+        assert_eq!((again.id, &again.name, &again.arguments), (call.id, &call.name, &call.arguments));
+        assert_eq!(again.id, id);
+        started.answer(id, Ok(reply))?;
+    }
+    let execution = started.finish().await?;
+    let parts = |execution: &Execution| {
+        let Execution { outcome, stdout, fuel_consumed, tool_calls, .. } = execution;
+        (format!("{outcome:?}"), text(stdout.bytes.clone()), *fuel_consumed, tool_calls.len())
+    };
+    assert_eq!(parts(&execution), parts(&expected));
+    Ok(format!("{:?} {}", execution.outcome, execution.tool_calls.len()))
+}
+
+/// Resumes the same bytes twice at the same time, with different answers.
+async fn fork() -> Result<String, SandboxError> {
+    let started = start_suspendable(ASKS_TWICE, policy()).await?;
+    answer(&started, "1").await?;
+    next_call(&mut started.events()?).await;
+    let bytes = suspend(&started).await?;
+    assert_eq!(started.suspend().await?, bytes, "each call returns the bytes");
+    drop(started);
+    let outputs = all(["\"b\"", "\"c\""].map(|reply| {
+        let bytes = &bytes;
+        async move { output(&resume(bytes, policy()).await?, reply).await }
+    }));
+    let outputs: Result<Vec<_>, SandboxError> = outputs.await.into_iter().collect();
+    let outputs = outputs?;
+    // The first two lines are from before the suspension, and contain a time and a random number.
+    let lines: Vec<Vec<_>> = outputs.iter().map(|output| output.lines().collect()).collect();
+    assert_eq!(lines[0][..2], lines[1][..2]);
+    let replies = lines.iter().map(|lines| &lines[2][..2]);
+    Ok(format!("{} {}", lines[0][1], replies.collect::<String>()))
+}
+
+/// The streams of a suspended execution end. Those of the resumed one contain the same output, and the rest.
+async fn streams() -> Result<String, SandboxError> {
+    let started = start_suspendable(ASKS_TWICE, policy()).await?;
+    let (stdout, mut events) = (started.stdout()?, started.events()?);
+    next_call(&mut events).await;
+    let bytes = suspend(&started).await?;
+    assert!(events.collect().await.is_empty());
+    let before = text(stdout.collect().await);
+    assert!(before.starts_with("before "), "{before}");
+    drop(started);
+
+    let resumed = resume(&bytes, policy()).await?;
+    let stdout = resumed.stdout()?;
+    answer(&resumed, "1").await?;
+    answer(&resumed, "2").await?;
+    let whole = text(stdout.collect().await);
+    let after = whole.strip_prefix(&before).expect("the output is repeated");
+    Ok(after[..3].replace('\n', " "))
+}
+
+/// Changed bytes are refused, and the unchanged bytes still work.
+async fn forged() -> Result<String, SandboxError> {
+    let bytes = suspended(ASKS).await?;
+    let mut forged = vec![Vec::new(), bytes[..bytes.len() - 1].to_vec(), [&bytes[..], &[0]].concat()];
+    for at in [0, 8, 10, 12, bytes.len() / 2, bytes.len() - 1] {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        forged.push(changed);
+    }
+    let count = forged.len();
+    for bytes in forged {
+        let refused = resume(&bytes, policy()).await;
+        assert!(matches!(refused, Err(SandboxError::NotResumable(_))), "{refused:?}");
+    }
+    // The bytes set no limit.
+    let limits = Limits { source_bytes: Some(10), ..no_limits() };
+    let refused = resume(&bytes, Policy { limits: Some(limits), ..policy() }).await;
+    assert!(matches!(refused, Err(SandboxError::SourceTooLarge(_))), "{refused:?}");
+    Ok(format!("{count} {}", output(&resume(&bytes, policy()).await?, "1").await?))
+}
+
+/// Resumes a script with other files, which it has already read.
+async fn other_files() -> Result<String, SandboxError> {
+    let source = "console.log(std.loadFile('a')); console.log(await tools.ask())";
+    let files = |text: &str| vec![InputFile { path: "a".into(), bytes: text.into() }];
+    let request = Request { files: Some(files("old")), ..request(source) };
+    let started = sandbox::start_suspendable(Runtime::Javascript, request, policy(), vec![tool("ask")]).await?;
+    next_call(&mut started.events()?).await;
+    let bytes = suspend(&started).await?;
+    let resume = |text: &str| {
+        sandbox::resume_suspended(Runtime::Javascript, bytes.clone(), files(text), policy(), vec![tool("ask")])
+    };
+    let newer = resume("newer").await?;
+    assert!(newer.events()?.collect().await.is_empty(), "the script makes no call");
+    let refused = newer.finish().await;
+    assert!(matches!(refused, Err(SandboxError::NotResumable(_))), "{refused:?}");
+    Ok(output(&resume("old").await?, "1").await?.replace('\n', " "))
+}
+
+/// Refused suspensions do not change the execution.
+async fn refused() -> Result<String, SandboxError> {
+    let is_unsupported = |result: &Result<_, _>| matches!(result, Err(SandboxError::Unsupported(_)));
+    let plain = crate::start(ASKS, &["ask"]).await?;
+    let call = next_call(&mut plain.events()?).await;
+    let result = plain.suspend().await;
+    assert!(is_unsupported(&result), "{result:?}");
+    plain.answer(call.id, Ok("1"))?;
+    let execution = plain.finish().await?;
+    let result = plain.suspend().await;
+    assert!(is_unsupported(&result), "{result:?}");
+
+    let ended = start_suspendable("1", policy()).await?;
+    ended.finish().await?;
+    let result = ended.suspend().await;
+    assert!(is_unsupported(&result), "{result:?}");
+
+    let endless = start_suspendable("for (;;);", policy()).await?;
+    let result = endless.suspend().await;
+    assert!(matches!(result, Err(SandboxError::SessionBusy(_))), "{result:?}");
+    endless.cancel();
+    Ok(format!("{}{:?}", text(execution.stdout.bytes), endless.finish().await?.outcome))
+}
+
+/// Drops a call of `suspend`. A later call returns the bytes.
+async fn dropped() -> Result<String, SandboxError> {
+    let started = start_suspendable(ASKS, policy()).await?;
+    next_call(&mut started.events()?).await;
+    // On a fast machine, the call can return at once.
+    let early = poll_and_drop(started.suspend()).await;
+    let bytes = suspend(&started).await?;
+    assert!(early.is_none_or(|early| early.is_ok_and(|early| early == bytes)));
+    assert!(matches!(started.finish().await?.outcome, Outcome::Cancelled));
+    output(&resume(&bytes, policy()).await?, "1").await
+}
+
+/// Suspends an execution twice at the same time.
+async fn at_once() -> Result<String, SandboxError> {
+    let started = start_suspendable(ASKS, policy()).await?;
+    next_call(&mut started.events()?).await;
+    let mut results = all([started.suspend(), started.suspend()]).await;
+    let (second, first) = (results.pop(), results.pop());
+    let Some(Ok(bytes)) = first else { panic!("{first:?}") };
+    match second {
+        Some(Err(SandboxError::SessionBusy(_))) => {}
+        // The second call began after the first one had suspended the execution.
+        Some(Ok(again)) => assert_eq!(again, bytes),
+        other => panic!("{other:?}"),
+    }
+    output(&resume(&bytes, policy()).await?, "1").await
+}
+
+/// Suspends and resumes with a quota of one execution.
+async fn last_execution() -> Result<String, SandboxError> {
+    let started = start_suspendable(ASKS, policy()).await?;
+    next_call(&mut started.events()?).await;
+    let result = run("1").await;
+    assert!(matches!(result, Err(SandboxError::QuotaExceeded(_))), "{result:?}");
+    let bytes = started.suspend().await?;
+    output(&resume(&bytes, policy()).await?, "1").await
+}
+
+/// Fills the quota of bytes with streams of events, of 65,536 bytes each. Suspending needs 2 MiB in addition to the
+/// request, which is 32 streams or 33.
+async fn held_bytes() -> Result<String, SandboxError> {
+    let started = start_suspendable(ASKS, policy()).await?;
+    next_call(&mut started.events()?).await;
+    let mut streams = Vec::new();
+    let error = loop {
+        match started.events() {
+            Ok(stream) => streams.push(stream),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, SandboxError::QuotaExceeded(_)), "{error:?}");
+    // The journal of a running execution is charged in advance.
+    let refused = start_suspendable(ASKS, policy()).await;
+    assert!(matches!(refused, Err(SandboxError::QuotaExceeded(_))), "{refused:?}");
+    let mut count = 0;
+    let bytes = loop {
+        match started.suspend().await {
+            Err(SandboxError::QuotaExceeded(_)) => assert!(streams.pop().is_some()),
+            result => break result?,
+        }
+        count += 1;
+    };
+    assert!((32..=33).contains(&count), "{count}");
+    drop((streams, started));
+    output(&resume(&bytes, policy()).await?, "1").await
+}
