@@ -114,15 +114,17 @@ pub fn add_to_linker_async<T: SandboxView + 'static>(linker: &mut Linker<T>) -> 
     async_linker::add_tools(linker)
 }
 
-/// Adds the interface `sandbox` of `glovebox:sandbox@0.3.0` to a linker. Version 0.3.0 is a draft, which can change. The
-/// interfaces of version 0.2.0 can be added to the same linker, and both versions share the store's quotas.
+/// Adds the interfaces `sandbox` and `session` of `glovebox:sandbox@0.3.0` to a linker. Version 0.3.0 is a draft, which
+/// can change. The interfaces of version 0.2.0 can be added to the same linker, and both versions share the store's
+/// quotas.
 ///
 /// Calls of one component run concurrently, each on its own thread, and no thread of the embedder waits for a script.
 /// Call components in [`Store::run_concurrent`](wasmtime::Store::run_concurrent). If a component drops a call, its script
 /// is cancelled. Output and tool calls are streams, for which the host keeps nothing beyond the limits of the policy.
+/// Files and saved sessions are streams, whose bytes count against [`Quotas::held_bytes`].
 ///
 /// # Errors
-/// Fails if the linker already has this interface, or if its engine does not support concurrency
+/// Fails if the linker already has one of these interfaces, or if its engine does not support concurrency
 /// ([`Config::concurrency_support`](wasmtime::Config::concurrency_support)).
 pub fn add_to_linker_concurrent<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     concurrent::add_to_linker(linker)

@@ -15,7 +15,7 @@ pub struct Quotas {
     /// Maximum number of concurrent sessions. Default: 64.
     pub sessions: u32,
     /// Maximum number of concurrent started executions, including dropped ones that have not ended. Each call of version
-    /// 0.3.0 that runs a script or a parser counts as well, until its thread ends. Default: 16.
+    /// 0.3.0 that runs a script or a parser, or uses a session, counts as well, until its thread ends. Default: 16.
     pub started: u32,
     /// Maximum total number of executions. Each of these also counts as one execution: a validation, access to a
     /// variable, a call to the `tools` interface, and opening, resuming, forking or undoing a session. Default:
@@ -31,8 +31,9 @@ pub struct Quotas {
     /// Maximum number of bytes that the host holds for the component: blobs, input files, file snapshots, arguments and
     /// output of running calls of version 0.3.0, events of open streams (`limits.tool_bytes` for each stream), results
     /// of started executions, journals of running suspendable executions (at their maximum size), suspended executions
-    /// of version 0.3.0 until they are dropped, tools, and the arguments and environments of policies. Session memory is
-    /// bounded by the policy's limits instead. Default: 256 MiB.
+    /// of version 0.3.0 until they are dropped, files and saved sessions in streams of version 0.3.0, tools, and the
+    /// arguments and environments of policies. Session memory is bounded by the policy's limits instead. Default:
+    /// 256 MiB.
     pub held_bytes: u64,
     /// Maximum number of open handles of sessions, started executions, files and blobs, and of open streams. Default:
     /// 10,000.

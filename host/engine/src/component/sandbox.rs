@@ -216,14 +216,19 @@ impl SandboxCtx {
     }
 }
 
+/// Lists the entries that match a pattern. Fails if there are more than a list can contain.
+pub(super) fn listed(files: &Files, pattern: &str) -> Result<Vec<FileEntry>, SandboxFailure> {
+    let entries = files.list(pattern).map_err(refused(pattern))?;
+    if entries.len() > MAX_LISTED_FILES {
+        let message = too_many_files(entries.len());
+        return Err(SandboxError::from_file(FileError::Refused, pattern, message).into());
+    }
+    Ok(entries.into_iter().map(FileEntry::from).collect())
+}
+
 impl HostFiles for SandboxCtx {
     fn list(&mut self, files: Resource<Snapshot>, pattern: String) -> Result<Vec<FileEntry>, SandboxFailure> {
-        let entries = self.get(&files)?.files().list(&pattern).map_err(refused(&pattern))?;
-        if entries.len() > MAX_LISTED_FILES {
-            let message = too_many_files(entries.len());
-            return Err(SandboxError::from_file(FileError::Refused, &pattern, message).into());
-        }
-        Ok(entries.into_iter().map(FileEntry::from).collect())
+        listed(self.get(&files)?.files(), &pattern)
     }
 
     fn stat(&mut self, files: Resource<Snapshot>, path: String) -> Result<FileEntry, SandboxFailure> {

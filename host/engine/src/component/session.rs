@@ -11,6 +11,7 @@ use wasmtime::component::Resource;
 use super::{
     SandboxCtx,
     convert::{self, SandboxFailure, refused},
+    ctx::Caller,
     quotas::{QuotaUse, Share},
     sandbox::{Bytes, Snapshot},
     started::Stepped,
@@ -21,54 +22,94 @@ use super::{
 };
 use crate::{
     CheckpointId, HibernateOptions, ResumeOptions, Sandbox, Session, SessionFiles,
-    exec::platform::{Budget, SessionScope},
+    exec::platform::{Budget, CallToken, SessionScope},
 };
 
 /// Fuel of a call into a session, in multiples of the execution's limit: one for the execution, and one for a rollback
 /// of the session.
 const SHARES_OF_A_CALL: u64 = 2;
 
-impl SandboxCtx {
-    /// Returns a new session's scope: its cancellation token and its fuel budget.
-    fn keeper(&self) -> SessionScope {
-        SessionScope { cancel: self.caller.cancel.clone(), budget: Budget::empty() }
-    }
-
+impl Caller {
     /// Creates a session, and charges the fuel of the code that runs during its creation.
-    fn make<E>(
-        &mut self,
+    pub(super) fn make<E>(
+        &self,
         sandbox: &Sandbox,
-        make: impl FnOnce(&Self, &SessionScope) -> Result<Session, E>,
-    ) -> Result<Resource<SessionResource>, SandboxFailure>
+        make: impl FnOnce(&SessionScope) -> Result<Session, E>,
+    ) -> Result<SessionResource, SandboxFailure>
     where
         SandboxFailure: From<E>,
     {
-        let (handle, share) = (self.caller.meter.take(QuotaUse::Handle)?, self.caller.meter.take(QuotaUse::Session)?);
-        let keeper = self.keeper();
-        let bill = self.caller.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
-        let session = make(self, &keeper)?;
+        let share = self.meter.take(QuotaUse::Session)?;
+        let keeper = SessionScope { cancel: self.cancel.clone(), budget: Budget::empty(), call: CallToken::default() };
+        let bill = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
+        let session = make(&keeper)?;
         drop(bill);
-        self.put(handle, SessionResource::new(session, keeper, share))
+        Ok(SessionResource::new(session, keeper, share))
     }
 
     /// Creates a session with this runtime and policy, and with the tools and the `context` in the options.
-    fn make_with(
-        &mut self,
+    pub(super) fn make_with(
+        &self,
         runtime: Runtime,
         policy: Policy,
         SessionOptions { context, tools }: SessionOptions,
-        make: impl FnOnce(&Self, &Sandbox, &SessionScope) -> Result<Session, SandboxFailure>,
-    ) -> Result<Resource<SessionResource>, SandboxFailure> {
+        make: impl FnOnce(&Sandbox, &SessionScope) -> Result<Session, SandboxFailure>,
+    ) -> Result<SessionResource, SandboxFailure> {
         context.iter().try_for_each(|json| check_json("context", json))?;
-        let sandbox = self.caller.sandbox_for(runtime, policy)?;
-        self.make(&sandbox, |ctx, keeper| {
-            let sandbox = ctx.caller.with_tools(sandbox.clone(), &tools.unwrap_or_default())?;
-            let session = make(ctx, &sandbox, keeper)?;
+        let sandbox = self.sandbox_for(runtime, policy)?;
+        self.make(&sandbox, |keeper| {
+            let sandbox = self.with_tools(sandbox.clone(), &tools.unwrap_or_default())?;
+            let session = make(&sandbox, keeper)?;
             if let Some(json) = &context {
                 session.set_variable_json("context", json)?;
             }
             Ok::<_, SandboxFailure>(session)
         })
+    }
+
+    /// Performs a call that runs code in a session. No other call may use the session.
+    pub(super) fn enter<R, E>(
+        &self,
+        resource: &SessionResource,
+        work: impl FnOnce(&Session, &SessionScope) -> Result<R, E>,
+    ) -> Result<R, SandboxFailure>
+    where
+        SandboxFailure: From<E>,
+    {
+        let (session, keeper) = (resource.session(), resource.keeper());
+        let _bill = self.meter.execution(fuel_of_a_call(session.sandbox()), &keeper.budget)?;
+        Ok(work(session, keeper)?)
+    }
+
+    /// Performs a call that must work without fuel. It runs no code, except rollbacks and, on closing, exit handlers. No
+    /// other call may use the session.
+    pub(super) fn look<R, E>(
+        &self,
+        resource: &SessionResource,
+        work: impl FnOnce(&Session) -> Result<R, E>,
+    ) -> Result<R, SandboxFailure>
+    where
+        SandboxFailure: From<E>,
+    {
+        let session = resource.session();
+        let _bill = self.meter.passing(session.sandbox().policy().limits.fuel, &resource.keeper().budget);
+        Ok(work(session)?)
+    }
+}
+
+impl SandboxCtx {
+    /// Creates a session with this runtime and policy, and with the tools and the `context` in the options.
+    fn make_with(
+        &mut self,
+        runtime: Runtime,
+        policy: Policy,
+        options: SessionOptions,
+        make: impl FnOnce(&Self, &Sandbox, &SessionScope) -> Result<Session, SandboxFailure>,
+    ) -> Result<Resource<SessionResource>, SandboxFailure> {
+        let handle = self.caller.meter.take(QuotaUse::Handle)?;
+        let ctx = &*self;
+        let session = ctx.caller.make_with(runtime, policy, options, |sandbox, keeper| make(ctx, sandbox, keeper))?;
+        self.put(handle, session)
     }
 
     /// Performs a call that runs code in a session.
@@ -81,9 +122,8 @@ impl SandboxCtx {
         SandboxFailure: From<E>,
     {
         let resource = self.get(handle)?;
-        let (session, keeper) = (resource.idle()?, resource.keeper());
-        let _bill = self.caller.meter.execution(fuel_of_a_call(session.sandbox()), &keeper.budget)?;
-        Ok(work(session, keeper)?)
+        resource.wait_until_idle()?;
+        self.caller.enter(resource, work)
     }
 
     /// Performs a call that must work without fuel. It runs no code, except rollbacks and, on closing, exit handlers.
@@ -96,9 +136,8 @@ impl SandboxCtx {
         SandboxFailure: From<E>,
     {
         let resource = self.get(handle)?;
-        let session = resource.idle()?;
-        let _bill = self.caller.meter.passing(session.sandbox().policy().limits.fuel, &resource.keeper().budget);
-        Ok(work(session)?)
+        resource.wait_until_idle()?;
+        self.caller.look(resource, work)
     }
 
     /// Performs a call on a session's files.
@@ -232,10 +271,13 @@ impl HostSession for SandboxCtx {
     }
 
     fn fork(&mut self, session: Resource<SessionResource>) -> Result<Resource<SessionResource>, SandboxFailure> {
-        let sandbox = self.get(&session)?.session().sandbox().clone();
-        self.make(&sandbox, |ctx, keeper| {
+        let handle = self.caller.meter.take(QuotaUse::Handle)?;
+        let ctx = &*self;
+        let sandbox = ctx.get(&session)?.session().sandbox().clone();
+        let fork = ctx.caller.make(&sandbox, |keeper| {
             ctx.look(&session, |session| session.fork_with(crate::SessionOptions::default().scope(keeper)))
-        })
+        })?;
+        self.put(handle, fork)
     }
 
     fn checkpoint(&mut self, session: Resource<SessionResource>) -> Result<u64, SandboxFailure> {
@@ -288,7 +330,7 @@ impl fmt::Debug for SessionResource {
     }
 }
 
-/// Tracks the started execution of a session.
+/// Tracks the calls and the started execution of a session.
 #[derive(Debug, Default)]
 struct Steps {
     state: Mutex<StepsState>,
@@ -297,25 +339,61 @@ struct Steps {
 
 #[derive(Debug, Default)]
 struct StepsState {
-    /// `true` if the component started an execution and has not received its end yet.
-    is_stepped: bool,
-    /// `true` while a started execution is using the session.
+    /// The key of the execution that the component started and whose end it has not received yet, or of the call that
+    /// has not returned.
+    stepped: Option<u64>,
+    /// `true` while a call or a started execution is using the session.
     is_running: bool,
+    last_key: u64,
 }
 
 impl Steps {
     fn state(&self) -> MutexGuard<'_, StepsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Marks the session as busy.
+    fn stepping(self: &Arc<Self>, state: &mut StepsState) -> Stepping {
+        state.last_key += 1;
+        state.stepped = Some(state.last_key);
+        Stepping { steps: Arc::clone(self), key: state.last_key }
+    }
+
+    /// Waits for a dropped call or execution that is being unwound.
+    fn wait_until_unused<'a>(&self, mut state: MutexGuard<'a, StepsState>) -> MutexGuard<'a, StepsState> {
+        while state.is_running {
+            state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
 }
 
-/// Marks the session as busy until the component has received the execution's end or dropped the execution.
+/// Marks the session as busy until the component has received the result of a call or the end of an execution, or has
+/// dropped either.
 #[derive(Debug)]
-pub(super) struct Stepping(Arc<Steps>);
+pub(super) struct Stepping {
+    steps: Arc<Steps>,
+    key: u64,
+}
+
+impl Stepping {
+    /// Returns a second guard. The mark ends when either guard is dropped or released.
+    pub(super) fn second(&self) -> Self {
+        Self { steps: Arc::clone(&self.steps), key: self.key }
+    }
+
+    /// Ends the mark. Has no effect on the mark of a later call.
+    pub(super) fn release(&self) {
+        let mut state = self.steps.state();
+        if state.stepped == Some(self.key) {
+            state.stepped = None;
+        }
+    }
+}
 
 impl Drop for Stepping {
     fn drop(&mut self) {
-        self.0.state().is_stepped = false;
+        self.release();
     }
 }
 
@@ -330,7 +408,7 @@ impl Drop for Running {
     }
 }
 
-/// The error of a call into a session while the component steps through an execution in it.
+/// The error of a call into a session during another call or a started execution.
 #[derive(Debug)]
 pub(super) struct NotIdle(pub(super) String);
 
@@ -339,7 +417,8 @@ impl SessionResource {
         Self { session, keeper, steps: Arc::default(), _share: Arc::new(share) }
     }
 
-    /// Returns the session, for calls that are also allowed during an execution.
+    /// Returns the session. Except for calls that are allowed during an execution, the caller must first wait until no
+    /// other call uses the session.
     pub(super) fn session(&self) -> &Session {
         &self.session
     }
@@ -349,24 +428,50 @@ impl SessionResource {
         &self.keeper
     }
 
-    /// Waits until no execution uses the session, then returns it. Fails while the component steps through an
-    /// execution, because only the component can answer that execution's calls.
-    pub(super) fn idle(&self) -> Result<&Session, NotIdle> {
-        self.idle_state().map(|_| &self.session)
+    /// Returns the session, which can take a long time to drop. Its share of the quota is returned now, unless an
+    /// execution still uses the session.
+    pub(super) fn into_session(self) -> Session {
+        self.session
+    }
+
+    /// Waits until no execution uses the session. Fails while the component steps through an execution, because only
+    /// the component can answer that execution's calls.
+    pub(super) fn wait_until_idle(&self) -> Result<(), NotIdle> {
+        self.idle_state().map(drop)
     }
 
     /// Marks the session as busy and in use, for a new execution.
     pub(super) fn step(&self) -> Result<(Stepping, Running), NotIdle> {
         let mut state = self.idle_state()?;
-        *state = StepsState { is_stepped: true, is_running: true };
-        Ok((Stepping(Arc::clone(&self.steps)), Running(Arc::clone(&self.steps))))
+        state.is_running = true;
+        Ok((self.steps.stepping(&mut state), Running(Arc::clone(&self.steps))))
+    }
+
+    /// Marks the session as busy, for a component that makes several calls at the same time. Does not wait. Fails if
+    /// the session is busy.
+    pub(super) fn begin_call(&self) -> Result<Stepping, NotIdle> {
+        let mut state = self.steps.state();
+        if state.stepped.is_some() {
+            let id = self.session.id();
+            let text =
+                format!("another call or a started execution uses session `{id}`; wait until it has ended, or drop it");
+            return Err(NotIdle(text));
+        }
+        Ok(self.steps.stepping(&mut state))
+    }
+
+    /// Waits until a dropped call no longer uses the session, and marks the session as in use.
+    pub(super) fn run_call(&self) -> Running {
+        let mut state = self.steps.wait_until_unused(self.steps.state());
+        state.is_running = true;
+        Running(Arc::clone(&self.steps))
     }
 
     /// Waits for a dropped execution that is being unwound. Fails while the component steps through an execution.
     fn idle_state(&self) -> Result<MutexGuard<'_, StepsState>, NotIdle> {
         let mut state = self.steps.state();
         loop {
-            if state.is_stepped {
+            if state.stepped.is_some() {
                 let id = self.session.id();
                 let text = format!(
                     "an execution started in session `{id}` has not ended; call `continue` until it returns `done`, or drop the execution"

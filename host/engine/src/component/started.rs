@@ -99,6 +99,31 @@ impl Caller {
         })?;
         Ok(Stepped { started, left, stepping: None, suspendable, is_in_session: false, is_done: false })
     }
+
+    /// Starts an execution in a session. `started` is its share of the quota. `until_end` is dropped when the execution
+    /// has ended.
+    pub(super) fn start_in_session(
+        &self,
+        resource: SessionResource,
+        started: Share,
+        request: crate::Request<'_>,
+        until_end: impl Send + 'static,
+    ) -> Result<Stepped, SandboxFailure> {
+        let sandbox = resource.session().sandbox();
+        let left = RetainedResults::new(self.output_share(sandbox)?);
+        let there = Arc::clone(&left);
+        let keeper = resource.keeper().clone();
+        let bill = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
+        let asked = request.cancel(&keeper.cancel).budget(&keeper.budget);
+        let session = resource.session().clone();
+        let started = session.start_with(asked, move |execution| {
+            // The handle may already be dropped, and this may be the last reference to the session.
+            let _until_here = (bill, until_end, resource, started);
+            drop(execution.take_files());
+            there.finish(execution);
+        })?;
+        Ok(Stepped { started, left, stepping: None, suspendable: None, is_in_session: true, is_done: false })
+    }
 }
 
 impl SandboxCtx {
@@ -122,21 +147,8 @@ impl SandboxCtx {
         let resource = self.get(session)?.clone();
         let (stepping, running) = resource.step()?;
         let (handle, started) = (self.caller.meter.take(QuotaUse::Handle)?, self.caller.meter.take(QuotaUse::Started)?);
-        let sandbox = resource.session().sandbox();
-        let left = RetainedResults::new(self.caller.output_share(sandbox)?);
-        let there = Arc::clone(&left);
-        let keeper = resource.keeper().clone();
-        let bill = self.caller.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
-        let asked = convert::request(&request).cancel(&keeper.cancel).budget(&keeper.budget);
-        let session = resource.session().clone();
-        let started = session.start_with(asked, move |execution| {
-            // The handle may already be dropped, and this may be the last reference to the session.
-            let _until_here = (started, bill, running, resource);
-            drop(execution.take_files());
-            there.finish(execution);
-        })?;
-        let stepping = Some(stepping);
-        self.put(handle, Stepped { started, left, stepping, suspendable: None, is_in_session: true, is_done: false })
+        let stepped = self.caller.start_in_session(resource, started, convert::request(&request), running)?;
+        self.put(handle, Stepped { stepping: Some(stepping), ..stepped })
     }
 }
 

@@ -211,12 +211,41 @@ pub(crate) struct SessionScope {
     pub(crate) cancel: CancelToken,
     /// The fuel budget for all work in the session.
     pub(crate) budget: Budget,
+    /// The token of the last call, for a caller that can drop calls.
+    pub(crate) call: CallToken,
+}
+
+/// The token that cancels guest code of one call into a session: access to a variable, or exit handlers. It is a child
+/// of the session's token, and does not cancel a rollback.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallToken(Arc<Mutex<Option<CancelToken>>>);
+
+impl CallToken {
+    fn token(&self) -> MutexGuard<'_, Option<CancelToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the token of the call before.
+    pub(crate) fn set(&self, token: &CancelToken) {
+        let earlier = self.token().replace(token.clone());
+        drop(earlier);
+    }
 }
 
 impl SessionScope {
-    /// Returns a context for a call into the guest that does not run a script.
+    /// Returns a context for work that no call can cancel, such as a rollback.
     pub(crate) fn one_shot_ctx(&self, limits: &Limits) -> ExecutionCtx {
-        let mut platform = EnginePlatform::new(self.cancel.clone());
+        self.ctx(self.cancel.clone(), limits)
+    }
+
+    /// Returns a context for a call into the guest that does not run a script.
+    pub(crate) fn call_ctx(&self, limits: &Limits) -> ExecutionCtx {
+        let call = self.call.token().clone();
+        self.ctx(call.unwrap_or_else(|| self.cancel.clone()), limits)
+    }
+
+    fn ctx(&self, cancel: CancelToken, limits: &Limits) -> ExecutionCtx {
+        let mut platform = EnginePlatform::new(cancel);
         platform.budget = self.budget.clone();
         platform.begin(limits.timeout())
     }

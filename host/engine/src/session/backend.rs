@@ -140,7 +140,7 @@ impl SessionBackend for EngineBackend {
     }
 
     fn one_shot_ctx(&self) -> ExecutionCtx {
-        self.scope.one_shot_ctx(&self.sandbox.0.policy.limits)
+        self.scope.call_ctx(&self.sandbox.0.policy.limits)
     }
 
     fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest, ExecuteError> {
@@ -153,7 +153,8 @@ impl SessionBackend for EngineBackend {
             runtime: &inner.runtime,
             wasi: Box::new(wasi),
             limits: &inner.policy.limits,
-            ctx: self.one_shot_ctx(),
+            // Dropping a call does not cancel the rollback that follows.
+            ctx: self.scope.one_shot_ctx(&inner.policy.limits),
         })
     }
 

@@ -4,17 +4,21 @@
 mod call;
 mod observers;
 mod sandbox;
+mod session;
+mod session_call;
+mod session_streams;
 mod started;
 mod streams;
 mod suspending;
 
-use self::glovebox::sandbox0_3_0::sandbox as wit;
+use self::glovebox::sandbox0_3_0::{sandbox as wit, session as wit_session};
 use wasmtime::component::{HasSelf, Linker};
 
 use super::{SandboxCtx, SandboxView, convert::SandboxFailure};
 
 pub(super) fn add_to_linker<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
-    wit::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)
+    wit::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)?;
+    wit_session::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)
 }
 
 wasmtime::component::bindgen!({
@@ -24,6 +28,7 @@ wasmtime::component::bindgen!({
 
         world host {
             import glovebox:sandbox/sandbox@0.3.0;
+            import glovebox:sandbox/session@0.3.0;
         }
     ",
     world: "glovebox:host-concurrent/host",
@@ -40,5 +45,6 @@ wasmtime::component::bindgen!({
         // Both versions have the same types.
         "glovebox:sandbox/types@0.2.0": crate::component::wit::types,
         "glovebox:sandbox/sandbox@0.3.0.started": crate::component::concurrent::started::ConcurrentExecution,
+        "glovebox:sandbox/session@0.3.0.session": crate::component::session::SessionResource,
     },
 });

@@ -77,6 +77,13 @@ impl ConcurrentExecution {
         self.0.tool_bytes
     }
 
+    /// Lets the session of a dropped execution admit the next call, which waits until the execution has ended.
+    fn leave_session(&self) {
+        if let Some(stepping) = &self.0.stepped.stepping {
+            stepping.release();
+        }
+    }
+
     pub(super) fn observer(&self) -> Observer {
         self.0.observers.observer()
     }
@@ -195,7 +202,9 @@ impl HostStarted for SandboxCtx {
 
     fn drop(&mut self, started: Resource<ConcurrentExecution>) -> wasmtime::Result<()> {
         // Streams can outlive the handle.
-        self.here()?.take(started)?.started().cancel();
+        let execution = self.here()?.take(started)?;
+        execution.started().cancel();
+        execution.leave_session();
         Ok(())
     }
 }

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{Stream, ToolRequest, component::quotas::Share};
 
-/// Maximum number of output bytes per read.
-const MAX_CHUNK_BYTES: usize = 1 << 20;
+/// Maximum number of bytes per read or write of a stream of bytes.
+pub(super) const MAX_CHUNK_BYTES: usize = 1 << 20;
 
 /// Maximum number of tool calls per read.
 const MAX_CALLS: usize = 16;

@@ -186,6 +186,29 @@ fn session_is_busy_until_its_started_execution_ends() {
 }
 
 #[test]
+fn session_is_busy_until_a_concurrent_call_is_dropped() {
+    let mut ctx = ctx();
+    let session = open(&mut ctx);
+    let resource = ctx.get(&session).unwrap().clone();
+    let first = resource.begin_call().unwrap();
+    assert!(matches!(resource.begin_call().map_err(SandboxError::from), Err(SandboxError::SessionBusy(_))));
+    let (second, running) = (first.second(), resource.run_call());
+    first.release();
+    // The next call begins, and its thread waits for the dropped call.
+    let next = resource.begin_call().unwrap();
+    drop((first, second));
+    assert!(resource.begin_call().is_err(), "the guards of an earlier call have no effect");
+    std::thread::scope(|scope| {
+        let there = resource.clone();
+        let waiting = scope.spawn(move || drop(there.run_call()));
+        drop(running);
+        waiting.join().unwrap();
+    });
+    drop(next);
+    resource.begin_call().unwrap();
+}
+
+#[test]
 fn python_and_javascript_sessions_behave_alike() {
     let mut ctx = ctx();
     let session = HostSession::open(&mut ctx, Runtime::Python, no_policy(), no_options()).unwrap();

@@ -1,0 +1,374 @@
+//! Implements `resource session`. The calls share their implementation with version 0.2.0.
+
+use std::{sync::Arc, task::Waker, thread};
+
+use glovebox_core::contract::{check_json, check_variable_name};
+use wasmtime::component::{Accessor, HasSelf, Resource, StreamReader};
+
+use super::{
+    call::{Call, tool_bytes},
+    observers::Observers,
+    session_call::{SessionCall, UsedSession, create},
+    session_streams::{HeldBytes, Incoming, SizeLimit},
+    started::ConcurrentExecution,
+    wit_session::{Host, HostSession, HostSessionWithStore, SessionOptions},
+};
+use crate::{
+    CheckpointId, Files, HibernateOptions, ResumeOptions, Session,
+    component::{
+        SandboxCtx,
+        convert::{self, SandboxFailure, refused, weight},
+        quotas::{QuotaUse, Share},
+        sandbox::{Bytes, listed},
+        session::SessionResource,
+        started::request_bytes,
+        wit::{
+            sandbox,
+            types::{
+                CheckpointInfo, Execution, FileEntry, FileError, GuestValue, IfExists, Policy, Request, Runtime,
+                SandboxError, SessionInfo,
+            },
+        },
+    },
+};
+
+impl Host for SandboxCtx {}
+
+impl HostSession for SandboxCtx {
+    fn id(&mut self, session: Resource<SessionResource>) -> wasmtime::Result<String> {
+        Ok(self.here()?.get(&session)?.session().id().to_owned())
+    }
+
+    fn info(&mut self, session: Resource<SessionResource>) -> wasmtime::Result<SessionInfo> {
+        Ok(self.here()?.get(&session)?.session().info().into())
+    }
+
+    fn drop(&mut self, session: Resource<SessionResource>) -> wasmtime::Result<()> {
+        let session = self.here()?.take(session)?.into_session();
+        // Freeing an interpreter can take long. Without a thread, the closure is dropped here.
+        thread::Builder::new().name("glovebox-drop".into()).spawn(move || drop(session)).ok();
+        Ok(())
+    }
+}
+
+impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
+    async fn open(
+        accessor: &Accessor<T, Self>,
+        runtime: Runtime,
+        policy: Policy,
+        options: SessionOptions,
+    ) -> Result<Resource<SessionResource>, SandboxFailure> {
+        let (call, handle) = accessor.with(|mut access| begin_creation(access.get(), &policy, &options))?;
+        create(accessor, call, handle, move |call, cancel| {
+            call.caller.make_with(runtime, policy, options.into(), |sandbox, keeper| {
+                keeper.call.set(cancel);
+                Ok(sandbox.open_session(crate::SessionOptions::default().scope(keeper))?)
+            })
+        })
+        .await
+    }
+
+    async fn resume(
+        accessor: &Accessor<T, Self>,
+        runtime: Runtime,
+        state: StreamReader<u8>,
+        policy: Policy,
+        options: SessionOptions,
+    ) -> Result<Resource<SessionResource>, SandboxFailure> {
+        let begun = accessor
+            .with(|access| Incoming::begin(access, state, |ctx| Ok((begin_creation(ctx, &policy, &options)?, None))));
+        let ((call, handle), incoming) = begun?;
+        let state = incoming.all().await?;
+        create(accessor, call, handle, move |call, cancel| {
+            call.caller.make_with(runtime, policy, options.into(), |sandbox, keeper| {
+                keeper.call.set(cancel);
+                Ok(sandbox.resume(state.as_slice(), ResumeOptions::default().scope(keeper))?)
+            })
+        })
+        .await
+    }
+
+    async fn execute(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+        request: Request,
+    ) -> Result<Execution, SandboxFailure> {
+        request.check_in_session()?;
+        let call = begin(accessor, &session, request_bytes(&request))?;
+        call.run(move |call, session, cancel| {
+            // The output is charged, because a component can make several calls at the same time.
+            call.bytes.push(call.caller.output_share(session.resource.session().sandbox())?);
+            let execution = call.caller.enter(&session.resource, |session, keeper| {
+                session.run(convert::request(&request).cancel(cancel).budget(&keeper.budget))
+            });
+            Ok(execution?.into())
+        })
+        .await
+    }
+
+    async fn start(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+        request: Request,
+    ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
+        request.check_in_session()?;
+        let (call, handle) = begin(accessor, &session, request_bytes(&request))?.with_handle()?;
+        let until_end = call.second_guard();
+        // If this future is dropped, the thread drops the execution, which cancels it.
+        let started = call.run_busy(move |call, UsedSession { resource, running }, _| {
+            let share = match call.started.take() {
+                Some(share) => share,
+                None => call.caller.meter.take(QuotaUse::Started)?,
+            };
+            let observers = Arc::new(Observers::default());
+            let there = Arc::clone(&observers);
+            let request = convert::request(&request).on_output(move |_, _| there.wake_all());
+            let tool_bytes = resource.session().sandbox().policy().limits.tool_bytes;
+            let stepped = call.caller.start_in_session(resource, share, request, (running, until_end))?;
+            stepped.started.pending().observe(Waker::from(Arc::clone(&observers)));
+            Ok((stepped, observers, tool_bytes))
+        });
+        let ((mut stepped, observers, tool_bytes), stepping) = started.await?;
+        stepped.stepping = Some(stepping);
+        let execution = ConcurrentExecution::new(stepped, observers, tool_bytes);
+        accessor.with(|mut access| access.get().here()?.put(handle, execution))
+    }
+
+    async fn get_variable(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+        name: String,
+    ) -> Result<Option<GuestValue>, SandboxFailure> {
+        let call = begin(accessor, &session, name.len())?;
+        call.run(move |call, session, _| {
+            let value = call.caller.enter(&session.resource, |session, _| session.get_variable(&name))?;
+            Ok(value.map(GuestValue::from))
+        })
+        .await
+    }
+
+    async fn set_variable(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+        name: String,
+        json: String,
+    ) -> Result<(), SandboxFailure> {
+        let call = begin(accessor, &session, name.len().saturating_add(json.len()))?;
+        call.run(move |call, session, _| {
+            check_variable_name(&name)?;
+            check_json("json", &json)?;
+            call.caller.enter(&session.resource, |session, _| session.set_variable_json(&name, &json))
+        })
+        .await
+    }
+
+    async fn read_file(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+        path: String,
+    ) -> Result<StreamReader<u8>, SandboxFailure> {
+        let (call, handle) = begin(accessor, &session, path.len())?.with_handle()?;
+        let contents = call.run(move |call, session, _| {
+            let files = snapshot(call, session)?;
+            // Charged before the file is copied.
+            let bytes = files.size_bytes(&path).map_err(refused(&path))?;
+            let share = call.caller.meter.take(QuotaUse::Bytes(bytes))?;
+            let contents = files.read(&path).map_err(refused(&path))?;
+            Ok(Bytes::with(contents, share)?)
+        });
+        stream(accessor, contents.await?, handle)
+    }
+
+    async fn write_file(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+        path: String,
+        contents: StreamReader<u8>,
+        if_exists: IfExists,
+    ) -> Result<(), SandboxFailure> {
+        let begun = accessor.with(|access| Incoming::begin(access, contents, |ctx| begin_upload(ctx, &session, &path)));
+        let ((call, session), incoming) = begun?;
+        let contents = incoming.all().await?;
+        let call = SessionCall::admit(call, session)?;
+        call.run(move |call, session, _| {
+            call.caller.look(&session.resource, |session| {
+                session.files().write(&path, contents.as_slice(), if_exists.into()).map_err(refused(&path))
+            })
+        })
+        .await
+    }
+
+    async fn list_files(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+        pattern: String,
+    ) -> Result<Vec<FileEntry>, SandboxFailure> {
+        let call = begin(accessor, &session, pattern.len())?;
+        call.run(move |call, session, _| listed(&snapshot(call, session)?, &pattern)).await
+    }
+
+    async fn rename_file(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+        from: String,
+        to: String,
+        if_exists: IfExists,
+    ) -> Result<(), SandboxFailure> {
+        let call = begin(accessor, &session, from.len().saturating_add(to.len()))?;
+        call.run(move |call, session, _| {
+            call.caller.look(&session.resource, |session| {
+                session.files().rename(&from, &to, if_exists.into()).map_err(refused(&from))
+            })
+        })
+        .await
+    }
+
+    async fn delete_file(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+        path: String,
+        recursive: bool,
+    ) -> Result<(), SandboxFailure> {
+        let call = begin(accessor, &session, path.len())?;
+        call.run(move |call, session, _| {
+            call.caller.look(&session.resource, |session| {
+                let files = session.files();
+                let deleted = if recursive { files.delete_all(&path) } else { files.delete(&path) };
+                deleted.map_err(refused(&path))
+            })
+        })
+        .await
+    }
+
+    async fn fork(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+    ) -> Result<Resource<SessionResource>, SandboxFailure> {
+        let (call, handle) = begin(accessor, &session, 0)?.with_handle()?;
+        let fork = call.run(|call, session, _| {
+            call.caller.make(session.resource.session().sandbox(), |keeper| {
+                let options = crate::SessionOptions::default().scope(keeper);
+                call.caller.look(&session.resource, |session| session.fork_with(options))
+            })
+        });
+        let fork = fork.await?;
+        accessor.with(|mut access| access.get().here()?.put(handle, fork))
+    }
+
+    async fn checkpoint(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+    ) -> Result<u64, SandboxFailure> {
+        let call = begin(accessor, &session, 0)?;
+        call.run(|call, session, _| Ok(call.caller.look(&session.resource, Session::checkpoint)?.0)).await
+    }
+
+    async fn checkpoints(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+    ) -> Result<Vec<CheckpointInfo>, SandboxFailure> {
+        let call = begin(accessor, &session, 0)?;
+        call.run(|call, session, _| {
+            let checkpoints = call.caller.look(&session.resource, Session::checkpoints)?;
+            Ok(checkpoints.into_iter().map(CheckpointInfo::from).collect())
+        })
+        .await
+    }
+
+    async fn undo(accessor: &Accessor<T, Self>, session: Resource<SessionResource>) -> Result<u64, SandboxFailure> {
+        let call = begin(accessor, &session, 0)?;
+        call.run(|call, session, _| Ok(call.caller.enter(&session.resource, |session, _| session.undo())?.0)).await
+    }
+
+    async fn undo_to(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+        id: u64,
+    ) -> Result<(), SandboxFailure> {
+        let call = begin(accessor, &session, 0)?;
+        call.run(move |call, session, _| {
+            call.caller.enter(&session.resource, |session, _| session.undo_to(CheckpointId(id)))
+        })
+        .await
+    }
+
+    async fn hibernate(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+    ) -> Result<StreamReader<u8>, SandboxFailure> {
+        let (call, handle) = begin(accessor, &session, 0)?.with_handle()?;
+        let saved = call.run(|call, session, _| {
+            let mut bytes = Bytes::new(&call.caller.meter)?;
+            call.caller
+                .look(&session.resource, |session| session.hibernate_to(&HibernateOptions::default(), &mut bytes))?;
+            Ok(bytes)
+        });
+        stream(accessor, saved.await?, handle)
+    }
+
+    async fn close(accessor: &Accessor<T, Self>, session: Resource<SessionResource>) -> Result<(), SandboxFailure> {
+        let call = begin(accessor, &session, 0)?;
+        // Closing must work even if no fuel remains.
+        call.run(|call, session, _| call.caller.look(&session.resource, Session::close)).await
+    }
+}
+
+/// Begins a call into a session, with arguments of `bytes` bytes.
+fn begin<T: 'static>(
+    accessor: &Accessor<T, HasSelf<SandboxCtx>>,
+    session: &Resource<SessionResource>,
+    bytes: usize,
+) -> Result<SessionCall, SandboxFailure> {
+    accessor.with(|mut access| SessionCall::begin(access.get(), session, bytes))
+}
+
+/// Takes the shares of a call that creates a session, and of the session's handle.
+fn begin_creation(
+    ctx: &mut SandboxCtx,
+    policy: &Policy,
+    SessionOptions { context, tools }: &SessionOptions,
+) -> Result<(Call, Share), SandboxFailure> {
+    let bytes = context.as_ref().map_or(0, String::len) as u64;
+    let bytes = bytes.saturating_add(tool_bytes(tools.as_deref().unwrap_or_default())).saturating_add(weight(policy));
+    let call = Call::holding(ctx, bytes)?;
+    let handle = call.caller.meter.take(QuotaUse::Handle)?;
+    Ok((call, handle))
+}
+
+/// Takes the shares of a call that writes a file, and returns the limit on its contents. Fails if the session is busy,
+/// although the session can be used again until the contents are complete.
+fn begin_upload(
+    ctx: &mut SandboxCtx,
+    session: &Resource<SessionResource>,
+    path: &str,
+) -> Result<((Call, SessionResource), Option<SizeLimit>), SandboxFailure> {
+    let session = ctx.here()?.get(session)?.clone();
+    drop(session.begin_call()?);
+    let limits = &session.session().sandbox().policy().limits;
+    let bytes = limits.workspace_bytes.min(limits.memory_bytes);
+    let message =
+        format!("the contents exceed {bytes} bytes, the limit of the workspace; write less, or raise the limit");
+    let error = SandboxError::from_file(FileError::NoSpace, path, message);
+    let call = Call::holding(ctx, path.len() as u64)?;
+    Ok(((call, session), Some(SizeLimit { bytes, error })))
+}
+
+/// Returns a snapshot of a session's files, and lets other calls use the session.
+fn snapshot(call: &Call, session: UsedSession) -> Result<Files, SandboxFailure> {
+    call.caller.look(&session.resource, |session| session.files().snapshot().map_err(refused("")))
+}
+
+/// Opens a stream that returns these bytes.
+fn stream<T: 'static>(
+    accessor: &Accessor<T, HasSelf<SandboxCtx>>,
+    bytes: Bytes,
+    handle: Share,
+) -> Result<StreamReader<u8>, SandboxFailure> {
+    accessor.with(|access| Ok(StreamReader::new(access, HeldBytes::new(bytes, handle))?))
+}
+
+impl From<SessionOptions> for sandbox::SessionOptions {
+    fn from(SessionOptions { context, tools }: SessionOptions) -> Self {
+        Self { context, tools }
+    }
+}

@@ -1,0 +1,96 @@
+//! A call into a session, beside calls into other sessions.
+
+use wasmtime::component::{Accessor, HasSelf, Resource};
+
+use super::call::Call;
+use crate::{
+    CancelToken,
+    component::{
+        SandboxCtx,
+        convert::SandboxFailure,
+        quotas::{QuotaUse, Share},
+        session::{Running, SessionResource, Stepping},
+        wit::types::SandboxError,
+    },
+};
+
+/// A call into a session, which is busy until the call returns or is dropped.
+pub(super) struct SessionCall {
+    call: Call,
+    session: SessionResource,
+    stepping: Stepping,
+}
+
+/// A session that no other call uses.
+pub(super) struct UsedSession {
+    pub(super) resource: SessionResource,
+    pub(super) running: Running,
+}
+
+impl SessionCall {
+    /// Takes the shares of a call whose arguments have `bytes` bytes. Fails if the session is busy, or if a quota would
+    /// be exceeded.
+    pub(super) fn begin(
+        ctx: &mut SandboxCtx,
+        session: &Resource<SessionResource>,
+        bytes: usize,
+    ) -> Result<Self, SandboxFailure> {
+        let session = ctx.here()?.get(session)?.clone();
+        Self::admit(Call::holding(ctx, bytes as u64)?, session)
+    }
+
+    /// Like [`begin`](Self::begin), for a call that has its shares already.
+    pub(super) fn admit(call: Call, session: SessionResource) -> Result<Self, SandboxFailure> {
+        let stepping = session.begin_call()?;
+        Ok(Self { call, session, stepping })
+    }
+
+    /// Takes the share for the handle or the stream that the call returns.
+    pub(super) fn with_handle(self) -> Result<(Self, Share), SandboxFailure> {
+        let handle = self.call.caller.meter.take(QuotaUse::Handle)?;
+        Ok((self, handle))
+    }
+
+    /// Returns a second guard for [`run_busy`](Self::run_busy). The session is busy until either guard is dropped.
+    pub(super) fn second_guard(&self) -> Stepping {
+        self.stepping.second()
+    }
+
+    /// Runs `work` on a new thread, once no dropped call uses the session any more. The token is cancelled if the
+    /// future is dropped.
+    pub(super) async fn run<R: Send + 'static>(
+        self,
+        work: impl FnOnce(&mut Call, UsedSession, &CancelToken) -> Result<R, SandboxFailure> + Send + 'static,
+    ) -> Result<R, SandboxFailure> {
+        self.run_busy(work).await.map(|(result, _)| result)
+    }
+
+    /// Like [`run`](Self::run). The session stays busy until the returned guard is dropped.
+    pub(super) async fn run_busy<R: Send + 'static>(
+        self,
+        work: impl FnOnce(&mut Call, UsedSession, &CancelToken) -> Result<R, SandboxFailure> + Send + 'static,
+    ) -> Result<(R, Stepping), SandboxFailure> {
+        let Self { call, session, stepping } = self;
+        let result = call.run(move |call, cancel| {
+            let used = UsedSession { running: session.run_call(), resource: session };
+            if cancel.is_cancelled() && !call.caller.cancel.is_cancelled() {
+                // The component has dropped this call while it waited for another one.
+                return Err(SandboxError::Unavailable("the call was dropped".into()).into());
+            }
+            used.resource.keeper().call.set(cancel);
+            work(call, used, cancel)
+        });
+        Ok((result.await?, stepping))
+    }
+}
+
+/// Runs a call that creates a session, and returns the session's handle.
+pub(super) async fn create<T: Send + 'static>(
+    accessor: &Accessor<T, HasSelf<SandboxCtx>>,
+    call: Call,
+    handle: Share,
+    make: impl FnOnce(&mut Call, &CancelToken) -> Result<SessionResource, SandboxFailure> + Send + 'static,
+) -> Result<Resource<SessionResource>, SandboxFailure> {
+    let session = call.run(make).await?;
+    accessor.with(|mut access| access.get().here()?.put(handle, session))
+}
