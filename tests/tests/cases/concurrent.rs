@@ -56,6 +56,28 @@ const SCENARIOS: [Scenario; 17] = [
     Scenario { name: "out-of-fuel", expected: "1 2", host: |policy, quotas| quotas.fuel = policy.limits.fuel },
 ];
 
+/// The scenarios with sessions.
+const SESSIONS: [Scenario; 13] = [
+    scenario("session-state", "5 1\n5"),
+    scenario("session-several", "0 1 2 3 4 5 6 7 8 9 "),
+    scenario("session-busy", "1"),
+    // Without a cancellation, the fuel lasts until the timeout.
+    Scenario { name: "session-dropped", expected: "1\n", host: |policy, _| policy.limits.fuel *= 5 },
+    scenario("session-start", "asked\n42 42\n"),
+    scenario("session-checkpoints", "5 5 6 6 8\n"),
+    Scenario { name: "session-too-many", expected: "2", host: |_, quotas| quotas.sessions = 2 },
+    Scenario {
+        name: "session-files",
+        expected: "8000000\ndir 0, dir/copy 8000000, empty 0",
+        host: |_, quotas| quotas.held_bytes = 20 << 20,
+    },
+    Scenario { name: "session-unread", expected: "2 4000000", host: |_, quotas| quotas.held_bytes = 10 << 20 },
+    scenario("session-unclosed", "10"),
+    scenario("session-over-limit", "1000000"),
+    Scenario { name: "session-over-quota", expected: "0", host: |_, quotas| quotas.held_bytes = 4 << 20 },
+    scenario("session-close-streams", "10 1999990 2000000"),
+];
+
 /// The scenarios that suspend executions.
 const SUSPENDING: [Scenario; 10] = [
     scenario("suspend-same", "Outcome::Completed 2"),
@@ -79,22 +101,26 @@ fn small_streams(policy: &mut Policy, quotas: &mut Quotas) {
 }
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
-    let scenarios = SCENARIOS.iter().chain(&SUSPENDING).map(|scenario| {
+    let scenarios = SCENARIOS.iter().chain(&SUSPENDING).chain(&SESSIONS).map(|scenario| {
         program_trial(format!("concurrent/{}", scenario.name), "concurrent", |bytes| scenario.check(bytes))
     });
     let mut trials: Vec<_> = scenarios.collect();
     trials.push(program_trial("concurrent/execute", "concurrent", fuel_equals_the_library));
-    trials.push(program_trial("concurrent/leak", "concurrent", dropped_store_cancels_everything));
+    trials.push(program_trial("concurrent/session-fuel", "concurrent", session_fuel_equals_the_library));
+    for name in ["leak", "session-leak"] {
+        let check = move |bytes: &[u8]| dropped_store_cancels_everything(bytes, name);
+        trials.push(program_trial(format!("concurrent/{name}"), "concurrent", check));
+    }
     trials
 }
 
 impl Scenario {
     fn check(&self, bytes: &[u8]) -> Result<(), Failed> {
         let (result, usage) = run(bytes, self.name, self.host)?;
-        if result != self.expected || (usage.handles, usage.held_bytes) != (0, 0) {
-            return Err(format!("{result:?}, expected {:?}; {usage:?}", self.expected).into());
+        if result == self.expected {
+            return Ok(());
         }
-        Ok(())
+        Err(format!("{result:?}, expected {:?}; {usage:?}", self.expected).into())
     }
 }
 
@@ -143,20 +169,22 @@ fn store(host: &SandboxHost, bytes: &[u8]) -> Store<SandboxCtx> {
     store
 }
 
-/// Runs a scenario. Returns its result, and the usage once no script runs any more and all threads have returned their
-/// memory.
+/// Runs a scenario. Returns its result, and the usage once no script runs and nothing is held any more.
 fn run(bytes: &[u8], name: &str, edit: fn(&mut Policy, &mut Quotas)) -> Result<(String, Usage), Failed> {
     let host = host(edit);
     let mut store = store(&host, bytes);
     let result = runtime().block_on(async { tokio::time::timeout(LONG, call(&mut store, bytes, name)).await })??;
     let begun = Instant::now();
-    while store.data().usage().started > 0 || store.data().usage().held_bytes > 0 {
+    loop {
+        let usage = store.data().usage();
+        if (usage.started, usage.sessions, usage.handles, usage.held_bytes) == (0, 0, 0, 0) {
+            return Ok((result?, usage));
+        }
         if begun.elapsed() > ENDS {
-            return Err(format!("scripts still run or hold memory: {:?}", store.data().usage()).into());
+            return Err(format!("scripts are still running, or something is still held: {usage:?}; {result:?}").into());
         }
         thread::sleep(Duration::from_millis(5));
     }
-    Ok((result?, store.data().usage()))
 }
 
 fn fuel_equals_the_library(bytes: &[u8]) -> Result<(), Failed> {
@@ -168,13 +196,23 @@ fn fuel_equals_the_library(bytes: &[u8]) -> Result<(), Failed> {
     if result == expected { Ok(()) } else { Err(format!("{result:?}, expected {expected:?}").into()) }
 }
 
+fn session_fuel_equals_the_library(bytes: &[u8]) -> Result<(), Failed> {
+    let (result, _) = run(bytes, "session-fuel", |_, _| {})?;
+    let host = host(|_, _| {});
+    let sandbox = Sandbox::builder(engine()).language(Language::JavaScript).policy(host.policy().clone()).build()?;
+    let session = sandbox.session()?;
+    session.execute("var x = 6")?;
+    let expected = format!("42\n{}", session.execute("console.log(x * 7)")?.fuel_consumed);
+    if result == expected { Ok(()) } else { Err(format!("{result:?}, expected {expected:?}").into()) }
+}
+
 /// The component leaves running scripts and open streams behind. Dropping the store ends them.
-fn dropped_store_cancels_everything(bytes: &[u8]) -> Result<(), Failed> {
+fn dropped_store_cancels_everything(bytes: &[u8], name: &str) -> Result<(), Failed> {
     let host = host(|_, _| {});
     let mut store = store(&host, bytes);
     let token = store.data().cancel_token();
     // The component may trap, because it ends while its calls wait.
-    drop(runtime().block_on(async { tokio::time::timeout(LONG, call(&mut store, bytes, "leak")).await })?);
+    drop(runtime().block_on(async { tokio::time::timeout(LONG, call(&mut store, bytes, name)).await })?);
     assert!(store.data().usage().started > 0, "{:?}", store.data().usage());
     drop(store);
     if token.is_cancelled() { Ok(()) } else { Err("the scripts are not cancelled".into()) }

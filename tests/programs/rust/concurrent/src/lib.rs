@@ -1,7 +1,9 @@
 //! A component that uses version 0.3.0 of the contract. Each scenario is one export call; some misuse the sandbox. A
 //! scenario returns its findings as text, or an error of the sandbox.
 
+mod files;
 mod hostile;
+mod sessions;
 mod suspending;
 mod tasks;
 
@@ -21,6 +23,7 @@ wit_bindgen::generate!({
 
         world concurrent {
             import glovebox:sandbox/sandbox@0.3.0;
+            import glovebox:sandbox/session@0.3.0;
             export scenario: async func(name: string) -> result<string, string>;
         }
     ",
@@ -33,6 +36,7 @@ export!(Concurrent);
 impl Guest for Concurrent {
     async fn scenario(name: String) -> Result<String, String> {
         let done = match name.as_str() {
+            name if name.starts_with("session-") => sessions::scenario(name).await,
             name if name.starts_with("suspend-") => suspending::scenario(name).await,
             "validate" => validate().await,
             "execute" => execute().await,

@@ -54,3 +54,33 @@ pub async fn drop_after<F: Future, G: Future>(dropped: F, other: G) -> G::Output
     })
     .await
 }
+
+/// Begins a call, which does not return yet.
+pub async fn begin<F: Future>(mut call: Pin<&mut F>) {
+    poll_fn(|context| {
+        assert!(call.as_mut().poll(context).is_pending(), "the call waits");
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Waits for two different futures and returns both results.
+pub async fn both<F: Future, G: Future>(first: F, second: G) -> (F::Output, G::Output) {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let (mut one, mut other) = (None, None);
+    poll_fn(|context| {
+        if one.is_none()
+            && let Poll::Ready(value) = first.as_mut().poll(context)
+        {
+            one = Some(value);
+        }
+        if other.is_none()
+            && let Poll::Ready(value) = second.as_mut().poll(context)
+        {
+            other = Some(value);
+        }
+        if one.is_some() && other.is_some() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    (one.unwrap(), other.unwrap())
+}
