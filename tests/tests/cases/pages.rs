@@ -30,6 +30,7 @@ fn pages() -> Vec<(PathBuf, String)> {
     let examples = names("docs/examples").filter(|path| path.extension().is_none()).map(|path| path.join("README.md"));
     let beside = [
         "README.md",
+        "CHANGELOG.md",
         "SECURITY.md",
         "CONTRIBUTING.md",
         "tests/README.md",
