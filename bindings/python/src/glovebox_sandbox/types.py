@@ -1080,7 +1080,7 @@ class ToolRequest:
     """The tool's name."""
 
     arguments: str
-    """The arguments, as the text of a JSON object that is valid under the tool's schema."""
+    """The arguments, as the text of a JSON object that is valid against the tool's schema."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
