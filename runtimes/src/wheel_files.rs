@@ -56,7 +56,7 @@ pub enum Compiled {
     LeftOut,
 }
 
-/// Defects of a wheel.
+/// A defect of a wheel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WheelFault {

@@ -4,7 +4,7 @@ import type { Entry, Executed, Shown, ShownValue } from './backend.ts';
 import { isText } from './displays.ts';
 import { stringifyParsedJson } from './json.ts';
 
-/** Reads the workspace's files after an execution. */
+/** The methods that read the workspace's files after an execution. */
 export type LeftFiles = Pick<Executed, 'listFiles' | 'readFile'>;
 
 /** Decodes base64. */

@@ -115,7 +115,7 @@ impl Usage<'_> {
                 }
                 (self.interrupted(interrupt), GuestState::Alive)
             }
-            // Without a soft stop, the guest made up the interrupt that it reports.
+            // Without a soft stop, the guest has forged the interrupt.
             Ok(Report::Raised(raised) | Report::Interrupted(raised)) => {
                 let ran_out = driver.is_some_and(|driver| driver.is_out_of_memory(&raised));
                 match refused {

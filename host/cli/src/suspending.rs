@@ -270,7 +270,7 @@ fn escaped_json(text: &str) -> String {
     }
 }
 
-/// The report of a suspended execution. A finished execution's report has the first four members as well.
+/// The report of a suspended execution. The members up to `stderr` are also part of a finished execution's report.
 #[derive(Serialize)]
 struct SuspendedReport {
     success: bool,

@@ -91,7 +91,7 @@ impl StringScanner {
 pub(crate) fn wide_integer(text: &str) -> Option<&str> {
     let mut strings = StringScanner::default();
     let is_between_numbers = |c: char| {
-        // Other characters occur only in strings.
+        // Characters beyond U+00FF occur only in strings, and do not end them.
         let is_in_string = strings.read(u8::try_from(c).unwrap_or_default());
         is_in_string || !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E')
     };

@@ -16,7 +16,7 @@ from typing import Any
 
 from .measures import Language, Measure
 
-# A driver ends its child processes when its input ends, which may take this long.
+# Timeout for a driver to end its child processes after its input has ended.
 CLOSING_SECONDS = 10
 
 

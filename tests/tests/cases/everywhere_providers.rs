@@ -129,8 +129,8 @@ fn invoke(path: &Path, language: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Calls `execute` with the default pool of `wasmtime serve`, and with a pool that allows this number of memories and
-/// tables per module.
+/// Tests that `execute` fails with Wasmtime's default pool, which `wasmtime serve` uses, and succeeds with a pool that
+/// allows `per_module` memories and tables per module.
 fn pooled(path: &Path, language: &str, per_module: usize) -> Result<(), Failed> {
     let call = format!("execute({language}, {{source: \"\"}}, {{:}})");
     let room = format!("pooling-max-memories-per-module={per_module},pooling-max-tables-per-module={per_module}");

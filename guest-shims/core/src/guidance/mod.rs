@@ -58,7 +58,7 @@ pub fn guidance(facts: &Facts<'_>) -> Guidance {
 #[cfg(test)]
 mod tests;
 
-/// A problem and its solution.
+/// A problem and possible solutions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
     /// The topic of the problem.

@@ -391,7 +391,7 @@ const MADE: u8 = 0;
 /// The name's previous target was a file.
 const TAKEN: u8 = 1;
 
-/// Returns the journal of a root that claims more names than can exist, and ends after `names`.
+/// Returns the journal of a root. It declares `u64::MAX` names, but ends after `names`.
 fn journal(names: &[u8]) -> Vec<u8> {
     let mut to = Encoder::new();
     to.byte(2);

@@ -178,8 +178,8 @@ impl Machine {
         .await
     }
 
-    /// Returns the session in its state before a suspended execution. For the execution, its clock is the one of the
-    /// session in which the execution was suspended. The state contains the seed of the random numbers.
+    /// Restores the session in its state before a suspended execution. The execution uses the clock of the session in
+    /// which it was suspended. The seed of the random numbers is part of the restored state.
     pub(super) async fn restored(
         self: &Arc<Self>,
         state: &SessionState,

@@ -46,7 +46,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         });
     }
 
-    /// Converts a time on the watch to a time for the records, which do not include the repetition of a recording.
+    /// Converts a time on the watch to a time in the records, which excludes the time spent repeating a recording.
     pub(super) fn recorded_time(&self, at: Duration) -> Duration {
         at.saturating_sub(self.journaled.as_ref().map_or(Duration::ZERO, |journaled| journaled.repeating))
     }

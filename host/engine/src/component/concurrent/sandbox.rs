@@ -108,7 +108,8 @@ async fn start<T: Send + 'static>(
 }
 
 impl Call {
-    /// Implements `execute`. The output is charged, because a component can make several calls at the same time.
+    /// Implements `execute`. Charges the output to the quota for held bytes, because a component can make several calls
+    /// at the same time.
     fn execute(
         &mut self,
         runtime: Runtime,
