@@ -1,4 +1,4 @@
-"""The asynchronous API of all backends."""
+"""Tests the asynchronous API of all backends."""
 
 from __future__ import annotations
 

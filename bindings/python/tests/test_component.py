@@ -1,4 +1,5 @@
-"""The contract's API, `glovebox_sandbox.component`, with the providers in `target/providers` or `GLOVEBOX_PROVIDERS`.
+"""Tests the API of the contract, `glovebox_sandbox.component`, with the providers in `target/providers` or
+`GLOVEBOX_PROVIDERS`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The daemon and its selection, and an ordinary Python, which is never selected automatically."""
+"""Tests the daemon backend, its selection, and the backend without a sandbox, which is never selected automatically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client of the daemon, with a scripted server in place of the daemon."""
+"""Tests the client of the daemon with a scripted server in place of the daemon."""
 
 from __future__ import annotations
 

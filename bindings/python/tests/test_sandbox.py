@@ -1,4 +1,4 @@
-"""One suite over both backends: the engine in this process, and a provider component."""
+"""Tests both backends with one suite: the engine in this process, and a provider component."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts that wait for answers to tool calls, and their suspension."""
+"""Tests scripts that wait for answers to tool calls, and their suspension."""
 
 from __future__ import annotations
 

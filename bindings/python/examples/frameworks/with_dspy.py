@@ -1,4 +1,4 @@
-"""A module of dspy whose code runs in a sandbox."""
+"""A dspy module whose code runs in a sandbox."""
 
 import dspy
 from glovebox_sandbox.integrations.dspy import GloveboxInterpreter

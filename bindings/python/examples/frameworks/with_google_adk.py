@@ -1,4 +1,4 @@
-"""An agent of Google's Agent Development Kit whose code runs in a sandbox."""
+"""A Google ADK agent whose code runs in a sandbox."""
 
 from glovebox_sandbox.integrations.google_adk import GloveboxCodeExecutor
 from google.adk.agents import LlmAgent

@@ -1,4 +1,4 @@
-"""An agent of LangChain with code as a tool."""
+"""A LangChain agent with a tool that runs code."""
 
 from glovebox_sandbox.integrations.langchain import run_code_tool
 from langchain.agents import create_agent

@@ -1,4 +1,4 @@
-"""LlamaIndex's CodeActAgent over a sandbox."""
+"""A LlamaIndex `CodeActAgent` whose code runs in a sandbox."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""An agent of the OpenAI Agents SDK with code as a tool."""
+"""An OpenAI Agents SDK agent with a tool that runs code."""
 
 from agents import Agent
 from glovebox_sandbox.integrations.openai_agents import run_code_tool

@@ -1,4 +1,4 @@
-"""A sandbox agent of the OpenAI Agents SDK."""
+"""An OpenAI Agents SDK agent with a sandbox."""
 
 from agents import RunConfig, Runner
 from agents.sandbox import SandboxAgent, SandboxRunConfig

@@ -1,4 +1,4 @@
-"""An agent of Pydantic AI with code as a tool."""
+"""A Pydantic AI agent with a tool that runs code."""
 
 from glovebox_sandbox.integrations.pydantic_ai import run_code_tool
 from pydantic_ai import Agent

@@ -1,4 +1,4 @@
-"""An agent of Pydantic AI whose tools use a sandbox."""
+"""A Pydantic AI agent whose tools use a sandbox."""
 
 from glovebox_sandbox.integrations.pydantic_ai import INSTRUCTIONS, GloveboxWorkspace
 from pydantic_ai import Agent, RunContext

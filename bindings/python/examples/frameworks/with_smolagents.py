@@ -1,4 +1,4 @@
-"""An agent of smolagents whose code runs in a sandbox."""
+"""A smolagents agent whose code runs in a sandbox."""
 
 from glovebox_sandbox.integrations.smolagents import GloveboxExecutor
 from smolagents import CodeAgent, Model, Tool

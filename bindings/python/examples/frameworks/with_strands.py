@@ -1,4 +1,4 @@
-"""An agent of Strands whose code and files are in a sandbox."""
+"""A Strands agent whose code and files are in a sandbox."""
 
 from glovebox_sandbox.integrations.strands import GloveboxSandbox
 from strands import Agent

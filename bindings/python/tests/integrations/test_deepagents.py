@@ -1,4 +1,4 @@
-"""The backend in a real deep agent with a scripted model."""
+"""Tests the backend in a real deep agent with a scripted model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool in a real agent of LangChain with a scripted model."""
+"""Tests the tool in a real LangChain agent with a scripted model."""
 
 from __future__ import annotations
 

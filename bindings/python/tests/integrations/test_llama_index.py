@@ -1,4 +1,4 @@
-"""The function in a real `CodeActAgent` with a scripted model."""
+"""Tests the function in a real `CodeActAgent` with a scripted model."""
 
 from __future__ import annotations
 

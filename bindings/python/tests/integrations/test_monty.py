@@ -1,4 +1,4 @@
-"""Monty's unmodified client with `glovebox monty-worker` as its worker."""
+"""Tests Monty's unmodified client with `glovebox monty-worker` as its worker."""
 
 from __future__ import annotations
 

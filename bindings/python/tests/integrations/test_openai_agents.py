@@ -1,4 +1,4 @@
-"""The tool in a real agent of the OpenAI Agents SDK with a scripted model."""
+"""Tests the tool in a real OpenAI Agents SDK agent with a scripted model."""
 
 from __future__ import annotations
 

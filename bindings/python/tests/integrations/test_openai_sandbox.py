@@ -1,4 +1,4 @@
-"""The sandbox client in a real sandbox agent of the OpenAI Agents SDK with a scripted model."""
+"""Tests the sandbox client in a real OpenAI Agents SDK sandbox agent with a scripted model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool and the workspace in a real agent of Pydantic AI with a function as the model."""
+"""Tests the tool and the workspace in a real Pydantic AI agent whose model is a function."""
 
 from __future__ import annotations
 

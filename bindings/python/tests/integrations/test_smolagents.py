@@ -1,4 +1,4 @@
-"""The executor in a real `CodeAgent` with a scripted model."""
+"""Tests the executor in a real `CodeAgent` with a scripted model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sandbox in a real Strands agent with a scripted model."""
+"""Tests the sandbox in a real Strands agent with a scripted model."""
 
 from __future__ import annotations
 

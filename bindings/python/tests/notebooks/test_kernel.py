@@ -1,4 +1,4 @@
-"""The kernel with Jupyter's own client and notebook runner. `bindings/python/notebooks` runs these tests."""
+"""Tests the kernel with Jupyter's own client and notebook runner. `bindings/python/notebooks` runs these tests."""
 
 from __future__ import annotations
 

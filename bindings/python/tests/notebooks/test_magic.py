@@ -1,4 +1,4 @@
-"""The magic in IPython's own shell. `bindings/python/notebooks` runs these tests."""
+"""Tests the magic in IPython's own shell. `bindings/python/notebooks` runs these tests."""
 
 from __future__ import annotations
 

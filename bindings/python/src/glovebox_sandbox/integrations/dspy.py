@@ -1,4 +1,4 @@
-"""The interpreter of dspy's modules that write code: `RLM`, `Flex`, `ProgramOfThought`."""
+"""The interpreter for dspy modules that write code: `RLM`, `Flex`, `ProgramOfThought`."""
 
 from __future__ import annotations
 

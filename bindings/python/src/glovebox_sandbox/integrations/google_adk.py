@@ -1,4 +1,4 @@
-"""The code executor of Google's Agent Development Kit."""
+"""The code executor for Google's Agent Development Kit."""
 
 from __future__ import annotations
 

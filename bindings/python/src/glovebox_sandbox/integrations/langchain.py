@@ -1,4 +1,4 @@
-"""A tool of LangChain that runs code."""
+"""A LangChain tool that runs code."""
 
 from __future__ import annotations
 

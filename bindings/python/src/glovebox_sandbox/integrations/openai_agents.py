@@ -1,4 +1,4 @@
-"""A tool of the OpenAI Agents SDK that runs code."""
+"""An OpenAI Agents SDK tool that runs code."""
 
 from __future__ import annotations
 

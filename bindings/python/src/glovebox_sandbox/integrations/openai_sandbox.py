@@ -1,4 +1,4 @@
-"""The sandbox client of the OpenAI Agents SDK, for its sandbox agents."""
+"""The sandbox client for sandbox agents of the OpenAI Agents SDK."""
 
 from __future__ import annotations
 

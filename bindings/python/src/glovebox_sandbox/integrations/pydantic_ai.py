@@ -1,4 +1,4 @@
-"""A tool of Pydantic AI that runs code, and a workspace with files and Python commands."""
+"""A Pydantic AI tool that runs code, and a workspace with files and Python commands."""
 
 from __future__ import annotations
 
