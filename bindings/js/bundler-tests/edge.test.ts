@@ -36,7 +36,7 @@ export const respond = () => checks().catch((error) => [error.stack]).then((seen
 `;
 const SEEN = [
   { outcome: 'completed', stdout: '42\n' },
-  { outcome: 'out of fuel: 20000000 of 20000000', stdout: '' },
+  { outcome: 'out of fuel: used 20000000 of 20000000 units', stdout: '' },
   '42\n',
   'ToolError',
   1,

@@ -33,6 +33,8 @@ export function valueOf(value: ShownValue | undefined): unknown {
   return value.json === undefined ? new Opaque(value.repr) : parseJson(value.json);
 }
 
+const UNITS: Record<ResourceKind, string> = { fuel: 'units', time: 'ms', memory: 'bytes' };
+
 /** The way in which a script ended. The fields other than `kind` depend on the kind. */
 export class Outcome {
   /** The kind of outcome. */
@@ -73,7 +75,7 @@ export class Outcome {
       case 'raised':
         return this.type ? `${this.type}: ${this.message}` : `threw ${this.message}`;
       case 'exhausted':
-        return `out of ${this.resource}: ${this.used} of ${this.limit}`;
+        return `out of ${this.resource}: used ${this.used} of ${this.limit} ${this.resource && UNITS[this.resource]}`;
       case 'trapped':
         return `the interpreter trapped: ${this.trap}`;
       default:

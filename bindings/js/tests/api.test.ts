@@ -12,7 +12,7 @@ for (const way of ways) {
     for (const [source, kind, text, exitCode] of [
       ['console.log(1)', 'completed', 'completed', 0],
       ['throw new TypeError("no")', 'raised', 'TypeError: no', 1],
-      ['for (;;);', 'exhausted', 'out of fuel: 50000000 of 50000000', 137],
+      ['for (;;);', 'exhausted', 'out of fuel: used 50000000 of 50000000 units', 137],
       ['process.exit(3)', 'exited', 'exited with 3', 3],
     ] as const) {
       const run = await box.execute(source);

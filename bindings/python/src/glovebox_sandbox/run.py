@@ -16,6 +16,8 @@ from .types import Advice, Correction, FileEntry, FileKind, FuelAnalysis, Guidan
 if TYPE_CHECKING:
     from ._backend import Executed
 
+_UNITS = {"fuel": "units", "time": "ms", "memory": "bytes"}
+
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
@@ -64,7 +66,7 @@ class Outcome:
             case "raised":
                 return f"{self.type}: {self.message}" if self.type else f"threw {self.message}"
             case "exhausted":
-                return f"out of {self.resource}: {self.used} of {self.limit}"
+                return f"out of {self.resource}: used {self.used} of {self.limit} {_UNITS.get(self.resource or '', '')}"
             case "trapped":
                 return f"the interpreter trapped: {self.trap}"
         return self.kind
