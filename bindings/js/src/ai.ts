@@ -89,7 +89,7 @@ export function codeTool(options: CodeToolOptions = {}): CodeTool {
   return {
     description:
       check.optional('description', 'string', description) ??
-      `Runs ${NAMES[language] ?? language} code in a sandbox without network. ${result} ${memory}`,
+      `Runs ${NAMES[language] ?? language} code in a sandbox without network access. ${result} ${memory}`,
     inputSchema: INPUT,
     async execute({ code }, { abortSignal } = {}) {
       const used = await (keep ? current() : open());

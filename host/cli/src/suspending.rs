@@ -46,7 +46,7 @@ pub(crate) enum SuspendableRun {
     Suspended(Box<SuspendedScript>),
 }
 
-/// A suspended execution, and the script's output from its first start on.
+/// A suspended execution, and the script's output since its first start.
 #[derive(Debug)]
 pub(crate) struct SuspendedScript {
     pub(crate) suspended: Suspended,

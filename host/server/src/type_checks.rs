@@ -54,7 +54,7 @@ pub enum TypeCheckError {
     )]
     NotEnabled,
     /// The script is not Python.
-    #[error("`check_types` supports only Python, and the script is {}; remove it", .0.name())]
+    #[error("`check_types` supports only Python, and the script is {}; remove `check_types`", .0.name())]
     Language(Language),
     /// The script is too long for a type check.
     #[error(

@@ -142,11 +142,11 @@ class Starting:
 
         The script starts again, and receives the same answers, times and random numbers as before, without calling
         tools, until it waits for the same calls. This takes about as much CPU time as the script had used. The result
-        contains everything from the first start on. A run that was suspended in a session is resumed in the session
+        contains everything since the first start. A run that was suspended in a session is resumed in the session
         that `Sandbox.resume_suspended_session` restores.
 
         The tools, files, arguments and environment variables must be the same. If the script behaves differently, if
-        the bytes are damaged, or if the interpreter is another one, raises `SuspensionError`. The bytes can be resumed
+        the bytes are damaged, or if the interpreter is different, raises `SuspensionError`. The bytes can be resumed
         several times, for example with different answers.
 
         Resuming bytes from another author runs their code, within this sandbox's limits.

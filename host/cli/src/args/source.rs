@@ -128,7 +128,7 @@ impl ContextArgs {
     }
 }
 
-/// The command of a tool that a person answers while the execution is suspended.
+/// The command of a tool whose calls a person answers while the execution is suspended.
 const ASK: &str = "@ask";
 
 /// Tools that scripts may call.
@@ -173,12 +173,12 @@ impl ProgramArgs {
         self.tools.iter().map(|tool| tool.name.as_str())
     }
 
-    /// Returns the names of the tools that a person answers.
+    /// Returns the names of the tools whose calls a person answers.
     pub(crate) fn asked(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().filter(|tool| tool.program.is_none()).map(|tool| tool.name.as_str())
     }
 
-    /// Returns the tools for sandboxes with this policy. Rejects tools that a person answers.
+    /// Returns the tools for sandboxes with this policy. Rejects tools whose calls a person answers.
     pub(crate) fn tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
         match self.asked().next() {
             Some(name) => Err(Hinted::new(
@@ -189,8 +189,8 @@ impl ProgramArgs {
         }
     }
 
-    /// Like [`tools`](Self::tools), but includes tools that a person answers. The caller of the execution receives their
-    /// calls.
+    /// Like [`tools`](Self::tools), but includes tools whose calls a person answers. The caller of the execution
+    /// receives these calls.
     pub(crate) fn all_tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
         let tools = self.tools.iter().map(|NamedTool { name, program }| match program {
             Some(program) => program.tool(name, policy.limits.tool_bytes),
@@ -200,7 +200,8 @@ impl ProgramArgs {
     }
 }
 
-/// Returns a tool that a person answers. A resumed execution needs the same definition, because scripts can list tools.
+/// Returns a tool whose calls a person answers. A resumed execution needs the same definition, because scripts can list
+/// tools.
 pub(crate) fn asked_tool(name: &str) -> Tool {
     Tool::new(name, "Answered by a person.").stepped()
 }

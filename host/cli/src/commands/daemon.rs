@@ -186,7 +186,7 @@ impl SocketArgs {
         }
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let hint = "set HOME, or choose the socket with --socket";
-        let home = home.ok_or_else(|| Hinted::new("HOME is not set to a directory", hint))?;
+        let home = home.ok_or_else(|| Hinted::new("HOME is not set to an absolute path", hint))?;
         Ok(home.join(".rlm").join("daemon.sock"))
     }
 }

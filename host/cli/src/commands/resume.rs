@@ -274,7 +274,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
 /// Warns that the file does not contain the calls that the script made after it continued.
 fn warn_of_repetition(file: &Path) {
     note(&format!(
-        "`{}` is unchanged; if you resume it again, the script repeats the tool calls that it made since",
+        "`{}` is unchanged; if you resume it again, the script repeats the tool calls that it made after it continued",
         escaped(file)
     ));
 }

@@ -154,13 +154,14 @@ impl RunArgs {
         Ok(())
     }
 
-    /// Returns the file for a suspended execution, if the script has a tool that a person answers.
+    /// Returns the file for a suspended execution, if the script has a tool whose calls a person answers.
     fn suspended_file(&self, scripts: &[Source]) -> anyhow::Result<Option<NewSuspendedFile>> {
         let Some(name) = self.programs.asked().next() else {
             return match &self.suspended {
                 None => Ok(None),
                 Some(_) => {
-                    Err(Hinted::new("--suspended requires a tool that a person answers", "add --tool NAME=@ask").into())
+                    Err(Hinted::new("--suspended requires a tool whose calls a person answers", "add --tool NAME=@ask")
+                        .into())
                 }
             };
         };
@@ -199,7 +200,7 @@ impl RunArgs {
             return unsupported("--no-prepare", "remove --no-prepare");
         }
         if self.programs.asked().next().is_some() {
-            return unsupported("tools that a person answers", "use a program: --tool NAME=COMMAND");
+            return unsupported("tools whose calls a person answers", "use a program: --tool NAME=COMMAND");
         }
         if scripts.len() > 1 {
             return unsupported("several scripts", "run the scripts one at a time");

@@ -236,7 +236,7 @@ impl<'a> Request<'a> {
     /// session, the state of the session before the execution is saved, which takes a few hundred microseconds. The
     /// saved state counts towards `limits.session_total_bytes` until the execution has ended.
     ///
-    /// A suspendable execution records what the script receives from outside: answers of tools, times, random numbers,
+    /// A suspendable execution records what the script receives from outside: tool answers, times, random numbers,
     /// standard input that is not provided in advance. If the record exceeds 1 MiB, the execution continues, but can no
     /// longer be suspended.
     #[must_use]
@@ -257,7 +257,7 @@ impl<'a> Request<'a> {
     /// everything that is needed to repeat it. Default: `false`. Requires a prepared runtime. Not supported in
     /// sessions.
     ///
-    /// The recording contains at most 1 MiB of what the script receives from outside: answers of tools, times, random
+    /// The recording contains at most 1 MiB of what the script receives from outside: tool answers, times, random
     /// numbers, standard input that is not provided in advance. Beyond it, the execution continues without a recording.
     /// `limits.fuel_reserve` does not apply, because its exception would not occur at the same point again.
     #[must_use]

@@ -286,7 +286,7 @@ impl OpenBody {
             ("files", self.files.is_some()),
         ];
         match given.into_iter().find(|(_, given)| *given) {
-            Some((name, _)) => Err(Problem::invalid(format!("`{name}` is part of `state`; remove it"))),
+            Some((name, _)) => Err(Problem::invalid(format!("`{name}` is part of `state`; remove `{name}`"))),
             None => Ok(Some(state.0)),
         }
     }

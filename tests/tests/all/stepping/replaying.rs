@@ -216,7 +216,7 @@ fn other_image_limit_or_tool_is_an_error() {
     let slow = sandbox(Language::Python, |policy| policy.limits.timeout_ms += 1);
     slow.replay(&recording).unwrap();
     let with_tool = python.with_tools(&[square(&Arc::default())]).unwrap();
-    assert_eq!(difference(&with_tool, &recording), "the sandbox has other tools");
+    assert_eq!(difference(&with_tool, &recording), "the sandbox has different tools");
 }
 
 #[test]

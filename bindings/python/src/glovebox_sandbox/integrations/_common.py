@@ -353,7 +353,7 @@ class CodeTool:
         self.name = _check.optional("name", str, name) or f"run_{language if language.isidentifier() else 'code'}"
         """The tool's name for models."""
         self.description = _check.optional("description", str, description) or (
-            f"Runs {shown} code in a sandbox without network. The result is what the code prints and the value of its last expression. {kept}"
+            f"Runs {shown} code in a sandbox without network access. The result is what the code prints and the value of its last expression. {kept}"
         )
         """The tool's description for models."""
         self._max_characters = _check.of("max_characters", int, max_characters)

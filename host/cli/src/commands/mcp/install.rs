@@ -275,8 +275,9 @@ fn directory(variable: &str) -> Option<PathBuf> {
 }
 
 fn home() -> Result<PathBuf, Hinted> {
-    directory("HOME")
-        .ok_or_else(|| Hinted::new("HOME is not set to a directory", "set HOME, or choose the file with --file FILE"))
+    directory("HOME").ok_or_else(|| {
+        Hinted::new("HOME is not set to an absolute path", "set HOME, or choose the file with --file FILE")
+    })
 }
 
 /// Returns the directory for settings: on macOS `macos` in the home directory, elsewhere XDG_CONFIG_HOME or `~/.config`.

@@ -242,7 +242,7 @@ impl Recording {
         if toolbox.catalogue() == self.tools {
             Ok(toolbox)
         } else {
-            not_repeated("the sandbox has other tools".to_owned())
+            not_repeated("the sandbox has different tools".to_owned())
         }
     }
 
