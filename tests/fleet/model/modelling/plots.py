@@ -61,7 +61,7 @@ def warm_time(data: dict[str, Any]) -> Figure:
     figure, left, right = pair()
     each_s = column(rows, "ttl_s")
     left.plot(each_s, [row["warm_bytes"] / row["nodes"] / 2**30 for row in rows], marker=".")
-    left.set_ylabel("GiB of sessions on a node of 1,000")
+    left.set_ylabel("GiB of sessions on each of 1,000 nodes")
     times(left)
     right.plot(each_s, column(rows, "miss_share", 100), marker=".", label="executions that resume, %")
     right.plot(each_s, column(rows, "closed_miss_share", 100), linestyle=":", color="black", label="closed form, %")
@@ -82,7 +82,7 @@ def latency(data: dict[str, Any]) -> Figure:
     left.plot(each_s, column(rows, "warm_p50_ms"), linestyle=":", label="p50, in memory")
     left.plot(each_s, column(rows, "cold_p50_ms"), linestyle=":", label="p50, resumed")
     left.set_yscale("log")
-    left.set_ylabel("ms until the answer")
+    left.set_ylabel("latency, ms")
     times(left)
     left.legend()
     for way in data["tails"]:
@@ -103,7 +103,7 @@ def memory(data: dict[str, Any]) -> Figure:
     left.plot(column(rows, "memory_gib"), column(rows, "che_miss_share", 100), linestyle=":", color="black", label="Che's approximation")
     left.set_xscale("log", base=2)
     left.set_xticks(column(rows, "memory_gib"), [f"{row['memory_gib']:g}" for row in rows])
-    left.set_xlabel("GiB for sessions on each node")
+    left.set_xlabel("GiB of session memory per node")
     left.set_ylabel("% of executions that resume")
     left.legend()
     rows = data["nodes"]
@@ -136,7 +136,7 @@ def placement(data: dict[str, Any]) -> Figure:
     figure, left, right = pair(2.3)
     names = [row["placement"] for row in rows]
     bars(left, names, column(rows, "miss_share", 100), "% of executions that resume", "{:.1f}")
-    bars(right, [""] * len(names), column(rows, "imbalance"), "busiest node's processor time, by the mean", "{:.2f}")
+    bars(right, [""] * len(names), column(rows, "imbalance"), "busiest node's processor time / mean", "{:.2f}")
     return figure
 
 
@@ -147,7 +147,7 @@ def traffic(data: dict[str, Any]) -> Figure:
     names = [row["persistence"] for row in rows]
     bars(first, names, column(rows, "put_bytes_per_s", 1e-9), "GB/s written", "{:.1f}")
     bars(second, [""] * len(names), column(rows, "puts_per_s", 1e-3), "thousand writes/s", "{:.1f}")
-    bars(third, [""] * len(names), column(rows, "p50_ms"), "ms until the answer, p50", "{:.0f}")
+    bars(third, [""] * len(names), column(rows, "p50_ms"), "p50 latency, ms", "{:.0f}")
     return figure
 
 
@@ -162,10 +162,10 @@ def failure(data: dict[str, Any]) -> Figure:
         axes.set_yscale("log")
         axes.set_ylim(500, 40_000)
         axes.set_title(f"{nodes:,} nodes", fontsize=9)
-        axes.set_xlabel("s since a third of the nodes ended")
+        axes.set_xlabel("seconds since a third of the nodes failed")
         axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
         axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, -0.22))
-    left.set_ylabel("ms until the answer, p99 of 10 s")
+    left.set_ylabel("p99 latency in each 10 s, ms")
     return figure
 
 
@@ -196,7 +196,7 @@ def cost(data: dict[str, Any]) -> Figure:
         left = [one + other for one, other in zip(left, values, strict=True)]
     axes.set_yticks(places, [f"{row['persistence']}, {row['nodes']:,.0f} nodes" for row in rows])
     axes.invert_yaxis()
-    axes.set_xlabel("millionths of a dollar for a session and hour")
+    axes.set_xlabel("millionths of a dollar per session-hour")
     axes.grid(False)
     axes.legend(loc="lower right")
     return figure

@@ -35,7 +35,7 @@ pub(super) fn placements(run: &mut Run, config: Config) -> Value {
 pub(super) fn persistences(run: &mut Run, config: Config, inputs: &Inputs) -> Value {
     let once = |idle_s, at_most, full_every| Persistence::Coalesced { idle_s, at_most, full_every };
     let all = [
-        ("all, each time", Persistence::Every),
+        ("whole sessions, each time", Persistence::Every),
         ("differences", Persistence::Delta { full_every: 16 }),
         ("once idle for 15 s", once(15.0, 64, None)),
         ("once idle for 60 s", once(60.0, 64, None)),
