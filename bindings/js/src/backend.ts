@@ -175,7 +175,7 @@ export interface BackendSession {
   close(): Promise<void>;
 }
 
-/** A sandbox of a backend. */
+/** A backend's implementation of a sandbox. */
 export interface Backend {
   readonly language: 'python' | 'javascript';
   readonly runtimeName: string;

@@ -27,7 +27,7 @@ const MAX_REST: u64 = 64 << 10;
 pub(crate) struct RequestBody {
     /// `None` only while the value is dropped.
     body: Option<Incoming>,
-    /// The maximum time for reading the rest. Zero: it is not read.
+    /// The timeout for reading the rest of the body. If zero, the rest is not read.
     rest_time: Duration,
 }
 

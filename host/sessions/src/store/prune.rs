@@ -219,7 +219,7 @@ pub struct PageRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the page limit is `{limit}`; use 1 to {}", PageRequest::MAX_LIMIT)]
 pub struct PageLimitError {
-    /// The requested size.
+    /// The requested page limit.
     pub limit: usize,
 }
 

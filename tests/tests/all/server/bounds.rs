@@ -307,7 +307,7 @@ fn session_that_exceeds_the_store_can_be_exported() {
     assert_eq!(other.ask("PUT", "/v1/sessions/t", &[], &state.body).status, 201);
     let value = other.post("/v1/sessions/t/execute", &json!({"source": "len(x)"})).ok()["value"]["json"].clone();
     assert_eq!(value, 2 << 20);
-    // The server would report that it cannot save the session.
+    // Otherwise, the server would report at shutdown that it cannot save the session.
     assert_eq!(server.ask("DELETE", "/v1/sessions/s", &[], b"").status, 204);
 }
 

@@ -77,7 +77,7 @@ def operation(name, path, to):
 
 
 class Entry(NamedTuple):
-    """A file or directory. A link is described by its target, if that exists."""
+    """A file or directory. The entry of a link describes its target, if the target exists."""
 
     path: str
     kind: str

@@ -26,7 +26,7 @@ pub(super) const MAX_CHUNK_BYTES: usize = 1 << 20;
 /// Maximum number of tool calls per read.
 const MAX_CALLS: usize = 16;
 
-/// A stream of an execution's output, from the first byte on.
+/// A stream of an execution's output, starting at the first byte.
 pub(super) struct Output {
     execution: ConcurrentExecution,
     stream: Stream,

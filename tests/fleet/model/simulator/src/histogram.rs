@@ -7,7 +7,7 @@ const FIRST_EXPONENT: u64 = 1023 - 20;
 /// The number of octaves. The last bucket ends at 2^14 s, four and a half hours.
 const OCTAVES: usize = 34;
 
-/// Numbers of durations, by bucket.
+/// The number of durations in each bucket.
 #[derive(Clone)]
 pub struct Histogram {
     counts: Vec<u32>,

@@ -107,7 +107,7 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
         }
     }
     let accepted: Vec<&Done> = done.iter().filter(|one| one.result.is_ok()).collect();
-    // Accepted writes that no other accepted write is built on.
+    // The accepted writes on which no other accepted write is based.
     let version = |one: &Done| one.result.as_ref().ok().cloned().flatten().map(Expected::Version);
     let tops: Vec<&&Done> = accepted
         .iter()
