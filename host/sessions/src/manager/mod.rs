@@ -51,7 +51,7 @@ pub enum SessionsError {
         /// The session's ID.
         id: SessionId,
     },
-    /// A different process took the session over, even though this process held its lock.
+    /// A different process took over the session, even though this process held its lock.
     ///
     /// The changes that this process made since its last save are not in the store, and its executions since then are
     /// discarded. The live session was dropped without running its exit handlers. Effects outside the session, through

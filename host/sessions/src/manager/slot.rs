@@ -75,7 +75,7 @@ pub(super) struct Live {
     pub(super) session: Session,
     lock: SessionLock,
     created_at: Timestamp,
-    /// Set when this process learns that another process took the session over. From then on, nothing is saved.
+    /// Set when this process learns that another process took over the session. From then on, nothing is saved.
     is_fenced: AtomicBool,
     /// Counts uses that may have changed the session. Increases when such a use ends or saves the session.
     pub(super) changes: AtomicU64,
@@ -165,7 +165,7 @@ impl SessionSlot {
     /// Writes the session to the store if it has changed, and drops the live session. Returns `false` if it was not
     /// live.
     ///
-    /// If another process took the session over, the session is dropped with its changes, and the result is an error. A
+    /// If another process took over the session, the session is dropped with its changes, and the result is an error. A
     /// store can be slow, so this is a [`Change`] that other threads wait for.
     pub(super) fn hibernate<'a>(
         &'a self,
@@ -369,7 +369,7 @@ impl Live {
         put.map(drop).map_err(|error| self.failed(error))
     }
 
-    /// Returns `true` if this process knows that another process took the session over.
+    /// Returns `true` if this process knows that another process took over the session.
     pub(super) fn is_fenced(&self) -> bool {
         self.is_fenced.load(Ordering::SeqCst)
     }

@@ -184,7 +184,7 @@ impl SessionGuard {
     ///
     /// # Errors
     /// [`SessionsError::Unsaved`] if the session could not be saved; the error contains the execution.
-    /// [`SessionsError::Fenced`] if another process took the session over: the execution is discarded, and the next
+    /// [`SessionsError::Fenced`] if another process took over the session: the execution is discarded, and the next
     /// call resumes the state that the other process stored.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, SessionsError> {
         let active = self.activate_unless(request.cancel_token())?;
@@ -293,7 +293,7 @@ impl ActiveSession {
     ///
     /// # Errors
     /// Returns the execution's own error. [`SessionsError::Unsaved`] if the session could not be saved; the error
-    /// contains the execution. [`SessionsError::Fenced`] if another process took the session over; the execution is
+    /// contains the execution. [`SessionsError::Fenced`] if another process took over the session; the execution is
     /// discarded and is not in the error.
     pub fn save_after(&self, executed: Result<Execution, ExecuteError>) -> Result<Execution, SessionsError> {
         let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
@@ -328,7 +328,7 @@ impl ActiveSession {
     ///
     /// # Errors
     /// [`SessionsError::Save`] if the state cannot be encoded. [`SessionsError::Store`] if it cannot be written.
-    /// [`SessionsError::Fenced`] if another process took the session over.
+    /// [`SessionsError::Fenced`] if another process took over the session.
     pub fn save(&self) -> Result<(), SessionsError> {
         let live = self.live()?;
         // Clear the flag before saving: changes made from now on may be missing from the saved state.

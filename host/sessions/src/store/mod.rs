@@ -336,7 +336,7 @@ pub enum StoreError {
 // Structured log events of stored sessions, through `tracing` with the target `glovebox`, and their fields:
 //
 // * `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.deleted`: `session_id`.
-// * `session.fenced` (another process took the session over): `session_id`.
+// * `session.fenced` (another process took over the session): `session_id`.
 // * `session.prune.delete`: `session_id`, `bytes`, `reason`, `dry_run`.
 // * `session.prune.complete`: `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run`.
 

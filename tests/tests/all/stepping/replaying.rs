@@ -269,7 +269,7 @@ fn executions_in_sessions_cannot_be_recorded() {
     assert_eq!(session.execute("1").unwrap().value.unwrap().repr, "1");
 }
 
-/// A repetition finds the directory as the first run has left it, and must not change it.
+/// A repetition finds the directory as the first run left it, and must not change it.
 #[test]
 fn repetition_does_not_change_host_directories() {
     let dir = tempfile::tempdir().unwrap();

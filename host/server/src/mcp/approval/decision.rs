@@ -31,7 +31,7 @@ const MAX_REASON_CHARS: u32 = 500;
 /// Maximum time to wait for the answers of a client with an earlier protocol version.
 pub(super) const ANSWER_TIME: Duration = Duration::from_secs(3_600);
 
-/// How the server asks a client for approvals.
+/// The way to ask a client for approvals.
 pub(super) enum Approver {
     /// Protocol version 2026-07-28 and later: the result of `run_code` contains the questions, and the client repeats
     /// the request with the answers.

@@ -298,8 +298,8 @@ fn busy(id: &str) -> ServiceError {
 
 /// The interval between checks of an execution that a request is resuming, or whose result is unread.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// Maximum time for which a cancelled execution's result stays unread, if there was no memory for the answer. Most
-/// clients that cancel an execution do not request its result again.
+/// Retention time of a cancelled execution's unread result, if there was no memory for the answer. Most clients that
+/// cancel an execution do not request its result again.
 const CANCELLED_TIME: Duration = Duration::from_secs(60);
 
 impl Tenant {

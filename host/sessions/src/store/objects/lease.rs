@@ -187,7 +187,7 @@ impl LeaseLog {
     }
 
     /// Creates the next entry and deletes this one. Returns the number of the new entry, or `None` if another process
-    /// took the lease over.
+    /// took over the lease.
     pub(super) async fn renewed(&self, number: u64) -> Result<Option<u64>, StoreError> {
         let next = number.saturating_add(1);
         // If the entry was deleted, the lease expired, and an entry with the same name belongs to another holder.
