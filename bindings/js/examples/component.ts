@@ -5,7 +5,7 @@ const box = await createSandbox({ language: 'javascript', backend: 'component', 
 const run = await box.execute('console.log([1, 2, 3].map((x) => x * x).join())');
 console.log(run.outcome.kind, run.stdout.trim(), run.fuelConsumed > 0);
 
-// The component runs in a worker: an endless script does not block the page, and ends at its timeout at the latest.
+// The component runs in a worker: an endless script does not block the page, and ends no later than its timeout.
 const endless = box.execute('for (;;);');
 setTimeout(() => box.cancel(), 100);
 console.log((await endless).outcome.kind);

@@ -187,7 +187,7 @@ export interface Backend {
   close(): Promise<void>;
 }
 
-/** A sandbox of a backend whose executions can wait for answers of the caller. */
+/** A sandbox of a backend whose executions can wait for answers from the caller. */
 export interface SteppingBackend extends Backend {
   start(input: Input, attendant: Attendant): Promise<Stepped>;
   /** Repeats a suspended execution until it waits for the same calls. */

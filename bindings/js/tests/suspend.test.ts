@@ -1,4 +1,4 @@
-// Tests runs that wait for answers of the caller, and their suspension, on the engine in this process.
+// Tests runs that wait for answers from the caller, and their suspension, on the engine in this process.
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -121,7 +121,7 @@ pub struct Executed {
     pub waiting: Option<WaitingExecution>,
 }
 
-/// An execution that was suspended because its script waits for answers of its caller. It occupies no node.
+/// An execution that was suspended because its script waits for answers from its caller. It occupies no node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WaitingExecution {
     /// The calls that the caller must answer, in the order in which the script made them.

@@ -301,7 +301,7 @@ impl ServiceError {
         }
     }
 
-    /// Returns `true` if the execution stays suspended after this error of a step.
+    /// Returns `true` if the execution remains suspended after a step that fails with this error.
     #[must_use]
     pub(crate) fn is_still_waiting(&self) -> bool {
         self.is_answer_error() || matches!(self, Self::StepUnanswered)

@@ -450,7 +450,7 @@ pub enum UserPackageError {
         name = escaped(.0)
     )]
     TooManyFiles(String),
-    /// The package index has another wheel than the pinned one.
+    /// The package index has a different wheel from the pinned one.
     #[error(
         "the package index has `{file}` with sha256 {got}, but `{expected}` with sha256 {pin} is pinned; to use it \
          anyway, download it and add the file",

@@ -1,4 +1,4 @@
-"""The checked history: the operations and answers of clients, and the effects that tools recorded."""
+"""The checked history: the operations of clients with their answers, and the effects that tools recorded."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def variable(value: dict[str, Any]) -> tuple[str, str | None]:
 
 
 def cancelled() -> dict[str, Any]:
-    """Returns the record of a cancelled execution that has no result: of one that had not begun, for example."""
+    """Returns the record of a cancelled execution that has no result, for example because it had not begun."""
     lists = ("files_created", "files_modified", "files_deleted", "tool_calls", "displays")
     numbers = ("fuel_consumed", "memory_used_bytes", "duration_ms", "displays_dropped")
     fuel = {"used": 0, "limit": 0, "utilization_percent": 0, "status": "efficient", "suggested_limit": None}

@@ -11,11 +11,11 @@ use super::{
 };
 use crate::MemoryLimit;
 
-/// Decodes a session that is authentic, belongs to this image, and is within the caps.
+/// Decodes a session that is authentic, belongs to this image, and does not exceed `caps`.
 ///
 /// # Errors
-/// Fails if the bytes are not a hibernated session, are damaged or not authentic, belong to another image, or exceed a
-/// cap.
+/// Fails if the bytes are not a hibernated session, are damaged or not authentic, belong to another image, or exceed
+/// `caps`.
 pub fn decode(
     bytes: &[u8],
     image: &ImageView<'_>,

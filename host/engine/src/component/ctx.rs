@@ -44,7 +44,7 @@ pub(super) struct Caller {
     sandboxes: Mutex<Vec<CachedSandbox>>,
 }
 
-/// Tracks where the resource table is.
+/// The location of the resource table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lending {
     Here,

@@ -232,7 +232,7 @@ impl<'a> Request<'a> {
     }
 
     /// Sets whether the execution can be suspended: [`Started::suspend`](crate::Started::suspend) then turns it into
-    /// bytes while it waits for answers of the caller. Default: `false`. Requires `start` and a prepared runtime. In a
+    /// bytes while it waits for the caller's answers. Default: `false`. Requires `start` and a prepared runtime. In a
     /// session, the state of the session before the execution is saved, which takes a few hundred microseconds. The
     /// saved state counts towards `limits.session_total_bytes` until the execution has ended.
     ///

@@ -43,7 +43,7 @@ impl CallStatus {
         matches!(self.entry.answerer, Answerer::Caller)
     }
 
-    /// Returns `true` if the call waits for the answer of the caller of a started execution, and no thread runs for it.
+    /// Returns `true` if the caller of a started execution must answer the call, and no thread runs for it.
     pub(super) fn is_pending(&self) -> bool {
         *self.state() == CallPhase::Pending
     }

@@ -6,8 +6,8 @@
 //! the script. The sequence of steps therefore always matches the journal, wherever an execution was interrupted or
 //! cancelled.
 //!
-//! If the script waits only for answers of its caller, the execution ends: it is suspended as bytes, which the last step
-//! records. The caller resumes it with another execution, on any node.
+//! If the script waits only for answers from its caller, the execution ends: it is suspended as bytes, which the last
+//! step records. The caller resumes it with another execution, on any node.
 
 use std::{
     pin::Pin,

@@ -120,7 +120,7 @@ impl SessionOperation {
         matches!(self, Self::Open { .. } | Self::Fork { .. } | Self::Import { .. })
     }
 
-    /// Returns `true` if the operation creates a session with another policy than the tenant's.
+    /// Returns `true` if the operation creates a session with a policy that differs from the tenant's.
     pub(crate) fn has_policy(&self) -> bool {
         matches!(self, Self::Open { policy, .. } | Self::Import { policy, .. } if !policy.is_empty())
     }

@@ -201,7 +201,7 @@ pub(crate) async fn resume(
 
 /// Returns the memory that a suspended execution occupies when it is decoded and resumed, in bytes.
 fn decoded_bytes(suspended: &[u8]) -> usize {
-    // Bytes that cannot be decoded occupy no more than their texts.
+    // Bytes that cannot be decoded are rejected, and occupy no additional memory.
     Suspended::peek(suspended).map_or(suspended.len(), |peek| peek.memory_bytes)
 }
 

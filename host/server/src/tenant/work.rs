@@ -46,7 +46,7 @@ pub struct Script {
     pub wants_files: bool,
     /// `true` to omit the value of the last expression. Only for new interpreters; a session always returns it.
     pub without_value: bool,
-    /// `true` if the execution can be turned into bytes while it waits for answers of the client
+    /// `true` if the execution can be turned into bytes while it waits for answers from the client
     /// ([`Tenant::suspend_to_bytes`](crate::Tenant::suspend_to_bytes)).
     pub suspendable: bool,
     /// `true` to check the types of a Python script before it runs

@@ -1,4 +1,4 @@
-//! Tests of the advice on scripts in another language than the runtime's, and on types in JavaScript.
+//! Tests of the advice on scripts that are not in the runtime's language, and on types in JavaScript.
 
 use super::*;
 

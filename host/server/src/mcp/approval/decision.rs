@@ -28,7 +28,7 @@ pub(super) const MAX_QUESTIONS: usize = 16;
 /// Maximum length of a person's reason, in characters.
 const MAX_REASON_CHARS: u32 = 500;
 
-/// Maximum time to wait for the answers of a client with an earlier protocol version.
+/// Maximum time to wait for answers from a client with an earlier protocol version.
 pub(super) const ANSWER_TIME: Duration = Duration::from_secs(3_600);
 
 /// The way to ask a client for approvals.

@@ -33,7 +33,7 @@ pub struct Class {
     pub resume_s: f64,
     /// The size of the serialized session.
     pub blob_bytes: f64,
-    /// The size of the difference to the previous generation.
+    /// The size of the difference from the previous generation.
     pub delta_bytes: f64,
     /// The private memory of an idle session.
     pub warm_bytes: f64,
