@@ -127,7 +127,7 @@ def main() -> None:
     )
     parser.add_argument("--notices", type=Path, help="third-party licences to copy into dist-info/licenses")
     parser.add_argument("--sbom", type=Path, help="bill of materials to copy into dist-info/sboms")
-    parser.add_argument("--no-strip", action="store_true", help="the module has no symbols; `strip` is not needed")
+    parser.add_argument("--no-strip", action="store_true", help="do not run `strip`, because the module has no symbols")
     given = parser.parse_args()
 
     licences = [("LICENSE", ROOT / "LICENSE")]

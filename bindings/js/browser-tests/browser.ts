@@ -41,7 +41,7 @@ export class Browser {
       const said: string[] = [];
       const late = setTimeout(() => reject(new Error(`the browser did not start: ${said.join('\n')}`)), TIMEOUT_MS);
       child.on('error', reject);
-      child.on('exit', () => reject(new Error(`the browser ended: ${said.join('\n')}`)));
+      child.on('exit', () => reject(new Error(`the browser exited: ${said.join('\n')}`)));
       createInterface({ input: child.stderr }).on('line', (line) => {
         said.push(line);
         const [, found] = /^DevTools listening on (.*)$/.exec(line) ?? [];
@@ -58,7 +58,7 @@ export class Browser {
   async ask(method: string, params: object = {}, sessionId?: string): Promise<any> {
     const id = (this.#count += 1);
     const answer = await new Promise<any>((resolve, reject) => {
-      const late = setTimeout(() => reject(new Error(`the browser did not answer to ${method}`)), TIMEOUT_MS);
+      const late = setTimeout(() => reject(new Error(`the browser did not answer ${method}`)), TIMEOUT_MS);
       this.#asked.set(id, (answer) => {
         clearTimeout(late);
         resolve(answer);

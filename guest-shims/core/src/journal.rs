@@ -283,7 +283,7 @@ impl Journal {
         let fuel_used = self.fuel_used(fuel_left);
         let Some(at) = &self.until else { return };
         let difference = if (&at.calls.unanswered, at.calls.queued) != (&calls.unanswered, calls.queued) {
-            "the script waits for other tool calls".to_owned()
+            "the script waits for different tool calls".to_owned()
         } else if at.calls.times.len() != calls.times.len() {
             format!("the number of tool calls is {} instead of {}", calls.times.len(), at.calls.times.len())
         } else if at.output_bytes != self.output_bytes {

@@ -362,7 +362,7 @@ pub(crate) fn state_dir() -> anyhow::Result<PathBuf> {
     match base {
         Some(base) => Ok(base.join("glovebox")),
         None => Err(Hinted::new(
-            "neither XDG_STATE_HOME nor HOME is set to a directory",
+            "neither XDG_STATE_HOME nor HOME is set to an absolute path",
             "set one of them to an absolute path, or choose a directory with --store",
         )
         .into()),

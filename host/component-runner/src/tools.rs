@@ -191,10 +191,10 @@ impl Provider {
         match returned {
             Some(Val::Result(Ok(Some(value)))) => match *value {
                 Val::String(text) => Ok(text),
-                _ => Err(format!("the answer of tool `{}` is not text", call.name).into()),
+                _ => Err(format!("the answer from tool `{}` is not text", call.name).into()),
             },
             Some(Val::Result(Err(Some(failure)))) => Err(failed(*failure)),
-            _ => Err(format!("the answer of tool `{}` has an unexpected type", call.name).into()),
+            _ => Err(format!("the answer from tool `{}` has an unexpected type", call.name).into()),
         }
     }
 }

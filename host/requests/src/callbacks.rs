@@ -232,7 +232,7 @@ impl CallbackClients {
             ToolError::of(ToolErrorKind::Timeout, message)
         };
         let no_room = |error: CallMemoryError| {
-            ToolError::of(ToolErrorKind::Limit, format!("the answer of the callback of `{tool}` {error}"))
+            ToolError::of(ToolErrorKind::Limit, format!("the answer from the callback of `{tool}` {error}"))
         };
         let arguments: &RawValue =
             serde_json::from_str(arguments).map_err(|_| failed("cannot be called: the arguments are not JSON"))?;

@@ -76,7 +76,7 @@ impl<P: Platform> ExecutionCtx<P> {
             JournalEntry::Random(bytes) if bytes.len() == expected => Some(bytes.clone()),
             _ => None,
         };
-        if let Some(bytes) = self.repeat("reads other random bytes", pick) {
+        if let Some(bytes) = self.repeat("reads different random bytes", pick) {
             into.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
             return;
         }
@@ -176,7 +176,7 @@ impl<P: Platform> ExecutionCtx<P> {
         let pick = |entry: &JournalEntry| if let JournalEntry::Received(some) = entry { Some(*some) } else { None };
         let has_reply = journal.repeat("reads from the tools", pick);
         if has_reply.is_some_and(|has_reply| has_reply != reply.is_some()) {
-            journal.differ("the script receives other replies from its tools");
+            journal.differ("the script receives different replies from its tools");
         }
         self.journal_calls()?;
         Ok(Some(reply))

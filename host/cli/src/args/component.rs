@@ -184,7 +184,7 @@ fn variable(flag: &str) -> anyhow::Result<(String, String)> {
     let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
     if name.is_empty() {
         return Err(Hinted::new(
-            format!("`{}` is not a valid variable name", escaped(flag)),
+            format!("`{}` is not a valid environment variable", escaped(flag)),
             "write it as `NAME` or `NAME=VALUE`",
         )
         .into());

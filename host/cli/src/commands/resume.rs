@@ -217,7 +217,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
         Some((.., record)) => runtime_of(record, &args.runtime)?,
         None => args.runtime.or(suspended.runtime_name()),
     };
-    let sandbox = host.sandbox(&runtime, None, &policy)?.with_tools(&tools).context("cannot offer the tools")?;
+    let sandbox = host.sandbox(&runtime, None, &policy)?.with_tools(&tools).context("cannot add the tools")?;
     let reporter = Reporter::new(&args.report, displays, &cancel);
     let (request, passed) = reporter.forward(suspended.request().cancel(&cancel));
     // Set while the script has made tool calls that resuming the file again would repeat.

@@ -387,7 +387,7 @@ impl Job<'_> {
     }
 
     fn with_tools(&self, sandbox: Sandbox) -> anyhow::Result<Sandbox> {
-        sandbox.with_tools(&self.tools).context("cannot offer the tools")
+        sandbox.with_tools(&self.tools).context("cannot add the tools")
     }
 
     /// Runs the scripts and returns the first exit code that is not 0.

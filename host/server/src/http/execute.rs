@@ -96,7 +96,7 @@ async fn parse(
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header), IfMatch),
     responses((status = 200, description = "Outcome of the script. The session is saved.", body = ExecutionAnswer),
         (status = 202, description = "The execution is waiting for answers to tool calls. Other requests to the session wait until it ends.", body = NeedsToolsAnswer),
-        (status = 412, description = "The session has another generation. The script did not run.", body = Problem), Failures))]
+        (status = 412, description = "The session's generation does not match `If-Match`. The script did not run.", body = Problem), Failures))]
 pub(crate) async fn in_session(
     shared: Shared,
     Caller(tenant): Caller,

@@ -182,7 +182,7 @@ fn reserve_suspended(bodies: &BodyBudget, tenant: &str, bytes: usize) -> Result<
         (status = 202, description = "The execution is waiting for further answers.", body = NeedsToolsAnswer),
         (status = 400, description = "The bytes are not a suspended execution of this token, or the answers are invalid.", body = Problem),
         (status = 409, description = "The bytes need another image, or the script behaved differently than before.", body = Problem),
-        (status = 412, description = "The session has another generation. It keeps its state.", body = Problem),
+        (status = 412, description = "The session's generation does not match `If-Match`. The session keeps its state.", body = Problem),
         (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not resume the execution.", body = Problem)))]
 pub(crate) async fn resume(

@@ -49,7 +49,7 @@ impl Tenant {
     /// Forks a session into an independent copy.
     ///
     /// # Errors
-    /// Fails if the session does not exist or has another generation, if a session named `fork` exists, or if the
+    /// Fails if the session does not exist or has a different generation, if a session named `fork` exists, or if the
     /// tenant has reached its maximum number of sessions.
     pub async fn fork(
         &self,
@@ -89,7 +89,7 @@ impl Tenant {
     /// Takes a checkpoint of a session, for [`undo`](Self::undo).
     ///
     /// # Errors
-    /// Fails if the session does not exist or has another generation, or if the store is full.
+    /// Fails if the session does not exist or has a different generation, or if the store is full.
     pub async fn checkpoint(&self, target: impl Into<SessionTarget>) -> Result<Changed<CheckpointId>, ServiceError> {
         self.perform(SessionOperation::Checkpoint { target: target.into() }).await?.checkpoint()
     }
@@ -98,7 +98,7 @@ impl Tenant {
     /// state, or in a fleet the state before the last execution. Returns the restored checkpoint.
     ///
     /// # Errors
-    /// Fails if the session does not exist or has another generation, or if there is no such checkpoint.
+    /// Fails if the session does not exist or has a different generation, or if there is no such checkpoint.
     pub async fn undo(
         &self,
         target: impl Into<SessionTarget>,
@@ -110,7 +110,7 @@ impl Tenant {
     /// Saves a session and evicts it from memory. Returns `false` if it was not in memory.
     ///
     /// # Errors
-    /// Fails if the session does not exist, has another generation, is in use, or cannot be saved.
+    /// Fails if the session does not exist, has a different generation, is in use, or cannot be saved.
     pub async fn hibernate(&self, target: impl Into<SessionTarget>) -> Result<Changed<bool>, ServiceError> {
         self.perform(SessionOperation::Hibernate { target: target.into() }).await?.hibernated()
     }
@@ -151,7 +151,7 @@ impl Tenant {
     /// even if the caller has dropped the future.
     ///
     /// # Errors
-    /// Fails if the session does not exist or has another generation, or if the guest rejects the value.
+    /// Fails if the session does not exist or has a different generation, or if the guest rejects the value.
     pub(crate) async fn set_variable(
         &self,
         target: impl Into<SessionTarget>,

@@ -82,7 +82,7 @@ async fn client(target: Target, begin: Instant, end: Instant) -> anyhow::Result<
         sender.ready().await.context("the server has closed the connection")?;
         let response = sender.send_request(request).await.context("the server does not answer")?;
         let status = response.status();
-        let body = response.into_body().collect().await.context("the answer broke off")?.to_bytes();
+        let body = response.into_body().collect().await.context("the answer ended early")?.to_bytes();
         let took = asked.elapsed();
         match status {
             StatusCode::OK => {

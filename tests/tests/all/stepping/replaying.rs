@@ -189,7 +189,7 @@ fn first_difference_is_an_error() {
     let recording = recording(&execution);
     with_code(code).replay(&recording).unwrap();
     for (old, new, named) in [
-        ("print(1)", "print(2)", "wrote other text to standard output"),
+        ("print(1)", "print(2)", "wrote different text to standard output"),
         ("print(1)", "print(11)", "the script wrote 3 bytes to standard output instead of 2"),
         ("print(1)", "print(3 - 2)", "units of fuel instead of"),
         ("n=2", "n=3", "the tool calls differ"),

@@ -312,7 +312,7 @@ fn difference_from_the_first_run_is_an_error() {
     let suspended = started.suspend().unwrap();
     for (old, new, difference) in [
         ("print(1)", "print(2 + 3)", "units of fuel instead of"),
-        ("q=1", "q=2", "waits for other tool calls"),
+        ("q=1", "q=2", "waits for different tool calls"),
         ("time.time()", "time.monotonic()", "reads the monotonic clock, which it did not do before"),
         ("tools.ask(q=1)", "pass", "ended, which it did not do before"),
     ] {

@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
     }
 
     fn all(&mut self, schemas: &'a Value) -> Result<Vec<usize>, String> {
-        let schemas = schemas.as_array().ok_or("a list of schemas is not an array")?;
+        let schemas = schemas.as_array().ok_or("`allOf`, `anyOf`, `oneOf` and `prefixItems` must be arrays")?;
         Ok(schemas.iter().map(|schema| self.add(schema)).collect())
     }
 

@@ -211,7 +211,7 @@ impl<'a> Worker<'a> {
         let tool = Tool::new(TURN_TOOL, "Passes an event to the client.").schema(schema).stepped();
         let runtime = RuntimeArgs::default();
         let sandbox = self.host.sandbox(&runtime, Some(Language::Python), &config.policy())?;
-        self.sandbox = Some(sandbox.with_tools(&[tool]).context("cannot offer the tool")?);
+        self.sandbox = Some(sandbox.with_tools(&[tool]).context("cannot add the tool")?);
         self.config = Some(config);
         Ok(())
     }

@@ -101,7 +101,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     add_allowed(&policy)?;
     let context = args.context.value(&policy)?;
     let tools = args.programs.tools(&policy)?;
-    let with_tools = |sandbox: Sandbox| sandbox.with_tools(&tools).context("cannot offer the tools");
+    let with_tools = |sandbox: Sandbox| sandbox.with_tools(&tools).context("cannot add the tools");
     let cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
     let (sandbox, name, source) = match &args.session {

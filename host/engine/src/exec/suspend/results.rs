@@ -74,7 +74,7 @@ impl RecordedResults {
     pub(super) fn difference(&self, now: &Self, has_unreceived: bool) -> Option<String> {
         if self.outcome != now.outcome {
             return Some(match (described(&now.outcome), described(&self.outcome)) {
-                (now, was) if now == was => format!("the outcome `{now}` has other details, such as its traceback"),
+                (now, was) if now == was => format!("the details of the outcome `{now}` differ, such as its traceback"),
                 (now, was) => format!("the outcome is `{now}` instead of `{was}`"),
             });
         }
@@ -87,7 +87,7 @@ impl RecordedResults {
                 return Some(format!("the script wrote {now} bytes to standard {name} instead of {was}"));
             }
             if was != now {
-                return Some(format!("the script wrote other text to standard {name}"));
+                return Some(format!("the script wrote different text to standard {name}"));
             }
         }
         let parts = [
@@ -208,7 +208,7 @@ pub(super) mod tests {
         let check = |edit, difference| assert_eq!(changed(edit).as_deref(), Some(difference));
         check(|now| now.fuel_consumed = 8, "the script used 8 units of fuel instead of 7");
         check(|now| now.stderr.total_bytes = 4, "the script wrote 4 bytes to standard error instead of 3");
-        check(|now| now.stdout.sha256 = [9; 32], "the script wrote other text to standard output");
+        check(|now| now.stdout.sha256 = [9; 32], "the script wrote different text to standard output");
         check(|now| now.files = [9; 32], "the changed files differ");
         check(
             |now| now.outcome = json(&Outcome::Exited { code: 3 }),
