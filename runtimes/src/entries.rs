@@ -111,8 +111,8 @@ pub struct ImageEntry {
     /// `true` if this image is the default runtime of its language.
     #[serde(default)]
     pub default: bool,
-    /// Modules that the image is made for. A script that names none of them runs in the base runtime. If the list is
-    /// empty, all scripts run in the image.
+    /// Modules that the image is intended for. A script that names none of them runs in the base runtime. If the list
+    /// is empty, all scripts run in the image.
     #[serde(default)]
     pub modules: Vec<String>,
     /// The description of the image for users.

@@ -84,7 +84,7 @@ async def over_stdio(mode, versions):
 
 
 async def approve(mode, versions):
-    """Approves a script's first call of a tool, and denies its second one."""
+    """Approves a script's first call to a tool, and denies its second one."""
     environment = {name: os.environ[name] for name in os.environ if name.startswith(("GLOVEBOX_", "XDG_"))}
     asked = []
 

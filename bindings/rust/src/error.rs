@@ -8,8 +8,8 @@ use crate::{
 };
 
 /// A failure of the caller or the provider. Nothing was executed or changed, with two exceptions:
-/// [`Variable`](Self::Variable) reports a failure of code in the guest, and an error of
-/// [`Started::step`](crate::Started::step) can follow after the script has run.
+/// [`Variable`](Self::Variable) reports a failure of code in the guest, and
+/// [`Started::step`](crate::Started::step) can also fail after the script has run.
 ///
 /// The messages come from the provider and name the cause. In addition to the errors listed for a function, every
 /// function may return [`Unavailable`](Self::Unavailable). Every function that executes a script or allocates memory

@@ -161,7 +161,7 @@ impl Usage<'_> {
     /// Converts the diagnostics of an image's parser.
     ///
     /// # Errors
-    /// Returns errors of the driver, except that the parser reached a limit, which becomes a diagnostic.
+    /// Fails if the driver failed. A limit that the parser reached is a diagnostic instead.
     pub fn diagnose(&self, parsed: Result<Vec<Diagnostic>, DriverError>) -> Result<Vec<Diagnostic>, DriverError> {
         match parsed {
             // The parser itself reached a limit, so the limit is the diagnostic.

@@ -36,7 +36,7 @@ def check(record: Record, checker: Path) -> dict[str, list[str]]:
         "no acknowledged execution is lost": lost(record),
         "no execution is applied twice, no counter has a gap": applied_twice(record),
         "no effect of a tool is recorded twice": recorded_twice(record),
-        "each acknowledged call of a tool is recorded, with its count": not_recorded(record),
+        "each acknowledged call to a tool is recorded, with its count": not_recorded(record),
         "effects are recorded in the order of the executions": out_of_order(record),
         "each history is linearizable": not_linearizable(record, checker),
     }

@@ -63,19 +63,19 @@ DOCTORED: dict[str, tuple[str, Callable[[Record], Record]]] = {
         lambda record: replace(record, effects=[*record.effects, replace(record.effects[1], key="s/e4/0", execution="e4")]),
     ),
     "a call that was not recorded": (
-        "each acknowledged call of a tool is recorded, with its count",
+        "each acknowledged call to a tool is recorded, with its count",
         lambda record: replace(record, effects=record.effects[:1]),
     ),
     "an effect with another count": (
-        "each acknowledged call of a tool is recorded, with its count",
+        "each acknowledged call to a tool is recorded, with its count",
         lambda record: replace(record, effects=[record.effects[0], replace(record.effects[1], count=3)]),
     ),
     "effects in another order": (
         "effects are recorded in the order of the executions",
         lambda record: replace(record, effects=record.effects[::-1]),
     ),
-    "a read of what was no more": ("each history is linearizable", lambda record: changed(record, 5, count=3)),
-    "a read of what was not yet": ("each history is linearizable", lambda record: changed(record, 3, count=4)),
+    "a read of an overwritten count": ("each history is linearizable", lambda record: changed(record, 5, count=3)),
+    "a read of a future count": ("each history is linearizable", lambda record: changed(record, 3, count=4)),
     "an answer before its time": (
         "each history is linearizable",
         lambda record: changed(changed(record, 0, count=2), 1, count=1, begun=1.2),

@@ -2,8 +2,8 @@ import type { SandboxError as Failure } from './contract.ts';
 
 /**
  * The provider returned an error. Nothing was executed, with two exceptions: the tag `variable` means that code in the
- * guest failed, and an error of a started execution can follow after its script has run. A script's failure is an
- * outcome, not an error.
+ * guest failed, and a started execution can also fail after its script has run. A script's failure is an outcome, not
+ * an error.
  */
 export class SandboxError extends Error {
   override readonly name = 'SandboxError';

@@ -74,7 +74,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call of a tool."""
+    """A tool call."""
 
     name: str
     """The name that the script called."""

@@ -1061,8 +1061,8 @@ class SandboxErrorUnavailable:
 
 SandboxError = Union[SandboxErrorUnknownRuntime, SandboxErrorInvalidPolicy, SandboxErrorInvalidArgument, SandboxErrorSourceTooLarge, SandboxErrorStdinTooLarge, SandboxErrorTooManySessions, SandboxErrorQuotaExceeded, SandboxErrorSessionEnded, SandboxErrorSessionBusy, SandboxErrorNoCheckpoint, SandboxErrorVariable, SandboxErrorFile, SandboxErrorNotResumable, SandboxErrorUnsupported, SandboxErrorUnavailable]
 """A fault of the caller or of the provider. Nothing was executed and nothing was changed, with two exceptions:
-`variable` reports a failure of code in the guest, and an error of `started.continue` can follow after the
-script has run. The texts are for people and change between versions. The type is not called `error` because
+`variable` reports a failure of code in the guest, and `started.continue` can also fail after the script
+has run. The texts are for people and change between versions. The type is not called `error` because
 some bindings reserve that word.
 """
 

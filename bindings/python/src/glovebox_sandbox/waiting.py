@@ -32,7 +32,7 @@ class WaitingCall:
 
 
 class WaitingRun:
-    """A script that waits for answers to calls of tools with `waits=True`.
+    """A script that has called tools with `waits=True` and waits for the answers.
 
     >>> def pay(euros: int) -> str:
     ...     "Pays an invoice."
@@ -120,8 +120,8 @@ class Starting:
         context: Any = None,
         timeout_ms: int | None = None,
     ) -> Run | WaitingRun:
-        """Like `execute`, but returns a `WaitingRun` if the script waits for answers to calls of tools with
-        `waits=True`.
+        """Like `execute`, but returns a `WaitingRun` if the script calls a tool with `waits=True` and waits for the
+        answer.
 
         `timeout_ms` includes the time that the script waits in memory, but not the time while it is suspended.
         """

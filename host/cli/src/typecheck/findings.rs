@@ -70,7 +70,7 @@ fn is_union(types: &str) -> bool {
 }
 
 /// Returns `true` if a message reports an argument that differs from the expected type only as follows: a list of
-/// integers instead of numbers, or in calls of tools a value whose JSON can have the schema's type. These are tuples
+/// integers instead of numbers, or in calls to tools a value whose JSON can have the schema's type. These are tuples
 /// instead of lists, dictionaries in variables instead of objects with known members, and any string instead of certain
 /// ones.
 fn is_valid_argument(message: &str) -> bool {
@@ -172,7 +172,7 @@ mod tests {
         let message = |method: &str, expected: &str, found: &str| {
             format!("Argument to bound method `{method}` is incorrect: Expected `{expected}`, found `{found}`")
         };
-        // Types, and whether they are accepted in calls of tools and of other functions.
+        // Types, and whether they are accepted in calls to tools and to other functions.
         for (expected, found, by_tools, by_others) in [
             ("list[float]", "list[int]", true, true),
             ("list[float] | None", "list[int]", true, true),

@@ -348,7 +348,7 @@ pub(super) async fn count(State(shared): State<Shared>, mut request: Request, ne
     if is_head { response } else { count_answer(&bodies, tenant.as_deref(), held, response).await }
 }
 
-/// Charges a response until it is written. Uses `held`, the memory of the data that the response was made from.
+/// Charges a response until it is written. Uses `held`, the memory of the data from which the response was built.
 /// Replaces the response with an error if the budget has no room, unless the response is short. Ignores responses that
 /// are marked as [`Counted`] or have no known length.
 pub(crate) async fn count_answer(

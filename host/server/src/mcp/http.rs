@@ -245,15 +245,15 @@ impl Account {
         extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>())
     }
 
-    /// Reserves memory for data that an answer is made from, without waiting. Reserves nothing if the request did not
+    /// Reserves memory for data from which an answer is built, without waiting. Reserves nothing if the request did not
     /// arrive over HTTP.
     pub(super) fn reserve(context: &RequestContext<RoleServer>, bytes: usize) -> Result<HeldBytes, NoRoom> {
         let Some(Self { bodies, tenant, .. }) = Self::of(&context.extensions) else { return Ok(HeldBytes::default()) };
         bodies.bytes().try_room(Some(tenant), bytes)
     }
 
-    /// Charges an answer to the memory budget. Uses `data`, the memory of the data that the answer was made from. Does
-    /// nothing if the request did not arrive over HTTP.
+    /// Charges an answer to the memory budget. Uses `data`, the memory of the data from which the answer was built.
+    /// Does nothing if the request did not arrive over HTTP.
     pub(super) async fn count(
         context: &RequestContext<RoleServer>,
         data: HeldBytes,

@@ -168,7 +168,7 @@ struct RequestScanner {
     strings: StringScanner,
     /// The beginning of the current key or value of the message.
     token: Vec<u8>,
-    /// `true` if the current value is the one of `id`.
+    /// `true` if the current value is the value of `id`.
     is_id: bool,
     has_method: bool,
     id: Option<RequestId>,

@@ -1,4 +1,4 @@
-//! The memory of workers' replies between their arrival and the response that is made from them.
+//! The memory of workers' replies between their arrival and the response that is built from them.
 
 use std::sync::{Arc, Weak};
 

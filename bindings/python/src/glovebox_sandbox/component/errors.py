@@ -10,7 +10,7 @@ from ..types import FileFailure, SandboxError, TooLarge
 
 class RefusedError(GloveboxError):
     """The provider returned an error. Nothing was executed, with two exceptions: the tag `variable` means that code in
-    the guest failed, and an error of a started execution can follow after its script has run.
+    the guest failed, and a started execution can also fail after its script has run.
     """
 
     def __init__(self, failure: SandboxError) -> None:

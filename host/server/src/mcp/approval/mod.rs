@@ -43,7 +43,7 @@ const RETRY: Duration = Duration::from_millis(20);
 /// Maximum time to retry passing decisions or results to an execution while the server is busy.
 const ANSWERED_TIME: Duration = Duration::from_secs(60);
 
-/// The number of copies of a suspended execution in memory while a result is made from it.
+/// The number of copies of a suspended execution in memory while a result is built from it.
 const COPIES: usize = 2;
 
 /// Maximum time for the handler of an approved call, whatever the policy allows.

@@ -10,7 +10,7 @@ use super::{OpenApiDocument, summary};
 /// and descriptions of 100 parameters, they fit into the 64 KiB of a tool's schema.
 const MAX_BYTES: usize = 48 << 10;
 
-/// Maximum number of converted schemas. The engine accepts 1,000, including the one of all arguments.
+/// Maximum number of converted schemas. The engine accepts 1,000, including the schema of all arguments.
 const MAX_SCHEMAS: usize = 999;
 
 /// Maximum length of a description within a schema, in characters.
