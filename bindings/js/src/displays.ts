@@ -18,7 +18,7 @@ function toBase64(bytes: Uint8Array): string {
 /**
  * An object that a script displayed, in one or more forms by media type. A reader renders the form that suits it best.
  *
- * The content is untrusted: an HTML page may contain scripts, and `image/png` may not be an image. Render it like any
+ * The content is untrusted: an HTML page may contain scripts, and `image/png` might not be an image. Render it like any
  * untrusted data, for example in a frame with `sandbox`.
  */
 export class Display {

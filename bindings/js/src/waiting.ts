@@ -42,9 +42,9 @@ export function answersOf({ answers, denied }: CallAnswers): [call: string, answ
 type RunStep = (step: (to: Attendant) => Promise<Stepped>) => Promise<Run | WaitingRun>;
 
 /**
- * A run that has called tools without `execute` and waits for the answers. Answer it, or suspend it and resume it later. Until
- * then, its interpreter stays in memory, and `limits.timeoutMs` and `limits.toolTimeoutMs` apply. Each instance can be
- * continued or suspended once.
+ * A run that has called tools without `execute` and waits for the answers. Answer it, or suspend it and resume it
+ * later. Until then, its interpreter stays in memory, and `limits.timeoutMs` and `limits.toolTimeoutMs` apply. Each
+ * instance can be continued or suspended once.
  */
 export class WaitingRun {
   readonly #waiting: BackendWaiting;

@@ -26,7 +26,7 @@ after(() => rm(directory, { recursive: true, force: true }));
 const pay = { description: 'Pays an invoice.', schema: { properties: { euros: { type: 'number' } }, required: ['euros'] } };
 
 function sandbox(options: SandboxOptions = {}): Promise<Sandbox> {
-  // Runs may wait for long on a busy machine.
+  // Runs may wait for a long time on a busy machine.
   const limits = { timeoutMs: 100_000, toolTimeoutMs: 100_000 };
   return createSandbox({ language: 'python', backend: 'native', tools: { pay }, limits, ...options });
 }

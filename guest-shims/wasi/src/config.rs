@@ -99,7 +99,7 @@ pub enum WasiError {
     #[error("the arguments or environment cannot be passed to the guest")]
     String(#[from] StringError),
     /// The mount path is not absolute, or not normalized.
-    #[error("cannot mount at `{name}`; use an absolute path without `.`, `..` or doubled slashes", name = escaped(.0))]
+    #[error("cannot mount at `{name}`; use an absolute path without `.`, `..` or double slashes", name = escaped(.0))]
     MountPath(String),
     /// The mount path belongs to a device such as [`NULL_DEVICE`](crate::NULL_DEVICE), to a standard stream or to
     /// `/dev/fd`, or is below one.

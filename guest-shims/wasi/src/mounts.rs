@@ -13,7 +13,7 @@ use crate::{
 /// A file system root at an absolute guest path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// An absolute path without `.`, `..` or doubled slashes, such as `/app`.
+    /// An absolute path without `.`, `..` or double slashes, such as `/app`.
     pub path: String,
     /// The mounted root.
     pub root: RootId,

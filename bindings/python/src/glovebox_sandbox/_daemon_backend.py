@@ -255,8 +255,8 @@ def _file(path: str) -> str:
     return f"/files/{quote(path)}"
 
 
-# The daemon keeps a session until it is closed, or has been idle for long. This process closes its sessions when it
-# drops them, and when it exits.
+# The daemon keeps a session until it is closed, or has been idle for a long time. This process closes its sessions when
+# it drops them, and when it exits.
 
 _open_sessions: weakref.WeakSet[DaemonSession] = weakref.WeakSet()
 

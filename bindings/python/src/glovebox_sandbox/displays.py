@@ -18,8 +18,8 @@ class Display(Mapping[str, "str | bytes"]):
     """An object that a script displayed, in one or more forms by media type. A client renders the form that suits it
     best.
 
-    The content is untrusted: an HTML page may contain scripts, and `image/png` may not be an image. Render it like any
-    untrusted data.
+    The content is untrusted: an HTML page may contain scripts, and `image/png` might not be an image. Render it like
+    any untrusted data.
 
     >>> shown = Display([("text/plain", b"1"), ("image/png", b"...")])
     >>> shown.text, shown.png, shown.html, list(shown)

@@ -72,7 +72,7 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "BYTES", env = "GLOVEBOX_CACHE_BYTES", hide_env_values = true, value_parser = bytes, hide_short_help = true)]
     pub(crate) cache_bytes: Option<u64>,
 
-    /// Evict compiled code that was not used for this long, such as `12h` or `30d` [default: 30d]
+    /// Evict compiled code that has not been used for this long, such as `12h` or `30d` [default: 30d]
     #[arg(long, global = true, value_name = "AGE", env = "GLOVEBOX_CACHE_AGE", hide_env_values = true, value_parser = duration, hide_short_help = true)]
     pub(crate) cache_age: Option<Duration>,
 

@@ -213,7 +213,7 @@ struct ServerArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 256)]
     connections: usize,
 
-    /// Close sessions that were not used for this long
+    /// Close sessions that have not been used for this long
     ///
     /// This also closes the sessions of clients that were killed, and cancels scripts whose client does not answer their
     /// tool calls. A client can use several connections, so a session does not end with a connection.

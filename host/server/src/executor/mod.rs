@@ -69,7 +69,7 @@ pub(crate) trait Executor: Send + Sync {
         None
     }
 
-    /// Ends sessions that are only in memory and were not used for `idle`.
+    /// Ends sessions that are only in memory and have not been used for `idle`.
     fn end_idle(&self, _idle: Duration) {}
 
     /// Returns the default name for a fork of a session.

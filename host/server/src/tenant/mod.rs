@@ -223,8 +223,8 @@ impl Tenant {
         self.inner.executor.open_sessions()
     }
 
-    /// Ends the sessions in memory ([`SessionPlace::Memory`]) that were not used for `idle`, without running their exit
-    /// handlers.
+    /// Ends the sessions in memory ([`SessionPlace::Memory`]) that have not been used for `idle`, without running their
+    /// exit handlers.
     pub fn end_idle_sessions(&self, idle: Duration) {
         self.inner.executor.end_idle(idle);
     }

@@ -118,7 +118,7 @@ impl StoredBytes {
             page = page.after(next);
         }
         let mut count = self.count.lock();
-        // The list may not include writes that have finished since its start.
+        // The list might not include writes that have finished since its start.
         let missed = count.written.saturating_sub(written);
         count.stored = Some((bytes.saturating_add(missed), at));
         Ok(())

@@ -19,7 +19,7 @@ use crate::{
 const PRUNE_HELP: &str = "\
 Examples:
   glovebox runtimes prune --dry-run              show what exceeds the cache's limits
-  glovebox runtimes prune --older-than 7d        remove code that was not used for a week
+  glovebox runtimes prune --older-than 7d        remove code that has not been used for a week
   glovebox runtimes prune --max-bytes 500MB      remove the least recently used code first
   glovebox runtimes prune --all
 
@@ -41,7 +41,7 @@ pub(super) struct CacheArgs {
 #[derive(Args, Debug)]
 #[command(after_help = PRUNE_HELP)]
 pub(super) struct PruneArgs {
-    /// Remove code that was not used for this long, such as `30d`, `12h` or `90min`
+    /// Remove code that has not been used for this long, such as `30d`, `12h` or `90min`
     #[arg(long, value_name = "AGE", value_parser = args::duration)]
     older_than: Option<Duration>,
 

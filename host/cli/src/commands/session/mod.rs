@@ -201,7 +201,7 @@ struct PruneArgs {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = true)]
 struct PruneCriteriaArgs {
-    /// Delete sessions that were not used for this long, such as `30d`, `12h` or `90min`
+    /// Delete sessions that have not been used for this long, such as `30d`, `12h` or `90min`
     #[arg(long, value_name = "AGE", value_parser = args::duration)]
     older_than: Option<Duration>,
 
