@@ -64,7 +64,7 @@ const SPLICES: &[Splice] = &[
         "02 40 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0a 0b 41 00 21 0a",
         "02 40 20 00 20 02 20 01 10 {begin_call} 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0a 0b 41 00 21 0a",
     ),
-    // Stores the position of a template, for which local 10 is 1. A call has a position by now.
+    // Stores the position of a tagged template, for which local 10 is 1. The position of a call is already stored.
     Splice::new(
         PARSER,
         "41 00 21 07 0b 20 00 10 {emit_source_loc} 41 00 21 08",

@@ -233,8 +233,8 @@ fn program(executing: Executing) -> Result<BpfProgram, CallsError> {
     rules.insert(libc::SYS_ioctl, one_of(1, IOCTLS)?);
     rules.insert(libc::SYS_prctl, one_of(0, PRCTLS)?);
     let pid = u64::from(std::process::id());
-    // `getrlimit` and `setrlimit` pass 0 for the own process. With other IDs, the call changes the limits of the server
-    // and of other workers.
+    // `getrlimit` and `setrlimit` pass 0 for the calling process. With other IDs, the call changes the limits of the
+    // server and of other workers.
     rules.insert(libc::SYS_prlimit64, one_of(0, &[0])?);
     // `send`, which writes to the inherited socket, passes no address. An address would reach datagram sockets of other
     // processes by path.
