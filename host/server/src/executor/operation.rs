@@ -125,7 +125,7 @@ impl SessionOperation {
         matches!(self, Self::Open { policy, .. } | Self::Import { policy, .. } if !policy.is_empty())
     }
 
-    /// Returns `true` if the operation can run guest code. Such operations count toward the tenant's execution rate.
+    /// Returns `true` if the operation can run guest code. Such operations count towards the tenant's execution rate.
     pub(crate) fn may_run_code(&self) -> bool {
         matches!(self, Self::Close { .. } | Self::GetVariable { .. } | Self::SetVariable { .. })
     }
