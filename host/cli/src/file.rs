@@ -321,7 +321,7 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), fs::read(&other).unwrap()), (b"second".to_vec(), b"own".to_vec()));
         fs::remove_file(&beside).unwrap();
         assert_eq!(names(dir.path()), ["other", "s.gbx"]);
-        // Another user can replace the file with a pipe at any time.
+        // The file can be replaced with a pipe by another user at any time.
         assert!(Command::new("mkfifo").arg(&beside).status().unwrap().success());
         assert!(open_regular(&beside).is_err());
         replace(&path, b"third").unwrap();
