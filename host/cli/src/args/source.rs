@@ -140,7 +140,8 @@ pub(crate) struct ProgramArgs {
     /// The program receives the arguments as a JSON object on standard input, and prints the result as JSON. In a policy
     /// file, `[tools.NAME]` limits the number of calls (`max_calls`) and their arguments (`schema`).
     ///
-    /// `NAME=@ask` declares a tool that a person answers later. Only `glovebox run` and `glovebox resume` support it.
+    /// `NAME=@ask` declares a tool whose calls a person answers later. Only `glovebox run` and `glovebox resume`
+    /// support it.
     #[arg(long = "tool", value_name = "NAME=COMMAND")]
     tools: Vec<NamedTool>,
 }

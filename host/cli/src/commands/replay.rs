@@ -28,7 +28,7 @@ Examples:
   glovebox run --record run.recording --fuel 5_000_000 a.py
   glovebox replay run.recording --fuel 5_000_000           # use the policy of the first run
 
-The script receives the recorded answers of tools, times, random numbers and input. No tool is called, host directories \
+The script receives the recorded tool answers, times, random numbers and input. No tool is called, host directories \
 are not changed, and the script's output is not printed. If the outcome, the fuel, the output, the tool calls and the \
 changed files are equal, the exit code is 0. Otherwise, it is 125, and the error names the first difference.
 

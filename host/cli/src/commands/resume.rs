@@ -40,7 +40,7 @@ A script of `glovebox run --session ID` continues in its session, which is saved
 changed since the script was suspended, that is an error, and neither FILE nor the session changes.
 
 FILE is also unchanged if the command fails or is interrupted, or if its output cannot be written. If the script had \
-continued by then, resuming FILE again repeats the tool calls that the script made since.";
+continued by then, resuming FILE again repeats the tool calls that the script made after it continued.";
 
 /// Continue a script that waits for a person's answers
 ///

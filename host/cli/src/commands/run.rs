@@ -65,19 +65,19 @@ program reads a JSON object from its standard input and prints JSON. If it fails
 the program's standard error. The program and all its child processes are killed after --tool-timeout-ms, when the script is \
 stopped, and when the program has answered.
 
-With --tool NAME=@ask, a person answers the calls of tools.NAME(…), now or days later. When the script can continue only \
+With --tool NAME=@ask, a person answers the calls to tools.NAME(…), now or days later. When the script can continue only \
 after such an answer, glovebox stores it in a file, lists the waiting calls and exits with 75. `glovebox resume` continues \
 it with your answers. A program that has answered a call does not run again for it. Piped standard input is read before \
 the script starts. The file contains the script, its input and everything it received; --key-file seals it. With --session, \
 the file also contains the session's state before the script. The stored session remains in this state until the script has \
-ended. If the session changes in the meantime, the script cannot continue. Not supported with --no-prepare and with several \
+ended. If the session changes in the meantime, the script cannot continue. Not supported with --no-prepare or several \
 scripts.
 
-With --record FILE, the script, its input and everything that it receives from outside are written to FILE: answers of tools, \
+With --record FILE, the script, its input and everything that it receives from outside are written to FILE: tool answers, \
 times, random numbers. `glovebox replay FILE` runs the script again on any machine, without calling tools, and compares the \
 results to the unit of fuel. FILE is overwritten. If the script receives more than 1 MiB, or if a time limit or Ctrl-C stops \
-it, nothing is written and the exit code is 125. --fuel-reserve has no effect. Not supported with --session, with \
---no-prepare, with tools that a person answers and with several scripts.
+it, nothing is written and the exit code is 125. --fuel-reserve has no effect. Not supported with --session, \
+--no-prepare, tools whose calls a person answers, or several scripts.
 
 With --json, one line per script goes to standard output, an object with these keys: success, outcome, \
 exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, displays, displays_dropped, \

@@ -31,8 +31,8 @@ Examples:
   glovebox runtimes remove quickjs      remove an interpreter
   glovebox runtimes prune --older-than 7d
 
-When compiled code is added, code that was not used for 30 days (--cache-age) is evicted. The least recently used code is \
-evicted as well if prepared images or compiled components exceed 2 GiB (--cache-bytes). `runtimes prune` evicts immediately.";
+When compiled code is added, code that has not been used for 30 days (--cache-age) is evicted. The least recently used code \
+is evicted as well if prepared images or compiled components exceed 2 GiB (--cache-bytes). `runtimes prune` evicts immediately.";
 
 /// List, download, prepare and remove interpreters
 #[derive(Args, Debug)]

@@ -200,8 +200,8 @@ impl Suspended {
     }
 
     /// Returns the generation of the stored session before the execution, if the first request had one
-    /// ([`Request::session_generation`]). If the store has another generation now, the session has changed since, and
-    /// restoring the state in these bytes would discard the changes.
+    /// ([`Request::session_generation`]). If the store has a different generation now, the session has changed since,
+    /// and restoring the state in these bytes would discard the changes.
     #[must_use]
     pub fn session_generation(&self) -> Option<u64> {
         self.request.session_generation
@@ -216,12 +216,12 @@ impl Suspended {
     /// Returns a request that resumes the execution, for [`Sandbox::start`](crate::Sandbox::start), or for
     /// [`Session::start`](crate::Session::start) if it [`is_in_session`](Self::is_in_session). The script starts
     /// again, and repeats what it did before without calling tools. Then it waits for the unanswered calls, and
-    /// [`Started::advance`](crate::Started::advance) returns them. The result contains everything from the first start
-    /// on: output, fuel, tool calls. A listener for output receives only new output.
+    /// [`Started::advance`](crate::Started::advance) returns them. The result contains everything since the first
+    /// start: output, fuel, tool calls. A listener for output receives only new output.
     ///
     /// The sandbox must have the same image, files and tools as the first one. Its limits apply to the whole execution.
     /// Repeating takes about as much CPU time as the script has used so far, without its waits. It does not count
-    /// towards `limits.timeout_ms`. Unanswered calls get their whole `limits.tool_timeout_ms` again.
+    /// towards `limits.timeout_ms`. Unanswered calls get their full `limits.tool_timeout_ms` again.
     ///
     /// The resumed execution can be suspended again. If the first request had [`Request::stdin_from`], set it again.
     /// Otherwise, input that the script has not read yet is empty.
