@@ -141,6 +141,7 @@ except KeyboardInterrupt:
             r"box.session().execute('tools.ready()\nwhile True: pass')",
             r"box.execute('tools.ready()\nwhile True: pass', on_stdout=print)",
             r"box.start('tools.ready()\nwhile True: pass')",
+            r"box.start('tools.ready()\nwhile True: pass', on_stdout=print)",
         ]:
             with self.subTest(call):
                 self.assertEqual(self.interrupted(call), ["interrupted again"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -137,6 +139,89 @@ class Answers(Case):
             box.start("1")
         with self.assertRaisesRegex(UnsupportedError, "cannot suspend"):
             box.suspended_calls(b"")
+
+
+STREAMS = """
+import sys
+print("a")
+print("b", file=sys.stderr)
+print(tools.pay(euros=1))
+tools.pay(euros=2)
+print("c")
+"""
+
+
+class Output(Case):
+    def test_each_step_passes_its_output_to_the_listeners(self) -> None:
+        box = Sandbox(tools=[PAY])
+        out: list[str] = []
+        err: list[str] = []
+        threads: set[int] = set()
+
+        def hear(text: str) -> None:
+            out.append(text)
+            threads.add(threading.get_ident())
+
+        run = self.waits(box.start(STREAMS, on_stdout=hear, on_stderr=err.append), 0)
+        self.assertEqual(("".join(out), "".join(err)), ("a\n", "b\n"))
+        run = self.waits(run.answer({0: "paid"}), 1)
+        self.assertEqual("".join(out), "a\npaid\n")
+        state = run.suspend()
+        self.assertEqual(self.ended(box.resume_suspended(state, {1: None}, on_stdout=hear)).stdout, "a\npaid\nc\n")
+        self.assertEqual(("".join(out), "".join(err)), ("a\npaid\nc\n", "b\n"))
+        self.assertEqual(threads, {threading.get_ident()})
+        out.clear()
+        self.waits(box.resume_suspended(state, on_stdout=hear), 1)
+        self.assertEqual(out, [])
+
+    def test_output_of_a_session_is_passed_to_listeners(self) -> None:
+        out: list[str] = []
+        with Sandbox(tools=[PAY]).session() as session:
+            run = self.waits(session.start(STREAMS, on_stdout=out.append), 0)
+            self.ended(self.waits(run.answer({0: "paid"}), 1).answer({1: None}))
+        self.assertEqual("".join(out), "a\npaid\nc\n")
+
+    def test_output_between_two_steps_is_kept(self) -> None:
+        box = Sandbox(tools=[PAY], limits=Limits(tool_timeout_ms=1_000))
+        out: list[str] = []
+        run = self.waits(box.start(CAUGHT, on_stdout=out.append), 0)
+        deadline = time.monotonic() + 60
+        while not run.stdout and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(out, [])
+        self.assertEqual(self.ended(run.answer()).stdout, "".join(out))
+        self.assertIn("ToolTimeout", "".join(out))
+
+    def test_exception_from_a_listener_cancels_the_script(self) -> None:
+        box = Sandbox(tools=[PAY])
+
+        def stop(text: str) -> None:
+            if "paid" in text:
+                raise LookupError("enough")
+
+        run = self.waits(box.start(STREAMS, on_stdout=stop), 0)
+        with self.assertRaisesRegex(LookupError, "enough"):
+            run.answer({0: "paid"})
+        ended: Any = run.answer()
+        self.assertEqual(ended.outcome.kind, "cancelled")
+        with self.assertRaisesRegex(LookupError, "enough"):
+            box.start("print('paid')\ntools.pay(euros=1)", on_stdout=stop)
+        with self.assertRaisesRegex(TypeError, "on_stdout must be callable"):
+            box.start("1", on_stdout=1)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(TypeError, "on_stderr must be callable"):
+            box.resume_suspended(b"", on_stderr=1)  # type: ignore[arg-type]
+
+    def test_run_in_a_cycle_with_its_listener_ends(self) -> None:
+        with Sandbox(tools=[PAY]).session() as session:
+
+            def begin() -> None:
+                runs: list[WaitingRun] = []
+                run = session.start("tools.pay(euros=1)", on_stdout=lambda _: runs.clear())
+                runs.append(self.waits(run, 0))
+
+            begin()
+            gc.collect()
+            self.assertEqual(session.execute("1 + 1").value, 2)
 
 
 PROGRAM = """
@@ -289,6 +374,17 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
             ended = await run.answer(denied={1: "no"})
             assert isinstance(ended, Run), ended
             self.assertEqual((ended.outcome.type, ended.outcome.message), ("ToolDenied", "no"))
+
+    async def test_output_is_passed_to_listeners(self) -> None:
+        async with AsyncSandbox(tools=[PAY]) as box:
+            out: list[str] = []
+            run = await box.start(STREAMS, on_stdout=out.append)
+            assert isinstance(run, AsyncWaitingRun), run
+            run = await run.answer({0: "paid"})
+            assert isinstance(run, AsyncWaitingRun), run
+            self.assertEqual("".join(out), "a\npaid\n")
+            await box.resume_suspended(await run.suspend(), {1: None}, on_stdout=out.append)
+            self.assertEqual("".join(out), "a\npaid\nc\n")
 
     async def test_session_is_restored(self) -> None:
         async with AsyncSandbox(tools=[PAY]) as box:

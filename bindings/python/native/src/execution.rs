@@ -15,7 +15,7 @@ use pyo3::{
 
 use crate::{
     error::{IntoException, not_committed},
-    interrupt::{Event, attended, interruptible},
+    interrupt::{Event, attended, hear, interruptible},
     started::PyStarted,
 };
 
@@ -159,7 +159,7 @@ impl Input {
         cancel_token(token.as_ref())
     }
 
-    /// Starts the input as a request that can be suspended. There is no output listener.
+    /// Starts the input as a request that can be suspended. The steps receive the output listener.
     pub(crate) fn start(
         &self,
         py: Python<'_>,
@@ -167,7 +167,8 @@ impl Input {
     ) -> PyResult<PyStarted> {
         let token = self.token();
         let request = self.request(&token)?.suspendable(true);
-        PyStarted::begin(py, token.clone(), move || start(request))
+        let Self(.., listener, _) = self;
+        PyStarted::begin(py, token.clone(), request, listener.is_some(), start)
     }
 
     /// Executes the input as a request, on this thread, or on another thread if a listener receives the output.
@@ -182,13 +183,7 @@ impl Input {
         let executed = match listener {
             None => interruptible(py, &token, move || run(request))?,
             Some(listener) => {
-                let attend = |event| match event {
-                    Event::Output(stream, bytes) => {
-                        let is_stderr = matches!(stream, glovebox::Stream::Stderr);
-                        listener.call1(py, (is_stderr, PyBytes::new(py, &bytes))).map(drop)
-                    }
-                    Event::Progress(_) => Ok(()),
-                };
+                let attend = |event| hear(py, listener, event);
                 attended(py, &token, attend, move |events| {
                     run(request.on_output(move |stream, bytes| {
                         // The send fails while the execution is being cancelled, when no listener is left.

@@ -143,6 +143,17 @@ pub(crate) enum Event {
     Progress(String),
 }
 
+/// Passes output to a listener in Python, which is called with `True` for standard error, and the bytes.
+pub(crate) fn hear(py: Python<'_>, listener: &Py<PyAny>, event: Event) -> PyResult<()> {
+    match event {
+        Event::Output(stream, bytes) => {
+            let is_stderr = matches!(stream, Stream::Stderr);
+            listener.call1(py, (is_stderr, PyBytes::new(py, &bytes))).map(drop)
+        }
+        Event::Progress(_) => Ok(()),
+    }
+}
+
 thread_local! {
     /// The event channel and cancellation token of this thread's work.
     static LISTENER: RefCell<Option<(Sender<Event>, CancelToken)>> = const { RefCell::new(None) };

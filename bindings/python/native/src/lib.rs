@@ -9,11 +9,13 @@
 //! | `sandbox` | the engine and the classes |
 //! | `execution` | the input of an execution, with its tools and its cancellation token, and its result |
 //! | `started` | executions that Python answers, suspends and resumes |
+//! | `relay` | the output of these executions |
 //! | `error` | the conversion of the engine's errors to the package's exceptions |
 
 mod error;
 mod execution;
 mod interrupt;
+mod relay;
 mod sandbox;
 mod started;
 

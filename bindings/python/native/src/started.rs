@@ -15,7 +15,8 @@ use pyo3::{
 use crate::{
     error::{IntoException, ProcessOwned, not_committed},
     execution::{PyCancelToken, PyExecution, cancel_token, tool_answer},
-    interrupt::interruptible,
+    interrupt::{attended, hear, interruptible},
+    relay::OutputRelay,
 };
 
 /// A waiting tool call: ID, name of the tool, and arguments as JSON text.
@@ -35,9 +36,10 @@ pub(crate) fn waiting_calls(suspended: &Suspended) -> Vec<WaitingCall> {
     suspended.tool_requests().into_iter().map(waiting).collect()
 }
 
-/// The input of a resumed execution: the bytes of the suspended execution, timeout in milliseconds, cancellation token.
+/// The input of a resumed execution: the bytes of the suspended execution, timeout in milliseconds, whether the steps
+/// receive an output listener, cancellation token.
 #[derive(FromPyObject)]
-pub(crate) struct SuspendedInput(PyBackedBytes, Option<u64>, Option<Py<PyCancelToken>>);
+pub(crate) struct SuspendedInput(PyBackedBytes, Option<u64>, bool, Option<Py<PyCancelToken>>);
 
 impl SuspendedInput {
     /// Starts the suspended execution again. Its first step repeats the script until it waits for the same calls.
@@ -46,14 +48,14 @@ impl SuspendedInput {
         py: Python<'_>,
         start: impl FnOnce(Request<'_>) -> Result<Started, ExecuteError> + Send,
     ) -> PyResult<PyStarted> {
-        let Self(state, timeout_ms, token) = self;
+        let Self(state, timeout_ms, is_heard, token) = self;
         let token = cancel_token(token.as_ref());
         let suspended = suspended(py, state)?;
         let mut request = suspended.request().cancel(&token);
         if let Some(timeout_ms) = timeout_ms {
             request = request.cancel_after(Duration::from_millis(*timeout_ms));
         }
-        PyStarted::begin(py, token.clone(), move || start(request))
+        PyStarted::begin(py, token.clone(), request, *is_heard, start)
     }
 }
 
@@ -63,16 +65,26 @@ pub(crate) struct PyStarted {
     started: ProcessOwned<Started>,
     /// The token of the request, which Ctrl-C cancels.
     token: CancelToken,
+    /// The output until the next step. Empty if there is no listener.
+    output: Arc<OutputRelay>,
 }
 
 impl PyStarted {
+    /// Starts a request. If `is_heard`, keeps its output for the listener of [`advance`](Self::advance).
     pub(crate) fn begin(
         py: Python<'_>,
         token: CancelToken,
-        start: impl FnOnce() -> Result<Started, ExecuteError> + Send,
+        mut request: Request<'_>,
+        is_heard: bool,
+        start: impl FnOnce(Request<'_>) -> Result<Started, ExecuteError> + Send,
     ) -> PyResult<Self> {
-        let started = interruptible(py, &token, start)?.map_err(IntoException::exception)?;
-        Ok(Self { started: ProcessOwned::new(started), token })
+        let output = Arc::<OutputRelay>::default();
+        if is_heard {
+            let output = Arc::clone(&output);
+            request = request.on_output(move |stream, bytes| output.pass_on(stream, bytes));
+        }
+        let started = interruptible(py, &token, move || start(request))?.map_err(IntoException::exception)?;
+        Ok(Self { started: ProcessOwned::new(started), token, output })
     }
 }
 
@@ -81,15 +93,30 @@ impl PyStarted {
     /// Passes answers to the script: the ID of the call, `returned`, `failed` or `denied`, and the result as JSON text
     /// or the text of the failure. Waits until the script ends or needs more answers. Returns the execution or the
     /// waiting calls.
+    ///
+    /// `listener` is called on this thread with new output. It is an argument, and not a field, because the garbage
+    /// collector of Python does not see references in fields.
+    #[pyo3(signature = (answers, listener))]
     fn advance(
         &self,
         py: Python<'_>,
         answers: Vec<(u64, PyBackedStr, String)>,
+        listener: Option<Py<PyAny>>,
     ) -> PyResult<(Option<PyExecution>, Vec<WaitingCall>)> {
         let started = self.started.here()?;
         let answers: Vec<ToolAnswer> =
             answers.into_iter().map(|(id, kind, text)| ToolAnswer { id, answer: tool_answer(&kind, text) }).collect();
-        let step = interruptible(py, &self.token, move || started.advance(answers, None))?;
+        let step = match listener {
+            None => interruptible(py, &self.token, move || started.advance(answers, None))?,
+            Some(listener) => {
+                let output = &self.output;
+                let attend = |event| hear(py, &listener, event);
+                attended(py, &self.token, attend, move |events| {
+                    let _step = output.begin_step(events);
+                    started.advance(answers, None)
+                })?
+            }
+        };
         match step {
             Ok(Step::Done(execution)) => Ok((Some(Arc::unwrap_or_clone(execution).into()), Vec::new())),
             Ok(Step::NeedsTools(calls)) => Ok((None, calls.into_iter().map(waiting).collect())),

@@ -16,14 +16,16 @@ Commit = Literal["always", "on-success", "never"]
 Entry: TypeAlias = "tuple[str, FileKind, int, int]"
 """A file's path, kind, size in bytes, and modification time in nanoseconds since 1970."""
 
-Input: TypeAlias = (
-    "tuple[str, str | None, str | None, bytes | None, str | None, int | None, Callable[[bool, bytes], None] | None, Any]"
-)
-"""Source, name, kind of source, standard input, context as JSON text, milliseconds until the execution is cancelled,
-output listener (called with `True` for standard error, and the data), token."""
+Listener: TypeAlias = "Callable[[bool, bytes], None]"
+"""Receives output: `True` for standard error, and the data."""
 
-SuspendedInput: TypeAlias = "tuple[bytes, int | None, Any]"
-"""The bytes of a suspended execution, milliseconds until the execution is cancelled, token."""
+Input: TypeAlias = "tuple[str, str | None, str | None, bytes | None, str | None, int | None, Listener | None, Any]"
+"""Source, name, kind of source, standard input, context as JSON text, milliseconds until the execution is cancelled,
+output listener, token."""
+
+SuspendedInput: TypeAlias = "tuple[bytes, int | None, bool, Any]"
+"""The bytes of a suspended execution, milliseconds until the execution is cancelled, `True` if an output listener is
+passed to `Started.advance`, token."""
 
 Call: TypeAlias = "tuple[int, str, str]"
 """A waiting tool call: ID, name of the tool, and arguments as JSON text."""
@@ -128,9 +130,11 @@ class Backend(Protocol):
 class Started(Protocol):
     """An execution that the caller advances from one wait to the next. It is cancelled when it is dropped."""
 
-    def advance(self, answers: list[tuple[int, AnswerKind, str]]) -> tuple[Executed | None, list[Call]]:
+    def advance(
+        self, answers: list[tuple[int, AnswerKind, str]], listener: Listener | None
+    ) -> tuple[Executed | None, list[Call]]:
         """Passes answers to the script, and waits until it ends or needs more answers. Returns the execution or the
-        waiting calls."""
+        waiting calls. Calls `listener`, if the input announced one, with the output since the last step."""
 
     def suspend(self) -> bytes: ...
     def output(self, is_stderr: bool) -> bytes: ...
@@ -140,7 +144,9 @@ class Started(Protocol):
 class SuspendingSession(Protocol):
     """A session or a sandbox of a backend that can suspend executions."""
 
-    def start(self, input: Input) -> Started: ...
+    def start(self, input: Input) -> Started:
+        """Starts a script. Its output listener is passed to `Started.advance`."""
+
     def start_suspended(self, input: SuspendedInput) -> Started: ...
 
 

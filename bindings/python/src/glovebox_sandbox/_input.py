@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _check
-from ._backend import Input
+from ._backend import Input, Listener
 from .types import SourceKind
 
 
@@ -31,9 +31,6 @@ def _input(
         raise TypeError(f'kind must be "detect", "script" or "module", not {kind!r}')
     if timeout_ms is not None:
         _check.whole("timeout_ms", timeout_ms)
-    listener = None
-    if on_stdout is not None or on_stderr is not None:
-        listener = _listener(_check.callback("on_stdout", on_stdout), _check.callback("on_stderr", on_stderr))
     return (
         source,
         name,
@@ -41,14 +38,21 @@ def _input(
         None if stdin is None else _check.contents("stdin", stdin),
         None if context is None else _check.as_json("context", context),
         timeout_ms,
-        listener,
+        listener_of(on_stdout, on_stderr),
         token,
     )
 
 
-def _listener(
+def listener_of(
     on_stdout: Callable[[str], object] | None, on_stderr: Callable[[str], object] | None
-) -> Callable[[bool, bytes], None]:
+) -> Listener | None:
+    """Checks the listeners, and combines them into one."""
+    if on_stdout is None and on_stderr is None:
+        return None
+    return _listener(_check.callback("on_stdout", on_stdout), _check.callback("on_stderr", on_stderr))
+
+
+def _listener(on_stdout: Callable[[str], object] | None, on_stderr: Callable[[str], object] | None) -> Listener:
     """Decodes each stream separately, because a character may be split between two chunks."""
     decoder = codecs.getincrementaldecoder("utf-8")
     streams = {False: (on_stdout, decoder("replace")), True: (on_stderr, decoder("replace"))}

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 
-from ._backend import Call, Entry, Input, SuspendedInput
+from ._backend import Call, Entry, Input, Listener, SuspendedInput
 from .tools import AnswerKind
 
 __version__: str
@@ -46,7 +46,9 @@ class Execution:
     def read_file(self, path: str) -> bytes: ...
 
 class Started:
-    def advance(self, answers: list[tuple[int, AnswerKind, str]]) -> tuple[Execution | None, list[Call]]: ...
+    def advance(
+        self, answers: list[tuple[int, AnswerKind, str]], listener: Listener | None
+    ) -> tuple[Execution | None, list[Call]]: ...
     def suspend(self) -> bytes: ...
     def output(self, is_stderr: bool) -> bytes: ...
 

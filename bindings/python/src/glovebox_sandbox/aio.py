@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from . import _native_backend
 from ._backend import Backend, Policy
-from ._input import _input
+from ._input import _input, listener_of
 from .run import Diagnostic, Run
 from .sandbox import Sandbox, Session
 from .tools import Await, CancelToken, Token
@@ -164,10 +164,12 @@ class AsyncSandbox:
         stdin: str | bytes | None = None,
         context: Any = None,
         timeout_ms: int | None = None,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
     ) -> Run | AsyncWaitingRun:
-        """Like `Sandbox.start`."""
+        """Like `Sandbox.start`. The callbacks are called on the execution's thread."""
         backend = (await self._ready())._backend
-        given = (source, name, kind, stdin, context, timeout_ms, None, None)
+        given = (source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr)
         return await _advance(self._threads, lambda token: start(backend, _input(*given, token)))
 
     async def resume_suspended(
@@ -178,11 +180,13 @@ class AsyncSandbox:
         denied: Mapping[int, str] | None = None,
         failed: Mapping[int, str] | None = None,
         timeout_ms: int | None = None,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
     ) -> Run | AsyncWaitingRun:
-        """Like `Sandbox.resume_suspended`."""
+        """Like `Sandbox.resume_suspended`. The callbacks are called on the execution's thread."""
         backend = (await self._ready())._backend
-        given = (answers, denied, failed)
-        return await _advance(self._threads, lambda token: resume(backend, state, timeout_ms, token, *given))
+        listener, given = listener_of(on_stdout, on_stderr), (answers, denied, failed)
+        return await _advance(self._threads, lambda token: resume(backend, state, timeout_ms, listener, token, *given))
 
     async def suspended_calls(self, state: bytes) -> list[WaitingCall]:
         """Like `Sandbox.suspended_calls`."""
@@ -278,10 +282,12 @@ class AsyncSession:
         stdin: str | bytes | None = None,
         context: Any = None,
         timeout_ms: int | None = None,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
     ) -> Run | AsyncWaitingRun:
-        """Like `Session.start`."""
+        """Like `Session.start`. The callbacks are called on the execution's thread."""
         session = (await self._ready())._session
-        given = (source, name, kind, stdin, context, timeout_ms, None, None)
+        given = (source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr)
         return await _advance(self._sandbox._threads, lambda token: start(session, _input(*given, token)))
 
     async def resume_suspended(
@@ -292,11 +298,15 @@ class AsyncSession:
         denied: Mapping[int, str] | None = None,
         failed: Mapping[int, str] | None = None,
         timeout_ms: int | None = None,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
     ) -> Run | AsyncWaitingRun:
-        """Like `Session.resume_suspended`."""
+        """Like `Session.resume_suspended`. The callbacks are called on the execution's thread."""
         session = (await self._ready())._session
-        given = (answers, denied, failed)
-        return await _advance(self._sandbox._threads, lambda token: resume(session, state, timeout_ms, token, *given))
+        listener, given = listener_of(on_stdout, on_stderr), (answers, denied, failed)
+        return await _advance(
+            self._sandbox._threads, lambda token: resume(session, state, timeout_ms, listener, token, *given)
+        )
 
     async def get_variable(self, name: str, default: Any = None) -> Any:
         """Returns a global variable, or `default` if there is no such variable."""

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _check
 from ._backend import SuspendingBackend, SuspendingSession
-from ._input import _input
+from ._input import _input, listener_of
 from .errors import UnsupportedError
 from .run import Run
 from .tools import AnswerKind
 from .types import SourceKind
 
 if TYPE_CHECKING:
-    from ._backend import Call, Input, Started
+    from ._backend import Call, Input, Listener, Started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,10 @@ class WaitingRun:
     if the run is dropped.
     """
 
-    def __init__(self, started: Started, calls: list[Call]) -> None:
+    def __init__(self, started: Started, calls: list[Call], listener: Listener | None) -> None:
         """`Sandbox.start` and `Session.start` make instances."""
         self._started = started
+        self._listener = listener
         self._calls = waiting_calls(calls)
 
     @property
@@ -83,8 +84,10 @@ class WaitingRun:
         The keys are IDs of `calls`. `answers` contains results, which must be values that JSON can represent. `denied`
         contains reasons: the calls raise `tools.ToolDenied` in the script. `failed` contains messages: the calls raise
         `tools.ToolError`. Answers to calls that have timed out are ignored.
+
+        The listeners of `start` receive the output that the script has written since.
         """
-        return advance(self._started, _answers(self._calls, answers, denied, failed))
+        return advance(self._started, _answers(self._calls, answers, denied, failed), self._listener)
 
     def suspend(self) -> bytes:
         """Ends the run, and returns it as bytes for `resume_suspended`, in any process on any machine that has the same
@@ -119,13 +122,17 @@ class Starting:
         stdin: str | bytes | None = None,
         context: Any = None,
         timeout_ms: int | None = None,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
     ) -> Run | WaitingRun:
         """Like `execute`, but returns a `WaitingRun` if the script calls a tool with `waits=True` and waits for the
         answer.
 
         `timeout_ms` includes the time that the script waits in memory, but not the time while it is suspended.
+        `on_stdout` and `on_stderr` are called while this method or `WaitingRun.answer` runs, from its thread. An
+        exception from them cancels the script and is raised.
         """
-        input = _input(source, name, kind, stdin, context, timeout_ms, None, None, None)
+        input = _input(source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr, None)
         return start(self._startable(), input)
 
     def resume_suspended(
@@ -136,14 +143,16 @@ class Starting:
         denied: Mapping[int, str] | None = None,
         failed: Mapping[int, str] | None = None,
         timeout_ms: int | None = None,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
     ) -> Run | WaitingRun:
         """Resumes a run from the bytes that `WaitingRun.suspend` returned, here or elsewhere, with the answers of
         `WaitingRun.answer`. Without answers, the result waits for the same calls.
 
         The script starts again, and receives the same answers, times and random numbers as before, without calling
         tools, until it waits for the same calls. This takes about as much CPU time as the script had used. The result
-        contains everything since the first start. A run that was suspended in a session is resumed in the session
-        that `Sandbox.resume_suspended_session` restores.
+        contains everything since the first start, but `on_stdout` and `on_stderr` receive only new output. A run that
+        was suspended in a session is resumed in the session that `Sandbox.resume_suspended_session` restores.
 
         The tools, files, arguments and environment variables must be the same. If the script behaves differently, if
         the bytes are damaged, or if the interpreter is different, raises `SuspensionError`. The bytes can be resumed
@@ -151,7 +160,8 @@ class Starting:
 
         Resuming bytes from another author runs their code, within this sandbox's limits.
         """
-        return resume(self._startable(), state, timeout_ms, None, answers, denied, failed)
+        listener = listener_of(on_stdout, on_stderr)
+        return resume(self._startable(), state, timeout_ms, listener, None, answers, denied, failed)
 
 
 def suspending_backend(backend: object) -> SuspendingBackend:
@@ -163,13 +173,15 @@ def suspending_backend(backend: object) -> SuspendingBackend:
 
 def start(on: object, input: Input) -> Run | WaitingRun:
     """Starts a script in a backend or its session, and runs it until it ends or waits for answers."""
-    return advance(_suspending(on).start(input), [])
+    listener = input[6]
+    return advance(_suspending(on).start(input), [], listener)
 
 
 def resume(
     on: object,
     state: bytes,
     timeout_ms: int | None,
+    listener: Listener | None,
     token: Any,
     answers: Mapping[int, Any] | None,
     denied: Mapping[int, str] | None,
@@ -178,15 +190,17 @@ def resume(
     """Resumes a suspended run in a backend or its session, and answers when the script waits again."""
     if timeout_ms is not None:
         _check.whole("timeout_ms", timeout_ms)
-    input = (_check.of("state", bytes, state), timeout_ms, token)
-    run = advance(_suspending(on).start_suspended(input), [])
+    input = (_check.of("state", bytes, state), timeout_ms, listener is not None, token)
+    run = advance(_suspending(on).start_suspended(input), [], listener)
     return run.answer(answers, denied=denied, failed=failed) if isinstance(run, WaitingRun) else run
 
 
-def advance(started: Started, answers: list[tuple[int, AnswerKind, str]]) -> Run | WaitingRun:
+def advance(
+    started: Started, answers: list[tuple[int, AnswerKind, str]], listener: Listener | None
+) -> Run | WaitingRun:
     """Passes answers to a script, and runs it until it ends or needs more answers."""
-    executed, calls = started.advance(answers)
-    return WaitingRun(started, calls) if executed is None else Run(executed)
+    executed, calls = started.advance(answers, listener)
+    return WaitingRun(started, calls, listener) if executed is None else Run(executed)
 
 
 def waiting_calls(calls: list[Call]) -> list[WaitingCall]:

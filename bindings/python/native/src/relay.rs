@@ -1,0 +1,58 @@
+//! Output of executions that Python advances in several steps.
+
+use std::{
+    mem,
+    sync::{Mutex, MutexGuard, PoisonError, mpsc::Sender},
+};
+
+use glovebox::Stream;
+
+use crate::interrupt::Event;
+
+/// Passes output to the events of the current step. Between two steps, keeps the output for the next one: the script
+/// continues without an answer if a call exceeds its timeout.
+#[derive(Default)]
+pub(crate) struct OutputRelay(Mutex<RelayState>);
+
+#[derive(Default)]
+struct RelayState {
+    /// `None` between two steps.
+    events: Option<Sender<Event>>,
+    held: Vec<(Stream, Vec<u8>)>,
+}
+
+impl OutputRelay {
+    fn state(&self) -> MutexGuard<'_, RelayState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn pass_on(&self, stream: Stream, bytes: &[u8]) {
+        let mut state = self.state();
+        if let Some(events) = &state.events {
+            // The send fails while the execution is being cancelled, when no listener is left.
+            let _ = events.send(Event::Output(stream, bytes.to_vec()));
+        } else {
+            state.held.push((stream, bytes.to_vec()));
+        }
+    }
+
+    /// Passes the held output to `events`, and further output until the step is dropped.
+    pub(crate) fn begin_step(&self, events: Sender<Event>) -> RelayStep<'_> {
+        let mut state = self.state();
+        for (stream, bytes) in mem::take(&mut state.held) {
+            // As in `pass_on`.
+            let _ = events.send(Event::Output(stream, bytes));
+        }
+        state.events = Some(events);
+        RelayStep(self)
+    }
+}
+
+/// A step of an execution. The events end when it is dropped.
+pub(crate) struct RelayStep<'a>(&'a OutputRelay);
+
+impl Drop for RelayStep<'_> {
+    fn drop(&mut self) {
+        self.0.state().events = None;
+    }
+}
