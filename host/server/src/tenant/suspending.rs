@@ -3,7 +3,7 @@
 use glovebox_sessions::SessionId;
 use tracing::{Instrument as _, Span};
 
-use super::{Changed, Tenant, stepping::Stepping, suspended::SuspensionState};
+use super::{Changed, SessionTarget, Tenant, stepping::Stepping, suspended::SuspensionState};
 use crate::{
     Service, ServiceError,
     executor::{Advanced, SessionOperation},
@@ -67,6 +67,16 @@ impl Tenant {
             ServiceError::Panicked
         })??;
         Ok((changed, reserved))
+    }
+
+    /// Evicts a session from memory, so that another server with the same store can resume an execution that was
+    /// suspended in it. Has no effect if the session is in use or its generation is not `generation`. Another server can
+    /// then use the session when this one evicts it.
+    pub(crate) async fn release_session(&self, id: SessionId, generation: String) {
+        let operation = SessionOperation::Hibernate { target: SessionTarget { id, expected: Some(generation) } };
+        if self.inner.executor.check_operation(&operation).is_ok() {
+            let _ = self.inner.executor.session(operation.into()).await;
+        }
     }
 
     /// Returns the number of bytes to reserve for a session's state before its current execution.

@@ -1,12 +1,17 @@
 //! Tests tool calls that a person at the client approves or denies.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
 };
 
 use glovebox::{SessionKey, Tool};
-use glovebox_server::{TenantConfig, mcp::Approve};
+use glovebox_server::{SessionPlace, TenantConfig, mcp::Approve};
+use glovebox_sessions::DirectoryStore;
 use rmcp::{
     model::{CallToolRequestParams, CallToolResponse, CallToolResult, InputRequiredResult, ProtocolVersion},
     service::ClientLifecycleMode,
@@ -249,28 +254,124 @@ fn call_in_a_session_is_approved() {
     }
 }
 
-/// Several states can lead to the same call of an execution in memory.
+fn in_session(session: &str, code: &str) -> Value {
+    json!({ "language": "python", "session": session, "code": code })
+}
+
+/// Sends a state with approvals of two calls. Asserts that the server refuses it and returns a message with `said`.
+fn refused_state(mcp: &Mcp, arguments: &Value, state: &str, said: &str) {
+    let answers = json!({ "call-0": accept(), "call-1": accept() });
+    let result = complete(once(mcp, arguments, Some(state), answers));
+    assert_eq!(result.is_error, Some(true), "{result:?}");
+    assert!(text(&result).contains(said), "{result:?}");
+}
+
+/// Each resumption changes the session's generation, which the earlier states do not have.
 #[test]
 fn call_in_a_session_is_made_once() {
     let payments = Payments::default();
     let mcp = paying(&payments, current(), Some(vec![]));
-    let mut arguments = python(&format!("{PAY}\npay(30)"));
-    arguments["session"] = mcp.session().into();
+    let arguments = in_session(&mcp.session(), &format!("{PAY}\npay(30)"));
     let (first, keys) = state_and_keys(once(&mcp, &arguments, None, json!({})));
     assert_eq!(keys, ["call-0"]);
     let (second, keys) = state_and_keys(once(&mcp, &arguments, Some(&first), json!({})));
     assert_eq!(keys, ["call-0"]);
-    let (third, keys) = state_and_keys(once(&mcp, &arguments, Some(&first), json!({ "call-0": accept() })));
-    assert_eq!((&*keys, payments.count()), (&["call-1".to_owned()][..], 1));
-    // The states from before the second call approve only the first one.
-    for state in [&first, &second] {
-        let answers = json!({ "call-0": accept(), "call-1": accept() });
-        let (_, keys) = state_and_keys(once(&mcp, &arguments, Some(state), answers));
-        assert_eq!((&*keys, payments.count()), (&["call-1".to_owned()][..], 1));
-    }
+    refused_state(&mcp, &arguments, &first, "another request has changed the session");
+    let answers = json!({ "call-0": accept(), "call-1": accept() });
+    let (third, keys) = state_and_keys(once(&mcp, &arguments, Some(&second), answers));
+    assert_eq!((&*keys, payments.count()), (&["call-1".to_owned()][..], 1), "the client was not asked about call 1");
+    refused_state(&mcp, &arguments, &second, "another request has changed the session");
     let result = complete(once(&mcp, &arguments, Some(&third), json!({ "call-1": deny("no") })));
     assert_eq!(text(&result), "before\n20\nToolDenied no\n", "{result:?}");
+    refused_state(&mcp, &arguments, &third, "another request has changed the session");
     assert_eq!((payments.count(), mcp.running()), (1, 0));
+}
+
+/// Several states can lead to the same call of an execution in memory.
+#[test]
+fn script_in_a_session_waits_in_memory_if_it_is_too_large() {
+    let large_session = ("import random\nbig = random.randbytes(8 << 20)", "");
+    let large_record = ("1", "import os\nbig = os.urandom(2 << 20)\n");
+    for (before, begin) in [large_session, large_record] {
+        let payments = Payments::default();
+        let mcp = paying(&payments, current(), Some(vec![]));
+        let session = mcp.session();
+        mcp.ok("run_code", in_session(&session, before));
+        let arguments = in_session(&session, &format!("{begin}{PAY}\npay(30)"));
+        let (first, keys) = state_and_keys(once(&mcp, &arguments, None, json!({})));
+        assert_eq!(keys, ["call-0"]);
+        let (second, keys) = state_and_keys(once(&mcp, &arguments, Some(&first), json!({})));
+        assert_eq!(keys, ["call-0"]);
+        let (third, keys) = state_and_keys(once(&mcp, &arguments, Some(&first), json!({ "call-0": accept() })));
+        assert_eq!((&*keys, payments.count()), (&["call-1".to_owned()][..], 1));
+        // The states from before the second call approve only the first one.
+        for state in [&first, &second] {
+            let answers = json!({ "call-0": accept(), "call-1": accept() });
+            let (_, keys) = state_and_keys(once(&mcp, &arguments, Some(state), answers));
+            assert_eq!((&*keys, payments.count()), (&["call-1".to_owned()][..], 1));
+        }
+        let result = complete(once(&mcp, &arguments, Some(&third), json!({ "call-1": deny("no") })));
+        assert_eq!(text(&result), "before\n20\nToolDenied no\n", "{result:?}");
+        assert_eq!((payments.count(), mcp.running()), (1, 0));
+    }
+}
+
+/// Starts a server with the tool `pay`, a key, and sessions in the directory `dir`.
+fn sharing(payments: &Payments, dir: &Path) -> Mcp {
+    let store = DirectoryStore::open(dir.join("sessions")).unwrap();
+    changed(payments, current(), Some(vec![]), move |config| {
+        config.key = Some(SessionKey::new(&[1; 32]).unwrap());
+        config.place = SessionPlace::Store(Arc::new(store));
+    })
+}
+
+#[test]
+fn state_of_a_session_is_resumed_on_another_server_with_the_same_store() {
+    let (payments, dir) = (Payments::default(), tempfile::tempdir().unwrap());
+    let (one, other) = (sharing(&payments, dir.path()), sharing(&payments, dir.path()));
+    let session = one.session();
+    one.ok("run_code", in_session(&session, "x = 1"));
+    let mut arguments = in_session(&session, &format!("x += 1\n{PAY}\nprint(open('a').read(), x)"));
+    arguments["files"] = json!([{ "path": "a", "text": "file" }]);
+    let (state, keys) = state_and_keys(once(&one, &arguments, None, json!({})));
+    assert_eq!((&*keys, payments.count(), one.running()), (&["call-0".to_owned()][..], 0, 0));
+    let mut elsewhere = arguments.clone();
+    elsewhere["session"] = one.session().into();
+    refused_state(&one, &elsewhere, &state, "`requestState` is not valid for this call");
+
+    let result = complete(once(&other, &arguments, Some(&state), json!({ "call-0": accept() })));
+    assert_eq!(text(&result), "before\n20\nfile 2\n", "{result:?}");
+    for mcp in [&one, &other] {
+        refused_state(mcp, &arguments, &state, "another request has changed the session");
+    }
+    assert_eq!(text(&other.in_session(&session, "print(x)")), "2\n");
+    assert_eq!((payments.count(), one.running(), other.running()), (1, 0, 0));
+}
+
+#[test]
+fn session_that_has_changed_is_not_replaced() {
+    let payments = Payments::default();
+    let mcp = paying(&payments, current(), Some(vec![]));
+    let session = mcp.session();
+    mcp.ok("run_code", in_session(&session, "x = 'before'"));
+    let arguments = in_session(&session, &format!("x = 'script'\n{PAY}"));
+    let (state, _) = state_and_keys(once(&mcp, &arguments, None, json!({})));
+    let changed = mcp.in_session(&session, "print(x)\nx = 'changed'");
+    assert_eq!(text(&changed), "before\n", "the session is in the state before the script");
+    refused_state(&mcp, &arguments, &state, "another request has changed the session");
+    assert_eq!(text(&mcp.in_session(&session, "print(x)")), "changed\n");
+    assert_eq!((payments.count(), mcp.running()), (0, 0));
+}
+
+#[test]
+fn call_in_a_session_does_not_time_out_while_the_client_decides() {
+    let payments = Payments::default();
+    let mcp = changed(&payments, current(), Some(vec![]), |config| config.policy.limits.tool_timeout_ms = 2_000);
+    let arguments = in_session(&mcp.session(), PAY);
+    let (state, _) = state_and_keys(once(&mcp, &arguments, None, json!({})));
+    std::thread::sleep(Duration::from_millis(2_500));
+    let result = complete(once(&mcp, &arguments, Some(&state), json!({ "call-0": accept() })));
+    assert_eq!(text(&result), "before\n20\n", "{result:?}");
 }
 
 #[test]

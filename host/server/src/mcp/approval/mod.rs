@@ -6,7 +6,8 @@
 //! same calls. The server calls the handlers of the approved calls, and answers with their results.
 //!
 //! * [`decision`]: the questions and answers. [`request_state`]: the state that the client returns.
-//! * An execution in a session waits in memory instead, where its limits apply.
+//! * In a session, the bytes contain the state before the execution. They are resumed only if the session has not
+//!   changed since. If the execution is too large, it waits in memory instead, where its limits apply.
 
 mod decision;
 mod request_state;
@@ -32,7 +33,8 @@ use crate::{
 };
 use decision::{ANSWER_TIME, Approver, Decision, Decisions, MAX_QUESTIONS, decisions, questions, request_decisions};
 use request_state::{
-    ArgumentsDigest, CallDigest, MAX_SUSPENDED_BYTES, Nonce, OpenedState, WaitingRun, call_digest, call_nonce,
+    ArgumentsDigest, CallDigest, MAX_SUSPENDED_BYTES, Nonce, OpenedState, SuspendedRun, WaitingRun, call_digest,
+    call_nonce,
 };
 
 pub(super) use request_state::{RequestStates, with_digest};
@@ -45,6 +47,10 @@ const ANSWERED_TIME: Duration = Duration::from_secs(60);
 
 /// The number of copies of a suspended execution in memory while a result is built from it.
 const COPIES: usize = 2;
+
+/// The error message for an execution whose session has another generation than after the suspension.
+const SESSION_CHANGED: &str = "another request has changed the session while the script waited for an approval; call \
+                               `run_code` without `requestState` to run the script from the start";
 
 /// Maximum time for the handler of an approved call, whatever the policy allows.
 const MAX_HANDLER_TIME: Duration = Duration::from_secs(24 * 60 * 60);
@@ -61,8 +67,17 @@ pub(super) struct ApprovedRun<'a> {
 }
 
 type Step = Stepped<CallToolResult>;
-/// The bytes of a suspended execution, and the memory reserved for them.
-type SuspendedBytes = (Vec<u8>, HeldBytes);
+
+/// The result of an attempt to suspend an execution as bytes.
+enum SuspendAttempt {
+    /// The bytes, and the memory reserved for them.
+    Suspended(SuspendedRun, HeldBytes),
+    /// The execution can never be suspended, but can wait in memory.
+    InMemory,
+    /// The execution continues with these answers, which refuse its calls. Without answers, another attempt can
+    /// succeed: the script has continued or ended, or another tool's handler is running.
+    Continues(Vec<ToolAnswer>),
+}
 
 /// An execution that waits in memory. Cancelled on drop, unless [`keep`](Self::keep) was called.
 struct CancelWaiting {
@@ -99,6 +114,7 @@ impl ApprovedRun<'_> {
             Some(state) => Some(self.open(state).await?),
             None => None,
         };
+        let is_in_memory = matches!(state, Some(OpenedState { run: WaitingRun::InMemory(_), .. }));
         let (mut decisions, mut asked, mut step) = match &mut state {
             Some(opened) => {
                 (decisions(responses)?, std::mem::take(&mut opened.asked), self.resume_run(&mut opened.run).await?)
@@ -115,9 +131,12 @@ impl ApprovedRun<'_> {
             let (decided, open) =
                 split(needs.calls, std::mem::take(&mut decisions), &std::mem::take(&mut asked), &approver);
             if !decided.is_empty() {
-                let nonces = self.nonces(&needs.execution, &decided, &approver, &mut state);
+                let nonces = match is_in_memory {
+                    true => nonces_in_memory(&needs.execution, &decided, &approver),
+                    false => nonce(&decided, &mut state).into_iter().collect(),
+                };
                 if let Err(error) = self.server.0.states.use_once(&nonces) {
-                    if self.is_in_session() {
+                    if is_in_memory {
                         // The execution continues in the request that answers the calls.
                         waiting.keep();
                     }
@@ -128,23 +147,21 @@ impl ApprovedRun<'_> {
                 waiting.keep();
                 continue;
             }
-            let (run, held) = match self.is_in_session() {
-                true => (WaitingRun::InMemory(needs.execution.clone()), HeldBytes::default()),
-                false => match self.suspend(&needs.execution, &open).await? {
-                    Ok((bytes, held)) => (WaitingRun::Suspended(bytes), held),
-                    Err(answers) => {
-                        step = self.advance(&needs.execution, answers).await?;
-                        waiting.keep();
-                        continue;
-                    }
-                },
+            let (run, held) = match self.suspend(&needs.execution, &open).await? {
+                SuspendAttempt::Suspended(run, held) => (WaitingRun::Suspended(run), held),
+                SuspendAttempt::InMemory => (WaitingRun::InMemory(needs.execution.clone()), HeldBytes::default()),
+                SuspendAttempt::Continues(answers) => {
+                    step = self.advance(&needs.execution, answers).await?;
+                    waiting.keep();
+                    continue;
+                }
             };
             if let Approver::Answers(peer) = &approver {
                 asked = digests(&open);
                 step = match run {
-                    WaitingRun::Suspended(bytes) => {
+                    WaitingRun::Suspended(run) => {
                         decisions = request_decisions(peer, &open, ANSWER_TIME).await?;
-                        self.start_answered(bytes).await?
+                        self.start_answered(run).await?
                     }
                     WaitingRun::InMemory(execution) => {
                         // Stop waiting before the execution times out, so that the script receives the denial.
@@ -154,6 +171,11 @@ impl ApprovedRun<'_> {
                 };
                 waiting.keep();
                 continue;
+            }
+            if let WaitingRun::Suspended(SuspendedRun { generation: Some(generation), .. }) = &run
+                && let Some(session) = &self.given.session
+            {
+                self.tenant.release_session(given::session_id(session)?, generation.clone()).await;
             }
             let state = self.close(run, digests(&open)).await?;
             let questions = questions(&open)?;
@@ -176,50 +198,46 @@ impl ApprovedRun<'_> {
         Service::blocking(move || server.0.states.close(&run, &asked, &arguments)).await?
     }
 
-    /// Returns the numbers for [`RequestStates::use_once`], which prevents calls from being made twice. Takes `state`
-    /// if its calls are about to be made.
-    fn nonces(
-        &self,
-        execution: &str,
-        decided: &[(ToolRequest, Decision)],
-        approver: &Approver,
-        state: &mut Option<OpenedState>,
-    ) -> Vec<Nonce> {
-        if self.is_in_session() {
-            // Several states can contain the same call, so each call has a number. A denial without a question has no
-            // effects, so it can be repeated.
-            let decided = decided.iter().filter(|(call, _)| approver.decide(call).is_none());
-            return decided.map(|(call, _)| call_nonce(execution, call.id)).collect();
-        }
-        let is_approved = decided.iter().any(|(_, decision)| *decision == Decision::Approved);
-        let used = if is_approved { state.take() } else { None };
-        used.map(|opened| opened.nonce).into_iter().collect()
-    }
-
     fn is_in_session(&self) -> bool {
         self.given.session.is_some()
     }
 
-    /// Starts the script, or resumes it from the bytes of a suspended execution.
-    async fn start(&self, suspended: Option<Vec<u8>>) -> Result<Step, ServiceError> {
-        let mut work = self.server.work(self.given.clone()).await?;
-        work.script().tools = self.tenant.approved_tools().iter().map(|tool| tool.clone().stepped()).collect();
-        if let Work::Fresh(fresh) = &mut work {
-            fresh.script.suspendable = true;
-            if let Some(suspended) = suspended {
-                // The bytes contain the source. It would count twice when the execution is suspended again.
-                fresh.script.source = String::new();
-                fresh.script.resumption = Some(Resumption { suspended, answers: Vec::new() });
+    /// Returns `true` if executions can be suspended as bytes. Sessions that exist only in memory cannot be restored.
+    fn is_suspendable(&self) -> bool {
+        !self.is_in_session() || self.tenant.open_sessions().is_none()
+    }
+
+    /// Starts the script, or resumes it. In a session, resuming fails if the session has changed since the suspension.
+    async fn start(&self, suspended: Option<SuspendedRun>) -> Result<Step, ServiceError> {
+        let mut given = self.given.clone();
+        if suspended.is_some() && self.is_in_session() {
+            // They are in the state before the execution. Writing them again would change the session.
+            given.files = Vec::new();
+        }
+        let mut work = self.server.work(given).await?;
+        let script = work.script();
+        script.tools = self.tenant.approved_tools().iter().map(|tool| tool.clone().stepped()).collect();
+        script.suspendable = self.is_suspendable();
+        if let Some(SuspendedRun { bytes, generation }) = suspended {
+            // The bytes contain the source. It would count twice when the execution is suspended again.
+            script.source = String::new();
+            script.resumption = Some(Resumption { suspended: bytes, answers: Vec::new() });
+            if let Work::InSession(target, _) = &mut work {
+                target.expected = generation;
             }
         }
         let answering = Answering::new(self.server, &self.given)?;
         let then = move |ended: Ended| Ok(answering.answer(ended.execution()));
-        self.tenant.start_then(Door::Mcp, work, Vec::new(), self.last.watch(), then).await
+        let started = self.tenant.start_then(Door::Mcp, work, Vec::new(), self.last.watch(), then).await;
+        started.map_err(|error| match error {
+            ServiceError::Generation { .. } => ServiceError::Invalid(SESSION_CHANGED.to_owned()),
+            error => error,
+        })
     }
 
     /// Resumes a suspended execution after a person has decided. Tries again while the server is busy, so that the decision
     /// is not lost. Resuming calls no tool, so it can be repeated.
-    async fn start_answered(&self, suspended: Vec<u8>) -> Result<Step, ServiceError> {
+    async fn start_answered(&self, suspended: SuspendedRun) -> Result<Step, ServiceError> {
         let end = Instant::now() + ANSWERED_TIME;
         loop {
             let error = match self.start(Some(suspended.clone())).await {
@@ -238,11 +256,12 @@ impl ApprovedRun<'_> {
     /// charged.
     async fn resume_run(&self, run: &mut WaitingRun) -> Result<Step, ServiceError> {
         match run {
-            WaitingRun::Suspended(bytes) => {
+            WaitingRun::Suspended(suspended) => {
+                let bytes = &suspended.bytes;
                 let memory_bytes = Suspended::peek(bytes).map_or(bytes.len(), |peek| peek.memory_bytes);
                 let held = Account::reserve(self.context, memory_bytes);
                 self.tenant.keep([Room::HeldBytes(held.map_err(|NoRoom| ServiceError::NoRoomToSuspend)?)]);
-                self.start(Some(std::mem::take(bytes))).await
+                self.start(Some(std::mem::take(suspended))).await
             }
             WaitingRun::InMemory(execution) => self.advance(execution, Vec::new()).await,
         }
@@ -276,13 +295,11 @@ impl ApprovedRun<'_> {
         }
     }
 
-    /// Suspends an execution as bytes. If it can never be suspended, returns answers that refuse its calls. Returns no
-    /// answers if another attempt can succeed: the script has continued or ended, or another tool's handler is running.
-    async fn suspend(
-        &self,
-        execution: &str,
-        calls: &[ToolRequest],
-    ) -> Result<Result<SuspendedBytes, Vec<ToolAnswer>>, ServiceError> {
+    /// Suspends an execution as bytes.
+    async fn suspend(&self, execution: &str, calls: &[ToolRequest]) -> Result<SuspendAttempt, ServiceError> {
+        if !self.is_suspendable() {
+            return Ok(SuspendAttempt::InMemory);
+        }
         let mut is_too_large = false;
         let reserve = |bytes: usize| {
             if bytes > MAX_SUSPENDED_BYTES {
@@ -292,9 +309,14 @@ impl ApprovedRun<'_> {
             Account::reserve(self.context, bytes * COPIES).map_err(|NoRoom| ServiceError::NoRoomToAsk)
         };
         let error = match self.tenant.suspend_to_bytes(execution, reserve).await {
-            Ok((Changed { value: bytes, .. }, mut held)) => {
+            Ok((Changed { generation: None, .. }, _)) if self.is_in_session() => {
+                return Err(ServiceError::NotSuspendable(
+                    "its session could not be saved; run the script again".to_owned(),
+                ));
+            }
+            Ok((Changed { value: bytes, generation }, mut held)) => {
                 held.shrink(bytes.len() * COPIES);
-                return Ok(Ok((bytes, held)));
+                return Ok(SuspendAttempt::Suspended(SuspendedRun { bytes, generation }, held));
             }
             Err(error) => error,
         };
@@ -305,11 +327,14 @@ impl ApprovedRun<'_> {
             false if error.to_string().contains(&full) => &full,
             false => {
                 tokio::time::sleep(RETRY).await;
-                return Ok(Err(Vec::new()));
+                return Ok(SuspendAttempt::Continues(Vec::new()));
             }
         };
+        if self.is_in_session() {
+            return Ok(SuspendAttempt::InMemory);
+        }
         let refused = |call: &ToolRequest| ToolAnswer::error(call.id, ToolError::of(ToolErrorKind::Limit, reason));
-        Ok(Err(calls.iter().map(refused).collect()))
+        Ok(SuspendAttempt::Continues(calls.iter().map(refused).collect()))
     }
 
     /// Calls the handlers of approved calls, all at once, and returns the answers to all calls. Meanwhile, the execution
@@ -376,6 +401,21 @@ fn split(
         }
     }
     (decided, open)
+}
+
+/// Returns the number for [`RequestStates::use_once`] of a suspended execution's `state`, and takes the state, if calls
+/// are about to be made.
+fn nonce(decided: &[(ToolRequest, Decision)], state: &mut Option<OpenedState>) -> Option<Nonce> {
+    let is_approved = decided.iter().any(|(_, decision)| *decision == Decision::Approved);
+    let used = if is_approved { state.take() } else { None };
+    used.map(|opened| opened.nonce)
+}
+
+/// Returns the numbers for [`RequestStates::use_once`] of an execution in memory. Several states can contain the same
+/// call, so each call has a number. A denial without a question has no effects, so it can be repeated.
+fn nonces_in_memory(execution: &str, decided: &[(ToolRequest, Decision)], approver: &Approver) -> Vec<Nonce> {
+    let decided = decided.iter().filter(|(call, _)| approver.decide(call).is_none());
+    decided.map(|(call, _)| call_nonce(execution, call.id)).collect()
 }
 
 /// Returns the digests of the calls that the next questions show.

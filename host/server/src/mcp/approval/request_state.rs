@@ -6,10 +6,13 @@
 //! | part | content |
 //! |---|---|
 //! | seal | 32 bytes: the seal over the digest of the arguments and all other parts |
-//! | kind | 1 byte: 1 a suspended execution, 2 an execution in memory |
+//! | kind | 1 byte: 1 a suspended execution, 2 an execution in memory, 3 an execution that was suspended in a session |
 //! | nonce | 32 random bytes |
 //! | asked | 1 byte: the number of calls that the client is asked about; 32 bytes for each: its digest |
 //! | payload | the rest: the bytes of the suspended execution, or the ID of the execution |
+//!
+//! With kind 3, the payload begins with the length of the session's generation in 1 byte, and the generation. The
+//! arguments contain the session's ID.
 
 use std::{
     collections::VecDeque,
@@ -36,9 +39,14 @@ const NONCE_BYTES: usize = 32;
 /// The size of a call's digest in bytes.
 const CALL_BYTES: usize = 32;
 
+/// Maximum size of a session's generation in a state, with its length, in bytes.
+const MAX_GENERATION_BYTES: usize = 256;
+
 /// Maximum length of a state in characters.
 const MAX_STATE_CHARS: usize =
-    (2 + NONCE_BYTES + MAX_QUESTIONS * CALL_BYTES + SEAL_BYTES + MAX_SUSPENDED_BYTES).div_ceil(3) * 4;
+    (2 + NONCE_BYTES + MAX_QUESTIONS * CALL_BYTES + SEAL_BYTES + MAX_GENERATION_BYTES + MAX_SUSPENDED_BYTES)
+        .div_ceil(3)
+        * 4;
 
 /// Maximum number of used states and calls that a server remembers.
 const MAX_USED: usize = 10_000;
@@ -108,10 +116,20 @@ impl io::Write for HashWriter {
 /// A run of `run_code` that waits for approvals.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WaitingRun {
-    /// The bytes of a suspended execution. Every server with the same key can resume it.
-    Suspended(Vec<u8>),
-    /// The ID of an execution in this server's memory. Executions in sessions are not suspended as bytes.
+    /// A suspended execution. Every server with the same key can resume it. In a session, the server also needs the
+    /// same store.
+    Suspended(SuspendedRun),
+    /// The ID of an execution in this server's memory. Only executions in sessions wait there, if they cannot be
+    /// suspended.
     InMemory(String),
+}
+
+/// A suspended execution.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SuspendedRun {
+    pub(super) bytes: Vec<u8>,
+    /// The generation of the execution's session after the suspension. `None` outside sessions.
+    pub(super) generation: Option<String>,
 }
 
 /// The content of a state. If a client returned the state, its seal was verified.
@@ -130,12 +148,21 @@ impl OpenedState {
         let (nonce, rest) = rest.split_first_chunk()?;
         let (count, rest) = rest.split_first()?;
         let (asked, payload) = rest.split_at_checked(usize::from(*count) * CALL_BYTES)?;
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+        let (generation, payload) = match kind {
+            3 => {
+                let (length, rest) = payload.split_first()?;
+                let (generation, bytes) = rest.split_at_checked(usize::from(*length))?;
+                (Some(text(generation)?), bytes)
+            }
+            _ => (None, payload),
+        };
         if payload.len() > MAX_SUSPENDED_BYTES {
             return None;
         }
         let run = match kind {
-            1 => WaitingRun::Suspended(payload.to_vec()),
-            2 => WaitingRun::InMemory(String::from_utf8(payload.to_vec()).ok()?),
+            1 | 3 => WaitingRun::Suspended(SuspendedRun { bytes: payload.to_vec(), generation }),
+            2 => WaitingRun::InMemory(text(payload)?),
             _ => return None,
         };
         Some(Self { run, nonce: *nonce, asked: asked.as_chunks().0.to_vec() })
@@ -184,15 +211,21 @@ impl RequestStates {
         asked: &[CallDigest],
         arguments: &ArgumentsDigest,
     ) -> Result<String, ServiceError> {
-        let (kind, payload) = match run {
-            WaitingRun::Suspended(bytes) => (1, bytes.as_slice()),
-            WaitingRun::InMemory(execution) => (2, execution.as_bytes()),
+        let (kind, generation, payload) = match run {
+            WaitingRun::Suspended(SuspendedRun { bytes, generation: None }) => (1, None, bytes.as_slice()),
+            WaitingRun::Suspended(SuspendedRun { bytes, generation }) => (3, generation.as_ref(), bytes.as_slice()),
+            WaitingRun::InMemory(execution) => (2, None, execution.as_bytes()),
         };
         let mut bytes = vec![0; SEAL_BYTES];
         bytes.push(kind);
         bytes.extend_from_slice(&random::<NONCE_BYTES>()?);
         bytes.push(u8::try_from(asked.len()).unwrap_or(u8::MAX));
         bytes.extend_from_slice(asked.as_flattened());
+        if let Some(generation) = generation {
+            // A longer generation would make the state invalid. It is a time and a number, so it is much shorter.
+            bytes.push(u8::try_from(generation.len()).unwrap_or(u8::MAX));
+            bytes.extend_from_slice(generation.as_bytes());
+        }
         bytes.extend_from_slice(payload);
         let (seal, body) = bytes.split_at_mut(SEAL_BYTES);
         seal.copy_from_slice(&self.seal(body, arguments)?.finish());
@@ -255,7 +288,11 @@ mod tests {
     }
 
     fn run(length: usize) -> WaitingRun {
-        WaitingRun::Suspended(vec![1; length])
+        WaitingRun::Suspended(SuspendedRun { bytes: vec![1; length], generation: None })
+    }
+
+    fn in_session(length: usize) -> WaitingRun {
+        WaitingRun::Suspended(SuspendedRun { bytes: vec![1; length], generation: Some("1764442800000-7".to_owned()) })
     }
 
     fn call(id: u64, name: &str, arguments: &str) -> ToolRequest {
@@ -267,8 +304,9 @@ mod tests {
         fn in_memory() -> WaitingRun {
             WaitingRun::InMemory("execution".to_owned())
         }
-        let runs: [fn() -> WaitingRun; 3] = [|| run(0), || run(1_000), in_memory];
-        for (make, calls) in runs.into_iter().zip([0, 1, MAX_QUESTIONS]) {
+        let runs: [fn() -> WaitingRun; 5] =
+            [|| run(0), || run(1_000), in_memory, || in_session(0), || in_session(1_000)];
+        for (make, calls) in runs.into_iter().zip([0, 1, MAX_QUESTIONS, 1, MAX_QUESTIONS]) {
             let asked = vec![[9; CALL_BYTES]; calls];
             let state = states("a", 1).close(&make(), &asked, &ARGUMENTS).unwrap();
             let opened = states("a", 1).open(&state, &ARGUMENTS).unwrap();
@@ -286,13 +324,15 @@ mod tests {
     #[test]
     fn changed_state_is_rejected() {
         let states = states("a", 1);
-        let state = states.close(&run(100), &[[9; CALL_BYTES]; 2], &ARGUMENTS).unwrap();
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(&state).unwrap();
-        for at in 0..bytes.len() {
-            let mut changed = bytes.clone();
-            changed[at] ^= 1;
-            assert!(states.open(&BASE64_URL_SAFE_NO_PAD.encode(&changed), &ARGUMENTS).is_err(), "byte {at}");
-            assert!(states.open(&BASE64_URL_SAFE_NO_PAD.encode(&bytes[..at]), &ARGUMENTS).is_err(), "{at} bytes");
+        for run in [run(100), in_session(100)] {
+            let state = states.close(&run, &[[9; CALL_BYTES]; 2], &ARGUMENTS).unwrap();
+            let bytes = BASE64_URL_SAFE_NO_PAD.decode(&state).unwrap();
+            for at in 0..bytes.len() {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1;
+                assert!(states.open(&BASE64_URL_SAFE_NO_PAD.encode(&changed), &ARGUMENTS).is_err(), "byte {at}");
+                assert!(states.open(&BASE64_URL_SAFE_NO_PAD.encode(&bytes[..at]), &ARGUMENTS).is_err(), "{at} bytes");
+            }
         }
         for text in ["", "%", "é", "AAAA"] {
             assert!(states.open(text, &ARGUMENTS).is_err(), "{text}");
@@ -305,8 +345,8 @@ mod tests {
         for (bytes, is_refused) in
             [(MAX_SUSPENDED_BYTES - 1, false), (MAX_SUSPENDED_BYTES, false), (MAX_SUSPENDED_BYTES + 1, true)]
         {
-            for calls in [0, MAX_QUESTIONS] {
-                let state = states.close(&run(bytes), &vec![[9; CALL_BYTES]; calls], &ARGUMENTS).unwrap();
+            for (run, calls) in [(run(bytes), 0), (run(bytes), MAX_QUESTIONS), (in_session(bytes), MAX_QUESTIONS)] {
+                let state = states.close(&run, &vec![[9; CALL_BYTES]; calls], &ARGUMENTS).unwrap();
                 assert_eq!(states.open(&state, &ARGUMENTS).is_err(), is_refused, "{bytes}");
             }
         }
