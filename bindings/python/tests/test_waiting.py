@@ -11,7 +11,7 @@ import threading
 import time
 import unittest
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from glovebox_sandbox import (
     AsyncSandbox,
@@ -25,7 +25,8 @@ from glovebox_sandbox import (
     WaitingCall,
     WaitingRun,
 )
-from scripts import PROVIDERS
+from glovebox_sandbox._daemon_client import Problem, connect
+from scripts import PROVIDERS, use_daemon
 
 
 def pay(euros: int) -> Any:
@@ -51,6 +52,16 @@ except tools.ToolError as error:
 
 
 class Case(unittest.TestCase):
+    backend: Literal["native", "daemon"] = "native"
+
+    def setUp(self) -> None:
+        if self.backend == "daemon":
+            use_daemon()
+
+    def sandbox(self, language: str = "python", **options: Any) -> Sandbox:
+        """Opens a sandbox with the waiting tool `pay`."""
+        return Sandbox(language, backend=self.backend, **{"tools": [PAY], **options})
+
     def waits(self, run: Run | WaitingRun, *ids: int) -> WaitingRun:
         """Checks that a run waits for these calls."""
         if not isinstance(run, WaitingRun):
@@ -67,17 +78,17 @@ class Case(unittest.TestCase):
 
     def suspended(self, source: str = CAUGHT) -> bytes:
         """Suspends a script at its first call."""
-        with Sandbox(tools=[PAY]) as box:
+        with self.sandbox() as box:
             return self.waits(box.start(source), 0).suspend()
 
 
 class Answers(Case):
     def test_script_without_waiting_calls_ends(self) -> None:
-        self.assertEqual(self.ended(Sandbox(tools=[PAY]).start("print(1)")).stdout, "1\n")
+        self.assertEqual(self.ended(self.sandbox().start("print(1)")).stdout, "1\n")
 
     def test_answers_continue_the_script(self) -> None:
         source = "print(input(), context['a'])\nprint(tools.pay(euros=20))\nprint(tools.pay(euros=1))"
-        run = self.waits(Sandbox(tools=[PAY]).start(source, stdin="in", context={"a": "b"}), 0)
+        run = self.waits(self.sandbox().start(source, stdin="in", context={"a": "b"}), 0)
         self.assertEqual(run.calls, [WaitingCall(id=0, name="pay", arguments={"euros": 20})])
         self.assertEqual((run.stdout, run.stderr, repr(run)), ("in b\n", "", "<WaitingRun: pay (0)>"))
         run = self.waits(run.answer({0: {"receipt": 17}}), 1)
@@ -86,20 +97,20 @@ class Answers(Case):
         self.assertEqual([call.result for call in ended.tool_calls], [{"receipt": 17}, None])
 
     def test_calls_are_answered_in_any_order(self) -> None:
-        run = self.waits(Sandbox(tools=[PAY]).start(BOTH), 0, 1)
+        run = self.waits(self.sandbox().start(BOTH), 0, 1)
         run = self.waits(run.answer(), 0, 1)
         run = self.waits(run.answer({1: "second"}), 0)
         self.assertEqual(self.ended(run.answer({0: "first"})).stdout, "['first', 'second']\n")
 
     def test_denied_and_failed_calls_raise(self) -> None:
-        box = Sandbox(tools=[PAY])
+        box = self.sandbox()
         run = self.waits(box.start(CAUGHT), 0)
         self.assertEqual(self.ended(run.answer(denied={0: "too much"})).stdout, "ToolDenied too much\n")
         run = self.waits(box.start(CAUGHT), 0)
         self.assertEqual(self.ended(run.answer(failed={0: "no money"})).stdout, "ToolError no money\n")
 
     def test_wrong_answers_are_refused(self) -> None:
-        run = self.waits(Sandbox(tools=[PAY]).start(CAUGHT), 0)
+        run = self.waits(self.sandbox().start(CAUGHT), 0)
         for given, kind, said in [
             ({"answers": {1: 2}}, ValueError, r"answers has the key 1, .* answer one of these calls: 0"),
             ({"answers": {0: 1}, "denied": {0: "no"}}, ValueError, r"denied has the key 0, .* another answer"),
@@ -114,31 +125,20 @@ class Answers(Case):
 
     def test_call_in_memory_times_out(self) -> None:
         # A slow machine needs time to report the call before it times out.
-        box = Sandbox(tools=[PAY], limits=Limits(tool_timeout_ms=1_000))
+        box = self.sandbox(limits=Limits(tool_timeout_ms=1_000))
         run = self.waits(box.start(CAUGHT), 0)
         time.sleep(2)
         self.assertIn("ToolTimeout", self.ended(run.answer({0: 1})).stdout)
 
     def test_execute_fails_waiting_calls(self) -> None:
-        self.assertIn("use `start`", Sandbox(tools=[PAY]).execute(CAUGHT).stdout)
+        self.assertIn("use `start`", self.sandbox().execute(CAUGHT).stdout)
 
     def test_dropped_run_ends(self) -> None:
-        with Sandbox(tools=[PAY]).session() as session:
+        with self.sandbox().session() as session:
             session.execute("x = 1")
             run = self.waits(session.start("tools.pay(euros=1)"), 0)
             del run
             self.assertEqual(session.execute("x").value, 1)
-
-    def test_only_the_native_backend_has_waiting_tools(self) -> None:
-        for backend in ("component", "daemon"):
-            with self.subTest(backend), self.assertRaisesRegex(UnsupportedError, "waits=True"):
-                Sandbox(backend=backend, tools=[PAY])
-        self.assertEqual(Sandbox(backend="auto", tools=[PAY]).backend, "native")
-        box = Sandbox("javascript", backend="component", provider=PROVIDERS / "glovebox-javascript.wasm")
-        with self.assertRaisesRegex(UnsupportedError, "cannot suspend"):
-            box.start("1")
-        with self.assertRaisesRegex(UnsupportedError, "cannot suspend"):
-            box.suspended_calls(b"")
 
 
 STREAMS = """
@@ -153,7 +153,7 @@ print("c")
 
 class Output(Case):
     def test_each_step_passes_its_output_to_the_listeners(self) -> None:
-        box = Sandbox(tools=[PAY])
+        box = self.sandbox()
         out: list[str] = []
         err: list[str] = []
         threads: set[int] = set()
@@ -176,24 +176,13 @@ class Output(Case):
 
     def test_output_of_a_session_is_passed_to_listeners(self) -> None:
         out: list[str] = []
-        with Sandbox(tools=[PAY]).session() as session:
+        with self.sandbox().session() as session:
             run = self.waits(session.start(STREAMS, on_stdout=out.append), 0)
             self.ended(self.waits(run.answer({0: "paid"}), 1).answer({1: None}))
         self.assertEqual("".join(out), "a\npaid\nc\n")
 
-    def test_output_between_two_steps_is_kept(self) -> None:
-        box = Sandbox(tools=[PAY], limits=Limits(tool_timeout_ms=1_000))
-        out: list[str] = []
-        run = self.waits(box.start(CAUGHT, on_stdout=out.append), 0)
-        deadline = time.monotonic() + 60
-        while not run.stdout and time.monotonic() < deadline:
-            time.sleep(0.02)
-        self.assertEqual(out, [])
-        self.assertEqual(self.ended(run.answer()).stdout, "".join(out))
-        self.assertIn("ToolTimeout", "".join(out))
-
     def test_exception_from_a_listener_cancels_the_script(self) -> None:
-        box = Sandbox(tools=[PAY])
+        box = self.sandbox()
 
         def stop(text: str) -> None:
             if "paid" in text:
@@ -212,7 +201,7 @@ class Output(Case):
             box.resume_suspended(b"", on_stderr=1)  # type: ignore[arg-type]
 
     def test_run_in_a_cycle_with_its_listener_ends(self) -> None:
-        with Sandbox(tools=[PAY]).session() as session:
+        with self.sandbox().session() as session:
 
             def begin() -> None:
                 runs: list[WaitingRun] = []
@@ -238,7 +227,7 @@ def log(text: str) -> None:
     with open("log", "a") as file:
         file.write(text + "\\n")
 
-box = Sandbox(tools=[Tool(pay, waits=True), log])
+box = Sandbox(backend=sys.argv[1], tools=[Tool(pay, waits=True), log])
 state = Path("state")
 """
 
@@ -268,7 +257,7 @@ class Suspension(Case):
         with tempfile.TemporaryDirectory() as directory:
 
             def ran(text: str) -> str:
-                command = [sys.executable, "-c", PROGRAM + text]
+                command = [sys.executable, "-c", PROGRAM + text, self.backend]
                 return subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout
 
             before = ran(SUSPENDING)
@@ -276,7 +265,7 @@ class Suspension(Case):
             self.assertEqual(Path(directory, "log").read_text(), "once\n")
 
     def test_script_is_resumed_with_different_answers(self) -> None:
-        state, box = self.suspended(), Sandbox(tools=[PAY])
+        state, box = self.suspended(), self.sandbox()
         for given, stdout in [
             ({"answers": {0: 1}}, "paid: 1\n"),
             ({"answers": {0: 2}}, "paid: 2\n"),
@@ -289,13 +278,13 @@ class Suspension(Case):
         self.assertEqual(self.ended(run.answer({0: 3})).stdout, "paid: 3\n")
 
     def test_answers_are_given_in_steps(self) -> None:
-        box = Sandbox(tools=[PAY])
+        box = self.sandbox()
         state = self.waits(box.start(BOTH), 0, 1).suspend()
         state = self.waits(box.resume_suspended(state, {1: "second"}), 0).suspend()
         self.assertEqual(self.ended(box.resume_suspended(state, {0: "first"})).stdout, "['first', 'second']\n")
 
     def test_suspended_run_has_ended(self) -> None:
-        run = self.waits(Sandbox(tools=[PAY]).start(CAUGHT), 0)
+        run = self.waits(self.sandbox().start(CAUGHT), 0)
         run.suspend()
         with self.assertRaisesRegex(SuspensionError, "has ended"):
             run.suspend()
@@ -303,11 +292,11 @@ class Suspension(Case):
         self.assertEqual(ended.outcome.kind, "cancelled")
 
     def test_damaged_bytes_are_refused(self) -> None:
-        state, box = self.suspended(), Sandbox(tools=[PAY])
+        state, box = self.suspended(), self.sandbox()
         middle = len(state) // 2
         changed = state[:middle] + bytes([state[middle] ^ 1]) + state[middle + 1 :]
         for damaged in (b"", b"text", state[:-1], state + b"x", changed):
-            for read in (box.suspended_calls, box.resume_suspended, box.resume_suspended_session):
+            for read in (box.suspended_calls, box.resume_suspended):
                 with self.assertRaisesRegex(SuspensionError, "not a suspended execution"):
                     read(damaged)
         with self.assertRaisesRegex(TypeError, "state must be bytes, not str"):
@@ -315,27 +304,57 @@ class Suspension(Case):
 
     def test_other_interpreter_is_refused(self) -> None:
         with self.assertRaisesRegex(SuspensionError, "needs the image"):
-            Sandbox("javascript", tools=[PAY]).resume_suspended(self.suspended(), {0: 1})
+            self.sandbox("javascript").resume_suspended(self.suspended(), {0: 1})
 
     def test_script_that_behaves_differently_is_refused(self) -> None:
-        source = "exec(open('code').read())"
-        with Sandbox(tools=[PAY], files={"code": "tools.pay(euros=1)"}) as box:
-            state = self.waits(box.start(source), 0).suspend()
-        for tool, code in [(PAY, "tools.pay(euros=2)"), (Tool(pay), "tools.pay(euros=1)")]:
-            box = Sandbox(tools=[tool], files={"code": code})
-            with self.subTest(code), self.assertRaisesRegex(SuspensionError, "behaves differently"):
-                box.resume_suspended(state, {0: 1})
+        with self.sandbox(files={"code": "tools.pay(euros=1)"}) as box:
+            state = self.waits(box.start("exec(open('code').read())"), 0).suspend()
+        box = self.sandbox(files={"code": "tools.pay(euros=2)"})
+        with self.assertRaisesRegex(SuspensionError, "behaves differently"):
+            box.resume_suspended(state, {0: 1})
 
     def test_resumed_script_obeys_its_timeout(self) -> None:
-        box = Sandbox(tools=[PAY], limits=Limits(timeout_ms=100_000))
+        box = self.sandbox(limits=Limits(timeout_ms=100_000))
         state = self.waits(box.start("tools.pay(euros=1)\nwhile True: pass"), 0).suspend()
         run: Any = box.resume_suspended(state, {0: 1}, timeout_ms=1_000)
         self.assertEqual(run.outcome.kind, "cancelled")
 
 
+class Native(Case):
+    def test_output_between_two_steps_is_kept(self) -> None:
+        box = self.sandbox(limits=Limits(tool_timeout_ms=1_000))
+        out: list[str] = []
+        run = self.waits(box.start(CAUGHT, on_stdout=out.append), 0)
+        deadline = time.monotonic() + 60
+        while not run.stdout and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(out, [])
+        self.assertEqual(self.ended(run.answer()).stdout, "".join(out))
+        self.assertIn("ToolTimeout", "".join(out))
+
+    def test_resumed_tool_must_wait(self) -> None:
+        state = self.suspended()
+        with self.assertRaisesRegex(SuspensionError, "behaves differently"):
+            self.sandbox(tools=[Tool(pay)]).resume_suspended(state, {0: 1})
+
+    def test_other_backends(self) -> None:
+        with self.assertRaisesRegex(UnsupportedError, "waits=True"):
+            Sandbox(backend="component", tools=[PAY])
+        self.assertEqual(Sandbox(backend="auto", tools=[PAY]).backend, "native")
+        box = Sandbox("javascript", backend="component", provider=PROVIDERS / "glovebox-javascript.wasm")
+        with self.assertRaisesRegex(UnsupportedError, "cannot suspend"):
+            box.start("1")
+        with self.assertRaisesRegex(UnsupportedError, "cannot suspend"):
+            box.suspended_calls(b"")
+
+
 class Sessions(Case):
+    def test_damaged_bytes_are_refused(self) -> None:
+        with self.assertRaisesRegex(SuspensionError, "not a suspended execution"):
+            self.sandbox().resume_suspended_session(self.suspended()[:-1])
+
     def test_script_in_a_session_is_resumed_in_a_restored_session(self) -> None:
-        box = Sandbox(tools=[PAY])
+        box = self.sandbox()
         with box.session() as session:
             session.execute("total = 20")
             run = self.waits(session.start("total += 1\nreceipt = tools.pay(euros=total)\nreceipt"), 0)
@@ -349,7 +368,7 @@ class Sessions(Case):
                 self.assertEqual((session.variables["receipt"], session.variables["total"]), (receipt, 21))
 
     def test_place_must_be_the_same(self) -> None:
-        box = Sandbox(tools=[PAY])
+        box = self.sandbox()
         with box.session() as session:
             inside = self.waits(session.start(CAUGHT), 0).suspend()
         with self.assertRaisesRegex(SuspensionError, "resume_suspended_session"):
@@ -362,8 +381,14 @@ class Sessions(Case):
 
 
 class Asynchronous(unittest.IsolatedAsyncioTestCase):
+    backend: Literal["native", "daemon"] = "native"
+
+    def setUp(self) -> None:
+        if self.backend == "daemon":
+            use_daemon()
+
     async def test_script_is_suspended_and_resumed(self) -> None:
-        async with AsyncSandbox(tools=[PAY]) as box:
+        async with AsyncSandbox(backend=self.backend, tools=[PAY]) as box:
             run = await box.start(BOTH)
             assert isinstance(run, AsyncWaitingRun), run
             self.assertEqual((run.stdout, run.stderr, repr(run)), ("", "", "<AsyncWaitingRun: pay (0), pay (1)>"))
@@ -376,7 +401,7 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
             self.assertEqual((ended.outcome.type, ended.outcome.message), ("ToolDenied", "no"))
 
     async def test_output_is_passed_to_listeners(self) -> None:
-        async with AsyncSandbox(tools=[PAY]) as box:
+        async with AsyncSandbox(backend=self.backend, tools=[PAY]) as box:
             out: list[str] = []
             run = await box.start(STREAMS, on_stdout=out.append)
             assert isinstance(run, AsyncWaitingRun), run
@@ -386,6 +411,20 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
             await box.resume_suspended(await run.suspend(), {1: None}, on_stdout=out.append)
             self.assertEqual("".join(out), "a\npaid\nc\n")
 
+    async def test_cancelled_task_cancels_its_script(self) -> None:
+        async with AsyncSandbox(backend=self.backend, tools=[PAY], limits=Limits(timeout_ms=100_000)) as box:
+            run = await box.start("tools.pay(euros=1)\nwhile True: pass")
+            assert isinstance(run, AsyncWaitingRun), run
+            task = asyncio.create_task(run.answer({0: 1}))
+            await asyncio.sleep(0.2)
+            begun = time.monotonic()
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertLess(time.monotonic() - begun, 60)
+
+
+class AsynchronousSessions(unittest.IsolatedAsyncioTestCase):
     async def test_session_is_restored(self) -> None:
         async with AsyncSandbox(tools=[PAY]) as box:
             async with box.session() as session:
@@ -396,17 +435,61 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
                 await session.resume_suspended(state, {0: 5})
                 self.assertEqual(await session.get_variable("x"), 5)
 
-    async def test_cancelled_task_cancels_its_script(self) -> None:
-        async with AsyncSandbox(tools=[PAY], limits=Limits(timeout_ms=100_000)) as box:
-            run = await box.start("tools.pay(euros=1)\nwhile True: pass")
-            assert isinstance(run, AsyncWaitingRun), run
-            task = asyncio.create_task(run.answer({0: 1}))
-            await asyncio.sleep(0.2)
-            begun = time.monotonic()
-            task.cancel()
-            with self.assertRaises(asyncio.CancelledError):
-                await task
-            self.assertLess(time.monotonic() - begun, 60)
+
+class DaemonAnswers(Answers):
+    backend = "daemon"
+
+    def test_call_of_a_tool_with_a_function_does_not_wait(self) -> None:
+        both = """
+import asyncio
+async def main():
+    print(await asyncio.gather(tools.twice.aio(n=2), tools.pay.aio(euros=1)))
+asyncio.run(main())
+print(tools.twice(n=3))
+"""
+        box = self.sandbox(tools=[PAY, Tool(lambda n: 2 * n, name="twice", schema={"type": "object"})])
+        run = self.waits(box.start(both), 1)
+        self.assertEqual(self.ended(run.answer({1: "paid"})).stdout, "[4, 'paid']\n6\n")
+
+    def test_dropped_run_is_cancelled(self) -> None:
+        box = self.sandbox()
+        run = self.waits(box.start(CAUGHT), 0)
+        path = run._started._path  # type: ignore[attr-defined]
+        del run
+        gc.collect()
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                connect().json("POST", f"{path}/continue", "{}")
+            except Problem as problem:
+                self.assertEqual(problem.type, "not-found")
+                return
+            time.sleep(0.02)
+        self.fail("the execution still waits")
+
+    def test_script_in_a_session_cannot_be_suspended(self) -> None:
+        with self.sandbox().session() as session:
+            session.execute("x = 1")
+            run = self.waits(session.start("y = tools.pay(euros=x)\ny"), 0)
+            with self.assertRaisesRegex(UnsupportedError, "keeps sessions only in memory"):
+                run.suspend()
+            self.assertEqual(self.ended(run.answer({0: 2})).value, 2)
+            with self.assertRaisesRegex(UnsupportedError, "keeps sessions only in memory"):
+                session.resume_suspended(self.suspended())
+        with self.assertRaisesRegex(UnsupportedError, "keeps sessions only in memory"):
+            self.sandbox().resume_suspended_session(self.suspended())
+
+
+class DaemonOutput(Output):
+    backend = "daemon"
+
+
+class DaemonSuspension(Suspension):
+    backend = "daemon"
+
+
+class DaemonAsynchronous(Asynchronous):
+    backend = "daemon"
 
 
 if __name__ == "__main__":

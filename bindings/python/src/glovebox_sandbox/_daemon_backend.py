@@ -11,32 +11,17 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from . import _native_backend, tools
-from ._backend import Entry, Input, Policy
+from ._backend import Call, Entry, Input, Policy, SuspendedInput
 from ._daemon_client import Client, Problem, connect
+from ._daemon_errors import errors
 from ._daemon_execution import Handlers, execute
+from ._daemon_started import NO_SESSIONS, OF_RESUMPTION, DaemonStarted
 from ._remote import Executed, RemoteSession, encoded, entries, positions, refuse, variable
-from .errors import FilesError, GloveboxError, PolicyError, SessionError, UnavailableError, UnsupportedError
-
-_CLASSES: dict[str, type[GloveboxError]] = {
-    "not-found": SessionError,
-    "exists": SessionError,
-    "session-ended": SessionError,
-    "session-busy": SessionError,
-    "session-fenced": SessionError,
-    "no-checkpoint": SessionError,
-    "not-resumable": SessionError,
-    "variable": SessionError,
-    "execution-busy": UnavailableError,
-    "quota-exceeded": UnavailableError,
-    "rate-exceeded": UnavailableError,
-    "unsupported": UnsupportedError,
-    "file": FilesError,
-}
+from .errors import FilesError, GloveboxError, SessionError, UnavailableError, UnsupportedError
 
 _NO_HOST_ACCESS = (
     "a daemon's sandboxes have no access to your directories, and use the daemon's own packages and network; remove "
@@ -54,17 +39,6 @@ def open_backend(name: str, policy: Policy, wait: tools.Await) -> DaemonSandbox:
     """Opens a sandbox at the daemon."""
     refuse(policy, _NO_HOST_ACCESS)
     return DaemonSandbox(connect(), name, policy, wait)
-
-
-@contextlib.contextmanager
-def _errors(of_files: bool = False) -> Iterator[None]:
-    """Converts a daemon's errors to this package's errors."""
-    try:
-        yield
-    except Problem as problem:
-        rejected = FilesError if of_files else PolicyError
-        kind = _CLASSES.get(problem.type, UnavailableError if problem.status >= 500 else rejected)
-        raise kind(str(problem)) from problem
 
 
 def _fields(**fields: Any) -> str:
@@ -104,7 +78,7 @@ class DaemonSandbox:
         self.tools = _fields(tools=described or None)
         # An empty script checks all options, and its result names the runtime.
         body = _object(_fields(source="", value=False), self._runtime, self._policy, self._files, self.tools)
-        with _errors():
+        with errors():
             opened = client.json("POST", "/v1/execute", body)["metadata"]
         self.language: str = opened["runtime"]
         self.runtime_name: str = opened["runtime_name"]
@@ -113,11 +87,32 @@ class DaemonSandbox:
     def execute(self, input: Input) -> Executed:
         more = _fields(value=False, return_files=["**"])
         body = _object(_script(input), more, self._runtime, self._policy, self._files, self.tools)
-        with _errors():
+        with errors():
             return Executed(execute(self.client, self.handlers, "/v1/execute", body, input), None)
 
+    def start(self, input: Input) -> DaemonStarted:
+        more = _fields(value=False, return_files=["**"], suspendable=True if self.tools else None)
+        body = _object(_script(input), more, self._runtime, self._policy, self._files, self.tools)
+        return DaemonStarted(self.client, self.handlers, input[7], "/v1/execute", body, None)
+
+    def start_suspended(self, input: SuspendedInput) -> DaemonStarted:
+        state, timeout_ms, _, token = input
+        more = _fields(suspended=encoded(state), deadline_ms=timeout_ms, return_files=["**"])
+        body = _object(more, self._runtime, self._policy, self._files, self.tools or '"tools": []')
+        return DaemonStarted(self.client, self.handlers, token, "/v1/executions/resume", body, None, OF_RESUMPTION)
+
+    def suspended_calls(self, state: bytes) -> list[Call]:
+        # The daemon has no request that only reads the bytes.
+        started = self.start_suspended((state, None, False, None))
+        calls = started.advance([], None)[1]
+        started.cancel()
+        return calls
+
+    def resume_suspended_session(self, state: bytes, id: str | None) -> DaemonSession:
+        raise UnsupportedError(f'{NO_SESSIONS}; use backend="native"')
+
     def validate(self, input: Input) -> list[tuple[int, int, str]]:
-        with _errors():
+        with errors():
             body = _object(_script(input), self._runtime, self._policy)
             return positions(self.client.json("POST", "/v1/validate", body)["diagnostics"])
 
@@ -136,7 +131,7 @@ class DaemonSandbox:
 
     def opened(self, target: str, *fields: str) -> DaemonSession:
         """Opens a session with a request."""
-        with _errors():
+        with errors():
             answer = self.client.json("POST", target, _object(*fields))
         return DaemonSession(self, answer["id"], answer["runtime"])
 
@@ -154,14 +149,22 @@ class DaemonSession(RemoteSession):
 
     def _request(self, method: str, target: str = "", body: str | bytes | None = None, *, of_files: bool = False) -> Any:
         self._check_open()
-        with _errors(of_files):
+        with errors(of_files=of_files):
             return self._client.json(method, f"{self._path}{target}", body)
 
     def execute(self, input: Input) -> Executed:
         self._check_open()
         body = _object(_script(input), self._sandbox.tools)
-        with _errors():
+        with errors():
             return Executed(execute(self._client, self._sandbox.handlers, f"{self._path}/execute", body, input), self)
+
+    def start(self, input: Input) -> DaemonStarted:
+        self._check_open()
+        body = _object(_script(input), self._sandbox.tools)
+        return DaemonStarted(self._client, self._sandbox.handlers, input[7], f"{self._path}/execute", body, self)
+
+    def start_suspended(self, input: SuspendedInput) -> DaemonStarted:
+        raise UnsupportedError(f'{NO_SESSIONS}; use backend="native", or resume the script outside a session')
 
     def get_variable(self, name: str) -> tuple[str, str | None] | None:
         try:
@@ -187,7 +190,7 @@ class DaemonSession(RemoteSession):
     def read_file(self, path: str) -> bytes:
         self._check_open()
         target = self._path + _file(path)
-        with _errors(of_files=True):
+        with errors(of_files=True):
             try:
                 return self._client.request("GET", target)[1]
             except Problem as problem:
@@ -228,7 +231,7 @@ class DaemonSession(RemoteSession):
 
     def hibernate(self) -> bytes:
         self._check_open()
-        with _errors():
+        with errors():
             return self._client.request("GET", f"{self._path}/state")[1]
 
     def _live(self) -> dict[str, Any]:
@@ -241,7 +244,7 @@ class DaemonSession(RemoteSession):
     def _close(self, timeout_s: float | None) -> None:
         if self._is_closed:
             return
-        with contextlib.suppress(SessionError, UnavailableError), _errors():
+        with contextlib.suppress(SessionError, UnavailableError), errors():
             self._client.json("DELETE", self._path, timeout_s=timeout_s)
         # After an interrupt, the session is still open, and is closed when it is dropped.
         self._is_closed = True

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ._backend import Input
+from ._backend import Input, Listener
 from ._daemon_client import Client, Problem
 from ._remote import cancelled
-from .errors import UnavailableError
+from .errors import GloveboxError, UnavailableError
 from .tools import Answer, AnswerKind, Await, CancelToken, Tool, answer
 
 _LOOK_S = 0.05
@@ -39,16 +39,23 @@ class Handlers:
     tools: Mapping[str, Tool]
     wait: Await
 
+    @property
+    def waiting(self) -> frozenset[str]:
+        """The names of the tools whose calls wait for the caller of `start`."""
+        return frozenset(name for name, tool in self.tools.items() if tool.waits)
+
     def answer(self, name: str, arguments: Any, token: CancelToken) -> Answer:
         """Answers a call."""
         tool = self.tools.get(name)
         if tool is None:
             return "failed", f"unknown tool `{name}`; call a registered tool"
+        if tool.waits:
+            return "failed", f"calls of `{name}` wait for an answer, but the script was not begun with `start`; use `start`"
         return answer(tool, self.wait, json.dumps(arguments), token)
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class CallAnswer:
     """The answer to a tool call."""
 
     call: int
@@ -62,7 +69,7 @@ class _Answer:
         return json.dumps({"id": self.call, "error": error})
 
 
-_Event = dict[str, Any] | _Answer | Exception
+_Event = dict[str, Any] | CallAnswer | Exception
 """A chunk of a response, a tool's answer, or the failure of a request."""
 
 
@@ -72,7 +79,7 @@ def execute(client: Client, handlers: Handlers, target: str, body: str, input: I
     token = input[7]
     if token is not None and token.is_cancelled:
         return cancelled()
-    execution = _Execution(client, handlers, input)
+    execution = Execution(client, handlers, input[6], token)
     try:
         return execution.run(target, body)
     except Problem as problem:
@@ -85,11 +92,17 @@ def _read(
     client: Client, requests: queue.SimpleQueue[Any], events: queue.SimpleQueue[_Event], has_listener: bool
 ) -> None:
     """Sends an execution's requests one after another, and queues the chunks of the responses. Runs on a separate
-    thread, so that a slow listener does not delay the script and an interrupt loses no chunk."""
+    thread, so that a slow listener does not delay the script and an interrupt loses no chunk. A request without a body
+    cancels the execution."""
     while (request := requests.get()) is not None:
+        target, body = request
+        if body is None:
+            with contextlib.suppress(Problem, GloveboxError):
+                client.json("DELETE", target, timeout_s=_END_S)
+            continue
         try:
             last: dict[str, Any] | None = None
-            for chunk in client.stream(*request):
+            for chunk in client.stream(target, body):
                 if chunk["type"] in ("result", "needs-tools", "error"):
                     # Queued when the connection is free, so that the next request can use it.
                     last = chunk
@@ -102,15 +115,20 @@ def _read(
             events.put(error)
 
 
-class _Execution:
-    def __init__(self, client: Client, handlers: Handlers, input: Input) -> None:
+class Execution:
+    """An execution in the daemon, from its start to its end."""
+
+    _waiting: frozenset[str] = frozenset()
+    """The names of the tools whose calls wait for the caller."""
+
+    def __init__(self, client: Client, handlers: Handlers, listener: Listener | None, token: Any) -> None:
         self._client = client
         self._handlers = handlers
-        self._listener, self._token = input[6], input[7]
-        self._is_direct = self._listener is None and self._token is None
+        self._listener, self._token = listener, token
+        self._is_direct = listener is None and token is None
         """True if this thread sends the requests: without output to stream and a token to watch, it needs no other."""
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
-        self._requests: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[tuple[str, str | None] | None] = queue.SimpleQueue()
         self._path: str | None = None
         self._is_running = True
         """True while a request runs the script. Otherwise the script waits for its tools."""
@@ -119,13 +137,15 @@ class _Execution:
         """True if the execution must be cancelled because waiting for it was interrupted."""
         self.is_cancelled = False
         self._calls: dict[int, CancelToken | None] = {}
-        """The calls that the script waits for, with `None` in place of the token of an answered call."""
+        """The calls to handlers that the script waits for, with `None` in place of the token of an answered call."""
+        self._open: list[dict[str, Any]] = []
+        """The calls that wait for the caller."""
         self._jobs: queue.SimpleQueue[tuple[dict[str, Any], CancelToken] | None] = queue.SimpleQueue()
         """Calls for the idle tool threads. Each `None` ends one thread."""
         self._threads = self._idle_threads = 0
         """The number of tool threads, and of those that have sent their answer."""
-        self._answers: list[_Answer] = []
-        self._sent: list[_Answer] | None = None
+        self._answers: list[CallAnswer] = []
+        self._sent: list[CallAnswer] | None = None
         """The answers in the last request; `None` before the first one that resumes the script."""
         self._sends_one = False
         """True if each request contains at most one answer, because the daemon rejected several together."""
@@ -135,32 +155,45 @@ class _Execution:
 
     def run(self, target: str, body: str) -> dict[str, Any]:
         try:
-            if not self._is_direct:
-                arguments = (self._client, self._requests, self._events, self._listener is not None)
-                threading.Thread(target=_read, args=arguments, name="glovebox-execution", daemon=True).start()
-            self._has_begun = True
-            self._send(target, body)
-            return self._follow(None)
+            self._begin(target, body, self._listener is not None)
+            record = self._follow(None)
+            assert record is not None, "no calls wait for the caller"
+            return record
         except BaseException:
-            # After an interrupt, or an exception from a listener, cancels the execution and waits for its end.
-            if self._has_begun and not self._has_ended:
-                self._listener, self._is_abandoned = None, True
-                with contextlib.suppress(Problem, UnavailableError):
-                    self._follow(time.monotonic() + _END_S)
+            self._abandon()
             raise
         finally:
-            self._requests.put(None)
-            for _ in range(self._threads):
-                self._jobs.put(None)
-            for token in self._calls.values():
-                if token is not None:
-                    token.cancel()
+            self._finish()
 
-    def _follow(self, deadline: float | None) -> dict[str, Any]:
-        """Handles events until the execution has ended, and returns its record."""
+    def _begin(self, target: str, body: str, has_listener: bool) -> None:
+        if not self._is_direct:
+            arguments = (self._client, self._requests, self._events, has_listener)
+            threading.Thread(target=_read, args=arguments, name="glovebox-execution", daemon=True).start()
+        self._has_begun = True
+        self._send(target, body)
+
+    def _abandon(self) -> None:
+        """After an interrupt, or an exception from a listener, cancels the execution and waits for its end."""
+        if self._has_begun and not self._has_ended:
+            self._listener, self._is_abandoned = None, True
+            with contextlib.suppress(Problem, UnavailableError):
+                self._follow(time.monotonic() + _END_S)
+
+    def _finish(self) -> None:
+        """Ends the threads, and cancels the calls that the script has abandoned."""
+        self._requests.put(None)
+        for _ in range(self._threads):
+            self._jobs.put(None)
+        for token in self._calls.values():
+            if token is not None:
+                token.cancel()
+
+    def _follow(self, deadline: float | None) -> dict[str, Any] | None:
+        """Handles events until the execution has ended, and returns its record. Returns `None` if only calls in `_open`
+        wait."""
         while True:
             event = self._next(deadline)
-            if isinstance(event, _Answer):
+            if isinstance(event, CallAnswer):
                 self._idle_threads += 1
                 if event.call in self._calls:
                     self._calls[event.call] = None
@@ -169,18 +202,23 @@ class _Execution:
             elif isinstance(event, Exception):
                 self._failed(event)
             elif event["type"] in ("stdout", "stderr"):
-                if self._listener is not None:
-                    self._listener(event["type"] == "stderr", event["text"].encode())
+                self._wrote(event["type"] == "stderr", event["text"].encode())
             elif event["type"] == "started":
                 self._path = f"/v1/executions/{event['execution']}"
             elif event["type"] == "needs-tools":
                 self._suspended(event)
+                if self._open and not self._calls and not self._answers and not self._is_abandoned:
+                    return None
             elif event["type"] == "error":
                 self._failed(Problem(event["problem"]))
             elif event["type"] == "result":
                 self._has_ended = True
                 record: dict[str, Any] = event["result"]
                 return record
+
+    def _wrote(self, is_stderr: bool, written: bytes) -> None:
+        if self._listener is not None:
+            self._listener(is_stderr, written)
 
     def _next(self, deadline: float | None) -> _Event:
         """Waits for the next event. Meanwhile cancels the execution, or resumes it, if necessary."""
@@ -242,7 +280,8 @@ class _Execution:
     def _suspended(self, needs: dict[str, Any]) -> None:
         """Starts to answer new calls, and cancels those that the script has abandoned."""
         self._is_running, self._path = False, f"/v1/executions/{needs['execution']}"
-        calls = {call["id"]: call for call in needs["calls"]}
+        self._open = [call for call in needs["calls"] if call["name"] in self._waiting]
+        calls = {call["id"]: call for call in needs["calls"] if call["name"] not in self._waiting}
         for id in self._calls.keys() - calls.keys():
             token = self._calls.pop(id)
             if token is not None:
@@ -268,7 +307,7 @@ class _Execution:
         while job is not None:
             call, token = job
             kind, text = self._handlers.answer(call["name"], call["arguments"], token)
-            self._events.put(_Answer(call["id"], kind, text))
+            self._events.put(CallAnswer(call["id"], kind, text))
             job = self._jobs.get()
 
     def _failed(self, error: Exception) -> None:
@@ -283,7 +322,7 @@ class _Execution:
                 # script receives the reason in place of that result.
                 self._is_running, self._resume_at = False, 0.0
                 is_one, self._sends_one = len(self._sent) == 1, True
-                self._answers[:0] = [_Answer(self._sent[0].call, "failed", str(error))] if is_one else self._sent
+                self._answers[:0] = [CallAnswer(self._sent[0].call, "failed", str(error))] if is_one else self._sent
                 return
             if error.type == "not-found" and self._refused is not None:
                 error = self._refused

@@ -162,8 +162,10 @@ class Sandbox(Starting):
                 backend = "wasm"
         if backend == "wasm":
             backend = "native" if _native_backend.is_here() else "component"
-        if waits and backend != "native":
-            raise UnsupportedError('tools: a tool with waits=True needs backend="native"; remove the tool, or use that backend')
+        if waits and backend not in ("native", "daemon"):
+            raise UnsupportedError(
+                'tools: a tool with waits=True needs backend="native" or "daemon"; remove the tool, or use one of them'
+            )
         if backend == "daemon":
             kind, opened = "daemon", _daemon_backend.open_backend(name, policy, wait)
         elif backend == "unsafe-native":

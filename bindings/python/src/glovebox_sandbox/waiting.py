@@ -107,7 +107,8 @@ class WaitingRun:
 
 
 class Starting:
-    """The methods of sandboxes and sessions for scripts that wait for answers. They need the native backend."""
+    """The methods of sandboxes and sessions for scripts that wait for answers. They need the native backend or a
+    daemon."""
 
     def _startable(self) -> object:
         """Returns the sandbox or the session of the backend."""
@@ -215,7 +216,7 @@ def _suspending(on: object) -> SuspendingSession:
 
 
 def _unsupported() -> UnsupportedError:
-    return UnsupportedError('this backend cannot suspend scripts; use backend="native"')
+    return UnsupportedError('this backend cannot suspend scripts; use backend="native" or "daemon"')
 
 
 def _answers(

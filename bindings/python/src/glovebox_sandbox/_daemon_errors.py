@@ -1,0 +1,47 @@
+"""Converts a daemon's errors to this package's errors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from ._daemon_client import Problem
+from .errors import (
+    FilesError,
+    GloveboxError,
+    PolicyError,
+    SessionError,
+    SuspensionError,
+    UnavailableError,
+    UnsupportedError,
+)
+
+_CLASSES: dict[str, type[GloveboxError]] = {
+    "not-found": SessionError,
+    "exists": SessionError,
+    "session-ended": SessionError,
+    "session-busy": SessionError,
+    "session-fenced": SessionError,
+    "no-checkpoint": SessionError,
+    "not-resumable": SessionError,
+    "variable": SessionError,
+    "execution-busy": UnavailableError,
+    "quota-exceeded": UnavailableError,
+    "rate-exceeded": UnavailableError,
+    "unsupported": UnsupportedError,
+    "file": FilesError,
+}
+
+
+@contextlib.contextmanager
+def errors(*, of_files: bool = False, of_suspension: tuple[str, ...] = ()) -> Iterator[None]:
+    """Converts a daemon's errors to this package's errors. `of_suspension` are the types of errors that concern a
+    suspended execution."""
+    try:
+        yield
+    except Problem as problem:
+        if problem.type in of_suspension:
+            raise SuspensionError(str(problem)) from problem
+        rejected = FilesError if of_files else PolicyError
+        kind = _CLASSES.get(problem.type, UnavailableError if problem.status >= 500 else rejected)
+        raise kind(str(problem)) from problem

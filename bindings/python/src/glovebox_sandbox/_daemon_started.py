@@ -1,0 +1,131 @@
+"""Executions in the daemon whose caller answers tool calls."""
+
+from __future__ import annotations
+
+import json
+import queue
+import weakref
+from typing import Any
+
+from ._backend import Call, Listener
+from ._daemon_client import Client, Problem
+from ._daemon_errors import errors
+from ._daemon_execution import CallAnswer, Execution, Handlers
+from ._remote import Executed, SessionFiles, cancelled
+from .errors import SuspensionError, UnsupportedError
+from .tools import AnswerKind
+
+NO_SESSIONS = "a daemon keeps sessions only in memory, so it cannot suspend scripts in them"
+
+OF_RESUMPTION = ("invalid-argument", "not-resumable", "diverged")
+"""The types of errors of a request that resumes a suspended execution. The options of the sandbox are valid, so an
+invalid argument is the suspended execution."""
+
+
+def _dropped(requests: queue.SimpleQueue[Any], waiting: list[str]) -> None:
+    """Cancels a dropped execution if it waits, on the thread that sends its requests, and ends the thread."""
+    for path in waiting:
+        requests.put((path, None))
+    requests.put(None)
+
+
+class DaemonStarted(Execution):
+    """An execution that the caller advances from one wait to the next. It is cancelled when it is dropped."""
+
+    def __init__(
+        self,
+        client: Client,
+        handlers: Handlers,
+        token: Any,
+        target: str,
+        body: str,
+        session: SessionFiles | None,
+        of_suspension: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(client, handlers, None, token)
+        # Another thread sends the requests, because this class keeps the output of each step.
+        self._is_direct = False
+        self._waiting = handlers.waiting
+        self._first = (target, body)
+        self._session = session
+        self._of_suspension = of_suspension
+        self._executed: Executed | None = None
+        self._output: dict[bool, list[bytes]] = {False: [], True: []}
+        self._cancel_paths: list[str] = []
+        """The path of the execution while it waits for the caller."""
+        weakref.finalize(self, _dropped, self._requests, self._cancel_paths).atexit = False
+
+    def _wrote(self, is_stderr: bool, written: bytes) -> None:
+        self._output[is_stderr].append(written)
+        super()._wrote(is_stderr, written)
+
+    def advance(
+        self, answers: list[tuple[int, AnswerKind, str]], listener: Listener | None
+    ) -> tuple[Executed | None, list[Call]]:
+        if self._executed is not None:
+            return self._executed, []
+        self._listener = listener
+        self._cancel_paths.clear()
+        try:
+            record = self._step([CallAnswer(*answer) for answer in answers])
+        except BaseException:
+            self._abandon()
+            self._end(cancelled())
+            raise
+        finally:
+            self._listener = None
+        if record is not None:
+            return self._end(record), []
+        # Idle threads would keep this object alive.
+        for _ in range(self._threads):
+            self._jobs.put(None)
+        self._threads = self._idle_threads = 0
+        self._cancel_paths.append(str(self._path))
+        return None, [(call["id"], call["name"], json.dumps(call["arguments"])) for call in self._open]
+
+    def _step(self, answers: list[CallAnswer]) -> dict[str, Any] | None:
+        """Starts the script, or passes answers to it. Returns its record, or `None` if it waits."""
+        if not self._has_begun and self._token is not None and self._token.is_cancelled:
+            return cancelled()
+        with errors(of_suspension=self._of_suspension):
+            try:
+                if not self._has_begun:
+                    self._begin(*self._first, True)
+                else:
+                    self._of_suspension = ("not-found", "diverged")
+                    self._answers += answers
+                    self._resume_at = 0.0
+                return self._follow(None)
+            except Problem as problem:
+                if problem.type == "cancelled" or (self.is_cancelled and problem.type == "not-found"):
+                    return cancelled()
+                raise
+
+    def _end(self, record: dict[str, Any]) -> Executed:
+        self._has_ended = True
+        self._executed = Executed(record, self._session)
+        self._finish()
+        return self._executed
+
+    def suspend(self) -> bytes:
+        if self._executed is not None:
+            raise SuspensionError("the run has ended")
+        if self._session is not None:
+            raise UnsupportedError(f'{NO_SESSIONS}; use backend="native", or start the script outside the session')
+        with errors(of_suspension=("not-suspendable", "not-found")):
+            state = self._client.request("POST", f"{self._path}/suspend")[1]
+        self._cancel_paths.clear()
+        self._end(cancelled())
+        return state
+
+    def cancel(self) -> None:
+        """Ends the execution without its result."""
+        if self._executed is None:
+            self._abandon()
+            self._cancel_paths.clear()
+            self._end(cancelled())
+
+    def output(self, is_stderr: bool) -> bytes:
+        if self._executed is not None:
+            return self._executed.stderr_bytes if is_stderr else self._executed.stdout_bytes
+        return b"".join(self._output[is_stderr])
