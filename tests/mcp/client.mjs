@@ -11,6 +11,7 @@ import { StdioClientTransport as Stdio2 } from '@modelcontextprotocol/client/std
 import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport as Stdio1 } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport as Http1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 
 const glovebox = process.env.GLOVEBOX;
 const token = 'a token for the official clients';
@@ -54,27 +55,52 @@ async function use(client, call) {
   await call('session_close', { session });
 }
 
-async function driven(name, client, transport) {
+/** Approves a script's first call of a tool, and denies its second one, in a new interpreter and in a session. */
+async function approve(client, call) {
+  const asked = [];
+  const answer = ({ params }) => {
+    asked.push(params.message);
+    const content = asked.length % 2 ? { approve: true } : { approve: false, reason: 'too expensive' };
+    return { action: 'accept', content };
+  };
+  client.setRequestHandler(client instanceof Client1 ? ElicitRequestSchema : 'elicitation/create', answer);
+  const { session } = (await call('session_open', { language: 'javascript' })).structuredContent;
+  const code = 'console.log((await tools.pay({ euros: 20 })).euros); await tools.pay({ euros: 30 }).catch(({ name, message }) => console.log(name, message))';
+  for (const where of [{}, { session }]) {
+    asked.length = 0;
+    const ran = await call('run_code', { language: 'javascript', code, ...where });
+    assert.equal(ran.content[0].text, '20\nToolDenied too expensive\n');
+    const question = 'A script wants to call the tool `pay` with these arguments: ';
+    assert.deepEqual(asked, [`${question}{"euros":20}`, `${question}{"euros":30}`]);
+  }
+  await call('session_close', { session });
+}
+
+async function driven(name, client, transport, test = use) {
   await client.connect(transport);
   const isFirst = client instanceof Client1;
   const call = (tool, args, options) => {
     const params = { name: tool, arguments: args };
     return isFirst ? client.callTool(params, undefined, options) : client.callTool(params, options);
   };
-  await use(client, call);
+  await test(client, call);
   await client.close();
   console.log(`javascript, ${name}: passed`);
 }
 
 const about = { name: 'test', version: '1' };
-const first = () => new Client1(about);
-const second = (mode) => new v2.Client(about, { versionNegotiation: { mode } });
+const capabilities = { elicitation: { form: {} } };
+const first = () => new Client1(about, { capabilities });
+const second = (mode) => new v2.Client(about, { capabilities, versionNegotiation: { mode } });
 const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => /^(GLOVEBOX_|XDG_|PATH$|HOME$)/.test(name)));
 const start = { command: glovebox, args: ['mcp'], env: environment };
+const paying = { ...start, args: ['mcp', '--tool', 'pay=cat', '--approve', 'pay'] };
 
 await driven('stdio, version 1', first(), new Stdio1(start));
+await driven('approvals, version 1', first(), new Stdio1(paying), approve);
 for (const mode of ['auto', 'legacy']) {
   await driven(`stdio, version 2, ${mode}`, second(mode), new Stdio2(start));
+  await driven(`approvals, version 2, ${mode}`, second(mode), new Stdio2(paying), approve);
 }
 const server = spawn(glovebox, ['mcp', '--listen', '127.0.0.1:0'], {
   env: { ...process.env, GLOVEBOX_TOKEN: token },

@@ -84,13 +84,13 @@ async def over_stdio(mode, versions):
 
 
 async def approve(mode, versions):
-    """Approves a script's first call to a tool, and denies its second one."""
+    """Approves a script's first call to a tool, and denies its second one, in a new interpreter and in a session."""
     environment = {name: os.environ[name] for name in os.environ if name.startswith(("GLOVEBOX_", "XDG_"))}
     asked = []
 
     async def answer(_context, params):
         asked.append(params.message)
-        content = {"approve": True} if len(asked) == 1 else {"approve": False, "reason": "too expensive"}
+        content = {"approve": True} if len(asked) % 2 else {"approve": False, "reason": "too expensive"}
         return ElicitResult(action="accept", content=content)
 
     arguments = ["mcp", "--tool", "pay=cat", "--approve", "pay"]
@@ -102,10 +102,14 @@ async def approve(mode, versions):
             "try: tools.pay(euros=30)\n"
             "except tools.ToolError as error: print(type(error).__name__, error)"
         )
-        result = await client.call_tool("run_code", {"language": "python", "code": code})
-    assert text(result) == "{'euros': 20}\nToolDenied too expensive\n", result
-    question = "A script wants to call the tool `pay` with these arguments: "
-    assert asked == [question + '{"euros":20}', question + '{"euros":30}'], asked
+        session = (await client.call_tool("session_open", {"language": "python"})).structured_content["session"]
+        for where in ({}, {"session": session}):
+            asked.clear()
+            result = await client.call_tool("run_code", {"language": "python", "code": code, **where})
+            assert text(result) == "{'euros': 20}\nToolDenied too expensive\n", result
+            question = "A script wants to call the tool `pay` with these arguments: "
+            assert asked == [question + '{"euros":20}', question + '{"euros":30}'], asked
+        await client.call_tool("session_close", {"session": session})
 
 
 async def over_http(mode, versions, address, token):
