@@ -351,7 +351,7 @@ export function inputOf(source: unknown, options: ExecuteOptions): Input {
   };
 }
 
-const RESUME = ['answers', 'denied', 'timeoutMs', 'onStdout', 'onStderr', 'signal'] as const satisfies (keyof ResumeOptions)[];
+const RESUME = ['answers', 'denied', 'failed', 'timeoutMs', 'onStdout', 'onStderr', 'signal'] as const satisfies (keyof ResumeOptions)[];
 
 /** Checks the options for resuming a suspended run, except the answers. Returns the timeout. */
 export function resumeTimeout(options: ResumeOptions): number | undefined {

@@ -124,7 +124,7 @@ export class Sandbox implements AsyncDisposable {
     // A cancellation or a timeout may have ended the run.
     if (run instanceof Run || answers.length === 0) return run;
     try {
-      return await run.answer({ answers: options.answers, denied: options.denied });
+      return await run.answer({ answers: options.answers, denied: options.denied, failed: options.failed });
     } catch (error) {
       run.cancel();
       throw error;

@@ -22,6 +22,8 @@ export interface CallAnswers {
   answers?: Readonly<Record<number, unknown>> | undefined;
   /** The reasons for refusing calls. In the script, a refused call raises `ToolDenied` with the reason. */
   denied?: Readonly<Record<number, string>> | undefined;
+  /** The messages of failed calls. In the script, a failed call raises `ToolError` with the message. */
+  failed?: Readonly<Record<number, string>> | undefined;
 }
 
 /** Converts calls to their public form. */
@@ -30,12 +32,15 @@ export function callsOf(calls: readonly RequestedCall[]): WaitingCall[] {
 }
 
 /** Checks the types of answers, and converts them to JSON text. */
-export function answersOf({ answers, denied }: CallAnswers): [call: string, answer: Answer][] {
-  const results = check.entries('answers', answers, (name, value): Answer => ['returned', check.json(name, value)]);
-  const refusals = check.entries('denied', denied, (name, reason): Answer => ['denied', check.of(name, 'string', reason)]);
-  const twice = refusals.find(([call]) => results.some(([other]) => other === call));
-  if (twice) throw new TypeError(`answers and denied both contain call ${twice[0]}; answer each call once`);
-  return [...results, ...refusals];
+export function answersOf({ answers, denied, failed }: CallAnswers): [call: string, answer: Answer][] {
+  const all = [
+    ...check.entries('answers', answers, (name, value): Answer => ['returned', check.json(name, value)]),
+    ...check.entries('denied', denied, (name, reason): Answer => ['denied', check.of(name, 'string', reason)]),
+    ...check.entries('failed', failed, (name, message): Answer => ['failed', check.of(name, 'string', message)]),
+  ];
+  const twice = all.find(([call], index) => all.findIndex(([other]) => other === call) < index);
+  if (twice) throw new TypeError(`answers, denied and failed contain call ${twice[0]} more than once; answer each call once`);
+  return all;
 }
 
 /** Runs the next step of a run, with the listeners of the first one. */
@@ -75,7 +80,7 @@ export class WaitingRun {
    * exceeded their timeout. The listeners and the signal of the first call still apply.
    */
   async answer(options: CallAnswers = {}): Promise<Run | WaitingRun> {
-    check.known('options', options, ['answers', 'denied']);
+    check.known('options', options, ['answers', 'denied', 'failed']);
     const answers = answersOf(options).map((answer) => this.#callAnswer(answer));
     this.#use();
     try {

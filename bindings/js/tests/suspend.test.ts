@@ -80,11 +80,13 @@ print(n)\nprint(tools.pay(euros=20), n, open("a.txt").read(), open("b.txt").read
   assert.deepEqual([kind, second, heard, calls, created], ['completed', `ok ${first} A B`, `ok ${first} A B\n`, 3, ['b.txt']]);
 });
 
-test('a denied call raises ToolDenied in the script', async () => {
+test('denied and failed calls raise errors in the script', async () => {
   const box = await sandbox();
   const state = await suspended(box, 'try: tools.pay(euros=20)\nexcept tools.ToolDenied as error: print("denied:", error)');
   const run = ended(await box.resumeSuspended(state, { denied: { 0: 'too expensive' } }));
   assert.equal(run.throwForOutcome().stdout, 'denied: too expensive\n');
+  const failing = await suspended(box, 'try: tools.pay(euros=20)\nexcept tools.ToolError as error: print(type(error).__name__, error)');
+  assert.equal(ended(await box.resumeSuspended(failing, { failed: { 0: 'no money' } })).stdout, 'ToolError no money\n');
   const script = 'try { await tools.pay({ euros: 1 }) } catch (error) { console.log(error instanceof tools.ToolDenied, error.message) }';
   const javascript = waiting(await (await sandbox({ language: 'javascript' })).start(script));
   assert.equal(ended(await javascript.answer({ denied: { 0: 'no' } })).stdout, 'true no\n');
@@ -165,12 +167,14 @@ test('each instance of a run is used once', async () => {
     [{ answers: { 0: 1 }, denied: { 0: 'no' } }, TypeError, /call 0/],
     [{ answers: { 0: undefined } }, TypeError, /answers\["0"\] must be a JSON value/],
     [{ answers: [1] }, TypeError, /answers must be an object/],
+    [{ denied: { 0: 'no' }, failed: { 0: 'no' } }, TypeError, /call 0 more than once/],
+    [{ failed: { 0: 1 } }, TypeError, /failed\["0"\] must be a string/],
     [{ denied: { 0: 1 } }, TypeError, /denied\["0"\] must be a string/],
     [{ answer: {} }, TypeError, /options has no `answer`/],
   ] as [CallAnswers, new () => Error, RegExp][]) {
     const rejected = (thrown: unknown): boolean => thrown instanceof error && message.test(thrown.message);
     await assert.rejects(run.answer(answers), rejected);
-    if ('answers' in answers || 'denied' in answers) await assert.rejects(box.resumeSuspended(await suspended(box, PAYS), answers), rejected);
+    if (['answers', 'denied', 'failed'].some((name) => name in answers)) await assert.rejects(box.resumeSuspended(await suspended(box, PAYS), answers), rejected);
   }
   const state = await run.suspend();
   for (const again of [() => run.suspend(), () => run.answer()]) {
