@@ -187,11 +187,17 @@ export interface Backend {
   close(): Promise<void>;
 }
 
-/** A sandbox of a backend whose executions can wait for answers from the caller. */
-export interface SteppingBackend extends Backend {
+/** A sandbox or a session whose executions can wait for answers from the caller. */
+export interface Stepping {
   start(input: Input, attendant: Attendant): Promise<Stepped>;
   /** Repeats a suspended execution until it waits for the same calls. */
   startSuspended(state: Uint8Array, timeoutMs: number | undefined, attendant: Attendant): Promise<Stepped>;
+}
+
+/** A sandbox of a backend whose executions can wait for answers from the caller. */
+export interface SteppingBackend extends Backend, Stepping {
   /** Returns the calls that a suspended execution waits for. */
   suspendedCalls(state: Uint8Array): Promise<RequestedCall[]>;
+  /** Restores the session of a suspended execution, in its state before the execution. */
+  resumeSuspendedSession(state: Uint8Array, id: string | undefined): Promise<BackendSession>;
 }

@@ -1,20 +1,13 @@
 import { attended } from './attended.ts';
-import type { Attendant, Backend, BackendKind, Diagnostic, Stepped, SteppingBackend } from './backend.ts';
+import type { Backend, BackendKind, Diagnostic, SteppingBackend } from './backend.ts';
 import { Cancel } from './cancel.ts';
 import * as check from './check.ts';
-import { SessionError, UnsupportedError } from './errors.ts';
-import {
-  type ExecuteOptions,
-  type ListenOptions,
-  type ResumeOptions,
-  type SessionOptions,
-  inputOf,
-  resumeTimeout,
-  sessionOptions,
-} from './options.ts';
+import { SessionError } from './errors.ts';
+import { type ExecuteOptions, type ResumeOptions, type SessionOptions, inputOf, sessionOptions } from './options.ts';
 import { Run } from './run.ts';
 import { Session } from './session.ts';
-import { type WaitingCall, WaitingRun, answersOf, callsOf } from './waiting.ts';
+import { Starter } from './stepping.ts';
+import { type WaitingCall, type WaitingRun, callsOf } from './waiting.ts';
 
 /** A language and the permissions of its scripts. Every `execute` starts a new interpreter with new files. */
 export class Sandbox implements AsyncDisposable {
@@ -64,25 +57,11 @@ export class Sandbox implements AsyncDisposable {
    * tools without `execute`. Such a run can be answered, or suspended and resumed later.
    */
   async start(source: string, options: ExecuteOptions = {}): Promise<Run | WaitingRun> {
-    const backend = this.#stepping('start');
-    const input = inputOf(source, options);
-    return this.#step(options, (to) => backend.start(input, to));
+    return this.#starter('start').start(source, options);
   }
 
-  /** Returns the backend. Throws `UnsupportedError` if it does not support runs that wait for answers. */
-  #stepping(method: string): SteppingBackend {
-    const backend = this.#open;
-    if (isStepping(backend)) return backend;
-    throw new UnsupportedError(`${method}: backend: "${this.backend}" does not support runs that wait for answers; use backend: "native" outside browsers`);
-  }
-
-  #step(options: ListenOptions, step: (to: Attendant) => Promise<Stepped>): Promise<Run | WaitingRun> {
-    return this.#cancellable((cancel) =>
-      attended(cancel, options, async (to) => {
-        const stepped = await step(to);
-        return 'calls' in stepped ? new WaitingRun(stepped, (next) => this.#step(options, next)) : new Run(stepped);
-      }),
-    );
+  #starter(method: string): Starter<SteppingBackend> {
+    return new Starter(method, this.backend, this.#open as SteppingBackend, (run) => this.#cancellable(run));
   }
 
   /**
@@ -113,27 +92,27 @@ export class Sandbox implements AsyncDisposable {
    * Resumes a run from the bytes that `WaitingRun.suspend` returned, in this or another process, with answers to its
    * calls. The script starts again, and repeats its earlier steps without calling tools. Then it continues with the
    * answers. The same bytes can be resumed several times. The sandbox must have the same language, tools and files as the
-   * first one.
+   * first one. A run that was suspended in a session is resumed in the session that `resumeSuspendedSession` restores.
    */
   async resumeSuspended(state: Uint8Array, options: ResumeOptions = {}): Promise<Run | WaitingRun> {
-    const backend = this.#stepping('resumeSuspended');
-    const bytes = check.bytes('state', state);
-    const timeoutMs = resumeTimeout(options);
-    const answers = answersOf(options);
-    const run = await this.#step(options, (to) => backend.startSuspended(bytes, timeoutMs, to));
-    // A cancellation or a timeout may have ended the run.
-    if (run instanceof Run || answers.length === 0) return run;
-    try {
-      return await run.answer({ answers: options.answers, denied: options.denied, failed: options.failed });
-    } catch (error) {
-      run.cancel();
-      throw error;
-    }
+    return this.#starter('resumeSuspended').resume(state, options);
   }
 
   /** Returns the calls that a suspended run waits for. Runs nothing. */
   async suspendedCalls(state: Uint8Array): Promise<WaitingCall[]> {
-    return callsOf(await this.#stepping('suspendedCalls').suspendedCalls(check.bytes('state', state)));
+    const { place } = this.#starter('suspendedCalls');
+    return callsOf(await place.suspendedCalls(check.bytes('state', state)));
+  }
+
+  /**
+   * Restores the session of a suspended run, in its state before the run. Its `resumeSuspended` resumes the run. Random
+   * numbers of the interpreter's generators are the same in all sessions that are restored from these bytes.
+   */
+  async resumeSuspendedSession(state: Uint8Array, options: { id?: string } = {}): Promise<Session> {
+    check.known('options', options, ['id']);
+    const { place } = this.#starter('resumeSuspendedSession');
+    const session = await place.resumeSuspendedSession(check.bytes('state', state), check.optional('id', 'string', options.id));
+    return new Session(session, (run) => this.#cancellable(run));
   }
 
   /**
@@ -167,8 +146,4 @@ export class Sandbox implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
-}
-
-function isStepping(backend: Backend): backend is SteppingBackend {
-  return 'startSuspended' in backend;
 }

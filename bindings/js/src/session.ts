@@ -1,9 +1,10 @@
 import { attended } from './attended.ts';
 import type { BackendSession } from './backend.ts';
-import type { Cancel } from './cancel.ts';
 import * as check from './check.ts';
-import { type ExecuteOptions, type SessionOptions, inputOf, sessionOptions } from './options.ts';
+import { type ExecuteOptions, type ResumeOptions, type SessionOptions, inputOf, sessionOptions } from './options.ts';
 import { type FileEntry, Run, fileEntries, valueOf } from './run.ts';
+import { type Cancellable, Starter, type Turn } from './stepping.ts';
+import type { WaitingRun } from './waiting.ts';
 
 /** A saved state of a session. */
 export interface Checkpoint {
@@ -42,11 +43,6 @@ export interface SessionInfo {
   /** The reason why the session ended; absent while it is open. */
   ended?: string;
 }
-
-type Cancellable = (run: (cancel: Cancel) => Promise<Run>) => Promise<Run>;
-
-/** Runs a session's operations in the order of the calls, without blocking a thread while they wait. */
-type Turn = <Result>(ask: () => Promise<Result>) => Promise<Result>;
 
 function turns(): Turn {
   let last: Promise<unknown> = Promise.resolve();
@@ -101,6 +97,27 @@ export class Session implements AsyncDisposable {
     return this.#cancellable((cancel) =>
       this.#turn(() => attended(cancel, options, async (to) => new Run(await this.#session.execute(input, to)))),
     );
+  }
+
+  /**
+   * Starts a script, like `Sandbox.start`. While the run waits for answers in memory, other executions in the session
+   * wait. When the run is suspended, the session returns to its last checkpoint, and the bytes contain the session in its
+   * state before the script.
+   */
+  async start(source: string, options: ExecuteOptions = {}): Promise<Run | WaitingRun> {
+    return this.#starter('start').start(source, options);
+  }
+
+  /**
+   * Resumes a run that was suspended in a session, like `Sandbox.resumeSuspended`. The session must be one that
+   * `Sandbox.resumeSuspendedSession` has restored from these bytes.
+   */
+  async resumeSuspended(state: Uint8Array, options: ResumeOptions = {}): Promise<Run | WaitingRun> {
+    return this.#starter('resumeSuspended').resume(state, options);
+  }
+
+  #starter(method: string): Starter<BackendSession> {
+    return new Starter(method, undefined, this.#session, this.#cancellable, this.#turn);
   }
 
   /** Creates a second session with the same state. Later changes in either session do not affect the other. */

@@ -217,6 +217,39 @@ test('calls without an answer exceed their timeout', async () => {
   assert.equal(ended(await box.resumeSuspended(state, { answers: { 0: 1 } })).stdout, '', 'time passed while the run was suspended');
 });
 
+test('a run in a session is resumed in a restored session', async () => {
+  const box = await sandbox();
+  const session = await box.session();
+  await session.execute('total = 20');
+  const heard: string[] = [];
+  const script = 'total += 1\nprint("before")\nreceipt = tools.pay(euros=total)\nprint("paid")\nreceipt';
+  const run = waiting(await session.start(script, { onStdout: (text) => heard.push(text) }));
+  assert.deepEqual([run.calls, heard.join('')], [[{ id: 0, name: 'pay', arguments: { euros: 21 } }], 'before\n']);
+  const state = await run.suspend();
+  assert.equal((await session.execute('total')).value, 20);
+  for (const receipt of ['one', 'two']) {
+    const restored = await box.resumeSuspendedSession(state);
+    const done = ended(await restored.resumeSuspended(state, { answers: { 0: receipt }, onStdout: (text) => heard.push(text) }));
+    assert.deepEqual([done.value, done.stdout], [receipt, 'before\npaid\n']);
+    assert.deepEqual([await restored.variables.get('receipt'), await restored.variables.get('total')], [receipt, 21]);
+    await restored.close();
+  }
+  assert.equal(heard.join(''), 'before\npaid\npaid\n');
+  await assert.rejects(box.resumeSuspended(state), (error) => error instanceof SuspensionError && /resumeSuspendedSession/.test(error.message));
+  const outside = await suspended(box, PAYS);
+  for (const rejected of [() => session.resumeSuspended(outside), () => box.resumeSuspendedSession(outside)]) {
+    await assert.rejects(rejected, (error) => error instanceof SuspensionError && /outside a session/.test(error.message));
+  }
+});
+
+test('other executions wait until a run in a session has ended', async () => {
+  const session = await (await sandbox()).session();
+  const run = waiting(await session.start('x = tools.pay(euros=1)'));
+  const later = session.execute('x');
+  const done = ended(await run.answer({ answers: { 0: 5 } }));
+  assert.deepEqual([done.outcome.kind, (await later).value], ['completed', 5]);
+});
+
 test('only `start` waits for tools without `execute`', async () => {
   const box = await sandbox();
   const run = await box.execute('tools.pay(euros=20)');

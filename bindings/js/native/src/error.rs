@@ -44,7 +44,9 @@ impl EngineFailure {
 
     /// The error about an execution that was suspended in a session.
     pub(crate) fn suspended_in_session() -> Self {
-        Self::suspension("the execution was suspended in a session; resume it from Rust or over HTTP")
+        Self::suspension(
+            "the execution was suspended in a session; resume it in the session that `resumeSuspendedSession` restores",
+        )
     }
 }
 

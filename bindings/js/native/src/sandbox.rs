@@ -121,7 +121,8 @@ impl NativeSandbox {
     pub fn start(&self, input: NativeInput, token: &NativeToken, port: &NativePort, execution: u32) -> NativeStarted {
         let (sandbox, input) = (self.sandbox.clone(), Input::new(input, token.token()));
         NativeStarted::begin(port, execution, move |stepped, events| {
-            stepped.start(&sandbox, input.request()?.suspendable(true), input.is_heard(), events)
+            let request = input.request()?.suspendable(true);
+            stepped.start(request, input.is_heard(), events, |request| sandbox.start(request))
         })
     }
 
@@ -136,7 +137,13 @@ impl NativeSandbox {
         execution: u32,
     ) -> NativeStarted {
         let (sandbox, input) = (self.sandbox.clone(), SuspendedInput::new(suspended, token.token()));
-        NativeStarted::begin(port, execution, move |stepped, events| stepped.resume(&sandbox, &input, events))
+        NativeStarted::begin(port, execution, move |stepped, events| {
+            let suspended = input.suspended()?;
+            if suspended.is_in_session() {
+                return Err(EngineFailure::suspended_in_session());
+            }
+            stepped.resume(&suspended, &input, events, |request| sandbox.start(request))
+        })
     }
 
     /// Returns the calls that a suspended execution waits for, as JSON text.
@@ -192,10 +199,21 @@ impl NativeSandbox {
     #[napi]
     pub fn resume(&self, state: Buffer, id: Option<String>, callback: Callback<'_, NativeSession>) -> napi::Result<()> {
         let (sandbox, state) = (self.sandbox.clone(), state.to_vec());
+        start(&callback, move |_| Ok(sandbox.resume(&state, resume_options(id))?.into()))
+    }
+
+    /// Restores the session of a suspended execution, in its state before the execution.
+    #[napi]
+    pub fn resume_suspended_session(
+        &self,
+        state: Buffer,
+        id: Option<String>,
+        callback: Callback<'_, NativeSession>,
+    ) -> napi::Result<()> {
+        let (sandbox, state) = (self.sandbox.clone(), state.to_vec());
         start(&callback, move |_| {
-            let mut options = ResumeOptions::default();
-            options.id = id;
-            Ok(sandbox.resume(&state, options)?.into())
+            let suspended = Suspended::from_bytes(&state, None)?;
+            Ok(sandbox.resume_suspended_session(&suspended, resume_options(id))?.into())
         })
     }
 }
@@ -296,6 +314,34 @@ impl NativeSession {
     pub fn execute(&self, input: NativeInput, token: &NativeToken, port: &NativePort, execution: u32) {
         let (session, input) = (Arc::clone(&self.0), Input::new(input, token.token()));
         port.start(execution, move |events| input.execute(events, |request| session.run(request)));
+    }
+
+    /// Starts a script in the session's interpreter. The last event is the result, or the calls that the script waits
+    /// for.
+    #[napi]
+    pub fn start(&self, input: NativeInput, token: &NativeToken, port: &NativePort, execution: u32) -> NativeStarted {
+        let (session, input) = (Arc::clone(&self.0), Input::new(input, token.token()));
+        NativeStarted::begin(port, execution, move |stepped, events| {
+            let request = input.request()?.suspendable(true);
+            stepped.start(request, input.is_heard(), events, |request| session.start(request))
+        })
+    }
+
+    /// Starts a suspended script again in the session that was restored from it, like
+    /// [`NativeSandbox::start_suspended`].
+    #[napi]
+    pub fn start_suspended(
+        &self,
+        suspended: NativeSuspended,
+        token: &NativeToken,
+        port: &NativePort,
+        execution: u32,
+    ) -> NativeStarted {
+        let (session, input) = (Arc::clone(&self.0), SuspendedInput::new(suspended, token.token()));
+        NativeStarted::begin(port, execution, move |stepped, events| {
+            let suspended = input.suspended()?;
+            stepped.resume(&suspended, &input, events, |request| session.start(request))
+        })
     }
 
     /// Reads a global variable.
@@ -418,4 +464,11 @@ pub(crate) fn options(id: Option<String>, context: Option<String>) -> Result<Ses
         options.context = Some(JsonText::new(context)?);
     }
     Ok(options)
+}
+
+/// Converts the options of a restored session.
+fn resume_options(id: Option<String>) -> ResumeOptions {
+    let mut options = ResumeOptions::default();
+    options.id = id;
+    options
 }

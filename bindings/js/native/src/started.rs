@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{CancelToken, Request, Sandbox, Started, Step, Stream, SuspendError, Suspended, ToolAnswer};
+use glovebox::{CancelToken, ExecuteError, Request, Started, Step, Stream, SuspendError, Suspended, ToolAnswer};
 use napi::bindgen_prelude::Buffer;
 use napi_derive::napi;
 
@@ -55,6 +55,11 @@ pub(crate) struct SuspendedInput {
 impl SuspendedInput {
     pub(crate) fn new(NativeSuspended { state, timeout_ms, is_heard }: NativeSuspended, token: CancelToken) -> Self {
         Self { state: state.to_vec(), timeout: timeout(timeout_ms), is_heard, token }
+    }
+
+    /// Reads the bytes of the suspended execution.
+    pub(crate) fn suspended(&self) -> Result<Suspended, EngineFailure> {
+        Ok(Suspended::from_bytes(&self.state, None)?)
     }
 }
 
@@ -110,40 +115,37 @@ impl SteppedExecution {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a request. Returns when the script has ended or waits for answers.
+    /// Starts a request with `start`. Returns when the script has ended or waits for answers.
     pub(crate) fn start(
         &self,
-        sandbox: &Sandbox,
         mut request: Request<'_>,
         is_heard: bool,
         events: &ExecutionEvents,
+        start: impl FnOnce(Request<'_>) -> Result<Started, ExecuteError>,
     ) -> Result<Event, EngineFailure> {
         if is_heard {
             // The listener does not own the execution, which ends when JavaScript drops it.
             let output = Arc::clone(&self.output);
             request = request.on_output(move |stream, bytes| output.pass_on(stream, bytes));
         }
-        let started = sandbox.start(request)?;
+        let started = start(request)?;
         *self.started() = Some(Arc::new(started));
         self.advance(Vec::new(), events)
     }
 
-    /// Starts a suspended execution again. Returns when the script waits for the same calls.
+    /// Starts a suspended execution again with `start`. Returns when the script waits for the same calls.
     pub(crate) fn resume(
         &self,
-        sandbox: &Sandbox,
+        suspended: &Suspended,
         input: &SuspendedInput,
         events: &ExecutionEvents,
+        start: impl FnOnce(Request<'_>) -> Result<Started, ExecuteError>,
     ) -> Result<Event, EngineFailure> {
-        let suspended = Suspended::from_bytes(&input.state, None)?;
-        if suspended.is_in_session() {
-            return Err(EngineFailure::suspended_in_session());
-        }
         let mut request = suspended.request().cancel(&input.token);
         if let Some(timeout) = input.timeout {
             request = request.cancel_after(timeout);
         }
-        self.start(sandbox, request, input.is_heard, events)
+        self.start(request, input.is_heard, events, start)
     }
 
     /// Passes answers to the script. Returns when the script has ended or waits for further answers.

@@ -17,6 +17,7 @@ import type {
   Shown,
   ShownValue,
   Stepped,
+  Stepping,
   SteppingBackend,
 } from '../backend.ts';
 import { CommitError, type FailureClass, errorOf } from '../errors.ts';
@@ -142,17 +143,11 @@ class NativeBackend implements SteppingBackend {
   }
 
   start(input: Input, attendant: Attendant): Promise<Stepped> {
-    const given = nativeInput(input, attendant.output !== undefined);
-    return stepped(this.#module, new this.#module.NativeToken(), attendant, (token, port, execution) =>
-      this.native.start(given, token, port, execution),
-    );
+    return started(this.#module, this.native, input, attendant);
   }
 
   startSuspended(state: Uint8Array, timeoutMs: number | undefined, attendant: Attendant): Promise<Stepped> {
-    const suspended = { state: buffer(state), timeoutMs, isHeard: attendant.output !== undefined };
-    return stepped(this.#module, new this.#module.NativeToken(), attendant, (token, port, execution) =>
-      this.native.startSuspended(suspended, token, port, execution),
-    );
+    return startedAgain(this.#module, this.native, state, timeoutMs, attendant);
   }
 
   async suspendedCalls(state: Uint8Array): Promise<RequestedCall[]> {
@@ -165,6 +160,10 @@ class NativeBackend implements SteppingBackend {
 
   async session(id: string | undefined, context: string | undefined): Promise<BackendSession> {
     return new EngineSession(this.#module, await asked((callback) => this.native.session(id, context, callback)));
+  }
+
+  async resumeSuspendedSession(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
+    return new EngineSession(this.#module, await asked((callback) => this.native.resumeSuspendedSession(buffer(state), id, callback)));
   }
 
   async resume(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
@@ -183,9 +182,8 @@ function nativeInput(input: Input, isHeard: boolean): NativeInput {
   return { ...input, stdin: input.stdin && buffer(input.stdin), isHeard };
 }
 
-interface Executes {
-  execute(input: NativeInput, token: NativeToken, port: NativePort, execution: number): void;
-}
+type Executes = Pick<NativeSandbox & NativeSession, 'execute'>;
+type Starts = Pick<NativeSandbox & NativeSession, 'start' | 'startSuspended'>;
 
 /** The port of this JavaScript thread. */
 let port: Port | undefined;
@@ -229,6 +227,26 @@ async function stepped(
   });
   if (!Array.isArray(result)) return new NativeExecuted(result);
   return new EngineWaiting(module, started as NativeStarted, token, result);
+}
+
+/** Starts an execution in a sandbox or a session. */
+function started(module: NativeModule, on: Starts, input: Input, attendant: Attendant): Promise<Stepped> {
+  const given = nativeInput(input, attendant.output !== undefined);
+  return stepped(module, new module.NativeToken(), attendant, (token, port, execution) => on.start(given, token, port, execution));
+}
+
+/** Starts a suspended execution again in a sandbox or a session. */
+function startedAgain(
+  module: NativeModule,
+  on: Starts,
+  state: Uint8Array,
+  timeoutMs: number | undefined,
+  attendant: Attendant,
+): Promise<Stepped> {
+  const suspended = { state: buffer(state), timeoutMs, isHeard: attendant.output !== undefined };
+  return stepped(module, new module.NativeToken(), attendant, (token, port, execution) =>
+    on.startSuspended(suspended, token, port, execution),
+  );
 }
 
 /** An execution of the engine that waits for answers. */
@@ -322,7 +340,7 @@ class NativeExecuted implements Executed {
   }
 }
 
-class EngineSession implements BackendSession {
+class EngineSession implements BackendSession, Stepping {
   readonly #module: NativeModule;
   readonly #session: NativeSession;
 
@@ -341,6 +359,14 @@ class EngineSession implements BackendSession {
 
   execute(input: Input, attendant: Attendant): Promise<Executed> {
     return executed(this.#module, this.#session, input, attendant);
+  }
+
+  start(input: Input, attendant: Attendant): Promise<Stepped> {
+    return started(this.#module, this.#session, input, attendant);
+  }
+
+  startSuspended(state: Uint8Array, timeoutMs: number | undefined, attendant: Attendant): Promise<Stepped> {
+    return startedAgain(this.#module, this.#session, state, timeoutMs, attendant);
   }
 
   async getVariable(name: string): Promise<ShownValue | undefined> {

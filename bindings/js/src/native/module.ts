@@ -69,6 +69,8 @@ export interface NativeSession {
   readonly id: string;
   readonly ended: string | null;
   execute(input: NativeInput, token: NativeToken, port: NativePort, execution: number): void;
+  start(input: NativeInput, token: NativeToken, port: NativePort, execution: number): NativeStarted;
+  startSuspended(suspended: NativeSuspended, token: NativeToken, port: NativePort, execution: number): NativeStarted;
   getVariable(name: string, callback: Callback): void;
   setVariable(name: string, json: string, callback: Callback): void;
   listFiles(pattern: string, callback: Callback): void;
@@ -92,6 +94,7 @@ export interface NativeSandbox {
   start(input: NativeInput, token: NativeToken, port: NativePort, execution: number): NativeStarted;
   startSuspended(suspended: NativeSuspended, token: NativeToken, port: NativePort, execution: number): NativeStarted;
   suspendedCalls(state: Uint8Array, callback: Callback): void;
+  resumeSuspendedSession(state: Uint8Array, id: string | undefined, callback: Callback): void;
   validate(input: NativeInput, token: NativeToken, callback: Callback): void;
   /** Returns the duration of each of `count` executions in Rust, in microseconds. */
   time(source: string, count: number): number[];
