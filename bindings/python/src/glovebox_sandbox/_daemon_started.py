@@ -43,7 +43,7 @@ class DaemonStarted(Execution):
         of_suspension: tuple[str, ...] = (),
     ) -> None:
         super().__init__(client, handlers, None, token)
-        # Another thread sends the requests, because this class keeps the output of each step.
+        # The output of each step is kept, so each response is streamed, on another thread.
         self._is_direct = False
         self._waiting = handlers.waiting
         self._first = (target, body)

@@ -220,6 +220,9 @@ impl Local {
                     Some(suspended) => self.restored(&target, suspended)?,
                     None => self.active(&target, Some(cancel))?,
                 };
+                if suspended.is_some() && script.saves_restored {
+                    active.save_restored()?;
+                }
                 let request = stepped(&mut script, suspended.as_ref(), false).cancel(cancel);
                 let local = Arc::clone(self);
                 LocalExecution::start(request, on_output, key, |request| {

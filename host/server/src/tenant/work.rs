@@ -59,6 +59,9 @@ pub struct Script {
     /// also the files and the policy. In a session, the state before the execution replaces the session's state.
     #[serde(skip)]
     pub resumption: Option<Resumption>,
+    /// `true` to store the session's state before the execution when `resumption` is resumed in a session. The session's
+    /// generation then changes before the script continues, even if this process is killed. Ignored in a fleet.
+    pub saves_restored: bool,
     /// Idempotency key. Within an hour, a fleet executes scripts with the same key once, whichever server sends them.
     /// Ignored without a fleet.
     #[serde(skip)]

@@ -3,8 +3,9 @@
 use std::{
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
+        mpsc,
     },
     time::Duration,
 };
@@ -318,10 +319,16 @@ fn script_in_a_session_waits_in_memory_if_it_is_too_large() {
 
 /// Starts a server with the tool `pay`, a key, and sessions in the directory `dir`.
 fn sharing(payments: &Payments, dir: &Path) -> Mcp {
+    let tool = payments.tool();
+    sharing_with(dir, move |config| config.approved_tools = vec![tool])
+}
+
+fn sharing_with(dir: &Path, change: impl FnOnce(&mut TenantConfig) + 'static) -> Mcp {
     let store = DirectoryStore::open(dir.join("sessions")).unwrap();
-    changed(payments, current(), Some(vec![]), move |config| {
+    changed(&Payments::default(), current(), Some(vec![]), move |config| {
         config.key = Some(SessionKey::new(&[1; 32]).unwrap());
         config.place = SessionPlace::Store(Arc::new(store));
+        change(config);
     })
 }
 
@@ -346,6 +353,35 @@ fn state_of_a_session_is_resumed_on_another_server_with_the_same_store() {
     }
     assert_eq!(text(&other.in_session(&session, "print(x)")), "2\n");
     assert_eq!((payments.count(), one.running(), other.running()), (1, 0, 0));
+}
+
+/// Otherwise, another server could make the call again if this one is killed while it makes the call.
+#[test]
+fn state_of_a_session_is_used_up_before_its_call_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let (calls, called) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let tool = Tool::new("pay", "Pays.").handler(move |_, arguments| {
+        calls.send(()).unwrap();
+        released.lock().unwrap().recv().unwrap();
+        Ok(json!({ "paid": arguments["euros"] }))
+    });
+    let change = move |config: &mut TenantConfig| config.approved_tools = vec![tool];
+    let (one, other) = (sharing_with(dir.path(), change), sharing(&Payments::default(), dir.path()));
+    let arguments = in_session(&one.session(), PAY);
+    let (state, _) = state_and_keys(once(&one, &arguments, None, json!({})));
+    let answers = serde_json::from_value(json!({ "call-0": accept() })).unwrap();
+    let params = CallToolRequestParams::new("run_code")
+        .with_arguments(arguments.as_object().unwrap().clone())
+        .with_request_state(&*state)
+        .with_input_responses(answers);
+    let handle = one.begin_call(params);
+    called.recv().unwrap();
+    refused_state(&other, &arguments, &state, "another request has changed the session");
+    release.send(()).unwrap();
+    assert_eq!(text(&one.end(handle)), "before\n20\n");
+    assert!(called.try_recv().is_err(), "the call was made twice");
 }
 
 #[test]

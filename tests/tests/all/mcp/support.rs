@@ -166,7 +166,11 @@ impl Mcp {
 
     /// Starts a tool call without waiting for its result.
     pub(super) fn begin(&self, name: &'static str, arguments: Value) -> RequestHandle<RoleClient> {
-        let params = CallToolRequestParams::new(name).with_arguments(arguments.as_object().unwrap().clone());
+        self.begin_call(CallToolRequestParams::new(name).with_arguments(arguments.as_object().unwrap().clone()))
+    }
+
+    /// Like `begin`, with all parameters of the call.
+    pub(super) fn begin_call(&self, params: CallToolRequestParams) -> RequestHandle<RoleClient> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let options = PeerRequestOptions::no_options();
         self.runtime.block_on(self.client().send_cancellable_request(request, options)).unwrap()

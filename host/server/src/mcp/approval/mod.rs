@@ -211,7 +211,7 @@ impl ApprovedRun<'_> {
     async fn start(&self, suspended: Option<SuspendedRun>) -> Result<Step, ServiceError> {
         let mut given = self.given.clone();
         if suspended.is_some() && self.is_in_session() {
-            // They are in the state before the execution. Writing them again would change the session.
+            // The state before the execution contains the files. Writing them again would change the session.
             given.files = Vec::new();
         }
         let mut work = self.server.work(given).await?;
@@ -222,6 +222,8 @@ impl ApprovedRun<'_> {
             // The bytes contain the source. It would count twice when the execution is suspended again.
             script.source = String::new();
             script.resumption = Some(Resumption { suspended: bytes, answers: Vec::new() });
+            // Afterwards, no server resumes the same bytes and makes the approved calls again.
+            script.saves_restored = true;
             if let Work::InSession(target, _) = &mut work {
                 target.expected = generation;
             }
