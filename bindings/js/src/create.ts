@@ -51,9 +51,10 @@ export async function createWith(platform: Platform, options: SandboxOptions): P
     if (!open) throw errorOf('UnsupportedError', `backend: "${backend}" is not available on this platform; use backend: "wasm"`);
     return new Sandbox(backend, await open(language, policy, host));
   }
-  if (backend === 'auto' && !component.provider) {
+  const waits = policy.tools.some((tool) => tool.waits);
+  if (backend === 'auto' && !component.provider && !waits) {
     // If no daemon answers, or the daemon does not support the options, this process opens the sandbox or reports the
-    // reason.
+    // reason. For tools whose calls wait, this process supports more.
     const daemon = await platform.openDaemon?.(language, policy, host).catch(() => undefined);
     if (daemon) return new Sandbox('daemon', daemon);
   }

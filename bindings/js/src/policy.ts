@@ -2,16 +2,15 @@
 import type { Policy } from './backend.ts';
 import { errorOf } from './errors.ts';
 
-/** Rejects tools whose calls wait for the caller's answer, which only the engine in this process supports. */
+/** Rejects tools whose calls wait for the caller's answer, which only the engine in this process and daemons support. */
 export function refuseWaitingTools({ tools }: Policy): void {
   const waiting = tools.find(({ waits }) => waits);
   if (!waiting) return;
-  throw errorOf('UnsupportedError', `tools: \`${waiting.name}\` has no execute function; add it, or use backend: "native" and Sandbox.start outside browsers`);
+  throw errorOf('UnsupportedError', `tools: \`${waiting.name}\` has no execute function; add it, or use Sandbox.start with backend: "native" or "daemon" outside browsers`);
 }
 
 /** Rejects options that only the engine in this process supports. `reason` completes the message. */
 export function refuseHostAccess(policy: Policy, reason: string): void {
-  refuseWaitingTools(policy);
   const asked = {
     workspace: policy.workspace !== undefined,
     mounts: policy.mounts.length > 0,

@@ -26,7 +26,7 @@ export class Starter<Place extends object> {
   constructor(method: string, kind: BackendKind | undefined, place: Place, cancellable: Cancellable, turn: Turn = atOnce) {
     if (!isStepping(place)) {
       const named = kind === undefined ? 'this backend' : `backend: "${kind}"`;
-      throw new UnsupportedError(`${method}: ${named} does not support runs that wait for answers; use backend: "native" outside browsers`);
+      throw new UnsupportedError(`${method}: ${named} does not support runs that wait for answers; use backend: "native" or "daemon" outside browsers`);
     }
     this.#place = place;
     this.#cancellable = cancellable;

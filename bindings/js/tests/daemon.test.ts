@@ -10,7 +10,19 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
 import { Worker } from 'node:worker_threads';
-import { FilesError, PolicyError, type Sandbox, type SandboxOptions, SessionError, UnavailableError, UnsupportedError, createSandbox } from '../src/node.ts';
+import {
+  FilesError,
+  PolicyError,
+  Run,
+  type Sandbox,
+  type SandboxOptions,
+  SessionError,
+  SuspensionError,
+  UnavailableError,
+  UnsupportedError,
+  WaitingRun,
+  createSandbox,
+} from '../src/node.ts';
 import { Client, MAX_CONNECTIONS, Problem } from '../src/daemon/client.ts';
 import { place } from '../src/daemon/connect.ts';
 import { WITHOUT_RESULT } from '../src/record.ts';
@@ -389,4 +401,76 @@ test('an unsandboxed Python exchanges integers with all digits', async () => {
   await session.variables.set('n', integers);
   assert.deepEqual(await session.variables.get('n'), integers);
   assert.equal((await box.execute('print(context)', { context: 2n ** 64n })).stdout, '18446744073709551616\n');
+});
+
+/** A tool whose calls wait for answers. */
+const pay = { description: 'Pays an invoice.', schema: { properties: { euros: { type: 'number' } }, required: ['euros'] } };
+
+function waiting(run: Run | WaitingRun): WaitingRun {
+  assert.ok(run instanceof WaitingRun, String((run as Run).outcome));
+  return run;
+}
+
+function ended(run: Run | WaitingRun): Run {
+  assert.ok(run instanceof Run);
+  return run;
+}
+
+test('a run in a daemon waits for answers', { skip }, async () => {
+  at(somewhere);
+  const twice = { name: 'twice', description: 'Doubles a number.', execute: ({ n }: { n: number }) => 2 * n };
+  await using box = await createSandbox({ language: 'python', backend: 'daemon', tools: { pay, twice } });
+  const heard: string[] = [];
+  const options = { onStdout: (text: string) => void heard.push(text) };
+  const script = `print('before', tools.twice(n=3))
+try: print('paid:', tools.pay(euros=20))
+except tools.ToolError as error: print(type(error).__name__, error)`;
+  const run = waiting(await box.start(script, options));
+  assert.deepEqual(run.calls, [{ id: 1, name: 'pay', arguments: { euros: 20 } }]);
+  assert.deepEqual([run.stdout, heard.join('')], ['before 6\n', 'before 6\n']);
+  const state = await run.suspend();
+  assert.deepEqual(await box.suspendedCalls(state), run.calls);
+  for (const [answers, said] of [
+    [{ answers: { 1: [1] } }, 'paid: [1]'],
+    [{ denied: { 1: 'no' } }, 'ToolDenied no'],
+    [{ failed: { 1: 'no money' } }, 'ToolError no money'],
+  ] as const) {
+    heard.length = 0;
+    const done = ended(await box.resumeSuspended(state, { ...answers, ...options }));
+    assert.deepEqual([done.throwForOutcome().stdout, heard.join('')], [`before 6\n${said}\n`, `${said}\n`]);
+  }
+  const again = waiting(await box.resumeSuspended(state));
+  assert.equal(ended(await again.answer({ answers: { 1: 2 } })).stdout, 'before 6\npaid: 2\n');
+  for (const damaged of [new Uint8Array(), state.slice(1)]) {
+    await assert.rejects(box.resumeSuspended(damaged), SuspensionError);
+  }
+  assert.match((await box.execute(script)).stdout, /use `start`/);
+  assert.equal(ended(await box.start('print(1)')).stdout, '1\n');
+  await using here = await createSandbox({ language: 'python', backend: 'auto', tools: { pay } });
+  assert.equal(here.backend, 'native', 'this process also suspends runs in sessions');
+});
+
+test('a run in a daemon is cancelled', { skip }, async () => {
+  at(somewhere);
+  await using box = await createSandbox({ language: 'python', backend: 'daemon', tools: { pay } });
+  const run = waiting(await box.start('tools.pay(euros=1)'));
+  run.cancel();
+  assert.equal(ended(await run.answer()).outcome.kind, 'cancelled');
+  const controller = new AbortController();
+  const next = waiting(await box.start('tools.pay(euros=1)\nwhile True: pass', { signal: controller.signal }));
+  setTimeout(() => controller.abort(new Error('enough')), 200);
+  await assert.rejects(next.answer({ answers: { 0: 1 } }), /enough/);
+});
+
+test('a run in a session of a daemon waits in memory', { skip }, async () => {
+  at(somewhere);
+  await using box = await createSandbox({ language: 'python', backend: 'daemon', tools: { pay } });
+  await using session = await box.session();
+  await session.execute('x = 1');
+  const run = waiting(await session.start('y = tools.pay(euros=x)\ny'));
+  const rejected = (error: unknown): boolean => error instanceof UnsupportedError && /keeps sessions only in memory/.test(error.message);
+  await assert.rejects(run.suspend(), rejected);
+  assert.equal(ended(await run.answer({ answers: { 0: 2 } })).value, 2);
+  await assert.rejects(session.resumeSuspended(new Uint8Array()), rejected);
+  await assert.rejects(box.resumeSuspendedSession(new Uint8Array()), rejected);
 });

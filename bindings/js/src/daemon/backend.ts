@@ -1,16 +1,33 @@
 /// <reference types="node" />
 // A sandbox in the daemon, over HTTP.
 import { posix } from 'node:path';
-import type { Attendant, Backend, BackendSession, Diagnostic, Entry, Executed, Host, Input, Policy, ShownValue } from '../backend.ts';
+import type {
+  Attendant,
+  BackendSession,
+  BackendWaiting,
+  CallAnswer,
+  Diagnostic,
+  Entry,
+  Executed,
+  Host,
+  Input,
+  Policy,
+  RequestedCall,
+  ShownValue,
+  Stepped,
+  Stepping,
+  SteppingBackend,
+} from '../backend.ts';
+import { Cancel } from '../cancel.ts';
 import { type FailureClass, errorOf } from '../errors.ts';
 import { stringifyJson, stringifyParsedJson } from '../json.ts';
 import { policyRecord } from '../policy.ts';
 import { type LeftFiles, RecordExecuted, closed, decoded, encoded, shownValue } from '../record.ts';
 import { type Client, Problem, type Route } from './client.ts';
-import { type DaemonContext, execute } from './execution.ts';
+import { type DaemonContext, DaemonExecution, execute } from './execution.ts';
 
 /** Opens a sandbox in the daemon. `name` is a language or the name of a runtime. */
-export async function openSandbox(client: Client, name: string, policy: Policy, host: Host): Promise<Backend> {
+export async function openSandbox(client: Client, name: string, policy: Policy, host: Host): Promise<SteppingBackend> {
   const context: DaemonContext = { client, executions: new Set(), tools: policy.tools, host };
   const changes = stringifyJson(policyRecord(policy));
   const fields = {
@@ -54,6 +71,23 @@ async function mapErrors<Result>(asked: Promise<Result>, otherwise?: FailureClas
   });
 }
 
+/** Converts the daemon's errors of these types to `SuspensionError`, and other errors like `mapErrors`. */
+async function mapSuspension<Result>(types: readonly string[], asked: Promise<Result>): Promise<Result> {
+  return mapErrors(
+    asked.catch((error: unknown) => {
+      throw error instanceof Problem && types.includes(error.type) ? errorOf('SuspensionError', error.message, error) : error;
+    }),
+  );
+}
+
+/** The types of errors of the steps of an execution: the first one, the first one of a resumed execution, and others. */
+const START: readonly string[] = [];
+/** The sandbox's options are valid, so an invalid argument is the suspended execution. */
+const RESUME: readonly string[] = ['invalid-argument', 'not-resumable', 'diverged'];
+const LATER: readonly string[] = ['not-found', 'diverged'];
+
+const NO_SESSIONS = 'a daemon keeps sessions only in memory, so it cannot suspend scripts in them';
+
 /** Timeout for closing the sessions at the end of the process, in milliseconds. */
 const EXIT_MS = 2_000;
 /** Timeout for closing a session whose handle was dropped, in milliseconds. The session's exit handlers run first. */
@@ -79,7 +113,7 @@ function closeAtExit(backend: DaemonBackend): void {
 /** Closes the sessions whose handles were dropped. */
 const dropped = new FinalizationRegistry<() => void>((close) => close());
 
-class DaemonBackend implements Backend {
+class DaemonBackend implements SteppingBackend {
   readonly context: DaemonContext;
   readonly fields: Fields;
   /** The paths of the open sessions. */
@@ -100,6 +134,37 @@ class DaemonBackend implements Backend {
     const body = objectOf(...scriptFields(input), ...Object.values(this.fields), '"value":false', '"return_files":["**"]');
     const record = await mapErrors(execute(this.context, '/v1/execute', body, attendant));
     return new RecordExecuted(record, returnedFiles(record));
+  }
+
+  start(input: Input, attendant: Attendant): Promise<Stepped> {
+    const suspendable = this.context.tools.length > 0 ? '"suspendable":true' : '';
+    const body = objectOf(...scriptFields(input), ...Object.values(this.fields), suspendable, '"value":false', '"return_files":["**"]');
+    return this.#started('/v1/execute', body, START, attendant);
+  }
+
+  startSuspended(state: Uint8Array, timeoutMs: number | undefined, attendant: Attendant): Promise<Stepped> {
+    const body = objectOf(fieldsOf({ suspended: encoded(state), deadline_ms: timeoutMs, return_files: ['**'] }), ...Object.values(this.fields));
+    return this.#started('/v1/executions/resume', body, RESUME, attendant);
+  }
+
+  #started(path: string, body: string, types: readonly string[], attendant: Attendant): Promise<Stepped> {
+    const execution = new DaemonExecution(this.context, true);
+    const started = new StartedInDaemon(execution, undefined, (record) => new RecordExecuted(record, returnedFiles(record)));
+    return started.step(types, attendant, () => execution.run(path, body));
+  }
+
+  async suspendedCalls(state: Uint8Array): Promise<RequestedCall[]> {
+    // The daemon has no request that only reads the bytes.
+    const attendant = { cancel: new Cancel(), output: undefined };
+    const stepped = await this.startSuspended(state, undefined, attendant);
+    if (!('calls' in stepped)) return [];
+    stepped.cancel();
+    await stepped.answer([], attendant);
+    return [...stepped.calls];
+  }
+
+  async resumeSuspendedSession(): Promise<BackendSession> {
+    throw errorOf('UnsupportedError', `${NO_SESSIONS}; use backend: "native"`);
   }
 
   async validate(input: Input): Promise<Diagnostic[]> {
@@ -149,7 +214,60 @@ class DaemonBackend implements Backend {
   }
 }
 
-class DaemonSession implements BackendSession {
+/** An execution that the caller advances from one wait to the next. */
+class StartedInDaemon {
+  readonly execution: DaemonExecution;
+  /** The reason why the execution cannot be suspended. */
+  readonly unsuspendable: string | undefined;
+  readonly #executed: (record: any) => Executed;
+
+  constructor(execution: DaemonExecution, unsuspendable: string | undefined, executed: (record: any) => Executed) {
+    this.execution = execution;
+    this.unsuspendable = unsuspendable;
+    this.#executed = executed;
+  }
+
+  /** Runs a step. Errors of the daemon of these types concern the suspension. */
+  async step(types: readonly string[], attendant: Attendant, step: () => Promise<any>): Promise<Stepped> {
+    const record = await mapSuspension(types, this.execution.attend(attendant, step));
+    return record === undefined ? new DaemonWaiting(this, this.execution.open) : this.#executed(record);
+  }
+}
+
+/** An execution in the daemon that waits for answers. */
+class DaemonWaiting implements BackendWaiting {
+  readonly #started: StartedInDaemon;
+  readonly calls: readonly RequestedCall[];
+
+  constructor(started: StartedInDaemon, calls: readonly RequestedCall[]) {
+    this.#started = started;
+    this.calls = calls;
+  }
+
+  get stdout(): string {
+    return this.#started.execution.written(false);
+  }
+
+  get stderr(): string {
+    return this.#started.execution.written(true);
+  }
+
+  answer(answers: CallAnswer[], attendant: Attendant): Promise<Stepped> {
+    return this.#started.step(LATER, attendant, () => this.#started.execution.answer(answers));
+  }
+
+  async suspend(): Promise<Uint8Array> {
+    const { execution, unsuspendable } = this.#started;
+    if (unsuspendable !== undefined) throw errorOf('UnsupportedError', unsuspendable);
+    return mapSuspension(['not-suspendable', 'not-found'], execution.suspend());
+  }
+
+  cancel(): void {
+    this.#started.execution.cancel();
+  }
+}
+
+class DaemonSession implements BackendSession, Stepping {
   readonly #backend: DaemonBackend;
   readonly #client: Client;
   readonly id: string;
@@ -186,6 +304,18 @@ class DaemonSession implements BackendSession {
     // A script that exited or was stopped may have ended the session.
     if (!['completed', 'raised'].includes(record.outcome.kind)) await this.info().catch(() => undefined);
     return new RecordExecuted(record, this);
+  }
+
+  start(input: Input, attendant: Attendant): Promise<Stepped> {
+    const body = objectOf(...scriptFields(input), this.#backend.fields.tools);
+    const execution = new DaemonExecution(this.#backend.context, true);
+    const why = `${NO_SESSIONS}; use backend: "native", or start the script outside the session`;
+    const started = new StartedInDaemon(execution, why, (record) => new RecordExecuted(record, this));
+    return this.#asked(() => started.step(START, attendant, () => execution.run(`${this.path}/execute`, body)));
+  }
+
+  async startSuspended(): Promise<Stepped> {
+    throw errorOf('UnsupportedError', `${NO_SESSIONS}; use backend: "native", or resume the script outside a session`);
   }
 
   #variable(name: string): string {

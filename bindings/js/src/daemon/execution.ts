@@ -1,5 +1,5 @@
 // Executions in the daemon: output, tool calls and cancellation.
-import type { Attendant, Host, ToolDescription } from '../backend.ts';
+import type { Attendant, CallAnswer, Host, RequestedCall, ToolDescription } from '../backend.ts';
 import { errorOf } from '../errors.ts';
 import { stringifyParsedJson } from '../json.ts';
 import { WITHOUT_RESULT } from '../record.ts';
@@ -49,24 +49,25 @@ function jsonOf({ id, kind, text }: Answered): string {
  * Runs an execution in the daemon, answers its tool calls, and returns its record. Rejects with a `Problem` if the
  * daemon reports one.
  */
-export async function execute(context: DaemonContext, path: string, body: string, attendant: Attendant): Promise<any> {
-  const execution = new DaemonExecution(context, attendant.output);
-  attendant.cancel.onCancel(() => execution.cancel());
-  try {
-    return await execution.run(path, body);
-  } catch (error) {
-    if (error instanceof Problem && error.type === 'cancelled') return WITHOUT_RESULT;
-    throw error;
-  } finally {
-    attendant.cancel.onCancel(undefined);
-    execution.release();
-  }
+export function execute(context: DaemonContext, path: string, body: string, attendant: Attendant): Promise<any> {
+  const execution = new DaemonExecution(context, false);
+  return execution.attend(attendant, () => execution.run(path, body));
 }
 
-class DaemonExecution {
+/** Cancels executions that were dropped while they waited for the caller. */
+const dropped = new FinalizationRegistry<() => void>((cancel) => cancel());
+
+/** An execution in the daemon. */
+export class DaemonExecution {
   readonly #context: DaemonContext;
-  readonly #output: Attendant['output'];
-  /** The script's calls; `undefined` for those that have an answer. */
+  /** True if calls of tools without a function wait for the caller. Otherwise, they fail. */
+  readonly #isStarted: boolean;
+  #output: Attendant['output'];
+  /** The output so far on each stream, if the execution can wait for the caller. */
+  readonly #written: [stdout: string[], stderr: string[]] = [[], []];
+  /** The calls that wait for the caller. */
+  open: RequestedCall[] = [];
+  /** The calls that this process answers; `undefined` for those that have an answer. */
   readonly #calls = new Map<number, AbortController | undefined>();
   readonly #answers: Answered[] = [];
   /** The execution's path; `undefined` until the daemon has accepted the execution. */
@@ -82,16 +83,64 @@ class DaemonExecution {
   /** Ends the wait for answers. */
   #wake: () => void = () => undefined;
 
-  constructor(context: DaemonContext, output: Attendant['output']) {
+  constructor(context: DaemonContext, isStarted: boolean) {
     this.#context = context;
+    this.#isStarted = isStarted;
+  }
+
+  /**
+   * Runs a step with its listeners, and returns the record of the execution. Returns `undefined` if only calls in `open`
+   * wait. Rejects with a `Problem` if the daemon reports one; the execution has then ended.
+   */
+  async attend({ cancel, output }: Attendant, step: () => Promise<any>): Promise<any> {
     this.#output = output;
+    dropped.unregister(this);
+    cancel.onCancel(() => this.cancel());
+    let record: any = WITHOUT_RESULT;
+    try {
+      record = await step();
+    } catch (error) {
+      if (!(error instanceof Problem) || error.type !== 'cancelled') throw error;
+    } finally {
+      cancel.onCancel(undefined);
+      this.#output = undefined;
+      if (record !== undefined) this.release();
+    }
+    const { client } = this.#context;
+    const path = this.#path;
+    if (record === undefined && path !== undefined) dropped.register(this, () => void client.cancel(path), this);
+    return record;
   }
 
   async run(path: string, body: string): Promise<any> {
-    if (this.#isCancelled) return WITHOUT_RESULT;
-    let last = await this.#step(path, body);
+    return this.#isCancelled ? WITHOUT_RESULT : this.#follow(await this.#step(path, body));
+  }
+
+  /** Passes answers of the caller to the script. */
+  async answer(answers: readonly CallAnswer[]): Promise<any> {
+    this.#answers.push(...answers.map(({ call, kind, text }) => ({ id: call, kind, text })));
+    return this.#follow((await this.#cancelledRecord()) ?? (await this.#resume()));
+  }
+
+  /** Ends the execution, and returns it as bytes. */
+  async suspend(): Promise<Uint8Array> {
+    const bytes = await this.#context.client.bytes(['POST', `${this.#path}/suspend`]);
+    dropped.unregister(this);
+    this.#hasEnded = true;
+    this.release();
+    return new Uint8Array(bytes);
+  }
+
+  /** Returns the output so far, as text. */
+  written(isStderr: boolean): string {
+    return this.#written[Number(isStderr)]?.join('') ?? '';
+  }
+
+  /** Answers calls until the script has ended, and returns its record. Returns `undefined` if only the caller's calls wait. */
+  async #follow(last: any): Promise<any> {
     for (let pollMs = FIRST_POLL_MS; last.type === 'needs-tools'; ) {
       this.#update(last.calls);
+      if (this.open.length > 0 && this.#calls.size === 0 && this.#answers.length === 0) return undefined;
       await this.#answered(pollMs);
       pollMs = this.#answers.length > 0 ? FIRST_POLL_MS : POLL_MS;
       last = (await this.#cancelledRecord()) ?? (await this.#resume());
@@ -120,13 +169,18 @@ class DaemonExecution {
     const route: Route = ['POST', path];
     let last: any;
     await this.#context.client.stream(route, body, (chunk) => {
-      if (chunk.type === 'stdout' || chunk.type === 'stderr') this.#output?.(chunk.type === 'stderr', new TextEncoder().encode(chunk.text));
+      if (chunk.type === 'stdout' || chunk.type === 'stderr') this.#wrote(chunk.type === 'stderr', chunk.text);
       else if (chunk.type === 'started') this.#started(chunk.execution);
       else last = chunk;
     });
     if (last === undefined) throw errorOf('UnavailableError', 'the daemon ended its response early; create a new sandbox');
     if (last.type === 'error') throw new Problem(last.problem);
     return last;
+  }
+
+  #wrote(isStderr: boolean, text: string): void {
+    if (this.#isStarted) this.#written[Number(isStderr)]?.push(text);
+    this.#output?.(isStderr, new TextEncoder().encode(text));
   }
 
   #started(execution: string): void {
@@ -136,7 +190,9 @@ class DaemonExecution {
   }
 
   /** Begins to answer new calls, and aborts those that the script has abandoned. */
-  #update(calls: Call[]): void {
+  #update(all: Call[]): void {
+    const calls = all.filter((call) => !this.#waits(call));
+    this.open = all.filter((call) => this.#waits(call)).map((call) => ({ ...call, arguments: stringifyParsedJson(call.arguments) }));
     const listed = new Set(calls.map(({ id }) => id));
     for (const [id, call] of this.#calls) {
       if (listed.has(id)) continue;
@@ -146,12 +202,18 @@ class DaemonExecution {
     for (const call of calls) if (!this.#calls.has(call.id)) void this.#answer(call);
   }
 
+  #waits({ name }: Call): boolean {
+    return this.#isStarted && this.#context.tools.some((tool) => tool.waits && tool.name === name);
+  }
+
   async #answer({ id, name, arguments: parameters }: Call): Promise<void> {
     const { tools, host } = this.#context;
     const call = new AbortController();
     this.#calls.set(id, call);
     const index = tools.findIndex((tool) => tool.name === name);
-    const [kind, text] = await host.answer(index, stringifyParsedJson(parameters), call.signal);
+    const [kind, text] = tools[index]?.waits
+      ? (['failed', `calls of \`${name}\` wait for an answer, but this run was not begun with \`start\`; use \`start\``] as const)
+      : await host.answer(index, stringifyParsedJson(parameters), call.signal);
     if (call.signal.aborted) return;
     this.#calls.set(id, undefined);
     this.#answers.push({ id, kind, text });
