@@ -236,7 +236,7 @@ for (const way of ways) {
     }
   });
 
-  of('integers of more than 308 digits are not JSON', async () => {
+  of('integers beyond 1.8e308 are not converted to JSON', async () => {
     const given: unknown[] = [];
     const box = await sandbox(way, { tools: { take: ({ x }) => given.push(x) } });
     const session = await box.session();
