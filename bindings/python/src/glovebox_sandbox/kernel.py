@@ -431,7 +431,10 @@ def install(options: argparse.Namespace) -> str:
     with settings.sandbox(lambda text: print(f"glovebox: {text}", file=sys.stderr, flush=True)) as box:
         language = box.language
     if options.language not in (None, language):
-        raise GloveboxError(f"the runtime `{settings.runtime}` runs {language}, not {options.language}")
+        raise GloveboxError(
+            f"the runtime `{settings.runtime}` runs {language}, not {options.language}; omit --language, or use "
+            "another runtime"
+        )
     arguments = ["--language", language]
     for option in ("runtime", "timeout_ms", "memory_bytes"):
         value = getattr(settings, option)
