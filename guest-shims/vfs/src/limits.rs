@@ -214,7 +214,7 @@ impl Vfs {
 }
 
 /// The reason for refusing an operation of a [`Vfs`](crate::Vfs). An operation that returns an error has changed
-/// nothing, except that [`Vfs::write_file`](crate::Vfs::write_file) can have created parent directories.
+/// nothing, except that [`Vfs::write_file`](crate::Vfs::write_file) may have created parent directories.
 ///
 /// Each variant states the WASI preview 1 errno that the guest receives.
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]

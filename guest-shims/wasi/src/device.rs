@@ -146,7 +146,7 @@ impl Source for ToolsDevice {
 ///
 /// A write fails with `EINVAL` for an invalid request. It fails with `E2BIG` for more than [`MAX_SCRYPT_BLOCKS`], a key
 /// of more than 64 KiB, a request of more than 1 MiB, or a derivation that hashes more than 64 MiB. It fails with
-/// `ENOMEM` if 128 · (N + p) · r bytes do not fit into the guest's memory limit.
+/// `ENOMEM` if 128 · (N + p) · r bytes and the key do not fit into the guest's memory limit.
 pub const SCRYPT_DEVICE: &str = "/dev/glovebox/scrypt";
 
 /// Maximum of N · r · p. Mixing this many blocks takes at most a fifth of a second, during which the guest cannot be

@@ -87,7 +87,7 @@ pub(crate) fn tenant_config(
     Ok(configure(config, table, tenant, key))
 }
 
-/// Adds a tenant's policy and quotas.
+/// Completes a tenant's configuration with its policy, session key, quotas and access to metrics.
 pub(crate) fn configure(
     config: &ServerConfig,
     table: Option<&TokenTable>,

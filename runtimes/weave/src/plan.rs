@@ -23,7 +23,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) shim_memory: u32,
     /// The index of the fuel counter, an `i64` global: remaining fuel minus one.
     pub(crate) fuel: u32,
-    /// The index of the `i32` global with the reason of the last unwind.
+    /// The index of the `i32` global with the reason for the last unwind.
     pub(crate) reason: u32,
     /// The index of the `i64` global with the remaining native stack in bytes.
     pub(crate) depth: u32,

@@ -42,7 +42,7 @@ def takeover(fault: Injected, places: dict[str, str] | None, operations: list[Op
 
 
 def percentile(values: list[float], percent: int) -> float | None:
-    """Returns a percentile of at least one value. The percentile of a single value is the value itself."""
+    """Returns a percentile, or `None` if there are no values. The percentile of a single value is the value itself."""
     if len(values) < 2:
         return values[0] if values else None
     return quantiles(values, n=100, method="inclusive")[percent - 1]

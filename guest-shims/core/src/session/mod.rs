@@ -173,7 +173,7 @@ pub trait SessionBackend {
         true
     }
 
-    /// Describes an error, for use as the reason of a session's end.
+    /// Describes an error that ended the session. Later errors contain the text as the reason.
     fn reason(error: &Self::Error) -> String;
 }
 

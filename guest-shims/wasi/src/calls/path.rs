@@ -344,7 +344,7 @@ pub(super) fn fd_filestat_set_size<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u
     let FdTarget::File { inode, .. } = descriptor.target else {
         return Err(Errno::Inval.into());
     };
-    // `EBADF`, as POSIX requires for a descriptor that was not opened for writing.
+    // POSIX allows `EBADF` and `EINVAL` for a descriptor that was not opened for writing.
     descriptor.require(table::FD_FILESTAT_SET_SIZE).map_err(|_| Errno::Badf)?;
     wasi.change_vfs(host, |vfs| vfs.set_len(inode, size))
 }

@@ -23,8 +23,8 @@ pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 pub(crate) fn prepare() {
     static PREPARE: Once = Once::new();
     PREPARE.call_once(|| {
-        // If the tests run in the background, they can have started with ignored signals, which the command would also
-        // ignore. It starts with the default action for signals that the tests handle.
+        // If the tests run in the background, they may have been started with ignored signals. The command would ignore
+        // these signals, too. For signals that the tests handle, the command starts with the default action.
         for signal in [SIGHUP, SIGINT] {
             flag::register_conditional_default(signal, Arc::new(AtomicBool::new(true))).unwrap();
         }

@@ -151,8 +151,8 @@ impl PendingCalls {
     }
 
     /// Returns at most `max_count` pending calls that are not in `seen`, in ascending order, even if the guest does not
-    /// wait for them. Their names and arguments have at most `max_bytes`, except that a single call can have more. Adds
-    /// them to `seen`, and removes the calls that are no longer pending. Returns `None` if there is no such call.
+    /// wait for them. Their names and arguments total at most `max_bytes`, but a single call can have more. Adds them
+    /// to `seen`, and removes the calls that are no longer pending. Returns `None` if there is no such call.
     pub(crate) fn new_calls(
         &self,
         seen: &mut BTreeSet<usize>,

@@ -247,7 +247,7 @@ impl Local {
         executed: Result<Execution, ServiceError>,
     ) -> Result<Finished, ServiceError> {
         let execution = executed.inspect_err(|_| {
-            // The script can have run, for example if its files could not be written to a host directory. Ignores
+            // The script may have run, for example if its files could not be written to a host directory. Ignores
             // errors, because the result is an error already.
             let _ = active.save();
         })?;
