@@ -90,7 +90,7 @@ impl<M: GuestMachine> Guest<M> {
     /// code that the scripts left behind.
     ///
     /// # Errors
-    /// Fails if the guest stops, also at a limit, or does not match its driver.
+    /// Fails if the guest stops, for example at a limit, or does not match its driver.
     pub fn reseed_within(&mut self, image: ImageDriver<'_>, limits: &Limits) -> Result<(), DriverError> {
         self.begin(limits)?;
         let reseeded = image.driver.reseed(&mut self.machine, image.anchors);

@@ -20,9 +20,9 @@ use crate::{
 /// The changed files and symlinks of a root, as paths from the root. Each list is in ascending order.
 ///
 /// A path is in at most one list. A file that was created and removed is in none; a file that was removed and
-/// recreated, or replaced, is modified. A rename is a deletion and a creation, also of every path below a renamed
-/// directory. A file with several names is listed under each name. Writing the same bytes is a change. Setting only
-/// times is not.
+/// recreated, or replaced, is modified. A rename is a deletion and a creation; renaming a directory deletes and creates
+/// every path below it. A file with several names is listed under each name. Writing the same bytes is a change.
+/// Setting only times is not.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Changes {
     /// Paths that previously had no file.

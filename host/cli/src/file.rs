@@ -13,7 +13,7 @@ use std::{
 use crate::terminal::Hinted;
 
 /// Writes a file that only the current user can read, replacing an existing file. A reader finds either the old or the
-/// new file, also during the write and after a crash.
+/// new file, even during the write and after a crash.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_explained(path, bytes, 0o600)
 }

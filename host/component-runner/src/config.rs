@@ -54,7 +54,7 @@ pub enum Output {
     Discard,
     /// This process's stream of the same name, unbuffered and unmodified.
     Inherit,
-    /// Writes to this process's standard error, also when used for the application's standard output.
+    /// Writes to this process's standard error, even if set for the application's standard output.
     InheritStderr,
     /// Collects the output in memory.
     Buffer(OutputBuffer),

@@ -129,7 +129,7 @@ impl Secrets {
         self.0.iter().map(|secret| (secret.name.clone(), secret.placeholder.clone())).collect()
     }
 
-    /// Returns `true` if a header value contains a placeholder, also in `Basic` credentials.
+    /// Returns `true` if a header value contains a placeholder, including inside `Basic` credentials.
     pub(crate) fn are_in(&self, value: &str) -> bool {
         let is_in = |text: &str| self.0.iter().any(|secret| text.contains(&secret.placeholder));
         is_in(value) || basic(value).is_some_and(|credentials| is_in(&credentials))

@@ -1,4 +1,4 @@
-//! Tests that hibernated sessions resume, also in another process, and that invalid bytes are rejected.
+//! Tests that hibernated sessions resume, even in another process, and that invalid bytes are rejected.
 
 use std::{
     process::Command,

@@ -90,7 +90,7 @@ export class Client {
   }
 
   /**
-   * Cancels an execution. Returns its result if the execution was suspended. Otherwise returns `undefined`, also if there
+   * Cancels an execution. Returns its result if the execution was suspended. Otherwise returns `undefined`, even if there
    * is no such execution: the response of another request contains the result.
    */
   async cancel(path: string): Promise<any> {

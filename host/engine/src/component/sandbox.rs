@@ -251,7 +251,7 @@ impl HostFiles for SandboxCtx {
 }
 
 /// A file snapshot with its share of the byte quota.
-#[expect(unreachable_pub, reason = "the bindings re-export it, also from a private module")]
+#[expect(unreachable_pub, reason = "the bindings re-export it, some of them from a private module")]
 #[derive(Debug)]
 pub struct Snapshot {
     files: Files,
@@ -300,7 +300,7 @@ impl HostBlob for SandboxCtx {
 const MAX_SPARE_BYTES: usize = 1 << 20;
 
 /// A blob's bytes with their share of the byte quota.
-#[expect(unreachable_pub, reason = "the bindings re-export it, also from a private module")]
+#[expect(unreachable_pub, reason = "the bindings re-export it, some of them from a private module")]
 #[derive(Debug)]
 pub struct Bytes {
     bytes: Vec<u8>,

@@ -314,7 +314,7 @@ impl HostSession for SandboxCtx {
 }
 
 /// A session of the component. Clones refer to the same session. Started executions hold clones.
-#[expect(unreachable_pub, reason = "the bindings re-export it, also from a private module")]
+#[expect(unreachable_pub, reason = "the bindings re-export it, some of them from a private module")]
 #[derive(Clone)]
 pub struct SessionResource {
     session: Session,

@@ -242,7 +242,7 @@ impl From<stepping::ToolRequest> for ToolRequest {
 }
 
 /// A started execution.
-#[expect(unreachable_pub, reason = "the bindings re-export it, also from a private module")]
+#[expect(unreachable_pub, reason = "the bindings re-export it, some of them from a private module")]
 #[derive(Debug)]
 pub struct Stepped {
     pub(super) started: Started,

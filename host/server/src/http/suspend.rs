@@ -104,7 +104,7 @@ impl ResumeBody {
 /// Turns an execution into bytes while it waits for answers to tool calls, and ends it.
 ///
 /// The request that started the execution must have set `suspendable`. The client stores the bytes, for example for as
-/// long as a person takes to approve a call. `POST /v1/executions/resume` resumes the execution, also after a restart
+/// long as a person takes to approve a call. `POST /v1/executions/resume` resumes the execution, even after a restart
 /// of the server, or on another server with the same interpreters and key. The bytes contain the source and everything
 /// that the script has received. Protect them accordingly.
 ///

@@ -1,4 +1,4 @@
-//! Tests quotas below, at and above their limits, and the quotas on concurrent resources also after a release.
+//! Tests quotas below, at and above their limits. Also tests quotas on concurrent resources after a release.
 //! `started.rs` tests the quota on started executions.
 
 use glovebox_tests::{process::in_child, puppet::Puppet};

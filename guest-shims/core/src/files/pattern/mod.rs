@@ -223,7 +223,7 @@ enum Token {
     SlashDirs,
     /// `/**` at the end of a pattern or an alternative: a slash and everything after it.
     SlashAll,
-    /// `{a,b}`, without empty alternatives: `globset` ignores them, also in `{}` and `{{},}`.
+    /// `{a,b}`, without empty alternatives: `globset` ignores them, even in `{}` and `{{},}`.
     Alternatives(Vec<Vec<Token>>),
 }
 

@@ -66,9 +66,9 @@ enum RuntimesCommand {
     /// contains.
     ///
     /// With --compiled, the file contains compiled code and booted images instead. `python-3.15` is written with the
-    /// code of CPython, `python-3.15-data` also with the code of all libraries. With `--prepared FILE`, no command
-    /// compiles or boots what the file contains, on machines with the same version of Glovebox and a similar CPU
-    /// (x86-64-v3 or later).
+    /// code of CPython, `python-3.15-data` with the code of CPython and all libraries. With `--prepared FILE`, no
+    /// command compiles or boots what the file contains, on machines with the same version of Glovebox and a similar
+    /// CPU (x86-64-v3 or later).
     Bundle(BundleArgs),
     /// Print the paths of binaries: the named ones, or each language's default
     Path(NameArgs),

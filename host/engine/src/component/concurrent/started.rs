@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// A started execution. Its handle, its streams, its `finish` and its `suspend` share it.
-#[expect(unreachable_pub, reason = "the bindings re-export it, also from a private module")]
+#[expect(unreachable_pub, reason = "the bindings re-export it, some of them from a private module")]
 #[derive(Clone, Debug)]
 pub struct ConcurrentExecution(Arc<ExecutionState>);
 
