@@ -255,7 +255,7 @@ impl Planner {
         self.begin(Some(place), EXACT);
     }
 
-    /// Plans the clauses of a reachable `try_table`. Exceptions can reach their labels whatever the body contains.
+    /// Plans the clauses of a reachable `try_table`. Exceptions can reach their labels, whatever the body contains.
     fn catches(&mut self, catches: &[wasmparser::Catch]) {
         self.charges.catches |= !catches.is_empty();
         self.charges.catches_all |= catches.iter().any(reach::catches_all);

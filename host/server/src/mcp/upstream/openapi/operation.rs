@@ -187,7 +187,7 @@ impl ParameterEntry<'_> {
             }
     }
 
-    /// Returns the place of the parameter. `Ok(None)` means that the parameter has no effect. An error is a clause
+    /// Returns the location of the parameter. `Ok(None)` means that the parameter has no effect. An error is a clause
     /// whose subject is the operation.
     fn place(&self, preset: &HeaderMap) -> Result<Option<ParameterPlace>, String> {
         let Self { name, place, entry } = self;
