@@ -56,7 +56,7 @@ pub(crate) struct ExecuteBody {
     pub(super) kind: Option<SourceKind>,
     /// Standard input. Default: empty.
     pub(super) stdin: Option<Bytes>,
-    /// Value of the global variable `context`: any JSON value. Default (same as `null`): no such variable; in a session,
+    /// Value of the global variable `context`: any JSON value. Default, as for `null`: no such variable; in a session,
     /// its current value.
     #[schema(value_type = Option<Value>)]
     pub(super) context: Option<Box<RawValue>>,
@@ -239,7 +239,7 @@ pub(crate) struct OpenBody {
     pub(crate) language: Option<Language>,
     /// Name of a runtime. Default: the default runtime of the language.
     pub(crate) runtime: Option<String>,
-    /// Value of the global variable `context` for scripts: any JSON value. Default (same as `null`): no such variable.
+    /// Value of the global variable `context` for scripts: any JSON value. Default, as for `null`: no such variable.
     #[schema(value_type = Option<Value>)]
     pub(crate) context: Option<Box<RawValue>>,
     /// Requested policy, as in `POST /v1/execute`. Only for servers that keep sessions in memory, such as `glovebox
