@@ -4,7 +4,7 @@ use std::{fmt, fs::File, io::Read as _, path::Path, time::Duration};
 
 use glovebox::{
     CompileError, Engine,
-    component::{SandboxCtx, SandboxHost, add_to_linker},
+    component::{SandboxCtx, SandboxHost, add_to_linker, add_to_linker_concurrent},
 };
 use wasmtime::component::{Component, InstancePre, Linker, Val, types::ComponentItem};
 
@@ -19,20 +19,25 @@ use crate::{
 /// Maximum component size in bytes. Compilation needs many times as much memory.
 const COMPONENT_BYTES: u64 = 512 << 20;
 
-/// The prefix of the interface that every command exports. Any patch version matches.
-const RUN: &str = "wasi:cli/run@0.2.";
+/// Prefixes of the interface that a command exports. Any patch version matches. In version 0.3, `run` is asynchronous.
+const RUN: [&str; 2] = ["wasi:cli/run@0.2.", "wasi:cli/run@0.3."];
 
 /// Prefixes of the supported WASI 0.2 interfaces. Imports of other `wasi:` interfaces are reported as missing.
 const WASI: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
-/// The prefix of the sandbox interfaces, which applications can import as well.
+/// The prefix of the sandbox interfaces of version 0.2, which applications can import as well.
 const SANDBOX: &str = "glovebox:sandbox/";
+
+/// Prefixes of the asynchronous sandbox interfaces. Any patch version matches.
+const CONCURRENT_SANDBOX: [&str; 2] = ["glovebox:sandbox/sandbox@0.3.", "glovebox:sandbox/session@0.3."];
 
 /// A loader of applications. Create one loader per program and engine; clones are cheap.
 #[derive(Clone)]
 pub struct Applications {
     engine: Engine,
     wasmtime: wasmtime::Engine,
+    /// The engine for components with asynchronous functions.
+    concurrent: wasmtime::Engine,
     compiler: Option<Compiler>,
 }
 
@@ -58,6 +63,14 @@ pub(crate) struct Plain {
     pub(crate) exports: Vec<Export>,
 }
 
+struct Compiled {
+    component: Component,
+    /// The host memory per instance, in bytes.
+    instance_bytes: u64,
+    /// `true` if the engine of the component supports asynchronous functions.
+    is_concurrent: bool,
+}
+
 impl fmt::Debug for Application {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Application").field("name", &self.name).field("exports", &self.exports).finish_non_exhaustive()
@@ -70,8 +83,10 @@ impl Applications {
     /// # Errors
     /// [`LoadError::Settings`] if Wasmtime does not support the required settings on this machine.
     pub fn new(engine: &Engine) -> Result<Self, LoadError> {
-        let wasmtime = wasmtime_engine().map_err(|error| LoadError::Settings(format!("{error:#}")))?;
-        Ok(Self { engine: engine.clone(), wasmtime, compiler: None })
+        let settings = |error: wasmtime::Error| LoadError::Settings(format!("{error:#}"));
+        let wasmtime = wasmtime_engine(false).map_err(settings)?;
+        let concurrent = wasmtime_engine(true).map_err(settings)?;
+        Ok(Self { engine: engine.clone(), wasmtime, concurrent, compiler: None })
     }
 
     /// Compiles uncached components in child processes, within the limits of `compiler`.
@@ -100,23 +115,25 @@ impl Applications {
     /// Fails if the bytes are not a component, are rejected before compilation, or cannot be compiled.
     pub fn load_bytes(&self, name: impl Into<String>, bytes: &[u8]) -> Result<Application, LoadError> {
         let name = name.into();
-        let (component, instance_bytes) = self.compile(&name, bytes)?;
-        let mut linker = self.wasi(&name)?;
+        let Compiled { component, instance_bytes, is_concurrent } = self.compile(&name, bytes)?;
+        let mut linker = wasi(&name, &component)?;
         add_to_linker(&mut linker).map_err(|error| link_error(&name, &error))?;
-        let provided: Vec<&str> = WASI.into_iter().chain([SANDBOX]).collect();
-        let instance = self.link(&name, &linker, &provided, &component)?;
-        Ok(Application { name, instance, instance_bytes, exports: exports(&self.wasmtime, &component) })
+        if is_concurrent {
+            add_to_linker_concurrent(&mut linker).map_err(|error| link_error(&name, &error))?;
+        }
+        let provided: Vec<&str> = WASI.into_iter().chain([SANDBOX]).chain(CONCURRENT_SANDBOX).collect();
+        let instance = link(&name, &linker, &provided, &component)?;
+        Ok(Application { name, instance, instance_bytes, exports: exports(component.engine(), &component) })
     }
 
     /// Loads a component that can import WASI, but not the sandbox.
     pub(crate) fn plain(&self, name: &str, bytes: &[u8]) -> Result<Plain, LoadError> {
-        let (component, instance_bytes) = self.compile(name, bytes)?;
-        let instance = self.link(name, &self.wasi(name)?, &WASI, &component)?;
-        Ok(Plain { instance, instance_bytes, exports: exports(&self.wasmtime, &component) })
+        let Compiled { component, instance_bytes, .. } = self.compile(name, bytes)?;
+        let instance = link(name, &wasi(name, &component)?, &WASI, &component)?;
+        Ok(Plain { instance, instance_bytes, exports: exports(component.engine(), &component) })
     }
 
-    /// Returns the compiled component and the host memory per instance in bytes.
-    fn compile(&self, name: &str, bytes: &[u8]) -> Result<(Component, u64), LoadError> {
+    fn compile(&self, name: &str, bytes: &[u8]) -> Result<Compiled, LoadError> {
         let name = || name.to_owned();
         match bytes {
             [b'\0', b'a', b's', b'm', _, _, 1, 0, ..] => {}
@@ -127,54 +144,55 @@ impl Applications {
             Refusal::Malformed(words) => LoadError::Compile { name: name(), source: CompileError::Compile(words) },
             refusal => LoadError::Excess { name: name(), reason: refusal.to_string() },
         })?;
+        let is_concurrent = preflight::is_concurrent(bytes);
+        let wasmtime = if is_concurrent { &self.concurrent } else { &self.wasmtime };
         let compiled = match &self.compiler {
-            Some(compiler) => {
-                glovebox::compile_with(&self.engine, &self.wasmtime, bytes, |bytes| compiler.compile(bytes))
-            }
-            None => glovebox::compile(&self.engine, &self.wasmtime, bytes),
+            Some(compiler) => glovebox::compile_with(&self.engine, wasmtime, bytes, |bytes| compiler.compile(bytes)),
+            None => glovebox::compile(&self.engine, wasmtime, bytes),
         };
         let component = compiled.map_err(|source| LoadError::Compile { name: name(), source })?;
-        Ok((component, instance_bytes))
+        Ok(Compiled { component, instance_bytes, is_concurrent })
     }
+}
 
-    /// Creates a linker that provides only WASI.
-    fn wasi<S: Send + 'static>(&self, name: &str) -> Result<Linker<StoreState<S>>, LoadError> {
-        let mut linker = Linker::new(&self.wasmtime);
-        wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(|error| link_error(name, &error))?;
-        Ok(linker)
-    }
+/// Creates a linker that provides only WASI, for a component's engine.
+fn wasi<S: Send + 'static>(name: &str, component: &Component) -> Result<Linker<StoreState<S>>, LoadError> {
+    let mut linker = Linker::new(component.engine());
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(|error| link_error(name, &error))?;
+    Ok(linker)
+}
 
-    /// Links a component. `provided` lists the interface prefixes of `linker`, to find the import that is missing.
-    fn link<S: Send + 'static>(
-        &self,
-        name: &str,
-        linker: &Linker<StoreState<S>>,
-        provided: &[&str],
-        component: &Component,
-    ) -> Result<InstancePre<StoreState<S>>, LoadError> {
-        linker.instantiate_pre(component).map_err(|error| match self.missing(provided, component) {
-            Some(import) => LoadError::MissingImport { name: name.to_owned(), import },
-            None => link_error(name, &error),
-        })
-    }
+/// Links a component. `provided` lists the interface prefixes of `linker`, to find the import that is missing.
+fn link<S: Send + 'static>(
+    name: &str,
+    linker: &Linker<StoreState<S>>,
+    provided: &[&str],
+    component: &Component,
+) -> Result<InstancePre<StoreState<S>>, LoadError> {
+    linker.instantiate_pre(component).map_err(|error| match missing(provided, component) {
+        Some(import) => LoadError::MissingImport { name: name.to_owned(), import },
+        None => link_error(name, &error),
+    })
+}
 
-    /// Returns the first import that `provided` does not cover. Interfaces that contain only types are not required.
-    fn missing(&self, provided: &[&str], component: &Component) -> Option<String> {
-        let component = component.component_type();
-        let mut imports = component.imports(&self.wasmtime);
-        let missing = imports.find(|(import, item)| {
-            // The linker ignores patch versions. WASI and the sandbox are both at 0.2.
-            let has = |interface: &&str| import.starts_with(*interface) && import.contains("@0.2.");
-            let is_only_types = match &item.ty {
-                ComponentItem::ComponentInstance(instance) => {
-                    instance.exports(&self.wasmtime).all(|(_, item)| matches!(item.ty, ComponentItem::Type(_)))
-                }
-                _ => false,
-            };
-            !is_only_types && !provided.iter().any(has)
-        });
-        missing.map(|(import, _)| import.to_owned())
-    }
+/// Returns the first import that `provided` does not cover. Interfaces that contain only types are not required.
+fn missing(provided: &[&str], component: &Component) -> Option<String> {
+    let engine = component.engine();
+    let component = component.component_type();
+    let mut imports = component.imports(engine);
+    let missing = imports.find(|(import, item)| {
+        // The linker ignores patch versions. A prefix without a version stands for version 0.2.
+        let has =
+            |interface: &&str| import.starts_with(*interface) && (interface.contains('@') || import.contains("@0.2."));
+        let is_only_types = match &item.ty {
+            ComponentItem::ComponentInstance(instance) => {
+                instance.exports(engine).all(|(_, item)| matches!(item.ty, ComponentItem::Type(_)))
+            }
+            _ => false,
+        };
+        !is_only_types && !provided.iter().any(has)
+    });
+    missing.map(|(import, _)| import.to_owned())
 }
 
 impl Application {
@@ -197,7 +215,8 @@ impl Application {
     }
 
     fn main(&self) -> Option<&Export> {
-        self.exports.iter().find(|export| export.name.starts_with(RUN) && export.name.ends_with(".run"))
+        let is_run = |name: &str| RUN.iter().any(|run| name.starts_with(run)) && name.ends_with(".run");
+        self.exports.iter().find(|export| is_run(&export.name))
     }
 
     /// Runs the component as a command and waits until it ends.

@@ -17,7 +17,7 @@ use glovebox::CompileError;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use wasmtime::{Config, Engine};
 
-use crate::LoadError;
+use crate::{LoadError, preflight};
 
 /// The stack size for compilation, which recurses deeply.
 const STACK_BYTES: usize = 32 << 20;
@@ -160,7 +160,7 @@ fn read(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
 pub fn compile_stdin() -> i32 {
     transform_stdin(|wasm| {
         let settings = |error: wasmtime::Error| LoadError::Settings(format!("{error:#}")).to_string();
-        let engine = wasmtime_engine().map_err(settings)?;
+        let engine = wasmtime_engine(preflight::is_concurrent(&wasm)).map_err(settings)?;
         engine.precompile_component(&wasm).map_err(|error| format!("{error:#}"))
     })
 }
@@ -226,15 +226,16 @@ const WASM_STACK_BYTES: usize = 1 << 20;
 /// of which convert whole policies. The sandbox runs guests on separate stacks.
 const FIBER_STACK_BYTES: usize = 4 << 20;
 
-/// Creates the engine for applications, with fuel, epochs, and the exceptions that composed providers unwind with.
-pub(crate) fn wasmtime_engine() -> wasmtime::Result<Engine> {
+/// Creates an engine for applications, with fuel, epochs, and the exceptions that composed providers unwind with. An
+/// engine for concurrent components accepts asynchronous functions, which are only in version 0.3.0 of the contract.
+pub(crate) fn wasmtime_engine(is_concurrent: bool) -> wasmtime::Result<Engine> {
     let mut config = Config::new();
     config
         .wasm_component_model(true)
         .wasm_multi_memory(true)
         .wasm_exceptions(true)
-        // Applications receive version 0.2.0 of the contract, which has no asynchronous functions.
-        .concurrency_support(false)
+        // Costs time in each call, and compiled code for one setting cannot be used with the other.
+        .concurrency_support(is_concurrent)
         .consume_fuel(true)
         .epoch_interruption(true)
         .max_wasm_stack(WASM_STACK_BYTES)

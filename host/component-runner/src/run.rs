@@ -303,7 +303,8 @@ impl fmt::Write for Cut {
 }
 
 fn signature(text: &mut Cut, name: &str, ty: &ComponentFunc) -> fmt::Result {
-    write!(text, "{name}: func(")?;
+    let asynchronous = if ty.async_() { "async " } else { "" };
+    write!(text, "{name}: {asynchronous}func(")?;
     for (at, (name, ty)) in ty.params().enumerate() {
         let comma = if at == 0 { "" } else { ", " };
         write!(text, "{comma}{name}: ")?;

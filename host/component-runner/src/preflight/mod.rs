@@ -9,11 +9,13 @@
 //! 2. [`definitions`] reads each module and component once.
 //! 3. [`instances`] simulates the instantiation.
 
+mod concurrency;
 mod definitions;
 mod instances;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use concurrency::is_concurrent;
 use definitions::Definitions;
 use wasmparser::{BinaryReader, BinaryReaderError, ElementItems, ElementKind, Imports, Payload, TypeRef};
 

@@ -1,9 +1,14 @@
 //! Helpers shared by the test files.
 
-use std::{fs, path::Path, sync::OnceLock};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use glovebox::{Engine, EngineConfig, Sandbox, component::SandboxHost};
 use glovebox_component_runner::{AppConfig, AppOutcome, Application, Applications, Ended};
+use wit_parser::{Resolve, WorldId};
 
 /// An engine with its own cache. Tests that execute scripts use [`prepared`] instead.
 pub(crate) struct World {
@@ -99,11 +104,32 @@ pub(crate) fn trap(of: &str, config: &AppConfig) -> String {
 /// Returns the command in `fixtures/agent.wat` with a Python script, which must not contain quotation marks or line
 /// breaks.
 pub(crate) fn agent(script: &str) -> Vec<u8> {
-    let text = include_str!("../fixtures/agent.wat").replace("LENGTH", &script.len().to_string());
-    let mut module = component(&text.replace("SCRIPT", script));
-    let mut resolve = wit_parser::Resolve::default();
-    let (package, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")).unwrap();
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_dir(wit("")).unwrap();
     let world = resolve.select_world(&[package], Some("command")).unwrap();
-    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8).unwrap();
+    encoded(include_str!("../fixtures/agent.wat"), script, &resolve, world)
+}
+
+/// Returns the asynchronous command in `fixtures/concurrent.wat` with a Python script, like [`agent`].
+pub(crate) fn concurrent_agent(script: &str) -> Vec<u8> {
+    let mut resolve = Resolve::default();
+    for directory in ["", "0.3"] {
+        resolve.push_dir(wit(directory)).unwrap();
+    }
+    let package = resolve.push_str("concurrent.wit", include_str!("../fixtures/concurrent.wit")).unwrap();
+    let world = resolve.select_world(&[package], Some("concurrent")).unwrap();
+    encoded(include_str!("../fixtures/concurrent.wat"), script, &resolve, world)
+}
+
+/// Returns the path of a directory in `wit/`.
+fn wit(directory: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit").join(directory)
+}
+
+/// Encodes a module with a script as a component.
+fn encoded(text: &str, script: &str, resolve: &Resolve, world: WorldId) -> Vec<u8> {
+    let text = text.replace("LENGTH", &script.len().to_string());
+    let mut module = component(&text.replace("SCRIPT", script));
+    wit_component::embed_component_metadata(&mut module, resolve, world, wit_component::StringEncoding::UTF8).unwrap();
     wit_component::ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
 }
