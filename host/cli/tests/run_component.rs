@@ -18,7 +18,7 @@ use std::{
 
 use serde_json::Value;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
-use wit_parser::Resolve;
+use wit_parser::{Resolve, WorldId};
 
 use support::{interrupt, prepare, text, up, wait};
 
@@ -38,22 +38,50 @@ fn output(args: &[&str]) -> Output {
     host(args).output().unwrap()
 }
 
+/// Returns a fixture in the text format with a Python script.
+fn scripted(name: &str, script: &str) -> Vec<u8> {
+    let text = fs::read_to_string(fixture(name)).unwrap();
+    wat::parse_str(text.replace("LENGTH", &script.len().to_string()).replace("SCRIPT", script)).unwrap()
+}
+
+/// Encodes a module as a component.
+fn encoded(mut module: Vec<u8>, resolve: &Resolve, world: WorldId) -> Vec<u8> {
+    embed_component_metadata(&mut module, resolve, world, StringEncoding::UTF8).unwrap();
+    ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
+}
+
+fn wit() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")
+}
+
 /// Creates a directory with `agent.wasm`, a command that writes `up` and executes a Python script, and `tools.wat`, its
 /// tools.
 fn agent(script: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let agent = fs::read_to_string(fixture("agent.wat")).unwrap();
-    let agent = agent.replace("LENGTH", &script.len().to_string()).replace("SCRIPT", script);
-    let mut module = wat::parse_str(agent).unwrap();
     let mut resolve = Resolve::default();
-    let (package, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")).unwrap();
+    let (package, _) = resolve.push_dir(wit()).unwrap();
     let world = resolve.select_world(&[package], Some("command")).unwrap();
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
-    let component = ComponentEncoder::default().module(&module).unwrap().encode().unwrap();
+    let component = encoded(scripted("agent.wat", script), &resolve, world);
     fs::write(dir.path().join("agent.wasm"), component).unwrap();
     let tools = fs::read_to_string(fixture("tools.wat")).unwrap();
     let tools = tools.replace("LISTED", "7").replace("SCHEMA_LENGTH", "\\02\\00\\00\\00").replace("SCHEMA", "{}");
     fs::write(dir.path().join("tools.wat"), tools).unwrap();
+    dir
+}
+
+/// Creates a directory with `agent.wasm`, a command that executes a Python script twice at the same time, through version
+/// 0.3.0 of the contract.
+fn concurrent_agent(script: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut resolve = Resolve::default();
+    for directory in [wit(), wit().join("0.3")] {
+        resolve.push_dir(directory).unwrap();
+    }
+    let text = fs::read_to_string(fixture("concurrent.wit")).unwrap();
+    let package = resolve.push_str("concurrent.wit", &text).unwrap();
+    let world = resolve.select_world(&[package], Some("concurrent")).unwrap();
+    let component = encoded(scripted("concurrent.wat", script), &resolve, world);
+    fs::write(dir.path().join("agent.wasm"), component).unwrap();
     dir
 }
 
@@ -75,6 +103,31 @@ fn an_application_executes_scripts_within_its_quotas() {
         let ran = output(&[&refused[..], &[&agent]].concat());
         assert_eq!(ran.status.code(), Some(1), "{refused:?}: {}", text(&ran.stderr));
     }
+}
+
+#[test]
+fn an_asynchronous_application_executes_scripts_within_its_quotas() {
+    let dir = concurrent_agent("print(1)");
+    let agent = path(&dir, "agent.wasm");
+    let ran = output(&["--json", &agent]);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(0), "{said}");
+    let report: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!(report["outcome"], serde_json::json!({ "kind": "returned" }));
+    assert_eq!(report["sandbox"]["executions"], 2);
+    for refused in [["--max-executions", "1"], ["--max-fuel", "0"], ["--fuel", "1"]] {
+        let ran = output(&[&refused[..], &[&agent]].concat());
+        assert_eq!(ran.status.code(), Some(1), "{refused:?}: {}", text(&ran.stderr));
+    }
+}
+
+#[test]
+fn time_limit_stops_an_asynchronous_application() {
+    let dir = concurrent_agent("[1for _ in iter(int,1)]");
+    let agent = path(&dir, "agent.wasm");
+    let limits = ["--timeout-ms", "3600000", "--fuel", "1000000000000000", "--app-timeout-ms", "2000"];
+    let ran = output(&[&limits[..], &[&agent]].concat());
+    assert_eq!(ran.status.code(), Some(124), "{}", text(&ran.stderr));
 }
 
 #[test]

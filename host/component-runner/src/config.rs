@@ -118,8 +118,8 @@ pub struct AppLimits {
     /// Maximum number of core module instances in the component. Default: 1,000. The maximum number of memories is a
     /// tenth of this limit, because each memory reserves 4 GiB of address space.
     pub instances: usize,
-    /// Maximum number of open resource handles over all component instances. Exceeding the limit traps. Default:
-    /// 50,000. The sandbox has a smaller quota for its own resources.
+    /// Maximum number of open handles over all component instances: of resources, asynchronous calls, tasks, streams
+    /// and futures. Exceeding the limit traps. Default: 50,000. The sandbox has a smaller quota for its own resources.
     pub handles: usize,
     /// Maximum number of open WASI resources: files, directories, streams, sockets and timers. Exceeding the limit
     /// traps. Default: 512, so that an application cannot use up this process's file descriptors.

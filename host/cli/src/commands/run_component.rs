@@ -39,8 +39,8 @@ Examples:
 
 APP.wasm is a component in binary format, or in text format with the extension .wat. A command (it exports `wasi:cli/run`) \
 receives the arguments after its name, and standard input, output and error. It may import `glovebox:sandbox`, whose WIT is in \
-`wit/`, and WASI 0.2. It can use WASI clocks, timers and random numbers, and files, environment and network only as granted by \
-flags.
+`wit/`, and WASI 0.2. An asynchronous component may import the draft in `wit/0.3`, and export `wasi:cli/run` of WASI 0.3. \
+Components can use WASI clocks, timers and random numbers, and files, environment and network only as granted by flags.
 
 There are three kinds of limits. The policy (--fuel, --timeout-ms, …) limits each script. The quotas (--max-…) limit all scripts \
 together. The component's own limits (--app-…) apply to its own code.
@@ -249,8 +249,8 @@ fn load_hint(error: LoadError) -> anyhow::Error {
 /// Returns a hint for a missing import.
 fn import_hint(import: &str) -> String {
     if import.starts_with("glovebox:sandbox/") {
-        return "this glovebox provides `glovebox:sandbox@0.2` to components, but no sandbox to tools; compile the \
-                component for that version"
+        return "this glovebox provides `glovebox:sandbox@0.2` and `glovebox:sandbox@0.3` to components, but no sandbox \
+                to tools; compile the component for one of these versions"
             .into();
     }
     if import.starts_with("wasi:") {
