@@ -22,6 +22,9 @@
 //!   executed.
 //! * [`Files`] is a snapshot of a workspace's files; [`Blob`] is a byte string too large for a list.
 //!
+//! With the Cargo feature `concurrent`, the module `concurrent` has asynchronous functions and streams: a component runs
+//! several scripts at the same time. It imports the draft of version 0.3.0 of the contract.
+//!
 //! The crate needs no WASI. All calls go to the component's host, or to a component that yours is composed with. An
 //! ordinary program with this dependency, built for `wasm32-wasip2`, is a component that imports
 //! `glovebox:sandbox/sandbox`; a library for `wasm32-unknown-unknown` imports nothing else. Your own world need not
@@ -33,6 +36,8 @@
 //! The crate itself enforces nothing: the provider and the policy determine how tightly a script is confined. Treat the
 //! output and the exceptions of scripts as untrusted input.
 
+#[cfg(feature = "concurrent")]
+pub mod concurrent;
 mod error;
 mod execution;
 mod files;

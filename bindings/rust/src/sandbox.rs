@@ -32,8 +32,8 @@ pub fn default_policy() -> Policy {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
-    runtime: Runtime,
-    policy: Policy,
+    pub(crate) runtime: Runtime,
+    pub(crate) policy: Policy,
 }
 
 impl Sandbox {

@@ -5,10 +5,13 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Barrier, OnceLock},
 };
 
-use glovebox::component::{Quotas, SandboxHost};
+use glovebox::{
+    Tool,
+    component::{Quotas, SandboxHost},
+};
 use glovebox_component_runner::{AppConfig, Application, Applications, Ended, Input, Output, OutputBuffer};
 use glovebox_tests::{Case, Goldens, engine, program_path, program_trial, trial_with, wasmtime_path, whole_matrix};
 use libtest_mimic::{Failed, Trial};
@@ -19,7 +22,7 @@ const LANGUAGES: [&str; 4] = ["rust", "c", "javascript", "python"];
 
 /// The imports that programs may have, as prefixes of interface names. A Rust library only imports the interfaces of
 /// its bindings, and no system interfaces.
-const IMPORTS: [(&str, &[&str]); 6] = [
+const IMPORTS: [(&str, &[&str]); 7] = [
     ("agent-rust", &["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/"]),
     ("agent-c", &["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/"]),
     // These languages' toolchains import all of `wasi:cli/command`, even if it is unused.
@@ -27,6 +30,7 @@ const IMPORTS: [(&str, &[&str]); 6] = [
     ("agent-python", &WHOLE_COMMAND),
     ("calculator", &["glovebox:sandbox/"]),
     ("forward", &["glovebox:sandbox/"]),
+    ("parallel", &["glovebox:sandbox/types@0.2.0", "glovebox:sandbox/sandbox@0.3.0", "glovebox:sandbox/session@0.3.0"]),
 ];
 const WHOLE_COMMAND: [&str; 7] =
     ["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
@@ -45,6 +49,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         }));
     }
     trials.push(program_trial("programs/runner", "runner", the_first_program_runs_scripts));
+    trials.push(program_trial("programs/parallel", "parallel", the_asynchronous_program_runs_scripts));
     if whole_matrix() {
         // `cargo component build` builds this component from the same source.
         trials.push(program_trial("programs/runner-component", "runner-component", the_first_program_runs_scripts));
@@ -153,6 +158,40 @@ fn the_first_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
         assert_eq!((ended.outcome.exit_code(), String::from_utf8(out.bytes())?.as_str()), (code, stdout), "{stderr}");
         assert!(stderr.ends_with(last) && stderr.is_empty() == last.is_empty(), "{script}: {stderr}");
     }
+    Ok(())
+}
+
+/// Calls the exports of the asynchronous program in `docs/use-from-a-component.md`.
+fn the_asynchronous_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
+    let application = Applications::new(engine())?.load_bytes("parallel", bytes)?;
+    // Each of two scripts waits for the other.
+    let both = Arc::new(Barrier::new(2));
+    let meet = Tool::new("meet", "Waits for the other script.").handler(move |_, _| {
+        both.wait();
+        Ok(serde_json::json!(null))
+    });
+    let host = SandboxHost::builder(engine()).tool(meet).build()?;
+    let invoke = |call: &str| -> Result<String, Failed> {
+        let ended = application.invoke(call, &host, &AppConfig::default())?;
+        assert_eq!(ended.sandbox.handles, 0, "handles that were not dropped");
+        Ok(ended.value.ok_or_else(|| ended.outcome.describe())?)
+    };
+    let calls = [
+        (r#"run-all(["tools.meet(); print(1)", "tools.meet(); print(2)"])"#, r#"[ok("1\n"), ok("2\n")]"#),
+        (r#"run-all(["1 / 0"])"#, r#"[err("raised ZeroDivisionError: division by zero")]"#),
+        (r#"run-all(["print(1"])"#, r#"[err("1:6: SyntaxError: \'(\' was never closed")]"#),
+        (r#"converse("print(tools.shout(text='a')['TEXT'])")"#, r#"ok(["shout {\"text\":\"a\"}", "A"])"#),
+        (r#"count("one two three")"#, r#"ok("3 13\n")"#),
+        (r#"pause("print(1)")"#, r#"err("the script has ended without a call")"#),
+    ];
+    for (call, expected) in calls {
+        assert_eq!(invoke(call)?, expected, "{call}");
+    }
+    let paused = invoke(r#"pause("print('before'); print(tools.ask(n=1))")"#)?;
+    let bytes = paused.strip_prefix("ok(").and_then(|text| text.strip_suffix(')')).ok_or_else(|| paused.clone())?;
+    // Each call has its own instance.
+    let unpause = format!(r#"unpause({bytes}, "{{}}")"#);
+    assert_eq!(invoke(&unpause)?, r#"ok("before\n{}\n")"#);
     Ok(())
 }
 

@@ -1,0 +1,186 @@
+//! Asynchronous calls and streams: the draft of version 0.3.0 of the contract, which can change until its release.
+//!
+//! A component can make several calls at the same time. Dropping a call that has not returned cancels its script. The
+//! component needs an asynchronous export, and a host that provides `glovebox:sandbox@0.3.0`, such as
+//! `glovebox run-component`.
+//!
+//! ```no_run
+//! use glovebox_guest::{Error, Execution, Sandbox, concurrent::join_all};
+//!
+//! /// Runs two scripts at the same time.
+//! async fn both() -> Vec<Result<Execution, Error>> {
+//!     let sandbox = Sandbox::python().concurrent();
+//!     join_all(["print(1)", "print(2)"].map(|script| sandbox.execute(script))).await
+//! }
+//! ```
+//!
+//! * [`Sandbox`] executes and validates scripts, and opens sessions.
+//! * [`Started`] is an execution that runs while the component reads its output, answers its tool calls, or does other
+//!   work.
+//! * [`Session`] keeps its interpreter. Calls into different sessions run at the same time.
+
+mod session;
+mod started;
+mod tasks;
+
+use bindings::glovebox::sandbox0_3_0::{sandbox, session as sessions};
+
+use crate::{Diagnostic, Error, Execution, InputFile, Policy, ProviderInfo, Request, SessionOptions, Tool};
+
+pub use sandbox::{Event, ToolRequest};
+pub use session::Session;
+pub use started::Started;
+pub use tasks::{join_all, stream};
+pub use wit_bindgen::{StreamReader, StreamResult, StreamWriter};
+
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    unsafe_code,
+    unused_qualifications,
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "generated: the canonical ABI is raw memory, and the generator's names are WIT's"
+)]
+mod bindings {
+    wit_bindgen::generate!({
+        path: ["../../wit", "../../wit/0.3"],
+        inline: "
+            package glovebox:guest-concurrent;
+
+            world client {
+                import glovebox:sandbox/sandbox@0.3.0;
+                import glovebox:sandbox/session@0.3.0;
+            }
+        ",
+        with: {
+            // Both versions have the same types.
+            "glovebox:sandbox/types@0.2.0": crate::bindings::glovebox::sandbox::types,
+        },
+        additional_derives: [PartialEq, Eq],
+        generate_all,
+    });
+}
+
+/// Describes the provider of version 0.3.0, like [`crate::info`].
+#[must_use]
+pub fn info() -> ProviderInfo {
+    sandbox::info()
+}
+
+/// Returns the default policy, with a value in every field, like [`crate::default_policy`].
+#[must_use]
+pub fn default_policy() -> Policy {
+    sandbox::default_policy()
+}
+
+/// A sandbox with asynchronous calls, from [`crate::Sandbox::concurrent`].
+///
+/// Each asynchronous call and each started execution counts against the quota of started executions until it has ended.
+/// A dropped call counts until its script has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sandbox(crate::Sandbox);
+
+impl crate::Sandbox {
+    /// Makes the calls of the sandbox asynchronous.
+    #[must_use]
+    pub fn concurrent(self) -> Sandbox {
+        Sandbox(self)
+    }
+}
+
+impl Sandbox {
+    /// Runs a script in a new interpreter with new files, and discards both.
+    ///
+    /// # Errors
+    /// Same as [`crate::Sandbox::execute`].
+    pub async fn execute(&self, request: impl Into<Request>) -> Result<Execution, Error> {
+        let crate::Sandbox { runtime, policy } = self.0.clone();
+        Ok(sandbox::execute(runtime, request.into(), policy).await?)
+    }
+
+    /// Parses a source with the language's own parser and returns its diagnostics: an empty list if the source is
+    /// valid. Executes nothing.
+    ///
+    /// # Errors
+    /// Same as [`execute`](Self::execute).
+    pub async fn validate(&self, request: impl Into<Request>) -> Result<Vec<Diagnostic>, Error> {
+        let crate::Sandbox { runtime, policy } = self.0.clone();
+        Ok(sandbox::validate(runtime, request.into(), policy).await?)
+    }
+
+    /// Starts an execution, and returns when it has begun. The script can call `tools` in addition to the provider's
+    /// own tools.
+    ///
+    /// # Errors
+    /// Same as [`crate::Sandbox::start`].
+    pub async fn start(&self, request: impl Into<Request>, tools: &[Tool]) -> Result<Started, Error> {
+        let crate::Sandbox { runtime, policy } = self.0.clone();
+        Ok(Started { raw: sandbox::start(runtime, request.into(), policy, tools.to_vec()).await? })
+    }
+
+    /// Starts an execution like [`start`](Self::start) that [`Started::suspend`] can turn into bytes.
+    ///
+    /// # Errors
+    /// Same as [`crate::Sandbox::start_suspendable`].
+    pub async fn start_suspendable(&self, request: impl Into<Request>, tools: &[Tool]) -> Result<Started, Error> {
+        let crate::Sandbox { runtime, policy } = self.0.clone();
+        Ok(Started { raw: sandbox::start_suspendable(runtime, request.into(), policy, tools.to_vec()).await? })
+    }
+
+    /// Continues an execution from the result of [`Started::suspend`], or of [`crate::Started::suspend`]. The script
+    /// repeats what it did before without calling tools, and then waits for the same calls: [`Started::events`]
+    /// contains them. `files` are those of the first request. The bytes neither set limits nor grant permissions. If
+    /// the first request had a deadline, it does not apply.
+    ///
+    /// # Errors
+    /// Same as [`start_suspendable`](Self::start_suspendable). Also [`Error::NotResumable`] if the bytes are damaged or
+    /// belong to another runtime. [`Started::finish`] returns this error if the script behaves differently than before.
+    pub async fn resume_suspended(
+        &self,
+        suspended: impl Into<Vec<u8>>,
+        files: &[InputFile],
+        tools: &[Tool],
+    ) -> Result<Started, Error> {
+        let crate::Sandbox { runtime, policy } = self.0.clone();
+        let (files, tools) = (files.to_vec(), tools.to_vec());
+        Ok(Started { raw: sandbox::resume_suspended(runtime, suspended.into(), files, policy, tools).await? })
+    }
+
+    /// Opens a session: an interpreter that persists between executions.
+    ///
+    /// # Errors
+    /// Same as [`crate::Sandbox::open_session`].
+    pub async fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
+        let crate::Sandbox { runtime, policy } = self.0.clone();
+        Ok(Session { raw: sessions::Session::open(runtime, policy, options_of(options)).await? })
+    }
+
+    /// Restores a session from the bytes of [`Session::hibernate`]. The bytes neither change limits nor grant
+    /// permissions.
+    ///
+    /// # Errors
+    /// Same as [`session`](Self::session). Also [`Error::NotResumable`] if the bytes are not a session that this
+    /// provider, runtime and policy can resume.
+    pub async fn resume(&self, state: impl Into<Vec<u8>>, options: &SessionOptions) -> Result<Session, Error> {
+        tasks::send(state.into(), |state| self.resume_from(state, options)).await
+    }
+
+    /// Like [`resume`](Self::resume), but reads the bytes from a stream.
+    ///
+    /// # Errors
+    /// Same as [`resume`](Self::resume).
+    pub async fn resume_from(&self, state: StreamReader<u8>, options: &SessionOptions) -> Result<Session, Error> {
+        let crate::Sandbox { runtime, policy } = self.0.clone();
+        Ok(Session { raw: sessions::Session::resume(runtime, state, policy, options_of(options)).await? })
+    }
+}
+
+fn options_of(options: &SessionOptions) -> sessions::SessionOptions {
+    let SessionOptions { context, tools } = options.clone();
+    sessions::SessionOptions { context, tools }
+}

@@ -1,0 +1,128 @@
+//! Runs several Python scripts at the same time, with version 0.3.0 of the contract.
+
+use std::error::Error;
+
+use glovebox_guest::{
+    Execution, IfExists, Outcome, Sandbox, SessionOptions, Tool,
+    concurrent::{self, Event, join_all},
+};
+
+wit_bindgen::generate!({
+    inline: "
+        package example:parallel;
+
+        world parallel {
+            /// Runs all scripts at the same time. Returns what each of them printed.
+            export run-all: async func(scripts: list<string>) -> list<result<string, string>>;
+            /// Runs a script that can call `tools.shout`. Returns its calls and what it printed.
+            export converse: async func(script: string) -> result<list<string>, string>;
+            /// Runs a script until it calls `tools.ask`. Returns the suspended script.
+            export pause: async func(script: string) -> result<list<u8>, string>;
+            /// Continues a suspended script with an answer, as JSON. Returns what the script printed.
+            export unpause: async func(suspended: list<u8>, answer: string) -> result<string, string>;
+            /// Counts the words of a text in a session that is saved and resumed.
+            export count: async func(text: string) -> result<string, string>;
+        }
+    ",
+});
+
+struct Parallel;
+export!(Parallel);
+
+impl Guest for Parallel {
+    async fn run_all(scripts: Vec<String>) -> Vec<Result<String, String>> {
+        let sandbox = python();
+        let runs = scripts.into_iter().map(|script| run(&sandbox, script));
+        join_all(runs).await.into_iter().map(|result| result.map_err(|error| error.to_string())).collect()
+    }
+
+    async fn converse(script: String) -> Result<Vec<String>, String> {
+        converse(script).await.map_err(|error| error.to_string())
+    }
+
+    async fn pause(script: String) -> Result<Vec<u8>, String> {
+        pause(script).await.map_err(|error| error.to_string())
+    }
+
+    async fn unpause(suspended: Vec<u8>, answer: String) -> Result<String, String> {
+        unpause(suspended, answer).await.map_err(|error| error.to_string())
+    }
+
+    async fn count(text: String) -> Result<String, String> {
+        count(text).await.map_err(|error| error.to_string())
+    }
+}
+
+fn python() -> concurrent::Sandbox {
+    Sandbox::python().concurrent()
+}
+
+/// Runs a script if it is well-formed. Returns what it printed.
+async fn run(sandbox: &concurrent::Sandbox, script: String) -> Result<String, Box<dyn Error>> {
+    if let Some(first) = sandbox.validate(script.as_str()).await?.first() {
+        return Err(format!("{}:{}: {}", first.line, first.column, first.message).into());
+    }
+    printed(sandbox.execute(script).await?)
+}
+
+fn printed(execution: Execution) -> Result<String, Box<dyn Error>> {
+    match execution.outcome {
+        Outcome::Completed => Ok(execution.stdout.text().into_owned()),
+        outcome => Err(outcome.to_string().into()),
+    }
+}
+
+/// Answers the tool calls of a script, and reads what it prints.
+async fn converse(script: String) -> Result<Vec<String>, Box<dyn Error>> {
+    let tools = [Tool::new("shout", "Returns its arguments in capital letters.")];
+    let started = python().start(script, &tools).await?;
+    let (stdout, mut events) = (started.stdout()?, started.events()?);
+    let mut lines = Vec::new();
+    while let Some(Event::ToolRequest(call)) = events.next().await {
+        // The arguments are JSON, such as `{"text":"hello"}`.
+        started.answer(call.id, Ok(call.arguments.to_uppercase()))?;
+        lines.push(format!("{} {}", call.name, call.arguments));
+    }
+    let output = String::from_utf8(stdout.collect().await)?;
+    lines.extend(output.lines().map(str::to_owned));
+    Ok(lines)
+}
+
+fn ask() -> Tool {
+    Tool::new("ask", "Asks a person.")
+}
+
+/// Suspends a script at its first call.
+async fn pause(script: String) -> Result<Vec<u8>, Box<dyn Error>> {
+    let started = python().start_suspendable(script, &[ask()]).await?;
+    if started.events()?.next().await.is_none() {
+        return Err("the script has ended without a call".into());
+    }
+    loop {
+        match started.suspend().await {
+            // The script has made the call, but does not wait for the answer yet.
+            Err(glovebox_guest::Error::SessionBusy(_)) => wit_bindgen::yield_async().await,
+            result => return Ok(result?),
+        }
+    }
+}
+
+/// Answers the call at which a script was suspended.
+async fn unpause(suspended: Vec<u8>, answer: String) -> Result<String, Box<dyn Error>> {
+    let resumed = python().resume_suspended(suspended, &[], &[ask()]).await?;
+    if let Some(Event::ToolRequest(call)) = resumed.events()?.next().await {
+        resumed.answer(call.id, Ok(answer))?;
+    }
+    printed(resumed.finish().await?)
+}
+
+async fn count(text: String) -> Result<String, Box<dyn Error>> {
+    let options = SessionOptions::default();
+    let session = python().session(&options).await?;
+    session.write_file("text.txt", text, IfExists::Replace).await?;
+    session.execute("words = open('text.txt').read().split()").await?;
+    let state = session.hibernate().await?.collect().await;
+    drop(session);
+    let resumed = python().resume(state, &options).await?;
+    printed(resumed.execute("print(len(words), len(open('text.txt').read()))").await?)
+}
