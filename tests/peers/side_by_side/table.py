@@ -90,7 +90,7 @@ def disk_text(entry: Entry) -> str:
     megabytes = f"{entry.installed_bytes / 1e6:.0f}"
     if entry.contestant.environment is None:
         return "0"
-    # A cache of a few kilobytes is negligible.
+    # A cache of less than a megabyte is negligible.
     return megabytes if (entry.cache_bytes or 0) < 1e6 else f"{megabytes} + {(entry.cache_bytes or 0) / 1e6:.0f}"
 
 

@@ -9,7 +9,7 @@
 //! | `threads` | work on other threads, with callbacks to JavaScript |
 //! | `sandbox` | the engine and the classes |
 //! | `execution` | the input of an execution, its callbacks, its cancellation token, its result, and the files that it left |
-//! | `started` | executions that JavaScript answers, suspends and resumes |
+//! | `started` | executions whose tool calls JavaScript answers, and their suspension |
 //! | `error` | the conversion of the engine's errors to the package's |
 
 mod error;

@@ -1,4 +1,4 @@
-//! Executions that JavaScript starts, answers, suspends and resumes.
+//! Started executions, whose tool calls JavaScript answers, and their suspension.
 
 use std::{
     mem,

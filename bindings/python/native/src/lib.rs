@@ -8,7 +8,7 @@
 //! | `interrupt` | Ctrl-C while the caller's own thread runs a guest; work on another thread while it serves Python |
 //! | `sandbox` | the engine and the classes |
 //! | `execution` | the input of an execution, with its tools and its cancellation token, and its result |
-//! | `started` | executions that Python answers, suspends and resumes |
+//! | `started` | executions whose tool calls Python answers, and their suspension |
 //! | `relay` | the output of these executions |
 //! | `error` | the conversion of the engine's errors to the package's exceptions |
 

@@ -1,4 +1,4 @@
-//! Executions that Python answers, suspends and resumes.
+//! Started executions, whose tool calls Python answers, and their suspension.
 
 use std::{sync::Arc, time::Duration};
 

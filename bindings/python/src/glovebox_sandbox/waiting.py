@@ -147,8 +147,8 @@ class Starting:
         on_stdout: Callable[[str], object] | None = None,
         on_stderr: Callable[[str], object] | None = None,
     ) -> Run | WaitingRun:
-        """Resumes a run from the bytes that `WaitingRun.suspend` returned, here or elsewhere, with the answers of
-        `WaitingRun.answer`. Without answers, the result waits for the same calls.
+        """Resumes a run from the bytes that `WaitingRun.suspend` returned, in this or another process, with answers as
+        in `WaitingRun.answer`. Without answers, the result waits for the same calls.
 
         The script starts again, and receives the same answers, times and random numbers as before, without calling
         tools, until it waits for the same calls. This takes about as much CPU time as the script had used. The result

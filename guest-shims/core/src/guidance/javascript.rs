@@ -324,7 +324,7 @@ fn looks_like_python(line: &str) -> bool {
 
 // Advice on TypeScript. Glovebox removes only types; other TypeScript syntax stays in the source and is a syntax error.
 
-/// TypeScript that the type remover rejects: the beginning of its message, an explanation, and a replacement.
+/// TypeScript that the TypeScript stripper rejects: the beginning of its message, an explanation, and a replacement.
 const UNSUPPORTED_TYPESCRIPT: &[(&str, &str, &str)] = &[
     (
         "TypeScript enum is",
@@ -359,8 +359,8 @@ const UNSUPPORTED_TYPESCRIPT: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Returns advice on a TypeScript module, or on TypeScript that the type remover rejected; `None` if the exception has
-/// another origin.
+/// Returns advice on a TypeScript module, or on TypeScript that the TypeScript stripper rejected; `None` if the
+/// exception has another origin.
 pub(super) fn typescript_advice(failure: &UncaughtException<'_>) -> Option<Advice> {
     let message = failure.message();
     if is_in_module(failure) {

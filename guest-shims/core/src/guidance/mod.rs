@@ -90,7 +90,7 @@ pub enum AdviceKind {
     Module,
     /// The source has a syntax error.
     Syntax,
-    /// TypeScript that the type remover rejects, or types in a JavaScript script or in a module.
+    /// TypeScript that the TypeScript stripper rejects, or types in a JavaScript script or in a module.
     TypescriptSyntax,
     /// A file does not exist or is not accessible.
     Path,

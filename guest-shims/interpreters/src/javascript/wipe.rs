@@ -9,11 +9,12 @@
 //! any other content is left alone, because a large image does less harm than a damaged one.
 //!
 //! The module also hides the objects created at boot from the interpreter's cycle collector, like `gc.freeze()` in
-//! Python. A collection decrements and increments the references of every object on the runtime's list. It would
-//! therefore write to every page of the image that contains an object, which is slow and makes these pages private to
-//! the guest. No object created at boot is garbage. QuickJS links its objects in a ring, whose head is in `JSRuntime`
-//! (`gc_obj_list`). Here the ring is closed without the head. A freed object is unlinked from its ring. The collector
-//! decrements references to objects that are not on its list, but restores them.
+//! Python. A collection decrements the reference counts of all objects on the runtime's list and then restores them. It
+//! would therefore write to every page of the image that contains an object, which is slow and makes these pages
+//! private to the guest. No object created at boot is garbage. QuickJS links its objects in a ring, whose head is in
+//! `JSRuntime` (`gc_obj_list`). Here the ring is closed without the head. A freed object is unlinked from its ring. If
+//! an object on the list refers to an object that is not, the collector decrements that object's count, but restores
+//! it.
 
 use super::{guest::Guest, state::Booted, structures::fault};
 use crate::DriverError;

@@ -60,7 +60,8 @@ pub struct Script {
     #[serde(skip)]
     pub resumption: Option<Resumption>,
     /// `true` to store the session's state before the execution when `resumption` is resumed in a session. The session's
-    /// generation then changes before the script continues, even if this process is killed. Ignored in a fleet.
+    /// generation then changes before the script continues, so the same bytes cannot be resumed again, even if this
+    /// process is killed. Ignored in a fleet.
     pub saves_restored: bool,
     /// Idempotency key. Within an hour, a fleet executes scripts with the same key once, whichever server sends them.
     /// Ignored without a fleet.

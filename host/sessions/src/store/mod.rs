@@ -300,7 +300,7 @@ pub enum StoreError {
     Unfit {
         /// The store's URL.
         url: String,
-        /// The failed test of the store's behavior.
+        /// The failed test of the store's behaviour.
         reason: String,
     },
     /// A blob exceeds the size limit.

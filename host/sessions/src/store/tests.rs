@@ -1,4 +1,4 @@
-//! Tests specific to the directory store. `tests/tests/all/stored` tests the behavior of every store.
+//! Tests specific to the directory store. `tests/tests/all/stored` tests the behaviour of every store.
 
 use std::{
     fs,

@@ -369,7 +369,7 @@ impl<'a> Worker<'a> {
         Ok(event)
     }
 
-    /// Restores a snippet that waits for its client, and returns the event that it waits with.
+    /// Restores a snippet that waits for its client, and returns the event that its client must answer.
     fn resume(&mut self, suspended: &Suspended) -> anyhow::Result<(u64, Vec<u8>)> {
         let sandbox = self.sandbox.as_ref().context("the session is not configured")?;
         let session = sandbox.resume_suspended_session(suspended, ResumeOptions::default())?;
