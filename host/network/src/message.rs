@@ -331,9 +331,9 @@ fn answer(answers: &Mutex<Answers>, arguments: &str) -> Result<String, ToolError
     match next.ok_or_else(|| missing("it was not recorded"))? {
         ToolOutcome::Returned(Some(result)) => Ok(result),
         ToolOutcome::Failed { kind, message: Some(message) } => Err(ToolError::of(kind, message)),
-        ToolOutcome::Returned(None) | ToolOutcome::Failed { message: None, .. } => {
-            Err(missing("the record does not contain its response (`limits.tool_record_bytes`)"))
-        }
+        ToolOutcome::Returned(None) | ToolOutcome::Failed { message: None, .. } => Err(missing(
+            "the record does not contain its response; raise `limits.tool_record_bytes` and record the execution again",
+        )),
         ToolOutcome::Unfinished => Err(missing("the execution ended before the response")),
     }
 }
