@@ -415,7 +415,7 @@ pub struct CodePart {
 impl Recipe {
     /// Returns a digest for cache keys. Different recipes have different digests.
     pub fn digest(&self) -> Digest {
-        // Serialising plain data with sorted maps is deterministic and cannot fail.
+        // Serializing plain data with sorted maps is deterministic and cannot fail.
         let text = serde_json::to_vec(self).unwrap_or_default();
         Digest::of(&text)
     }

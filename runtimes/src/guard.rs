@@ -6,7 +6,7 @@
 //! [`generation`] has changed.
 //!
 //! Directories are compared by device and inode along their ancestors, never by name. Symbolic links, names in a
-//! different case, and bind mounts of a parent directory therefore do not bypass the check. [`is_guarded`] recognises a
+//! different case, and bind mounts of a parent directory therefore do not bypass the check. [`is_guarded`] recognizes a
 //! guarded directory without looking at its ancestors: for example under a bind mount inside a mounted directory, or
 //! after it was moved there.
 //!

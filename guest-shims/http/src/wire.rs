@@ -273,7 +273,7 @@ impl<'de> Visitor<'de> for BytesVisitor {
     }
 }
 
-/// Deserialises a list of at most `MAX_PATTERNS` entries. Fails at the first excess entry without reading the rest.
+/// Deserializes a list of at most `MAX_PATTERNS` entries. Fails at the first excess entry without reading the rest.
 fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
     struct Few;
 
@@ -299,7 +299,7 @@ fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Str
     deserializer.deserialize_seq(Few).map(Some)
 }
 
-/// Deserialises an object of at most `MAX_FILES` entries. Fails at the first excess entry without reading the rest. If
+/// Deserializes an object of at most `MAX_FILES` entries. Fails at the first excess entry without reading the rest. If
 /// two entries have the same name, the last entry is used.
 fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
     struct Few;

@@ -132,7 +132,7 @@ fn json(value: &impl serde::Serialize, out: impl Write + IsTerminal) -> anyhow::
     } else {
         serde_json::to_writer(&mut out, value)
     };
-    // The error is converted, so that a closed pipe is recognised.
+    // The error is converted, so that a closed pipe is recognized.
     written.map_err(io::Error::from)?;
     out.write_all(b"\n")?;
     out.flush()?;

@@ -380,7 +380,7 @@ fn imports<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
     names
 }
 
-/// Returns the normalised form of a package's name.
+/// Returns the normalized form of a package's name.
 pub fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace(['_', '.'], "-")
 }

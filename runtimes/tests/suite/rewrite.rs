@@ -51,7 +51,7 @@ pub(crate) fn initial_memory(module: &[u8]) -> Vec<u8> {
     memory
 }
 
-/// Returns the constants that initialise a module's own globals.
+/// Returns the constants that initialize a module's own globals.
 pub(crate) fn initial_globals(module: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     for payload in Parser::new(0).parse_all(module) {

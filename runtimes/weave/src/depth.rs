@@ -3,8 +3,8 @@
 //! Overflowing the native stack causes a trap in some hosts, and terminates the process in others. No host reports the
 //! stack usage of a call. Each call to a possibly recursive function therefore subtracts an estimate of its stack usage
 //! from a budget, and adds it back when it returns. The estimate is the same in every host. A call that exceeds the
-//! budget unwinds the guest. A function that cannot recur is on the stack at most once, so its usage is subtracted from
-//! the budget in advance.
+//! budget unwinds the guest. A function that cannot recurse is on the stack at most once, so its usage is subtracted
+//! from the budget in advance.
 //!
 //! The estimate assumes a compiler that spills everything: every local and every operand has a slot of 8 bytes in the
 //! frame, and each frame has a fixed overhead. V8's Liftoff does this; Cranelift uses registers where it can.
@@ -24,9 +24,9 @@ const SLOT_BYTES: u32 = 8;
 
 /// The stack usage of a module's functions.
 pub(crate) struct Depths {
-    /// Bytes per call for each of the module's own functions. `None` if the function cannot recur.
+    /// Bytes per call for each of the module's own functions. `None` if the function cannot recurse.
     pub(crate) counted: Vec<Option<i32>>,
-    /// The largest total stack usage of the functions that cannot recur, on any call path, in bytes.
+    /// The largest total stack usage of the functions that cannot recurse, on any call path, in bytes.
     pub(crate) once_bytes: u32,
 }
 

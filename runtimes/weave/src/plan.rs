@@ -251,7 +251,7 @@ impl Image {
 /// The function indices in a table, by slot.
 pub(crate) type Slots = Vec<Option<u32>>;
 
-/// Returns the functions in a table, as initialised by the element segments.
+/// Returns the functions in a table, as initialized by the element segments.
 pub(crate) fn slots(module: &Module<'_>, table: u32) -> Result<Slots, WeaveError> {
     let size = module.tables.get(index(table)).map_or(0, |table| table.ty.initial);
     let mut slots = vec![None; usize::try_from(size).unwrap_or(0)];

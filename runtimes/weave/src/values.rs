@@ -2,7 +2,7 @@
 //!
 //! This module follows Cranelift's frontend (Braun et al., "Simple and Efficient Construction of Static Single
 //! Assignment Form", 2013), including the order of its queries. The time of a query determines whether a value is
-//! recognised as constant. Inside a loop, whose back edges are not known yet, a variable is never constant, whatever
+//! recognized as constant. Inside a loop, whose back edges are not known yet, a variable is never constant, whatever
 //! the final result is.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ pub(crate) enum Origin {
     Constant(i32),
     /// Computed at run time.
     Computed,
-    /// A value that this analysis cannot determine. Wasmtime may still recognise it as a constant.
+    /// A value that this analysis cannot determine. Wasmtime may still recognize it as a constant.
     Obscure,
     /// Equal to another value.
     Same(Value),

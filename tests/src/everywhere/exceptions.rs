@@ -142,7 +142,7 @@ pub fn expected(host: Host, case: &Case) -> Option<&'static Exception> {
 }
 
 /// The exception for Python 3.15. It applies to different cases than in Python 3.12, because this interpreter is
-/// optimised. A level of C recursion uses little of the stack that the interpreter measures. The interpreter therefore
+/// optimized. A level of C recursion uses little of the stack that the interpreter measures. The interpreter therefore
 /// allows more levels than fit into the budget.
 static LARGE_STACK_EXCEPTION: Exception = Exception {
     cases: &[

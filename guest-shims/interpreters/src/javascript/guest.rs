@@ -272,7 +272,7 @@ impl JsValue {
         self.0 >> 32 == TAG_UNDEFINED
     }
 
-    /// Returns whether the value stands for an uninitialised binding. Scripts never see it.
+    /// Returns whether the value stands for an uninitialized binding. Scripts never see it.
     pub(super) fn is_uninitialized(self) -> bool {
         self.0 >> 32 == TAG_UNINITIALIZED
     }

@@ -180,7 +180,7 @@ impl Booted<'_> {
 
     /// Prints a thrown value to standard error, describes it, and consumes it.
     pub(super) fn report(&mut self, thrown: JsValue, name: &str) -> Result<Raised, DriverError> {
-        // Scripts cannot throw an uninitialised value. It stands for an error that did not fit into memory.
+        // Scripts cannot throw an uninitialized value. It stands for an error that did not fit into memory.
         if thrown.is_uninitialized() || (thrown.is_null() && self.is_exhausted()?) {
             let facts = Facts::out_of_memory();
             self.print_error(&facts.traceback)?;

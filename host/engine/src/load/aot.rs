@@ -20,7 +20,7 @@
 //!
 //! The remaining risks are a disk that corrupts bytes, which `glovebox doctor` detects, and other code that runs as
 //! this user.
-#![expect(unsafe_code, reason = "deserialising compiled code is unsafe; the proof is above")]
+#![expect(unsafe_code, reason = "deserializing compiled code is unsafe; the proof is above")]
 
 use std::fs::File;
 use std::{

@@ -1,7 +1,7 @@
 //! Patterns for the URLs that scripts may request, and address ranges. Compares network policies.
 //!
 //! Patterns are matched only against parsed URLs, and the request uses the same parsed URL. Parsing has already
-//! resolved user information, backslashes, ports, international names and encoded dots.
+//! resolved user information, backslashes, ports, internationalized names and encoded dots.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -70,8 +70,8 @@ impl Tenant {
     }
 
     /// Evicts a session from memory, so that another server with the same store can resume an execution that was
-    /// suspended in it. Has no effect if the session is in use or its generation is not `generation`. Another server can
-    /// then use the session when this one evicts it.
+    /// suspended in it. Has no effect if the session is in use or its generation is not `generation`. In that case,
+    /// another server can use the session only after a later eviction.
     pub(crate) async fn release_session(&self, id: SessionId, generation: String) {
         let operation = SessionOperation::Hibernate { target: SessionTarget { id, expected: Some(generation) } };
         if self.inner.executor.check_operation(&operation).is_ok() {

@@ -1,4 +1,4 @@
-//! Detects lengths that Wasmtime recognises as constant.
+//! Detects lengths that Wasmtime recognizes as constant.
 //!
 //! Bulk operators with a small constant length are charged without a check. Wasmtime detects constants in its
 //! compiler's frontend, even through locals and blocks. To charge the same amounts, this module must detect exactly the
@@ -174,7 +174,7 @@ impl<'m> Reader<'m> {
             }
             Operator::Call { function_index } => self.call(self.module.function_type(*function_index), 0),
             Operator::CallIndirect { type_index, .. } => {
-                // Table elements are initialised lazily, when they are first used.
+                // Table elements are initialized lazily, when they are first used.
                 self.detour(1);
                 self.call(self.module.types.get(index(*type_index)), 1);
             }

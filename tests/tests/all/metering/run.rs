@@ -59,7 +59,7 @@ impl Counting {
         let mut config = Config::new();
         config
             .consume_fuel(matches!(meter, Meter::Wasmtime))
-            // The weaver models code with epoch checks, which affect the constants that Wasmtime recognises.
+            // The weaver models code with epoch checks, which affect the constants that Wasmtime recognizes.
             .epoch_interruption(true)
             .cranelift_opt_level(OptLevel::None)
             // Woven code has larger frames. With this stack size, every call runs out of fuel first.

@@ -9,7 +9,7 @@ use std::{
 use glovebox_guest::{Checkpoints, Clock, Entropy, Language, Limits, Policy, Runtime, Sandbox, Session, SessionPolicy};
 use serde_json::{Map, Value, json};
 
-/// The number of calls before the measurement, because hosts may optimise code that is called often.
+/// The number of calls before the measurement, because hosts may optimize code that is called often.
 const WARM_UP: usize = 30;
 /// Maximum duration of the measurement for one row of the table.
 const ROW: Duration = Duration::from_secs(10);

@@ -66,7 +66,7 @@ const MAX_SHOWN_CHARS: usize = 64;
 const MAX_EXCERPT_CHARS: usize = 200;
 
 /// The number of bytes of an unsuccessful response that are searched for secrets. Exceeds the length of the quoted part
-/// by the length of a header.
+/// by more than the usual length of a header, so that a secret at the end of that part is found.
 const SEARCHED_BYTES: usize = 16 << 10;
 
 /// Minimum length in bytes of a part of a header's value that is treated as a secret.
