@@ -135,7 +135,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves `bytes` in addition. Returns `false`, and reserves nothing, if the total would exceed the limit.
+    /// Reserves another `bytes`. Returns `false`, and reserves nothing, if the total would exceed the limit.
     pub fn reserve(&mut self, bytes: u64) -> bool {
         let fits = self.totals.reserve(bytes, self.most).is_ok();
         if fits {

@@ -296,7 +296,7 @@ impl ResumeArgs {
         }
     }
 
-    /// Returns the answers of `--answer` and `--deny`. Fails if a call does not wait or has two answers.
+    /// Returns the answers from `--answer` and `--deny`. Fails if a call does not wait or has two answers.
     fn tool_answers(&self, suspended: &Suspended) -> Result<Vec<ToolAnswer>, Hinted> {
         let answers: Vec<ToolAnswer> = self.answers.iter().chain(&self.denials).cloned().collect();
         let waiting: Vec<u64> = suspended.tool_requests().iter().map(|call| call.id).collect();

@@ -347,7 +347,7 @@ pub(super) async fn cancelled(cancel: &glovebox::CancelToken) {
     stopped.notified().await;
 }
 
-/// The token of the tenant [`ONLY`]. The tokens of the configuration are accepted in addition.
+/// The token of the tenant [`ONLY`]. The tokens of the configuration are also accepted.
 enum Token {
     /// A token from a flag or the environment.
     Given(String),

@@ -66,7 +66,7 @@ pub struct RelayedCall {
     pub deadline: Instant,
     /// Maximum memory that a built-in handler may use for the call, in bytes: `limits.memory_bytes`.
     pub memory_bytes: u64,
-    /// The budget that the handler's memory is charged to, in addition. `None` for no budget.
+    /// An additional budget to which the handler's memory is charged. `None` for no budget.
     pub budget: Option<Arc<dyn MemoryBudget>>,
 }
 

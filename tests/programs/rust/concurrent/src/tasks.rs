@@ -64,7 +64,7 @@ pub async fn begin<F: Future>(mut call: Pin<&mut F>) {
     .await;
 }
 
-/// Waits for two different futures and returns both results.
+/// Waits for two futures of different types and returns both results.
 pub async fn both<F: Future, G: Future>(first: F, second: G) -> (F::Output, G::Output) {
     let (mut first, mut second) = (pin!(first), pin!(second));
     let (mut one, mut other) = (None, None);
