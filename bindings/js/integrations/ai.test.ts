@@ -1,9 +1,10 @@
 // Tests the tool for the AI SDK with the real SDK and a scripted model.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { generateText, isStepCount, streamText } from 'ai';
+import { generateText, isStepCount, jsonSchema, streamText, tool } from 'ai';
 import { MockLanguageModelV4, simulateReadableStream } from 'ai/test';
 import { type CodeToolOptions, codeTool } from 'glovebox-sandbox/ai';
+import { z } from 'zod';
 
 const usage = {
   inputTokens: { total: 1, noCache: 1, cacheRead: undefined, cacheWrite: undefined },
@@ -53,6 +54,36 @@ test('JavaScript runs, with tools and files, and a long result is shortened', as
   const [priced, long] = await results(['await tools.price({ item: "tea" })', '"x".repeat(1000)'], options);
   assert.equal(priced, '3');
   assert.match(String(long), /^.{50}\n\[\d+ characters omitted\]\n.{50}$/);
+});
+
+test('scripts call tools of the SDK, which the model sees in the description', async () => {
+  const weather = tool({
+    description: 'The weather in a city.\nMore.',
+    inputSchema: z.object({ city: z.string(), days: z.number().default(3) }),
+    execute: async ({ city, days }, { abortSignal, toolCallId }) => `${city} ${days} ${abortSignal?.aborted} ${typeof toolCallId}`,
+  });
+  const count = tool({
+    inputSchema: jsonSchema<{ to: number }>({ type: 'object', properties: { to: { type: 'integer' } }, required: ['to'] }),
+    async *execute({ to }) {
+      for (let n = 1; n <= to; n += 1) yield n;
+    },
+  });
+  const options: CodeToolOptions = { language: 'javascript', tools: { weather, count } };
+  await using described = codeTool(options);
+  assert.ok(described.description.endsWith(': await tools.name({ argument: value })\ntools.weather(city, days?): The weather in a city.\ntools.count(to)'));
+  assert.deepEqual(
+    await results(['await tools.weather({ city: "Oslo" })', 'await tools.count({ to: 4 })', 'try { await tools.weather({}) } catch (error) { error.name }'], options),
+    ["'Oslo 3 false string'", '4', "'InvalidArguments'"],
+  );
+  assert.throws(() => codeTool({ tools: { pay: tool({ inputSchema: z.object({}), needsApproval: true, execute: async () => 1 }) } }), /tools\.pay needs approval/);
+  assert.throws(() => codeTool({ tools: { ask: tool({ inputSchema: z.object({}) }) } }), /tools\.ask has no execute/);
+});
+
+test('a description of a thousand tools is short', async () => {
+  const tools = Object.fromEntries(Array.from({ length: 1000 }, (_, n) => [`service_operation_number_${n}`, { description: 'Does.', execute: () => n }]));
+  await using many = codeTool({ tools });
+  assert.ok(many.description.length < 4_700, String(many.description.length));
+  assert.match(many.description, /tools\.search\("words"\).*\nNames: service_operation_number_0 .* and \d+ more$/s);
 });
 
 test('invalid input does not reach the sandbox', async () => {

@@ -79,6 +79,50 @@ test('providers have namespaces, preludes and connectors', async () => {
   assert.deepEqual(result, ['rows of t', 41, 'send {"to":"a"}']);
 });
 
+test('connectors can stop a script, and report errors', async () => {
+  await using executor = new GloveboxExecutor();
+  const binding = {
+    callTool: async (method: string) => (method === 'pay' ? { __codemode_control__: 'pause' } : { __codemode_control__: 'error', message: 'no such bill' }),
+  };
+  const run = (code: string) => executor.execute(code, [], { connectors: [{ name: 'bank', binding }] });
+  assert.equal((await run('async () => { await bank.pay({}); return "paid"; }')).error, '__CODEMODE_PAUSE__');
+  assert.equal((await run('async () => bank.find({})')).error, 'no such bill');
+});
+
+test('binary data is passed in both directions', async () => {
+  await using executor = new GloveboxExecutor();
+  const given: unknown[] = [];
+  const keep = async (...values: unknown[]) => (given.push(...values), { copy: values[0] });
+  const code = `async () => {
+    const { copy } = await codemode.keep(new Uint8Array([0, 128, 255]), [new Uint8Array([7, 8, 9]).buffer], new DataView(new ArrayBuffer(4), 1, 2));
+    return [copy instanceof Uint8Array, copy, { __codemode_binary_v1__: 'Uint8Array', data: 'é' }];
+  }`;
+  const { result, error } = await executor.execute(code, { keep });
+  assert.equal(error, undefined);
+  assert.deepEqual(given, [Uint8Array.of(0, 128, 255), [Uint8Array.of(7, 8, 9).buffer], Uint8Array.of(0, 0)]);
+  assert.deepEqual(result, [true, Uint8Array.of(0, 128, 255), { __codemode_binary_v1__: 'Uint8Array', data: 'é' }]);
+});
+
+test('names are those of the framework, and warnings are in the logs', async () => {
+  await using executor = new GloveboxExecutor({ limits: { timeoutMs: 200 } });
+  const one = async () => 1;
+  for (const [names, message] of [
+    [['Promise'], 'Provider name "Promise" is reserved'],
+    [['__glovebox'], 'Provider name "__glovebox" is reserved'],
+    [['a', 'a'], 'Duplicate provider name "a"'],
+  ] as const) {
+    assert.equal((await executor.execute('async () => 1', names.map((name) => ({ name, fns: {} })))).error, message);
+  }
+  const twice = await executor.execute('async () => 1', { 'a-b': one, a_b: one });
+  assert.match(twice.error ?? '', /both sanitize to "a_b"/);
+  // A provider can have the name of the global with the host's functions.
+  const named = await executor.execute('async () => [await tools.a_b(), await tools._2()]', [{ name: 'tools', fns: { 'a-b': one, '2': one } }]);
+  assert.deepEqual(named.result, [1, 1]);
+  const { logs } = await executor.execute('async () => { console.log("a"); console.warn("b"); console.error("c", 1); }', {});
+  assert.deepEqual(logs, ['a', '[warn] b', '[error] c 1']);
+  assert.match((await executor.execute('async () => new Promise((done) => setTimeout(done, 5000))', {})).error ?? '', /execution timed out/);
+});
+
 test('the framework receives only numbers', async () => {
   await using executor = new GloveboxExecutor();
   const given: unknown[] = [];

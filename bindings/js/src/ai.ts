@@ -3,11 +3,15 @@
  * its schema is a Standard Schema.
  */
 import { type Sandbox, type SandboxOptions, type Session, createSandbox } from 'glovebox-sandbox';
+import { type CodeTools, scriptTools, toolList } from './ai-tools.ts';
 import * as check from './check.ts';
-import { DEFAULT_LIMITS, MAX_CHARACTERS, report } from './report.ts';
+import { MAX_CHARACTERS, adapterLimits, report } from './report.ts';
+import { toolsOf } from './tools.ts';
 
 /** The options of a code tool, in addition to those of a sandbox. */
-export interface CodeToolOptions extends SandboxOptions {
+export interface CodeToolOptions extends Omit<SandboxOptions, 'tools'> {
+  /** Functions that scripts can call, also tools of the AI SDK. The default description lists them. Default: none. */
+  tools?: CodeTools;
   /** The tool's description for the model. */
   description?: string;
   /** Keeps variables, functions and files between calls. Default: true. */
@@ -54,17 +58,20 @@ const NAMES: Record<string, string> = { python: 'Python', javascript: 'JavaScrip
  * By default, a call times out after 60 seconds.
  */
 export function codeTool(options: CodeToolOptions = {}): CodeTool {
-  const { description, keep: kept, maxCharacters: most, ...rest } = options;
+  const { description, keep: kept, maxCharacters: most, tools: given, ...others } = options;
+  const tools = scriptTools(given);
+  const rest: SandboxOptions = tools === undefined ? others : { ...others, tools };
   const keep = check.optional('keep', 'boolean', kept) ?? true;
   const maxCharacters = Number(check.whole('maxCharacters', most ?? MAX_CHARACTERS));
   const language = rest.language ?? 'python';
   const memory = keep ? 'Variables, functions and files persist between calls.' : 'Every call uses a new interpreter.';
   const result = 'The result is what the code prints and the value of its last expression.';
+  const list = toolList(language, toolsOf('tools', tools));
   let sandbox: Promise<Sandbox> | undefined;
   let session: Promise<Session> | undefined;
   /** Opens the sandbox and session lazily, so that the first script pays for the slow start. */
   const open = async (): Promise<Session> => {
-    sandbox ??= createSandbox({ ...rest, limits: rest.timeout === undefined ? { ...DEFAULT_LIMITS, ...rest.limits } : rest.limits ?? {} });
+    sandbox ??= createSandbox({ ...rest, limits: adapterLimits(rest) });
     sandbox.catch(() => (sandbox = undefined));
     return (await sandbox).session();
   };
@@ -89,7 +96,7 @@ export function codeTool(options: CodeToolOptions = {}): CodeTool {
   return {
     description:
       check.optional('description', 'string', description) ??
-      `Runs ${NAMES[language] ?? language} code in a sandbox without network access. ${result} ${memory}`,
+      [`Runs ${NAMES[language] ?? language} code in a sandbox without network access. ${result} ${memory}`, list].filter(Boolean).join('\n'),
     inputSchema: INPUT,
     async execute({ code }, { abortSignal } = {}) {
       const used = await (keep ? current() : open());

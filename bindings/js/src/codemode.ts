@@ -3,8 +3,9 @@
  * module imports nothing from the framework.
  */
 import { Opaque, type Sandbox, type SandboxOptions, createSandbox } from 'glovebox-sandbox';
+import { SANDBOX_CODEC, decode, encode } from './binary.ts';
 import { stringifyJson } from './json.ts';
-import { DEFAULT_LIMITS, MAX_CHARACTERS, shorten } from './report.ts';
+import { MAX_CHARACTERS, adapterLimits, shorten } from './report.ts';
 
 /** The result of an execution: the framework's `ExecuteResult`. */
 export interface ExecuteResult {
@@ -34,16 +35,69 @@ export type GloveboxExecutorOptions = Omit<SandboxOptions, 'language' | 'tools'>
 
 const NAME = /^[A-Za-z_$][\w$]*$/;
 
+/** Globals that a provider must not replace. Names that begin with two underscores are reserved too. */
+const GLOBALS = new Set(['Promise', 'setTimeout', 'Error', 'console']);
+
+/** The member with which a connector asks the script to stop, instead of a result. */
+const CONTROL = '__codemode_control__';
+
+/** The error of a script that must stop until a person has approved its call. The framework recognizes it. */
+const PAUSED = '__CODEMODE_PAUSE__';
+
+/** Runs in the sandbox before the code. Adds warnings and errors to the logs. */
+const PREPARE = `var __glovebox = ((host, log) => {
+  ${SANDBOX_CODEC}
+  console.warn = (...values) => log('[warn]', ...values);
+  console.error = (...values) => log('[error]', ...values);
+  const result = (value) => { try { return encode(value); } catch { return value; } };
+  return { result, call: async (request) => decode(await host({ ...request, args: encode(request.args) })) };
+})(tools.host_function, console.log);`;
+
+/** Returns the name by which scripts call a function, as the framework's executor does. */
+function scriptName(name: string): string {
+  const plain = name.replace(/[-.\s]/g, '_').replace(/[^\w$]/g, '') || '_';
+  return /^\d/.test(plain) ? `_${plain}` : plain;
+}
+
+/** Names a provider's functions as scripts call them. Throws if two have the same name. */
+function functionsOf({ name: provider, fns }: ResolvedProvider): Map<string, HostFunction> {
+  const functions = new Map<string, HostFunction>();
+  for (const [name, call] of Object.entries(fns)) {
+    const plain = scriptName(name);
+    if (functions.has(plain)) throw new TypeError(`two functions of the provider ${JSON.stringify(provider)} both sanitize to ${JSON.stringify(plain)}; rename one`);
+    functions.set(plain, call);
+  }
+  return functions;
+}
+
+/** Throws if a provider or connector has a name that scripts cannot use, or the name of another. */
+function checkNames(named: readonly { name: string }[]): void {
+  for (const [index, { name }] of named.entries()) {
+    const shown = JSON.stringify(name);
+    if (GLOBALS.has(name) || name.startsWith('__')) throw new TypeError(`Provider name ${shown} is reserved`);
+    if (!NAME.test(name)) throw new TypeError(`the name of a provider must be an identifier, not ${shown}`);
+    if (named.findIndex((other) => other.name === name) !== index) throw new TypeError(`Duplicate provider name ${shown}`);
+  }
+}
+
 /**
  * Builds the script: the namespaces, whose functions call the host, followed by the code, which is an async arrow
  * function.
  */
 function scriptOf(run: string, providers: { name: string; prelude?: string }[], code: string): string {
   const lines = providers.map(({ name, prelude }) => {
-    const call = `(...args) => tools.host_function({ run: ${JSON.stringify(run)}, provider: ${JSON.stringify(name)}, name, args })`;
+    const call = `(...args) => __glovebox.call({ run: ${JSON.stringify(run)}, provider: ${JSON.stringify(name)}, name, args })`;
     return `var ${name} = new Proxy(Object.create(null), { get: (own, name) => name in own ? own[name] : name === 'then' ? undefined : ${call} });\n${prelude ?? ''}`;
   });
-  return `${lines.join('\n')}\nawait (${code}\n)()`;
+  return `${PREPARE}\n${lines.join('\n')}\n__glovebox.result(await (${code}\n)())`;
+}
+
+/** Returns a connector's result. Throws if the connector asks the script to stop, or reports an error. */
+function controlled(result: any): unknown {
+  const control = result?.[CONTROL];
+  if (control === 'pause') throw new Error(PAUSED);
+  if (control === 'error') throw new Error(String(result.message));
+  return result;
 }
 
 /**
@@ -65,7 +119,6 @@ export class GloveboxExecutor implements AsyncDisposable {
   }
 
   #open(): Promise<Sandbox> {
-    const { limits, timeout } = this.#options;
     const tool = {
       description: 'Calls a function of the host.',
       schema: {
@@ -76,13 +129,13 @@ export class GloveboxExecutor implements AsyncDisposable {
       execute: async ({ run, provider, name, args }: { run: string; provider: string; name: string; args: unknown[] }) => {
         const answer = this.#runs.get(run);
         if (!answer) throw new Error('the execution has ended');
-        return answer(provider, name, rounded(args));
+        return encode(await answer(provider, name, decode(rounded(args)) as unknown[]));
       },
     };
     this.#sandbox ??= createSandbox({
       ...this.#options,
       language: 'javascript',
-      limits: timeout === undefined ? { ...DEFAULT_LIMITS, ...limits } : (limits ?? {}),
+      limits: adapterLimits(this.#options),
       tools: { host_function: tool },
     });
     this.#sandbox.catch(() => (this.#sandbox = undefined));
@@ -102,24 +155,26 @@ export class GloveboxExecutor implements AsyncDisposable {
     const run = crypto.randomUUID();
     try {
       const all = [...given, ...connectors];
-      const odd = all.find(({ name }) => !NAME.test(name));
-      if (odd) throw new TypeError(`the name of a provider must be an identifier, not ${JSON.stringify(odd.name)}`);
+      checkNames(all);
+      const functions = new Map(given.map((provider) => [provider.name, functionsOf(provider)]));
       this.#runs.set(run, async (provider, name, values) => {
         const connector = connectors.find((each) => each.name === provider);
-        if (connector) return connector.binding.callTool(name, values[0]);
-        const fns = given.find((each) => each.name === provider)?.fns;
-        if (!fns || !Object.hasOwn(fns, name)) throw new Error(`there is no function ${provider}.${name}`);
-        return fns[name]?.(...values);
+        if (connector) return controlled(await connector.binding.callTool(name, values[0]));
+        const call = functions.get(provider)?.get(name);
+        if (!call) throw new Error(`there is no function ${provider}.${name}`);
+        return call(...values);
       });
       const sandbox = await this.#open();
       await using session = await sandbox.session();
       const did = await session.execute(scriptOf(run, all, code), { name: 'code.js' });
       const logs = did.stdout.split('\n').slice(0, -1);
       const printed = logs.length > 0 ? { logs: shorten(logs.join('\n'), MAX_CHARACTERS).split('\n') } : {};
-      if (did.ok) return { result: rounded(did.value), ...printed };
-      const { message } = did.outcome;
+      if (did.ok) return { result: decode(rounded(did.value)), ...printed };
+      const { message, resource } = did.outcome;
       const advice = did.guidance.advice.map(({ summary }) => summary);
-      return { result: undefined, error: [message || did.outcome.toString(), ...advice].join('\n'), ...printed };
+      const cause = message || did.outcome.toString();
+      const error = resource === 'time' ? `execution timed out (${cause})` : cause;
+      return { result: undefined, error: [error, ...advice].join('\n'), ...printed };
     } catch (error) {
       return { result: undefined, error: error instanceof Error ? error.message : String(error) };
     } finally {

@@ -1,4 +1,5 @@
 // Reports of runs, for the models that write the scripts.
+import type { Limits, SandboxOptions } from './options.ts';
 import type { Run } from './run.ts';
 
 /** The fields of a run that a report uses. */
@@ -11,7 +12,12 @@ export const MAX_CHARACTERS = 20_000;
  * The default limits of the adapters. A script's tools may call models, which takes longer than a sandbox's default of
  * ten seconds.
  */
-export const DEFAULT_LIMITS = { timeoutMs: 60_000, fuel: 60_000 * 40_000_000, toolTimeoutMs: 60_000, toolCalls: 1_000 } as const;
+const DEFAULT_LIMITS = { timeoutMs: 60_000, fuel: 60_000 * 40_000_000, toolTimeoutMs: 60_000, toolCalls: 1_000 } as const;
+
+/** Returns the limits of an adapter. Those of a daemon can be lower than the defaults, and a request cannot raise them. */
+export function adapterLimits({ backend, limits, timeout }: Pick<SandboxOptions, 'backend' | 'limits' | 'timeout'>): Limits {
+  return timeout === undefined && backend !== 'daemon' ? { ...DEFAULT_LIMITS, ...limits } : (limits ?? {});
+}
 
 /** Cuts the middle out of a text that is too long for a model. */
 export function shorten(text: string, maxCharacters: number): string {

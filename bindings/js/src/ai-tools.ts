@@ -1,0 +1,111 @@
+// Tools of the AI SDK (`ai`) as tools of scripts, and the list of tools for a model. Imports nothing from the SDK.
+import type { NamedTool, Tool, ToolFunction, Tools } from './tools.ts';
+
+/** The fields of the SDK's tools that scripts need. */
+export interface SdkTool {
+  description?: unknown;
+  inputSchema: unknown;
+  execute?: ((input: any, options: any) => unknown) | undefined;
+  needsApproval?: unknown;
+}
+
+/** Tools of scripts. A record can also contain tools of the SDK. */
+export type CodeTools = Tools | Readonly<Record<string, Tool | ToolFunction | SdkTool>>;
+
+/** A schema of the SDK, or one of a library that implements Standard Schema. */
+interface InputSchema {
+  jsonSchema?: unknown;
+  validate?(value: unknown): Result | PromiseLike<Result>;
+  '~standard'?: {
+    validate(value: unknown): Issues | Promise<Issues>;
+    jsonSchema?: { input(options: { target: string }): object };
+  };
+}
+
+type Result = { success: true; value: unknown } | { success: false; error: Error };
+type Issues = { value: unknown; issues?: undefined } | { issues: readonly { message: string }[] };
+
+/** Maximum length of a list of tools in characters, about 1,000 tokens. */
+const MAX_LIST = 4_000;
+
+/** Maximum length of a tool's description in a list. */
+const MAX_SUMMARY = 120;
+
+/** Converts the SDK's tools, and returns other tools unchanged. */
+export function scriptTools(tools: CodeTools | undefined): Tools | undefined {
+  if (typeof tools !== 'object' || tools === null || Array.isArray(tools)) return tools as Tools | undefined;
+  return Object.fromEntries(Object.entries(tools).map(([name, tool]) => [name, isSdkTool(tool) ? scriptTool(name, tool) : tool]));
+}
+
+function isSdkTool(tool: Tool | ToolFunction | SdkTool): tool is SdkTool {
+  return typeof tool === 'object' && tool !== null && 'inputSchema' in tool;
+}
+
+function scriptTool(name: string, tool: SdkTool): Tool {
+  const { description, inputSchema, needsApproval } = tool;
+  if (needsApproval) throw new TypeError(`tools.${name} needs approval, and scripts cannot wait for it; offer it to the model directly`);
+  if (!tool.execute) throw new TypeError(`tools.${name} has no execute; offer it to the model directly`);
+  // The SDK also accepts functions that return the schema.
+  const input = (typeof inputSchema === 'function' && !('~standard' in inputSchema) ? inputSchema() : inputSchema) as InputSchema;
+  const schema = input.jsonSchema ?? input['~standard']?.jsonSchema?.input({ target: 'draft-07' });
+  return {
+    description: typeof description === 'string' ? description : '',
+    schema: typeof schema === 'object' && schema !== null && !('then' in schema) ? schema : { type: 'object' },
+    execute: async (parameters, { signal }) => {
+      const options = { toolCallId: crypto.randomUUID(), messages: [], abortSignal: signal };
+      const result = await tool.execute?.(await parsed(input, parameters), options);
+      return isIterable(result) ? last(result) : result;
+    },
+  };
+}
+
+/** Validates and converts the input of a call. */
+async function parsed(schema: InputSchema, value: unknown): Promise<unknown> {
+  const standard = schema['~standard'];
+  if (standard) {
+    const checked = await standard.validate(value);
+    if (checked.issues) throw new TypeError(checked.issues.map(({ message }) => message).join('; '));
+    return checked.value;
+  }
+  const checked = await schema.validate?.(value);
+  if (checked && !checked.success) throw checked.error;
+  return checked ? checked.value : value;
+}
+
+function isIterable(value: unknown): value is AsyncIterable<unknown> {
+  return typeof value === 'object' && value !== null && Symbol.asyncIterator in value;
+}
+
+/** Returns the last result of a tool that also yields preliminary ones. */
+async function last(results: AsyncIterable<unknown>): Promise<unknown> {
+  let result: unknown;
+  for await (const each of results) result = each;
+  return result;
+}
+
+/** Describes the tools of a script for a model. Lists only names if there are too many tools. */
+export function toolList(language: string, tools: readonly NamedTool[]): string {
+  if (tools.length === 0) return '';
+  const call = language === 'javascript' ? 'await tools.name({ argument: value })' : 'tools.name(argument=value)';
+  const whole = tools.map(signature).join('\n');
+  if (whole.length <= MAX_LIST) return `The code can call these functions: ${call}\n${whole}`;
+  const names: string[] = [];
+  for (let length = 0; names.length < tools.length; ) {
+    const name = tools[names.length]?.name ?? '';
+    length += name.length + 1;
+    if (length > MAX_LIST) break;
+    names.push(name);
+  }
+  const more = tools.length - names.length;
+  const search = 'tools.search("words") returns the name, description and signature of the functions that match best.';
+  return `The code can call ${tools.length} functions: ${call}. ${search}\nNames: ${names.join(' ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+
+function signature({ name, description, schema }: NamedTool): string {
+  const { properties, required } = schema as { properties?: object; required?: unknown };
+  const isRequired = (key: string): boolean => Array.isArray(required) && required.includes(key);
+  const keys = Object.keys(properties ?? {}).map((key) => (isRequired(key) ? key : `${key}?`));
+  const [line = ''] = description.trim().split('\n', 1);
+  const summary = line.length > MAX_SUMMARY ? `${line.slice(0, MAX_SUMMARY)}…` : line;
+  return `tools.${name}(${keys.join(', ')})${summary && `: ${summary}`}`;
+}

@@ -1,0 +1,66 @@
+/// <reference types="node" />
+// Continuations of the package `run`: the recorded results of an interrupted execution, signed.
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { RunProtocolError } from './run-errors.ts';
+
+/** The result of a call of a host function. Arguments, results and payloads are JSON text. */
+export type Recorded = { name: string; args: string } & (
+  | { status: 'fulfilled'; value: string }
+  | { status: 'rejected'; message: string; code?: string | undefined }
+  | { status: 'interrupted'; id: string; payload: string }
+);
+
+/** Everything that a script received before it was interrupted. */
+export interface ContinuationState {
+  version: 1;
+  logicalRunId: string;
+  /** The digest of the source, the functions and the caller's context. */
+  scope: string;
+  seed: string;
+  clockNs: string;
+  calls: (Recorded | null)[];
+}
+
+/** Converts states to tokens and back. */
+export interface ContinuationCodec<Token = string> {
+  encode(state: ContinuationState): Token | Promise<Token>;
+  /** Fails if the token is invalid. */
+  decode(token: Token): ContinuationState | Promise<ContinuationState>;
+}
+
+export interface SignedContinuationCodecOptions {
+  /** The key, of at least 32 bytes. */
+  secret: string | Uint8Array;
+  /** The age at which a token expires, in milliseconds. Default: 24 hours. */
+  maxAgeMs?: number;
+}
+
+const DAY_MS = 86_400_000;
+const MIN_SECRET_BYTES = 32;
+
+/** Returns a codec whose tokens are signed, but not encrypted. A token can be used several times. */
+export function createSignedContinuationCodec({ secret, maxAgeMs = DAY_MS }: SignedContinuationCodecOptions): ContinuationCodec {
+  const key = Buffer.from(secret as string);
+  if (key.length < MIN_SECRET_BYTES) throw new TypeError(`the secret has ${key.length} bytes; at least ${MIN_SECRET_BYTES} are required`);
+  const sign = (text: string): string => createHmac('sha256', key).update(text).digest('base64url');
+  return {
+    encode(state) {
+      const text = Buffer.from(JSON.stringify({ state, issuedMs: Date.now() })).toString('base64url');
+      return `${text}.${sign(text)}`;
+    },
+    decode(token) {
+      const [text = '', signature = ''] = String(token).split('.');
+      const [given, expected] = [Buffer.from(signature), Buffer.from(sign(text))];
+      if (given.length !== expected.length || !timingSafeEqual(given, expected)) throw new RunProtocolError('The continuation is invalid.');
+      const { state, issuedMs } = JSON.parse(Buffer.from(text, 'base64url').toString()) as { state: ContinuationState; issuedMs: number };
+      if (Date.now() - issuedMs > maxAgeMs) throw new RunProtocolError('The continuation has expired.');
+      return state;
+    },
+  };
+}
+
+/** Returns the state of an execution that has not begun. */
+export function newState(scope: string): ContinuationState {
+  const [seed, logicalRunId] = [randomBytes(8).readBigUInt64LE().toString(), crypto.randomUUID()];
+  return { version: 1, logicalRunId, scope, seed, clockNs: String(BigInt(Date.now()) * 1_000_000n), calls: [] };
+}

@@ -1,0 +1,176 @@
+/// <reference types="node" />
+/**
+ * The interface of the package `run`, whose host functions can interrupt a script until a person has decided. The module
+ * imports nothing from that package.
+ */
+import { createHash } from 'node:crypto';
+import { Opaque, type Run, type SandboxOptions, createSandbox } from 'glovebox-sandbox';
+import { SANDBOX_CODEC, decode } from './binary.ts';
+import { stringifyJson } from './json.ts';
+import { type Call, Execution, type HostFunctions, type RunInterruption } from './run-calls.ts';
+import { type ContinuationCodec, createSignedContinuationCodec, newState } from './run-continuation.ts';
+import { RunAbortedError, RunError, RunProtocolError, RunSourceTooLargeError, RunTimeoutError } from './run-errors.ts';
+import { type RunLimits, limitsOf, positive } from './run-limits.ts';
+
+export { type HostFunctionContext, type HostFunctions, type RunInterruption, getHostFunctionContext } from './run-calls.ts';
+export { type ContinuationCodec, createSignedContinuationCodec } from './run-continuation.ts';
+export * from './run-errors.ts';
+export type { RunLimits } from './run-limits.ts';
+
+/** The result of a script, or the calls that wait for decisions. */
+export type RunResult<Output = unknown, Token = unknown> =
+  | { status: 'completed'; value: Output }
+  | { status: 'interrupted'; interruptions: RunInterruption[]; continuation: Token };
+
+/** A script and its environment. */
+export interface RunInput<Token = unknown> {
+  /** The body of an async function, in JavaScript or TypeScript. */
+  source: string;
+  hostFunctions?: HostFunctions;
+  abortSignal?: AbortSignal;
+  limits?: RunLimits;
+  /** Continues an interrupted script, which starts again and receives the recorded results. */
+  continuation?: Token;
+  /** Decisions by the ID of the interruption. Calls without a decision continue to wait. */
+  resolutions?: { interruptionId: string; value: unknown }[];
+  /** A JSON value that a continuation requires unchanged. */
+  continuationContext?: unknown;
+}
+
+/** The options of a runner. `sandbox` contains options of `createSandbox`. */
+export interface RunnerOptions<Token = string> {
+  limits?: RunLimits;
+  continuationSecret?: string | Uint8Array;
+  continuationCodec?: ContinuationCodec<Token>;
+  continuationAudience?: string;
+  sandbox?: Omit<SandboxOptions, 'language' | 'tools' | 'limits' | 'seed' | 'clockNs'>;
+}
+
+/** The engine's default ratio of fuel to time, so that a script times out first. */
+const FUEL_PER_MS = 40_000_000;
+
+/** The interpreter needs this much memory. */
+const MIN_MEMORY_BYTES = 32 << 20;
+
+const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;
+
+/** Returns `true` for the result of an interrupted script. */
+export function isRunInterruptedResult(value: unknown): value is Extract<RunResult, { status: 'interrupted' }> {
+  return typeof value === 'object' && value !== null && 'status' in value && value.status === 'interrupted';
+}
+
+/** Only checks its argument: scripts run on the threads of the engine. */
+export function setMaxWorkers(maxWorkers?: number): void {
+  if (maxWorkers !== undefined) positive('maxWorkers', maxWorkers);
+}
+
+/** Builds the script: the groups, whose functions call the host with the number of the call, and the source. */
+function scriptOf(source: string, functions: HostFunctions): string {
+  const groups = Object.entries(functions).map(([group, members]) => {
+    const names = Object.keys(members);
+    const odd = [group, ...names].find((name) => !IDENTIFIER.test(name) || name.startsWith('__run') || name === 'then');
+    if (odd !== undefined) throw new TypeError(`Invalid host function name: ${odd}`);
+    const calls = names.map((name) => `${name}: (...args) => __run.call(${JSON.stringify(`${group}.${name}`)}, args)`);
+    return `var ${group} = Object.freeze({ __proto__: null, ${calls.join(', ')} });`;
+  });
+  return `var __run = ((host) => {
+  ${SANDBOX_CODEC}
+  // The clock of the sandbox stands still. It advances with the answers, so that a repeated script sees the same times.
+  const Clock = Date;
+  let [count, now] = [0, Clock.now()];
+  globalThis.Date = new Proxy(Clock, {
+    construct: (target, args, caller) => Reflect.construct(target, args.length === 0 ? [now] : args, caller),
+    apply: () => new Clock(now).toString(),
+    get: (target, name) => (name === 'now' ? () => now : target[name]),
+  });
+  const call = async (name, args) => {
+    const answer = await host({ index: (count += 1), name, args: encode(args) });
+    now = answer.now;
+    return decode(answer.value);
+  };
+  return { encode, call };
+})(tools.host_function);
+${groups.join('\n')}
+__run.encode(await (async () => {
+${source}
+})())`;
+}
+
+/** Converts the value of a script. */
+function resultOf(value: unknown, maxBytes: number): unknown {
+  if (value instanceof Opaque) throw new RunError(`The result is not JSON-serializable: ${value.repr}`);
+  if (value === undefined) return undefined;
+  const text = stringifyJson(value);
+  if (Buffer.byteLength(text) > maxBytes) throw new RunError(`The result exceeds the ${maxBytes} byte size limit.`);
+  // Large integers become numbers, as in JavaScript.
+  return decode(JSON.parse(text));
+}
+
+/** Converts a failed run to the error of the package. */
+function failure(run: Run, errors: RunError[], timeoutMs: number): Error {
+  const { kind, type, message = '', resource } = run.outcome;
+  if (kind === 'exhausted' && resource === 'time') return new RunTimeoutError(timeoutMs);
+  if (kind !== 'raised') return new RunError(run.outcome.toString());
+  const known = errors.findLast((error) => error.message === message);
+  return known ?? Object.assign(new Error(message), { name: type || 'Error' });
+}
+
+/** Creates a runner. */
+export function createRunner<Token = string>(options: RunnerOptions<Token> = {}): { run<Output>(input: RunInput<Token>): Promise<RunResult<Output, Token>> } {
+  const secret = options.continuationSecret ?? process.env['RUN_CONTINUATION_SECRET'];
+  const codec = options.continuationCodec ?? (secret === undefined ? undefined : (createSignedContinuationCodec({ secret }) as unknown as ContinuationCodec<Token>));
+  const needed = (): ContinuationCodec<Token> => {
+    if (codec) return codec;
+    throw new TypeError('Continuation signing is not configured. Set RUN_CONTINUATION_SECRET or pass continuationSecret or continuationCodec to createRunner().');
+  };
+  return {
+    async run<Output>(input: RunInput<Token>): Promise<RunResult<Output, Token>> {
+      const { source, hostFunctions = {}, abortSignal } = input;
+      const limits = limitsOf(options.limits, input.limits);
+      const { timeoutMs, maxSourceBytes, maxResultBytes } = limits;
+      const bytes = Buffer.byteLength(source);
+      if (bytes > maxSourceBytes) throw new RunSourceTooLargeError(bytes, maxSourceBytes);
+      if (abortSignal?.aborted) throw new RunAbortedError();
+      const script = scriptOf(source, hostFunctions);
+      const scope = createHash('sha256').update(JSON.stringify([script, options.continuationAudience, input.continuationContext])).digest('base64');
+      const state = input.continuation === undefined ? newState(scope) : await needed().decode(input.continuation);
+      if (state.scope !== scope) throw new RunProtocolError('The continuation belongs to another script, other functions or another context.');
+      const execution = new Execution(input, state);
+      const schema = { type: 'object', properties: { index: { type: 'integer', minimum: 1, maximum: limits.maxBridgeRequests }, name: { type: 'string' }, args: { type: 'array' } }, required: ['index', 'name', 'args'] };
+      await using sandbox = await createSandbox({
+        ...options.sandbox,
+        language: 'javascript',
+        seed: BigInt(state.seed),
+        clockNs: BigInt(state.clockNs),
+        limits: {
+          timeoutMs,
+          fuel: timeoutMs * FUEL_PER_MS,
+          memoryBytes: Math.max(limits.memoryLimitBytes, MIN_MEMORY_BYTES),
+          toolTimeoutMs: timeoutMs,
+          toolCalls: limits.maxBridgeRequests,
+          toolCallsAtOnce: limits.maxInFlightBridgeRequests,
+          toolBytes: Math.max(limits.maxHostFunctionArgumentsBytes, limits.maxHostFunctionOutputBytes),
+        },
+        tools: { host_function: { schema, execute: (call: Call, { signal }) => execution.answer(call, signal) } },
+      });
+      const session = await sandbox.session();
+      try {
+        const run = await session.execute(script, { name: 'code.ts', signal: execution.signal });
+        if (!run.ok) throw failure(run, execution.errors, timeoutMs);
+        return { status: 'completed', value: resultOf(run.value, maxResultBytes) as Output };
+      } catch (error) {
+        if (abortSignal?.aborted) throw new RunAbortedError();
+        const { interruptions } = execution;
+        if (interruptions.length === 0 || !execution.signal.aborted) throw error;
+        return { status: 'interrupted', interruptions, continuation: await needed().encode(state) };
+      } finally {
+        await session.close();
+      }
+    },
+  };
+}
+
+/** Runs a script with the default options. */
+export function run<Output = unknown>(input: RunInput<string>): Promise<RunResult<Output, string>> {
+  return createRunner().run(input);
+}
