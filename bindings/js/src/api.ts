@@ -16,7 +16,7 @@ export {
   UnavailableError,
   UnsupportedError,
 } from './errors.ts';
-export type { ExecuteOptions, Limits, ListenOptions, Network, ResumeOptions, SandboxOptions, Secret, SessionOptions } from './options.ts';
+export type { ExecuteOptions, Limits, ListenOptions, Network, ResumeOptions, SandboxOptions, Secret, SessionOptions, ValidateOptions } from './options.ts';
 export { type FileEntry, type Guidance, Opaque, Outcome, type Rollback, Run, RunFiles, type ToolCall } from './run.ts';
 export { Sandbox } from './sandbox.ts';
 export { type Checkpoint, Session, SessionFiles, type SessionInfo, Variables } from './session.ts';

@@ -88,13 +88,13 @@ export interface Entry {
   modifiedNs: bigint;
 }
 
-/** A message of the language's own parser. */
+/** A message of the language's own parser, or of the type checker. */
 export interface Diagnostic {
   /** The line, counted from 1. */
   line: number;
   /** The column in code points, counted from 1. */
   column: number;
-  /** The parser's message. */
+  /** The message. */
   message: string;
 }
 
@@ -182,6 +182,8 @@ export interface Backend {
   readonly version: string | undefined;
   execute(input: Input, attendant: Attendant): Promise<Executed>;
   validate(input: Input): Promise<Diagnostic[]>;
+  /** Checks the types of a Python script, after its syntax. Not present if the backend checks no types. */
+  checkTypes?(input: Input): Promise<Diagnostic[]>;
   session(id: string | undefined, context: string | undefined): Promise<BackendSession>;
   resume(state: Uint8Array, id: string | undefined): Promise<BackendSession>;
   close(): Promise<void>;

@@ -150,6 +150,15 @@ export interface ExecuteOptions {
   signal?: AbortSignal;
 }
 
+/** The options of a check without execution. */
+export interface ValidateOptions extends Pick<ExecuteOptions, 'name' | 'kind'> {
+  /**
+   * Also checks the types of a Python script without syntax errors, for example the arguments of its tool calls. Requires
+   * `backend: 'daemon'` and `glovebox daemon --types`. Default: false.
+   */
+  types?: boolean;
+}
+
 /** The options for listening to an execution and for cancelling it. */
 export type ListenOptions = Pick<ExecuteOptions, 'onStdout' | 'onStderr' | 'signal'>;
 

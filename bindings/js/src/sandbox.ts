@@ -2,8 +2,15 @@ import { attended } from './attended.ts';
 import type { Backend, BackendKind, Diagnostic, SteppingBackend } from './backend.ts';
 import { Cancel } from './cancel.ts';
 import * as check from './check.ts';
-import { SessionError } from './errors.ts';
-import { type ExecuteOptions, type ResumeOptions, type SessionOptions, inputOf, sessionOptions } from './options.ts';
+import { SessionError, UnsupportedError } from './errors.ts';
+import {
+  type ExecuteOptions,
+  type ResumeOptions,
+  type SessionOptions,
+  type ValidateOptions,
+  inputOf,
+  sessionOptions,
+} from './options.ts';
 import { Run } from './run.ts';
 import { Session } from './session.ts';
 import { Starter } from './stepping.ts';
@@ -66,10 +73,15 @@ export class Sandbox implements AsyncDisposable {
 
   /**
    * Parses a source with the language's own parser and returns its diagnostics: an empty list if the source is
-   * well-formed. Executes nothing.
+   * well-formed. Executes nothing. With `types`, also checks the types of a well-formed Python script.
    */
-  async validate(source: string, options: Pick<ExecuteOptions, 'name' | 'kind'> = {}): Promise<Diagnostic[]> {
-    return this.#open.validate(inputOf(source, options));
+  async validate(source: string, { types, ...options }: ValidateOptions = {}): Promise<Diagnostic[]> {
+    const backend = this.#open;
+    const input = inputOf(source, options);
+    if (check.optional('types', 'boolean', types) !== true) return backend.validate(input);
+    if (backend.language !== 'python') throw new UnsupportedError('types: only Python scripts can be checked; for JavaScript, use `TypeChecker` of `glovebox-sandbox/typescript`');
+    if (backend.checkTypes) return backend.checkTypes(input);
+    throw new UnsupportedError(`types: backend: "${this.backend}" checks no types; use backend: "daemon" with \`glovebox daemon --types\``);
   }
 
   /** Opens a session: an interpreter that persists between executions. */

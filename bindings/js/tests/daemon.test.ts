@@ -103,6 +103,16 @@ test('cancelling, closing and unsupported options behave as in other backends', 
   await assert.rejects(session.execute('1'), SessionError);
 });
 
+test('type checks need a daemon with a type checker, and Python', { skip }, async () => {
+  at(somewhere);
+  await using python = await createSandbox({ backend: 'daemon' });
+  await assert.rejects(python.validate('1', { types: true }), (error) => error instanceof UnsupportedError && /serve --types/.test(error.message));
+  assert.deepEqual(await python.validate('1', { types: false }), []);
+  await using javascript = await createSandbox({ backend: 'daemon', language: 'javascript' });
+  await assert.rejects(javascript.validate('1', { types: true }), /types: only Python scripts/);
+  await assert.rejects(python.validate('1', { types: 1 as unknown as boolean }), /types must be/);
+});
+
 test('llm_query and rlm_query ask the program, through the daemon', { skip }, async () => {
   at(somewhere);
   const schema = (...required: string[]) => ({ type: 'object', properties: { prompt: {}, task: {}, ctx: {} }, required });

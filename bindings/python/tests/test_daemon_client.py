@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from glovebox_sandbox import Limits, PolicyError, Sandbox, UnavailableError
+from glovebox_sandbox import Limits, PolicyError, Sandbox, Tool, UnavailableError
 from glovebox_sandbox._daemon_client import Client
 from glovebox_sandbox._input import _input
 from glovebox_sandbox._remote import cancelled
@@ -27,6 +27,8 @@ Reply = Callable[["Handler"], "tuple[int, object]"]
 """Answers a request with a status and JSON."""
 
 RECORD = {**cancelled(), "metadata": {"runtime": "javascript", "runtime_name": "js", "version": "1"}}
+
+PYTHON = {"runtime": "python", "runtime_name": "python", "version": "3.15.0"}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -110,6 +112,26 @@ class Scripted(unittest.TestCase):
             server.closed.clear()
             self.assertEqual(box.validate("1"), [])
             self.assertTrue(server.closed.wait(60))
+
+    def test_type_check_is_requested_with_the_tools_after_the_syntax(self) -> None:
+        sent: list[tuple[object, bool]] = []
+        found = [{"line": 1, "column": 2, "message": "wrong"}]
+
+        def reply(handler: Handler) -> tuple[int, object]:
+            if handler.path != "/v1/validate":
+                status, answer = opening(handler)
+                return status, {**RECORD, "metadata": PYTHON} if answer is RECORD else answer
+            body = handler.body()
+            sent.append((body.get("check_types"), "tools" in body))
+            is_wrong = "check_types" in body or body["source"] == "("
+            return 200, {"diagnostics": found if is_wrong else []}
+
+        Server(self, reply)
+        with Sandbox(backend="daemon", tools=[Tool(len, schema={"type": "object"})]) as box:
+            self.assertEqual(box.validate("1"), [])
+            self.assertEqual([each.message for each in box.validate("1", types=True)], ["wrong"])
+            self.assertEqual([each.line for each in box.validate("(", types=True)], [1])
+        self.assertEqual(sent, [(None, False), (None, False), (True, True), (None, False)])
 
     def test_server_that_does_not_answer_with_json_is_not_a_daemon(self) -> None:
         Server(self, lambda _: (200, b"<html>"))

@@ -15,7 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 import glovebox_sandbox
-from glovebox_sandbox import Limits, PolicyError, Sandbox, Tool, UnavailableError, _native_backend
+from glovebox_sandbox import Limits, PolicyError, Sandbox, Tool, UnavailableError, _native_backend, _types
 from glovebox_sandbox._native import Engine
 
 
@@ -313,6 +313,33 @@ except UnavailableError as error:
     def test_failed_engine_setup_is_unavailable(self) -> None:
         with self.assertRaisesRegex(UnavailableError, "/dev/null"):
             Engine("/dev/null/cache", [], [], None, True)
+
+
+class Types(unittest.TestCase):
+    def checked(self, program: str, tools: list[Tool]) -> list[str]:
+        """Returns the messages of a type check in which `program` replaces the command."""
+        with Sandbox(tools=tools) as box, mock.patch.object(_types, "_RUN", program):
+            return [each.message for each in box.validate("a = 1", types=True)]
+
+    def test_command_receives_the_script_and_the_tools(self) -> None:
+        program = """
+import json, sys
+files = [json.load(open(path)) for path in sys.argv if path.endswith("tools.json")]
+message = json.dumps([sys.argv[2:5], sys.stdin.read(), files])
+print(json.dumps({"diagnostics": [{"line": 1, "column": 1, "message": message}]}))
+sys.exit(1)
+"""
+        schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+        for tools, files in (
+            ([], []),
+            ([Tool(len, schema=schema)], [[{"name": "len", "description": len.__doc__, "schema": schema}]]),
+        ):
+            (message,) = self.checked(program, tools)
+            self.assertEqual(json.loads(message), [["validate", "--types", "--json"], "a = 1", files])
+
+    def test_failure_of_the_command_is_an_error(self) -> None:
+        with self.assertRaisesRegex(UnavailableError, "types: the type checker failed: no space"):
+            self.checked("import sys; sys.stderr.write('no space'); sys.exit(125)", [])
 
 
 if __name__ == "__main__":

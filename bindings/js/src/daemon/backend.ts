@@ -172,6 +172,12 @@ class DaemonBackend implements SteppingBackend {
     return (await mapErrors(this.context.client.json(['POST', '/v1/validate'], body))).diagnostics;
   }
 
+  async checkTypes(input: Input): Promise<Diagnostic[]> {
+    const { runtime, policy, tools } = this.fields;
+    const body = objectOf(...scriptFields(input), '"check_types":true', runtime, policy, tools);
+    return (await mapErrors(this.context.client.json(['POST', '/v1/validate'], body))).diagnostics;
+  }
+
   async session(id: string | undefined, context: string | undefined): Promise<BackendSession> {
     const { runtime, policy, files } = this.fields;
     return this.opened('/v1/sessions', objectOf(fieldsOf({ id }), runtime, policy, files, context === undefined ? '' : `"context":${context}`));

@@ -21,6 +21,7 @@ from ._daemon_errors import errors
 from ._daemon_execution import Handlers, execute
 from ._daemon_started import NO_SESSIONS, OF_RESUMPTION, DaemonStarted
 from ._remote import Executed, RemoteSession, encoded, entries, positions, refuse, variable
+from ._types import described
 from .errors import FilesError, GloveboxError, SessionError, UnavailableError, UnsupportedError
 
 _NO_HOST_ACCESS = (
@@ -67,15 +68,12 @@ class DaemonSandbox:
     def __init__(self, client: Client, name: str, policy: Policy, wait: tools.Await) -> None:
         self.client = client
         self.handlers = Handlers({tool.name: tool for tool in policy.tools}, wait)
-        described = [
-            {"name": tool.name, "description": tool.description, "schema": tool.schema} for tool in policy.tools
-        ]
         # The fields of requests, serialized only once.
         self._runtime = _fields(**{("language" if name in ("python", "javascript") else "runtime"): name})
         # Without changes to its policy, the daemon uses a sandbox that it already has.
         self._policy = _fields(policy=_native_backend.policy_record(policy) or None)
         self._files = _fields(files={path: encoded(contents) for path, contents in policy.files.items()} or None)
-        self.tools = _fields(tools=described or None)
+        self.tools = _fields(tools=described(policy.tools) or None)
         # An empty script checks all options, and its result names the runtime.
         body = _object(_fields(source="", value=False), self._runtime, self._policy, self._files, self.tools)
         with errors():
@@ -114,6 +112,11 @@ class DaemonSandbox:
     def validate(self, input: Input) -> list[tuple[int, int, str]]:
         with errors():
             body = _object(_script(input), self._runtime, self._policy)
+            return positions(self.client.json("POST", "/v1/validate", body)["diagnostics"])
+
+    def type_errors(self, input: Input) -> list[tuple[int, int, str]]:
+        with errors():
+            body = _object(_script(input), _fields(check_types=True), self._runtime, self._policy, self.tools)
             return positions(self.client.json("POST", "/v1/validate", body)["diagnostics"])
 
     def session(self, id: str | None, context: str | None) -> DaemonSession:

@@ -197,10 +197,10 @@ class AsyncSandbox:
         return AsyncSession(self, lambda box: box.resume_suspended_session(state, id=id))
 
     async def validate(
-        self, source: str, *, name: str | None = None, kind: SourceKind | None = None
+        self, source: str, *, name: str | None = None, kind: SourceKind | None = None, types: bool = False
     ) -> list[Diagnostic]:
         """Like `Sandbox.validate`."""
-        return await self._threads.run((await self._ready()).validate, source, name=name, kind=kind)
+        return await self._threads.run((await self._ready()).validate, source, name=name, kind=kind, types=types)
 
     def session(self, *, context: Any = None, id: str | None = None) -> AsyncSession:
         """Like `Sandbox.session`. The session opens when it is entered, or first used."""

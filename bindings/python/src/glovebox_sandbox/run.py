@@ -92,14 +92,14 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """A message of the language's own parser."""
+    """A message of the language's own parser, or of the type checker."""
 
     line: int
     """The line, counted from 1."""
     column: int
     """The column in code points, counted from 1."""
     message: str
-    """The parser's message."""
+    """The message."""
 
 
 class RunFiles(Mapping[str, bytes]):

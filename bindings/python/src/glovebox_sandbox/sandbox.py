@@ -183,6 +183,7 @@ class Sandbox(Starting):
 
             opened = _component_backend.open_backend(name, policy, wait, provider)
         self._opened: Backend | None = opened
+        self._tools = policy.tools
         self.backend: Kind = kind
         """The backend of the sandbox."""
 
@@ -231,11 +232,38 @@ class Sandbox(Starting):
             self._backend.execute(_input(source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr, None))
         )
 
-    def validate(self, source: str, *, name: str | None = None, kind: SourceKind | None = None) -> list[Diagnostic]:
+    def validate(
+        self, source: str, *, name: str | None = None, kind: SourceKind | None = None, types: bool = False
+    ) -> list[Diagnostic]:
         """Parses a source with the language's own parser and returns its messages: an empty list if the source is
-        well-formed. Executes nothing."""
+        well-formed. Executes nothing.
+
+        `types=True` also checks the types of a well-formed Python script, for example the arguments of its tool calls.
+        The native backend downloads the type checker at the first use. A daemon needs `--types`. Other backends raise
+        `UnsupportedError`.
+        """
         input = _input(source, name, kind, None, None, None, None, None, None)
-        return [Diagnostic(*each) for each in self._backend.validate(input)]
+        is_typed = _check.of("types", bool, types)
+        if is_typed:
+            self._check_supports_types()
+        backend = self._backend
+        found = backend.validate(input)
+        if is_typed and not found:
+            from . import _types
+
+            if isinstance(backend, _types.TypeCheckingBackend):
+                found = backend.type_errors(input)
+            else:
+                found = _types.find_with_command(backend.runtime_name, self._tools, source)
+        return [Diagnostic(*each) for each in found]
+
+    def _check_supports_types(self) -> None:
+        if self.language != "python":
+            raise UnsupportedError("types: only Python scripts can be checked; remove it")
+        if self.backend not in ("native", "daemon"):
+            raise UnsupportedError(
+                f'types: backend="{self.backend}" checks no types; use backend="native", or "daemon" with `glovebox daemon --types`'
+            )
 
     def session(self, *, context: Any = None, id: str | None = None) -> Session:
         """Opens a session: an interpreter that persists between executions. `context` becomes the global variable of

@@ -26,6 +26,7 @@ use crate::{
     script_packages::add_allowed,
     tenants::{IDLE_LOOK, threads},
     terminal::{Hinted, note, out},
+    typecheck::TypeCheckArgs,
 };
 
 const AFTER_HELP: &str = "\
@@ -225,6 +226,9 @@ struct ServerArgs {
     runtimes: Vec<String>,
 
     #[command(flatten)]
+    types: TypeCheckArgs,
+
+    #[command(flatten)]
     programs: ProgramArgs,
 
     #[command(flatten)]
@@ -241,7 +245,13 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     // A client that was killed cannot answer. Its executions end at their own limits or, like its sessions, after
     // `--idle`. The time is longer than a server's, because a local program can be stopped or busy for minutes.
     let suspension = Suspension { count: MAX_SUSPENDED, time: args.idle };
-    let config = ServiceConfig { runtimes: args.runtimes.clone(), admission, suspension, ..ServiceConfig::default() };
+    let config = ServiceConfig {
+        runtimes: args.runtimes.clone(),
+        admission,
+        suspension,
+        type_checker: args.types.checker(&host)?,
+        ..ServiceConfig::default()
+    };
     let service = host.with_progress(|engine| Service::new(engine.clone(), config)).context("cannot serve")?;
     let connections = allowed_connections(args.connections.max(1), admission.running);
     let http = HttpConfig { connections, page: false, ..HttpConfig::default() };

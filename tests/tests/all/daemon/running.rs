@@ -2,13 +2,15 @@
 
 use std::{
     io::Read,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use glovebox::Policy;
 use serde_json::{Value, json};
 
-use super::support::{Answer, LINES, Running, tenant, until};
+use super::support::{Answer, LINES, Running, Setup, tenant, until};
+use crate::server::type_checks::MarkChecker;
 
 /// Returns a daemon whose scripts may run for ten minutes.
 fn patient() -> Running {
@@ -54,6 +56,22 @@ fn scripts_query_models_of_the_client() {
     assert_eq!(result["stdout"], "because\n{'n': [1]}\n");
     assert!(result["outcome"]["message"].as_str().unwrap().contains("no budget"), "{result}");
     assert_eq!(result["tool_calls"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn types_are_checked_before_a_script_runs_in_a_session() {
+    let checker = Arc::<MarkChecker>::default();
+    let daemon = Running::with(Setup { service: checker.service(), ..Setup::default() });
+    daemon.open("s");
+    let run = |source: &str| {
+        daemon.post("/v1/sessions/s/execute", &json!({"source": source, "check_types": true, "tools": queries()}))
+    };
+    assert_eq!(run("x = 1").ok()["outcome"]["kind"], "completed");
+    assert_eq!(run("x = 2\nx # wrong").problem(), (422, "type-errors".into()));
+    assert_eq!(daemon.prints("s", "print(x)"), "1\n");
+    let checked = checker.checked.lock().unwrap();
+    assert_eq!(checked.len(), 2);
+    assert!(checked.iter().all(|(tools, is_in_session)| tools.len() == 2 && *is_in_session), "{checked:?}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ type Change = Box<dyn FnOnce(&mut TenantConfig)>;
 #[derive(Default)]
 pub(super) struct Setup {
     pub(super) http: HttpConfig,
+    pub(super) service: ServiceConfig,
     pub(super) tenant: Option<Change>,
 }
 
@@ -52,11 +53,11 @@ impl Running {
     }
 
     pub(super) fn with(setup: Setup) -> Self {
-        let Setup { http, tenant: change } = setup;
+        let Setup { http, service, tenant: change } = setup;
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("d.sock");
         let suspension = Suspension { time: Duration::from_secs(600), ..Suspension::default() };
-        let service = Service::new(engine().clone(), ServiceConfig { suspension, ..ServiceConfig::default() }).unwrap();
+        let service = Service::new(engine().clone(), ServiceConfig { suspension, ..service }).unwrap();
         let mut config = TenantConfig::in_memory("daemon");
         if let Some(change) = change {
             change(&mut config);
