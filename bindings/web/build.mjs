@@ -35,7 +35,10 @@ async function filesBelow(directory) {
   return entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name)).sort();
 }
 
-/** Reads the examples of docs/examples: each script, with the files of its directory. */
+/**
+ * Reads the examples of docs/examples: each script, with the files of its directory. Leaves out examples with tools, because
+ * the page's scripts have none.
+ */
 async function examples() {
   const found = [];
   const add = async (path, title, files) => {
@@ -46,7 +49,9 @@ async function examples() {
   await add(join(here, 'examples/endless.py'), 'An endless script', {});
   for (const { name } of (await readdir(examplesDir, { withFileTypes: true })).filter((entry) => entry.isDirectory())) {
     const directory = join(examplesDir, name);
-    const [, title] = /^# (.*)$/m.exec(await readFile(join(directory, 'README.md'), 'utf8'));
+    const page = await readFile(join(directory, 'README.md'), 'utf8');
+    if (page.includes(' --tool ')) continue;
+    const [, title] = /^# (.*)$/m.exec(page);
     const files = {};
     const inside = join(directory, 'files');
     const below = await filesBelow(inside).catch(() => []);
