@@ -27,6 +27,7 @@ from glovebox_sandbox import (
 )
 from glovebox_sandbox._daemon_client import connect
 from glovebox_sandbox._input import _input
+from glovebox_sandbox.integrations._common import CodeTool
 from glovebox_sandbox.run import Run
 from glovebox_sandbox.tools import CancelToken
 from scripts import Daemon, use_daemon
@@ -104,6 +105,18 @@ class Choosing(unittest.TestCase):
                 with self.subTest(said), self.assertRaisesRegex(UnavailableError, said):
                     Sandbox(backend="daemon")
                 thread.join()
+
+    def test_unsupported_type_checks_are_refused(self) -> None:
+        use_daemon()
+        with Sandbox(backend="daemon") as box, self.assertRaisesRegex(UnsupportedError, "glovebox serve --types"):
+            box.validate("1", types=True)
+        for box in (Sandbox("javascript", backend="daemon"), Sandbox("javascript")):
+            with box, self.assertRaisesRegex(UnsupportedError, "types: only Python scripts"):
+                box.validate("1", types=True)
+
+    def test_code_tools_have_the_limits_of_the_daemon(self) -> None:
+        use_daemon()
+        self.assertEqual(CodeTool(backend="daemon").run_sync("6 * 7"), ("42", True))
 
     def test_invalid_options_are_rejected(self) -> None:
         use_daemon()

@@ -8,7 +8,8 @@ import sys
 import unittest
 from unittest import mock
 
-from glovebox_sandbox.integrations._common import shorten
+from glovebox_sandbox import Tool
+from glovebox_sandbox.integrations._common import CodeTool, shorten
 
 FRAMEWORKS = {
     "deepagents": ("deepagents", "deepagents"),
@@ -44,6 +45,25 @@ class Reports(unittest.TestCase):
         self.assertEqual(shorten("abc", 3), "abc")
         self.assertEqual(shorten("abcdefgh", 4), "ab\n[4 characters omitted]\ngh")
         self.assertEqual(shorten("abcdefgh", 5), "ab\n[4 characters omitted]\ngh")
+
+    def test_description_lists_the_tools(self) -> None:
+        def weather(city: str, days: int = 1) -> str:
+            """Returns the weather.
+
+            More.
+            """
+            return f"{city} {days}"
+
+        described = CodeTool(tools=[weather]).description
+        self.assertTrue(described.endswith(": tools.name(argument=value)\ntools.weather(city, days?): Returns the weather."))
+        self.assertNotIn("tools.", CodeTool().description)
+        self.assertEqual(CodeTool(tools=[weather], description="Mine.").description, "Mine.")
+        many = [Tool(weather, name=f"service_operation_number_{n}") for n in range(1_000)]
+        listed = CodeTool(tools=many, language="javascript").description
+        self.assertLess(len(listed), 4_700)
+        self.assertRegex(listed, r"(?s)search\(.words.\).*\nNames: service_operation_number_0 .* and \d+ more$")
+        with self.assertRaisesRegex(TypeError, "tools"):
+            CodeTool(tools=[3])
 
 
 if __name__ == "__main__":

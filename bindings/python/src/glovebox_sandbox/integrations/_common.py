@@ -19,8 +19,9 @@ from ..aio import _Opening, _Threads
 from ..errors import SessionError
 from ..run import Run
 from ..sandbox import Session
-from ..tools import Tool, await_here
+from ..tools import Tool, await_here, tool_of
 from ..types import Limits
+from ._tool_list import tool_list
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -160,7 +161,9 @@ class Interpreter:
             self._running = threading.Lock()
             described = "Calls a function of the host by its name."
             tools.append(Tool(self._dispatch, name=_DISPATCHER, description=described, schema=_SCHEMA))
-        limits = DEFAULT_LIMITS if limits is None else limits
+        if limits is None:
+            # The limits of a daemon can be lower, and a request cannot raise them.
+            limits = Limits() if options.get("backend") == "daemon" else DEFAULT_LIMITS
         # Options are checked immediately. The slow start is deferred to the first script.
         self._sandbox = _Opening(language, limits=limits, tools=tools, **options)
         self._is_open = False
@@ -352,8 +355,10 @@ class CodeTool:
         kept = "Variables, functions and files persist between calls." if keep else "Every call uses a new interpreter."
         self.name = _check.optional("name", str, name) or f"run_{language if language.isidentifier() else 'code'}"
         """The tool's name for models."""
+        listed = tool_list(language, _check.sequence("tools", options.get("tools", ()), tool_of))
         self.description = _check.optional("description", str, description) or (
-            f"Runs {shown} code in a sandbox without network access. The result is what the code prints and the value of its last expression. {kept}"
+            f"Runs {shown} code in a sandbox without network access. The result is what the code prints and the value of its last "
+            f"expression. {kept}" + (listed and f"\n{listed}")
         )
         """The tool's description for models."""
         self._max_characters = _check.of("max_characters", int, max_characters)

@@ -33,8 +33,8 @@ class GloveboxExecutor(PythonExecutor):
         self._ends: dict[str, Callable[..., Any]] = {}
         self._answers: list[Any] = []
         self._interpreter = Interpreter(self._functions, ends=self._ends, limits=limits, **options)
-        self.state: dict[str, Any] = {"_print_outputs": ""}
-        """The output that the agent shows for a failed step."""
+        self.state: dict[str, Any] = {"__name__": "__main__", "_print_outputs": ""}
+        """The name of the scripts' module, and the output that the agent shows for a failed step."""
 
     def send_tools(self, tools: Mapping[str, Callable[..., Any]]) -> None:
         """Replaces the tools that scripts can call."""

@@ -1,0 +1,44 @@
+"""The list of a script's tools, for the model that writes the script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..tools import Tool
+
+_MAX_LIST = 4_000
+"""Maximum length of a list in characters, about 1,000 tokens."""
+
+_MAX_SUMMARY = 120
+"""Maximum length of a tool's description in a list."""
+
+_SEARCH = 'tools.search("words") returns the name, description and signature of the functions that match best.'
+
+
+def tool_list(language: str, tools: Sequence[Tool]) -> str:
+    """Describes the tools. Lists only names if there are too many tools."""
+    if not tools:
+        return ""
+    call = "await tools.name({ argument: value })" if language == "javascript" else "tools.name(argument=value)"
+    whole = "\n".join(map(_signature, tools))
+    if len(whole) <= _MAX_LIST:
+        return f"The code can call these functions: {call}\n{whole}"
+    names: list[str] = []
+    length = 0
+    for tool in tools:
+        length += len(tool.name) + 1
+        if length > _MAX_LIST:
+            break
+        names.append(tool.name)
+    more = len(tools) - len(names)
+    shown = f"Names: {' '.join(names)}" + (f" and {more} more" if more else "")
+    return f"The code can call {len(tools)} functions: {call}. {_SEARCH}\n{shown}"
+
+
+def _signature(tool: Tool) -> str:
+    required = tool.schema.get("required", ())
+    keys = [key if key in required else f"{key}?" for key in tool.schema.get("properties", {})]
+    summary = tool.description.strip().partition("\n")[0]
+    if len(summary) > _MAX_SUMMARY:
+        summary = f"{summary[:_MAX_SUMMARY]}…"
+    return f"tools.{tool.name}({', '.join(keys)})" + (f": {summary}" if summary else "")
