@@ -220,8 +220,12 @@ fn export(failure: &UncaughtException<'_>) -> Option<Advice> {
     if is_stream(name) {
         return Some(no_stream(name));
     }
-    let look =
-        format!("List its exports with `console.log(Object.keys(require({})))`.", quoted(module).replace('`', "'"));
+    // `require` rejects ES modules, and resolves a path from the script instead of the file that imports it.
+    let look = if module.starts_with(['.', '/']) || module.starts_with("file:") {
+        "Import a name that the file exports.".to_owned()
+    } else {
+        format!("List its exports with `console.log(Object.keys(require({})))`.", quoted(module).replace('`', "'"))
+    };
     Some(Advice::new(AdviceKind::Module, format!("{} has no export {}.", quoted(module), quoted(name)), &[&look]))
 }
 

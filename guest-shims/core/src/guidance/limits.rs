@@ -35,7 +35,7 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
             let failure =
                 UncaughtException { raised, source: facts.source, has_data_packages: facts.has_data_packages };
             let is_deep = match facts.language {
-                Language::Python => failure.is("RecursionError"),
+                Language::Python => failure.is("RecursionError") && !is_compiler_stack(failure.message()),
                 Language::JavaScript => failure.is("RangeError") && failure.message().contains("call stack"),
             };
             let is_memory = match facts.language {
@@ -52,6 +52,11 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
 /// limit.
 pub(super) fn is_parser_stack(message: &str) -> bool {
     message.contains("too complex to parse") || message.contains("Parser stack overflow")
+}
+
+/// Returns whether Python's compiler exceeded its depth limit: the source is nested too deeply, but no call is.
+pub(super) fn is_compiler_stack(message: &str) -> bool {
+    message.ends_with("during compilation")
 }
 
 /// Adds a step that raises the limit, if it can be raised.

@@ -14,14 +14,12 @@ pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
     }
     match failure.raised.type_name.as_str() {
         "SyntaxError" | "IndentationError" | "TabError" => Some(syntax(failure)),
-        "MemoryError" if limits::is_parser_stack(failure.message()) => Some(Advice::new(
-            AdviceKind::Syntax,
-            "The source is nested too deeply for Python's parser. More memory does not help.",
-            &[
-                "Split the expression: assign its parts to variables, or build it in a loop.",
-                "Read data with `json.loads` instead of as Python source.",
-            ],
-        )),
+        "MemoryError" if limits::is_parser_stack(failure.message()) => {
+            Some(nested("The source is nested too deeply for Python's parser. More memory does not help."))
+        }
+        "RecursionError" if limits::is_compiler_stack(failure.message()) => {
+            Some(nested("The source is nested too deeply for Python's compiler."))
+        }
         "ImportError" if failure.message().contains("'pyarrow', 'fastparquet'") => Some(Advice::new(
             AdviceKind::Module,
             "No package for Parquet is available, and scripts cannot install packages.",
@@ -61,6 +59,17 @@ pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
         "NameError" => name(failure),
         _ => None,
     }
+}
+
+fn nested(summary: &str) -> Advice {
+    Advice::new(
+        AdviceKind::Syntax,
+        summary,
+        &[
+            "Split the expression: assign its parts to variables, or build it in a loop.",
+            "Read data with `json.loads` instead of as Python source.",
+        ],
+    )
 }
 
 /// Recognizes the messages of CPython and `boot/threads.py`.

@@ -5,7 +5,7 @@ use super::has_word;
 /// Well-known modules that do not exist here, separated by spaces, and their replacements.
 pub(super) const INSTEAD: &[(&str, &str)] = &[
     (
-        "numpy scipy",
+        "numpy scipy xarray",
         "Use lists with `math`, `statistics`, `itertools` and `array`. The limits allow millions of numbers.",
     ),
     (
@@ -14,7 +14,10 @@ pub(super) const INSTEAD: &[(&str, &str)] = &[
     ),
     ("bs4 lxml html5lib", "Use `html.parser` for HTML and `xml.etree.ElementTree` for XML."),
     ("yaml ruamel", "Use `yaml_load` and `yaml_dump` from `sandbox_utils`, or `json`."),
-    ("matplotlib seaborn plotly PIL cv2 imageio", "Write the picture as SVG text, or print the numbers as a table."),
+    (
+        "matplotlib seaborn plotly PIL cv2 imageio qrcode barcode segno",
+        "Write the picture as SVG text, or print the numbers as a table.",
+    ),
     (
         "sklearn torch tensorflow keras xgboost transformers",
         "Write the calculation in plain Python with `math` and `statistics`.",
@@ -31,6 +34,7 @@ pub(super) const INSTEAD: &[(&str, &str)] = &[
     ("toml", "Use `tomllib`."),
     ("regex", "Use `re`."),
     ("simplejson ujson orjson", "Use `json`."),
+    ("click typer docopt", "Use `argparse`."),
     ("pytest nose", "Use `unittest`, or plain `assert`."),
     ("tqdm rich colorama termcolor", "Print plain text, without colours and progress bars."),
     ("ctypes cffi _ctypes", "Scripts cannot call native code. Write that part in Python."),
@@ -88,6 +92,7 @@ pub(super) const INSTEAD_WITH_DATA: &[(&str, &str)] = &[
         "torch tensorflow keras xgboost lightgbm catboost transformers jax",
         "Use `sklearn` (scikit-learn), which has trees, boosting, linear models and small neural networks, or `numpy`.",
     ),
+    ("xarray", "Use `numpy` or `pandas`."),
     ("numba cupy", "Use `numpy` with vectorized operations."),
     ("fitz pdfplumber pdfminer", "Use `pypdf`."),
     ("rich colorama termcolor", "Print plain text, or use `tqdm` for progress."),

@@ -173,6 +173,14 @@ fn ambiguous_errors_get_advice_for_their_cause() {
     let memory = |message: &str| python("x", "MemoryError", message).unwrap().kind;
     assert_eq!(memory(""), AdviceKind::Memory);
     assert_eq!(memory("Parser stack overflowed - Python source too complex to parse"), AdviceKind::Syntax);
+    for (message, kind) in [
+        ("maximum recursion depth exceeded", AdviceKind::CallDepth),
+        ("maximum recursion depth exceeded during compilation", AdviceKind::Syntax),
+        ("Stack overflow (used 504 kB) during compilation", AdviceKind::Syntax),
+    ] {
+        let found = of(Language::Python, "x", &raised("RecursionError", message, Some(1)));
+        assert_eq!(found.iter().map(|advice| advice.kind).collect::<Vec<_>>(), [kind], "{message}");
+    }
 
     let unsupported = |traceback: &str| {
         let (type_name, message) = ("OSError".to_owned(), "[Errno 58] Not supported".to_owned());
