@@ -10,7 +10,7 @@
   // Longer strings inside objects are truncated, as in Node.
   const MOST_STRING = 10000;
 
-  const { defineProperty, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
+  const { construct, defineProperty, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
   const { is } = Object;
   const charCodeAt = uncurry(String.prototype.charCodeAt);
   const includes = uncurry(String.prototype.includes);
@@ -254,6 +254,23 @@
       },
     };
     defineProperty(Failure, 'captureStackTrace', { __proto__: null, value: methods.captureStackTrace, writable: true, configurable: true, enumerable: false });
+
+    // A `DOMException` has its own `stack`, which also contains only frames.
+    const Native = globalThis.DOMException;
+    if (typeof Native === 'function') {
+      const BUILDER = '    at construct (native)\n';
+      const DOMException = function DOMException() {
+        const value = new.target === undefined ? Native() : construct(Native, arguments, new.target);
+        const own = getOwnPropertyDescriptor(value, 'stack');
+        if (own === undefined || typeof own.value !== 'string' || isPrepared()) return value;
+        setFrames(value, startsWith(own.value, BUILDER) ? slice(own.value, BUILDER.length) : own.value);
+        return value;
+      };
+      const keys = ownKeys(Native);
+      for (let i = 0; i < keys.length; i++) defineProperty(DOMException, keys[i], getOwnPropertyDescriptor(Native, keys[i]));
+      defineProperty(Native.prototype, 'constructor', { __proto__: null, value: DOMException, writable: true, configurable: true, enumerable: false });
+      defineProperty(globalThis, 'DOMException', { __proto__: null, value: DOMException, writable: true, configurable: true, enumerable: false });
+    }
   }
 
   // Returns `name: message` and the frames below it.

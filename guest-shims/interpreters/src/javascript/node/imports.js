@@ -198,13 +198,41 @@
     return next;
   };
 
-  // Returns the frame of an import in a file.
+  // Returns the frame of an import in a file, at the end of the text `before` it.
+  const frameAt = (file, before) => `    at ${nameOf(file)}:${before.split('\n').length}:${before.length - before.lastIndexOf('\n')}`;
   const frameOf = (file, name) => {
     const text = read(file);
     const hit = Array.from(text.matchAll(SPECIFIER)).find(([, single, double]) => (single ?? double) === name);
-    if (hit === undefined) return '';
-    const before = text.slice(0, hit.index + hit[0].lastIndexOf(name) - 1);
-    return `    at ${nameOf(file)}:${before.split('\n').length}:${before.length - before.lastIndexOf('\n')}`;
+    return hit === undefined ? '' : frameAt(file, text.slice(0, hit.index + hit[0].lastIndexOf(name) - 1));
+  };
+
+  const CLAUSE = /\b(?:import|export)\b([^'"`;]*?)\bfrom\s*(?:'([^'\n]+)'|"([^"\n]+)")/g;
+  // Returns whether the clause of an import contains a name.
+  const takes = (clause, name) => clause.split(/[\s,{}]+/).includes(name) || (name === 'default' && /^\s*[^\s{*]/.test(clause));
+  // Finds the import of a name that a module does not export, in the files to which the imports of a file lead. Returns
+  // the module's name in that file, and the frame.
+  const importOf = (name, module, parent, names) => {
+    const target = path.resolve('/app', module);
+    const seen = new Set([parent]);
+    const rest = names.map((written) => ({ written, from: parent }));
+    while (rest.length > 0 && seen.size < MOST_FILES) {
+      const { written, from } = rest.shift();
+      try {
+        const file = isPath(written) ? fileOf(written, from) : builtin(written) === undefined ? locate(written, from, conditions) : undefined;
+        if (file === undefined || seen.has(file) || !isFile(file)) continue;
+        seen.add(file);
+        const text = read(file);
+        for (const { 0: whole, 1: clause, 2: single, 3: double, index } of text.matchAll(CLAUSE)) {
+          const next = single ?? double;
+          const isModule = next === module || (isPath(next) && fileOf(next, file) === target);
+          if (isModule && takes(clause, name)) return { written: next, at: frameAt(file, text.slice(0, index + whole.lastIndexOf(next) - 1)) };
+        }
+        for (const next of specifiersOf(text)) rest.push({ written: next, from: file });
+      } catch {
+        // A file that cannot be read imports nothing.
+      }
+    }
+    return undefined;
   };
 
   // Converts the interpreter's message about a failed import to Node's error.
@@ -212,8 +240,13 @@
     const isNew = true;
     let parent = from;
     let at = '';
-    const absent = /^Could not find export '(.*)' in module '/.exec(said);
-    if (absent !== null) return { isNew, error: new SyntaxError(`The requested module '${specifier}' does not provide an export named '${absent[1]}'`) };
+    const absent = /^Could not find export '(.*)' in module '([^]*)'$/.exec(said);
+    if (absent !== null) {
+      const [, name, module] = absent;
+      const found = importOf(name, module, from, [specifier, ...$.declaredImports()]);
+      const error = new SyntaxError(`The requested module '${found?.written ?? specifier}' does not provide an export named '${name}'`);
+      return { isNew, at: found?.at, error };
+    }
     let missing = /'([^]*)'[^']*$/.exec(said)?.[1] ?? specifier;
     // A package that could not be created may have failed because of another one.
     const causes = new Set();
