@@ -188,9 +188,17 @@ impl<M: GuestMachine> Guest<M> {
     /// Flushes a stopped script's remaining output through its interpreter. Ignores errors, because the guest is
     /// discarded.
     fn flush_streams(&mut self, image: ImageDriver<'_>) {
-        if self.machine.set_fuel(FLUSH_FUEL).is_ok() {
-            let _ = image.driver.flush_streams(&mut self.machine, image.anchors);
+        if self.machine.set_fuel(FLUSH_FUEL).is_err() {
+            return;
         }
+        let written_bytes = self.machine.host().wasi.stderr_bytes();
+        self.ctx_mut().hold_stderr();
+        // CPython releases its lock in system calls. After a stop there, it reports a fatal error and traps.
+        let is_failed = image.driver.flush_streams(&mut self.machine, image.anchors).is_err();
+        if is_failed {
+            self.machine.host_mut().wasi.shorten_stderr(written_bytes);
+        }
+        self.ctx_mut().release_stderr(is_failed);
     }
 
     fn run_command(&mut self) -> Result<Report, DriverError> {

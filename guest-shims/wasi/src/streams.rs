@@ -100,6 +100,21 @@ impl Capture {
         self.truncated |= retained < written;
     }
 
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// Discards everything after the first `total_bytes`.
+    pub(crate) fn shorten(&mut self, total_bytes: u64) {
+        self.total_bytes = self.total_bytes.min(total_bytes);
+        let kept = usize::try_from(total_bytes).unwrap_or(usize::MAX);
+        if kept <= self.bytes.len() {
+            // No byte before this position was dropped.
+            self.bytes.truncate(kept);
+            self.truncated = false;
+        }
+    }
+
     /// Returns the total number of written bytes if output was lost and the loss was not yet reported.
     pub(crate) fn take_loss(&mut self) -> Option<u64> {
         if self.truncated && !self.reported {

@@ -244,6 +244,16 @@ impl Wasi {
         Output { stdout: self.stdout.take(), stderr: self.stderr.take(), displays: self.displays.take() }
     }
 
+    /// Returns the number of bytes that the guest has written to standard error.
+    pub fn stderr_bytes(&self) -> u64 {
+        self.stderr.total_bytes()
+    }
+
+    /// Discards standard error after its first `total_bytes`.
+    pub fn shorten_stderr(&mut self, total_bytes: u64) {
+        self.stderr.shorten(total_bytes);
+    }
+
     /// Takes the events since the last call. Call this method before [`Self::take_output`], which also clears the
     /// truncation events.
     pub fn take_events(&mut self) -> Vec<SecurityEvent> {

@@ -332,3 +332,20 @@ fn python_that_waits_again_is_stopped_without_another_error() {
     let stderr = execution.stderr.text();
     assert!(stderr.starts_with("TimedOut: ") && stderr.lines().count() == 1, "{timeout_ms} ms: {stderr}");
 }
+
+/// The same in any other system call. The exact instruction at which the fuel ends varies with the limit.
+#[test]
+fn python_in_a_system_call_is_stopped_without_another_error() {
+    let source = "import os\nfile = os.open('a', os.O_CREAT | os.O_RDWR)\ndata = b'x' * 1000\nwhile True:\n    try: os.pwrite(file, data, 0)\n    except BaseException: pass";
+    for step in 1..=12 {
+        let fuel = 500_000_000 + step * 1_000_000;
+        let execution = sandbox(Language::Python, |policy| policy.limits.fuel = fuel).execute(source).unwrap();
+        assert!(
+            matches!(execution.outcome, Outcome::Exhausted { resource: Resource::Fuel, .. }),
+            "{:?}",
+            execution.outcome
+        );
+        let stderr = execution.stderr.text();
+        assert!(stderr.starts_with("OutOfFuel: ") && stderr.lines().count() == 1, "{fuel}: {stderr}");
+    }
+}

@@ -119,10 +119,29 @@ impl<P: Platform> ExecutionCtx<P> {
 
     /// Passes output to the platform, and counts it.
     pub(crate) fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        if stream == Stream::Stderr
+            && let Some(held) = &mut self.held_stderr
+        {
+            held.extend_from_slice(bytes);
+            return;
+        }
         if let Some(journal) = &mut self.journal {
             journal.output(usize::from(stream == Stream::Stderr), bytes.len());
         }
         self.platform.output(stream, bytes);
+    }
+
+    /// Holds back standard error until [`release_stderr`](Self::release_stderr).
+    pub(crate) fn hold_stderr(&mut self) {
+        self.held_stderr = Some(Vec::new());
+    }
+
+    /// Passes on the standard error that was held back, or discards it.
+    pub(crate) fn release_stderr(&mut self, is_discarded: bool) {
+        let held = self.held_stderr.take().unwrap_or_default();
+        if !is_discarded && !held.is_empty() {
+            self.output(Stream::Stderr, &held);
+        }
     }
 
     /// Records the calls that have ended. Fails if the execution differs from the recording that it repeats.

@@ -122,6 +122,8 @@ pub struct ExecutionCtx<P: Platform> {
     ahead: Duration,
     /// `true` if the guest was stopped while it waited.
     was_stopped_in_wait: bool,
+    /// Standard error that is held back, while it is.
+    held_stderr: Option<Vec<u8>>,
     /// `true` from the end of a repetition to the end of the host call in which it ended.
     has_continued: bool,
     /// The platform's state for this execution.
@@ -155,6 +157,7 @@ impl<P: Platform> ExecutionCtx<P> {
             extension: Duration::ZERO,
             ahead: Duration::ZERO,
             was_stopped_in_wait: false,
+            held_stderr: None,
             has_continued: false,
             platform,
         }
