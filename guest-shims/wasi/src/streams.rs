@@ -107,10 +107,10 @@ impl Capture {
     /// Discards everything after the first `total_bytes`.
     pub(crate) fn shorten(&mut self, total_bytes: u64) {
         self.total_bytes = self.total_bytes.min(total_bytes);
-        let kept = usize::try_from(total_bytes).unwrap_or(usize::MAX);
-        if kept <= self.bytes.len() {
+        let length = usize::try_from(total_bytes).unwrap_or(usize::MAX);
+        if length <= self.bytes.len() {
             // No byte before this position was dropped.
-            self.bytes.truncate(kept);
+            self.bytes.truncate(length);
             self.truncated = false;
         }
     }

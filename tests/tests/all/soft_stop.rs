@@ -333,7 +333,7 @@ fn python_that_waits_again_is_stopped_without_another_error() {
     assert!(stderr.starts_with("TimedOut: ") && stderr.lines().count() == 1, "{timeout_ms} ms: {stderr}");
 }
 
-/// The same in any other system call. The exact instruction at which the fuel ends varies with the limit.
+/// CPython releases its lock in every system call. Which instruction uses the last fuel depends on the limit.
 #[test]
 fn python_in_a_system_call_is_stopped_without_another_error() {
     let source = "import os\nfile = os.open('a', os.O_CREAT | os.O_RDWR)\ndata = b'x' * 1000\nwhile True:\n    try: os.pwrite(file, data, 0)\n    except BaseException: pass";
