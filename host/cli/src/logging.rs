@@ -7,7 +7,8 @@ use std::{
 };
 
 use anyhow::Context as _;
-use glovebox::Timestamp;
+use glovebox::{EscapedJson, Timestamp};
+use serde::Serialize as _;
 use serde_json::{Map, Value};
 use tracing::{
     Event, Subscriber,
@@ -66,11 +67,18 @@ struct JsonLines;
 
 impl<S: Subscriber> Layer<S> for JsonLines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut line = line(event, Timestamp::now()).to_string();
-        line.push('\n');
         // Each line is one write, so that lines of several threads do not mix. Errors on standard error are ignored.
-        let _ = io::stderr().lock().write_all(line.as_bytes());
+        let _ = io::stderr().lock().write_all(&encoded(&line(event, Timestamp::now())));
     }
+}
+
+/// Encodes a line and its end. Names from clients and guests can contain terminal controls, which are escaped.
+fn encoded(line: &Value) -> Vec<u8> {
+    let mut text = Vec::new();
+    // Infallible: writing to a vector cannot fail, and all keys are strings.
+    let _ = line.serialize(&mut serde_json::Serializer::with_formatter(&mut text, EscapedJson));
+    text.push(b'\n');
+    text
 }
 
 fn line(event: &Event<'_>, at: Timestamp) -> Value {
@@ -124,5 +132,18 @@ impl Visit for Fields {
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.put(field, format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_characters_are_escaped() {
+        let line = serde_json::json!({ "path": "a\u{7f}\u{85}\u{2028}\u{202e}\n" });
+        let text = String::from_utf8(encoded(&line)).unwrap();
+        assert_eq!(text, concat!(r#"{"path":"a\u007f\u0085\u2028\u202e\n"}"#, "\n"));
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), line);
     }
 }
