@@ -51,6 +51,8 @@ const INSTEAD: &[(&str, &str)] = &[
         "Use `mkdirSync` and `rmSync` with `recursive`, `cpSync` and `globSync` from `fs`.",
     ),
     ("uuid nanoid", "Use `crypto.randomUUID()`."),
+    ("qs query-string", "Use `querystring`, or `URLSearchParams`."),
+    ("ms", "Calculate the number of milliseconds in the script."),
     ("moment dayjs date-fns luxon", "Use `Date`, which parses, formats and calculates in UTC."),
     ("chalk colors kleur", "Print plain text."),
     ("dotenv", "Use `process.env`, which contains the policy's variables."),

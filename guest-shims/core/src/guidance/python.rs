@@ -3,7 +3,7 @@
 use super::{
     Advice, AdviceKind, Correction, UncaughtException, fenced, has_word, is_fenced, limits, modules, nearest, packages,
     quoted,
-    replacements::{DATA_RUNTIME, IN_DATA_RUNTIME, INSTEAD, INSTEAD_WITH_DATA, replacement},
+    replacements::{DATA_RUNTIME, IN_DATA_RUNTIME, INSTEAD, INSTEAD_WITH_DATA, RESEMBLING, replacement},
 };
 use crate::Language;
 
@@ -138,7 +138,8 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
             ],
         );
     }
-    let near = nearest(top, modules(Language::Python).chain(packages()));
+    let is_misspelt = !has_word(RESEMBLING, top);
+    let near = is_misspelt.then(|| nearest(top, modules(Language::Python).chain(packages()))).flatten();
     let mut advice = Advice::new(
         AdviceKind::Module,
         missing,

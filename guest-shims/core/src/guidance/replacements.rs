@@ -83,6 +83,11 @@ pub(super) const IN_DATA_RUNTIME: &str = "\
     pyparsing pypdf regex reportlab scipy seaborn sklearn statsmodels sympy tomli_w toolz tqdm \
     typing_extensions xlrd xmltodict yaml";
 
+/// Well-known packages that do not exist here and whose names resemble those of other modules. They are not misspelt.
+pub(super) const RESEMBLING: &str = "\
+    Bio GPUtil ase bidict cssselect diskcache dns docker graphviz inflect keyboard lime passlib platformdirs pydot \
+    pylint scs sktime structlog sunpy tabula tokenizers";
+
 /// Replacements in an interpreter that has the packages in [`IN_DATA_RUNTIME`].
 pub(super) const INSTEAD_WITH_DATA: &[(&str, &str)] = &[
     ("polars pyarrow duckdb dask modin vaex", "Use `pandas`, or an in-memory `sqlite3` database."),

@@ -343,6 +343,20 @@ fn distant_package_names_are_not_suggested() {
 }
 
 #[test]
+fn names_of_known_packages_are_not_corrected() {
+    let steps =
+        |name: &str| python("", "ModuleNotFoundError", &format!("No module named '{name}'")).unwrap().steps.join(" ");
+    for known in ["docker", "pydot", "lime", "structlog", "typer", "xarray", "qrcode"] {
+        assert!(!steps(known).contains("Did you mean"), "{known}");
+    }
+    assert!(steps("typer").contains("`argparse`"));
+    assert!(steps("colections").contains("Did you mean `collections`?"));
+    let message = "Cannot find module 'qs'";
+    let qs = of(Language::JavaScript, "", &raised("Error", message, None)).pop().unwrap().steps.join(" ");
+    assert!(qs.contains("URLSearchParams") && !qs.contains("Did you mean"), "{qs}");
+}
+
+#[test]
 fn blocked_request_advice_names_who_can_allow_it() {
     let off =
         "<urlopen error the network is off in this sandbox; the operator can allow addresses with `[network] allow`>";
