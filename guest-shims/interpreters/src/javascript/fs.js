@@ -34,7 +34,8 @@
     return result;
   };
 
-  const pathOf = (value, name = 'path') => {
+  // `call` is the system call that an error names.
+  const pathOf = (value, name = 'path', call = 'open') => {
     let found = value;
     if (value instanceof URL) found = $.node.url.fileURLToPath(value);
     else if (value instanceof Uint8Array) found = Buffer.from(value).toString();
@@ -42,7 +43,7 @@
       throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "${name}" argument must be of type string or an instance of Buffer or URL. Received ${$.received(value)}`);
     }
     // The interpreter would treat an empty path as the working directory.
-    if (found === '') throw failure(NUMBERS.ENOENT, 'open', found);
+    if (found === '') throw failure(NUMBERS.ENOENT, call, found);
     if (found.includes('\0')) throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument '${name}' must be a string, Uint8Array, or URL without null bytes. Received ${$.inspect(found, 0)}`);
     return found;
   };
@@ -200,7 +201,7 @@
 
   const sync = {
     accessSync(file) {
-      statOf(pathOf(file), 'access');
+      statOf(pathOf(file, 'path', 'access'), 'access');
     },
     appendFileSync(file, data, options) {
       store(file, data, options, 'a');
@@ -217,7 +218,7 @@
       }
     },
     mkdirSync(directory, options) {
-      const name = pathOf(directory);
+      const name = pathOf(directory, 'path', 'mkdir');
       const { recursive = false } = typeof options === 'object' && options !== null ? options : {};
       if (!recursive) {
         check(os.mkdir(name), 'mkdir', name);
@@ -269,7 +270,7 @@
     },
     readdirSync(directory, options) {
       const { withFileTypes = false, recursive = false } = optionsOf(options);
-      const root = pathOf(directory);
+      const root = pathOf(directory, 'path', 'scandir');
       const found = [];
       const walk = (below, prefix) => {
         for (const name of names(below)) {
@@ -287,7 +288,7 @@
     },
     rmSync(file, options = {}) {
       if (options.force && file === '') return;
-      const name = pathOf(file);
+      const name = pathOf(file, 'path', 'lstat');
       if (!rawStat(name) && !isLink(name)) {
         if (options.force) return;
         throw failure(NUMBERS.ENOENT, 'lstat', name);
@@ -299,12 +300,12 @@
     },
     statSync(file, options) {
       if (options?.throwIfNoEntry === false && file === '') return undefined;
-      const name = pathOf(file);
+      const name = pathOf(file, 'path', 'stat');
       if (options?.throwIfNoEntry === false && rawStat(name) === undefined) return undefined;
       return new Stats(statOf(name));
     },
     unlinkSync(file) {
-      const name = pathOf(file);
+      const name = pathOf(file, 'path', 'unlink');
       if (isTree(name)) throw failure(NUMBERS.EISDIR, 'unlink', name);
       check(os.remove(name), 'unlink', name);
     },

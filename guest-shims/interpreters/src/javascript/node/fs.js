@@ -48,10 +48,10 @@
 
   Object.assign(sync, {
     chmodSync(file) {
-      statOf(pathOf(file), 'chmod');
+      statOf(pathOf(file, 'path', 'chmod'), 'chmod');
     },
     chownSync(file) {
-      statOf(pathOf(file), 'chown');
+      statOf(pathOf(file, 'path', 'chown'), 'chown');
     },
     cpSync(from, to, options = {}) {
       statOf(pathOf(from, 'src'), 'cp');
@@ -81,7 +81,7 @@
     },
     lstatSync(file, options) {
       if (options?.throwIfNoEntry === false && file === '') return undefined;
-      const name = pathOf(file);
+      const name = pathOf(file, 'path', 'lstat');
       if (!isLink(name)) return sync.statSync(name, options);
       return new Stats({ dev: 0, ino: 0, mode: os.S_IFLNK | 0o777, nlink: 1, uid: 0, gid: 0, rdev: 0, size: 0, atime: 0, mtime: 0, ctime: 0 });
     },
@@ -114,7 +114,7 @@
       return at(fd, position, () => check(os.read(fd, bytes.buffer, bytes.byteOffset + offset, most), 'read'));
     },
     readlinkSync(file) {
-      const name = pathOf(file);
+      const name = pathOf(file, 'path', 'readlink');
       if (isLink(name)) throw failure(NUMBERS.ENOSYS, 'readlink', name);
       statOf(name, 'readlink');
       throw failure(NUMBERS.EINVAL, 'readlink', name);
@@ -125,7 +125,7 @@
       return name;
     },
     rmdirSync(directory, options) {
-      const name = pathOf(directory);
+      const name = pathOf(directory, 'path', 'rmdir');
       if (isLink(name) || (rawStat(name) && !isDirectory(name))) throw failure(NUMBERS.ENOTDIR, 'rmdir', name);
       if (options?.recursive && isDirectory(name)) removeTree(name);
       else check(os.remove(name), 'rmdir', name);
@@ -140,7 +140,7 @@
       store(file, cut, undefined, 'w');
     },
     utimesSync(file, atime, mtime) {
-      check(os.utimes(pathOf(file), timeOf(atime), timeOf(mtime)), 'utime', pathOf(file));
+      check(os.utimes(pathOf(file, 'path', 'utime'), timeOf(atime), timeOf(mtime)), 'utime', pathOf(file));
     },
     writeSync(fd, data, offset, length, position) {
       if (typeof data === 'string') return at(fd, offset, () => writeText(fd, Buffer.from(data, length)));
