@@ -365,7 +365,7 @@ impl Runtimes {
         for entry in entries.into_iter().filter(|entry| keep.as_ref() != Some(&entry.name)) {
             // An entry with a time in the future has age zero.
             let age = now.duration_since(entry.last_used).unwrap_or_default();
-            let is_due = eviction.max_age.is_some_and(|most| age >= most)
+            let is_due = eviction.max_age.is_some_and(|max| age >= max)
                 || eviction.max_bytes.is_some_and(|max_bytes| left > max_bytes);
             if !is_due {
                 continue;

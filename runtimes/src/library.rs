@@ -94,11 +94,11 @@ pub fn unpack(library: &File, archive: &str) -> io::Result<BTreeMap<String, Vec<
     Ok(files)
 }
 
-fn read(file: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
+fn read(file: &mut impl Read, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it is larger than {most} bytes")));
+    file.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it is larger than {max} bytes")));
     }
     Ok(bytes)
 }

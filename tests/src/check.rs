@@ -243,12 +243,12 @@ fn same<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
     }
 }
 
-fn between(wrong: &mut Vec<String>, name: &str, least: Option<u64>, most: Option<u64>, seen: u64) {
-    if let Some(least) = least.filter(|least| seen < *least) {
-        wrong.push(format!("{name}: {seen} is less than {least}"));
+fn between(wrong: &mut Vec<String>, name: &str, min: Option<u64>, max: Option<u64>, seen: u64) {
+    if let Some(min) = min.filter(|min| seen < *min) {
+        wrong.push(format!("{name}: {seen} is less than {min}"));
     }
-    if let Some(most) = most.filter(|most| seen > *most) {
-        wrong.push(format!("{name}: {seen} is more than {most}"));
+    if let Some(max) = max.filter(|max| seen > *max) {
+        wrong.push(format!("{name}: {seen} is more than {max}"));
     }
 }
 

@@ -27,9 +27,9 @@ impl Dice {
         self.0
     }
 
-    /// Returns a number below `most`.
-    pub fn below(&mut self, most: usize) -> usize {
-        usize::try_from(self.roll() >> 16).unwrap() % most
+    /// Returns a number below `max`.
+    pub fn below(&mut self, max: usize) -> usize {
+        usize::try_from(self.roll() >> 16).unwrap() % max
     }
 
     /// Returns a random element.

@@ -196,17 +196,17 @@ mod tests {
     use super::*;
 
     /// Returns fewer bytes than requested, as providers are allowed to.
-    fn from(bytes: &[u8], most: usize) -> impl FnMut(u64, u64) -> Result<Vec<u8>, Error> {
-        move |offset, _| Ok(bytes.iter().copied().skip(usize::try_from(offset).unwrap()).take(most).collect())
+    fn from(bytes: &[u8], max: usize) -> impl FnMut(u64, u64) -> Result<Vec<u8>, Error> {
+        move |offset, _| Ok(bytes.iter().copied().skip(usize::try_from(offset).unwrap()).take(max).collect())
     }
 
     #[test]
     fn chunked_reads_return_all_bytes() {
         let bytes: Vec<u8> = (0..=255).collect();
-        for most in [1, 7, 255, 256, 1000] {
-            assert_eq!(Pieces::new(from(&bytes, most)).into_vec().unwrap(), bytes);
+        for max in [1, 7, 255, 256, 1000] {
+            assert_eq!(Pieces::new(from(&bytes, max)).into_vec().unwrap(), bytes);
             let mut read = Vec::new();
-            Pieces::new(from(&bytes, most)).read_to_end(&mut read).unwrap();
+            Pieces::new(from(&bytes, max)).read_to_end(&mut read).unwrap();
             assert_eq!(read, bytes);
         }
         assert_eq!(Pieces::new(from(&[], 5)).into_vec().unwrap(), []);

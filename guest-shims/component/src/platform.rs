@@ -60,10 +60,10 @@ impl Platform for ComponentPlatform {
 /// Returns the size of the guest's next slice, in fuel. The host checks the clock and the soft stop between slices.
 #[must_use]
 pub(crate) fn slice(ctx: &ExecutionCtx, left: u64) -> u64 {
-    let most = if ctx.watch().has_clock() { SLICE_FUEL } else { u64::MAX };
+    let max = if ctx.watch().has_clock() { SLICE_FUEL } else { u64::MAX };
     // End the slice where a soft stop is due.
     let before_reserve = left.checked_sub(ctx.fuel_reserve()).map_or(left, |before| before.max(1));
-    most.min(before_reserve).min(left).min(i64::MAX.unsigned_abs())
+    max.min(before_reserve).min(left).min(i64::MAX.unsigned_abs())
 }
 
 /// Runs tools while the guest writes to the tool device or reads from it.

@@ -65,11 +65,11 @@ impl GrantParts<'_> {
             Some(Beyond { key: key.to_owned(), asked: asked.to_owned(), granted: granted.to_owned() })
         };
         let numbers = |limits: &Limits| serde_json::to_value(limits).unwrap_or_default();
-        let (most, wanted) = (numbers(self.limits), numbers(asked.limits));
+        let (max, wanted) = (numbers(self.limits), numbers(asked.limits));
         for (key, wanted) in wanted.as_object().into_iter().flatten() {
-            let most = most.get(key).unwrap_or(&Value::Null);
-            if wanted.as_u64() > most.as_u64() {
-                return beyond(&format!("limits.{key}"), &wanted.to_string(), &most.to_string());
+            let max = max.get(key).unwrap_or(&Value::Null);
+            if wanted.as_u64() > max.as_u64() {
+                return beyond(&format!("limits.{key}"), &wanted.to_string(), &max.to_string());
             }
         }
         if *asked.clock == Clock::Host && *self.clock != Clock::Host {
@@ -112,16 +112,16 @@ mod tests {
         };
         let Value::Object(numbers) = serde_json::to_value(&granted).unwrap() else { panic!("limits are an object") };
         assert_eq!(beyond(&granted), None);
-        for (name, most) in numbers {
+        for (name, max) in numbers {
             let limits = |number: u64| {
                 let mut limits = serde_json::to_value(&granted).unwrap();
                 limits[&name] = number.into();
                 serde_json::from_value::<Limits>(limits).unwrap()
             };
-            let most = most.as_u64().unwrap();
-            assert_eq!(beyond(&limits(most - 1)), None, "under {name}");
-            let beyond = beyond(&limits(most + 1)).unwrap();
-            assert_eq!((beyond.key, beyond.granted), (format!("limits.{name}"), most.to_string()));
+            let max = max.as_u64().unwrap();
+            assert_eq!(beyond(&limits(max - 1)), None, "under {name}");
+            let beyond = beyond(&limits(max + 1)).unwrap();
+            assert_eq!((beyond.key, beyond.granted), (format!("limits.{name}"), max.to_string()));
         }
     }
 

@@ -154,16 +154,16 @@ impl Default for Limits {
 
 /// A limit outside the supported range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`limits.{key}` is {value}; it must be between {least} and {most}")]
+#[error("`limits.{key}` is {value}; it must be between {min} and {max}")]
 pub struct LimitError {
     /// The limit's name.
     pub key: &'static str,
     /// The requested value.
     pub value: u64,
     /// The minimum value.
-    pub least: u64,
+    pub min: u64,
     /// The maximum value.
-    pub most: u64,
+    pub max: u64,
 }
 
 impl Limits {
@@ -247,9 +247,9 @@ impl Limits {
 
     /// Checks that every limit is within its supported range.
     pub fn check(&self) -> Result<(), LimitError> {
-        for (key, value, least, most) in self.table() {
-            if !(least..=most).contains(&value) {
-                return Err(LimitError { key, value, least, most });
+        for (key, value, min, max) in self.table() {
+            if !(min..=max).contains(&value) {
+                return Err(LimitError { key, value, min, max });
             }
         }
         Ok(())
@@ -257,9 +257,9 @@ impl Limits {
 
     /// Returns a limit raised to `percent` of its value, at most its maximum; `None` if it cannot be raised.
     pub(crate) fn raised(&self, name: &str, percent: u64) -> Option<u64> {
-        let (_, value, _, most) = self.table().into_iter().find(|(key, ..)| *key == name)?;
+        let (_, value, _, max) = self.table().into_iter().find(|(key, ..)| *key == name)?;
         let wanted = u128::from(value) * u128::from(percent) / 100;
-        let raised = u64::try_from(wanted).unwrap_or(u64::MAX).min(most);
+        let raised = u64::try_from(wanted).unwrap_or(u64::MAX).min(max);
         (raised > value).then_some(raised)
     }
 }
@@ -271,22 +271,22 @@ const MAX_NAME_BYTES: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The source exceeds `limits.source_bytes`.
-    #[error("the source is {bytes} bytes; the maximum `limits.source_bytes` is {most}; shorten it or raise the limit")]
+    #[error("the source is {bytes} bytes; the maximum `limits.source_bytes` is {max}; shorten it or raise the limit")]
     SourceTooLarge {
         /// The size of the source in bytes.
         bytes: u64,
         /// The value of the limit in bytes.
-        most: u64,
+        max: u64,
     },
     /// The standard input exceeds `limits.stdin_bytes`.
     #[error(
-        "standard input is {bytes} bytes; the maximum `limits.stdin_bytes` is {most}; shorten it or raise the limit"
+        "standard input is {bytes} bytes; the maximum `limits.stdin_bytes` is {max}; shorten it or raise the limit"
     )]
     StdinTooLarge {
         /// The size of the input in bytes.
         bytes: u64,
         /// The value of the limit in bytes.
-        most: u64,
+        max: u64,
     },
     /// The script's name contains a NUL byte or exceeds 4096 bytes. Holds the beginning of the name.
     #[error("invalid script name `{name}`; use at most 4096 bytes without NUL", name = escaped(.0))]
@@ -300,10 +300,10 @@ pub enum RequestError {
 pub fn check_request(limits: &Limits, source: &str, name: &str, stdin: &[u8]) -> Result<(), RequestError> {
     let (source, stdin) = (source.len() as u64, stdin.len() as u64);
     if source > limits.source_bytes {
-        return Err(RequestError::SourceTooLarge { bytes: source, most: limits.source_bytes });
+        return Err(RequestError::SourceTooLarge { bytes: source, max: limits.source_bytes });
     }
     if stdin > limits.stdin_bytes {
-        return Err(RequestError::StdinTooLarge { bytes: stdin, most: limits.stdin_bytes });
+        return Err(RequestError::StdinTooLarge { bytes: stdin, max: limits.stdin_bytes });
     }
     if name.len() > MAX_NAME_BYTES || name.contains('\0') {
         return Err(RequestError::Name(name.chars().take(100).collect()));
@@ -389,9 +389,9 @@ mod tests {
             let with = |value: u64| serde_json::from_value::<Limits>(serde_json::json!({ key: value }));
             assert_eq!(with(value).unwrap(), defaults, "{key}");
             let too_much = with(u64::MAX).or_else(|_| with(u64::from(u32::MAX))).unwrap();
-            let LimitError { key: named, least, most, .. } = too_much.check().unwrap_err();
+            let LimitError { key: named, min, max, .. } = too_much.check().unwrap_err();
             assert_eq!(named, key);
-            for (value, fits) in [(most, true), (most + 1, false), (least, true), (least.wrapping_sub(1), false)] {
+            for (value, fits) in [(max, true), (max + 1, false), (min, true), (min.wrapping_sub(1), false)] {
                 assert_eq!(with(value).is_ok_and(|limits| limits.check().is_ok()), fits, "{key}: {value}");
             }
         }
@@ -423,9 +423,9 @@ mod tests {
         for (source, fits) in [("", true), ("12", true), ("123", false)] {
             assert_eq!(check_request(&limits, source, "", b"").is_ok(), fits, "{source}");
         }
-        assert_eq!(check_request(&limits, "123", "", b""), Err(RequestError::SourceTooLarge { bytes: 3, most: 2 }));
+        assert_eq!(check_request(&limits, "123", "", b""), Err(RequestError::SourceTooLarge { bytes: 3, max: 2 }));
         assert_eq!(check_request(&limits, "", "", b"123"), Ok(()));
-        assert_eq!(check_request(&limits, "", "", b"1234"), Err(RequestError::StdinTooLarge { bytes: 4, most: 3 }));
+        assert_eq!(check_request(&limits, "", "", b"1234"), Err(RequestError::StdinTooLarge { bytes: 4, max: 3 }));
         for (name, fits) in [("n".repeat(4095), true), ("n".repeat(4096), true), ("n".repeat(4097), false)] {
             assert_eq!(check_request(&limits, "", &name, b"").is_ok(), fits, "{}", name.len());
         }

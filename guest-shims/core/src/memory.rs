@@ -182,7 +182,7 @@ impl MemoryLimiter {
         // The guest does not choose its initial memory, so the reserve does not apply.
         let reserve_bytes = if current == 0 { 0 } else { self.reserve_bytes };
         let others = counted_bytes.saturating_add(self.host_bytes).saturating_add(reserve_bytes);
-        let fits = maximum.is_none_or(|most| desired <= most)
+        let fits = maximum.is_none_or(|max| desired <= max)
             && self.limit.bytes.checked_sub(others).is_some_and(|left| {
                 // Tools may use the reserve, and a tool's thread may be doing so at this moment.
                 self.tools.held_bytes() <= left && self.tools.try_set_room(left.saturating_add(reserve_bytes))

@@ -98,13 +98,13 @@ pub enum PolicyError {
     },
     /// Arguments and environment variables together are too large.
     #[error(
-        "`args` and `env` are {bytes} bytes in total; the maximum is {most}; shorten them, or pass the data in files"
+        "`args` and `env` are {bytes} bytes in total; the maximum is {max}; shorten them, or pass the data in files"
     )]
     TooLarge {
         /// The total size in bytes.
         bytes: usize,
         /// The maximum size in bytes.
-        most: usize,
+        max: usize,
     },
     /// The network settings are invalid.
     #[error("`network.{key}`: {reason}", key = escaped(.key), reason = escaped_text(.reason))]
@@ -181,7 +181,7 @@ impl PolicyParts<'_> {
         let args: usize = self.args.iter().map(|arg| arg.len() + 1).sum();
         let env: usize = self.env.iter().map(|(key, value)| key.len() + value.len() + 2).sum();
         if args + env > Self::MAX_ARGS_AND_ENV_BYTES {
-            return Err(PolicyError::TooLarge { bytes: args + env, most: Self::MAX_ARGS_AND_ENV_BYTES });
+            return Err(PolicyError::TooLarge { bytes: args + env, max: Self::MAX_ARGS_AND_ENV_BYTES });
         }
         Ok(())
     }
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn arguments_and_environment_have_a_maximum() {
-        const MOST: usize = PolicyParts::MAX_ARGS_AND_ENV_BYTES;
+        const MAX: usize = PolicyParts::MAX_ARGS_AND_ENV_BYTES;
         // Each argument ends with a NUL byte; each variable also contains `=`.
-        for (length, fits) in [(MOST - 6, true), (MOST - 5, true), (MOST - 4, false)] {
+        for (length, fits) in [(MAX - 6, true), (MAX - 5, true), (MAX - 4, false)] {
             assert_eq!(check(&["x".repeat(length)], &[("k", "v")]).is_ok(), fits, "{length}");
         }
     }

@@ -25,7 +25,7 @@ pub struct Adapter;
 
 impl Guest for Adapter {
     fn handle(request: IncomingRequest, out: ResponseOutparam) {
-        let answer = router::answer(settings(), &head(&request), &mut |most| read(&request, most));
+        let answer = router::answer(settings(), &head(&request), &mut |max| read(&request, max));
         send(answer, out);
     }
 }
@@ -59,15 +59,15 @@ fn head(request: &IncomingRequest) -> Request {
     Request { method, path, authority: request.authority(), headers }
 }
 
-/// Reads a request's body. Fails if the body exceeds `most` bytes, and holds no more than that in memory.
-fn read(request: &IncomingRequest, most: usize) -> Result<Vec<u8>, Problem> {
+/// Reads a request's body. Fails if the body exceeds `max` bytes, and holds no more than that in memory.
+fn read(request: &IncomingRequest, max: usize) -> Result<Vec<u8>, Problem> {
     let broken = |()| Problem::invalid("cannot read the request body");
     let body = request.consume().map_err(broken)?;
     let mut bytes = Vec::new();
     let stream = body.stream().map_err(broken)?;
     loop {
         match stream.blocking_read(READ_BYTES) {
-            Ok(piece) if bytes.len() + piece.len() > most => return Err(router::body_too_large(most)),
+            Ok(piece) if bytes.len() + piece.len() > max => return Err(router::body_too_large(max)),
             Ok(piece) => bytes.extend_from_slice(&piece),
             Err(StreamError::Closed) => break,
             Err(StreamError::LastOperationFailed(_)) => return Err(broken(())),

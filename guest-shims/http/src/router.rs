@@ -64,18 +64,18 @@ fn carried_out(
     if request.method != "POST" {
         return Err(no_method());
     }
-    let most = settings.body_bytes;
+    let max = settings.body_bytes;
     // Do not read a body that announces an excessive size.
     let announced = request.header("content-length").and_then(|length| length.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > most as u64) {
-        return Err(body_too_large(most));
+    if announced.is_some_and(|length| length > max as u64) {
+        return Err(body_too_large(max));
     }
-    route(settings, &read(most)?)
+    route(settings, &read(max)?)
 }
 
 /// Returns the problem for a body that is too large.
-pub(crate) fn body_too_large(most: usize) -> Problem {
-    Problem::too_large(format!("the request body is larger than {most} bytes; send a smaller body"))
+pub(crate) fn body_too_large(max: usize) -> Problem {
+    Problem::too_large(format!("the request body is larger than {max} bytes; send a smaller body"))
 }
 
 fn no_method() -> Problem {
@@ -246,10 +246,10 @@ fn resumed(settings: &Settings, key: &SessionKey, state: Vec<u8>) -> Result<Sess
 /// Returns a session's state, sealed for the client.
 fn sealed(settings: &Settings, key: &SessionKey, session: &Session) -> Result<Vec<u8>, Problem> {
     let blob = session.hibernate()?;
-    let (bytes, most) = (blob.size(), settings.state_bytes);
-    if usize::try_from(bytes).map_or(true, |bytes| bytes > most) {
+    let (bytes, max) = (blob.size(), settings.state_bytes);
+    if usize::try_from(bytes).map_or(true, |bytes| bytes > max) {
         let detail = format!(
-            "the session's state is {bytes} bytes; the maximum is {most}; continue with the previous state, and keep less data in variables and files"
+            "the session's state is {bytes} bytes; the maximum is {max}; continue with the previous state, and keep less data in variables and files"
         );
         return Err(Problem::new(500, "unsaved", detail));
     }
@@ -273,7 +273,7 @@ mod tests {
     ) -> (u16, String) {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect();
         let request = Request { method: method.into(), path: path.into(), authority: Some("here".into()), headers };
-        let mut read = |most: usize| if most < 5 { Err(body_too_large(most)) } else { Ok(b"hello".to_vec()) };
+        let mut read = |max: usize| if max < 5 { Err(body_too_large(max)) } else { Ok(b"hello".to_vec()) };
         let answer = carried_out(settings, &request, &mut read, &ECHO).unwrap_or_else(Answer::from);
         (answer.status, String::from_utf8(answer.body).unwrap())
     }
@@ -296,8 +296,8 @@ mod tests {
 
     #[test]
     fn body_size_is_limited() {
-        let status = |most: &str, length: &str| {
-            asked(&settings(&[(policy::BODY_BYTES, most)]), "POST", "/echo", &[("content-length", length)]).0
+        let status = |max: &str, length: &str| {
+            asked(&settings(&[(policy::BODY_BYTES, max)]), "POST", "/echo", &[("content-length", length)]).0
         };
         assert_eq!(status("5", "5"), 200);
         assert_eq!(status("5", "6"), 413, "the announced length exceeds the limit");

@@ -197,8 +197,8 @@ mod tests {
         for bytes in [&[0x80, 0][..], &[0xFF, 0x80, 0], &[0x80; 10], &[0xFF; 11], &[0x80], &[]] {
             assert!(Decoder::new(bytes).number().is_err(), "{bytes:?}");
         }
-        let most = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1];
-        assert_eq!(Decoder::new(&most).number(), Ok(u64::MAX));
+        let max = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1];
+        assert_eq!(Decoder::new(&max).number(), Ok(u64::MAX));
         let over = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2];
         assert_eq!(Decoder::new(&over).number(), Err(Damaged("a number has more than 64 bits")));
     }

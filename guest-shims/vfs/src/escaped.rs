@@ -71,15 +71,15 @@ impl Escaped<'_> {
     /// Returns the displayed ranges: the whole text, or the beginning and the end of a long text.
     fn shown(&self) -> (&[u8], Option<&[u8]>) {
         let bytes = self.text.as_encoded_bytes();
-        let most = if self.is_name { MAX_NAME_BYTES } else { MAX_TEXT_BYTES };
-        if bytes.len() <= most {
+        let max = if self.is_name { MAX_NAME_BYTES } else { MAX_TEXT_BYTES };
+        if bytes.len() <= max {
             return (bytes, None);
         }
         let is_boundary = |at: &usize| bytes.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
         // In bytes that are not UTF-8, the nearest boundary can be far away.
         let near = |at: usize| (at.saturating_sub(3)..=at).rev().find(is_boundary).unwrap_or(at);
-        let (begin, _) = bytes.split_at(near(most / 2));
-        let (_, end) = bytes.split_at(near(bytes.len() - most / 4));
+        let (begin, _) = bytes.split_at(near(max / 2));
+        let (_, end) = bytes.split_at(near(bytes.len() - max / 4));
         (begin, Some(end))
     }
 
@@ -180,14 +180,14 @@ mod tests {
 
     #[test]
     fn a_long_text_keeps_its_beginning_and_its_end() {
-        for (text, most) in [(escaped(&"ä".repeat(128)), 256), (escaped_text(&"ä".repeat(512)), 1_024)] {
-            assert_eq!(text.to_string().len(), most);
+        for (text, max) in [(escaped(&"ä".repeat(128)), 256), (escaped_text(&"ä".repeat(512)), 1_024)] {
+            assert_eq!(text.to_string().len(), max);
         }
         for shift in 0..4 {
             let begin = format!("{}ß€😀ß", "a".repeat(shift));
             let long = format!("{}{}z", "a".repeat(shift), "ß€😀".repeat(1 << 20));
-            for (shown, most) in [(escaped(&long).to_string(), 256), (Untrusted::from(&*long).to_string(), 1_024)] {
-                assert!(shown.len() <= most && shown.starts_with(&begin) && shown.ends_with('z'), "{shown}");
+            for (shown, max) in [(escaped(&long).to_string(), 256), (Untrusted::from(&*long).to_string(), 1_024)] {
+                assert!(shown.len() <= max && shown.starts_with(&begin) && shown.ends_with('z'), "{shown}");
                 assert_eq!(shown.matches('…').count(), 1);
                 assert!(!shown.contains("\\x"), "{shown}");
             }

@@ -272,8 +272,8 @@ mod tests {
     fn long_salts_and_keys_do_not_escape_the_work_limit() {
         let read = |numbers, salt: usize| Derivation::read(&request(numbers, &vec![0; salt])).map(drop);
         // 2,048 hashes of the salt and 192 bytes, and one hash of 64 KiB of blocks.
-        let most = (64 << 20) / 2_048 - 192 - 33;
-        for (salt, expected) in [(most, Ok(())), (most + 1, Err(Errno::TooBig)), (1 << 20, Err(Errno::TooBig))] {
+        let max = (64 << 20) / 2_048 - 192 - 33;
+        for (salt, expected) in [(max, Ok(())), (max + 1, Err(Errno::TooBig)), (1 << 20, Err(Errno::TooBig))] {
             assert_eq!(read([1, 1, 512, 32, 0], salt), expected, "{salt}");
         }
         // 2,048 hashes of all blocks, the first of which come from an empty salt.

@@ -267,7 +267,7 @@ impl Wasi {
     fn decode_descriptors<'a>(&self, from: &mut Decoder<'a>) -> Result<BTreeMap<u32, Saved<'a>>, RestoreError> {
         let mut descriptors = BTreeMap::new();
         // The limit can be exceeded by three: before an execution, closed standard streams are opened again.
-        let most = u64::from(self.limits.open_files).saturating_add(u64::from(FIRST_FREE));
+        let max = u64::from(self.limits.open_files).saturating_add(u64::from(FIRST_FREE));
         let mut next = 0_u64;
         loop {
             let by = from.number()?;
@@ -276,7 +276,7 @@ impl Wasi {
             }
             next = next.saturating_add(by);
             let fd = next.saturating_sub(1);
-            if fd >= most {
+            if fd >= max {
                 return Err(RestoreError::OpenFiles(next));
             }
             let fd = u32::try_from(fd).map_err(|_| Damaged("a descriptor's number is too high"))?;

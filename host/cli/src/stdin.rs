@@ -95,14 +95,14 @@ impl PipedStdin {
 
     fn read_all(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let most = usize::try_from(self.max_bytes).unwrap_or(usize::MAX);
+        let max = usize::try_from(self.max_bytes).unwrap_or(usize::MAX);
         if let Err(error) = io::stdin().lock().take(self.max_bytes.saturating_add(1)).read_to_end(&mut bytes) {
             note(&format!("cannot read more of standard input: {error}"));
         }
-        if bytes.len() > most {
-            bytes.truncate(most);
+        if bytes.len() > max {
+            bytes.truncate(max);
             note(&format!(
-                "standard input truncated: the script receives the first {most} bytes; raise the limit with \
+                "standard input truncated: the script receives the first {max} bytes; raise the limit with \
                  --stdin-bytes N"
             ));
         }

@@ -346,9 +346,9 @@ pub(crate) fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
     };
     let what = format!("key file `{}`", escaped(path));
     let mut bytes = Vec::new();
-    let most = u64::try_from(SessionKey::MAX_BYTES).unwrap_or(u64::MAX).saturating_add(2);
+    let max = u64::try_from(SessionKey::MAX_BYTES).unwrap_or(u64::MAX).saturating_add(2);
     File::open(path)
-        .and_then(|file| file.take(most).read_to_end(&mut bytes))
+        .and_then(|file| file.take(max).read_to_end(&mut bytes))
         .map_err(|error| wrong(format!("cannot read {what}")).because(error))?;
     let key = if bytes.len() > SessionKey::MAX_BYTES { bytes.strip_suffix(b"\n").unwrap_or(&bytes) } else { &bytes };
     SessionKey::new(key).map_err(|error| wrong(format!("{what} does not contain a key")).because(error).into())

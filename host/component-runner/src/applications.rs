@@ -299,7 +299,7 @@ pub(crate) fn read(path: &Path) -> Result<(String, Vec<u8>), LoadError> {
         file.take(COMPONENT_BYTES + 1).read_to_end(&mut bytes).map_err(reading)?;
     }
     if announced.max(u64::try_from(bytes.len()).unwrap_or(u64::MAX)) > COMPONENT_BYTES {
-        return Err(LoadError::TooLarge { name, most: COMPONENT_BYTES });
+        return Err(LoadError::TooLarge { name, max: COMPONENT_BYTES });
     }
     Ok((name, bytes))
 }

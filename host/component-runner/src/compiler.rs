@@ -198,9 +198,8 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
     // The limit on CPU time allows for all processors.
     let processors = thread::available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1));
     let seconds = timeout_ms.div_ceil(1_000).saturating_add(1).saturating_mul(processors);
-    for (resource, most) in [(Resource::Data, memory_bytes), (Resource::Cpu, seconds), (Resource::Core, 0)] {
-        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
-            .map_err(|error| failed(error.into()))?;
+    for (resource, max) in [(Resource::Data, memory_bytes), (Resource::Cpu, seconds), (Resource::Core, 0)] {
+        setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) }).map_err(|error| failed(error.into()))?;
     }
     let mut wasm = Vec::new();
     io::stdin().take(length).read_to_end(&mut wasm).map_err(failed)?;

@@ -176,12 +176,12 @@ pub enum LoadError {
         source: io::Error,
     },
     /// The component is larger than 512 MiB.
-    #[error("`{name}` is larger than {most} bytes, the maximum size of a component", name = escaped(.name))]
+    #[error("`{name}` is larger than {max} bytes, the maximum size of a component", name = escaped(.name))]
     TooLarge {
         /// The name of the component.
         name: String,
         /// Maximum size in bytes.
-        most: u64,
+        max: u64,
     },
     /// The bytes are not WebAssembly.
     #[error("`{name}` is not a WebAssembly binary (bad magic number)", name = escaped(.name))]

@@ -83,20 +83,20 @@ pub(crate) struct Limiter {
 #[derive(Debug)]
 struct Sum {
     used: u64,
-    most: u64,
+    max: u64,
     /// The rejected total, if the limit was exceeded.
     refused: Option<u64>,
 }
 
 impl Sum {
-    fn new(most: u64) -> Self {
-        Self { used: 0, most, refused: None }
+    fn new(max: u64) -> Self {
+        Self { used: 0, max, refused: None }
     }
 
     /// Returns the sum with `more` added, or `None` if the sum would exceed the limit.
     fn with(&mut self, more: u64) -> Option<u64> {
         let wanted = self.used.saturating_add(more);
-        if wanted > self.most {
+        if wanted > self.max {
             self.refused = Some(wanted);
             return None;
         }

@@ -156,22 +156,22 @@ pub enum BuildError {
 #[non_exhaustive]
 pub enum ExecuteError {
     /// The source exceeds `limits.source_bytes`.
-    #[error("the source is {bytes} bytes; the maximum `limits.source_bytes` is {most}; shorten it or raise the limit")]
+    #[error("the source is {bytes} bytes; the maximum `limits.source_bytes` is {max}; shorten it or raise the limit")]
     SourceTooLarge {
         /// The size of the source in bytes.
         bytes: u64,
         /// The limit in bytes.
-        most: u64,
+        max: u64,
     },
     /// The standard input exceeds `limits.stdin_bytes`.
     #[error(
-        "standard input is {bytes} bytes; the maximum `limits.stdin_bytes` is {most}; shorten it or raise the limit"
+        "standard input is {bytes} bytes; the maximum `limits.stdin_bytes` is {max}; shorten it or raise the limit"
     )]
     StdinTooLarge {
         /// The size of the standard input in bytes.
         bytes: u64,
         /// The limit in bytes.
-        most: u64,
+        max: u64,
     },
     /// A script's name contains a NUL byte or is too long.
     #[error("invalid script name `{name}`; use at most 4096 bytes without NUL", name = escaped(.0))]
@@ -260,18 +260,18 @@ pub enum ExecuteError {
         reason: String,
     },
     /// A value for a variable exceeds `limits.stdin_bytes`.
-    #[error("the value for `{name}` is {bytes} bytes of JSON; the maximum `limits.stdin_bytes` is {most}; use a smaller value or raise the limit", name = escaped(.name))]
+    #[error("the value for `{name}` is {bytes} bytes of JSON; the maximum `limits.stdin_bytes` is {max}; use a smaller value or raise the limit", name = escaped(.name))]
     ValueTooLarge {
         /// The name of the variable.
         name: String,
         /// The size of its JSON text in bytes.
         bytes: u64,
         /// The limit in bytes.
-        most: u64,
+        max: u64,
     },
     /// A new session or checkpoint would exceed a limit on sessions.
     #[error(
-        "`{key}` is exhausted: {used} needed, {most} allowed for all sessions together; close a session, try again later, or raise the limit"
+        "`{key}` is exhausted: {used} needed, {max} allowed for all sessions together; close a session, try again later, or raise the limit"
     )]
     TooManySessions {
         /// Exceeded limit: `limits.session_count` or `limits.session_total_bytes`.
@@ -279,7 +279,7 @@ pub enum ExecuteError {
         /// Usage, including the new session or checkpoint.
         used: u64,
         /// The value of the limit.
-        most: u64,
+        max: u64,
     },
     /// The script is TypeScript, and the tool that removes its types is unavailable.
     #[error("cannot run `{name}`: the TypeScript stripper is unavailable: {source}", name = escaped(.name))]
@@ -350,16 +350,16 @@ pub enum ExecuteError {
 impl From<RequestError> for ExecuteError {
     fn from(error: RequestError) -> Self {
         match error {
-            RequestError::SourceTooLarge { bytes, most } => Self::SourceTooLarge { bytes, most },
-            RequestError::StdinTooLarge { bytes, most } => Self::StdinTooLarge { bytes, most },
+            RequestError::SourceTooLarge { bytes, max } => Self::SourceTooLarge { bytes, max },
+            RequestError::StdinTooLarge { bytes, max } => Self::StdinTooLarge { bytes, max },
             RequestError::Name(beginning) => Self::Name(beginning),
         }
     }
 }
 
 impl From<TooMany> for ExecuteError {
-    fn from(TooMany { key, used, most }: TooMany) -> Self {
-        Self::TooManySessions { key, used, most }
+    fn from(TooMany { key, used, max }: TooMany) -> Self {
+        Self::TooManySessions { key, used, max }
     }
 }
 

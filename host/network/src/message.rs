@@ -267,9 +267,9 @@ pub(crate) fn without_credentials(headers: &mut Headers, is_secret: impl Fn(&str
 pub(crate) fn response(headers: &HeaderMap) -> Result<Vec<(String, String)>, String> {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if headers.len() > MAX_RESPONSE_HEADERS || bytes > MAX_RESPONSE_HEADER_BYTES {
-        let most = format!("{MAX_RESPONSE_HEADERS} headers and {MAX_RESPONSE_HEADER_BYTES} bytes");
+        let max = format!("{MAX_RESPONSE_HEADERS} headers and {MAX_RESPONSE_HEADER_BYTES} bytes");
         let count = headers.len();
-        return Err(format!("the response has {count} headers with {bytes} bytes in total; the maximum is {most}"));
+        return Err(format!("the response has {count} headers with {bytes} bytes in total; the maximum is {max}"));
     }
     let is_shown = |name: &HeaderName| {
         !matches!(name.as_str(), "connection" | "keep-alive" | "transfer-encoding" | "te" | "trailer" | "upgrade")

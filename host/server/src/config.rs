@@ -372,8 +372,8 @@ mod tests {
         let own = "[tokens.policy.limits]\nmemory_bytes = 33_554_432\n";
         let two = format!("[sessions]\nlive_count = 10\n{}{own}{}{own}", token("a", 1), token("b", 2));
         assert_eq!(limits(&two), (none.0 + 20 * (256 + 32) * MIB, none.1 + 80));
-        let most = format!("[sessions]\nlive_count = {}", i64::MAX);
-        assert_eq!(limits(&most), (u64::MAX, u64::MAX));
+        let max = format!("[sessions]\nlive_count = {}", i64::MAX);
+        assert_eq!(limits(&max), (u64::MAX, u64::MAX));
         assert_eq!(limits("[workers]\nmemory_bytes = 1\nopen_files = 2"), (1, 2));
     }
 

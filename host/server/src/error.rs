@@ -79,12 +79,12 @@ pub enum ServiceError {
         retry_after: Duration,
     },
     /// The tenant has reached one of its quotas.
-    #[error("too many {what}: the limit is {most}; {remedy}")]
+    #[error("too many {what}: the limit is {max}; {remedy}")]
     TooMany {
         /// The objects that the quota limits, as a plural noun.
         what: &'static str,
         /// The tenant's quota.
-        most: usize,
+        max: usize,
         /// An action that frees a part of the quota.
         remedy: &'static str,
     },
@@ -128,11 +128,11 @@ pub enum ServiceError {
     Cancelled,
     /// The limit on suspended executions is reached ([`Suspension::count`](crate::Suspension::count)).
     #[error(
-        "too many suspended executions and unread results: the limit is {most}; cancel an execution or read a result, or try again later"
+        "too many suspended executions and unread results: the limit is {max}; cancel an execution or read a result, or try again later"
     )]
     TooManySuspended {
         /// The maximum number of suspended executions.
-        most: usize,
+        max: usize,
     },
     /// The result of a step of an execution in a fleet is unknown or has no room in memory. The execution still waits:
     /// repeating the step returns its result, and runs nothing twice.
@@ -163,21 +163,21 @@ pub enum ServiceError {
     NoRoomToAsk,
     /// The answer exceeds the memory that the tenant can have for answers.
     #[error(
-        "the answer is {bytes} bytes; the maximum for this token is {most} (`http.bodies_bytes`); request less output or smaller files"
+        "the answer is {bytes} bytes; the maximum for this token is {max} (`http.bodies_bytes`); request less output or smaller files"
     )]
     AnswerTooLarge {
         /// The size of the answer in bytes.
         bytes: usize,
         /// The maximum in bytes.
-        most: usize,
+        max: usize,
     },
     /// The file exceeds the maximum for a response.
-    #[error("the file is {bytes} bytes; the maximum for a response is {most}; split the file in a script")]
+    #[error("the file is {bytes} bytes; the maximum for a response is {max}; split the file in a script")]
     FileTooLarge {
         /// The size of the file in bytes.
         bytes: u64,
         /// The maximum in bytes.
-        most: u64,
+        max: u64,
     },
     /// The types of a script could not be checked, or are wrong. The script was not run.
     #[error(transparent)]
@@ -367,11 +367,11 @@ mod tests {
             let error = ServiceError::from(SessionsError::Resume { id: SessionId::random(), source: Box::new(source) });
             (error.code(), error.status())
         };
-        let full = ExecuteError::TooManySessions { key: "limits.session_total_bytes", used: 2, most: 1 };
+        let full = ExecuteError::TooManySessions { key: "limits.session_total_bytes", used: 2, max: 1 };
         assert_eq!(problem(ResumeError::Session(full)), ("quota-exceeded", 429));
         let no_instance = ExecuteError::Instantiate { reason: "the pool is full".to_owned() };
         assert_eq!(problem(ResumeError::Session(no_instance)), ("unavailable", 503));
-        let too_large = ResumeError::TooLarge { what: "memory", key: "memory_bytes", bytes: 2, most: 1 };
+        let too_large = ResumeError::TooLarge { what: "memory", key: "memory_bytes", bytes: 2, max: 1 };
         for source in [ResumeError::NotAuthentic, too_large] {
             assert_eq!(problem(source), ("not-resumable", 409));
         }

@@ -341,8 +341,8 @@ impl Service {
 
     /// Acquires a permit for a suspended execution. Fails if the limit is reached.
     pub(crate) fn suspension_place(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
-        let most = self.0.suspension.count;
-        Arc::clone(&self.0.suspended).try_acquire_owned().map_err(|_| ServiceError::TooManySuspended { most })
+        let max = self.0.suspension.count;
+        Arc::clone(&self.0.suspended).try_acquire_owned().map_err(|_| ServiceError::TooManySuspended { max })
     }
 
     /// Waits for this tenant's turn and acquires a permit to run. Dropping the future leaves the queue.
@@ -412,10 +412,10 @@ struct Waiting<'a>(&'a ServiceInner);
 
 impl<'a> Waiting<'a> {
     fn enter(inner: &'a ServiceInner) -> Result<Self, ServiceError> {
-        let most = inner.admission.waiting;
+        let max = inner.admission.waiting;
         let entered = inner
             .waiting
-            .try_update(Ordering::SeqCst, Ordering::SeqCst, |waiting| (waiting < most).then_some(waiting + 1));
+            .try_update(Ordering::SeqCst, Ordering::SeqCst, |waiting| (waiting < max).then_some(waiting + 1));
         match entered {
             Ok(_) => {
                 inner.metrics.waiting(1);

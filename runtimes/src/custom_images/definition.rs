@@ -137,9 +137,9 @@ impl ImageDefinition {
         }
         let memory_range = MIN_MEMORY_BYTES..=MAX_IMAGE_MEMORY_BYTES;
         if !memory_range.contains(&self.memory_bytes) {
-            let (least, most) = (memory_range.start(), memory_range.end());
+            let (min, max) = (memory_range.start(), memory_range.end());
             let memory_bytes = self.memory_bytes;
-            return invalid(format!("the memory limit is {memory_bytes} bytes; it must be between {least} and {most}"));
+            return invalid(format!("the memory limit is {memory_bytes} bytes; it must be between {min} and {max}"));
         }
         if self.timeout_ms == 0 || self.timeout_ms > MAX_IMAGE_TIMEOUT_MS {
             return invalid(format!(

@@ -123,9 +123,9 @@ fn pages(image: &[u8], memory: &wasmparser::MemoryType) -> Result<u64, RewriteEr
         )));
     }
     let pages = u64::try_from(image.len() / PAGE_BYTES).unwrap_or(u64::MAX);
-    let most = memory.maximum.unwrap_or(65_536);
-    if pages < memory.initial || pages > most {
-        return Err(RewriteError::Image(format!("{pages} pages are not between {} and {most}", memory.initial)));
+    let max = memory.maximum.unwrap_or(65_536);
+    if pages < memory.initial || pages > max {
+        return Err(RewriteError::Image(format!("{pages} pages are not between {} and {max}", memory.initial)));
     }
     Ok(pages)
 }

@@ -153,6 +153,6 @@ fn module_unsuitable_for_callbacks_is_rejected() {
     assert!(error("(module (table 1 funcref) (memory (export \"__a\") 1))").contains("exports another item as `__a`"));
     // The maximum initial size of a table, and one slot below it.
     assert!(error("(module (table 10000000 funcref) (memory 1))").contains("no room"));
-    let most = wasm("(module (table 9999999 funcref) (memory 1))");
-    Validator::new().validate_all(&rewrite::with_exports(&most, &asking_for(&["__a"])).unwrap().bytes).unwrap();
+    let largest = wasm("(module (table 9999999 funcref) (memory 1))");
+    Validator::new().validate_all(&rewrite::with_exports(&largest, &asking_for(&["__a"])).unwrap().bytes).unwrap();
 }

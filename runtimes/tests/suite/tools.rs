@@ -130,8 +130,8 @@ fn unpinned_module_is_never_stored() {
     other[100] ^= 1;
     let glue = |bytes: usize| format!("{}{}", " ".repeat(bytes), script(&module()));
     // Maximum size of `FILE`: the module's base64 text and one mebibyte.
-    let most = (module().len() / 3 + 1) * 4 + (1 << 20);
-    let over = most + 1 - script(&module()).len();
+    let max = (module().len() / 3 + 1) * 4 + (1 << 20);
+    let over = max + 1 - script(&module()).len();
     for (file, content, said) in [
         (FILE, script(&other), "wrong checksum"),
         (FILE, script(&longer), "wrong length: expected 4008 bytes, got more"),

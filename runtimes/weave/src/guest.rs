@@ -305,13 +305,13 @@ fn max_operands(bytes: &[u8]) -> Result<Vec<u32>, wasmparser::Error> {
         let mut reader = body.get_binary_reader();
         function.read_locals(&mut reader)?;
         let mut operators = body.get_operators_reader()?;
-        let mut most = 0;
+        let mut highest = 0;
         while !operators.eof() {
             let offset = operators.original_position();
             function.op(offset, &operators.read()?)?;
-            most = most.max(function.operand_stack_height());
+            highest = highest.max(function.operand_stack_height());
         }
-        all.push(most);
+        all.push(highest);
         allocations = function.into_allocations();
     }
     Ok(all)

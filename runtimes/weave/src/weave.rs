@@ -285,9 +285,9 @@ fn is_of(of: &wasmparser::FuncType, (parameters, results): machine::Signature) -
 fn stack(guests: &[Read<'_>], stack_bytes: u32) -> Result<i64, WeaveError> {
     for guest in guests {
         let counted = guest.depths.counted.iter().flatten();
-        let most = counted.clone().max().copied().unwrap_or(0);
+        let largest = counted.clone().max().copied().unwrap_or(0);
         let (name, once_bytes, count) = (guest.guest.name, guest.depths.once_bytes, counted.count());
-        tracing::debug!(guest = name, once_bytes, counted_functions = count, largest_frame_bytes = most, "stack");
+        tracing::debug!(guest = name, once_bytes, counted_functions = count, largest_frame_bytes = largest, "stack");
     }
     let once = guests.iter().map(|guest| guest.depths.once_bytes).max().unwrap_or(0);
     let left = stack_bytes.checked_sub(once).map(i64::from).filter(|left| *left > 0);

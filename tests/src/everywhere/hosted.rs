@@ -54,8 +54,8 @@ impl Hosted {
     /// # Errors
     /// Fails if a component or tool is missing; the error is the command that builds it.
     pub fn of(host: Host, program: &str) -> Result<Self, String> {
-        let most = thread::available_parallelism().map_or(1, NonZero::get);
-        Self::pool(most, host, program)
+        let max = thread::available_parallelism().map_or(1, NonZero::get);
+        Self::pool(max, host, program)
     }
 
     /// Creates a host with a single pair of processes, so that its only user can identify the process.

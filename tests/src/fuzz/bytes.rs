@@ -14,13 +14,13 @@ impl<'a> Bytes<'a> {
         *first
     }
 
-    pub(super) fn below(&mut self, most: usize) -> usize {
-        usize::from(self.byte()) % most
+    pub(super) fn below(&mut self, max: usize) -> usize {
+        usize::from(self.byte()) % max
     }
 
-    /// Reads a length-prefixed byte string of at most `most` bytes.
-    pub(super) fn run(&mut self, most: usize) -> &'a [u8] {
-        let wanted = usize::from(self.byte()).min(most);
+    /// Reads a length-prefixed byte string of at most `max` bytes.
+    pub(super) fn run(&mut self, max: usize) -> &'a [u8] {
+        let wanted = usize::from(self.byte()).min(max);
         let (run, rest) = self.0.split_at(wanted.min(self.0.len()));
         self.0 = rest;
         run

@@ -20,14 +20,14 @@ impl Numbers {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `most`, which must be at least 1.
-    pub fn below(&mut self, most: usize) -> usize {
-        usize::try_from(self.number() % most as u64).expect("the remainder fits into a usize")
+    /// Returns a number below `max`, which must be at least 1.
+    pub fn below(&mut self, max: usize) -> usize {
+        usize::try_from(self.number() % max as u64).expect("the remainder fits into a usize")
     }
 
-    /// Returns at most `most` random bytes.
-    pub fn bytes(&mut self, most: usize) -> Vec<u8> {
-        let len = self.below(most + 1);
+    /// Returns at most `max` random bytes.
+    pub fn bytes(&mut self, max: usize) -> Vec<u8> {
+        let len = self.below(max + 1);
         (0..len).map(|_| self.number().to_le_bytes()[0]).collect()
     }
 

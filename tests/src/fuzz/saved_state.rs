@@ -144,7 +144,7 @@ fn endless_mounts() -> Vec<u8> {
 /// allows, so reading another would fail at the end of the input.
 fn endless_journal() -> Vec<u8> {
     /// Each name is charged 256 bytes plus its length.
-    const MOST: u64 = QUOTA_BYTES / 260;
+    const MAX: u64 = QUOTA_BYTES / 260;
     let journal = |count: u64| {
         let wasi = fresh();
         let mut saved = wasi.save();
@@ -172,8 +172,8 @@ fn endless_journal() -> Vec<u8> {
         other => panic!("the file system is refused: {other:?}"),
     };
     let damaged = VfsRestoreError::Damaged(Damaged("it is truncated"));
-    assert_eq!(refused(&journal(MOST)), damaged, "all names within the quota must be read");
-    let saved = journal(MOST + 1);
+    assert_eq!(refused(&journal(MAX)), damaged, "all names within the quota must be read");
+    let saved = journal(MAX + 1);
     assert_eq!(refused(&saved), VfsRestoreError::Limit("bytes"), "reading must stop at the first name over the quota");
     saved
 }

@@ -270,7 +270,7 @@ fn value_size_is_limited_like_standard_input() {
         // The JSON text has two quotation marks in addition to the characters.
         let result = session.set_variable("x", &json!("a".repeat(length - 2)));
         assert_eq!(result.is_ok(), fits, "{length}");
-        assert!(fits || matches!(result, Err(ExecuteError::ValueTooLarge { bytes: 1_001, most: 1_000, .. })));
+        assert!(fits || matches!(result, Err(ExecuteError::ValueTooLarge { bytes: 1_001, max: 1_000, .. })));
         assert!(session.execute("1").unwrap().is_success());
     }
 }

@@ -134,20 +134,20 @@ fn megabyte_of_input_is_read() {
 #[test]
 fn source_size_limit_is_exact() {
     for (language, line) in [(Language::Python, "x = 1\n"), (Language::JavaScript, "x = 1\n")] {
-        let most = 1_200;
-        let sandbox = sandbox(language, |policy| policy.limits.source_bytes = most);
+        let max = 1_200;
+        let sandbox = sandbox(language, |policy| policy.limits.source_bytes = max);
         let source = |bytes: u64| {
             let mut text = line.repeat(usize::try_from(bytes).unwrap() / 6);
             text.push_str(&"\n".repeat(usize::try_from(bytes).unwrap() - text.len()));
             text
         };
-        assert!(sandbox.execute(&source(most - 1)).unwrap().is_success());
-        assert!(sandbox.execute(&source(most)).unwrap().is_success());
-        let error = sandbox.execute(&source(most + 1)).unwrap_err().to_string();
+        assert!(sandbox.execute(&source(max - 1)).unwrap().is_success());
+        assert!(sandbox.execute(&source(max)).unwrap().is_success());
+        let error = sandbox.execute(&source(max + 1)).unwrap_err().to_string();
         assert!(error.contains("source_bytes") && error.contains("1200"), "{error}");
-        let error = sandbox.validate(&source(most + 1)).unwrap_err().to_string();
+        let error = sandbox.validate(&source(max + 1)).unwrap_err().to_string();
         assert!(error.contains("source_bytes"), "{error}");
-        assert!(sandbox.execute(&source(most)).unwrap().is_success(), "usable after");
+        assert!(sandbox.execute(&source(max)).unwrap().is_success(), "usable after");
     }
 }
 

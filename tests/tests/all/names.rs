@@ -93,7 +93,7 @@ fn engine_errors_escape_names() {
         Box::new(ExecuteError::SessionId { id: name() }),
         Box::new(ExecuteError::NoCheckpoint { id: name(), wanted: None }),
         Box::new(ExecuteError::Variable { name: name(), reason: "x".into() }),
-        Box::new(ExecuteError::ValueTooLarge { name: name(), bytes: 2, most: 1 }),
+        Box::new(ExecuteError::ValueTooLarge { name: name(), bytes: 2, max: 1 }),
         Box::new(ExecuteError::NotPrepared { name: name() }),
         Box::new(PolicyError::Env { key: name(), reason: "x".into() }),
         Box::new(PolicyError::Mount { mount: name(), reason: "x".into() }),
@@ -151,7 +151,7 @@ fn application_errors_escape_names() {
     let (exports, x) = (Vec::new, || "x".to_owned());
     let errors: Vec<Box<dyn Error>> = vec![
         Box::new(LoadError::Read { path: path(), source: io_error() }),
-        Box::new(LoadError::TooLarge { name: name(), most: 1 }),
+        Box::new(LoadError::TooLarge { name: name(), max: 1 }),
         Box::new(LoadError::NotWasm { name: name() }),
         Box::new(LoadError::CoreModule { name: name() }),
         Box::new(LoadError::Excess { name: name(), reason: x() }),

@@ -191,11 +191,11 @@ fn endless_calls_end_at_the_fuel_limit() {
 
 #[test]
 fn tool_bytes_count_against_the_memory_limit() {
-    const MOST: u64 = 112 << 20;
+    const MAX: u64 = 112 << 20;
     let long = Tool::new("long", "").handler(|_, _| Ok(json!("x".repeat(8 << 20))));
     let sandbox = python(&[long, echo()], |policy| {
         policy.limits.timeout_ms = 60_000;
-        policy.limits.memory_bytes = MOST;
+        policy.limits.memory_bytes = MAX;
         policy.limits.tool_bytes = 9 << 20;
         policy.limits.tool_record_bytes = 0;
     });
@@ -224,7 +224,7 @@ print(read())";
     let mut seen = Vec::new();
     for pause in ["1", "5", "25"] {
         let execution = sandbox.execute(&script(&body.replace("PAUSE", pause))).unwrap();
-        assert!(execution.memory_used_bytes <= MOST, "{}", execution.memory_used_bytes);
+        assert!(execution.memory_used_bytes <= MAX, "{}", execution.memory_used_bytes);
         seen.push((execution.stdout.text(), execution.outcome));
         if seen.last().is_some_and(|(text, _)| text == expected) {
             return;

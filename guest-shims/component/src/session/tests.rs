@@ -310,7 +310,7 @@ fn session_count_and_bytes_are_limited() {
     run(&first, "grow 4");
     let held = first.info().held_bytes;
     assert!(held >= 4 * 65_536, "{held}");
-    let total = |most| limits(|limits| limits.session_total_bytes = Some(most));
+    let total = |max| limits(|limits| limits.session_total_bytes = Some(max));
     assert!(space.open_with(total(held - 1)).is_err(), "over");
     assert!(space.open_with(total(held)).is_ok(), "at");
     drop(first);

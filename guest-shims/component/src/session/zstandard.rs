@@ -157,9 +157,9 @@ mod tests {
     #[test]
     fn damaged_frames_are_errors() {
         let mut state = 20_261_122_u64;
-        let mut below = |most: usize| {
+        let mut below = |max: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            usize::try_from(state >> 33).unwrap() % most
+            usize::try_from(state >> 33).unwrap() % max
         };
         for bytes in [b"descriptors and files, pages and globals".repeat(400), samples().swap_remove(4)] {
             let whole = [packed(&bytes), zstd::encode_all(&*bytes, 1).unwrap()];

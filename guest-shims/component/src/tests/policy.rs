@@ -34,10 +34,10 @@ fn sessions_are_limited_by_the_shims_memory() {
         let policy = limits(|limits| limits.session_total_bytes = asked);
         world.policy(policy).unwrap().limits.session_total_bytes
     };
-    let most = 2 << 30;
-    let asked = [Some(most - 1), Some(most), Some(most + 1), Some(4 << 30), None];
-    assert_eq!(asked.map(bytes), [most - 1, most, most, most, most]);
-    assert_eq!(world.default_policy().limits.session_total_bytes, most);
+    let max = 2 << 30;
+    let asked = [Some(max - 1), Some(max), Some(max + 1), Some(4 << 30), None];
+    assert_eq!(asked.map(bytes), [max - 1, max, max, max, max]);
+    assert_eq!(world.default_policy().limits.session_total_bytes, max);
 }
 
 #[test]

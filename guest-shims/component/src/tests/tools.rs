@@ -92,19 +92,19 @@ fn each_tool_failure_has_its_kind() {
 
 #[test]
 fn tool_result_size_is_limited() {
-    for (most, fits) in [(99, false), (100, true), (101, true)] {
-        let (_, sandbox) = sandbox(limits(|limits| limits.tool_bytes = Some(most)));
+    for (max, fits) in [(99, false), (100, true), (101, true)] {
+        let (_, sandbox) = sandbox(limits(|limits| limits.tool_bytes = Some(max)));
         let execution = execute(&sandbox, &(call(1, "large", "{}") + "reply"));
-        assert_eq!(printed(&execution).contains("\"ok\""), fits, "{most}");
+        assert_eq!(printed(&execution).contains("\"ok\""), fits, "{max}");
     }
 }
 
 #[test]
 fn number_of_tool_calls_is_limited() {
-    for (most, answered) in [(2, 2), (3, 3), (4, 3)] {
-        let (host, sandbox) = sandbox(limits(|limits| limits.tool_calls = Some(most)));
+    for (max, answered) in [(2, 2), (3, 3), (4, 3)] {
+        let (host, sandbox) = sandbox(limits(|limits| limits.tool_calls = Some(max)));
         let execution = execute(&sandbox, &(call(1, "echo", r#"{"x":1}"#) + "reply\n").repeat(3));
-        assert_eq!((host.calls.borrow().len(), execution.tool_calls.len()), (answered, answered), "{most}");
+        assert_eq!((host.calls.borrow().len(), execution.tool_calls.len()), (answered, answered), "{max}");
     }
 }
 

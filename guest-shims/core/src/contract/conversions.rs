@@ -135,11 +135,11 @@ macro_rules! contract_errors {
         impl From<$crate::RequestError> for types::SandboxError {
             fn from(error: $crate::RequestError) -> Self {
                 match error {
-                    $crate::RequestError::SourceTooLarge { bytes, most } => {
-                        Self::SourceTooLarge(types::TooLarge { bytes, limit: most })
+                    $crate::RequestError::SourceTooLarge { bytes, max } => {
+                        Self::SourceTooLarge(types::TooLarge { bytes, limit: max })
                     }
-                    $crate::RequestError::StdinTooLarge { bytes, most } => {
-                        Self::StdinTooLarge(types::TooLarge { bytes, limit: most })
+                    $crate::RequestError::StdinTooLarge { bytes, max } => {
+                        Self::StdinTooLarge(types::TooLarge { bytes, limit: max })
                     }
                     $crate::RequestError::Name(_) => Self::InvalidArgument(error.to_string()),
                 }
@@ -148,8 +148,8 @@ macro_rules! contract_errors {
 
         impl From<$crate::session::TooMany> for types::SandboxError {
             fn from(error: $crate::session::TooMany) -> Self {
-                let $crate::session::TooMany { key, used, most } = error;
-                Self::TooManySessions(contract::too_many_sessions(key, used, most))
+                let $crate::session::TooMany { key, used, max } = error;
+                Self::TooManySessions(contract::too_many_sessions(key, used, max))
             }
         }
     };

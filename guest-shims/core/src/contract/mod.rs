@@ -112,8 +112,8 @@ pub fn too_many_sessions(name: &str, used: u64, max: u64) -> String {
 #[must_use]
 pub fn invalid_policy(error: &PolicyError) -> String {
     match error {
-        PolicyError::Limit(LimitError { key: name, value, least, most }) => {
-            format!("`limits.{}` is {value}; it must be between {least} and {most}", key(name))
+        PolicyError::Limit(LimitError { key: name, value, min, max }) => {
+            format!("`limits.{}` is {value}; it must be between {min} and {max}", key(name))
         }
         PolicyError::Session(text) => key(text),
         PolicyError::Env { key, reason } => format!("`env`: `{}`: {reason}", quoted(key)),
@@ -132,10 +132,10 @@ pub fn invalid_policy(error: &PolicyError) -> String {
 #[must_use]
 pub fn not_resumable<S: std::error::Error + 'static>(error: &ResumeError<S>) -> String {
     match error {
-        ResumeError::TooLarge { what, key: name, bytes, most } => {
+        ResumeError::TooLarge { what, key: name, bytes, max } => {
             let key = key(name);
             format!(
-                "the hibernated session needs {bytes} bytes of {what}, but `limits.{key}` is {most}; raise the limit to resume"
+                "the hibernated session needs {bytes} bytes of {what}, but `limits.{key}` is {max}; raise the limit to resume"
             )
         }
         ResumeError::Limit { key: name } => {

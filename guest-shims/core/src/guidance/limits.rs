@@ -243,8 +243,8 @@ mod tests {
 
     #[test]
     fn guidance_raises_no_limit_above_its_maximum() {
-        let most = i64::MAX.unsigned_abs();
-        for (fuel, suggested) in [(most / 2, Some(most - 1)), (most - 1, Some(most)), (most, None)] {
+        let max = i64::MAX.unsigned_abs();
+        for (fuel, suggested) in [(max / 2, Some(max - 1)), (max - 1, Some(max)), (max, None)] {
             let limits = Limits { fuel, ..Limits::default() };
             let outcome = Outcome::Exhausted { resource: Resource::Fuel, limit: fuel, used: fuel };
             let found = guidance(&facts(Language::JavaScript, "", &outcome, &limits));

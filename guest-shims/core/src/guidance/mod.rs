@@ -341,10 +341,8 @@ fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) -> Option<&
     if length > MAX_NAME_CHARS {
         return None;
     }
-    let most = (length / 3).max(1);
+    let max = (length / 3).max(1);
     let distance = |other: &'n str| (strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase()), other);
     let nearest = among.into_iter().map(distance).min_by_key(|(distance, _)| *distance);
-    nearest
-        .filter(|(distance, other)| *distance <= most && *distance < length && name != *other)
-        .map(|(_, other)| other)
+    nearest.filter(|(distance, other)| *distance <= max && *distance < length && name != *other).map(|(_, other)| other)
 }

@@ -36,15 +36,15 @@ pub fn decode(
     }
     let counted_bytes = MemoryLimit::of_image(caps.memory_bytes, image.memory_bytes).counted(info.memory_bytes);
     if counted_bytes > caps.memory_bytes {
-        let (bytes, most) = (counted_bytes, caps.memory_bytes);
-        return Err(ResumeError::TooLarge { what: "linear memory", key: "memory_bytes", bytes, most });
+        let (bytes, max) = (counted_bytes, caps.memory_bytes);
+        return Err(ResumeError::TooLarge { what: "linear memory", key: "memory_bytes", bytes, max });
     }
     if info.memory_bytes < image.memory_bytes {
         return Err(damaged("its memory is smaller than the image's"));
     }
     if info.wasi_bytes > caps.wasi_bytes {
-        let (bytes, most) = (info.wasi_bytes, caps.wasi_bytes);
-        return Err(ResumeError::TooLarge { what: "files", key: "workspace_bytes", bytes, most });
+        let (bytes, max) = (info.wasi_bytes, caps.wasi_bytes);
+        return Err(ResumeError::TooLarge { what: "files", key: "workspace_bytes", bytes, max });
     }
     let mut body = Body::new(codec, envelope.body)?;
     let globals = body.globals(image)?;

@@ -244,7 +244,7 @@ pub enum ResumeError<S = Infallible> {
     },
     /// The bytes claim a size that the sandbox's policy does not allow.
     #[error(
-        "the hibernated session needs {bytes} bytes of {what}, but `limits.{key}` is {most}; raise the limit to resume"
+        "the hibernated session needs {bytes} bytes of {what}, but `limits.{key}` is {max}; raise the limit to resume"
     )]
     TooLarge {
         /// The resource, as named in the message.
@@ -254,7 +254,7 @@ pub enum ResumeError<S = Infallible> {
         /// The claimed size in bytes.
         bytes: u64,
         /// The value of the limit.
-        most: u64,
+        max: u64,
     },
     /// The saved memory, files and descriptors exceed a limit of the sandbox's policy.
     #[error("the hibernated session exceeds `limits.{key}`; raise the limit to resume")]
@@ -289,7 +289,7 @@ impl ResumeError {
             Self::Image { found, found_runtime, expected, runtime } => {
                 ResumeError::Image { found, found_runtime, expected, runtime }
             }
-            Self::TooLarge { what, key, bytes, most } => ResumeError::TooLarge { what, key, bytes, most },
+            Self::TooLarge { what, key, bytes, max } => ResumeError::TooLarge { what, key, bytes, max },
             Self::Limit { key } => ResumeError::Limit { key },
             Self::Files { reason } => ResumeError::Files { reason },
             Self::Session(never) => match never {},

@@ -18,7 +18,7 @@ pub struct SessionLedger(Arc<Totals>);
 /// A new session or checkpoint would exceed a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{key}` is exhausted: {used} needed, {most} allowed for all sessions together; close a session, try again later, or raise the limit"
+    "`{key}` is exhausted: {used} needed, {max} allowed for all sessions together; close a session, try again later, or raise the limit"
 )]
 pub struct TooMany {
     /// The exceeded limit: `limits.session_count` or `limits.session_total_bytes`.
@@ -26,7 +26,7 @@ pub struct TooMany {
     /// The amount that would be in use.
     pub used: u64,
     /// The value of the limit.
-    pub most: u64,
+    pub max: u64,
 }
 
 #[derive(Debug, Default)]
@@ -64,11 +64,11 @@ impl SessionLedger {
     /// # Errors
     /// Fails if the session would exceed a limit.
     pub fn enter(&self, limits: &Limits, bytes: u64) -> Result<LedgerEntry, TooMany> {
-        let most = u64::from(limits.session_count);
+        let max = u64::from(limits.session_count);
         let taken =
-            self.0.count.try_update(Ordering::SeqCst, Ordering::SeqCst, |count| (count < most).then_some(count + 1));
+            self.0.count.try_update(Ordering::SeqCst, Ordering::SeqCst, |count| (count < max).then_some(count + 1));
         if let Err(used) = taken {
-            return Err(TooMany { key: "limits.session_count", used: used.saturating_add(1), most });
+            return Err(TooMany { key: "limits.session_count", used: used.saturating_add(1), max });
         }
         let mut place = LedgerEntry { totals: Arc::clone(&self.0), bytes: 0 };
         place.totals.reserve(bytes, limits.session_total_bytes).map_err(|used| over_bytes(used, limits))?;
@@ -78,9 +78,9 @@ impl SessionLedger {
 }
 
 impl Totals {
-    /// Adds `bytes`, or returns the sum if it would exceed `most`.
-    fn reserve(&self, bytes: u64, most: u64) -> Result<(), u64> {
-        let fits = |used: u64| Some(used.saturating_add(bytes)).filter(|sum| *sum <= most);
+    /// Adds `bytes`, or returns the sum if it would exceed `max`.
+    fn reserve(&self, bytes: u64, max: u64) -> Result<(), u64> {
+        let fits = |used: u64| Some(used.saturating_add(bytes)).filter(|sum| *sum <= max);
         match self.bytes.try_update(Ordering::SeqCst, Ordering::SeqCst, fits) {
             Ok(_) => Ok(()),
             Err(used) => Err(used.saturating_add(bytes)),
@@ -89,7 +89,7 @@ impl Totals {
 }
 
 fn over_bytes(used: u64, limits: &Limits) -> TooMany {
-    TooMany { key: "limits.session_total_bytes", used, most: limits.session_total_bytes }
+    TooMany { key: "limits.session_total_bytes", used, max: limits.session_total_bytes }
 }
 
 impl LedgerEntry {
@@ -109,7 +109,7 @@ impl LedgerEntry {
     /// Returns a reservation for the growth of the session's guest until the next update.
     #[must_use]
     pub fn reservation(&self, limits: &Limits) -> Reservation {
-        Reservation { totals: Arc::clone(&self.totals), most: limits.session_total_bytes, bytes: 0 }
+        Reservation { totals: Arc::clone(&self.totals), max: limits.session_total_bytes, bytes: 0 }
     }
 
     /// Returns the recorded usage in bytes.
@@ -130,14 +130,14 @@ impl Drop for LedgerEntry {
 #[derive(Debug)]
 pub struct Reservation {
     totals: Arc<Totals>,
-    most: u64,
+    max: u64,
     bytes: u64,
 }
 
 impl Reservation {
     /// Reserves another `bytes`. Returns `false`, and reserves nothing, if the total would exceed the limit.
     pub fn reserve(&mut self, bytes: u64) -> bool {
-        let fits = self.totals.reserve(bytes, self.most).is_ok();
+        let fits = self.totals.reserve(bytes, self.max).is_ok();
         if fits {
             self.bytes = self.bytes.saturating_add(bytes);
         }
@@ -154,7 +154,7 @@ impl Reservation {
     /// Returns the number of bytes by which all sessions together may still grow.
     #[must_use]
     pub fn available_bytes(&self) -> u64 {
-        self.most.saturating_sub(self.totals.bytes.load(Ordering::SeqCst))
+        self.max.saturating_sub(self.totals.bytes.load(Ordering::SeqCst))
     }
 }
 
@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn over(used: u64) -> TooMany {
-        TooMany { key: "limits.session_total_bytes", used, most: 100 }
+        TooMany { key: "limits.session_total_bytes", used, max: 100 }
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         let first = ledger.enter(&limits, 0).unwrap();
         let _second = ledger.enter(&limits, 0).expect("at");
         let over = ledger.enter(&limits, 0).unwrap_err();
-        assert_eq!(over, TooMany { key: "limits.session_count", used: 3, most: 2 });
+        assert_eq!(over, TooMany { key: "limits.session_count", used: 3, max: 2 });
         drop(first);
         assert!(ledger.enter(&limits, 0).is_ok(), "usable after");
     }

@@ -177,7 +177,7 @@ impl<T: Deref<Target: AsRef<Checked>>> Toolset<T> {
     pub fn check(&self) -> Result<(), ToolDefinitionError> {
         match self.catalogue().len() {
             bytes if bytes > MAX_CATALOGUE_BYTES => {
-                Err(ToolDefinitionError::TooLarge { bytes, most: MAX_CATALOGUE_BYTES })
+                Err(ToolDefinitionError::TooLarge { bytes, max: MAX_CATALOGUE_BYTES })
             }
             _ => Ok(()),
         }

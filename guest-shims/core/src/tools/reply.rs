@@ -295,12 +295,12 @@ pub enum ToolDefinitionError {
     )]
     NoHandler(String),
     /// The descriptions and schemas are too long in total.
-    #[error("the tools' descriptions and schemas are {bytes} bytes in total; the maximum is {most}; shorten them")]
+    #[error("the tools' descriptions and schemas are {bytes} bytes in total; the maximum is {max}; shorten them")]
     TooLarge {
         /// The total size in bytes.
         bytes: usize,
         /// The maximum size in bytes.
-        most: usize,
+        max: usize,
     },
 }
 

@@ -223,7 +223,8 @@ fn named_schemas(value: &Value) -> impl Iterator<Item = &Value> {
 fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
     let mut depths = vec![0_usize; nodes.len()];
     for _ in 0..=MAX_IN_PLACE {
-        let deeper = |node: &Node| node.here.iter().filter_map(|at| depths.get(*at)).max().map_or(0, |most| most + 1);
+        let deeper =
+            |node: &Node| node.here.iter().filter_map(|at| depths.get(*at)).max().map_or(0, |deepest| deepest + 1);
         let next: Vec<usize> = nodes.iter().map(deeper).collect();
         if next == depths {
             let mut order: Vec<usize> = (0..nodes.len()).collect();

@@ -117,7 +117,7 @@ impl Tally {
         let Size { bytes, max_bytes } = size;
         if bytes > max_bytes.unwrap_or(self.max_bytes) {
             let message = match max_bytes {
-                Some(most) => format!("the arguments are {bytes} bytes; the maximum for `{name}` is {most}; send less"),
+                Some(max) => format!("the arguments are {bytes} bytes; the maximum for `{name}` is {max}; send less"),
                 None => format!(
                     "the arguments are {bytes} bytes; the maximum `limits.tool_bytes` is {}; send less or raise the limit",
                     self.max_bytes

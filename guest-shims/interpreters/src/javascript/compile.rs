@@ -212,8 +212,8 @@ impl Booted<'_> {
 
 /// Returns a name as a C string, truncated to the buffer and at the first NUL.
 fn name_bytes(name: &str) -> Vec<u8> {
-    let most = usize::try_from(NAME_BYTES - 1).unwrap_or_default();
-    let end = name.floor_char_boundary(most);
+    let max = usize::try_from(NAME_BYTES - 1).unwrap_or_default();
+    let end = name.floor_char_boundary(max);
     name.bytes().take(end).take_while(|byte| *byte != 0).collect()
 }
 

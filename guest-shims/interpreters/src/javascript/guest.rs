@@ -139,14 +139,14 @@ impl Guest<'_> {
         self.text_within(value, MAX_STRING_BYTES)
     }
 
-    /// Like [`whole_text`](Self::whole_text), but for a text of at most `most` bytes.
-    pub(super) fn text_within(&mut self, value: JsValue, most: u32) -> Result<Option<String>, MachineError> {
-        let whole = self.bytes(value, most)?.filter(|(_, is_whole)| *is_whole);
+    /// Like [`whole_text`](Self::whole_text), but for a text of at most `max` bytes.
+    pub(super) fn text_within(&mut self, value: JsValue, max: u32) -> Result<Option<String>, MachineError> {
+        let whole = self.bytes(value, max)?.filter(|(_, is_whole)| *is_whole);
         Ok(whole.and_then(|(bytes, _)| String::from_utf8(bytes).ok()))
     }
 
-    /// Returns the first `most` bytes of a value's text, and whether they are the whole text.
-    fn bytes(&mut self, value: JsValue, most: u32) -> Result<Option<(Vec<u8>, bool)>, MachineError> {
+    /// Returns the first `max` bytes of a value's text, and whether they are the whole text.
+    fn bytes(&mut self, value: JsValue, max: u32) -> Result<Option<(Vec<u8>, bool)>, MachineError> {
         let args = [Value::I32(self.context), Value::I32(self.scratch), Value::I64(value.0), Value::I32(0)];
         let at = self.call_word("JS_ToCStringLen2", &args)?;
         if at == 0 {
@@ -154,10 +154,10 @@ impl Guest<'_> {
             return Ok(None);
         }
         let bytes = self.read_word(self.scratch)?;
-        let mut text = vec![0; usize::try_from(bytes.min(most)).unwrap_or_default()];
+        let mut text = vec![0; usize::try_from(bytes.min(max)).unwrap_or_default()];
         self.machine.read(at, &mut text)?;
         self.call("JS_FreeCString", &[Value::I32(self.context), Value::I32(at)])?;
-        Ok(Some((text, bytes <= most)))
+        Ok(Some((text, bytes <= max)))
     }
 
     /// Adds a reference to a value.

@@ -126,8 +126,8 @@ impl Driver for JavaScript {
         script: &Script<'_>,
     ) -> Result<Report, DriverError> {
         let mut booted = Booted::new(machine, anchors, self.build)?;
-        let Some(most) = script.persisted_bytes else { return booted.execute(script) };
-        let persisting = Persisting::begin(&mut booted, most)?;
+        let Some(max) = script.persisted_bytes else { return booted.execute(script) };
+        let persisting = Persisting::begin(&mut booted, max)?;
         let report = booted.execute(script)?;
         persisting.end(&mut booted, &report, self)?;
         Ok(report)

@@ -230,8 +230,8 @@ impl Globals for Booted<'_> {
             None => (JsValue::UNDEFINED, true),
             Some(json) => self.parsed("globals", json)?.map_or((JsValue::UNDEFINED, false), |state| (state, true)),
         };
-        let most = JsValue::int(u32::try_from(max_bytes).unwrap_or(MAX_INT).min(MAX_INT));
-        let done = self.ask(self.at.restore_globals, &[state, most])?;
+        let max = JsValue::int(u32::try_from(max_bytes).unwrap_or(MAX_INT).min(MAX_INT));
+        let done = self.ask(self.at.restore_globals, &[state, max])?;
         self.guest.free(state)?;
         Ok(is_whole && done.is_some())
     }
@@ -244,8 +244,8 @@ impl Globals for Booted<'_> {
         }
         let Some(text) = self.guest.text(name)? else { return Ok(NextGlobal::Unreadable) };
         // Includes the leading sign.
-        let most = u32::try_from(max_bytes).unwrap_or(u32::MAX).saturating_add(1);
-        let json = self.read_global(name, &text, most)?;
+        let max = u32::try_from(max_bytes).unwrap_or(u32::MAX).saturating_add(1);
+        let json = self.read_global(name, &text, max)?;
         self.guest.free(name)?;
         Ok(json.map_or(NextGlobal::Unreadable, |json| NextGlobal::Global(text, json)))
     }

@@ -54,11 +54,11 @@ fn globals_are_sorted_and_sized_exactly() {
     let globals = [("b", "[1, 2, 3]"), ("é\"", "2"), ("_state", "{}")];
     let text = "{\"_state\":{},\"b\":[1, 2, 3],\"é\\\"\":2}";
     let bytes = u64::try_from(text.len()).unwrap();
-    for (most, fits) in [(bytes + 1, true), (bytes, true), (bytes - 1, false)] {
-        let (state, left_out) = state(most, &globals);
+    for (max, fits) in [(bytes + 1, true), (bytes, true), (bytes - 1, false)] {
+        let (state, left_out) = state(max, &globals);
         assert_eq!(state.text(), if fits { text } else { "{\"_state\":{},\"é\\\"\":2}" });
         assert_eq!(state.bytes, length(&state.text()));
-        assert_eq!(left_out, if fits { vec![] } else { vec!["b"] }, "{most}");
+        assert_eq!(left_out, if fits { vec![] } else { vec!["b"] }, "{max}");
     }
     assert_eq!(state(2, &[]).0.text(), "{}");
 }
@@ -68,21 +68,21 @@ fn largest_globals_are_left_out_first() {
     let sizes = [3, 40, 7, 7, 1, 90, 12];
     let texts: Vec<String> = sizes.iter().map(|size| "1".repeat(*size)).collect();
     let names = ["a", "b", "c", "d", "e", "f", "g"];
-    for most in 2..220 {
+    for max in 2..220 {
         // All but the largest globals, until the remaining ones fit.
         let mut fitting: Vec<(usize, &str)> = sizes.into_iter().zip(names).collect();
         fitting.sort_unstable();
-        while fitting.iter().map(|(size, _)| size + 5).sum::<usize>() > most - 1 && fitting.pop().is_some() {}
+        while fitting.iter().map(|(size, _)| size + 5).sum::<usize>() > max - 1 && fitting.pop().is_some() {}
         for first in 0..names.len() {
             let order = (first..names.len()).chain(0..first);
             let globals: Vec<_> = order.map(|at| (names[at], texts[at].as_str())).collect();
-            let most = u64::try_from(most).unwrap();
-            let (state, left_out) = state(most, &globals);
+            let max = u64::try_from(max).unwrap();
+            let (state, left_out) = state(max, &globals);
             assert_eq!(state.texts.len() + left_out.len(), names.len());
             assert!(state.texts.keys().all(|name| !left_out.contains(name)));
-            assert!(length(&state.text()) <= most && state.texts.len() == state.sizes.len(), "{most}");
-            assert_eq!(state.texts.len(), fitting.len(), "{most} {globals:?}");
-            assert!(fitting.iter().all(|(_, name)| state.texts.contains_key(*name)), "{most} {globals:?}");
+            assert!(length(&state.text()) <= max && state.texts.len() == state.sizes.len(), "{max}");
+            assert_eq!(state.texts.len(), fitting.len(), "{max} {globals:?}");
+            assert!(fitting.iter().all(|(_, name)| state.texts.contains_key(*name)), "{max} {globals:?}");
         }
     }
 }

@@ -121,7 +121,7 @@ impl Driver for Python {
             python.call("withdraw_packages")?;
         }
         let persisting = match script.persisted_bytes {
-            Some(most) => Some(Persisting::begin(&mut python, most)?),
+            Some(max) => Some(Persisting::begin(&mut python, max)?),
             None => None,
         };
         let (source, _) = source_of(script);

@@ -106,23 +106,23 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Calls `vectorcall(function, scratch, count, NULL)`.
-    fn vectorcall(&mut self, function: &str, count: u32, most: u32) -> Result<Option<Vec<u8>>, DriverError> {
+    fn vectorcall(&mut self, function: &str, count: u32, max: u32) -> Result<Option<Vec<u8>>, DriverError> {
         let args = [self.anchors.get(function)?, self.anchors.get("scratch")?, count, 0].map(Value::I32);
         let slot = Callee::Table(self.anchors.get("slot")?);
         match self.machine.call(slot, &args)? {
             Some(Value::I32(result)) if result == self.anchors.get("none")? => Ok(None),
             Some(Value::I32(0)) => Err(DriverError::Report(format!("`{function}` raised an exception"))),
-            Some(Value::I32(result)) => self.take_bytes(result, most).map(Some),
+            Some(Value::I32(result)) => self.take_bytes(result, max).map(Some),
             _ => Err(DriverError::Report(format!("`{function}` did not return an object"))),
         }
     }
 
-    /// Copies a `bytes` object of at most `most` bytes, and releases the reference that the call returned. The driver
+    /// Copies a `bytes` object of at most `max` bytes, and releases the reference that the call returned. The driver
     /// holds another reference, so the object stays alive.
-    fn take_bytes(&mut self, object: u32, most: u32) -> Result<Vec<u8>, DriverError> {
+    fn take_bytes(&mut self, object: u32, max: u32) -> Result<Vec<u8>, DriverError> {
         let size = self.word(object, OB_SIZE)?;
-        if size > most {
-            return Err(DriverError::Report(format!("a reply of {size} bytes exceeds the limit of {most} bytes")));
+        if size > max {
+            return Err(DriverError::Report(format!("a reply of {size} bytes exceeds the limit of {max} bytes")));
         }
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
         self.machine.read(at(object, BYTES_START), &mut bytes).map_err(damaged)?;

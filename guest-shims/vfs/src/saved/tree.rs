@@ -81,11 +81,11 @@ impl Tree<'_> {
             if Some(inode.root) != root || is_root {
                 return Err(Damaged("a name refers to an inode in another root").into());
             }
-            let most = if inode.kind() == FileKind::Directory { 1 } else { MAX_LINKS };
+            let max = if inode.kind() == FileKind::Directory { 1 } else { MAX_LINKS };
             if which != inode.links.len() {
                 return Err(Damaged("the names of an inode are not numbered consecutively").into());
             }
-            if which >= most {
+            if which >= max {
                 return Err(Damaged("an inode has too many names").into());
             }
             inode.links.push(link);
@@ -234,7 +234,7 @@ const NOTHING: Damaged = Damaged("a name refers to no inode");
 
 /// Checks the depth of an entry. A directory from a source can be one level deeper than directories that can be listed.
 fn check_depth(limits: &VfsLimits, depth: usize, kind: FileKind) -> Result<(), RestoreError> {
-    let most = limits.depth.saturating_add(1);
-    let over = depth > if kind == FileKind::Directory { most } else { most.saturating_add(1) };
+    let max = limits.depth.saturating_add(1);
+    let over = depth > if kind == FileKind::Directory { max } else { max.saturating_add(1) };
     if over { Err(RestoreError::Limit("depth")) } else { Ok(()) }
 }

@@ -210,12 +210,12 @@ fn contents_must_be_nonempty_and_within_their_files() {
         RestoreError::Limit("bytes"),
         "the size is checked before the content is read"
     );
-    let most = plain().dir(1, &[("f", 2, 0)]).inode(2, PRIVATE);
-    let mut to = most.to;
+    let largest = plain().dir(1, &[("f", 2, 0)]).inode(2, PRIVATE);
+    let mut to = largest.to;
     to.number(100);
     to.number(u64::MAX);
-    let most = Forgery { to, last: 2, mounted: false };
-    assert!(most.restore(&[]).is_err(), "a claimed count allocates nothing");
+    let largest = Forgery { to, last: 2, mounted: false };
+    assert!(largest.restore(&[]).is_err(), "a claimed count allocates nothing");
 }
 
 #[test]

@@ -199,11 +199,11 @@ fn names_in_an_unlistable_directory_are_looked_up() {
 #[test]
 fn lookups_in_unlistable_directories_are_limited() {
     // `d` itself is charged as one entry, so twice the limit leaves room for one name less.
-    for (mount_entries, most) in [(1, 1), (2, 3), (5, 9), (6, 10)] {
+    for (mount_entries, max) in [(1, 1), (2, 3), (5, 9), (6, 10)] {
         let (_, mut vfs, _, top) = crowded(mount_entries);
         for n in 0..10 {
             let found = vfs.lookup(top, format!("d/{n}").as_bytes(), Follow::No);
-            if n < most {
+            if n < max {
                 assert!(found.is_ok(), "{mount_entries}: {n}");
             } else {
                 assert_eq!(found, Err(VfsError::MountTooLarge), "{mount_entries}: {n}");
@@ -211,7 +211,7 @@ fn lookups_in_unlistable_directories_are_limited() {
         }
         // Known names remain known, and removing one frees an entry.
         assert!(vfs.lookup(top, b"d/0", Follow::No).is_ok());
-        if most < 10 {
+        if max < 10 {
             vfs.unlink(top, b"d/0").unwrap();
             assert!(vfs.lookup(top, b"d/9", Follow::No).is_ok());
         }
@@ -426,14 +426,14 @@ fn journal_names_are_limited_while_reading() {
     let read = RestoreError::Damaged(Damaged("it is truncated"));
     // Each created name is charged its length and 256 bytes, each removed name its length and 160 bytes.
     for (was, charge) in [(MADE, 260), (TAKEN, 164)] {
-        let most = 100 * charge;
-        assert_eq!(why(&[was; 99], u64::MAX, most), read);
-        assert_eq!(why(&[was; 100], u64::MAX, most), read);
-        assert_eq!(why(&[was; 101], u64::MAX, most), RestoreError::Limit("memory"));
+        let max = 100 * charge;
+        assert_eq!(why(&[was; 99], u64::MAX, max), read);
+        assert_eq!(why(&[was; 100], u64::MAX, max), read);
+        assert_eq!(why(&[was; 101], u64::MAX, max), RestoreError::Limit("memory"));
         // Deletions must always be possible, so they have no quota.
         let over = if was == MADE { RestoreError::Limit("bytes") } else { read.clone() };
-        assert_eq!(why(&[was; 100], most, u64::MAX), read);
-        assert_eq!(why(&[was; 101], most, u64::MAX), over);
+        assert_eq!(why(&[was; 100], max, u64::MAX), read);
+        assert_eq!(why(&[was; 101], max, u64::MAX), over);
     }
     assert_eq!(why(&[TAKEN, MADE], u64::MAX, 424), read, "removed and created names share the memory limit");
     assert_eq!(why(&[TAKEN, MADE], u64::MAX, 423), RestoreError::Limit("memory"));

@@ -302,7 +302,7 @@ fn scrypt_device_limits_and_prepays_requests() {
 fn text_device_limits_and_prepays_requests() {
     let mut guest = guest_with_space();
     let fd = guest.open_at(ROOT, TEXT_DEVICE.strip_prefix('/').unwrap(), 0, ALL_RIGHTS, 0).unwrap();
-    let most = u32::try_from(MAX_TEXT_BYTES).unwrap();
+    let max = u32::try_from(MAX_TEXT_BYTES).unwrap();
     // The guest's memory is smaller than the largest request, so the regions overlap.
     let mut write = |len: u32| {
         guest.put(DATA, &[6, 0]);
@@ -310,9 +310,9 @@ fn text_device_limits_and_prepays_requests() {
         let count = guest.iovs(&[(DATA, 2), (DATA, half), (DATA, len - 2 - half)]);
         call!(guest, fd_write(fd, IOVS, count, OUT))
     };
-    assert_eq!(write(most - 1), Ok(()));
-    assert_eq!(write(most), Ok(()));
-    assert_eq!(write(most + 1), Err(Errno::TooBig));
+    assert_eq!(write(max - 1), Ok(()));
+    assert_eq!(write(max), Ok(()));
+    assert_eq!(write(max + 1), Err(Errno::TooBig));
     let charged = guest.host.charged;
     guest.write(fd, &[6, 0, 0x93, 0xfa]).unwrap();
     assert!(guest.host.charged - charged >= prices::DECODED_BYTE * 4);

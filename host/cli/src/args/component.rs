@@ -120,7 +120,7 @@ impl AppArgs {
         limits.fuel = self.app_fuel.unwrap_or(limits.fuel);
         limits.memory_bytes = self.app_memory_bytes.unwrap_or(limits.memory_bytes);
         limits.timeout_ms = self.app_timeout_ms.unwrap_or(limits.timeout_ms);
-        let handles = self.app_open_handles.and_then(|most| most.try_into().ok());
+        let handles = self.app_open_handles.and_then(|max| max.try_into().ok());
         limits.wasi_handles = handles.unwrap_or(limits.wasi_handles);
         config.directories.clone_from(&self.dir);
         config.env = variables(&self.env)?;

@@ -169,11 +169,11 @@ fn address_space() -> Finding {
         .find_map(|line| line.strip_prefix("Max address space"))
         .and_then(|rest| rest.split_whitespace().next());
     match soft.map(|soft| (soft, soft.parse::<u64>())) {
-        Some((_, Ok(most))) if most < ADDRESS_SPACE_NEEDED_BYTES => Finding::wrong(
+        Some((_, Ok(max))) if max < ADDRESS_SPACE_NEEDED_BYTES => Finding::wrong(
             name,
             anyhow!(
                 "limited to {}; each guest reserves {} but does not use all of it",
-                bytes(most),
+                bytes(max),
                 bytes(ADDRESS_SPACE_NEEDED_BYTES)
             ),
             "raise the limit with `ulimit -v unlimited`; limit physical memory with a control group instead",

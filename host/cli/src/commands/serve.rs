@@ -392,8 +392,8 @@ pub(super) fn given_token(file: Option<&Path>) -> anyhow::Result<Option<String>>
         None => std::env::var("GLOVEBOX_TOKEN").ok().filter(|token| !token.is_empty()),
     };
     let Some(token) = given.as_ref().filter(|token| !TOKEN_BYTES.contains(&token.len())) else { return Ok(given) };
-    let (least, most) = (TOKEN_BYTES.start(), TOKEN_BYTES.end());
-    let text = format!("the token is {} bytes; it must be between {least} and {most} bytes", token.len());
+    let (min, max) = (TOKEN_BYTES.start(), TOKEN_BYTES.end());
+    let text = format!("the token is {} bytes; it must be between {min} and {max} bytes", token.len());
     Err(Hinted::new(text, "`glovebox serve --new-token NAME` creates one").into())
 }
 

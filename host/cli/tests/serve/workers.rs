@@ -332,8 +332,8 @@ fn stored_bytes_of_a_token_are_limited_in_all_workers_together() {
 }
 
 fn stored_bytes_are_limited(dir: TempDir, store: &[&str]) {
-    const MOST: u64 = 32 << 20;
-    let config = format!("{OTHER}stored_bytes = {MOST}\n");
+    const MAX: u64 = 32 << 20;
+    let config = format!("{OTHER}stored_bytes = {MAX}\n");
     let server = Server::start_on(dir, &config, &[&["--workers", "4"], store].concat());
     let ids: Vec<String> = (0..12).map(|n| format!("s{n}")).collect();
     for id in &ids {
@@ -350,7 +350,7 @@ fn stored_bytes_are_limited(dir: TempDir, store: &[&str]) {
     assert!(answers.iter().all(|answer| answer.status == 200 || answer.problem() == (500, "unsaved".into())));
     let list = server.ask_as_other("GET", "/v1/sessions", "").ok();
     let stored: u64 = list["sessions"].as_array().unwrap().iter().map(|one| one["bytes"].as_u64().unwrap()).sum();
-    assert!(stored <= MOST, "{stored}");
+    assert!(stored <= MAX, "{stored}");
 }
 
 #[test]

@@ -153,9 +153,9 @@ impl Count {
     }
 }
 
-fn add(sum: &mut u64, more: u64, most: u64, refusal: Refusal) -> Result<(), Refusal> {
+fn add(sum: &mut u64, more: u64, max: u64, refusal: Refusal) -> Result<(), Refusal> {
     *sum = sum.saturating_add(more);
-    if *sum > most { Err(refusal) } else { Ok(()) }
+    if *sum > max { Err(refusal) } else { Ok(()) }
 }
 
 struct Machine<'d, 'a> {

@@ -77,11 +77,11 @@ fn tables_share_one_element_limit() {
 
 /// Returns the initial number of elements in tables other than the table that the test grows.
 fn other_elements() -> u64 {
-    let fits = |most: u64| {
-        let grants = config(|config| config.limits.table_elements = most);
+    let fits = |max: u64| {
+        let grants = config(|config| config.limits.table_elements = max);
         call("add(1, 2)", &grants).outcome == AppOutcome::Returned
     };
-    (0..100).find(|most| fits(most + 1)).unwrap()
+    (0..100).find(|max| fits(max + 1)).unwrap()
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn time_limit_covers_work_and_waits() {
 
 #[test]
 fn exceeding_the_wasi_handle_limit_traps() {
-    let grants = |most| config(|config| config.limits.wasi_handles = most);
+    let grants = |max| config(|config| config.limits.wasi_handles = max);
     assert_eq!(call("timers(10)", &grants(21)).outcome, AppOutcome::Returned, "a timer needs two entries");
     assert_eq!(call("timers(10)", &grants(20)).outcome, AppOutcome::Returned);
     assert!(trap("timers(10)", &grants(19)).contains("no free keys"));
@@ -123,7 +123,7 @@ fn exceeding_the_wasi_handle_limit_traps() {
 
 #[test]
 fn exceeding_the_handle_limit_traps() {
-    let grants = |most| config(|config| config.limits.handles = most);
+    let grants = |max| config(|config| config.limits.handles = max);
     assert_eq!(call("timers(10)", &grants(11)).outcome, AppOutcome::Returned);
     assert_eq!(call("timers(10)", &grants(10)).outcome, AppOutcome::Returned);
     assert!(trap("timers(10)", &grants(9)).contains("handle"));
@@ -146,12 +146,12 @@ fn stack_overflow_and_unreachable_have_distinct_traps() {
 
 #[test]
 fn random_bytes_per_call_are_limited() {
-    const MOST: u64 = 16 << 20;
+    const MAX: u64 = 16 << 20;
     let limits = config(|_| ());
-    for bytes in [0, MOST - 1, MOST] {
+    for bytes in [0, MAX - 1, MAX] {
         assert_eq!(value(&format!("random({bytes})"), &limits), bytes.to_string());
     }
-    for bytes in [MOST + 1, 1 << 40, u64::MAX] {
+    for bytes in [MAX + 1, 1 << 40, u64::MAX] {
         assert!(trap(&format!("random({bytes})"), &limits).contains("exceeds limit"), "{bytes}");
     }
 }
@@ -241,10 +241,10 @@ fn ended(bytes: &[u8], memory_bytes: u64) -> Ended {
     application.invoke("f()", &world.host, &config(|config| config.limits.memory_bytes = memory_bytes)).unwrap()
 }
 
-/// Checks that a component takes at least `least` bytes, and that its memory limit is exact to the byte.
-fn counts_to_the_byte(bytes: &[u8], least: u64) {
+/// Checks that a component takes at least `min` bytes, and that its memory limit is exact to the byte.
+fn counts_to_the_byte(bytes: &[u8], min: u64) {
     let at = ended(bytes, 1 << 30).memory_bytes;
-    assert!(at >= least, "{at}");
+    assert!(at >= min, "{at}");
     for memory_bytes in [at + 1, at] {
         assert_eq!(ended(bytes, memory_bytes).outcome, AppOutcome::Returned, "{memory_bytes}");
     }
@@ -301,10 +301,10 @@ fn growth_beyond_the_type_maximum_is_not_counted() {
     );
     let world = world();
     let application = world.applications.load_bytes("hostile", &bytes).unwrap();
-    for (most, size) in [(99, "61"), (100, "100"), (1_000, "100")] {
-        let config = config(|config| config.limits.table_elements = most);
+    for (max, size) in [(99, "61"), (100, "100"), (1_000, "100")] {
+        let config = config(|config| config.limits.table_elements = max);
         let ended = application.invoke("f()", &world.host, &config).unwrap();
-        assert_eq!(ended.value.as_deref(), Some(size), "{most}: {:?}", ended.outcome);
+        assert_eq!(ended.value.as_deref(), Some(size), "{max}: {:?}", ended.outcome);
     }
 }
 

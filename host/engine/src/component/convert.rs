@@ -229,19 +229,19 @@ impl From<&ExecuteError> for SandboxError {
     fn from(error: &ExecuteError) -> Self {
         let text = error.to_string();
         match error {
-            ExecuteError::SourceTooLarge { bytes, most } => {
-                Self::SourceTooLarge(TooLarge { bytes: *bytes, limit: *most })
+            ExecuteError::SourceTooLarge { bytes, max } => {
+                Self::SourceTooLarge(TooLarge { bytes: *bytes, limit: *max })
             }
-            ExecuteError::StdinTooLarge { bytes, most } | ExecuteError::ValueTooLarge { bytes, most, .. } => {
-                Self::StdinTooLarge(TooLarge { bytes: *bytes, limit: *most })
+            ExecuteError::StdinTooLarge { bytes, max } | ExecuteError::ValueTooLarge { bytes, max, .. } => {
+                Self::StdinTooLarge(TooLarge { bytes: *bytes, limit: *max })
             }
             ExecuteError::Name(_) | ExecuteError::Tool(_) => Self::InvalidArgument(text),
             ExecuteError::SessionEnded { .. } => Self::SessionEnded(text),
             ExecuteError::SessionBusy { .. } => Self::SessionBusy(text),
             ExecuteError::NoCheckpoint { .. } => Self::NoCheckpoint(text),
             ExecuteError::Variable { name, reason } => Self::Variable(format!("`{}`: {reason}", quoted(name))),
-            ExecuteError::TooManySessions { key: name, used, most } => {
-                Self::TooManySessions(too_many_sessions(name, *used, *most))
+            ExecuteError::TooManySessions { key: name, used, max } => {
+                Self::TooManySessions(too_many_sessions(name, *used, *max))
             }
             ExecuteError::NotPrepared { name } => Self::Unsupported(format!(
                 "`{name}` runs as a plain command without sessions and validation; use a prepared runtime"

@@ -114,8 +114,8 @@ const RAISE: &str = "raise the quota in the host";
 #[error("{0}")]
 pub(super) struct OverQuota(pub(super) String);
 
-fn exceeded(quota: &str, most: u64, advice: &str) -> OverQuota {
-    OverQuota(format!("`{quota}` would be exceeded: the maximum is {most}; {advice}"))
+fn exceeded(quota: &str, max: u64, advice: &str) -> OverQuota {
+    OverQuota(format!("`{quota}` would be exceeded: the maximum is {max}; {advice}"))
 }
 
 impl Meter {
@@ -182,18 +182,18 @@ impl Meter {
     }
 }
 
-fn one_more(count: &mut u32, most: u32, quota: &str) -> Result<(), OverQuota> {
-    if *count >= most {
-        return Err(exceeded(quota, u64::from(most), DROP));
+fn one_more(count: &mut u32, max: u32, quota: &str) -> Result<(), OverQuota> {
+    if *count >= max {
+        return Err(exceeded(quota, u64::from(max), DROP));
     }
     *count += 1;
     Ok(())
 }
 
-fn more_bytes(held: &mut u64, bytes: u64, most: u64) -> Result<(), OverQuota> {
+fn more_bytes(held: &mut u64, bytes: u64, max: u64) -> Result<(), OverQuota> {
     match held.checked_add(bytes) {
-        Some(sum) if sum <= most => *held = sum,
-        _ => return Err(exceeded("held-bytes", most, DROP)),
+        Some(sum) if sum <= max => *held = sum,
+        _ => return Err(exceeded("held-bytes", max, DROP)),
     }
     Ok(())
 }

@@ -176,8 +176,8 @@ impl CancelToken {
     #[must_use]
     pub fn wait_timeout(&self, duration: Duration) -> bool {
         // A year is practically forever and cannot overflow an `Instant`.
-        const MOST: Duration = Duration::from_secs(365 * 24 * 3600);
-        self.wait(Instant::now() + duration.min(MOST), true, || false);
+        const MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+        self.wait(Instant::now() + duration.min(MAX), true, || false);
         self.is_cancelled()
     }
 

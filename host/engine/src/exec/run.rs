@@ -111,10 +111,10 @@ impl<'a> PreparedRequest<'a> {
     /// Fails if the request exceeds a limit, its name is invalid, or it sets `context` and the runtime is not prepared.
     pub(crate) fn check(sandbox: &Sandbox, request: &Request<'_>) -> Result<(), ExecuteError> {
         let Request { parts: RequestParts { source, name, stdin, context, .. }, options } = request;
-        let most = sandbox.0.policy.limits.stdin_bytes;
+        let max = sandbox.0.policy.limits.stdin_bytes;
         let bytes = context.as_ref().map_or(0, |json| json.len() as u64);
-        if bytes > most {
-            return Err(ExecuteError::ValueTooLarge { name: CONTEXT.into(), bytes, most });
+        if bytes > max {
+            return Err(ExecuteError::ValueTooLarge { name: CONTEXT.into(), bytes, max });
         }
         let has_journal = options.is_suspendable || options.is_recorded || options.repeated.is_some();
         if has_journal || context.is_some() {
@@ -154,11 +154,11 @@ impl<'a> PreparedRequest<'a> {
     /// Starts the execution's clock. If the script was translated, the clock started with the translation.
     pub(crate) fn start(&mut self) -> ExecutionCtx {
         let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
-        let most = usize::try_from(limits.stdin_bytes).unwrap_or(usize::MAX);
+        let max = usize::try_from(limits.stdin_bytes).unwrap_or(usize::MAX);
         let stdin = self.options.stdin_source.take().map(|source| -> StdinSource {
             Box::new(move || {
                 let mut bytes = source();
-                bytes.truncate(most);
+                bytes.truncate(max);
                 bytes
             })
         });
@@ -337,9 +337,9 @@ impl<'a> PreparedRequest<'a> {
         // The interpreter never runs a rejected script, so print the error in its format for syntax errors.
         let printed = rejected.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {
             let text = format!("{}\n", raised.traceback);
-            let (most, total_bytes) = (usize::try_from(limits.stderr_bytes).unwrap_or(usize::MAX), text.len() as u64);
+            let (max, total_bytes) = (usize::try_from(limits.stderr_bytes).unwrap_or(usize::MAX), text.len() as u64);
             let mut bytes = text.into_bytes();
-            bytes.truncate(most);
+            bytes.truncate(max);
             Captured { truncated: total_bytes > bytes.len() as u64, bytes, total_bytes }
         });
         let ran = match rejected {

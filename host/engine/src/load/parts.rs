@@ -383,13 +383,13 @@ mod tests {
             let called = loader.call(&mut guest.store, &[Val::I32(number), Val::I32(fuel)], &mut []);
             (called.is_ok(), fuel::left(&mut guest.store) - before)
         };
-        let most = i32::try_from(rewrite::MAX_STUB_FUEL).unwrap();
-        for (number, fuel) in [(1, most + 1), (1, -1), (3, 0), (-1, 0), (i32::MAX, 0)] {
+        let max = i32::try_from(rewrite::MAX_STUB_FUEL).unwrap();
+        for (number, fuel) in [(1, max + 1), (1, -1), (3, 0), (-1, 0), (i32::MAX, 0)] {
             assert_eq!(call(number, fuel), (false, 0), "{number} {fuel}");
         }
-        assert_eq!(call(0, most), (true, 0), "the base is loaded");
-        assert_eq!(call(2, most), (true, u64::from(rewrite::MAX_STUB_FUEL)));
-        assert_eq!(call(2, most), (true, 0), "both parts are loaded");
+        assert_eq!(call(0, max), (true, 0), "the base is loaded");
+        assert_eq!(call(2, max), (true, u64::from(rewrite::MAX_STUB_FUEL)));
+        assert_eq!(call(2, max), (true, 0), "both parts are loaded");
         assert_eq!(guest.loaded(), 3);
     }
 

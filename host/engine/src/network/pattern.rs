@@ -254,15 +254,15 @@ impl NetworkPolicy {
             let names: Vec<&str> = granted.secrets.keys().map(String::as_str).collect();
             return beyond("secrets", format!("`{name}`"), names.join(", "));
         }
-        for (key, asked, most) in [
+        for (key, asked, max) in [
             ("request_count", self.request_count, granted.request_count),
             ("request_bytes", self.request_bytes, granted.request_bytes),
             ("response_bytes", self.response_bytes, granted.response_bytes),
             ("timeout_ms", self.timeout_ms, granted.timeout_ms),
             ("redirects", self.redirects.into(), granted.redirects.into()),
         ] {
-            if asked > most {
-                return beyond(key, asked.to_string(), most.to_string());
+            if asked > max {
+                return beyond(key, asked.to_string(), max.to_string());
             }
         }
         Ok(None)

@@ -169,24 +169,24 @@ pub(super) fn wrong(key: impl Into<String>, reason: impl Into<String>) -> Policy
 impl NetworkPolicy {
     /// Checks the values of all keys.
     pub(crate) fn check(&self) -> Result<(), PolicyError> {
-        for (key, value, least, most) in [
+        for (key, value, min, max) in [
             ("request_count", self.request_count, 0, 1_000_000),
             ("request_bytes", self.request_bytes, 0, 64 << 20),
             ("response_bytes", self.response_bytes, 0, 64 << 20),
             ("timeout_ms", self.timeout_ms, 1, 365 * 24 * 3600 * 1000),
             ("redirects", u64::from(self.redirects), 0, u64::from(Self::MAX_REDIRECTS)),
         ] {
-            if !(least..=most).contains(&value) {
-                return Err(wrong(key, format!("the value is {value}; it must be between {least} and {most}")));
+            if !(min..=max).contains(&value) {
+                return Err(wrong(key, format!("the value is {value}; it must be between {min} and {max}")));
             }
         }
-        for (key, count, most) in [
+        for (key, count, max) in [
             ("allow", self.allow.len(), Self::MAX_PATTERNS),
             ("allow_private", self.allow_private.len(), Self::MAX_PATTERNS),
             ("secrets", self.secrets.len(), Self::MAX_SECRETS),
         ] {
-            if count > most {
-                return Err(wrong(key, format!("it has {count} entries; the maximum is {most}; remove some")));
+            if count > max {
+                return Err(wrong(key, format!("it has {count} entries; the maximum is {max}; remove some")));
             }
         }
         if let Some(method) = self.methods.iter().find(|method| !METHODS.contains(&method.as_str())) {

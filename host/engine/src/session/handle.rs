@@ -264,9 +264,9 @@ impl Session {
 
     /// Like [`set_variable`](Self::set_variable), but from text that was already validated as JSON.
     pub(crate) fn set_variable_json(&self, name: &str, json: &str) -> Result<(), ExecuteError> {
-        let (bytes, most) = (json.len() as u64, self.0.sandbox.0.policy.limits.stdin_bytes);
-        if bytes > most {
-            return Err(ExecuteError::ValueTooLarge { name: name.to_owned(), bytes, most });
+        let (bytes, max) = (json.len() as u64, self.0.sandbox.0.policy.limits.stdin_bytes);
+        if bytes > max {
+            return Err(ExecuteError::ValueTooLarge { name: name.to_owned(), bytes, max });
         }
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.set_variable(name, json))?

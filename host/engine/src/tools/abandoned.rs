@@ -59,8 +59,8 @@ impl Abandoned {
         if running_bytes > 0 {
             return Ok(Admission::Later);
         }
-        let most = if all > MAX_BYTES { MAX_BYTES } else { MAX_ORIGIN_BYTES };
-        Err(refused(&format!("the memory for the arguments of this call and of abandoned calls exceeds {most} bytes")))
+        let max = if all > MAX_BYTES { MAX_BYTES } else { MAX_ORIGIN_BYTES };
+        Err(refused(&format!("the memory for the arguments of this call and of abandoned calls exceeds {max} bytes")))
     }
 
     pub(super) fn add(&self, origin: &Origin, bytes: u64) {

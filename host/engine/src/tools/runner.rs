@@ -214,10 +214,10 @@ impl DirectCall<'_> {
     /// Makes the call in an execution without other calls, and waits for its outcome.
     pub(crate) fn make(self, toolbox: &Arc<Toolbox>, threads: &Arc<ToolThreads>) -> ToolOutcome {
         let failed = |kind, message: String| ToolOutcome::Failed { kind, message: Some(message) };
-        let (bytes, most) = (self.arguments.len() as u64, self.limits.tool_bytes);
-        if bytes > most {
+        let (bytes, max) = (self.arguments.len() as u64, self.limits.tool_bytes);
+        if bytes > max {
             let message = format!(
-                "the arguments are {bytes} bytes; the maximum `limits.tool_bytes` is {most}; send less or raise the limit"
+                "the arguments are {bytes} bytes; the maximum `limits.tool_bytes` is {max}; send less or raise the limit"
             );
             return failed(ToolErrorKind::Limit, message);
         }
@@ -298,7 +298,7 @@ const STACK_BYTES: usize = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct ToolThreads {
     running: AtomicUsize,
-    most: usize,
+    max: usize,
 }
 
 /// A permit for one running thread.
@@ -311,13 +311,13 @@ impl Drop for ThreadPermit {
 }
 
 impl ToolThreads {
-    pub(crate) fn new(most: u32) -> Arc<Self> {
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        Arc::new(Self { running: AtomicUsize::new(0), most })
+    pub(crate) fn new(max: u32) -> Arc<Self> {
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        Arc::new(Self { running: AtomicUsize::new(0), max })
     }
 
     fn enter(self: &Arc<Self>) -> Option<ThreadPermit> {
-        let next = |running| (running < self.most).then_some(running + 1);
+        let next = |running| (running < self.max).then_some(running + 1);
         let taken = self.running.try_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok();
         taken.then(|| ThreadPermit(Arc::clone(self)))
     }

@@ -118,9 +118,9 @@ impl ToolRules {
                     check_parts(schema, ToolPolicy::MAX_SCHEMA_DEPTH).map_err(|reason| wrong(".schema", reason))?;
                     bytes = bytes.saturating_add(schema.to_string().len());
                     if bytes > ToolPolicy::MAX_SCHEMA_BYTES {
-                        let most = ToolPolicy::MAX_SCHEMA_BYTES;
+                        let max = ToolPolicy::MAX_SCHEMA_BYTES;
                         let reason =
-                            format!("the schemas of all tools are more than {most} bytes as JSON; shorten them");
+                            format!("the schemas of all tools are more than {max} bytes as JSON; shorten them");
                         return Err(wrong(".schema", reason));
                     }
                     let checked = definition.check().map_err(|error| match error {
@@ -129,9 +129,9 @@ impl ToolRules {
                     })?;
                     patterns = patterns.saturating_add(checked.pattern_count());
                     if patterns > ToolPolicy::MAX_PATTERNS {
-                        let most = ToolPolicy::MAX_PATTERNS;
+                        let max = ToolPolicy::MAX_PATTERNS;
                         let reason =
-                            format!("the schemas of all tools have more than {most} regular expressions; remove some");
+                            format!("the schemas of all tools have more than {max} regular expressions; remove some");
                         return Err(wrong(".schema", reason));
                     }
                     Some(checked)

@@ -298,9 +298,9 @@ impl Machine {
         let mut options = HibernateOptions::default().bound_to(name.to_string());
         options.key.clone_from(&self.key);
         let bytes = session.hibernate(&options).map_err(|error| StepError::failed(&error))?;
-        let most = BlobStore::MAX_BYTES;
-        if bytes.len() as u64 > most {
-            let message = format!("the session exceeds {most} bytes in the store; remove data from the session first");
+        let max = BlobStore::MAX_BYTES;
+        if bytes.len() as u64 > max {
+            let message = format!("the session exceeds {max} bytes in the store; remove data from the session first");
             return Err(StepError::Never(status::FAILED, message));
         }
         Ok(bytes)

@@ -108,8 +108,8 @@ fn request_and_response_headers_are_limited() {
         let answer = answering((0..count).map(|number| format!("x-{number}: a\r\n")).collect());
         assert_eq!(answer.is_ok(), fits, "{count}: {answer:?}");
     }
-    let most = MAX_RESPONSE_HEADER_BYTES - OWN_BYTES;
-    for (bytes, fits) in [(most, true), (most + 1, false), (10 << 20, false)] {
+    let max = MAX_RESPONSE_HEADER_BYTES - OWN_BYTES;
+    for (bytes, fits) in [(max, true), (max + 1, false), (10 << 20, false)] {
         let answer = answering(format!("a: {}\r\n", "b".repeat(bytes - 1)));
         assert_eq!(answer.is_ok(), fits, "{bytes}");
     }

@@ -242,11 +242,11 @@ impl Fleet {
         FleetName::new(Some(self.scope.clone()), id.clone())
     }
 
-    /// Opens a session unless `most` sessions exist.
-    async fn open(&self, id: &SessionId, open: OpenRequest, most: usize) -> Result<SessionSummary, ServiceError> {
+    /// Opens a session unless `max` sessions exist.
+    async fn open(&self, id: &SessionId, open: OpenRequest, max: usize) -> Result<SessionSummary, ServiceError> {
         let count = self.client.count(Some(&self.scope)).await?;
-        if usize::try_from(count).unwrap_or(usize::MAX) >= most {
-            return Err(ServiceError::TooMany { what: "sessions", most, remedy: "close one first" });
+        if usize::try_from(count).unwrap_or(usize::MAX) >= max {
+            return Err(ServiceError::TooMany { what: "sessions", max, remedy: "close one first" });
         }
         Ok(self.client.open(&self.name(id), open).await.map_err(about(id))?.into())
     }
@@ -280,14 +280,14 @@ impl Fleet {
 
     async fn perform(&self, service: &Service, operation: SessionOperation) -> Result<SessionAnswer, ServiceError> {
         Ok(match operation {
-            SessionOperation::Open { id, language, runtime, context, most, .. } => {
+            SessionOperation::Open { id, language, runtime, context, max, .. } => {
                 let language = match (language, &runtime) {
                     // Use the same default as without a fleet: the first served runtime.
                     (None, None) => service.runtimes().next().map(|info| info.language),
                     (language, _) => language,
                 };
                 let open = OpenRequest { language, runtime, context: context.map(json).transpose()? };
-                SessionAnswer::Session(Box::new(self.open(&id, open, most).await?))
+                SessionAnswer::Session(Box::new(self.open(&id, open, max).await?))
             }
             SessionOperation::List { after, limit: Some(limit) } => {
                 SessionAnswer::Page(self.list(after.as_ref(), limit).await?)
@@ -335,13 +335,13 @@ impl Fleet {
     /// Cancels an execution when the token is cancelled. Never returns; `execute` ends when the execution is answered.
     async fn stop(&self, name: &FleetName, execution: Option<&str>, cancel: &CancelToken) -> Infallible {
         cancelled(cancel).await;
-        let (mut again, most) = STOP_AGAIN;
+        let (mut again, max) = STOP_AGAIN;
         loop {
             if let Err(error) = self.client.cancel(name, execution).await {
                 tracing::debug!(target: "glovebox", session = %name, %error, "cannot cancel an execution");
             }
             tokio::time::sleep(again).await;
-            again = (again * 2).min(most);
+            again = (again * 2).min(max);
         }
     }
 }

@@ -165,18 +165,18 @@ impl SessionsInMemory {
 
     /// Fails if a new session already exists, or if it would exceed a limit. The caller must serialize the creation of
     /// sessions.
-    fn check_new(&self, id: &SessionId, policy_bytes: usize, most: usize) -> Result<(), ServiceError> {
+    fn check_new(&self, id: &SessionId, policy_bytes: usize, max: usize) -> Result<(), ServiceError> {
         let sessions = self.sessions.lock();
         if sessions.contains_key(id) {
             return Err(SessionsError::Exists { id: id.clone() }.into());
         }
-        if sessions.len() >= most {
-            return Err(ServiceError::TooMany { what: "sessions", most, remedy: "close one first" });
+        if sessions.len() >= max {
+            return Err(ServiceError::TooMany { what: "sessions", max, remedy: "close one first" });
         }
         let all = sessions.values().map(|session| session.policy_bytes).fold(policy_bytes, usize::saturating_add);
         if all > MAX_POLICIES_BYTES {
             let (what, remedy) = ("bytes for the policies of sessions", "close a session, or send a smaller policy");
-            return Err(ServiceError::TooMany { what, most: MAX_POLICIES_BYTES, remedy });
+            return Err(ServiceError::TooMany { what, max: MAX_POLICIES_BYTES, remedy });
         }
         Ok(())
     }
@@ -218,23 +218,23 @@ impl LiveSessions for SessionsInMemory {
     fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
         let SessionCall { operation, bytes, mut room } = call;
         Ok(match operation {
-            SessionOperation::Open { id, language, runtime, context, policy, most } => {
+            SessionOperation::Open { id, language, runtime, context, policy, max } => {
                 let policy_bytes = parsed_bytes(&policy)?;
-                self.check_new(&id, policy_bytes, most)?;
+                self.check_new(&id, policy_bytes, max)?;
                 let sandbox = self.here.sandbox(&mut Fresh { language, runtime, policy, ..Fresh::default() })?;
                 let mut options = SessionOptions::default().id(id.as_str()).cancel(&self.stop);
                 options.context = context;
                 self.add(id, policy_bytes, sandbox.open_session(options)?).into()
             }
-            SessionOperation::Import { id, policy, most } => {
+            SessionOperation::Import { id, policy, max } => {
                 let policy_bytes = parsed_bytes(&policy)?;
-                self.check_new(&id, policy_bytes, most)?;
+                self.check_new(&id, policy_bytes, max)?;
                 let session = self.resume(&id, policy, &bytes)?;
                 self.add(id, policy_bytes, session).into()
             }
-            SessionOperation::Fork { target, fork, most } => {
+            SessionOperation::Fork { target, fork, max } => {
                 let original = self.expected(&target)?;
-                self.check_new(&fork, original.policy_bytes, most)?;
+                self.check_new(&fork, original.policy_bytes, max)?;
                 let options = SessionOptions::default().id(fork.as_str()).cancel(&self.stop);
                 let session = original.session.fork_with(options)?;
                 self.add(fork, original.policy_bytes, session).into()

@@ -311,15 +311,15 @@ impl Local {
 }
 
 impl Local {
-    /// Creates a session unless `most` sessions exist. The caller must serialize calls.
+    /// Creates a session unless `max` sessions exist. The caller must serialize calls.
     fn make(
         &self,
         id: SessionId,
-        most: usize,
+        max: usize,
         make: impl FnOnce(SessionId) -> Result<SessionGuard, SessionsError>,
     ) -> Result<SessionSummary, ServiceError> {
-        if self.sessions.count(most)? >= most {
-            return Err(ServiceError::TooMany { what: "sessions", most, remedy: "close one first" });
+        if self.sessions.count(max)? >= max {
+            return Err(ServiceError::TooMany { what: "sessions", max, remedy: "close one first" });
         }
         self.service.make_room(&self.policy.limits, &self.sessions, &id);
         make(id.clone())?;
@@ -391,18 +391,18 @@ impl LiveSessions for Local {
         let SessionCall { operation, bytes, mut room } = call;
         let sessions = &self.sessions;
         Ok(match operation {
-            SessionOperation::Open { id, language, runtime, context, most, .. } => {
+            SessionOperation::Open { id, language, runtime, context, max, .. } => {
                 let runtime = self.service.runtime(language, runtime.as_deref())?;
                 let mut new = NewSession::default().language(runtime.language).runtime(&runtime.name);
                 new.context = context;
-                SessionAnswer::Session(Box::new(self.make(id, most, |id| sessions.create(id, new))?)).into()
+                SessionAnswer::Session(Box::new(self.make(id, max, |id| sessions.create(id, new))?)).into()
             }
-            SessionOperation::Fork { target, fork, most } => {
+            SessionOperation::Fork { target, fork, max } => {
                 self.check_generation(&target)?;
-                SessionAnswer::Session(Box::new(self.make(fork, most, |fork| sessions.fork(&target.id, fork))?)).into()
+                SessionAnswer::Session(Box::new(self.make(fork, max, |fork| sessions.fork(&target.id, fork))?)).into()
             }
-            SessionOperation::Import { id, most, .. } => {
-                let made = self.make(id, most, |id| sessions.import(id, &bytes, IfExists::Fail))?;
+            SessionOperation::Import { id, max, .. } => {
+                let made = self.make(id, max, |id| sessions.import(id, &bytes, IfExists::Fail))?;
                 SessionAnswer::Session(Box::new(made)).into()
             }
             SessionOperation::List { after, limit } => {

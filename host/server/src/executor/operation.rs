@@ -12,7 +12,7 @@ use crate::{Changed, ServiceError, SessionPage, SessionSummary, SessionTarget, a
 /// An operation on a tenant's sessions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum SessionOperation {
-    /// Opens a session unless `most` sessions exist.
+    /// Opens a session unless `max` sessions exist.
     Open {
         id: SessionId,
         language: Option<Language>,
@@ -20,20 +20,20 @@ pub(crate) enum SessionOperation {
         context: Option<JsonText>,
         /// Changes to the tenant's policy. The keys are policy keys.
         policy: Map<String, Value>,
-        most: usize,
+        max: usize,
     },
-    /// Copies a session to `fork` unless `most` sessions exist.
+    /// Copies a session to `fork` unless `max` sessions exist.
     Fork {
         target: SessionTarget,
         fork: SessionId,
-        most: usize,
+        max: usize,
     },
-    /// Restores a session from the bytes of the call unless `most` sessions exist.
+    /// Restores a session from the bytes of the call unless `max` sessions exist.
     Import {
         id: SessionId,
         /// Changes to the tenant's policy. The keys are policy keys.
         policy: Map<String, Value>,
-        most: usize,
+        max: usize,
     },
     List {
         after: Option<SessionId>,

@@ -117,8 +117,8 @@ impl BodyBudget {
     /// Returns the error for a response of `bytes` without room. A retry cannot deliver a response that exceeds the
     /// tenant's part of the budget.
     fn refusal(&self, tenant: &str, bytes: usize) -> ServiceError {
-        let most = self.bytes.max_bytes(Some(tenant));
-        if bytes > most { ServiceError::AnswerTooLarge { bytes, most } } else { ServiceError::NoRoom }
+        let max = self.bytes.max_bytes(Some(tenant));
+        if bytes > max { ServiceError::AnswerTooLarge { bytes, max } } else { ServiceError::NoRoom }
     }
 
     /// Grows the memory charged for a result to the size of its response, `bytes`, without waiting.
@@ -460,8 +460,8 @@ mod tests {
         let config = HttpConfig { body_bytes: 1_000, ..HttpConfig::default() };
         let bodies = BodyBudget::new(&config, 64 << 20, ["a"].into_iter());
         let base64 = (1_000 + MAX_RECEIVED_BYTES).div_ceil(3) * 4;
-        for (bodies, most) in [(bodies.for_resumption(), 1_000 + base64), (bodies, 1_000)] {
-            for (bytes, status) in [(most, Ok(())), (most + 1, Err(413))] {
+        for (bodies, max) in [(bodies.for_resumption(), 1_000 + base64), (bodies, 1_000)] {
+            for (bytes, status) in [(max, Ok(())), (max + 1, Err(413))] {
                 let read = bodies.read(Some("a"), &HeaderMap::new(), Body::from(vec![b' '; bytes])).await;
                 assert_eq!(read.map(drop).map_err(|problem| problem.status), status, "{bytes}");
             }

@@ -222,9 +222,9 @@ impl KeySlot {
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), ServiceError> {
         let bytes = bytes.saturating_add(self.key.as_ref().map_or(0, |key| key.len()));
         let (budget, tenant) = (&self.held.budget, &*self.tenant);
-        let most = budget.max_bytes(Some(tenant));
-        if bytes > most {
-            return Err(ServiceError::AnswerTooLarge { bytes, most });
+        let max = budget.max_bytes(Some(tenant));
+        if bytes > max {
+            return Err(ServiceError::AnswerTooLarge { bytes, max });
         }
         let mut all = self.held.current(Instant::now());
         let room = all.entry(tenant.to_owned()).or_default().room(budget, tenant, bytes);

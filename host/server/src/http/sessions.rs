@@ -339,7 +339,7 @@ pub(super) async fn read_with_room(
 ) -> Result<Made, ServiceError> {
     let reserve = reserve_contents(shared, tenant);
     let read = tenant.read_file(id, path, MAX_RETURNED_BYTES, reserve).await?;
-    let (bytes, room) = read.map_err(|bytes| ServiceError::FileTooLarge { bytes, most: MAX_RETURNED_BYTES })?;
+    let (bytes, room) = read.map_err(|bytes| ServiceError::FileTooLarge { bytes, max: MAX_RETURNED_BYTES })?;
     Ok(Made { bytes: bytes.into(), room })
 }
 

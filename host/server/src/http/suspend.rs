@@ -152,10 +152,10 @@ pub(crate) async fn suspend(
 
 /// Reserves memory for a suspended execution of at most `bytes`. Fails if no request could resume it.
 fn reserve_suspended(bodies: &BodyBudget, tenant: &str, bytes: usize) -> Result<Room, ServiceError> {
-    let most = bodies.max_suspended_bytes();
-    if bytes > most {
+    let max = bodies.max_suspended_bytes();
+    if bytes > max {
         return Err(ServiceError::NotSuspendable(format!(
-            "its script, input, calls and session can take {bytes} bytes; the maximum is {most} (`http.body_bytes`); \
+            "its script, input, calls and session can take {bytes} bytes; the maximum is {max} (`http.body_bytes`); \
              let it finish"
         )));
     }

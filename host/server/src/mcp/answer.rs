@@ -351,12 +351,12 @@ mod tests {
 
     #[test]
     fn only_text_over_the_limit_is_shortened() {
-        let most = HEAD_CHARS + TAIL_CHARS;
+        let max = HEAD_CHARS + TAIL_CHARS;
         let note = |left_out: usize| format!("{left_out} left out");
         for letter in ["x", "é", "🙂"] {
-            assert_eq!(shortened(&letter.repeat(most - 1), note), None);
-            assert_eq!(shortened(&letter.repeat(most), note), None);
-            let short = shortened(&letter.repeat(most + 1), note).unwrap();
+            assert_eq!(shortened(&letter.repeat(max - 1), note), None);
+            assert_eq!(shortened(&letter.repeat(max), note), None);
+            let short = shortened(&letter.repeat(max + 1), note).unwrap();
             let (head, tail) = short.split_once("\n[… 1 left out …]\n").unwrap();
             assert_eq!((head, tail), (&*letter.repeat(HEAD_CHARS), &*letter.repeat(TAIL_CHARS)));
         }

@@ -147,7 +147,7 @@ impl McpServer {
         if let Some(asked) = given.timeout_ms.filter(|asked| !(1..=max_ms).contains(asked)) {
             return Err(ServiceError::Invalid(format!("`timeout_ms` is {asked}; it must be between 1 and {max_ms}")));
         }
-        let most = Duration::from_millis(given.timeout_ms.unwrap_or(max_ms));
+        let max = Duration::from_millis(given.timeout_ms.unwrap_or(max_ms));
         let last = LastLine::default();
         let reported = last.clone();
         let run = async move {
@@ -160,7 +160,7 @@ impl McpServer {
         match context.meta.get_progress_token() {
             Some(token) => tokio::select! {
                 answer = run => answer,
-                never = report_progress(context.peer.clone(), token, most, reported) => match never {},
+                never = report_progress(context.peer.clone(), token, max, reported) => match never {},
             },
             None => run.await,
         }
@@ -353,7 +353,7 @@ impl LastLine {
 }
 
 /// Notifies the client of the elapsed time and the last line of output, until the future is dropped. Never returns.
-async fn report_progress(peer: Peer<RoleServer>, token: ProgressToken, most: Duration, last: LastLine) -> Infallible {
+async fn report_progress(peer: Peer<RoleServer>, token: ProgressToken, max: Duration, last: LastLine) -> Infallible {
     let begun = Instant::now();
     let mut ticks = tokio::time::interval(EVERY);
     // Do not send a burst of missed notifications to a slow client.
@@ -364,7 +364,7 @@ async fn report_progress(peer: Peer<RoleServer>, token: ProgressToken, most: Dur
         ticks.tick().await;
         let seconds = begun.elapsed().as_secs_f64();
         let mut progress =
-            ProgressNotificationParam::new(token.clone(), seconds).with_total(most.as_secs_f64().max(seconds));
+            ProgressNotificationParam::new(token.clone(), seconds).with_total(max.as_secs_f64().max(seconds));
         let line = last.line().map(|line| format!(": {line}")).unwrap_or_default();
         progress = progress.with_message(format!("{seconds:.1} s{line}"));
         if peer.notify_progress(progress).await.is_err() {

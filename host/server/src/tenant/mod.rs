@@ -118,7 +118,7 @@ impl Tenant {
                 others: local,
             }),
         };
-        let rate = config.executions_per_minute.map(|most| (most, RateLimiter::direct(Quota::per_minute(most))));
+        let rate = config.executions_per_minute.map(|max| (max, RateLimiter::direct(Quota::per_minute(max))));
         let inner = TenantInner {
             service: service.clone(),
             executor,

@@ -86,11 +86,11 @@ impl Tenant {
         &self,
         id: Option<&SessionId>,
     ) -> Result<([OwnedSemaphorePermit; 2], WorkPermits), ServiceError> {
-        let most = self.inner.config.suspended;
+        let max = self.inner.config.suspended;
         let (what, remedy) = ("suspended executions and unread results", "cancel an execution or read a result");
         let own = Arc::clone(&self.inner.suspensions).try_acquire_owned().map_err(|_| ServiceError::TooMany {
             what,
-            most,
+            max,
             remedy,
         })?;
         let all = self.inner.service.suspension_place()?;
@@ -99,9 +99,9 @@ impl Tenant {
 
     /// Acquires one of the tenant's execution permits. Fails if all are in use.
     fn own_turn(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
-        let most = self.inner.config.executions_at_once;
+        let max = self.inner.config.executions_at_once;
         let (what, remedy) = ("concurrent executions of this token", "try again when one ends");
-        Arc::clone(&self.inner.executions).try_acquire_owned().map_err(|_| ServiceError::TooMany { what, most, remedy })
+        Arc::clone(&self.inner.executions).try_acquire_owned().map_err(|_| ServiceError::TooMany { what, max, remedy })
     }
 
     pub(crate) fn check_rate(&self) -> Result<(), ServiceError> {
@@ -116,8 +116,8 @@ impl Tenant {
     /// on a session run one after another.
     async fn turn(&self, id: &SessionId) -> Result<OwnedMutexGuard<()>, ServiceError> {
         let turn = self.inner.turns.of(id);
-        let most = self.inner.config.policy.limits.timeout();
+        let max = self.inner.config.policy.limits.timeout();
         let busy = |_| ServiceError::from(ExecuteError::SessionBusy { id: id.to_string() });
-        tokio::time::timeout(most, turn.lock_owned()).await.map_err(busy)
+        tokio::time::timeout(max, turn.lock_owned()).await.map_err(busy)
     }
 }

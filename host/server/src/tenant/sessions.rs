@@ -40,8 +40,8 @@ impl Tenant {
         held: impl Send + 'static,
     ) -> Result<SessionSummary, ServiceError> {
         let (id, runtime) = (id.unwrap_or_else(SessionId::random), runtime.map(str::to_owned));
-        let most = self.inner.config.sessions;
-        let operation = SessionOperation::Open { id, language, runtime, context, policy, most };
+        let max = self.inner.config.sessions;
+        let operation = SessionOperation::Open { id, language, runtime, context, policy, max };
         let (reply, _) = self.perform_within(operation, held).await?;
         reply.session()
     }
@@ -58,7 +58,7 @@ impl Tenant {
     ) -> Result<SessionSummary, ServiceError> {
         let target = target.into();
         let fork = fork.unwrap_or_else(|| self.inner.executor.name_of_fork(&target.id));
-        self.perform(SessionOperation::Fork { target, fork, most: self.inner.config.sessions }).await?.session()
+        self.perform(SessionOperation::Fork { target, fork, max: self.inner.config.sessions }).await?.session()
     }
 
     /// Returns a page of the tenant's sessions, sorted by name.
@@ -203,7 +203,7 @@ impl Tenant {
         policy: Map<String, Value>,
         held: impl Send + 'static,
     ) -> Result<SessionSummary, ServiceError> {
-        let operation = SessionOperation::Import { id, policy, most: self.inner.config.sessions };
+        let operation = SessionOperation::Import { id, policy, max: self.inner.config.sessions };
         let (reply, _) = self.perform_within(SessionCall { bytes, ..operation.into() }, held).await?;
         reply.session()
     }

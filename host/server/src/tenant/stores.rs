@@ -42,7 +42,7 @@ pub(crate) type Reservation = Box<dyn Send + Sync>;
 #[derive(Debug)]
 struct StoredBytes {
     store: Arc<dyn SessionStore>,
-    most: u64,
+    max: u64,
     count: Arc<Mutex<Count>>,
 }
 
@@ -83,9 +83,9 @@ impl Drop for ReservedBytes {
 }
 
 impl BoundedStore {
-    /// Limits the total size of the sessions in `store` to `most` bytes. `u64::MAX` means no limit.
-    pub(crate) fn new(store: Arc<dyn SessionStore>, most: u64) -> Self {
-        let quota = StoredBytes { store: Arc::clone(&store), most, count: Arc::default() };
+    /// Limits the total size of the sessions in `store` to `max` bytes. `u64::MAX` means no limit.
+    pub(crate) fn new(store: Arc<dyn SessionStore>, max: u64) -> Self {
+        let quota = StoredBytes { store: Arc::clone(&store), max, count: Arc::default() };
         Self::within(store, Arc::new(quota))
     }
 
@@ -137,7 +137,7 @@ impl StoredBytes {
 #[async_trait]
 impl ByteQuota for StoredBytes {
     async fn reserve(&self, id: &SessionId, bytes: u64) -> Result<Reservation, StoreError> {
-        let added = if self.most == u64::MAX { 0 } else { bytes.saturating_sub(self.size(id).await?) };
+        let added = if self.max == u64::MAX { 0 } else { bytes.saturating_sub(self.size(id).await?) };
         if added == 0 {
             return Ok(Box::new(()));
         }
@@ -145,12 +145,12 @@ impl ByteQuota for StoredBytes {
         for max_age in [RECOUNT, Duration::ZERO] {
             self.recount(max_age).await?;
             let mut count = self.count.lock();
-            if count.total().saturating_add(added) <= self.most {
+            if count.total().saturating_add(added) <= self.max {
                 count.reserved = count.reserved.saturating_add(added);
                 return Ok(Box::new(ReservedBytes { count: Arc::clone(&self.count), bytes: added }));
             }
         }
-        Err(StoreError::Full { id: id.clone(), bytes: added, most: self.most })
+        Err(StoreError::Full { id: id.clone(), bytes: added, max: self.max })
     }
 }
 
@@ -196,8 +196,8 @@ impl SessionStore for BoundedStore {
         traced("list", None, self.store.list(page)).await
     }
 
-    async fn count(&self, most: usize) -> Result<usize, StoreError> {
-        traced("count", None, self.store.count(most)).await
+    async fn count(&self, max: usize) -> Result<usize, StoreError> {
+        traced("count", None, self.store.count(max)).await
     }
 
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
@@ -263,7 +263,7 @@ mod tests {
 
     fn quota(dir: &Path) -> Arc<StoredBytes> {
         let store = Arc::new(DirectoryStore::open(dir).unwrap());
-        Arc::new(StoredBytes { store, most: 25_000, count: Arc::default() })
+        Arc::new(StoredBytes { store, max: 25_000, count: Arc::default() })
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
         };
         put("a", 10_000).unwrap();
         put("b", 10_000).unwrap();
-        assert!(matches!(put("c", 10_000), Err(StoreError::Full { bytes: 10_000, most: 25_000, .. })));
+        assert!(matches!(put("c", 10_000), Err(StoreError::Full { bytes: 10_000, max: 25_000, .. })));
         assert!(matches!(put("a", 20_000), Err(StoreError::Full { bytes: 10_000, .. })));
         put("b", 10_000).unwrap();
         put("b", 1_000).unwrap();

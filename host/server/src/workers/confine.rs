@@ -56,8 +56,8 @@ fn limit_resources(reach: &Reach) -> rustix::io::Result<()> {
 /// Sets the soft and the hard limit of a resource to `to`, or to the current hard limit if that is lower.
 fn lower(resource: Resource, to: u64) -> rustix::io::Result<()> {
     let limit = getrlimit(resource);
-    let most = limit.maximum.map_or(to, |maximum| maximum.min(to));
-    setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+    let max = limit.maximum.map_or(to, |maximum| maximum.min(to));
+    setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) })
 }
 
 /// Checks `no_new_privs`, which both landlock and seccomp set.

@@ -127,8 +127,8 @@ impl SessionStore for ParentStore {
         Ok(StoredPage::new(entries, next))
     }
 
-    async fn count(&self, most: usize) -> Result<usize, StoreError> {
-        Ok(self.ask(StoreOperation::Count { most }, Vec::new()).await?.0)
+    async fn count(&self, max: usize) -> Result<usize, StoreError> {
+        Ok(self.ask(StoreOperation::Count { max }, Vec::new()).await?.0)
     }
 
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
@@ -181,7 +181,7 @@ impl Locks {
                 let versions: Vec<_> = entries.iter().map(|entry| &entry.version).collect();
                 done(&(&entries, versions, next))
             }
-            StoreOperation::Count { most } => done(&block_on(store.count(most))?),
+            StoreOperation::Count { max } => done(&block_on(store.count(max))?),
             StoreOperation::Remove { lock, expected } => {
                 done(&block_on(store.remove(&*self.find(tenant, lock)?, &expected))?)
             }
@@ -227,8 +227,8 @@ impl From<StoreError> for StoreFailure {
             StoreError::Fenced { id } => Self::Fenced(id),
             StoreError::Damaged { id, path, reason } => Self::Damaged { id, path, reason },
             StoreError::Format { id, found, known } => Self::Format { id, found, known },
-            StoreError::TooLarge { id, bytes, most } => Self::TooLarge { id, bytes, most },
-            StoreError::Full { id, bytes, most } => Self::Full { id, bytes, most },
+            StoreError::TooLarge { id, bytes, max } => Self::TooLarge { id, bytes, max },
+            StoreError::Full { id, bytes, max } => Self::Full { id, bytes, max },
             other => Self::Other(glovebox::with_causes(&other)),
         }
     }
@@ -240,8 +240,8 @@ impl From<StoreFailure> for StoreError {
             StoreFailure::Fenced(id) => Self::Fenced { id },
             StoreFailure::Damaged { id, path, reason } => Self::Damaged { id, path, reason },
             StoreFailure::Format { id, found, known } => Self::Format { id, found, known },
-            StoreFailure::TooLarge { id, bytes, most } => Self::TooLarge { id, bytes, most },
-            StoreFailure::Full { id, bytes, most } => Self::Full { id, bytes, most },
+            StoreFailure::TooLarge { id, bytes, max } => Self::TooLarge { id, bytes, max },
+            StoreFailure::Full { id, bytes, max } => Self::Full { id, bytes, max },
             StoreFailure::Other(message) => Self::Other(message.into()),
         }
     }

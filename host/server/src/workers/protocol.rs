@@ -245,7 +245,7 @@ pub(super) enum StoreOperation {
         limit: usize,
     },
     Count {
-        most: usize,
+        max: usize,
     },
     Remove {
         lock: u64,
@@ -268,8 +268,8 @@ pub(super) enum StoreFailure {
     Fenced(SessionId),
     Damaged { id: SessionId, path: std::path::PathBuf, reason: String },
     Format { id: SessionId, found: u32, known: u32 },
-    TooLarge { id: SessionId, bytes: u64, most: u64 },
-    Full { id: SessionId, bytes: u64, most: u64 },
+    TooLarge { id: SessionId, bytes: u64, max: u64 },
+    Full { id: SessionId, bytes: u64, max: u64 },
     Other(String),
 }
 

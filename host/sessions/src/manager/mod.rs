@@ -87,11 +87,11 @@ pub enum SessionsError {
     },
     /// All live sessions are in use, and their number has reached `live_count`.
     #[error(
-        "all live sessions are in use, and their number has reached `live_count` ({most}); wait for one of them, or raise the limit"
+        "all live sessions are in use, and their number has reached `live_count` ({max}); wait for one of them, or raise the limit"
     )]
     TooManyLive {
         /// The limit, `live_count`.
-        most: usize,
+        max: usize,
     },
     /// The stored session cannot be resumed, or the bytes of an export or import are invalid.
     #[error("session `{id}` cannot be resumed")]

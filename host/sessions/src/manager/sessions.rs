@@ -264,9 +264,9 @@ impl Sessions {
         Ok(all)
     }
 
-    /// Counts the sessions, including damaged ones. Stops counting at `most`. Fails if the store cannot be read.
-    pub fn count(&self, most: usize) -> Result<usize, SessionsError> {
-        Ok(block_on(self.0.storage.store.count(most))?)
+    /// Counts the sessions, including damaged ones. Stops counting at `max`. Fails if the store cannot be read.
+    pub fn count(&self, max: usize) -> Result<usize, SessionsError> {
+        Ok(block_on(self.0.storage.store.count(max))?)
     }
 
     fn with_live(&self, entries: Vec<StoredEntry>) -> Vec<ListedSession> {

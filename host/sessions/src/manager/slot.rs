@@ -104,9 +104,9 @@ pub(super) struct LivePermit {
 }
 
 impl LivePermit {
-    /// Takes a permit if fewer than `most` permits are taken.
-    pub(super) fn take(taken: &Arc<AtomicUsize>, most: usize, changes: &Arc<Changes>) -> Option<Self> {
-        let one_more = |count: usize| (count < most).then_some(count + 1);
+    /// Takes a permit if fewer than `max` permits are taken.
+    pub(super) fn take(taken: &Arc<AtomicUsize>, max: usize, changes: &Arc<Changes>) -> Option<Self> {
+        let one_more = |count: usize| (count < max).then_some(count + 1);
         taken.try_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
         Some(Self { taken: Arc::clone(taken), changes: Arc::clone(changes) })
     }

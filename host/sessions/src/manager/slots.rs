@@ -59,10 +59,10 @@ impl Slots {
         id: &SessionId,
         cancel: Option<&CancelToken>,
     ) -> Result<LivePermit, SessionsError> {
-        let (most, changes) = (self.storage.policy.live_count.max(1), &self.storage.changes);
+        let (max, changes) = (self.storage.policy.live_count.max(1), &self.storage.changes);
         let place = self.storage.retry(cancel, || {
             loop {
-                if let Some(place) = LivePermit::take(&self.live_count, most, changes) {
+                if let Some(place) = LivePermit::take(&self.live_count, max, changes) {
                     return Ok(Attempt::Done(place));
                 }
                 let wait_ms = match self.hibernate_oldest(id)? {
@@ -73,7 +73,7 @@ impl Slots {
                 return Ok(Attempt::Again { wait_ms });
             }
         })?;
-        place.ok_or(SessionsError::TooManyLive { most })
+        place.ok_or(SessionsError::TooManyLive { max })
     }
 
     /// Hibernates the least recently used session that can be saved, other than `except`. Returns the error from a

@@ -61,10 +61,10 @@ impl Changes {
         *self.count.lock()
     }
 
-    /// Waits until the count differs from `seen`, for at most `most`.
-    fn wait(&self, seen: u64, most: Duration) {
+    /// Waits until the count differs from `seen`, for at most `max`.
+    fn wait(&self, seen: u64, max: Duration) {
         let mut count = self.count.lock();
-        self.changed.wait_while_for(&mut count, |count| *count == seen, most);
+        self.changed.wait_while_for(&mut count, |count| *count == seen, max);
     }
 }
 

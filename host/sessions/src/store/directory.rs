@@ -171,8 +171,8 @@ impl SessionStore for DirectoryStore {
         check_length(id, bytes, Self::MAX_STATE_BYTES)?;
         let mut state = Vec::new();
         // Read a byte more than recorded, to detect a file that is too long.
-        let most = bytes.saturating_add(1);
-        let read = file.seek(SeekFrom::Start(start as u64)).and_then(|_| file.take(most).read_to_end(&mut state));
+        let max = bytes.saturating_add(1);
+        let read = file.seek(SeekFrom::Start(start as u64)).and_then(|_| file.take(max).read_to_end(&mut state));
         read.map_err(|error| CacheError::io("read", &self.dir.path_of(&file_name(id)), error))?;
         if state.len() as u64 != bytes {
             return Err(self.unreadable(id, "it does not have the recorded length"));
@@ -197,8 +197,8 @@ impl SessionStore for DirectoryStore {
         Ok(StoredPage::new(ids.into_iter().filter_map(|id| self.entry(id)).collect(), next))
     }
 
-    async fn count(&self, most: usize) -> Result<usize, StoreError> {
-        Ok(self.ids()?.len().min(most))
+    async fn count(&self, max: usize) -> Result<usize, StoreError> {
+        Ok(self.ids()?.len().min(max))
     }
 
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
@@ -294,10 +294,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = DirectoryStore::open(dir.path()).unwrap();
         let id = SessionId::new("a").unwrap();
-        let most = DirectoryStore::MAX_STATE_BYTES;
-        check_length(&id, most - 1, most).unwrap();
-        check_length(&id, most, most).unwrap();
-        let bytes = most + 1;
+        let max = DirectoryStore::MAX_STATE_BYTES;
+        check_length(&id, max - 1, max).unwrap();
+        check_length(&id, max, max).unwrap();
+        let bytes = max + 1;
         let at = Timestamp::from_unix_ms(0);
         let record = SessionRecord {
             id: id.clone(),

@@ -75,17 +75,17 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Returns a page of sessions, sorted by ID. Damaged sessions are marked. [`Pages`] iterates over all pages.
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError>;
 
-    /// Counts the sessions, including damaged ones, up to `most`. Stores that can count without reading records should
+    /// Counts the sessions, including damaged ones, up to `max`. Stores that can count without reading records should
     /// override this.
-    async fn count(&self, most: usize) -> Result<usize, StoreError> {
+    async fn count(&self, max: usize) -> Result<usize, StoreError> {
         let (mut count, mut page) = (0_usize, PageRequest::default());
-        while count < most {
+        while count < max {
             let StoredPage { entries, next } = self.list(&page).await?;
             count = count.saturating_add(entries.len());
             let Some(next) = next else { break };
             page = page.after(next);
         }
-        Ok(count.min(most))
+        Ok(count.min(max))
     }
 
     /// Removes a session. Returns `true` if it existed. Removing a damaged session requires [`Expected::Any`].
@@ -151,12 +151,12 @@ impl fmt::Debug for SessionLock {
 }
 
 /// Fails if `record` is not for the locked session, its length differs from the state's length, or the state has more
-/// than `most` bytes. `damaged` creates the error for a wrong length.
+/// than `max` bytes. `damaged` creates the error for a wrong length.
 fn check_write(
     lock: &SessionLock,
     record: &SessionRecord,
     state: &[u8],
-    most: u64,
+    max: u64,
     damaged: impl FnOnce(&'static str) -> StoreError,
 ) -> Result<(), StoreError> {
     if record.id != lock.id {
@@ -165,11 +165,11 @@ fn check_write(
     if record.bytes != state.len() as u64 {
         return Err(damaged("it does not have the recorded length"));
     }
-    check_length(&lock.id, record.bytes, most)
+    check_length(&lock.id, record.bytes, max)
 }
 
-fn check_length(id: &SessionId, bytes: u64, most: u64) -> Result<(), StoreError> {
-    if bytes > most { Err(StoreError::TooLarge { id: id.clone(), bytes, most }) } else { Ok(()) }
+fn check_length(id: &SessionId, bytes: u64, max: u64) -> Result<(), StoreError> {
+    if bytes > max { Err(StoreError::TooLarge { id: id.clone(), bytes, max }) } else { Ok(()) }
 }
 
 /// The reason why a stored record cannot be read.
@@ -233,18 +233,18 @@ pub enum StoreError {
         known: u32,
     },
     /// A session's state exceeds the store's limit.
-    #[error("the stored session `{id}` is {bytes} bytes; the maximum is {most}; remove data from it, or delete it")]
+    #[error("the stored session `{id}` is {bytes} bytes; the maximum is {max}; remove data from it, or delete it")]
     TooLarge {
         /// The session's ID.
         id: SessionId,
         /// The size of the state in bytes.
         bytes: u64,
         /// The limit in bytes.
-        most: u64,
+        max: u64,
     },
     /// The write would exceed the limit on all sessions of the store together. Nothing was written.
     #[error(
-        "session `{id}` would add {bytes} bytes to the store; the limit for all sessions together is {most}; delete sessions, or remove data from them"
+        "session `{id}` would add {bytes} bytes to the store; the limit for all sessions together is {max}; delete sessions, or remove data from them"
     )]
     Full {
         /// The session's ID.
@@ -252,7 +252,7 @@ pub enum StoreError {
         /// The additional bytes that the write needs.
         bytes: u64,
         /// The limit in bytes.
-        most: u64,
+        max: u64,
     },
     /// The lock is for a different session than the record.
     #[error("the lock of session `{locked}` does not permit writing `{id}`; lock `{id}`")]
@@ -305,14 +305,14 @@ pub enum StoreError {
     },
     /// A blob exceeds the size limit.
     #[cfg(feature = "object-store")]
-    #[error("blob `{name}` is {bytes} bytes; the maximum is {most}; store a smaller blob", name = escaped(.name))]
+    #[error("blob `{name}` is {bytes} bytes; the maximum is {max}; store a smaller blob", name = escaped(.name))]
     BlobTooLarge {
         /// The blob's name.
         name: String,
         /// The length of the blob in bytes.
         bytes: u64,
         /// The limit in bytes.
-        most: u64,
+        max: u64,
     },
     /// A blob with this name already exists and has different contents.
     #[cfg(feature = "object-store")]

@@ -64,11 +64,11 @@ impl Prune {
         let mut chosen = Vec::new();
         for ((updated_at, _), listed) in by_time.into_iter().rev() {
             let with = bytes.saturating_add(listed.bytes);
-            let reason = if self.older_than.is_some_and(|most| now.since(updated_at) > most) {
+            let reason = if self.older_than.is_some_and(|max| now.since(updated_at) > max) {
                 PruneReason::Age
-            } else if self.max_count.is_some_and(|most| count >= most) {
+            } else if self.max_count.is_some_and(|max| count >= max) {
                 PruneReason::Count
-            } else if self.max_bytes.is_some_and(|most| with > most) {
+            } else if self.max_bytes.is_some_and(|max| with > max) {
                 PruneReason::Bytes
             } else {
                 (count, bytes) = (count + 1, with);

@@ -42,13 +42,13 @@ fn resources_of_hostile_clients_are_bounded() {
             })
         })
         .collect();
-    let mut most = 0_u64;
+    let mut highest = 0_u64;
     while clients.iter().any(|client| !client.is_finished()) {
-        most = most.max(anonymous_bytes());
+        highest = highest.max(anonymous_bytes());
         std::thread::sleep(Duration::from_millis(10));
     }
     clients.into_iter().for_each(|client| client.join().unwrap());
-    let grown = most.saturating_sub(before);
+    let grown = highest.saturating_sub(before);
     // Twice the budget, because a body is also parsed into values. The remaining 192 MiB are for running scripts, 16
     // sessions and allocator overhead.
     assert!(grown < 2 * ROOM as u64 + (192 << 20), "{} MiB", grown >> 20);

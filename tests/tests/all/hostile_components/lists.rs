@@ -130,14 +130,14 @@ fn bytes_passed_per_call_are_limited_exactly() {
             let mut puppet = Puppet::new(&host);
             // Text in the other arguments is charged as well.
             let beside = usize::from(function.starts_with("session.write") || function.starts_with("session.set"));
-            let most = (LIFT_BYTES - beside) / element_bytes;
-            let given = arguments(&mut puppet, zeros(most));
-            let answer = puppet.call(function, &given).unwrap_or_else(|trap| panic!("{name} of {most}: {trap:#}"));
+            let max = (LIFT_BYTES - beside) / element_bytes;
+            let given = arguments(&mut puppet, zeros(max));
+            let answer = puppet.call(function, &given).unwrap_or_else(|trap| panic!("{name} of {max}: {trap:#}"));
             let told = if answer.get("ok").is_some() { "ok" } else { error(&answer).0 };
             assert_eq!(told, at, "{name}: {answer}");
-            let given = arguments(&mut puppet, zeros(most + 1));
+            let given = arguments(&mut puppet, zeros(max + 1));
             let words = trap(&mut puppet, function, &given);
-            assert!(words.contains(TOO_MUCH), "{name} of {}: {words}", most + 1);
+            assert!(words.contains(TOO_MUCH), "{name} of {}: {words}", max + 1);
         }
         assert_others_work();
     });

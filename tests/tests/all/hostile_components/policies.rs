@@ -21,17 +21,17 @@ fn excess_over_any_granted_limit_names_the_maximum() {
     let mut puppet = puppet();
     let limits = granted(&mut puppet);
     assert_eq!(limits.len(), 21);
-    for (name, most) in &limits {
-        let most = most.as_u64().unwrap();
+    for (name, max) in &limits {
+        let max = max.as_u64().unwrap();
         let widest = if ["open-files", "tool-calls-at-once", "session-count"].contains(&name.as_str()) {
             u64::from(u32::MAX)
         } else {
             u64::MAX
         };
-        ok(&execute(&mut puppet, &json!({ "limits": { name: most } })));
-        for asked in [most + 1, widest] {
+        ok(&execute(&mut puppet, &json!({ "limits": { name: max } })));
+        for asked in [max + 1, widest] {
             let answer = execute(&mut puppet, &json!({ "limits": { name: asked } }));
-            let text = format!("`limits.{name}`: {asked} is requested, but the maximum is {most}");
+            let text = format!("`limits.{name}`: {asked} is requested, but the maximum is {max}");
             assert_eq!(error(&answer), ("invalid-policy", text.as_str()));
         }
         // Zero is valid for some limits and invalid for others. It never means unlimited.
@@ -46,13 +46,13 @@ fn excess_over_any_granted_limit_names_the_maximum() {
 #[test]
 fn session_limits_are_capped_by_the_grant() {
     let mut puppet = puppet();
-    for (name, most) in [("checkpoint-auto-bytes", 4_194_304_u64), ("checkpoints-retained", 8)] {
+    for (name, max) in [("checkpoint-auto-bytes", 4_194_304_u64), ("checkpoints-retained", 8)] {
         let open = |puppet: &mut Puppet, asked: u64| {
             puppet.call("session.open", &json!(["javascript", { "session": { name: asked } }, {}])).unwrap()
         };
-        ok(&open(&mut puppet, most));
-        let answer = open(&mut puppet, most + 1);
-        let text = format!("`session.{name}`: {} is requested, but the maximum is {most}", most + 1);
+        ok(&open(&mut puppet, max));
+        let answer = open(&mut puppet, max + 1);
+        let text = format!("`session.{name}`: {} is requested, but the maximum is {max}", max + 1);
         assert_eq!(error(&answer), ("invalid-policy", text.as_str()));
     }
     let every = json!({ "session": { "checkpoints": { "every": 0 } } });

@@ -59,20 +59,20 @@ fn dropped_started_executions_leave_no_threads() {
     assert_others_work();
     let mut puppet = puppet_with(|quotas| quotas.started = 8);
     let before = threads();
-    let (mut most, mut begun) = (0, 0);
+    let (mut highest, mut begun) = (0, 0);
     let grown = grown(|| {
         for _ in 0..2_000 {
             if let Some(started) = try_start(&mut puppet, ENDLESS).get("ok").cloned() {
                 begun += 1;
                 puppet.call("started.drop", &json!([started])).unwrap();
             }
-            most = most.max(threads());
+            highest = highest.max(threads());
         }
     });
-    println!("{begun} begun, {most} threads at most of {before} before, {} MiB", grown / MIB);
+    println!("{begun} begun, {highest} threads at most of {before} before, {} MiB", grown / MIB);
     assert!(begun > 8, "dropped executions free their places");
     // A thread per execution, plus a few for other tests' sandboxes.
-    assert!(most <= before + 8 + 4, "{most} threads");
+    assert!(highest <= before + 8 + 4, "{highest} threads");
     assert!(eventually(|| puppet.store.data().usage().started == 0), "every execution is unwound");
     assert!(eventually(|| threads() <= before + 4), "{} threads at the end", threads());
     assert!(grown < 256 * MIB, "the host grew by {} MiB", grown / MIB);

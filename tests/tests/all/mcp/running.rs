@@ -24,8 +24,8 @@ fn progress_reports_time_and_last_line() {
     let told = mcp.listener.progress.lock().unwrap().clone();
     let (first, last) = (&told[0], told.last().unwrap());
     // The script takes at least 1.2 s, and there is a message every 250 ms.
-    let most = usize::try_from(took.as_millis() / 250).unwrap() + 2;
-    assert!((2..=most).contains(&told.len()), "{took:?} {told:?}");
+    let max = usize::try_from(took.as_millis() / 250).unwrap() + 2;
+    assert!((2..=max).contains(&told.len()), "{took:?} {told:?}");
     assert!(last.progress > first.progress && last.total == Some(90.0));
     let message = last.message.as_deref().unwrap();
     assert!(message.contains(" s: step ") && message.ends_with("\\u{1b}[2J"), "{message}");

@@ -239,7 +239,7 @@ fn hostile_tool_list_is_bounded() {
 fn size_of_a_tool_list_is_limited_over_all_pages() {
     let runtime = runtime();
     // Results have no bytes, so a message is limited to 4 MiB.
-    let most = 4 << 20;
+    let max = 4 << 20;
     let described = |index: usize, length: usize| json!({ "name": format!("t{index}"), "description": "x".repeat(length), "inputSchema": { "type": "object" } });
     let bytes = |tool: &Value| {
         let tool: rmcp::model::Tool = serde_json::from_value(tool.clone()).unwrap();
@@ -250,8 +250,8 @@ fn size_of_a_tool_list_is_limited_over_all_pages() {
                 next = {'nextCursor': str(page + 1)} if page + 1 < len(tools) else {}\n\
                 say({'tools': [tools[page]], **next})";
     let inner = Inner::answering(list, "pass");
-    for (total, is_refused) in [(most - 1, false), (most, false), (most + 1, true)] {
-        let mut tools = vec![described(0, most / 3), described(1, most / 3), described(2, 0)];
+    for (total, is_refused) in [(max - 1, false), (max, false), (max + 1, true)] {
+        let mut tools = vec![described(0, max / 3), described(1, max / 3), described(2, 0)];
         let length = total - tools.iter().map(bytes).sum::<usize>();
         tools[2] = described(2, length);
         std::fs::write(inner.dir.path().join("tools.json"), json!(tools).to_string()).unwrap();
@@ -263,7 +263,7 @@ fn size_of_a_tool_list_is_limited_over_all_pages() {
             }
             Err(error) => {
                 let said =
-                    format!("MCP server `s` describes its tools in more than {most} bytes or with too many values");
+                    format!("MCP server `s` describes its tools in more than {max} bytes or with too many values");
                 assert!(is_refused && error.starts_with(&said), "{total}: {error}");
             }
         }

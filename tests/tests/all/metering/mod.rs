@@ -12,7 +12,7 @@ use glovebox_tests::model::Dice;
 use run::{Counting, End, Meter};
 
 /// The fuel budget of a random module, which ends an endless module soon.
-const MOST: u64 = 20_000;
+const MAX: u64 = 20_000;
 
 /// The number of calls by outcome, as counted by Wasmtime.
 #[derive(Default, Debug)]
@@ -65,21 +65,21 @@ fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting
     let compiled = oracle.compile(&plain);
     // A used instance behaves differently, so each budget starts with a new instance, which then runs again with plenty
     // of fuel.
-    let first = &oracle.run(&compiled, &[MOST])[0];
+    let first = &oracle.run(&compiled, &[MAX])[0];
     let mut dice = Dice::new(seed);
-    let mut budgets: Vec<u64> = (0..8).map(|_| 1 + dice.roll() % MOST).collect();
+    let mut budgets: Vec<u64> = (0..8).map(|_| 1 + dice.roll() % MAX).collect();
     if let (End::Returned(_), Some(total)) = (&first.end, first.used) {
         budgets.extend((1..=total.min(24)).chain(total.saturating_sub(12).max(1)..=total + 2));
         budgets.extend((0..8).map(|_| 1 + dice.roll() % total));
     } else {
         budgets.extend((0..24).map(|_| 1 + dice.roll() % 400));
     }
-    budgets.push(MOST);
+    budgets.push(MAX);
     for counting in woven {
         let module = counting.compile(&metered);
         for &budget in &budgets {
-            let expected = oracle.run(&compiled, &[budget, MOST]);
-            let seen = counting.run(&module, &[budget, MOST]);
+            let expected = oracle.run(&compiled, &[budget, MAX]);
+            let seen = counting.run(&module, &[budget, MAX]);
             assert_eq!(expected, seen, "budget {budget} of seed {seed}\n{text}");
             tally.calls += 1;
             match expected[0].end {

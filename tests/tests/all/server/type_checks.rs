@@ -160,7 +160,7 @@ fn checks_are_cancelled_and_limited_in_number() {
     let checker = Arc::<MarkChecker>::default();
     let server = server(&checker);
     let slow = checked("1 # slow");
-    let most = thread::available_parallelism().map_or(1, usize::from).min(4);
+    let max = thread::available_parallelism().map_or(1, usize::from).min(4);
     let (mut pieces, execution) = server.stream("/v1/execute", &slow);
     until("the check runs", || checker.running() == 1);
     assert_eq!(server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").status, 204);
@@ -168,10 +168,10 @@ fn checks_are_cancelled_and_limited_in_number() {
     until("the check is cancelled", || checker.running() == 0);
     // Clients that disconnect cancel their checks.
     let begin = |path| server.begin("POST", path, &[LINES], slow.to_string().as_bytes());
-    let streams: Vec<_> = ["/v1/execute", "/v1/validate"].into_iter().cycle().take(2 * most + 2).map(begin).collect();
-    until("checks run", || checker.running() == most);
+    let streams: Vec<_> = ["/v1/execute", "/v1/validate"].into_iter().cycle().take(2 * max + 2).map(begin).collect();
+    until("checks run", || checker.running() == max);
     thread::sleep(Duration::from_millis(300));
     drop(streams);
     until("the checks are cancelled", || checker.running() == 0 && metric(&server, "glovebox_running") == 0);
-    assert_eq!(checker.max_running.load(Ordering::SeqCst), most);
+    assert_eq!(checker.max_running.load(Ordering::SeqCst), max);
 }

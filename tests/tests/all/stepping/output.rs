@@ -32,8 +32,8 @@ print('two')",
 #[test]
 fn output_over_the_limit_is_not_readable() {
     for language in BOTH {
-        for (most, held) in [(9, 9), (10, 10), (11, 10)] {
-            let sandbox = stepped(language, &[], |policy| policy.limits.stdout_bytes = most);
+        for (max, held) in [(9, 9), (10, 10), (11, 10)] {
+            let sandbox = stepped(language, &[], |policy| policy.limits.stdout_bytes = max);
             let source = of(
                 language,
                 "import sys; sys.stdout.write('0123456789'); sys.stdout.flush(); tools.ask(q=1)",

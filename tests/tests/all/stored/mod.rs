@@ -179,7 +179,7 @@ fn number_of_live_sessions_is_limited() {
     assert!(is_live(&sessions, "a") && is_live(&sessions, "b") && !is_live(&sessions, "c"));
     let (one, two) = (all[0].activate().unwrap(), all[1].activate().unwrap());
     let error = all[2].execute(COUNT).unwrap_err();
-    assert!(matches!(error, SessionsError::TooManyLive { most: 2 }), "{error}");
+    assert!(matches!(error, SessionsError::TooManyLive { max: 2 }), "{error}");
     drop(one);
     assert_eq!(run(&all[2], COUNT), "3");
     assert!(!is_live(&sessions, "a"));
@@ -195,7 +195,7 @@ fn one_session_can_always_be_live() {
         assert_eq!((run(&one, COUNT), run(&other, COUNT)), ("1".into(), "1".into()));
         assert!(!is_live(&sessions, "a") && is_live(&sessions, "b"));
         let _used = other.activate().unwrap();
-        assert!(matches!(one.execute(COUNT), Err(SessionsError::TooManyLive { most: 1 })));
+        assert!(matches!(one.execute(COUNT), Err(SessionsError::TooManyLive { max: 1 })));
     }
 }
 

@@ -62,7 +62,7 @@ fn paths(names: &[&str]) -> Vec<String> {
 #[test]
 fn short_patterns_agree_with_globset() {
     let paths = paths(&["a", "b", "aa", "ab"]);
-    for (before, characters, most, behind) in [
+    for (before, characters, max, behind) in [
         ("", "a*/", 8, ""),
         ("", "a*/{,}", 5, ""),
         ("{", "a*/,}{", 5, "}"),
@@ -73,7 +73,7 @@ fn short_patterns_agree_with_globset() {
     ] {
         let mut compared = Compared::default();
         let mut patterns = vec![String::new()];
-        for _ in 0..=most {
+        for _ in 0..=max {
             patterns.iter().for_each(|pattern| compared.pattern(&format!("{before}{pattern}{behind}"), &paths));
             patterns = patterns.iter().flat_map(|p| characters.chars().map(move |c| format!("{p}{c}"))).collect();
         }
@@ -93,11 +93,11 @@ fn long_patterns_agree_with_globset() {
     let mut compared = Compared::default();
     for seed in 1..=60_000_u64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut below = |most: usize| {
+        let mut below = |max: usize| {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            usize::try_from(state >> 33).unwrap() % most
+            usize::try_from(state >> 33).unwrap() % max
         };
         let mut pattern: String = (0..=below(10)).map(|_| PIECES[below(PIECES.len())]).collect();
         // Add the missing braces. Most patterns would otherwise be rejected.
@@ -177,8 +177,8 @@ fn matching_takes_at_most_path_times_pattern_steps() {
         let matcher = ours(pattern).unwrap();
         for path in &paths {
             let (_, steps) = matcher.run(path);
-            let most = 2 * (pattern.len() + 1) * (path.chars().count() + 1);
-            assert!(steps <= most, "{}: {steps} steps of {most}", &pattern[..20]);
+            let max = 2 * (pattern.len() + 1) * (path.chars().count() + 1);
+            assert!(steps <= max, "{}: {steps} steps of {max}", &pattern[..20]);
         }
     }
     // Matching stops when no state is left.

@@ -65,8 +65,8 @@ impl Numbers {
         self.next().to_le_bytes()[0]
     }
 
-    fn below(&mut self, most: u64) -> usize {
-        usize::try_from(self.next() % most).unwrap()
+    fn below(&mut self, max: u64) -> usize {
+        usize::try_from(self.next() % max).unwrap()
     }
 }
 

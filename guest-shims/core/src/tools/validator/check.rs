@@ -123,11 +123,11 @@ impl Check<'_> {
                 wrong(is_more, &|| format!("value is {limit} {shown}"))
             }
             Rule::MultipleOf(of) => wrong(!is_multiple(value, of), &|| format!("value is not a multiple of {of}")),
-            Rule::Size { of, least, most } => {
+            Rule::Size { of, min, max } => {
                 let Some(size) = of.size(value) else { return Ok(()) };
                 let unit = of.unit();
-                wrong(size < *least, &|| format!("the number of {unit} is {size}; the minimum is {least}"))?;
-                wrong(size > *most, &|| format!("the number of {unit} is {size}; the maximum is {most}"))
+                wrong(size < *min, &|| format!("the number of {unit} is {size}; the minimum is {min}"))?;
+                wrong(size > *max, &|| format!("the number of {unit} is {size}; the maximum is {max}"))
             }
             Rule::Unique => wrong(has_equals(value), &|| "value has duplicate elements".into()),
             Rule::Required(names) => names.iter().try_for_each(|name| require(value, name)),
@@ -152,10 +152,10 @@ impl Check<'_> {
                     schema.map_or(Ok(()), |schema| self.validate(schema, item, left).map_err(|wrong| wrong.within(at)))
                 })
             }
-            Rule::Contains { schema, least, most } => {
+            Rule::Contains { schema, min, max } => {
                 let count =
                     |items: &Vec<Value>| items.iter().filter(|item| self.fits(*schema, item, left)).count() as u64;
-                let fits = value.as_array().is_none_or(|items| (*least..=*most).contains(&count(items)));
+                let fits = value.as_array().is_none_or(|items| (*min..=*max).contains(&count(items)));
                 wrong(!fits, &|| "value has too few or too many elements that match `contains`".into())
             }
             Rule::All(schemas) => schemas.iter().try_for_each(|schema| self.validate(*schema, value, left)),

@@ -72,8 +72,8 @@ enum Rule {
     MultipleOf(Value),
     Size {
         of: Countable,
-        least: u64,
-        most: u64,
+        min: u64,
+        max: u64,
     },
     Unique,
     Required(Vec<String>),
@@ -91,8 +91,8 @@ enum Rule {
     },
     Contains {
         schema: usize,
-        least: u64,
-        most: u64,
+        min: u64,
+        max: u64,
     },
     All(Vec<usize>),
     Any(Vec<usize>),
@@ -334,12 +334,12 @@ impl<'a> Reader<'a> {
                     Some(Rule::MultipleOf(if is_positive { operand.clone() } else { return Err(wrong()) }))
                 }
                 "minLength" | "minItems" | "minProperties" => {
-                    let least = count(operand).ok_or_else(wrong)?;
-                    Some(Rule::Size { of: Countable::limited_by(keyword), least, most: u64::MAX })
+                    let min = count(operand).ok_or_else(wrong)?;
+                    Some(Rule::Size { of: Countable::limited_by(keyword), min, max: u64::MAX })
                 }
                 "maxLength" | "maxItems" | "maxProperties" => {
-                    let most = count(operand).ok_or_else(wrong)?;
-                    Some(Rule::Size { of: Countable::limited_by(keyword), least: 0, most })
+                    let max = count(operand).ok_or_else(wrong)?;
+                    Some(Rule::Size { of: Countable::limited_by(keyword), min: 0, max })
                 }
                 "uniqueItems" => operand.as_bool().ok_or_else(wrong)?.then_some(Rule::Unique),
                 "required" => Some(Rule::Required(texts(operand).ok_or_else(wrong)?)),
@@ -415,8 +415,8 @@ impl<'a> Reader<'a> {
                 Some(operand) => count(operand).ok_or_else(|| wrong(keyword)),
                 None => Ok(default),
             };
-            let (least, most) = (bound("minContains", 1)?, bound("maxContains", u64::MAX)?);
-            rules.push(Rule::Contains { schema: self.add(schema), least, most });
+            let (min, max) = (bound("minContains", 1)?, bound("maxContains", u64::MAX)?);
+            rules.push(Rule::Contains { schema: self.add(schema), min, max });
         }
         if let Some(condition) = keywords.get("if") {
             let condition = self.add(condition);

@@ -58,10 +58,10 @@ impl SessionConfig {
                 _ => {}
             }
         })?;
-        let (least, most) = VERSIONS.into_inner();
+        let (min, max) = VERSIONS.into_inner();
         ensure!(
-            (least..=most).contains(&config.version),
-            "unsupported protocol version {}; this worker supports versions {least} to {most}",
+            (min..=max).contains(&config.version),
+            "unsupported protocol version {}; this worker supports versions {min} to {max}",
             config.version
         );
         Ok(config)

@@ -160,12 +160,12 @@ pub(super) fn undo(session: &Session, count: u64, executions_at_start: u64) -> a
     checkpoints.retain(|checkpoint| checkpoint.executions >= executions_at_start);
     let reached = checkpoints.iter().rev().find(|checkpoint| checkpoint.executions.saturating_add(count) <= executions);
     let Some(checkpoint) = reached else {
-        let most = checkpoints.first().map_or(0, |first| executions.saturating_sub(first.executions));
+        let max = checkpoints.first().map_or(0, |first| executions.saturating_sub(first.executions));
         return Err(Hinted::new(
             format!("{} cannot be undone", counted(count, "input")),
-            match most {
+            match max {
                 0 => "there is nothing to undo".to_owned(),
-                most => format!("`:undo {most}` is the maximum; `checkpoints_retained` under `[session]` in a policy file sets how many checkpoints are retained"),
+                max => format!("`:undo {max}` is the maximum; `checkpoints_retained` under `[session]` in a policy file sets how many checkpoints are retained"),
             },
         )
         .into());

@@ -180,8 +180,8 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
             let path = path
                 .as_deref()
                 .ok_or_else(|| Hinted::new("standard input has no file name", "add the file's path: `put - PATH`"))?;
-            let most = session.sandbox().policy().limits.workspace_bytes;
-            let bytes = bounded("standard input", io::stdin().lock(), most, "--workspace-bytes")?;
+            let max = session.sandbox().policy().limits.workspace_bytes;
+            let bytes = bounded("standard input", io::stdin().lock(), max, "--workspace-bytes")?;
             files.write(path, bytes, if_exists(*replace))?;
         }
         Action::Put { host, path, replace } => {

@@ -99,8 +99,8 @@ fn invalid_policy_values_name_the_valid_ones() {
     assert!(refused(env(&[(&"x".repeat(200_000), "1")])).len() < 5_000, "a long name is truncated in the message");
     let args = |arg: &str| Policy { args: Some(vec![arg.into()]), ..no_policy() };
     assert!(refused(args("a\0")).contains("`args[0]`"));
-    let most = crate::Policy::MAX_ARGS_AND_ENV_BYTES;
-    assert!(refused(args(&"x".repeat(most))).contains("the maximum is"));
+    let max = crate::Policy::MAX_ARGS_AND_ENV_BYTES;
+    assert!(refused(args(&"x".repeat(max))).contains("the maximum is"));
     assert_eq!(refused(with_session(|session| session.checkpoints = Some(Checkpoints::Every(0)))), {
         "`session.checkpoints.every` must be at least 1"
     });

@@ -44,14 +44,14 @@ fn guest_entries_count_as_executions() {
     ctx.validate(Runtime::Javascript, request("1"), no_policy()).unwrap();
     let session = open(&mut ctx);
     HostSession::get_variable(&mut ctx, same(&session), "x".into()).unwrap();
-    let most = "`executions` would be exceeded: the maximum is 4; raise the quota in the host";
-    assert_eq!(over_quota(ctx.run(Runtime::Javascript, request("1"), no_policy())), most);
-    assert_eq!(over_quota(ctx.validate(Runtime::Javascript, request("1"), no_policy())), most);
-    assert_eq!(over_quota(HostSession::execute(&mut ctx, same(&session), request("1"))), most);
-    assert_eq!(over_quota(HostSession::get_variable(&mut ctx, same(&session), "x".into())), most);
-    assert_eq!(over_quota(HostSession::set_variable(&mut ctx, same(&session), "x".into(), "1".into())), most);
-    assert_eq!(over_quota(HostSession::fork(&mut ctx, same(&session))), most);
-    assert_eq!(over_quota(HostSession::undo(&mut ctx, same(&session))), most);
+    let exceeded = "`executions` would be exceeded: the maximum is 4; raise the quota in the host";
+    assert_eq!(over_quota(ctx.run(Runtime::Javascript, request("1"), no_policy())), exceeded);
+    assert_eq!(over_quota(ctx.validate(Runtime::Javascript, request("1"), no_policy())), exceeded);
+    assert_eq!(over_quota(HostSession::execute(&mut ctx, same(&session), request("1"))), exceeded);
+    assert_eq!(over_quota(HostSession::get_variable(&mut ctx, same(&session), "x".into())), exceeded);
+    assert_eq!(over_quota(HostSession::set_variable(&mut ctx, same(&session), "x".into(), "1".into())), exceeded);
+    assert_eq!(over_quota(HostSession::fork(&mut ctx, same(&session))), exceeded);
+    assert_eq!(over_quota(HostSession::undo(&mut ctx, same(&session))), exceeded);
     assert_eq!(ctx.usage().executions, 4);
     HostSession::files(&mut ctx, same(&session)).unwrap();
     HostSession::close(&mut ctx, session).unwrap();
@@ -75,8 +75,8 @@ fn rejected_requests_are_not_counted() {
 
 #[test]
 fn total_fuel_cannot_be_overdrawn() {
-    let most = 40_000_000;
-    let mut ctx = with_quotas(|quotas| quotas.fuel = most);
+    let max = 40_000_000;
+    let mut ctx = with_quotas(|quotas| quotas.fuel = max);
     let policy = limited(|limits| limits.fuel = Some(30_000_000));
     let run = |ctx: &mut SandboxCtx, source: &str| ctx.run(Runtime::Javascript, request(source), policy.clone());
     let first = run(&mut ctx, "for (let i = 0; i < 1000; i++);").unwrap();
@@ -86,21 +86,21 @@ fn total_fuel_cannot_be_overdrawn() {
     assert!(matches!(second.outcome, Outcome::Exhausted(types::Exhausted { limit: 30_000_000, .. })));
     let used = first.fuel_consumed + 30_000_000;
     assert!(ctx.usage().fuel <= used && ctx.usage().fuel > 27_000_000, "{:?}", ctx.usage());
-    let left = most - ctx.usage().fuel;
+    let left = max - ctx.usage().fuel;
     let third = run(&mut ctx, "for (;;);").unwrap();
     let Outcome::Exhausted(types::Exhausted { limit, .. }) = third.outcome else { panic!("{:?}", third.outcome) };
     assert_eq!(limit, left, "the execution gets the remaining fuel");
-    while ctx.usage().fuel < most {
+    while ctx.usage().fuel < max {
         run(&mut ctx, "for (;;);").unwrap();
     }
     assert_eq!(
         over_quota(run(&mut ctx, "1")),
-        format!("`fuel` would be exceeded: the maximum is {most}; raise the quota in the host")
+        format!("`fuel` would be exceeded: the maximum is {max}; raise the quota in the host")
     );
     assert_eq!(over_quota(ctx.validate(Runtime::Javascript, request("1"), no_policy())), {
-        format!("`fuel` would be exceeded: the maximum is {most}; raise the quota in the host")
+        format!("`fuel` would be exceeded: the maximum is {max}; raise the quota in the host")
     });
-    assert_eq!(ctx.usage().fuel, most);
+    assert_eq!(ctx.usage().fuel, max);
 }
 
 #[test]

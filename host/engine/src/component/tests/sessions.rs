@@ -259,8 +259,8 @@ fn snapshot_is_immutable_and_outlives_its_session() {
 fn read_size_is_limited() {
     let mut ctx = ctx();
     let session = open(&mut ctx);
-    let most = usize::try_from(MAX_READ_BYTES).unwrap();
-    for (length, given) in [(most - 1, most - 1), (most, most), (most + 1, most)] {
+    let max = usize::try_from(MAX_READ_BYTES).unwrap();
+    for (length, given) in [(max - 1, max - 1), (max, max), (max + 1, max)] {
         let bytes = vec![1; length];
         let blob = HostBlob::new(&mut ctx).unwrap();
         HostBlob::append(&mut ctx, same(&blob), bytes).unwrap();

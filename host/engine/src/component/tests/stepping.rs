@@ -166,8 +166,8 @@ fn started_execution_bytes_are_counted_and_released() {
 
 #[test]
 fn output_is_reserved_before_it_arrives() {
-    let most = 10_000;
-    for (held_bytes, fits) in [(most + 1, true), (most, true), (most - 1, false)] {
+    let max = 10_000;
+    for (held_bytes, fits) in [(max + 1, true), (max, true), (max - 1, false)] {
         let limits = |policy: &mut crate::Policy| output_limits(policy, [8_000, 1_000, 1_000]);
         let mut ctx = host(limits, |quotas| quotas.held_bytes = held_bytes).ctx();
         let started = Host::start(&mut ctx, Runtime::Javascript, request(""), no_policy(), vec![]);

@@ -177,27 +177,27 @@ fn oversized_entry_is_rejected_before_reading() {
 
 #[test]
 fn headers_are_bounded_in_size() {
-    const MOST: usize = 64 << 10;
+    const MAX: usize = 64 << 10;
     for kind in [EntryType::GNULongName, EntryType::GNULongLink] {
         let archive = |len: usize| [raw(kind, b"long", b"", &vec![0; len]), file(b"x", b"1")].concat();
-        refused_with(&archive(MOST + 1), "larger than 64 KiB");
+        refused_with(&archive(MAX + 1), "larger than 64 KiB");
         // A header at the limit is read. A name that contains only zero bytes is empty.
         if kind == EntryType::GNULongName {
-            refused_with(&archive(MOST), "no name");
+            refused_with(&archive(MAX), "no name");
         } else {
-            Space::new().import(&archive(MOST), IfExists::Fail).unwrap();
+            Space::new().import(&archive(MAX), IfExists::Fail).unwrap();
         }
     }
-    refused_with(&[pax(&[("comment", &"c".repeat(MOST))]), file(b"x", b"1")].concat(), "larger than 64 KiB");
-    let comment = "c".repeat(MOST - "65536 comment=\n".len());
+    refused_with(&[pax(&[("comment", &"c".repeat(MAX))]), file(b"x", b"1")].concat(), "larger than 64 KiB");
+    let comment = "c".repeat(MAX - "65536 comment=\n".len());
     Space::new().import(&[pax(&[("comment", &comment)]), file(b"x", b"1")].concat(), IfExists::Fail).unwrap();
 }
 
 #[test]
 fn headers_are_bounded_in_number() {
     // Five headers per inode, plus 64.
-    let most = 5 * 10 + 64;
-    for (count, fits) in [(most - 1, true), (most, true), (most + 1, false)] {
+    let max = 5 * 10 + 64;
+    for (count, fits) in [(max - 1, true), (max, true), (max + 1, false)] {
         let mut space = Space::with(VfsLimits { inodes: 10, ..VfsLimits::default() });
         let archive = raw(EntryType::Directory, b"d", b"", b"").repeat(count);
         let imported = space.import(&archive, IfExists::Fail);

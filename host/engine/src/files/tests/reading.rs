@@ -172,15 +172,15 @@ fn a_file_is_read_whole_or_in_part() {
 
 #[test]
 fn a_file_over_a_gibibyte_is_read_in_parts_only() {
-    const MOST: u64 = 1 << 30;
+    const MAX: u64 = 1 << 30;
     let mut space = Space::with(glovebox_vfs::VfsLimits { bytes: 4 << 30, ..Default::default() });
     space.write("big", "x");
     let inode = space.vfs.file_stat(space.root, "big").unwrap().inode;
     // The file is sparse: only bytes that are read take memory.
-    space.vfs.set_len(inode, MOST + 1).unwrap();
+    space.vfs.set_len(inode, MAX + 1).unwrap();
     assert_eq!(refusal(space.files().read("big")), VfsError::FileTooBig);
-    assert_eq!(refusal(space.files().read_at("big", 0, MOST + 1)), VfsError::FileTooBig);
-    assert_eq!(space.files().read_at("big", MOST, MOST).unwrap(), [0]);
+    assert_eq!(refusal(space.files().read_at("big", 0, MAX + 1)), VfsError::FileTooBig);
+    assert_eq!(space.files().read_at("big", MAX, MAX).unwrap(), [0]);
     assert_eq!(space.files().read_at("big", 0, 2).unwrap(), b"x\0");
 }
 

@@ -105,9 +105,9 @@ fn arguments_must_match_the_policys_schema_too() {
 
 #[test]
 fn concurrent_calls_are_limited_and_queued() {
-    let most = Arc::new(AtomicUsize::new(0));
+    let highest = Arc::new(AtomicUsize::new(0));
     let now = Arc::new(AtomicUsize::new(0));
-    let (seen, running) = (Arc::clone(&most), now);
+    let (seen, running) = (Arc::clone(&highest), now);
     let together = Barrier::new(3);
     let tool = Tool::new("count", "").handler(move |_, _| {
         seen.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -123,7 +123,7 @@ fn concurrent_calls_are_limited_and_queued() {
     let mut ids: Vec<u64> = (0..9).map(|_| guest.read().unwrap()["id"].as_u64().unwrap()).collect();
     ids.sort_unstable();
     assert_eq!(ids, (0..9).collect::<Vec<_>>());
-    assert_eq!(most.load(Ordering::SeqCst), 3);
+    assert_eq!(highest.load(Ordering::SeqCst), 3);
 }
 
 #[test]

@@ -255,11 +255,11 @@ fn random_messages_are_answered() {
     let mut guest = Guest::new(&[echo()], |limits| limits.tool_calls = 1_000_000);
     // xorshift64 with seed 1. Each message is a mutation of a valid one.
     let mut state = 1_u64;
-    let mut next = |most: usize| {
+    let mut next = |max: usize| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        usize::try_from(state % 1_000_003).unwrap() % most
+        usize::try_from(state % 1_000_003).unwrap() % max
     };
     for round in 0..5_000_u64 {
         let mut bytes = json!({"id": round, "name": "echo", "arguments": {"a": [1, "b"]}}).to_string().into_bytes();

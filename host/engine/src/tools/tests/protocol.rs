@@ -220,11 +220,11 @@ fn total_size_of_definitions_is_limited() {
         Toolbox::new(&[tool]).map(|toolbox| toolbox.tools().catalogue().len())
     };
     let around = with(0).unwrap();
-    let most = 1 << 20;
-    assert_eq!(with(most - around - 1).unwrap(), most - 1, "under");
-    assert_eq!(with(most - around).unwrap(), most, "at");
-    let over = with(most - around + 1).unwrap_err();
-    assert_eq!(over, ToolDefinitionError::TooLarge { bytes: most + 1, most });
+    let max = 1 << 20;
+    assert_eq!(with(max - around - 1).unwrap(), max - 1, "under");
+    assert_eq!(with(max - around).unwrap(), max, "at");
+    let over = with(max - around + 1).unwrap_err();
+    assert_eq!(over, ToolDefinitionError::TooLarge { bytes: max + 1, max });
 }
 
 #[test]

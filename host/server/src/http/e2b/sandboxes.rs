@@ -147,15 +147,15 @@ impl Sandboxes {
         if let Some(sandbox) = own.get(&id) {
             return Ok(Arc::clone(sandbox));
         }
-        let most = tenant.max_sessions();
-        if own.len() >= most {
-            return Err(ServiceError::TooMany { what: "sandboxes", most, remedy: "end one first" });
+        let max = tenant.max_sessions();
+        if own.len() >= max {
+            return Err(ServiceError::TooMany { what: "sandboxes", max, remedy: "end one first" });
         }
         let described: usize = own.values().map(|sandbox| sandbox.description.bytes()).sum();
         if described.saturating_add(description.bytes()) > MAX_DESCRIPTION_BYTES {
             let what = "bytes of sandboxes' metadata and `envVars`";
             let remedy = "end a sandbox or send less metadata";
-            return Err(ServiceError::TooMany { what, most: MAX_DESCRIPTION_BYTES, remedy });
+            return Err(ServiceError::TooMany { what, max: MAX_DESCRIPTION_BYTES, remedy });
         }
         let state = SandboxState {
             ends: Instant::now(),

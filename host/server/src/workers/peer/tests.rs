@@ -46,26 +46,26 @@ async fn replies_beyond_the_budget_are_discarded() {
     let budget = ReplyBudget { bytes: bytes.clone(), tenant: "a".to_owned() };
     let call = |bytes: usize| one.call_within::<u64>(&3_u64, vec![7; bytes], Some(budget.clone()));
     // The JSON of the reply, `{"Ok":6}`, counts twice.
-    let most = (64 << 10) - 16;
+    let max = (64 << 10) - 16;
     let short = SHORT_REPLY_BYTES - 16;
-    for (len, is_reserved) in [(0, false), (short, false), (short + 1, true), (most - 1, true), (most, true)] {
+    for (len, is_reserved) in [(0, false), (short, false), (short + 1, true), (max - 1, true), (max, true)] {
         let (value, read, room) = call(len).await.unwrap();
         assert_eq!((value, read.len(), room.is_some()), (6, len, is_reserved));
     }
     for _ in 0..2 {
-        assert!(matches!(call(most + 1).await, Err(ServiceError::NoRoom)));
+        assert!(matches!(call(max + 1).await, Err(ServiceError::NoRoom)));
         assert!(matches!(call(3 << 20).await, Err(ServiceError::NoRoom)));
     }
-    let held = call(most).await.unwrap();
+    let held = call(max).await.unwrap();
     assert!(matches!(call(32 << 10).await, Err(ServiceError::NoRoom)), "the first reply still exists");
     for len in [0, 8 << 10] {
         assert_eq!(call(len).await.unwrap().0, 6, "short replies make progress");
     }
     drop(held);
     assert_eq!(bytes.free_bytes(None), 64 << 10);
-    assert_eq!(call(most).await.unwrap().0, 6);
+    assert_eq!(call(max).await.unwrap().0, 6);
     // A call without a budget accepts any reply.
-    assert_eq!(one.call::<u64>(&3_u64, vec![7; most + 1]).await.unwrap().1.len(), most + 1);
+    assert_eq!(one.call::<u64>(&3_u64, vec![7; max + 1]).await.unwrap().1.len(), max + 1);
     assert_eq!(one.in_progress(), 0);
 }
 
@@ -92,8 +92,8 @@ impl<'de> Deserialize<'de> for ParsedBy {
 async fn long_replies_are_parsed_on_blocking_threads() {
     let (one, two) = UnixStream::pair().unwrap();
     let (one, _two) = (Peer::start(one, Arc::new(Text)), Peer::start(two, Arc::new(Text)));
-    let most = MAX_SHORT_BYTES - r#"{"Ok":""}"#.len();
-    for (len, is_here) in [(most - 1, true), (most, true), (most + 1, false)] {
+    let max = MAX_SHORT_BYTES - r#"{"Ok":""}"#.len();
+    for (len, is_here) in [(max - 1, true), (max, true), (max + 1, false)] {
         let (ParsedBy(thread), ..) = one.call_within(&len, Vec::new(), None).await.unwrap();
         assert_eq!(thread == thread::current().id(), is_here, "{len}");
     }

@@ -92,7 +92,7 @@ impl BlobStore {
         check_name(name)?;
         let length = bytes.len() as u64;
         if length > Self::MAX_BYTES {
-            return Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes: length, most: Self::MAX_BYTES });
+            return Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes: length, max: Self::MAX_BYTES });
         }
         match create(&self.0, name, bytes).await? {
             Created::Here => Ok(()),

@@ -35,8 +35,8 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
     /// exist.
     async fn try_create(&self, name: &str, bytes: Bytes) -> Result<bool, StoreError>;
 
-    /// Reads an object of at most `most` bytes. Returns `None` if it is absent.
-    async fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, StoreError>;
+    /// Reads an object of at most `max` bytes. Returns `None` if it is absent.
+    async fn get(&self, name: &str, max: u64) -> Result<Option<Bytes>, StoreError>;
 
     /// Deletes an object, if it exists.
     async fn delete(&self, name: &str) -> Result<(), StoreError>;
@@ -81,8 +81,8 @@ pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Res
             Ok(false) => None,
             Err(error) => Some(error),
         };
-        let most = bytes.len() as u64;
-        match bucket.get(name, most).await {
+        let max = bytes.len() as u64;
+        match bucket.get(name, max).await {
             Ok(Some(found)) if found == bytes => return Ok(Created::Here),
             Ok(Some(_)) | Err(StoreError::BlobTooLarge { .. }) => return Ok(Created::Other),
             Ok(None) if attempts < CREATE_ATTEMPTS => {}
@@ -222,12 +222,12 @@ impl Objects {
         action: String,
         work: impl Future<Output = object_store::Result<T>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let most = TIMEOUT + Duration::from_secs(bytes / MIN_BYTES_PER_SECOND);
-        let done = self.background.run(async move { tokio::time::timeout(most, work).await }).await;
+        let max = TIMEOUT + Duration::from_secs(bytes / MIN_BYTES_PER_SECOND);
+        let done = self.background.run(async move { tokio::time::timeout(max, work).await }).await;
         Err(match done {
             Some(Ok(Ok(done))) => return Ok(done),
             Some(Ok(Err(error))) => failed(self, action, error),
-            Some(Err(_)) => failed(self, action, format!("it took longer than {} s", most.as_secs())),
+            Some(Err(_)) => failed(self, action, format!("it took longer than {} s", max.as_secs())),
             None => failed(self, action, "the store was closed"),
         })
     }
@@ -253,16 +253,16 @@ impl Bucket for Objects {
         created.await
     }
 
-    async fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, StoreError> {
+    async fn get(&self, name: &str, max: u64) -> Result<Option<Bytes>, StoreError> {
         let (store, path) = (Arc::clone(&self.location.store), self.path(name));
-        let found = self.within(most.min(MAX_WAITED_BYTES), format!("read `{name}`"), async move {
+        let found = self.within(max.min(MAX_WAITED_BYTES), format!("read `{name}`"), async move {
             let found = match store.get(&path).await {
                 Ok(found) => found,
                 Err(object_store::Error::NotFound { .. }) => return Ok(None),
                 Err(error) => return Err(error),
             };
             let bytes = found.meta.size;
-            if bytes > most {
+            if bytes > max {
                 return Ok(Some(Err(bytes)));
             }
             match found.bytes().await {
@@ -273,7 +273,7 @@ impl Bucket for Objects {
         });
         match found.await? {
             Some(Ok(bytes)) => Ok(Some(bytes)),
-            Some(Err(bytes)) => Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes, most }),
+            Some(Err(bytes)) => Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes, max }),
             None => Ok(None),
         }
     }

@@ -274,16 +274,16 @@ pub(super) async fn probe(bucket: &dyn Bucket) -> Result<StoreClock, StoreError>
     let unfit = |reason: &str| StoreError::Unfit { url: bucket.url().to_owned(), reason: reason.to_owned() };
     let dir = format!("probes/{}", record::random_id());
     let name = format!("{dir}/a");
-    let most = 16;
+    let max = 16;
     if !bucket.try_create(&name, "first".into()).await? {
         return Err(unfit("it refuses a new name"));
     }
     let seen_at = Instant::now();
     let created_twice = bucket.try_create(&name, "second".into()).await?;
-    let read = bucket.get(&name, most).await?;
+    let read = bucket.get(&name, max).await?;
     let listed = bucket.list(&dir, None, usize::MAX).await?;
     bucket.delete(&name).await?;
-    let is_deleted = bucket.get(&name, most).await?.is_none();
+    let is_deleted = bucket.get(&name, max).await?.is_none();
     let is_unlisted = bucket.list(&dir, None, usize::MAX).await?.is_empty();
     if created_twice {
         return Err(unfit("it overwrites existing names, so two writers could both succeed"));

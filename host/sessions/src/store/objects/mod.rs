@@ -259,9 +259,9 @@ impl SessionStore for ObjectStore {
         Ok(StoredPage::new(entries.into_iter().flatten().collect(), next))
     }
 
-    async fn count(&self, most: usize) -> Result<usize, StoreError> {
+    async fn count(&self, max: usize) -> Result<usize, StoreError> {
         let (mut count, mut after) = (0_usize, None);
-        while count < most {
+        while count < max {
             let (heads, has_more) = self.heads(after.as_ref(), PageRequest::MAX_LIMIT).await?;
             let sessions = heads.iter().filter(|head| !Entry::is_removal(head.listed.bytes));
             count = count.saturating_add(sessions.count());
@@ -270,7 +270,7 @@ impl SessionStore for ObjectStore {
                 break;
             }
         }
-        Ok(count.min(most))
+        Ok(count.min(max))
     }
 
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
@@ -317,8 +317,8 @@ struct ListedHead {
 }
 
 impl ObjectStore {
-    /// Lists the heads of at most `most` sessions after a session. Also returns whether more sessions follow.
-    async fn heads(&self, after: Option<&SessionId>, most: usize) -> Result<(Vec<ListedHead>, bool), StoreError> {
+    /// Lists the heads of at most `max` sessions after a session. Also returns whether more sessions follow.
+    async fn heads(&self, after: Option<&SessionId>, max: usize) -> Result<(Vec<ListedHead>, bool), StoreError> {
         let mut heads: Vec<ListedHead> = Vec::new();
         let mut after = after.map(|id| self.log(id).name(LAST));
         loop {
@@ -330,7 +330,7 @@ impl ObjectStore {
                 // Entries of a session are listed in order: the last one is the head.
                 if heads.last().is_some_and(|head| head.id == id) {
                     heads.pop();
-                } else if heads.len() == most {
+                } else if heads.len() == max {
                     return Ok((heads, true));
                 }
                 heads.push(ListedHead { id, number, listed });

@@ -170,7 +170,7 @@ impl Fleet {
             self.wheel.set(id, noticed);
             return;
         }
-        if self.config.shed_s.is_some_and(|most| self.nodes[node as usize].wait_s(now) > most) {
+        if self.config.shed_s.is_some_and(|max| self.nodes[node as usize].wait_s(now) > max) {
             self.report.refused += u64::from(self.counts(now));
             self.report.step(now).refused += 1;
             // Clients retry rejected executions.

@@ -75,10 +75,10 @@ fn kinds(all: impl IntoIterator<Item = String>) -> String {
     seen.join(" ")
 }
 
-/// Creates up to `most` objects, until creation fails. Returns the objects and the result.
-fn fill<T>(most: usize, make: impl Fn(usize) -> Result<T, glovebox_guest::Error>) -> (Vec<T>, String) {
+/// Creates up to `max` objects, until creation fails. Returns the objects and the result.
+fn fill<T>(max: usize, make: impl Fn(usize) -> Result<T, glovebox_guest::Error>) -> (Vec<T>, String) {
     let mut made = Vec::new();
-    for number in 0..most {
+    for number in 0..max {
         match make(number) {
             Ok(one) => made.push(one),
             error => return (made, kind(error)),
@@ -258,21 +258,21 @@ fn odd_ranges() -> Result<String, Box<dyn Error>> {
 }
 
 fn odd_policies() -> Result<String, Box<dyn Error>> {
-    let most = u64::MAX;
+    let max = u64::MAX;
     let all = [
         Limits { memory_bytes: Some(0), ..Limits::default() },
         Limits { memory_bytes: Some(1 << 20), ..Limits::default() },
-        Limits { memory_bytes: Some(most), ..Limits::default() },
-        Limits { fuel: Some(most), timeout_ms: Some(most), ..Limits::default() },
-        Limits { stdout_bytes: Some(most), stderr_bytes: Some(most), ..Limits::default() },
+        Limits { memory_bytes: Some(max), ..Limits::default() },
+        Limits { fuel: Some(max), timeout_ms: Some(max), ..Limits::default() },
+        Limits { stdout_bytes: Some(max), stderr_bytes: Some(max), ..Limits::default() },
         Limits {
-            workspace_bytes: Some(most),
-            workspace_inodes: Some(most),
+            workspace_bytes: Some(max),
+            workspace_inodes: Some(max),
             open_files: Some(u32::MAX),
             ..Limits::default()
         },
         Limits { fuel: Some(0), ..Limits::default() },
-        Limits { tool_calls_at_once: Some(u32::MAX), tool_bytes: Some(most), ..Limits::default() },
+        Limits { tool_calls_at_once: Some(u32::MAX), tool_bytes: Some(max), ..Limits::default() },
     ];
     // A tool requests as much as possible. The limits must either bound the request or reject it.
     let source = "let all = []; try { for (let i = 0; i < 9; i++) all.push(new ArrayBuffer(1 << 20)) } catch {}";

@@ -109,8 +109,8 @@ fn stable_sessions_are_listed_once_during_changes(place: &dyn TestStore) {
 fn counting_stops_at_its_bound(place: &dyn TestStore) {
     let store = place.open();
     for n in 0..=3 {
-        for (most, expected) in [(0, 0), (2, n.min(2)), (3, n.min(3)), (usize::MAX, n)] {
-            assert_eq!(block_on(store.count(most)).unwrap(), expected, "{n} sessions, at most {most}");
+        for (max, expected) in [(0, 0), (2, n.min(2)), (3, n.min(3)), (usize::MAX, n)] {
+            assert_eq!(block_on(store.count(max)).unwrap(), expected, "{n} sessions, at most {max}");
         }
         store_session(&*store, &format!("s{n}"), 5_000, b"x");
     }

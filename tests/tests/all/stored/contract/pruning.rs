@@ -74,10 +74,10 @@ fn prunes_by_age(place: &dyn TestStore) {
 }
 
 fn prunes_by_count(place: &dyn TestStore) {
-    for (most, expected) in [(6, 0), (5, 0), (4, 1), (0, 5)] {
+    for (max, expected) in [(6, 0), (5, 0), (4, 1), (0, 5)] {
         let store = five(place);
-        let report = run(&prune(|prune| prune.max_count = Some(most)), &*store);
-        assert_eq!(ids(&report), ["s1", "s2", "s3", "s4", "s5"][..expected], "{most}");
+        let report = run(&prune(|prune| prune.max_count = Some(max)), &*store);
+        assert_eq!(ids(&report), ["s1", "s2", "s3", "s4", "s5"][..expected], "{max}");
         assert!(report.deleted.iter().all(|pruned| pruned.reason == PruneReason::Count));
         clear(&*store);
     }
@@ -87,16 +87,16 @@ fn prunes_by_bytes(place: &dyn TestStore) {
     let store = five(place);
     let sizes: Vec<u64> = listed(&*store).iter().map(|entry| entry.stored_bytes).collect();
     let newest_two = sizes[4] + sizes[3];
-    for (most, expected) in [(newest_two + 1, 3), (newest_two, 3), (newest_two - 1, 4), (0, 5)] {
-        let report = run(&prune(|prune| (prune.max_bytes, prune.dry_run) = (Some(most), true)), &*store);
-        if most == newest_two - 1 {
+    for (max, expected) in [(newest_two + 1, 3), (newest_two, 3), (newest_two - 1, 4), (0, 5)] {
+        let report = run(&prune(|prune| (prune.max_bytes, prune.dry_run) = (Some(max), true)), &*store);
+        if max == newest_two - 1 {
             // A smaller session may still fit after a larger one does not.
             assert_eq!(ids(&report).last(), Some(&"s4"));
         } else {
-            assert_eq!(ids(&report), ["s1", "s2", "s3", "s4", "s5"][..expected], "{most}");
+            assert_eq!(ids(&report), ["s1", "s2", "s3", "s4", "s5"][..expected], "{max}");
         }
         assert_eq!(report.reclaimed_bytes, report.deleted.iter().map(|pruned| pruned.bytes).sum::<u64>());
-        assert!(sizes.iter().sum::<u64>() - report.reclaimed_bytes <= most, "{most}");
+        assert!(sizes.iter().sum::<u64>() - report.reclaimed_bytes <= max, "{max}");
     }
 }
 
@@ -195,8 +195,8 @@ impl SessionStore for ChangingStore {
 
 fn more_than_a_page_is_pruned(place: &dyn TestStore) {
     let store = ChangingStore { store: five(place), page_limit: 2, is_busy: false };
-    for most in [0, 1, 2, 4, 5, 6] {
-        assert_eq!(block_on(store.count(most)).unwrap(), most.min(5), "{most}");
+    for max in [0, 1, 2, 4, 5, 6] {
+        assert_eq!(block_on(store.count(max)).unwrap(), max.min(5), "{max}");
     }
     assert_eq!(ids(&run(&prune(|prune| prune.max_count = Some(1)), &store)), ["s1", "s2", "s3", "s4"]);
     assert_eq!(left(&store), ["s5"]);

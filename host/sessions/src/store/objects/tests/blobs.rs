@@ -44,7 +44,7 @@ fn a_blob_is_written_once_read_and_deleted() {
             }
             assert_eq!(blobs.get(name, 5).await.unwrap().as_deref(), Some(b"first".as_slice()));
             let error = blobs.get(name, 4).await.unwrap_err();
-            assert!(matches!(error, StoreError::BlobTooLarge { bytes: 5, most: 4, .. }), "{error}");
+            assert!(matches!(error, StoreError::BlobTooLarge { bytes: 5, max: 4, .. }), "{error}");
             blobs.put("sessions/a/2-cd", Vec::new()).await.unwrap();
             assert_eq!(blobs.get("sessions/a/2-cd", 0).await.unwrap().as_deref(), Some(b"".as_slice()));
             blobs.delete(name).await.unwrap();

@@ -161,11 +161,11 @@ impl Bucket for Memory {
         .await
     }
 
-    async fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, StoreError> {
+    async fn get(&self, name: &str, max: u64) -> Result<Option<Bytes>, StoreError> {
         let found = self.turn(|objects| objects.get(name).map(|object| object.bytes.clone())).await?;
         match found {
-            Some(found) if found.len() as u64 > most => {
-                Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes: found.len() as u64, most })
+            Some(found) if found.len() as u64 > max => {
+                Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes: found.len() as u64, max })
             }
             found => Ok(found),
         }
