@@ -50,7 +50,7 @@ fn called(status: u32, result: u64) -> Called {
             1 => Unwound::Unreachable,
             2 => Unwound::CallDepth,
             3 => Unwound::Thrown,
-            _ => Unwound::Asked,
+            _ => Unwound::Requested,
         }),
         _ => Called::Missing,
     }

@@ -48,7 +48,7 @@ impl GuestMachine {
     /// Returns the reason why the guest was unwound.
     fn stopped(&mut self, why: Unwound) -> Stop {
         let kind = match why {
-            Unwound::Asked => match self.state.stop.take() {
+            Unwound::Requested => match self.state.stop.take() {
                 Some(stop) => return stop,
                 None => TrapKind::Other,
             },

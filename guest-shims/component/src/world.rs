@@ -149,7 +149,7 @@ pub enum Called {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwound {
     /// The shim requested it. The reason is in [`HostState`](crate::HostState).
-    Asked,
+    Requested,
     /// The guest executed `unreachable`: the interpreter aborted.
     Unreachable,
     /// The guest's calls were nested too deep.

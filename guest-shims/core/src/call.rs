@@ -74,7 +74,7 @@ pub struct CallEnd<'a> {
     /// The driver's report.
     pub result: Result<Report, DriverError>,
     /// The soft stop that the script received, if any.
-    pub asked: Option<Interrupt>,
+    pub interrupt: Option<Interrupt>,
 }
 
 /// The reason why a variable could not be read or set.
@@ -98,7 +98,7 @@ impl Usage<'_> {
     /// # Errors
     /// Fails if the driver failed for a reason other than the script or its limits.
     pub fn conclude(&self, ending: CallEnd<'_>) -> Result<CallResult, DriverError> {
-        let CallEnd { driver, result, asked } = ending;
+        let CallEnd { driver, result, interrupt } = ending;
         let (limits, refused) = (self.limits, self.memory_refused_bytes);
         let (mut fuel_left, mut interrupted, mut value) = (self.fuel_left, None, None);
         let (outcome, after) = match result {
@@ -107,7 +107,7 @@ impl Usage<'_> {
                 (Outcome::Completed, GuestState::Alive)
             }
             Ok(Report::Exited(code)) => (Outcome::Exited { code }, GuestState::Alive),
-            Ok(Report::Interrupted(raised)) if let Some(interrupt) = asked => {
+            Ok(Report::Interrupted(raised)) if let Some(interrupt) = interrupt => {
                 interrupted = Some(raised);
                 if interrupt == Interrupt::Fuel {
                     // The remaining fuel depends on the host's scheduling, so the whole allowance is charged.
@@ -252,8 +252,8 @@ mod tests {
         Err(MachineError::Stopped(stop).into())
     }
 
-    fn concluded(spent: &Usage<'_>, result: Result<Report, DriverError>, asked: Option<Interrupt>) -> CallResult {
-        spent.conclude(CallEnd { driver: Some(&Python::command()), result, asked }).unwrap()
+    fn concluded(spent: &Usage<'_>, result: Result<Report, DriverError>, interrupt: Option<Interrupt>) -> CallResult {
+        spent.conclude(CallEnd { driver: Some(&Python::command()), result, interrupt }).unwrap()
     }
 
     #[test]
@@ -290,16 +290,20 @@ mod tests {
     fn guest_that_heeds_a_soft_stop_reports_its_limit() {
         let limits = Limits { timeout_ms: 100, ..Limits::default() };
         let spent = spent(&limits);
-        for (asked, outcome, fuel) in [
+        for (interrupt, outcome, fuel) in [
             (Interrupt::Fuel, exhausted(Resource::Fuel, 1_000, 1_000), 1_000),
             (Interrupt::Time, exhausted(Resource::Time, 100, 7), 600),
             (Interrupt::Cancelled, Outcome::Cancelled, 600),
         ] {
-            let ran = concluded(&spent, Ok(Report::Interrupted(raised("KeyboardInterrupt"))), Some(asked));
-            assert_eq!((ran.outcome, ran.fuel_consumed, ran.after), (outcome, fuel, GuestState::Alive), "{asked:?}");
+            let ran = concluded(&spent, Ok(Report::Interrupted(raised("KeyboardInterrupt"))), Some(interrupt));
+            assert_eq!(
+                (ran.outcome, ran.fuel_consumed, ran.after),
+                (outcome, fuel, GuestState::Alive),
+                "{interrupt:?}"
+            );
             assert_eq!(ran.interrupted.map(|raised| raised.type_name).as_deref(), Some("KeyboardInterrupt"));
-            let other = concluded(&spent, Ok(Report::Raised(raised("E"))), Some(asked));
-            assert_eq!((other.outcome, other.interrupted), (Outcome::Raised(raised("E")), None), "{asked:?}");
+            let other = concluded(&spent, Ok(Report::Raised(raised("E"))), Some(interrupt));
+            assert_eq!((other.outcome, other.interrupted), (Outcome::Raised(raised("E")), None), "{interrupt:?}");
         }
     }
 
@@ -326,10 +330,12 @@ mod tests {
         let limits = Limits::default();
         let spent = spent(&limits);
         let unfit = || Err(DriverError::Anchor("a".into()));
-        assert!(spent.conclude(CallEnd { driver: Some(&Python::command()), result: unfit(), asked: None }).is_err());
+        assert!(
+            spent.conclude(CallEnd { driver: Some(&Python::command()), result: unfit(), interrupt: None }).is_err()
+        );
         let report = Err(DriverError::Report("?".into()));
         assert!(
-            spent.conclude(CallEnd { driver: None, result: report, asked: None }).is_err(),
+            spent.conclude(CallEnd { driver: None, result: report, interrupt: None }).is_err(),
             "a command has no driver"
         );
         assert!(matches!(

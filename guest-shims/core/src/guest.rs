@@ -152,7 +152,7 @@ impl<M: GuestMachine> Guest<M> {
         let driver = image.map(|image| image.driver);
         if let Err(stop) = self.ctx().check() {
             // The guest was not entered, so it stays usable.
-            let end = CallEnd { driver, result: Err(MachineError::Stopped(stop).into()), asked: None };
+            let end = CallEnd { driver, result: Err(MachineError::Stopped(stop).into()), interrupt: None };
             let left = self.machine.fuel();
             let result = self.usage(limits, left).conclude(end)?;
             return Ok(CallResult { after: GuestState::Untouched, ..result });
@@ -164,7 +164,7 @@ impl<M: GuestMachine> Guest<M> {
             }
             None => self.run_command(),
         };
-        let asked = self.ctx_mut().disarm();
+        let interrupt = self.ctx_mut().disarm();
         let is_stopped = matches!(
             &result,
             Err(DriverError::Machine(MachineError::Stopped(Stop::OutOfFuel | Stop::Deadline | Stop::Cancelled)))
@@ -181,7 +181,7 @@ impl<M: GuestMachine> Guest<M> {
         {
             self.flush_streams(image);
         }
-        let result = self.usage(limits, left).conclude(CallEnd { driver, result, asked })?;
+        let result = self.usage(limits, left).conclude(CallEnd { driver, result, interrupt })?;
         Ok(CallResult { memory_refused_bytes: self.machine.host().limiter.unreported_bytes(), ..result })
     }
 

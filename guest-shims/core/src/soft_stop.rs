@@ -38,7 +38,7 @@ pub struct SoftStop {
     time_reserve: Duration,
     /// `None` while the guest cannot be interrupted: before its script runs, and after it has ended.
     pokes: Option<InterruptWords>,
-    asked: Option<Interrupt>,
+    requested: Option<Interrupt>,
     /// The end of a cancelled script's grace period.
     grace: Option<Duration>,
 }
@@ -67,34 +67,34 @@ impl SoftStop {
         self.pokes = Some(pokes);
     }
 
-    /// Disables interrupts. [`asked`](Self::asked) keeps its value.
+    /// Disables interrupts. [`requested`](Self::requested) keeps its value.
     pub fn disarm(&mut self) {
         self.pokes = None;
     }
 
-    /// Returns the reason for the interrupt, if the guest was interrupted.
+    /// Returns the reason for the interrupt, if one was requested.
     #[must_use]
-    pub fn asked(&self) -> Option<Interrupt> {
-        self.asked
+    pub fn requested(&self) -> Option<Interrupt> {
+        self.requested
     }
 
     /// Interrupts the guest if a reserve has been reached. `left` is the time until the deadline.
     pub fn look(&mut self, fuel_left: u64, left: Duration, memory: &mut (impl LinearMemory + ?Sized)) {
-        if self.asked.is_some() {
+        if self.requested.is_some() {
             return;
         }
         if self.time_reserve > left {
-            self.ask(Interrupt::Time, memory);
+            self.request(Interrupt::Time, memory);
         } else if self.fuel_reserve > fuel_left {
-            self.ask(Interrupt::Fuel, memory);
+            self.request(Interrupt::Fuel, memory);
         }
     }
 
     /// Interrupts a cancelled guest. Returns the end of its grace period, or `None` if the guest must stop immediately.
     pub fn cancelled(&mut self, now: Duration, memory: &mut (impl LinearMemory + ?Sized)) -> Option<Duration> {
         if self.grace.is_none() {
-            self.ask(Interrupt::Cancelled, memory);
-            if self.asked.is_some() && !self.time_reserve.is_zero() {
+            self.request(Interrupt::Cancelled, memory);
+            if self.requested.is_some() && !self.time_reserve.is_zero() {
                 self.grace = now.checked_add(self.time_reserve);
             }
         }
@@ -110,14 +110,15 @@ impl SoftStop {
     /// Returns the time at which a waiting guest must be checked next.
     #[must_use]
     pub fn next_check(&self, deadline: Duration) -> Duration {
-        let soft = || deadline.checked_sub(self.time_reserve).filter(|_| self.pokes.is_some() && self.asked.is_none());
+        let soft =
+            || deadline.checked_sub(self.time_reserve).filter(|_| self.pokes.is_some() && self.requested.is_none());
         self.grace.or_else(soft).map_or(deadline, |at| at.min(deadline))
     }
 
     /// Returns whether the guest has yet to see a pending interrupt. Such a guest must not wait.
     #[must_use]
     pub fn is_unread(&self, memory: &(impl LinearMemory + ?Sized)) -> bool {
-        let pokes = self.asked.and_then(|interrupt| self.pokes(interrupt));
+        let pokes = self.requested.and_then(|interrupt| self.pokes(interrupt));
         pokes.and_then(<[Poke]>::last).is_some_and(|poke| memory.word(poke.at).is_some_and(|now| poke.is_pending(now)))
     }
 
@@ -131,13 +132,13 @@ impl SoftStop {
         (!of.is_empty()).then_some(of)
     }
 
-    fn ask(&mut self, interrupt: Interrupt, memory: &mut (impl LinearMemory + ?Sized)) {
+    fn request(&mut self, interrupt: Interrupt, memory: &mut (impl LinearMemory + ?Sized)) {
         let Some(pokes) = self.pokes(interrupt) else { return };
-        if self.asked.is_some() {
+        if self.requested.is_some() {
             return;
         }
         write(pokes, memory);
-        self.asked = Some(interrupt);
+        self.requested = Some(interrupt);
     }
 }
 
@@ -168,20 +169,20 @@ mod tests {
 
     #[test]
     fn soft_stop_starts_below_the_fuel_reserve() {
-        for (left, asked) in [(1001, None), (1000, None), (999, Some(Interrupt::Fuel))] {
+        for (left, requested) in [(1001, None), (1000, None), (999, Some(Interrupt::Fuel))] {
             let (mut soft, mut memory) = (armed(), [0; 16]);
             soft.look(left, Duration::MAX, &mut memory[..]);
-            assert_eq!(soft.asked(), asked, "{left}");
-            assert_eq!(memory[4], if asked.is_some() { 10 } else { 0 });
+            assert_eq!(soft.requested(), requested, "{left}");
+            assert_eq!(memory[4], if requested.is_some() { 10 } else { 0 });
         }
     }
 
     #[test]
     fn soft_stop_starts_below_the_time_reserve() {
-        for (left, asked) in [(101, None), (100, None), (99, Some(Interrupt::Time))] {
+        for (left, requested) in [(101, None), (100, None), (99, Some(Interrupt::Time))] {
             let (mut soft, mut memory) = (armed(), [0; 16]);
             soft.look(u64::MAX, Duration::from_millis(left), &mut memory[..]);
-            assert_eq!(soft.asked(), asked, "{left}");
+            assert_eq!(soft.requested(), requested, "{left}");
         }
     }
 
@@ -192,7 +193,7 @@ mod tests {
         memory.fill(0);
         soft.look(0, Duration::ZERO, &mut memory[..]);
         assert!(soft.cancelled(Duration::from_secs(7), &mut memory[..]).is_some(), "the grace period still starts");
-        assert_eq!((soft.asked(), memory), (Some(Interrupt::Fuel), [0; 16]));
+        assert_eq!((soft.requested(), memory), (Some(Interrupt::Fuel), [0; 16]));
     }
 
     #[test]
@@ -216,7 +217,7 @@ mod tests {
         let end = soft.cancelled(now, &mut memory[..]).unwrap();
         assert_eq!(end, now + RESERVE);
         assert_eq!(soft.cancelled(now + RESERVE, &mut memory[..]), Some(end));
-        assert_eq!((soft.asked(), memory[4]), (Some(Interrupt::Cancelled), 30));
+        assert_eq!((soft.requested(), memory[4]), (Some(Interrupt::Cancelled), 30));
     }
 
     #[test]

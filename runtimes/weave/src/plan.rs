@@ -62,7 +62,7 @@ impl Placed<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The shim requested the unwind and stores the reason.
-    Asked = 0,
+    Requested = 0,
     /// The guest executed `unreachable`.
     Unreachable = 1,
     /// Calls were too deep.

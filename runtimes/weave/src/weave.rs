@@ -223,7 +223,7 @@ fn assemble(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOptions) ->
     let grow = shim_shift.function(glue::exported(shim, glue::GROW)?);
     let refuel = shim_shift.function(glue::exported(shim, glue::REFUEL)?);
     let depth = Depth { global: depth, overflow };
-    own.define(&mut assembly, unwind, (&[], &[]), glue::unwind(&plan, Reason::Asked));
+    own.define(&mut assembly, unwind, (&[], &[]), glue::unwind(&plan, Reason::Requested));
     own.define(&mut assembly, unreachable, (&[], &[]), glue::unwind(&plan, Reason::Unreachable));
     own.define(&mut assembly, overflow, (&[], &[]), glue::unwind(&plan, Reason::Depth));
     let halted = glue::halt(fuel, Some(depth), refuel, unwind);

@@ -107,14 +107,14 @@ impl Fake {
             "burn" => self.burn(next() as i64)?,
             "spin" => loop {
                 self.burn(1000)?;
-                if self.asked(guest) {
+                if self.is_interrupted(guest) {
                     return Ok(3);
                 }
             },
             "sleep" => {
                 let duration = next();
                 answered(entered::wasi(|_, host| host.sleep_ns(duration).map(|()| Errno::Success)))?;
-                if self.asked(guest) {
+                if self.is_interrupted(guest) {
                     return Ok(3);
                 }
             }
@@ -149,7 +149,7 @@ impl Fake {
         Ok(0)
     }
 
-    fn asked(&self, guest: u32) -> bool {
+    fn is_interrupted(&self, guest: u32) -> bool {
         self.memories[guest as usize].borrow().bytes[SOFT_STOP_AT as usize] != 0
     }
 
@@ -157,7 +157,7 @@ impl Fake {
         self.fuel.set(self.fuel.get() - fuel);
         while self.fuel.get() <= 0 {
             if entered::refuel() != 0 {
-                return Err(Unwound::Asked);
+                return Err(Unwound::Requested);
             }
         }
         Ok(())
@@ -174,7 +174,7 @@ impl Fake {
 }
 
 fn answered(errno: i32) -> Result<(), Unwound> {
-    if errno == entered::UNWIND { Err(Unwound::Asked) } else { Ok(()) }
+    if errno == entered::UNWIND { Err(Unwound::Requested) } else { Ok(()) }
 }
 
 impl Guests for Fake {

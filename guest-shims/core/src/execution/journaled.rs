@@ -237,7 +237,7 @@ impl<P: Platform> ExecutionCtx<P> {
         let elapsed = self.duration();
         let journal = self.journal.as_mut().filter(|journal| !journal.is_repeating())?;
         // The script received an exception at a point that depends on the host.
-        if self.soft.asked().is_some() || self.soft.is_in_grace() {
+        if self.soft.requested().is_some() || self.soft.is_in_grace() {
             return Some(Err(SuspendRefusal::Interrupted));
         }
         Some(journal.finish(fuel_used, elapsed).ok_or(SuspendRefusal::JournalFull))
@@ -280,7 +280,7 @@ impl<P: Platform> ExecutionCtx<P> {
         if !self.platform.begin_suspension(calls.as_ref()) {
             return Ok(());
         }
-        let recording = if self.soft.asked().is_some() || self.soft.is_in_grace() {
+        let recording = if self.soft.requested().is_some() || self.soft.is_in_grace() {
             Err(SuspendRefusal::Interrupted)
         } else {
             let calls = calls.ok_or(SuspendRefusal::HandlerRuns);

@@ -100,7 +100,7 @@ pub enum Woken {
     /// The wait reached its deadline, or its condition holds.
     Due,
     /// The guest has received a soft stop and must run to see it.
-    Asked,
+    Interrupted,
 }
 
 /// A guest's current execution: its clock, its stop conditions and its tool calls. Times are relative to the start of
@@ -226,7 +226,7 @@ impl<P: Platform> ExecutionCtx<P> {
     /// Disables the soft stop when the script has ended. Returns the interrupt that the script received, if any.
     pub(crate) fn disarm(&mut self) -> Option<Interrupt> {
         self.soft.disarm();
-        self.soft.asked()
+        self.soft.requested()
     }
 
     /// Ends the tool calls and returns their records. Abandons calls that are still running. Drops the journal.
@@ -392,7 +392,7 @@ impl<P: Platform> ExecutionCtx<P> {
             let woken = self.wait(until, true, fuel_left, memory)?;
             // An answer that arrived at the end of the wait is delivered, so that a journal contains it with its reply.
             let has_reply = self.tools.as_ref().is_some_and(ToolCalls::has_reply);
-            if woken == Woken::Asked || (!has_reply && times_out_at.is_some_and(|end| self.elapsed() >= end)) {
+            if woken == Woken::Interrupted || (!has_reply && times_out_at.is_some_and(|end| self.elapsed() >= end)) {
                 return Ok(None);
             }
         }
@@ -412,7 +412,7 @@ impl<P: Platform> ExecutionCtx<P> {
         let woken = loop {
             self.look(fuel_left, memory)?;
             if self.soft.is_unread(memory) {
-                break Woken::Asked;
+                break Woken::Interrupted;
             }
             if for_tools {
                 self.suspend_if_wanted(fuel_left)?;

@@ -124,7 +124,7 @@ impl Platform for EnginePlatform {
                 Err(TryRecvError::Disconnected) => return Ok(None),
                 Err(TryRecvError::Empty) => {}
             }
-            if ctx.sleep(STDIN_POLL, fuel_left, memory)? == Woken::Asked {
+            if ctx.sleep(STDIN_POLL, fuel_left, memory)? == Woken::Interrupted {
                 return Ok(None);
             }
         }
