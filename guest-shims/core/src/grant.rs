@@ -51,31 +51,31 @@ pub struct Beyond {
     /// The setting's name, such as `limits.fuel`.
     pub key: String,
     /// The requested value.
-    pub asked: String,
+    pub requested: String,
     /// The granted value; for a limit, the maximum.
     pub granted: String,
 }
 
 impl GrantParts<'_> {
-    /// Returns the first setting of `asked` that exceeds this grant: a higher limit, or the host's clock or entropy if
+    /// Returns the first setting of `requested` that exceeds this grant: a higher limit, or the host's clock or entropy if
     /// it is not granted.
     #[must_use]
-    pub fn first_beyond(&self, asked: &GrantParts<'_>) -> Option<Beyond> {
-        let beyond = |key: &str, asked: &str, granted: &str| {
-            Some(Beyond { key: key.to_owned(), asked: asked.to_owned(), granted: granted.to_owned() })
+    pub fn first_beyond(&self, requested: &GrantParts<'_>) -> Option<Beyond> {
+        let beyond = |key: &str, requested: &str, granted: &str| {
+            Some(Beyond { key: key.to_owned(), requested: requested.to_owned(), granted: granted.to_owned() })
         };
         let numbers = |limits: &Limits| serde_json::to_value(limits).unwrap_or_default();
-        let (max, wanted) = (numbers(self.limits), numbers(asked.limits));
+        let (max, wanted) = (numbers(self.limits), numbers(requested.limits));
         for (key, wanted) in wanted.as_object().into_iter().flatten() {
             let max = max.get(key).unwrap_or(&Value::Null);
             if wanted.as_u64() > max.as_u64() {
                 return beyond(&format!("limits.{key}"), &wanted.to_string(), &max.to_string());
             }
         }
-        if *asked.clock == Clock::Host && *self.clock != Clock::Host {
+        if *requested.clock == Clock::Host && *self.clock != Clock::Host {
             return beyond("clock", "`host`", "`fixed`");
         }
-        if *asked.entropy == Entropy::Host && *self.entropy != Entropy::Host {
+        if *requested.entropy == Entropy::Host && *self.entropy != Entropy::Host {
             return beyond("entropy", "`host`", "`seeded`");
         }
         None
@@ -106,9 +106,13 @@ mod tests {
     #[test]
     fn each_limit_is_capped_by_the_grant() {
         let granted = Limits::default();
-        let beyond = |asked: &Limits| {
+        let beyond = |requested: &Limits| {
             let (clock, entropy) = (&Clock::Fixed(0), &Entropy::Seeded(0));
-            GrantParts { limits: &granted, clock, entropy }.first_beyond(&GrantParts { limits: asked, clock, entropy })
+            GrantParts { limits: &granted, clock, entropy }.first_beyond(&GrantParts {
+                limits: requested,
+                clock,
+                entropy,
+            })
         };
         let Value::Object(numbers) = serde_json::to_value(&granted).unwrap() else { panic!("limits are an object") };
         assert_eq!(beyond(&granted), None);
@@ -128,10 +132,10 @@ mod tests {
     #[test]
     fn host_clock_and_entropy_require_a_grant() {
         let limits = Limits::default();
-        let key = |granted: (Clock, Entropy), asked: (Clock, Entropy)| {
+        let key = |granted: (Clock, Entropy), requested: (Clock, Entropy)| {
             let granted = GrantParts { limits: &limits, clock: &granted.0, entropy: &granted.1 };
-            let asked = GrantParts { limits: &limits, clock: &asked.0, entropy: &asked.1 };
-            granted.first_beyond(&asked).map(|beyond| beyond.key)
+            let requested = GrantParts { limits: &limits, clock: &requested.0, entropy: &requested.1 };
+            granted.first_beyond(&requested).map(|beyond| beyond.key)
         };
         let (host, fixed) = ((Clock::Host, Entropy::Host), (Clock::Fixed(1), Entropy::Seeded(1)));
         assert_eq!(key(host, fixed), None);

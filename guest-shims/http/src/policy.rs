@@ -40,10 +40,10 @@ same_cases! {
     entropy_of: wit::Entropy => Entropy { Host, Seeded(seed) }
     checkpoints_of: wit::Checkpoints => Checkpoints { Auto, Always, Every(count), Never }
     on_unwind_of: wit::OnUnwind => OnUnwind { RollBack, End }
-    asked_clock: Clock => wit::Clock { Host, Fixed(time_ns) }
-    asked_entropy: Entropy => wit::Entropy { Host, Seeded(seed) }
-    asked_checkpoints: Checkpoints => wit::Checkpoints { Auto, Always, Every(count), Never }
-    asked_on_unwind: OnUnwind => wit::OnUnwind { RollBack, End }
+    clock_into_wit: Clock => wit::Clock { Host, Fixed(time_ns) }
+    entropy_into_wit: Entropy => wit::Entropy { Host, Seeded(seed) }
+    checkpoints_into_wit: Checkpoints => wit::Checkpoints { Auto, Always, Every(count), Never }
+    on_unwind_into_wit: OnUnwind => wit::OnUnwind { RollBack, End }
 }
 
 /// Converts the provider's default policy.
@@ -75,21 +75,21 @@ fn session_policy(policy: wit::SessionPolicy) -> SessionPolicy {
 }
 
 /// Converts a policy to the contract's type.
-pub(crate) fn asked(policy: &ContractPolicy) -> wit::Policy {
+pub(crate) fn to_wit(policy: &ContractPolicy) -> wit::Policy {
     let ContractPolicy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session } = policy;
     wit::Policy {
         limits: Some(with_limits!(limits_into_wit, limits)),
-        clock: Some(asked_clock(*clock)),
-        entropy: Some(asked_entropy(*entropy)),
+        clock: Some(clock_into_wit(*clock)),
+        entropy: Some(entropy_into_wit(*entropy)),
         args: Some(args.clone()),
         env: Some(env.clone().into_iter().collect()),
         inject_setup: Some(*inject_setup),
         auto_persist_globals: Some(*auto_persist_globals),
         session: Some(wit::SessionPolicy {
-            checkpoints: Some(asked_checkpoints(session.checkpoints)),
+            checkpoints: Some(checkpoints_into_wit(session.checkpoints)),
             checkpoint_auto_bytes: Some(session.checkpoint_auto_bytes),
             checkpoints_retained: Some(session.checkpoints_retained),
-            on_unwind: Some(asked_on_unwind(session.on_unwind)),
+            on_unwind: Some(on_unwind_into_wit(session.on_unwind)),
         }),
     }
 }
@@ -112,12 +112,12 @@ pub(crate) fn changed(policy: &ContractPolicy, changes: &Map<String, Value>) -> 
 }
 
 /// Applies changes to the granted policy. Rejects a result that exceeds the grant.
-pub(crate) fn narrowed(granted: &ContractPolicy, asked: &Map<String, Value>) -> Result<ContractPolicy, Problem> {
-    let policy = changed(granted, asked)?;
+pub(crate) fn narrowed(granted: &ContractPolicy, requested: &Map<String, Value>) -> Result<ContractPolicy, Problem> {
+    let policy = changed(granted, requested)?;
     match parts(granted).first_beyond(&parts(&policy)) {
         None => Ok(policy),
-        Some(Beyond { key, asked, granted }) => {
-            Err(Problem::policy(format!("`policy.{key}` is {asked}; the maximum is {granted}")))
+        Some(Beyond { key, requested, granted }) => {
+            Err(Problem::policy(format!("`policy.{key}` is {requested}; the maximum is {granted}")))
         }
     }
 }
@@ -233,14 +233,14 @@ pub(crate) mod tests {
         changed(&provided(empty), &changes).unwrap()
     }
 
-    fn asked_for(policy: Value) -> Result<ContractPolicy, String> {
+    fn narrow(policy: Value) -> Result<ContractPolicy, String> {
         let Value::Object(policy) = policy else { panic!("{policy} is not an object") };
         narrowed(&granted(), &policy).map_err(|problem| format!("{}: {}", problem.kind, problem.detail))
     }
 
     #[test]
     fn request_policy_overrides_only_named_fields() {
-        let policy = asked_for(json!({
+        let policy = narrow(json!({
             "limits": { "fuel": 1_000_000_000_u64, "timeout_ms": 10 }, "entropy": { "seeded": 7 }, "args": ["a"],
             "env": { "A": "b" }, "session": { "checkpoints_retained": 1 }, "inject_setup": false,
         }))
@@ -276,19 +276,19 @@ pub(crate) mod tests {
             (json!({ "env": { "A=B": "c" } }), "A=B"),
             (json!({ "args": ["\0"] }), "NUL"),
         ] {
-            let error = asked_for(policy.clone()).unwrap_err();
+            let error = narrow(policy.clone()).unwrap_err();
             assert!(error.starts_with("invalid-policy: ") && error.contains(said), "{policy}: {error}");
         }
     }
 
     #[test]
     fn provider_receives_the_requested_policy() {
-        let policy = asked_for(json!({
+        let policy = narrow(json!({
             "limits": { "stdout_bytes": 7 }, "auto_persist_globals": true, "args": ["a"], "env": { "A": "b" },
             "session": { "checkpoints": { "every": 3 }, "on_unwind": "end" },
         }))
         .unwrap();
-        assert_eq!(provided(asked(&policy)), policy);
+        assert_eq!(provided(to_wit(&policy)), policy);
     }
 
     pub(crate) fn provided_policy() -> ContractPolicy {

@@ -155,10 +155,10 @@ fn validate(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
 fn sandbox(
     settings: &Settings,
     runtime: Option<Runtime>,
-    asked: &serde_json::Map<String, Value>,
+    requested: &serde_json::Map<String, Value>,
 ) -> Result<Sandbox, Problem> {
-    let policy = policy::narrowed(&settings.policy, asked)?;
-    Ok(Sandbox::new(runtime.map_or_else(first_runtime, Ok)?).policy(policy::asked(&policy)))
+    let policy = policy::narrowed(&settings.policy, requested)?;
+    Ok(Sandbox::new(runtime.map_or_else(first_runtime, Ok)?).policy(policy::to_wit(&policy)))
 }
 
 /// Returns the runtime for requests that specify none.
@@ -201,7 +201,7 @@ fn open_session(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
     let body = if body.is_empty() { OpenBody::default() } else { wire::json(body)? };
     let Open { runtime, context } = body.open()?;
     let runtime = runtime.map_or_else(first_runtime, Ok)?;
-    let sandbox = Sandbox::new(runtime).policy(policy::asked(&settings.policy));
+    let sandbox = Sandbox::new(runtime).policy(policy::to_wit(&settings.policy));
     let session = sandbox.open_session(&SessionOptions { context, tools: None })?;
     let state = sealed(settings, key, &session)?;
     let HibernatedInfo { language, runtime, version, executions, .. } = HibernatedInfo::read(&state)?;
@@ -239,7 +239,7 @@ fn resumed(settings: &Settings, key: &SessionKey, state: Vec<u8>) -> Result<Sess
     drop(state);
     let HibernatedInfo { runtime, .. } = HibernatedInfo::read(&plain)?;
     let blob = Blob::of(&plain)?;
-    let sandbox = Sandbox::named(runtime).policy(policy::asked(&settings.policy));
+    let sandbox = Sandbox::named(runtime).policy(policy::to_wit(&settings.policy));
     Ok(sandbox.resume(&blob, &SessionOptions::default())?)
 }
 
@@ -265,12 +265,7 @@ mod tests {
         Ok(Answer { status: 200, content_type: "text/plain", headers: Vec::new(), body: body.to_vec() })
     })];
 
-    fn asked(
-        settings: &Result<Settings, Problem>,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-    ) -> (u16, String) {
+    fn send(settings: &Result<Settings, Problem>, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect();
         let request = Request { method: method.into(), path: path.into(), authority: Some("here".into()), headers };
         let mut read = |max: usize| if max < 5 { Err(body_too_large(max)) } else { Ok(b"hello".to_vec()) };
@@ -281,8 +276,8 @@ mod tests {
     #[test]
     fn each_route_accepts_its_method_only() {
         let settings = settings(&[]);
-        assert_eq!(asked(&settings, "POST", "/echo", &[]), (200, "hello".into()));
-        assert_eq!(asked(&settings, "GET", "/healthz", &[]), (200, "ok\n".into()));
+        assert_eq!(send(&settings, "POST", "/echo", &[]), (200, "hello".into()));
+        assert_eq!(send(&settings, "GET", "/healthz", &[]), (200, "ok\n".into()));
         for (method, path, status) in [
             ("GET", "/echo", 405),
             ("POST", "/healthz", 405),
@@ -290,14 +285,14 @@ mod tests {
             ("POST", "/", 404),
             ("GET", "/v1/info", 404),
         ] {
-            assert_eq!(asked(&settings, method, path, &[]).0, status, "{method} {path}");
+            assert_eq!(send(&settings, method, path, &[]).0, status, "{method} {path}");
         }
     }
 
     #[test]
     fn body_size_is_limited() {
         let status = |max: &str, length: &str| {
-            asked(&settings(&[(policy::BODY_BYTES, max)]), "POST", "/echo", &[("content-length", length)]).0
+            send(&settings(&[(policy::BODY_BYTES, max)]), "POST", "/echo", &[("content-length", length)]).0
         };
         assert_eq!(status("5", "5"), 200);
         assert_eq!(status("5", "6"), 413, "the announced length exceeds the limit");
@@ -307,18 +302,18 @@ mod tests {
     #[test]
     fn only_health_needs_no_token() {
         let settings = settings(&[(policy::TOKEN, "secret")]);
-        assert_eq!(asked(&settings, "GET", "/healthz", &[]).0, 200);
-        assert_eq!(asked(&settings, "POST", "/echo", &[]).0, 401);
-        assert_eq!(asked(&settings, "POST", "/nothing", &[]).0, 401);
-        assert_eq!(asked(&settings, "POST", "/echo", &[("authorization", "Bearer secret")]).0, 200);
-        assert_eq!(asked(&settings, "POST", "/echo", &[("origin", "http://elsewhere")]).0, 403);
+        assert_eq!(send(&settings, "GET", "/healthz", &[]).0, 200);
+        assert_eq!(send(&settings, "POST", "/echo", &[]).0, 401);
+        assert_eq!(send(&settings, "POST", "/nothing", &[]).0, 401);
+        assert_eq!(send(&settings, "POST", "/echo", &[("authorization", "Bearer secret")]).0, 200);
+        assert_eq!(send(&settings, "POST", "/echo", &[("origin", "http://elsewhere")]).0, 403);
     }
 
     #[test]
     fn invalid_setting_is_reported_on_every_route() {
         let settings = settings(&[(policy::BODY_BYTES, "much")]);
         for path in ["/healthz", "/echo"] {
-            let (status, body) = asked(&settings, "GET", path, &[]);
+            let (status, body) = send(&settings, "GET", path, &[]);
             assert!(status == 500 && body.contains("GLOVEBOX_BODY_BYTES"), "{body}");
         }
     }

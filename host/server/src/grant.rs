@@ -33,12 +33,12 @@ pub enum GrantError {
     #[error("`policy.{name}` cannot be set by a request; set it in the server's configuration", name = escaped(.0))]
     NotOpen(String),
     /// The request sets a value that exceeds the tenant's grant.
-    #[error("`policy.{key}` is {asked}, but this token grants only {granted}; request less", key = escaped(.key))]
+    #[error("`policy.{key}` is {requested}, but this token grants only {granted}; request less", key = escaped(.key))]
     Beyond {
         /// The key in the policy.
         key: String,
         /// The requested value.
-        asked: String,
+        requested: String,
         /// The granted value or maximum.
         granted: String,
     },
@@ -50,35 +50,35 @@ pub enum GrantError {
     Form(String),
 }
 
-/// Returns `granted` with the changes in `asked`, an object with policy keys. Fails if the result exceeds `granted`.
-pub(crate) fn narrowed(granted: &Policy, asked: &Map<String, Value>) -> Result<Policy, GrantError> {
-    if let Some(name) = asked.keys().find(|name| !OPEN.contains(&name.as_str())) {
+/// Returns `granted` with the changes in `requested`, an object with policy keys. Fails if the result exceeds `granted`.
+pub(crate) fn narrowed(granted: &Policy, requested: &Map<String, Value>) -> Result<Policy, GrantError> {
+    if let Some(name) = requested.keys().find(|name| !OPEN.contains(&name.as_str())) {
         return Err(GrantError::NotOpen(name.clone()));
     }
     let mut policy = serde_json::to_value(granted).map_err(form)?;
-    change_policy(&mut policy, asked, &TABLES).map_err(|error| match error {
+    change_policy(&mut policy, requested, &TABLES).map_err(|error| match error {
         ChangeError::Unknown(name) => GrantError::NotOpen(name),
         ChangeError::NoTable(name) => GrantError::Form(format!("`{name}` must be an object")),
     })?;
     let mut policy: Policy = serde_json::from_value(policy).map_err(form)?;
-    if asked.contains_key("tools") {
-        let requested = std::mem::replace(&mut policy.tools, granted.tools.clone());
-        for (name, tool) in requested {
+    if requested.contains_key("tools") {
+        let tools = std::mem::replace(&mut policy.tools, granted.tools.clone());
+        for (name, tool) in tools {
             policy.tools.entry(name).or_default().narrow(tool);
         }
     }
     policy.check()?;
-    if let Some(Beyond { key, asked, granted }) = parts(granted).first_beyond(&parts(&policy)) {
-        return Err(GrantError::Beyond { key, asked, granted });
+    if let Some(Beyond { key, requested, granted }) = parts(granted).first_beyond(&parts(&policy)) {
+        return Err(GrantError::Beyond { key, requested, granted });
     }
     if policy.metering == Metering::None && granted.metering != Metering::None {
-        let (asked, granted) = ("`none`".to_owned(), "`fuel`".to_owned());
-        return Err(GrantError::Beyond { key: "metering".to_owned(), asked, granted });
+        let (requested, granted) = ("`none`".to_owned(), "`fuel`".to_owned());
+        return Err(GrantError::Beyond { key: "metering".to_owned(), requested, granted });
     }
     // A request can remove secrets but cannot add or change them.
-    if let Some(BeyondNetwork { key, asked, granted }) = policy.network.beyond(&granted.network)? {
+    if let Some(BeyondNetwork { key, requested, granted }) = policy.network.beyond(&granted.network)? {
         let granted = if granted.is_empty() { "none".to_owned() } else { granted };
-        return Err(GrantError::Beyond { key: format!("network.{key}"), asked, granted });
+        return Err(GrantError::Beyond { key: format!("network.{key}"), requested, granted });
     }
     Ok(policy)
 }
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(policy: Value) -> Result<Policy, String> {
+    fn narrow(policy: Value) -> Result<Policy, String> {
         let mut granted = Policy::default();
         granted.limits.fuel = 1_000_000_000;
         granted.clock = Clock::Fixed(5);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn request_policy_overrides_only_named_fields() {
-        let policy = asked(json!({
+        let policy = narrow(json!({
             "limits": { "fuel": 1_000_000_000_u64, "timeout_ms": 10 }, "entropy": { "seeded": 7 }, "args": ["a"],
             "env": { "A": "b" }, "session": { "checkpoints_retained": 1 },
         }))
@@ -124,13 +124,13 @@ mod tests {
         let mut granted = Policy::default();
         granted.network = NetworkPolicy::allowing(["https://api.example.com/v1/*"]);
         granted.network.secrets.insert("KEY".into(), SecretPolicy::new("REAL", "api.example.com"));
-        let asked = |network: Value| {
+        let narrow = |network: Value| {
             let Value::Object(policy) = json!({ "network": network }) else { panic!("not an object") };
             narrowed(&granted, &policy).map_err(|error| error.to_string())
         };
-        assert!(!asked(json!({ "allow": [] })).unwrap().network.is_on(), "an empty list turns the network off");
+        assert!(!narrow(json!({ "allow": [] })).unwrap().network.is_on(), "an empty list turns the network off");
         let policy =
-            asked(json!({ "allow": ["https://api.example.com/v1/a"], "request_count": 1, "secrets": {} })).unwrap();
+            narrow(json!({ "allow": ["https://api.example.com/v1/a"], "request_count": 1, "secrets": {} })).unwrap();
         assert_eq!((policy.network.request_count, policy.network.secrets.len()), (1, 0));
         for (network, said) in [
             (
@@ -151,7 +151,7 @@ mod tests {
             (json!([]), "`network` must be an object"),
             (json!({ "proxy": "http://x" }), "proxy"),
         ] {
-            let error = asked(network.clone()).unwrap_err();
+            let error = narrow(network.clone()).unwrap_err();
             assert!(error.contains(said), "{network}: {error}");
         }
         let Value::Object(policy) = json!({ "network": { "allow": ["https://a.example"] } }) else {
@@ -167,7 +167,7 @@ mod tests {
     fn request_narrows_but_never_widens_tools() {
         let granted = "[tools.a]\nmax_calls = 2\nschema = { maxProperties = 1 }\n[tools.b]\nmax_calls = 3";
         let granted = Policy::from_toml(granted).unwrap();
-        let asked = |tools: Value| {
+        let narrow = |tools: Value| {
             let Value::Object(policy) = json!({ "tools": tools }) else { panic!("not an object") };
             narrowed(&granted, &policy).map(|policy| serde_json::to_value(policy.tools).unwrap())
         };
@@ -179,10 +179,10 @@ mod tests {
             json!({ "a": { "max_calls": 9 }, "b": { "max_calls": 3 } }),
             json!({ "a": { "schema": { "maxProperties": 1 } } }),
         ] {
-            assert_eq!(asked(nothing.clone()).unwrap(), own, "{nothing}");
+            assert_eq!(narrow(nothing.clone()).unwrap(), own, "{nothing}");
         }
         assert_eq!(
-            asked(json!({ "a": { "max_calls": 1, "schema": {} }, "b": { "schema": {} }, "c": { "max_calls": 0 } }))
+            narrow(json!({ "a": { "max_calls": 1, "schema": {} }, "b": { "schema": {} }, "c": { "max_calls": 0 } }))
                 .unwrap(),
             json!({
                 "a": { "max_calls": 1, "schema": { "allOf": [{ "maxProperties": 1 }, {}] } },
@@ -199,7 +199,7 @@ mod tests {
             (json!({ "a": { "schema": { "$id": "http://127.0.0.1/" } } }), "`tools.a.schema`: `$id`"),
             (json!({ "a b": {} }), "`tools.a b`"),
         ] {
-            let error = asked(tools.clone()).unwrap_err().to_string();
+            let error = narrow(tools.clone()).unwrap_err().to_string();
             assert!(error.contains(said), "{tools}: {error}");
         }
     }
@@ -227,7 +227,7 @@ mod tests {
             (json!({ "nothing": 1 }), "`policy.nothing` cannot be set"),
             (json!({ "env": { "A=B": "c" } }), "A=B"),
         ] {
-            let error = asked(policy.clone()).unwrap_err();
+            let error = narrow(policy.clone()).unwrap_err();
             assert!(error.contains(said), "{policy}: {error}");
         }
     }

@@ -91,7 +91,7 @@ impl UrlPatterns {
 
     /// Returns the first pattern in `other` that none of these patterns covers, or `None`.
     fn first_beyond<'o>(&self, other: &'o Self) -> Option<&'o str> {
-        let beyond = other.0.iter().find(|asked| !self.0.iter().any(|granted| granted.covers(asked)));
+        let beyond = other.0.iter().find(|requested| !self.0.iter().any(|granted| granted.covers(requested)));
         beyond.map(|pattern| pattern.text.as_str())
     }
 
@@ -225,7 +225,7 @@ pub struct BeyondNetwork {
     /// The key of the setting in the `network` table.
     pub key: &'static str,
     /// The requested value.
-    pub asked: String,
+    pub requested: String,
     /// The granted value.
     pub granted: String,
 }
@@ -237,7 +237,7 @@ impl NetworkPolicy {
     /// # Errors
     /// Fails if the patterns or ranges of either policy are invalid.
     pub fn beyond(&self, granted: &Self) -> Result<Option<BeyondNetwork>, PolicyError> {
-        let beyond = |key, asked: String, granted: String| Ok(Some(BeyondNetwork { key, asked, granted }));
+        let beyond = |key, requested: String, granted: String| Ok(Some(BeyondNetwork { key, requested, granted }));
         let (mine, theirs) = (UrlPatterns::new(&self.allow)?, UrlPatterns::new(&granted.allow)?);
         if let Some(pattern) = theirs.first_beyond(&mine) {
             return beyond("allow", format!("`{pattern}`"), theirs.describe());
@@ -254,15 +254,15 @@ impl NetworkPolicy {
             let names: Vec<&str> = granted.secrets.keys().map(String::as_str).collect();
             return beyond("secrets", format!("`{name}`"), names.join(", "));
         }
-        for (key, asked, max) in [
+        for (key, requested, max) in [
             ("request_count", self.request_count, granted.request_count),
             ("request_bytes", self.request_bytes, granted.request_bytes),
             ("response_bytes", self.response_bytes, granted.response_bytes),
             ("timeout_ms", self.timeout_ms, granted.timeout_ms),
             ("redirects", self.redirects.into(), granted.redirects.into()),
         ] {
-            if asked > max {
-                return beyond(key, asked.to_string(), max.to_string());
+            if requested > max {
+                return beyond(key, requested.to_string(), max.to_string());
             }
         }
         Ok(None)
@@ -294,7 +294,7 @@ impl AddressRules {
 
     /// Returns the first range in `other` that is not inside one of these ranges.
     fn first_beyond(&self, other: &Self) -> Option<String> {
-        let beyond = other.0.iter().find(|asked| !self.0.iter().any(|granted| granted.contains(*asked)));
+        let beyond = other.0.iter().find(|requested| !self.0.iter().any(|granted| granted.contains(*requested)));
         beyond.map(ToString::to_string)
     }
 }
