@@ -175,13 +175,13 @@ impl ProgramArgs {
     }
 
     /// Returns the names of the tools whose calls a person answers.
-    pub(crate) fn asked(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn interactive_names(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().filter(|tool| tool.program.is_none()).map(|tool| tool.name.as_str())
     }
 
     /// Returns the tools for sandboxes with this policy. Rejects tools whose calls a person answers.
     pub(crate) fn tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
-        match self.asked().next() {
+        match self.interactive_names().next() {
             Some(name) => Err(Hinted::new(
                 format!("only `glovebox run` and `glovebox resume` support `--tool {}={ASK}`", escaped(name)),
                 "use a program: --tool NAME=COMMAND",
@@ -195,7 +195,7 @@ impl ProgramArgs {
     pub(crate) fn all_tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
         let tools = self.tools.iter().map(|NamedTool { name, program }| match program {
             Some(program) => program.tool(name, policy.limits.tool_bytes),
-            None => Ok(asked_tool(name)),
+            None => Ok(interactive_tool(name)),
         });
         tools.collect()
     }
@@ -203,7 +203,7 @@ impl ProgramArgs {
 
 /// Returns a tool whose calls a person answers. A resumed execution needs the same definition, because scripts can list
 /// tools.
-pub(crate) fn asked_tool(name: &str) -> Tool {
+pub(crate) fn interactive_tool(name: &str) -> Tool {
     Tool::new(name, "Answered by a person.").stepped()
 }
 
@@ -263,10 +263,10 @@ mod tests {
             let tools = tools.iter().map(|tool| tool.parse::<NamedTool>().unwrap());
             ProgramArgs { tools: tools.collect() }
         };
-        let (policy, asked) = (Policy::default(), args(&["size=wc -c", "pay=@ask"]));
-        assert_eq!(asked.asked().collect::<Vec<_>>(), ["pay"]);
-        assert_eq!(asked.all_tools(&policy).unwrap().len(), 2);
-        assert!(asked.tools(&policy).unwrap_err().to_string().contains("`--tool pay=@ask`"));
+        let (policy, programs) = (Policy::default(), args(&["size=wc -c", "pay=@ask"]));
+        assert_eq!(programs.interactive_names().collect::<Vec<_>>(), ["pay"]);
+        assert_eq!(programs.all_tools(&policy).unwrap().len(), 2);
+        assert!(programs.tools(&policy).unwrap_err().to_string().contains("`--tool pay=@ask`"));
         // Only the exact word has a meaning.
         assert_eq!(args(&["size=wc @ask"]).tools(&policy).unwrap().len(), 1);
     }

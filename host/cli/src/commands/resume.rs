@@ -12,7 +12,7 @@ use glovebox::{JsonText, Outcome, Step, Suspended, ToolAnswer, ToolError, ToolEr
 use glovebox_sessions::SessionId;
 
 use crate::{
-    args::{GlobalArgs, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs, asked_tool},
+    args::{GlobalArgs, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs, interactive_tool},
     engine::{Host, Pooling},
     interrupt,
     report::{ReportArgs, Reporter},
@@ -198,7 +198,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
     // A person answers the waiting calls, even without `--tool NAME=@ask`.
     for call in suspended.tool_requests() {
         if tools.iter().all(|tool| tool.name() != call.name) {
-            tools.push(asked_tool(&call.name));
+            tools.push(interactive_tool(&call.name));
         }
     }
     let displays = args.report.display_files()?;

@@ -156,7 +156,7 @@ impl RunArgs {
 
     /// Returns the file for a suspended execution, if the script has a tool whose calls a person answers.
     fn suspended_file(&self, scripts: &[Source]) -> anyhow::Result<Option<NewSuspendedFile>> {
-        let Some(name) = self.programs.asked().next() else {
+        let Some(name) = self.programs.interactive_names().next() else {
             return match &self.suspended {
                 None => Ok(None),
                 Some(_) => {
@@ -199,7 +199,7 @@ impl RunArgs {
         if self.no_prepare {
             return unsupported("--no-prepare", "remove --no-prepare");
         }
-        if self.programs.asked().next().is_some() {
+        if self.programs.interactive_names().next().is_some() {
             return unsupported("tools whose calls a person answers", "use a program: --tool NAME=COMMAND");
         }
         if scripts.len() > 1 {

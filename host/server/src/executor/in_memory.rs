@@ -16,7 +16,8 @@ use serde_json::{Map, Value};
 
 use super::{
     BoxFuture, Completion, Executor, Finished, InProcess, Job, SessionAnswer, SessionCall, SessionOperation,
-    SessionReply, SteppedExecution, Validated, in_process::asked, live::LiveSessions, local_execution::LocalExecution,
+    SessionReply, SteppedExecution, Validated, in_process::engine_request, live::LiveSessions,
+    local_execution::LocalExecution,
 };
 use crate::{
     Changed, Fresh, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost,
@@ -114,7 +115,7 @@ impl Executor for InMemory {
         tokio::task::spawn_blocking(move || {
             let _entered = span.entered();
             done(sessions.expected(&target).and_then(|session| {
-                let executed = session.session.run(asked(&mut script, &cancel, on_output));
+                let executed = session.session.run(engine_request(&mut script, &cancel, on_output));
                 session.finished(executed.map_err(ServiceError::from))
             }));
         });

@@ -143,7 +143,11 @@ impl Executor for InProcess {
 }
 
 /// Builds the engine's request for a script.
-pub(super) fn asked<'a>(script: &'a mut Script, cancel: &'a CancelToken, on_output: Option<OnOutput>) -> Request<'a> {
+pub(super) fn engine_request<'a>(
+    script: &'a mut Script,
+    cancel: &'a CancelToken,
+    on_output: Option<OnOutput>,
+) -> Request<'a> {
     let request = script.request().cancel(cancel);
     match on_output {
         Some(mut on_output) => request.on_output(move |stream: Stream, bytes: &[u8]| on_output(stream, bytes)),
@@ -153,7 +157,7 @@ pub(super) fn asked<'a>(script: &'a mut Script, cancel: &'a CancelToken, on_outp
 
 /// Builds the engine's request for a stepwise execution, which starts `script` or resumes `suspended` with its tools.
 /// `wants_value` has no effect in a session or if an execution is resumed.
-fn stepped<'a>(script: &'a mut Script, suspended: Option<&'a Suspended>, wants_value: bool) -> Request<'a> {
+fn stepped_request<'a>(script: &'a mut Script, suspended: Option<&'a Suspended>, wants_value: bool) -> Request<'a> {
     let Some(suspended) = suspended else {
         let is_suspendable = script.suspendable;
         return script.request().suspendable(is_suspendable).value(wants_value);
@@ -179,12 +183,12 @@ impl Local {
             Work::Fresh(fresh) => {
                 let sandbox = self.sandbox(fresh)?;
                 let wants_value = !fresh.script.without_value;
-                let request = asked(&mut fresh.script, cancel, on_output).value(wants_value);
+                let request = engine_request(&mut fresh.script, cancel, on_output).value(wants_value);
                 Ok(Finished::here(sandbox.run(request)?, None))
             }
             Work::InSession(target, script) => {
                 self.prepare(target)?;
-                let execution = self.sessions.open(&target.id)?.run(asked(script, cancel, on_output))?;
+                let execution = self.sessions.open(&target.id)?.run(engine_request(script, cancel, on_output))?;
                 Ok(Finished::here(execution, self.generation(&target.id)))
             }
         }
@@ -209,7 +213,7 @@ impl Local {
                 }
                 let sandbox = self.sandbox(&mut fresh)?;
                 let wants_value = !fresh.script.without_value;
-                let request = stepped(&mut fresh.script, suspended.as_ref(), wants_value).cancel(cancel);
+                let request = stepped_request(&mut fresh.script, suspended.as_ref(), wants_value).cancel(cancel);
                 LocalExecution::start(request, on_output, key, |request| {
                     Ok((sandbox.start(request)?, Box::new(|executed| Ok(Finished::here(executed?, None)))))
                 })
@@ -223,7 +227,7 @@ impl Local {
                 if suspended.is_some() && script.saves_restored {
                     active.save_restored()?;
                 }
-                let request = stepped(&mut script, suspended.as_ref(), false).cancel(cancel);
+                let request = stepped_request(&mut script, suspended.as_ref(), false).cancel(cancel);
                 let local = Arc::clone(self);
                 LocalExecution::start(request, on_output, key, |request| {
                     let started = active.start(request).inspect_err(|_| {
