@@ -73,13 +73,13 @@ impl Provider {
     }
 
     /// Returns the requested runtime. Fails if the provider does not have it.
-    fn runtime(&self, asked: &types::Runtime) -> Result<&Rc<Runtime>, SandboxError> {
+    fn runtime(&self, requested: &types::Runtime) -> Result<&Rc<Runtime>, SandboxError> {
         if let Some(reason) = &self.broken {
             return Err(SandboxError::Unavailable(reason.clone()));
         }
         let of = |language| self.runtimes.iter().find(|runtime| runtime.language == language);
         let none = |language| SandboxError::UnknownRuntime(format!("this provider has no runtime for `{language}`"));
-        match asked {
+        match requested {
             types::Runtime::Python => of(Language::Python).ok_or_else(|| none("python")),
             types::Runtime::Javascript => of(Language::JavaScript).ok_or_else(|| none("javascript")),
             types::Runtime::Named(name) => {

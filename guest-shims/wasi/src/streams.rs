@@ -243,9 +243,9 @@ impl Park {
 
     /// Arms parking if it is allowed and the bytes are the frame that requests it.
     pub(crate) fn check_frame(&mut self, bytes: &[u8]) -> bool {
-        let asked = self.allowed && bytes == PARK_FRAME;
-        self.armed |= asked;
-        asked
+        let is_park_frame = self.allowed && bytes == PARK_FRAME;
+        self.armed |= is_park_frame;
+        is_park_frame
     }
 
     /// Returns whether to park the guest now, and disarms parking.

@@ -86,8 +86,8 @@ impl Client {
     }
 
     /// Returns a request's timeout: the lower of the script's timeout and the policy's.
-    pub(crate) fn timeout(&self, asked: &RequestMessage) -> Duration {
-        Duration::from_millis(asked.timeout_ms.unwrap_or(u64::MAX).min(self.policy.timeout_ms))
+    pub(crate) fn timeout(&self, request: &RequestMessage) -> Duration {
+        Duration::from_millis(request.timeout_ms.unwrap_or(u64::MAX).min(self.policy.timeout_ms))
     }
 
     fn http(&self) -> Result<&reqwest::Client, Fault> {
@@ -118,19 +118,19 @@ impl Client {
     /// response.
     pub(crate) async fn fetch(
         &self,
-        mut asked: RequestMessage,
+        mut request: RequestMessage,
         memory: &CallMemory,
     ) -> Result<(ResponseMessage, Vec<HeldMemory>), Fault> {
         let invalid = |message| Fault::new(Code::Invalid, message);
-        let body = asked.take_body(self.policy.request_bytes)?;
-        let url = parse(&asked.url).map_err(invalid)?;
-        let method = self.method(&asked.method)?;
-        let headers = message::request(asked.headers).map_err(invalid)?;
+        let body = request.take_body(self.policy.request_bytes)?;
+        let url = parse(&request.url).map_err(invalid)?;
+        let method = self.method(&request.method)?;
+        let headers = message::request(request.headers).map_err(invalid)?;
         let mut hop = Hop { url, method, headers, body, redirects: 0 };
         let mut reflections = Reflections::default();
         loop {
             let response = self.send(&hop, &mut reflections).await?;
-            let location = response.headers().get(LOCATION).filter(|_| asked.redirect == Redirect::Follow);
+            let location = response.headers().get(LOCATION).filter(|_| request.redirect == Redirect::Follow);
             let Some(location) = location.filter(|_| is_redirect(response.status())) else {
                 return self.answer(hop, response, reflections, memory).await;
             };

@@ -392,9 +392,9 @@ fn runtime() -> Result<&'static Runtime, Fault> {
 
 /// Performs a request. Fails at the deadline or when the call is cancelled.
 pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<String, Fault> {
-    let asked = RequestMessage::read(arguments)?;
+    let request = RequestMessage::read(arguments)?;
     let begun = Instant::now();
-    let own = begun.checked_add(client.timeout(&asked)).unwrap_or(call.deadline);
+    let own = begun.checked_add(client.timeout(&request)).unwrap_or(call.deadline);
     let deadline = own.min(call.deadline.checked_sub(MARGIN).unwrap_or(call.deadline));
     let runtime = runtime()?;
     let stop = Arc::new(Notify::new());
@@ -406,7 +406,7 @@ pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<Str
         tokio::select! {
             biased;
             () = stop.notified() => Err(Fault::new(Code::Timeout, "the request was cancelled".to_owned())),
-            answered = timeout_at(deadline.into(), client.fetch(asked, &call.memory)) => answered.unwrap_or_else(|_| {
+            answered = timeout_at(deadline.into(), client.fetch(request, &call.memory)) => answered.unwrap_or_else(|_| {
                 let message = format!("the response was incomplete after {} ms", begun.elapsed().as_millis());
                 Err(Fault::new(Code::Timeout, message))
             }),

@@ -190,7 +190,7 @@ impl Callbacks {
             tool = tool.schema(schema);
         }
         Ok(tool.text_handler(move |call, arguments| {
-            let asked = CallbackRequest {
+            let request = CallbackRequest {
                 key: &format!("{run}-{}", call.index),
                 tool: &call.name,
                 arguments: &arguments,
@@ -200,7 +200,7 @@ impl Callbacks {
                 cancel: &call.cancel,
                 memory: Some(&call.memory),
             };
-            handle.block_on(callbacks.ask(&target, asked))
+            handle.block_on(callbacks.ask(&target, request))
         }))
     }
 
@@ -211,8 +211,8 @@ impl Callbacks {
     /// service answers with a status other than 200, with more than 4 MiB, or not in UTF-8. The kind of the error is
     /// [`ToolErrorKind::Timeout`] after the deadline, and [`ToolErrorKind::Limit`] if the answer does not fit into
     /// memory.
-    pub async fn ask(&self, target: &CallbackTarget, asked: CallbackRequest<'_>) -> Result<String, ToolError> {
-        self.0.ask(&target.0, asked).await
+    pub async fn ask(&self, target: &CallbackTarget, request: CallbackRequest<'_>) -> Result<String, ToolError> {
+        self.0.ask(&target.0, request).await
     }
 }
 
@@ -224,8 +224,8 @@ fn is_private_literal(url: &Url) -> bool {
 }
 
 impl CallbackClients {
-    async fn ask(&self, target: &Allowed, asked: CallbackRequest<'_>) -> Result<String, ToolError> {
-        let CallbackRequest { key: id, tool, arguments, call, session, deadline, cancel, memory } = asked;
+    async fn ask(&self, target: &Allowed, request: CallbackRequest<'_>) -> Result<String, ToolError> {
+        let CallbackRequest { key: id, tool, arguments, call, session, deadline, cancel, memory } = request;
         let failed = |reason: &str| ToolError::new(format!("the callback of `{tool}` {reason}"));
         let too_late = || {
             let message = format!("the callback of `{tool}` did not answer in time (`limits.tool_timeout_ms`)");
@@ -409,10 +409,10 @@ mod tests {
         for (url, expected) in cases {
             let (cancel, deadline) = (&CancelToken::new(), Instant::now() + Duration::from_secs(60));
             let (key, tool, arguments) = ("key", "add", "{}");
-            let asked =
+            let request =
                 CallbackRequest { key, tool, arguments, call: 0, session: None, deadline, cancel, memory: None };
             let target = callbacks.target("add", &url).unwrap();
-            let error = callbacks.ask(&target, asked).await.unwrap_err();
+            let error = callbacks.ask(&target, request).await.unwrap_err();
             assert_eq!(error.to_string(), format!("the callback of `add` {expected}"), "{url}");
         }
     }

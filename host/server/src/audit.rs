@@ -180,7 +180,7 @@ impl Audit {
     }
 
     /// Records the end of an execution: its result, its suspension as bytes, or an error code.
-    pub(crate) fn write(&self, asked: &AuditSubject<'_>, source: &AuditSource, ended: &Ended) {
+    pub(crate) fn write(&self, subject: &AuditSubject<'_>, source: &AuditSource, ended: &Ended) {
         let executed = ended.as_ref().ok();
         let (outcome, suspended_sha256) = match ended {
             Ok(executed) => (executed.outcome, &executed.suspended_sha256),
@@ -188,10 +188,10 @@ impl Audit {
         };
         let line = Line {
             time: Timestamp::now(),
-            tenant: asked.tenant,
-            door: asked.door.name(),
+            tenant: subject.tenant,
+            door: subject.door.name(),
             action: "execute",
-            session: asked.session,
+            session: subject.session,
             source,
             outcome,
             suspended_sha256: suspended_sha256.as_deref(),
@@ -203,8 +203,8 @@ impl Audit {
     }
 
     /// Records an operation on a session.
-    pub(crate) fn act(&self, asked: &AuditSubject<'_>, acted: &Acted) {
-        let AuditSubject { door, tenant, session } = *asked;
+    pub(crate) fn act(&self, subject: &AuditSubject<'_>, acted: &Acted) {
+        let AuditSubject { door, tenant, session } = *subject;
         self.append(&ActLine { time: Timestamp::now(), tenant, door: door.name(), session, acted });
     }
 
@@ -333,8 +333,8 @@ mod tests {
         let hostile = "a\n{}\r\u{1b}[2J\u{7f}\u{85}\u{9b}\u{2028}\u{202e}\u{e0041}";
         let out = Written::default();
         let audit = Audit::new(out.clone(), true);
-        let asked = AuditSubject { door: Door::Http, tenant: "me", session: Some(hostile) };
-        audit.act(&asked, &Act::new("read-file").of(hostile).ended(None));
+        let subject = AuditSubject { door: Door::Http, tenant: "me", session: Some(hostile) };
+        audit.act(&subject, &Act::new("read-file").of(hostile).ended(None));
         let executed = Executed {
             language: glovebox::Language::Python,
             runtime: hostile.to_owned(),
@@ -343,7 +343,7 @@ mod tests {
             duration_ms: 1.0,
             suspended_sha256: None,
         };
-        audit.write(&asked, &audit.source(hostile), &Ok(executed));
+        audit.write(&subject, &audit.source(hostile), &Ok(executed));
         let text = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
         assert!(!text.replace('\n', "").chars().any(glovebox::is_hidden), "{text}");
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -355,11 +355,11 @@ mod tests {
     fn execution_whose_result_was_lost_is_suspended_if_its_bytes_exist() {
         let out = Written::default();
         let audit = Audit::new(out.clone(), false);
-        let asked = AuditSubject { door: Door::Http, tenant: "me", session: None };
+        let subject = AuditSubject { door: Door::Http, tenant: "me", session: None };
         let failed = Failed::from(&ServiceError::WorkerDied);
         assert_eq!((failed.is_suspended(), Failed::suspended(b"x").is_suspended()), (false, true));
-        audit.write(&asked, &audit.source("1"), &Err(failed));
-        audit.write(&asked, &audit.source("1"), &Err(Failed::suspended(b"x")));
+        audit.write(&subject, &audit.source("1"), &Err(failed));
+        audit.write(&subject, &audit.source("1"), &Err(Failed::suspended(b"x")));
         let text = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((&lines[0]["outcome"], &lines[1]["outcome"]), (&"worker-died".into(), &"suspended".into()));

@@ -65,7 +65,7 @@ impl Booted<'_> {
             out_of_memory(script.name)
         };
         let missed = self.has_missed_interrupt()?;
-        let asked = self.take_interrupt()?;
+        let interrupt = self.take_interrupt()?;
         // `std.exit` unwinds with an exception, which native code may have swallowed.
         let exit = self.state()?.exit;
         let report = match (exit, ending) {
@@ -75,7 +75,7 @@ impl Booted<'_> {
                 }
                 Report::Exited(code)
             }
-            (None, Completion::Done(value)) => match asked.filter(|_| missed) {
+            (None, Completion::Done(value)) => match interrupt.filter(|_| missed) {
                 None => match self.leaving()? {
                     None => Report::Completed(value),
                     Some(code) => Report::Exited(code),
@@ -87,8 +87,8 @@ impl Booted<'_> {
                     Report::Interrupted(raised)
                 }
             },
-            (None, Completion::Threw(thrown)) => self.unwound(thrown, asked, script.name)?,
-            (None, Completion::Refused(raised)) => match asked {
+            (None, Completion::Threw(thrown)) => self.unwound(thrown, interrupt, script.name)?,
+            (None, Completion::Refused(raised)) => match interrupt {
                 None => Report::Raised(raised),
                 // The interrupt stopped driver code, which therefore refused the script.
                 Some(why) => Report::Interrupted(Facts::default().into_stopped(why, script.name)),
@@ -109,8 +109,8 @@ impl Booted<'_> {
     }
 
     /// Reports an uncaught value, and consumes it.
-    fn unwound(&mut self, thrown: JsValue, asked: Option<&str>, name: &str) -> Result<Report, DriverError> {
-        let thrown = match asked {
+    fn unwound(&mut self, thrown: JsValue, interrupt: Option<&str>, name: &str) -> Result<Report, DriverError> {
+        let thrown = match interrupt {
             None => thrown,
             Some(why) => match self.interrupted(thrown, why, name)? {
                 Ok(raised) => return Ok(Report::Interrupted(raised)),

@@ -110,11 +110,11 @@ pub(super) struct Grant(pub(super) Policy);
 
 /// Estimates the host memory for a policy's arguments and environment, in bytes. Each text is stored three times: as
 /// requested, as granted, and as passed to guests. Short texts take more memory than their length.
-pub(super) fn weight(asked: &types::Policy) -> u64 {
+pub(super) fn weight(policy: &types::Policy) -> u64 {
     const TEXT: usize = size_of::<String>() + 16;
     let texts = |texts: &mut dyn Iterator<Item = &String>| texts.map(|text| TEXT + text.len()).sum::<usize>();
-    let args = texts(&mut asked.args.iter().flatten());
-    let env = texts(&mut asked.env.iter().flatten().flat_map(|(key, value)| [key, value]));
+    let args = texts(&mut policy.args.iter().flatten());
+    let env = texts(&mut policy.env.iter().flatten().flat_map(|(key, value)| [key, value]));
     3 * (args + env) as u64
 }
 

@@ -80,11 +80,11 @@ impl Caller {
         let budget = Budget::empty();
         let bill = self.meter.execution(fuel, &budget)?;
         let sandbox = self.with_tools(sandbox, tools)?;
-        let asked = request.session_id(&self.id).cancel(&self.cancel).budget(&budget);
+        let request = request.session_id(&self.id).cancel(&self.cancel).budget(&budget);
         let decoded = suspendable.as_ref().and_then(|suspendable| suspendable.decoded.clone());
         let journal = suspendable.as_ref().map(|_| self.meter.take(QuotaUse::Bytes(JOURNAL_MEMORY_BYTES)));
         let journal = journal.transpose()?;
-        let started = sandbox.start_with(asked, move |execution| {
+        let started = sandbox.start_with(request, move |execution| {
             // The handle may already be dropped.
             let _until_here = (bill, decoded, journal, started);
             execution.session_id = None;

@@ -429,10 +429,10 @@ impl SteppingState {
         };
         let suspension = request.options.suspension.clone();
         let worked = panic::catch_unwind(AssertUnwindSafe(|| {
-            let mut asked = request.on_output(on_output);
-            asked.options.pending = Some(Arc::clone(&self.pending));
+            let mut request = request.on_output(on_output);
+            request.options.pending = Some(Arc::clone(&self.pending));
             // `work` consumes the request, so its listener is dropped before the end becomes visible.
-            let mut worked = work(asked, &begun);
+            let mut worked = work(request, &begun);
             match &mut worked {
                 Ok(execution) => finish(execution),
                 Err(_) => drop(finish),

@@ -149,26 +149,26 @@ impl Attempt {
             Some(suspended) => self.machine.restored(&self.state, suspended.clone()).await?,
             None => self.machine.session(&self.state).await?,
         };
-        let (begun, asked, cancel) = (session.clone(), Arc::clone(request), self.cancel.clone());
+        let (begun, input, cancel) = (session.clone(), Arc::clone(request), self.cancel.clone());
         let opened_ms = self.state.session.created_at.unix_ms();
         let started = blocking(move || {
             let mut request = match &suspended {
                 Some(suspended) => suspended.request(),
                 None => {
-                    let is_suspendable = asked.tools.iter().any(|tool| tool.callback.is_none());
-                    let request = Request::new(&asked.source).kind(asked.kind).stdin(&asked.stdin);
+                    let is_suspendable = input.tools.iter().any(|tool| tool.callback.is_none());
+                    let request = Request::new(&input.source).kind(input.kind).stdin(&input.stdin);
                     // `Machine::restored` reads the time of the opening.
                     request.suspendable(is_suspendable).session_generation(opened_ms)
                 }
             };
             // A suspended execution contains its name and its context.
-            if let (None, Some(name)) = (&suspended, &asked.name) {
+            if let (None, Some(name)) = (&suspended, &input.name) {
                 request = request.name(name);
             }
             if let (None, Some(context)) = (&suspended, context) {
                 request = request.context_text(context);
             }
-            if let Some(ms) = asked.deadline_ms {
+            if let Some(ms) = input.deadline_ms {
                 request = request.cancel_after(Duration::from_millis(ms));
             }
             begun.start(request.tools(tools).cancel(&cancel)).map_err(|error| refused(&error))
@@ -194,9 +194,9 @@ impl Attempt {
         if self.request.resumption.is_none() {
             return Ok(None);
         }
-        let (asked, key) = (Arc::clone(&self.request), self.machine.suspended_key(&self.state.session.name));
+        let (request, key) = (Arc::clone(&self.request), self.machine.suspended_key(&self.state.session.name));
         blocking(move || {
-            let bytes = asked.resumption.as_ref().map(|resumption| &*resumption.suspended);
+            let bytes = request.resumption.as_ref().map(|resumption| &*resumption.suspended);
             bytes.map(|bytes| suspending::read(bytes, key.as_ref())).transpose()
         })
         .await
@@ -227,8 +227,8 @@ impl Attempt {
     /// Answers a call that the script waits for, or suspends the execution if only its caller can answer. Returns `None`
     /// if the script continues without an answer.
     async fn answer_or_suspend(&self, running: &Running) -> Result<Option<JournalStep>, StepError> {
-        let asked = running.waits_for.iter().find(|call| running.target(&call.name).is_some());
-        if let Some(call) = asked {
+        let answerable = running.waits_for.iter().find(|call| running.target(&call.name).is_some());
+        if let Some(call) = answerable {
             return Ok(Some(JournalStep::Tool(self.ask(running, call).await)));
         }
         let key = self.machine.suspended_key(&self.state.session.name);
@@ -263,7 +263,7 @@ impl Attempt {
         let timeout = Duration::from_millis(limits.tool_timeout_ms);
         let answer = match (running.target(&call.name), &self.machine.callbacks) {
             (Some(target), Some(callbacks)) => {
-                let asked = CallbackRequest {
+                let request = CallbackRequest {
                     key: &key,
                     tool: &call.name,
                     arguments: &call.arguments,
@@ -273,7 +273,7 @@ impl Attempt {
                     cancel: running.started.cancel_token(),
                     memory: None,
                 };
-                callbacks.ask(target, asked).await
+                callbacks.ask(target, request).await
             }
             _ => Err(ToolError::new("no service answers calls to this tool")),
         };

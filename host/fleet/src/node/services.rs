@@ -165,9 +165,9 @@ impl ImageObject {
     pub(super) async fn execute(
         &self,
         ctx: ObjectContext<'_>,
-        Json(asked): Json<Question>,
+        Json(question): Json<Question>,
     ) -> Result<Json<Done>, HandlerError> {
-        Ok(Json(execute_here(&ctx, &self.0, asked.state, asked.request).await?))
+        Ok(Json(execute_here(&ctx, &self.0, question.state, question.request).await?))
     }
 }
 

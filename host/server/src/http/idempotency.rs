@@ -102,10 +102,10 @@ impl Answered {
         Self(Arc::new(Answers { entries: Mutex::default(), max_keys, budget }))
     }
 
-    /// Looks up the key of a request and reserves it if it is new. The elements of `asked` identify the request. Fails
+    /// Looks up the key of a request and reserves it if it is new. The elements of `parts` identify the request. Fails
     /// if the key belongs to a different request, or if the first request is still running or has no stored response.
     /// Also fails if the key is invalid, or if too many requests with keys are running.
-    pub(crate) fn begin(&self, tenant: &str, headers: &HeaderMap, asked: &[&[u8]]) -> Result<Begun, Problem> {
+    pub(crate) fn begin(&self, tenant: &str, headers: &HeaderMap, parts: &[&[u8]]) -> Result<Begun, Problem> {
         let Some(key) = headers.get("idempotency-key") else { return Ok(Ok(None)) };
         let key = key.to_str().ok().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
         let Some(key) = key else {
@@ -114,7 +114,7 @@ impl Answered {
             )));
         };
         let mut hasher = Sha256::new();
-        for part in asked {
+        for part in parts {
             hasher.update((part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
@@ -301,8 +301,8 @@ mod tests {
         }
     }
 
-    fn status(answered: &Answered, tenant: &str, key: &str, asked: &[u8]) -> u16 {
-        match answered.begin(tenant, &headers(key), &[asked]) {
+    fn status(answered: &Answered, tenant: &str, key: &str, request: &[u8]) -> u16 {
+        match answered.begin(tenant, &headers(key), &[request]) {
             Ok(Err(_)) => 200,
             Ok(Ok(Some(_))) => 201,
             Ok(Ok(None)) => 204,

@@ -116,10 +116,10 @@ impl Tenant {
         let session = work.session().cloned();
         let permits = self.admit(session.as_ref());
         let held = self.admit_work(door, &mut work, watch.cancel.as_ref(), false, permits).await?;
-        let asked = self.audited_request(door, &mut work);
+        let request = self.audited_request(door, &mut work);
         let executor = Arc::clone(&self.inner.executor);
         let begin = move |cancel, on_output, span, done| executor.run(Job { work, cancel, on_output, span }, done);
-        self.run(asked, held, watch, begin, then).await
+        self.run(request, held, watch, begin, then).await
     }
 
     /// Waits for `permits` to run a script, unless it is cancelled first, and checks its types. Counts a refusal.
@@ -152,7 +152,7 @@ impl Tenant {
     /// Starts an execution with `begin` and waits for its end. Records it even if the caller drops the future.
     async fn run<T: Send + 'static>(
         &self,
-        asked: AuditedRequest,
+        request: AuditedRequest,
         held: impl Send + 'static,
         watch: Watch,
         begin: impl FnOnce(CancelToken, Option<OnOutput>, Span, Completion),
@@ -166,7 +166,7 @@ impl Tenant {
         let (tenant, span) = (self.clone(), execution_span());
         let recorded = span.clone();
         let done = move |result: Result<Finished, ServiceError>| {
-            tenant.note(&recorded, asked, result.as_ref().map(|finished| &finished.execution));
+            tenant.note(&recorded, request, result.as_ref().map(|finished| &finished.execution));
             let result = result.and_then(then);
             // Release the permits before responding: the client can send its next request as soon as it has the
             // response.
@@ -209,8 +209,8 @@ impl Tenant {
     }
 
     /// Records the result of an execution in metrics, the audit log and its span.
-    pub(super) fn note(&self, span: &Span, asked: AuditedRequest, result: Result<&Execution, &ServiceError>) {
-        self.note_ended(span, asked, &result.map(Executed::from).map_err(Failed::from));
+    pub(super) fn note(&self, span: &Span, request: AuditedRequest, result: Result<&Execution, &ServiceError>) {
+        self.note_ended(span, request, &result.map(Executed::from).map_err(Failed::from));
     }
 
     /// Like [`note`](Self::note), for an execution that was turned into bytes. `execution` is `None` if its result was
@@ -218,7 +218,7 @@ impl Tenant {
     pub(super) fn note_suspended(
         &self,
         span: &Span,
-        asked: AuditedRequest,
+        request: AuditedRequest,
         execution: Option<&Execution>,
         bytes: &[u8],
     ) {
@@ -226,23 +226,23 @@ impl Tenant {
             Some(execution) => Ok(Executed::from(execution).suspended(bytes)),
             None => Err(Failed::suspended(bytes)),
         };
-        self.note_ended(span, asked, &ended);
+        self.note_ended(span, request, &ended);
     }
 
-    fn note_ended(&self, span: &Span, asked: AuditedRequest, ended: &Ended) {
+    fn note_ended(&self, span: &Span, request: AuditedRequest, ended: &Ended) {
         record(span, ended);
         let service = &self.inner.service.0;
         for metrics in [&service.metrics, &self.inner.metrics] {
             match ended {
-                Ok(executed) => metrics.executed(asked.door, executed),
+                Ok(executed) => metrics.executed(request.door, executed),
                 // Counted neither as refused, because it ran, nor as executed, because its duration is unknown.
                 Err(failed) if failed.is_suspended() => {}
-                Err(failed) => metrics.refused(asked.door, failed.code),
+                Err(failed) => metrics.refused(request.door, failed.code),
             }
         }
-        if let (Some(audit), Some(source)) = (&service.audit, asked.source) {
-            let session = asked.session.as_ref().map(SessionId::as_str);
-            audit.write(&AuditSubject { door: asked.door, tenant: &self.inner.config.name, session }, &source, ended);
+        if let (Some(audit), Some(source)) = (&service.audit, request.source) {
+            let session = request.session.as_ref().map(SessionId::as_str);
+            audit.write(&AuditSubject { door: request.door, tenant: &self.inner.config.name, session }, &source, ended);
         }
     }
 }

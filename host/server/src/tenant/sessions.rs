@@ -350,8 +350,8 @@ impl Tenant {
     /// Records an operation on a session in the audit log.
     fn record_act(&self, id: &SessionId, act: Act, error: Option<&ServiceError>) {
         if let Some(audit) = &self.inner.service.0.audit {
-            let asked = AuditSubject { door: self.door, tenant: &self.inner.config.name, session: Some(id.as_str()) };
-            audit.act(&asked, &act.ended(error));
+            let subject = AuditSubject { door: self.door, tenant: &self.inner.config.name, session: Some(id.as_str()) };
+            audit.act(&subject, &act.ended(error));
         }
     }
 }

@@ -114,7 +114,7 @@ pub(super) struct Stepping {
     pub(super) started: Box<dyn SteppedExecution>,
     pub(super) output: Output,
     pub(super) cancel: CancelToken,
-    pub(super) asked: AuditedRequest,
+    pub(super) request: AuditedRequest,
     pub(super) return_files: Vec<String>,
     /// The size of the script and its input, which are part of a suspended execution's bytes. For a resumed execution,
     /// the size of the bytes from which it was resumed, which also contain the state of its session.
@@ -160,13 +160,13 @@ impl Tenant {
             let script_bytes = work.bytes();
             // The fleet's nodes pass the answers to the script themselves.
             let answers = if is_remote { Vec::new() } else { work.take_answers() };
-            let (asked, work) = tenant.audited_work(door, work).await?;
+            let (request, work) = tenant.audited_work(door, work).await?;
             let (listener, span) = (Some(output.listener()), Span::current());
             let job = Job { work, cancel: cancel.clone(), on_output: listener, span };
             let started = match tenant.inner.executor.start(job).await {
                 Ok(started) => started,
                 Err(error) => {
-                    tenant.note(&Span::current(), asked, Err(&error));
+                    tenant.note(&Span::current(), request, Err(&error));
                     return Err(error);
                 }
             };
@@ -175,7 +175,7 @@ impl Tenant {
                 started,
                 output,
                 cancel,
-                asked,
+                request,
                 return_files,
                 script_bytes,
                 is_resumed,
@@ -226,7 +226,7 @@ impl Tenant {
         let back = self.inner.suspended.take(execution).await?;
         // If admission fails or the future is dropped, `back` suspends the execution again.
         let in_session = match back.state() {
-            Some(SuspensionState::Waiting(stepping)) => stepping.asked.session.is_some(),
+            Some(SuspensionState::Waiting(stepping)) => stepping.request.session.is_some(),
             _ => false,
         };
         let place = self.place(in_session).await?;
@@ -384,8 +384,8 @@ impl Tenant {
 
     /// Records the end of an execution in metrics, the audit log and the current span.
     fn finish(&self, stepping: Stepping, result: Result<Finished, ServiceError>) -> Result<Ended, ServiceError> {
-        let Stepping { asked, return_files, .. } = stepping;
-        self.note(&Span::current(), asked, result.as_ref().map(|finished| &finished.execution));
+        let Stepping { request, return_files, .. } = stepping;
+        self.note(&Span::current(), request, result.as_ref().map(|finished| &finished.execution));
         Ok(Ended { finished: result?, return_files, charged: None })
     }
 }

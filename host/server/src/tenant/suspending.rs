@@ -43,7 +43,7 @@ impl Tenant {
         let back = self.inner.suspended.take_to_suspend(execution).await?;
         let session = match back.state() {
             Some(SuspensionState::Waiting(stepping)) => {
-                stepping.asked.session.clone().map(|id| (id, stepping.is_resumed))
+                stepping.request.session.clone().map(|id| (id, stepping.is_resumed))
             }
             _ => None,
         };
@@ -113,10 +113,10 @@ impl Tenant {
         };
         let (tenant, span) = (self.clone(), Span::current());
         let note = move || {
-            let Stepping { asked, .. } = stepping;
+            let Stepping { request, .. } = stepping;
             // Even if the result was lost, the bytes can be resumed.
             let execution = result.as_ref().ok().map(|finished| &finished.execution);
-            tenant.note_suspended(&span, asked, execution, &bytes);
+            tenant.note_suspended(&span, request, execution, &bytes);
             Changed { value: bytes, generation: result.ok().and_then(|finished| finished.generation) }
         };
         Service::blocking(note).await

@@ -174,9 +174,9 @@ impl Answering for ServerSide {
     fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply) {
         tokio::spawn(async move {
             let bytes = call.bytes;
-            let asked = serde_json::from_slice::<ToServer>(&call.json);
-            reply.send(match (asked, self.live.upgrade()) {
-                (Ok(asked), Some(live)) => self.carry_out(&live, asked, bytes, cancel).await,
+            let request = serde_json::from_slice::<ToServer>(&call.json);
+            reply.send(match (request, self.live.upgrade()) {
+                (Ok(request), Some(live)) => self.carry_out(&live, request, bytes, cancel).await,
                 (Ok(_), None) => Err(ServiceError::Draining),
                 (Err(error), _) => Err(ServiceError::Invalid(error.to_string())),
             });
@@ -188,11 +188,11 @@ impl ServerSide {
     async fn carry_out(
         &self,
         live: &Arc<Live>,
-        asked: ToServer,
+        request: ToServer,
         bytes: Vec<u8>,
         cancel: CancelToken,
     ) -> Result<Message, ServiceError> {
-        match asked {
+        match request {
             ToServer::Ready { confinement } => live.ready(confinement),
             ToServer::Sessions { count, bytes } => {
                 *live.sessions.lock() = (count, bytes);

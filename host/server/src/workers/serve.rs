@@ -310,11 +310,11 @@ impl WorkerSide {
 
     async fn carry_out(
         self: Arc<Self>,
-        asked: ToWorker,
+        request: ToWorker,
         bytes: Vec<u8>,
         cancel: CancelToken,
     ) -> Result<Message, ServiceError> {
-        match asked {
+        match request {
             // `answer` handles `Run` itself.
             ToWorker::Ping | ToWorker::Run(_) => {}
             ToWorker::End => {

@@ -33,8 +33,8 @@ pub(super) async fn connect(
     InPath(id): InPath<String>,
     read: ReadBody,
 ) -> Result<Response, Problem> {
-    let (asked, _held): (Timeout, HeldBytes) = read.json_or_default()?;
-    let resumed = sandboxes.resume(&tenant, &id, time(asked.timeout)?).await?;
+    let (body, _held): (Timeout, HeldBytes) = read.json_or_default()?;
+    let resumed = sandboxes.resume(&tenant, &id, time(body.timeout)?).await?;
     let (sandbox, was_paused) = resumed.ok_or_else(|| no_sandbox(&id))?;
     let status = if was_paused { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(SandboxAnswer::from(&sandbox))).into_response())
@@ -69,8 +69,8 @@ pub(super) async fn set_timeout(
     InPath(id): InPath<String>,
     read: ReadBody,
 ) -> Result<StatusCode, Problem> {
-    let (asked, _held): (Timeout, HeldBytes) = read.json()?;
-    let time = time(asked.timeout)?;
+    let (body, _held): (Timeout, HeldBytes) = read.json()?;
+    let time = time(body.timeout)?;
     let sandbox = sandboxes.of(&tenant, &id).filter(|sandbox| !sandbox.is_paused());
     sandbox.ok_or_else(|| no_sandbox(&id))?.extend(time, true);
     Ok(StatusCode::NO_CONTENT)

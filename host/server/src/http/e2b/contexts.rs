@@ -198,16 +198,16 @@ pub(super) async fn execute(
     read: ReadBody,
 ) -> Result<Response, Problem> {
     let read = read.parse_with(|read| read.json::<Code>());
-    let (asked, held): (Code, HeldBytes) = read.await?;
-    let env = asked.env_vars.map(|Entries(entries)| entries).unwrap_or_default();
+    let (body, held): (Code, HeldBytes) = read.await?;
+    let env = body.env_vars.map(|Entries(entries)| entries).unwrap_or_default();
     check_env("env_vars", &env)?;
-    if asked.context_id.is_some() && asked.language.is_some() {
+    if body.context_id.is_some() && body.language.is_some() {
         return Err(Problem::invalid("`context_id` and `language` are mutually exclusive; remove one of them"));
     }
-    let wanted = asked.language.as_deref().map(language).transpose()?;
+    let wanted = body.language.as_deref().map(language).transpose()?;
     let is_typescript =
-        asked.language.is_some_and(|name| matches!(name.to_ascii_lowercase().as_str(), "typescript" | "ts"));
-    let (context, wanted) = match asked.context_id {
+        body.language.is_some_and(|name| matches!(name.to_ascii_lowercase().as_str(), "typescript" | "ts"));
+    let (context, wanted) = match body.context_id {
         Some(context) => {
             check_name(&context)?;
             (context, None)
@@ -222,7 +222,7 @@ pub(super) async fn execute(
         record => record?,
     };
     let name = is_typescript.then(|| "main.ts".to_owned());
-    let script = Script { source: asked.code, name, ..Script::default() };
+    let script = Script { source: body.code, name, ..Script::default() };
     let responder = Responder::new(&shared, &sandbox.tenant, Form::Lines);
     Ok(Pieces::answer(responder, move |pieces| async move {
         let count = sandbox.count(&context);

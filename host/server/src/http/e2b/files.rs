@@ -201,16 +201,16 @@ pub(super) async fn call(
     if !known.contains(&method.as_str()) {
         return Err(unsupported(&format!("`{}`", glovebox::escaped(&method))));
     }
-    let (asked, _held): (CallParameters, HeldBytes) = read.json_or_default()?;
+    let (body, _held): (CallParameters, HeldBytes) = read.json_or_default()?;
     let _turn = sandbox.turn.lock().await;
-    let path = relative(if method == "Move" { &asked.source } else { &asked.path })?;
-    let to = (method == "Move").then(|| relative(&asked.destination)).transpose()?;
+    let path = relative(if method == "Move" { &body.source } else { &body.path })?;
+    let to = (method == "Move").then(|| relative(&body.destination)).transpose()?;
     let id = sandbox.holder_of_files().await?;
     let changed = async |operation| Ok::<_, ServiceError>(tenant.change_files(&id, operation).await?.value);
     let done = async {
         Ok(match method.as_str() {
             "ListDir" => {
-                let max_depth = usize::try_from(asked.depth).unwrap_or(usize::MAX).max(1);
+                let max_depth = usize::try_from(body.depth).unwrap_or(usize::MAX).max(1);
                 let limits = ListLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
                 let (answer, _) = tenant.files(&id, FileOperation::ListBelow { dir: path, max_depth, limits }).await?;
                 let entries: Vec<PathEntry> = answer.page()?.entries.into_iter().map(PathEntry::from).collect();

@@ -36,7 +36,7 @@ fn stepping(has_ended: bool) -> Stepping {
         started: Box::new(Waiting(ended)),
         output: Output::default(),
         cancel: CancelToken::new(),
-        asked: AuditedRequest { door: Door::Http, session: None, source: None },
+        request: AuditedRequest { door: Door::Http, session: None, source: None },
         return_files: Vec::new(),
         script_bytes: 0,
         is_resumed: false,
