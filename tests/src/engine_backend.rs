@@ -168,17 +168,17 @@ impl EngineBackend {
 
     /// Runs a step in a fresh interpreter.
     fn fresh(&self, sandbox: &Sandbox, case: &Case, step: &Step) -> StepResult {
-        let Action::Run { source, request: asked } = &step.action else {
+        let Action::Run { source, request: case_request } = &step.action else {
             return StepResult::Refused("only a session can do this".into());
         };
-        let request = request(source, asked);
-        if asked.operation == Operation::Execute && self.suspends {
+        let request = request(source, case_request);
+        if case_request.operation == Operation::Execute && self.suspends {
             return match Suspending::new(sandbox, case).run(None, request) {
                 Ok(execution) => seen(&execution, step),
                 Err(error) => StepResult::Refused(error.to_string()),
             };
         }
-        if asked.operation == Operation::Execute {
+        if case_request.operation == Operation::Execute {
             return match sandbox.run(request) {
                 Ok(execution) => seen(&execution, step),
                 Err(error) => StepResult::Refused(error.to_string()),
@@ -203,10 +203,10 @@ impl EngineBackend {
                 Ok(sandbox) => sandbox,
                 Err(error) => return StepResult::Refused(error),
             };
-            let Action::Run { source, request: asked } = &step.action else {
+            let Action::Run { source, request: case_request } = &step.action else {
                 return StepResult::Refused("only a session can do this".into());
             };
-            match sandbox.run(request(source, asked)) {
+            match sandbox.run(request(source, case_request)) {
                 Ok(execution) => {
                     case.files = all_of(execution.files());
                     seen(&execution, step)

@@ -9,15 +9,15 @@ use glovebox::{
 
 use crate::{Case, Request as CaseRequest, Step, StepResult};
 
-pub(crate) fn request<'a>(source: &'a str, asked: &'a CaseRequest) -> Request<'a> {
+pub(crate) fn request<'a>(source: &'a str, case: &'a CaseRequest) -> Request<'a> {
     let mut request = Request::new(source);
-    if let Some(name) = &asked.name {
+    if let Some(name) = &case.name {
         request = request.name(name);
     }
-    if let Some(stdin) = &asked.stdin {
+    if let Some(stdin) = &case.stdin {
         request = request.stdin(stdin.as_bytes());
     }
-    if let Some(kind) = &asked.kind {
+    if let Some(kind) = &case.kind {
         request = request.kind(match kind.as_str() {
             "detect" => SourceKind::Detect,
             "script" => SourceKind::Script,
@@ -25,10 +25,10 @@ pub(crate) fn request<'a>(source: &'a str, asked: &'a CaseRequest) -> Request<'a
             other => panic!("unknown kind of source `{other}`"),
         });
     }
-    if let Some(json) = &asked.context {
+    if let Some(json) = &case.context {
         request = request.context_text(JsonText::new(json.as_str()).expect("`context` is JSON text"));
     }
-    if let Some(id) = &asked.session_id {
+    if let Some(id) = &case.session_id {
         request = request.session_id(id);
     }
     request

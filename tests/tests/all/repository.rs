@@ -77,8 +77,8 @@ fn the_packages_of_javascript_are_pure_and_small() {
         assert!(text.len() < 8 << 10, "{} has {} bytes: too long to review", path.display(), text.len());
         for rest in text.split("require").skip(1).filter(|rest| rest.starts_with(['(', 'V'])) {
             let (call, _) = rest.split_once(')').unwrap();
-            let asked = ["('fs'", "('path'", "Vendor('csv-simple'"];
-            assert!(asked.contains(&call), "{} requires {call}", path.display());
+            let requested = ["('fs'", "('path'", "Vendor('csv-simple'"];
+            assert!(requested.contains(&call), "{} requires {call}", path.display());
         }
         count += 1;
     }

@@ -66,14 +66,14 @@ fn deadline_ends_an_unmetered_loop() {
         let limited =
             |timeout_ms| unmetered(language, |policy| policy.limits.timeout_ms = timeout_ms).execute(source).unwrap();
         // On a slow machine, a short timeout can pass before the script begins, which is then not interrupted.
-        let mut asked = limited(2_000);
+        let mut execution = limited(2_000);
         for timeout_ms in [20_000, 200_000] {
-            if asked.interrupted.is_none() {
-                asked = limited(timeout_ms);
+            if execution.interrupted.is_none() {
+                execution = limited(timeout_ms);
             }
         }
-        assert_eq!(outcome_of(&asked), Some(Resource::Time), "{:?}", asked.outcome);
-        assert!(asked.interrupted.is_some(), "{language}");
+        assert_eq!(outcome_of(&execution), Some(Resource::Time), "{:?}", execution.outcome);
+        assert!(execution.interrupted.is_some(), "{language}");
     }
     // Only Python, because JavaScript cannot catch the interruption.
     let deaf = "while True:\n  try:\n    while True:\n      pass\n  except BaseException:\n    pass";

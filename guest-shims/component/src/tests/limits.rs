@@ -119,7 +119,7 @@ fn execution_ends_when_all_fuel_is_used() {
 
 #[test]
 fn fuel_slices_do_not_change_the_cost() {
-    let asked = |fuel| limits(|limits| limits.fuel = Some(fuel));
+    let with_fuel = |fuel| limits(|limits| limits.fuel = Some(fuel));
     for (burn, limit) in [
         (1_999_999, 9_000_000),
         (2_000_000, 9_000_000),
@@ -132,8 +132,8 @@ fn fuel_slices_do_not_change_the_cost() {
         let (_, world) = closed_world();
         let clocks = FakeClocks::new(Duration::from_nanos(1));
         let open = World { clocks: Some(clocks), ..world.clone() };
-        let fixed = |limit| types::Policy { clock: Some(types::Clock::Fixed(0)), ..asked(limit) };
-        let in_one = execute(&sandbox_in(&world, asked(limit)).unwrap(), &script);
+        let fixed = |limit| types::Policy { clock: Some(types::Clock::Fixed(0)), ..with_fuel(limit) };
+        let in_one = execute(&sandbox_in(&world, with_fuel(limit)).unwrap(), &script);
         let in_slices = execute(&sandbox_in(&open, fixed(limit)).unwrap(), &script);
         assert_eq!(in_one.fuel_consumed, in_slices.fuel_consumed);
         assert_eq!(in_one.outcome, in_slices.outcome);
@@ -166,10 +166,10 @@ fn soft_stop_leaves_the_whole_fuel_reserve() {
     let world = World { clocks: Some(FakeClocks::new(Duration::from_nanos(1))), ..world };
     let policy = limits(|limits| (limits.fuel, limits.fuel_reserve) = (Some(1_000_000), Some(50_000)));
     let sandbox = sandbox_in(&world, policy).unwrap();
-    for (burn, asked) in [(949_999, 0), (950_000, 0), (950_001, 1)] {
+    for (burn, interruptions) in [(949_999, 0), (950_000, 0), (950_001, 1)] {
         // The script reads the soft-stop word itself, because the fuel counter is checked only when it is empty.
         let execution = execute(&sandbox, &format!("burn {burn}\nshow 256"));
-        assert_eq!(printed(&execution), format!("{asked}\n"), "{burn}");
+        assert_eq!(printed(&execution), format!("{interruptions}\n"), "{burn}");
     }
 }
 

@@ -30,13 +30,13 @@ fn limit_errors_use_the_contract_names() {
 #[test]
 fn sessions_are_limited_by_the_shims_memory() {
     let (_, world) = closed_world();
-    let bytes = |asked| {
-        let policy = limits(|limits| limits.session_total_bytes = asked);
+    let bytes = |requested| {
+        let policy = limits(|limits| limits.session_total_bytes = requested);
         world.policy(policy).unwrap().limits.session_total_bytes
     };
     let max = 2 << 30;
-    let asked = [Some(max - 1), Some(max), Some(max + 1), Some(4 << 30), None];
-    assert_eq!(asked.map(bytes), [max - 1, max, max, max, max]);
+    let requested = [Some(max - 1), Some(max), Some(max + 1), Some(4 << 30), None];
+    assert_eq!(requested.map(bytes), [max - 1, max, max, max, max]);
     assert_eq!(world.default_policy().limits.session_total_bytes, max);
 }
 

@@ -12,8 +12,8 @@ fn request_body_size_is_limited() {
     policy.request_bytes = 10;
     let client = client(&policy);
     for (length, fits) in [(9, true), (10, true), (11, false), (1, true)] {
-        let asked = json!({ "url": server.url("/"), "method": "POST", "text": "x".repeat(length) });
-        let answer = ask(&client, &asked);
+        let request = json!({ "url": server.url("/"), "method": "POST", "text": "x".repeat(length) });
+        let answer = ask(&client, &request);
         assert_eq!(answer.is_ok(), fits, "{length}: {answer:?}");
         assert!(fits || answer.unwrap_err().contains("`network.request_bytes` is 10;"));
     }
@@ -76,9 +76,9 @@ fn zeros_compressed(length: usize) -> Vec<u8> {
 fn body_counts_against_the_memory_limit() {
     let server = Server::with_body("x".repeat(30_000));
     let client = client(&policy(&[&server]));
-    let asked = json!({ "url": server.url("/") }).to_string();
+    let request = json!({ "url": server.url("/") }).to_string();
     for (room, fits) in [(89_999, false), (90_000, true), (90_001, true)] {
-        let answer = message::fetch(&client, &call_within(&account(room)), &asked);
+        let answer = message::fetch(&client, &call_within(&account(room)), &request);
         assert_eq!(answer.is_ok(), fits, "{room}");
         assert!(fits || answer.unwrap_err().message.contains("`limits.memory_bytes`"));
     }
@@ -140,10 +140,10 @@ fn request_timeout_covers_the_whole_request() {
 fn call_deadline_and_cancellation_end_a_request() {
     let silent = Server::new(|_, _| thread::sleep(Duration::from_secs(300)));
     let client = client(&policy(&[&silent]));
-    let asked = json!({ "url": silent.url("/") }).to_string();
+    let request = json!({ "url": silent.url("/") }).to_string();
     let begun = Instant::now();
     let call = Call { deadline: begun + Duration::from_millis(300), ..call() };
-    assert!(message::fetch(&client, &call, &asked).is_err());
+    assert!(message::fetch(&client, &call, &request).is_err());
     assert!(begun.elapsed() < Duration::from_secs(60));
 
     let call = super::call();
@@ -153,9 +153,9 @@ fn call_deadline_and_cancellation_end_a_request() {
         cancel.cancel();
     });
     let begun = Instant::now();
-    assert!(message::fetch(&client, &call, &asked).unwrap_err().message.contains("was cancelled"));
+    assert!(message::fetch(&client, &call, &request).unwrap_err().message.contains("was cancelled"));
     assert!(begun.elapsed() < Duration::from_secs(60));
-    assert!(message::fetch(&client, &call, &asked).is_err(), "a cancelled call sends no request");
+    assert!(message::fetch(&client, &call, &request).is_err(), "a cancelled call sends no request");
 }
 
 #[test]

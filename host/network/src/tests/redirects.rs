@@ -143,7 +143,7 @@ fn reserved_and_invalid_headers_are_rejected() {
 fn malformed_requests_are_rejected() {
     let server = Server::with_body("");
     let client = client(&policy(&[&server]));
-    for asked in [
+    for request in [
         json!({}),
         json!({ "url": 1 }),
         json!({ "url": server.url("/"), "nothing": 1 }),
@@ -157,8 +157,8 @@ fn malformed_requests_are_rejected() {
         json!({ "url": "http://[::1" }),
         json!({ "url": "a\r\nb" }),
     ] {
-        let answer = ask(&client, &asked);
-        assert!(answer.is_err_and(|error| error.starts_with("invalid: ")), "{asked}");
+        let answer = ask(&client, &request);
+        assert!(answer.is_err_and(|error| error.starts_with("invalid: ")), "{request}");
     }
     assert!(server.heard().is_empty());
 }

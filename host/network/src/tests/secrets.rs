@@ -52,8 +52,8 @@ fn secret_is_sent_in_headers_only() {
     let server = echo();
     let policy = with_secret(&[&server], "127.0.0.1");
     let (client, shown) = (client(&policy), placeholder(&policy));
-    let asked = json!({ "url": server.url(&format!("/{shown}?{shown}")), "method": "POST", "text": shown });
-    ask(&client, &asked).unwrap();
+    let request = json!({ "url": server.url(&format!("/{shown}?{shown}")), "method": "POST", "text": shown });
+    ask(&client, &request).unwrap();
     assert!(!server.heard()[0].contains(SECRET) && server.heard()[0].contains(&shown));
 }
 

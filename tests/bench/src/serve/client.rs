@@ -78,21 +78,21 @@ async fn client(target: Target, begin: Instant, end: Instant) -> anyhow::Result<
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         let request = request.body(Full::new(target.body.clone())).context("the request cannot be")?;
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         sender.ready().await.context("the server has closed the connection")?;
         let response = sender.send_request(request).await.context("the server does not answer")?;
         let status = response.status();
         let body = response.into_body().collect().await.context("the answer ended early")?.to_bytes();
-        let took = asked.elapsed();
+        let took = sent_at.elapsed();
         match status {
             StatusCode::OK => {
                 ensure!(has_printed(&body), "the script did not print 1: {}", String::from_utf8_lossy(&body));
-                if asked >= begin {
+                if sent_at >= begin {
                     measured.samples.push(took);
                 }
             }
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                measured.refused += usize::from(asked >= begin);
+                measured.refused += usize::from(sent_at >= begin);
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             StatusCode::UNAUTHORIZED => {

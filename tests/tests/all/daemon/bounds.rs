@@ -116,9 +116,9 @@ fn unread_results_of_a_process_are_limited() {
     let daemon = Running::with(setup);
     let body = json!({"source": "print('x' * 1_500_000)\ntools.ask()", "tools": [{"name": "ask"}]});
     let start = || {
-        let asked = daemon.post("/v1/execute", &body);
-        assert_eq!(asked.status, 202, "{asked:?}");
-        format!("/v1/executions/{}/continue", asked.json()["execution"].as_str().unwrap())
+        let started = daemon.post("/v1/execute", &body);
+        assert_eq!(started.status, 202, "{started:?}");
+        format!("/v1/executions/{}/continue", started.json()["execution"].as_str().unwrap())
     };
     let ended = || -> u64 {
         let text = daemon.service.metrics_text();
@@ -144,8 +144,8 @@ fn requests_that_wait_for_a_session_are_charged() {
     setup.tenant = Some(Box::new(|tenant| tenant.policy = policy));
     let daemon = Running::with(setup);
     daemon.open("s");
-    let asked = json!({"source": "tools.ask()", "tools": [{"name": "ask"}]});
-    assert_eq!(daemon.post("/v1/sessions/s/execute", &asked).status, 202);
+    let body = json!({"source": "tools.ask()", "tools": [{"name": "ask"}]});
+    assert_eq!(daemon.post("/v1/sessions/s/execute", &body).status, 202);
     let value = json!("x".repeat(3_000_000)).to_string();
     let waiting = daemon.begin("PUT", "/v1/sessions/s/variables/x", &[], value.as_bytes());
     // There are 7 MiB for the requests of a process. To parse one, the server needs memory for two copies.

@@ -44,8 +44,8 @@ fn scripts_query_models_of_the_client() {
     let daemon = patient();
     daemon.post("/v1/sessions", &json!({"id": "s", "context": ["the", "context"]})).ok();
     let source = "print(llm_query('why?'))\nprint(rlm_query('sum up'))\nprint(rlm_query('other', {'a': 1}))";
-    let asked = daemon.post("/v1/sessions/s/execute", &json!({"source": source, "tools": queries()}));
-    let (first, path) = call(&asked);
+    let answer = daemon.post("/v1/sessions/s/execute", &json!({"source": source, "tools": queries()}));
+    let (first, path) = call(&answer);
     assert_eq!((&first["name"], &first["arguments"]), (&json!("llm_query"), &json!({"prompt": "why?"})));
     let (second, _) = call(&reply(&daemon, &path, &first, json!("because")));
     let expected = json!({"task": "sum up", "ctx": ["the", "context"]});

@@ -64,9 +64,9 @@ fn per_execution_inputs_apply() {
     let late = execute(json!({"source": "while True: pass", "deadline_ms": 200}));
     assert_eq!(late["outcome"]["kind"], "cancelled");
     let tools = json!([{"name": "ask"}]);
-    let asked = daemon.post("/v1/sessions/s/execute", &json!({"source": "print(tools.ask())", "tools": tools}));
-    assert_eq!(asked.status, 202);
-    let path = format!("/v1/executions/{}/continue", asked.json()["execution"].as_str().unwrap());
+    let answer = daemon.post("/v1/sessions/s/execute", &json!({"source": "print(tools.ask())", "tools": tools}));
+    assert_eq!(answer.status, 202);
+    let path = format!("/v1/executions/{}/continue", answer.json()["execution"].as_str().unwrap());
     assert_eq!(daemon.post(&path, &json!({"answers": [{"id": 0, "value": 5}]})).ok()["stdout"], "5\n");
     assert_eq!(daemon.prints("s", "print(hasattr(tools, 'ask'))"), "False\n", "tools belong to one request");
 }

@@ -29,9 +29,9 @@ fn excess_over_any_granted_limit_names_the_maximum() {
             u64::MAX
         };
         ok(&execute(&mut puppet, &json!({ "limits": { name: max } })));
-        for asked in [max + 1, widest] {
-            let answer = execute(&mut puppet, &json!({ "limits": { name: asked } }));
-            let text = format!("`limits.{name}`: {asked} is requested, but the maximum is {max}");
+        for requested in [max + 1, widest] {
+            let answer = execute(&mut puppet, &json!({ "limits": { name: requested } }));
+            let text = format!("`limits.{name}`: {requested} is requested, but the maximum is {max}");
             assert_eq!(error(&answer), ("invalid-policy", text.as_str()));
         }
         // Zero is valid for some limits and invalid for others. It never means unlimited.
@@ -47,8 +47,8 @@ fn excess_over_any_granted_limit_names_the_maximum() {
 fn session_limits_are_capped_by_the_grant() {
     let mut puppet = puppet();
     for (name, max) in [("checkpoint-auto-bytes", 4_194_304_u64), ("checkpoints-retained", 8)] {
-        let open = |puppet: &mut Puppet, asked: u64| {
-            puppet.call("session.open", &json!(["javascript", { "session": { name: asked } }, {}])).unwrap()
+        let open = |puppet: &mut Puppet, requested: u64| {
+            puppet.call("session.open", &json!(["javascript", { "session": { name: requested } }, {}])).unwrap()
         };
         ok(&open(&mut puppet, max));
         let answer = open(&mut puppet, max + 1);

@@ -192,14 +192,14 @@ fn call_that_needs_an_approval_is_resumed_with_the_answer() {
         message(&text)["result"].clone()
     };
     let elicitation = || json!({ "elicitation": {} });
-    let asked = call(&[], elicitation(), json!({}));
-    assert_eq!(asked["resultType"], "input_required", "{asked}");
-    let question = &asked["inputRequests"]["call-0"];
-    assert_eq!(question["method"], "elicitation/create", "{asked}");
+    let answer = call(&[], elicitation(), json!({}));
+    assert_eq!(answer["resultType"], "input_required", "{answer}");
+    let question = &answer["inputRequests"]["call-0"];
+    assert_eq!(question["method"], "elicitation/create", "{answer}");
     let expected = "A script wants to call the tool `pay` with these arguments: {\"euros\":20}";
-    assert_eq!(question["params"]["message"], expected, "{asked}");
+    assert_eq!(question["params"]["message"], expected, "{answer}");
 
-    let state = &asked["requestState"];
+    let state = &answer["requestState"];
     let approve = json!({ "action": "accept", "content": { "approve": true } });
     let retry = json!({ "requestState": state, "inputResponses": { "call-0": approve } });
     let other = [("authorization", "Bearer another token of the tests")];

@@ -39,17 +39,17 @@ impl ReceivedRequest {
 /// An HTTP service that answers each request with the result of a function.
 struct Service {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Service {
     fn start(answer: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let service = Self { address: listener.local_addr().unwrap(), asked: Arc::default() };
-        let (asked, answer) = (Arc::clone(&service.asked), Arc::new(answer));
+        let service = Self { address: listener.local_addr().unwrap(), requests: Arc::default() };
+        let (requests, answer) = (Arc::clone(&service.requests), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (asked, answer, stream) = (Arc::clone(&asked), Arc::clone(&answer), stream.unwrap());
+                let (requests, answer, stream) = (Arc::clone(&requests), Arc::clone(&answer), stream.unwrap());
                 std::thread::spawn(move || {
                     let mut reader = BufReader::new(&stream);
                     let mut lines = Vec::new();
@@ -73,7 +73,7 @@ impl Service {
                     reader.read_exact(&mut body).unwrap();
                     let request = ReceivedRequest { body, ..request };
                     let bytes = answer(&request);
-                    asked.lock().unwrap().push(request);
+                    requests.lock().unwrap().push(request);
                     let _ = (&stream).write_all(&bytes);
                 });
             }
@@ -85,8 +85,8 @@ impl Service {
         format!("http://{}{path}", self.address)
     }
 
-    fn asked(&self) -> Vec<ReceivedRequest> {
-        self.asked.lock().unwrap().clone()
+    fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
@@ -116,33 +116,37 @@ fn run(server: &Server, url: &str, source: &str) -> super::support::Answer {
 
 #[test]
 fn callback_service_answers_signed_calls() {
-    let service = Service::start(|asked| {
-        let a = asked.json()["arguments"]["a"].as_f64().unwrap();
+    let service = Service::start(|request| {
+        let a = request.json()["arguments"]["a"].as_f64().unwrap();
         response("200 OK", &json!(a + 1.0).to_string())
     });
     let server = Server::start(allowing(vec![service.url("/tools/*")]));
     let done = run(&server, &service.url("/tools/add?x=1"), "print(tools.add(a=1), tools.add(a=2))").ok();
     assert_eq!(done["stdout"], "2.0 3.0\n");
-    let asked = service.asked();
-    assert_eq!((asked.len(), asked[0].line.as_str()), (2, "POST /tools/add?x=1 HTTP/1.1"));
-    assert_eq!(asked[0].json(), json!({"tool": "add", "arguments": {"a": 1}, "call": 0, "session": null}));
-    let (id, key) = (asked[0].header("webhook-id"), asked[0].header("idempotency-key"));
-    assert!(id == key && id.ends_with("-0") && asked[1].header("webhook-id") == id.replace("-0", "-1"), "{asked:?}");
+    let requests = service.requests();
+    assert_eq!((requests.len(), requests[0].line.as_str()), (2, "POST /tools/add?x=1 HTTP/1.1"));
+    assert_eq!(requests[0].json(), json!({"tool": "add", "arguments": {"a": 1}, "call": 0, "session": null}));
+    let (id, key) = (requests[0].header("webhook-id"), requests[0].header("idempotency-key"));
     assert!(
-        asked[0].header("webhook-signature").starts_with("v1,") && !asked[0].header("webhook-timestamp").is_empty()
+        id == key && id.ends_with("-0") && requests[1].header("webhook-id") == id.replace("-0", "-1"),
+        "{requests:?}"
     );
-    assert_eq!(asked[0].header("authorization"), "", "the token must not be sent");
+    assert!(
+        requests[0].header("webhook-signature").starts_with("v1,")
+            && !requests[0].header("webhook-timestamp").is_empty()
+    );
+    assert_eq!(requests[0].header("authorization"), "", "the token must not be sent");
     // Tools also work in a session, and with a streamed answer.
     server.post("/v1/sessions", &json!({"id": "s", "language": "javascript"})).ok();
     let tools = json!([{"name": "add", "callback": service.url("/tools/add")}]);
     let body = json!({"source": "console.log(await tools.add({a: 3}))", "tools": tools}).to_string();
     let lines = server.ask("POST", "/v1/sessions/s/execute", &[("accept", "application/x-ndjson")], body.as_bytes());
     assert!(lines.text().contains("\"4\\n\""), "{lines:?}");
-    assert_eq!(service.asked()[2].json()["session"], "s");
+    assert_eq!(service.requests()[2].json()["session"], "s");
     // A call with an idempotency key only runs once.
     let ask = || server.ask("POST", "/v1/sessions/s/execute", &[("idempotency-key", "k")], body.as_bytes()).ok();
     assert_eq!((ask()["stdout"].clone(), ask()["stdout"].clone()), (json!("4\n"), json!("4\n")));
-    assert_eq!(service.asked().len(), 4);
+    assert_eq!(service.requests().len(), 4);
 }
 
 #[test]
@@ -166,7 +170,7 @@ fn disallowed_callback_addresses_are_not_called() {
         let answer = run(&server, &url, "print(tools.add(a=1))");
         assert_eq!(answer.problem(), (400, "invalid-argument".into()), "{url}");
     }
-    assert!(service.asked().is_empty());
+    assert!(service.requests().is_empty());
     // A host name that only a wildcard pattern allows must resolve to a public address.
     let done = run(&server, "https://a.localtest.example/x", "tools.add(a=1)").ok();
     assert_eq!(done["outcome"]["type"], "ToolError");
@@ -177,8 +181,8 @@ fn disallowed_callback_addresses_are_not_called() {
 
 #[test]
 fn callback_answers_are_bounded_and_untrusted() {
-    let service = Service::start(|asked| {
-        let path = asked.line.split(' ').nth(1).unwrap();
+    let service = Service::start(|request| {
+        let path = request.line.split(' ').nth(1).unwrap();
         match path {
             "/redirect" => {
                 b"HTTP/1.1 302 Found\r\nlocation: /ok\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec()
@@ -219,5 +223,5 @@ fn callback_answers_are_bounded_and_untrusted() {
     let slow = said_by(&impatient, "/slow");
     assert!(slow.starts_with("ToolTimeout"), "{slow}");
     assert_eq!(said("/ok"), "ok\n");
-    assert!(service.asked().iter().filter(|asked| asked.line.contains("/redirect")).count() == 1);
+    assert!(service.requests().iter().filter(|request| request.line.contains("/redirect")).count() == 1);
 }

@@ -85,7 +85,11 @@ fn fleet_session_is_opened_run_undone_and_closed() {
         assert_eq!(answer.problem(), (404, "not-found".into()));
         assert!(!answer.text().contains("one!s"), "the error must use the caller's name: {}", answer.text());
     }
-    assert!(engine.asked().iter().all(|asked| ["one!s", "query"].contains(&&*asked.name)), "{:?}", engine.asked());
+    assert!(
+        engine.requests().iter().all(|request| ["one!s", "query"].contains(&&*request.name)),
+        "{:?}",
+        engine.requests()
+    );
 }
 
 #[test]
@@ -120,7 +124,7 @@ fn fresh_executions_do_not_use_the_fleet() {
     let body = json!({"language": PYTHON, "source": "open('a', 'w').write('x')", "return_files": ["a"]});
     assert_eq!(server.post("/v1/execute", &body).ok()["files"]["a"], "eA==");
     assert_eq!(server.post("/v1/validate", &json!({"language": PYTHON, "source": "1 +"})).status, 200);
-    assert!(engine.asked().is_empty(), "{:?}", engine.asked());
+    assert!(engine.requests().is_empty(), "{:?}", engine.requests());
 }
 
 #[test]
@@ -128,7 +132,7 @@ fn operations_unsupported_by_a_fleet_are_rejected() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     open(&server, "s").ok();
-    let before = engine.asked().len();
+    let before = engine.requests().len();
     let source = json!({"source": "1", "return_files": ["*"]}).to_string();
     let checked = json!({"source": "1", "check_types": true}).to_string();
     for (method, path, body, said) in [
@@ -152,7 +156,7 @@ fn operations_unsupported_by_a_fleet_are_rejected() {
         assert_eq!(answer.problem(), (501, "not-in-a-fleet".into()), "{method} {path}");
         assert!(answer.text().contains(said), "{method} {path}: {}", answer.text());
     }
-    assert_eq!(engine.asked().len(), before, "the engine must not be called");
+    assert_eq!(engine.requests().len(), before, "the engine must not be called");
     assert_eq!(execute(&server, &[], "1 + 1").ok()["value"]["json"], 2);
 }
 
@@ -236,7 +240,7 @@ fn idempotency_key_holds_across_servers_and_restarts() {
     let count = "n = globals().get('n', 0) + 1; n";
     let answer = execute(&first, &[("idempotency-key", "k1")], count);
     assert_eq!(answer.ok()["value"]["json"], 1);
-    let keys = || engine.asked().into_iter().filter_map(|asked| asked.key).collect::<Vec<_>>();
+    let keys = || engine.requests().into_iter().filter_map(|request| request.key).collect::<Vec<_>>();
     assert_eq!(keys(), ["one/execute/k1"]);
     assert_eq!(execute(&first, &[("idempotency-key", "k1")], count).body, answer.body);
     assert_eq!(keys().len(), 1, "the server repeats its stored answer");
@@ -321,9 +325,9 @@ fn quotas_and_rates_apply_before_the_fleet_is_called() {
     open(&server, "s").ok();
     execute(&server, &[], "1").ok();
     execute(&server, &[], "1").ok();
-    let before = engine.asked().len();
+    let before = engine.requests().len();
     assert_eq!(execute(&server, &[], "1").problem(), (429, "rate-exceeded".into()));
-    assert_eq!(engine.asked().len(), before);
+    assert_eq!(engine.requests().len(), before);
 }
 
 #[test]
@@ -361,14 +365,14 @@ fn callback_tools_are_forwarded_if_allowed() {
         server.post("/v1/sessions/s/execute", &json!({"source": "1 + 1", "tools": tools}))
     };
     ask("https://tools.example.com/t").ok();
-    let asked = engine.asked().pop().unwrap();
+    let request = engine.requests().pop().unwrap();
     let tool = json!({
         "name": "t", "description": "d", "schema": {"type": "object"}, "callback": "https://tools.example.com/t",
     });
-    assert_eq!((asked.handler.as_str(), &asked.body["tools"]), ("execute", &json!([tool])));
-    let before = engine.asked().len();
+    assert_eq!((request.handler.as_str(), &request.body["tools"]), ("execute", &json!([tool])));
+    let before = engine.requests().len();
     assert_eq!(ask("https://evil.example.com/t").problem(), (400, "invalid-argument".into()));
-    assert_eq!(engine.asked().len(), before);
+    assert_eq!(engine.requests().len(), before);
 }
 
 #[test]

@@ -86,10 +86,10 @@ fn waiting_execution_in_a_fleet_is_cancelled() {
     let server = server(&engine);
     open(&server, "s");
     let execution = start(&server, false);
-    let asked = engine.asked().len();
+    let count = engine.requests().len();
     let cancelled = server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").ok();
     assert_eq!(cancelled["outcome"]["kind"], "cancelled", "{cancelled}");
-    assert_eq!(engine.asked().len(), asked, "no node runs the execution");
+    assert_eq!(engine.requests().len(), count, "no node runs the execution");
     let body = json!({"source": SOURCE, "tools": [{"name": "ask"}], "deadline_ms": 500});
     let begin = Instant::now();
     let mut answer = server.post("/v1/sessions/s/execute", &body);
@@ -128,7 +128,7 @@ fn execution_in_a_fleet_is_suspended_and_resumed_through_another_server() {
         (again.ok()["stdout"].clone(), again.header("etag")),
         (done.json()["stdout"].clone(), done.header("etag"))
     );
-    assert_eq!(engine.asked().pop().unwrap().key.as_deref(), Some("one/resume/k"));
+    assert_eq!(engine.requests().pop().unwrap().key.as_deref(), Some("one/resume/k"));
     assert_eq!(value(&one, "x[1:]"), json!(["one", "two"]));
 }
 
@@ -157,8 +157,8 @@ fn changed_fleet_session_is_not_replaced() {
 
 /// Returns the bodies and keys of the requests that resumed an execution.
 fn resumptions(engine: &FleetEngine) -> Vec<(Value, String)> {
-    let resuming = engine.asked().into_iter().filter(|asked| asked.body["resumption"].is_object());
-    resuming.map(|asked| (asked.body, asked.key.unwrap())).collect()
+    let resuming = engine.requests().into_iter().filter(|request| request.body["resumption"].is_object());
+    resuming.map(|request| (request.body, request.key.unwrap())).collect()
 }
 
 #[test]

@@ -102,11 +102,11 @@ fn cancellation_returns_the_result_of_an_execution_that_ends_meanwhile() {
     let body = json!({"language": "python", "source": "print('here')\ntools.ask()", "tools": tools, "policy": policy});
     // The call times out while the requests arrive.
     for pause_ms in (450..750).step_by(30) {
-        let asked = server.post("/v1/execute", &body);
+        let answer = server.post("/v1/execute", &body);
         // On a slow machine, the call has already timed out.
-        if asked.status == 202 {
+        if answer.status == 202 {
             std::thread::sleep(Duration::from_millis(pause_ms));
-            let cancelled = cancel(&server, asked.json()["execution"].as_str().unwrap());
+            let cancelled = cancel(&server, answer.json()["execution"].as_str().unwrap());
             assert_eq!(cancelled.ok()["stdout"], "here\n", "{pause_ms} ms: {cancelled:?}");
         }
     }

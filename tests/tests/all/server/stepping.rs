@@ -438,16 +438,16 @@ for question in ['why', 'name?', 'longer']:
         print(tools.ask(question))
     except tools.ToolError as error:
         print(type(error).__name__)";
-    let asked = |restrictions: Value| {
+    let restricted = |restrictions: Value| {
         let policy = json!({"tools": {"ask": restrictions}});
         server.post("/v1/execute", &json!({"language": "python", "source": source, "tools": tools(), "policy": policy}))
     };
-    assert_eq!(asked(json!({"max_calls": 0})).ok()["stdout"], "ToolLimit\nToolLimit\nToolLimit\n");
+    assert_eq!(restricted(json!({"max_calls": 0})).ok()["stdout"], "ToolLimit\nToolLimit\nToolLimit\n");
     let longer = json!({"schema": {"properties": {"question": {"minLength": 4, "maxLength": 9}}}});
-    let (execution, calls) = needs(&asked(longer));
+    let (execution, calls) = needs(&restricted(longer));
     assert_eq!(calls, [json!({"id": 1, "name": "ask", "arguments": {"question": "name?"}})]);
     let done = resume(&server, &execution, &json!([{"id": 1, "value": "Ada"}])).ok();
     assert_eq!(done["stdout"], "InvalidArguments\nAda\nInvalidArguments\n");
     let remote = json!({"schema": {"$ref": "http://127.0.0.1:1/schema.json"}});
-    assert_eq!(asked(remote).problem(), (400, "invalid-policy".into()));
+    assert_eq!(restricted(remote).problem(), (400, "invalid-policy".into()));
 }

@@ -19,8 +19,8 @@ fn granted_limits_are_maximums_of_requests() {
     type Edit = fn(&mut Limits, &crate::Limits, u64);
     macro_rules! edits {
         ($($name:ident),*) => {
-            [$((stringify!($name), (|asked, granted, more| {
-                asked.$name = Some(granted.$name + more.try_into().unwrap_or(0));
+            [$((stringify!($name), (|requested, granted, more| {
+                requested.$name = Some(granted.$name + more.try_into().unwrap_or(0));
             }) as Edit)),*]
         };
     }

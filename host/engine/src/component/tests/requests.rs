@@ -167,8 +167,8 @@ fn standard_input_is_limited_except_in_validation() {
     let mut ctx = ctx();
     let policy = limited(|limits| limits.stdin_bytes = Some(4));
     for (length, fits) in [(3, true), (4, true), (5, false)] {
-        let asked = Request { stdin: Some(vec![b'x'; length]), ..request("console.log(std.in.getline())") };
-        let ran = ctx.run(Runtime::Javascript, asked.clone(), policy.clone());
+        let with_stdin = Request { stdin: Some(vec![b'x'; length]), ..request("console.log(std.in.getline())") };
+        let ran = ctx.run(Runtime::Javascript, with_stdin.clone(), policy.clone());
         match ran {
             Ok(execution) => assert!(fits && execution.stdout.bytes.len() == length + 1, "{execution:?}"),
             Err(SandboxFailure::Error(error)) => {
@@ -176,7 +176,7 @@ fn standard_input_is_limited_except_in_validation() {
             }
             Err(other) => panic!("{other:?}"),
         }
-        assert!(ctx.validate(Runtime::Javascript, asked, policy.clone()).unwrap().is_empty());
+        assert!(ctx.validate(Runtime::Javascript, with_stdin, policy.clone()).unwrap().is_empty());
     }
 }
 

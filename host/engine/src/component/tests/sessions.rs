@@ -151,7 +151,7 @@ fn session_is_busy_until_its_started_execution_ends() {
     let (stepping, running) = resource.step().unwrap();
     assert!(matches!(resource.step().map_err(SandboxError::from), Err(SandboxError::SessionBusy(_))));
     type SessionOperation = fn(&mut SandboxCtx, Resource<SessionResource>) -> Result<(), SandboxFailure>;
-    let asked: [(&str, SessionOperation); 12] = [
+    let operations: [(&str, SessionOperation); 12] = [
         ("execute", |ctx, it| HostSession::execute(ctx, it, request("1")).map(drop)),
         ("get-variable", |ctx, it| HostSession::get_variable(ctx, it, "x".into()).map(drop)),
         ("set-variable", |ctx, it| HostSession::set_variable(ctx, it, "x".into(), "1".into())),
@@ -165,7 +165,7 @@ fn session_is_busy_until_its_started_execution_ends() {
         ("hibernate", |ctx, it| HostSession::hibernate(ctx, it).map(drop)),
         ("close", |ctx, it| HostSession::close(ctx, it)),
     ];
-    for (name, ask) in asked {
+    for (name, ask) in operations {
         let busy = error_of(ask(&mut ctx, same(&session)));
         assert!(matches!(busy, SandboxError::SessionBusy(_)), "{name}: {busy:?}");
     }
@@ -180,7 +180,7 @@ fn session_is_busy_until_its_started_execution_ends() {
         drop(running);
         waiting.join().unwrap();
     });
-    for (name, ask) in asked {
+    for (name, ask) in operations {
         ask(&mut ctx, same(&session)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
     }
 }

@@ -302,8 +302,8 @@ fn a_component_answers_its_own_tools() {
     let mut ctx = ctx();
     let started = start(&mut ctx, "print(await Promise.all([1, 2].map(q => tools.ask({q}))))");
     let requests = needs(&mut ctx, &started, vec![]);
-    let asked: Vec<_> = requests.iter().map(|request| (request.id, &*request.name, &*request.arguments)).collect();
-    assert_eq!(asked, [(0, "ask", r#"{"q":1}"#), (1, "ask", r#"{"q":2}"#)]);
+    let calls: Vec<_> = requests.iter().map(|request| (request.id, &*request.name, &*request.arguments)).collect();
+    assert_eq!(calls, [(0, "ask", r#"{"q":1}"#), (1, "ask", r#"{"q":2}"#)]);
     let left = needs(&mut ctx, &started, vec![answer(1, "\"b\"")]);
     assert_eq!(left.iter().map(|request| request.id).collect::<Vec<_>>(), [0]);
     let execution = done(&mut ctx, &started, vec![answer(0, "\"a\"")]);

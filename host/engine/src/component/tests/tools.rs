@@ -90,8 +90,8 @@ fn tools_receive_the_callers_identity() {
     let mut ctx = with_tools(|_| {});
     let id = ctx.id().to_owned();
     assert_eq!(call(&mut ctx, "who", "{}").unwrap(), format!("\"{id}\""));
-    let asked = "console.log(await tools.who())";
-    let execution = ctx.run(Runtime::Javascript, request(asked), no_policy()).unwrap();
+    let source = "console.log(await tools.who())";
+    let execution = ctx.run(Runtime::Javascript, request(source), no_policy()).unwrap();
     assert_eq!(String::from_utf8(execution.stdout.bytes).unwrap(), format!("{id}\n"));
     assert_eq!(execution.session_id, None, "the execution has no session");
 }

@@ -228,8 +228,8 @@ async fn tools_are_called_only_at_allowed_addresses() {
                 tool
             })
             .collect();
-        let asked = serde_json::from_value(json!({ "source": "1", "tools": tools })).unwrap();
-        let ran = run(&open, &state, Arc::new(asked), Vec::new()).await;
+        let request = serde_json::from_value(json!({ "source": "1", "tools": tools })).unwrap();
+        let ran = run(&open, &state, Arc::new(request), Vec::new()).await;
         assert_eq!(ran.is_ok(), taken, "{count}: {:?}", ran.err());
     }
     assert!(service.keys().is_empty());

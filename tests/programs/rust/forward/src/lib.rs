@@ -95,8 +95,8 @@ fn held(mut policy: Policy) -> Result<Policy, SandboxError> {
         none => none.insert(no_limits()),
     };
     match limits.timeout_ms {
-        Some(asked) if asked > TIMEOUT_MS => Err(SandboxError::InvalidPolicy(format!(
-            "`limits.timeout-ms`: {asked} is requested, but the maximum is {TIMEOUT_MS}"
+        Some(requested) if requested > TIMEOUT_MS => Err(SandboxError::InvalidPolicy(format!(
+            "`limits.timeout-ms`: {requested} is requested, but the maximum is {TIMEOUT_MS}"
         ))),
         Some(_) => Ok(policy),
         None => {

@@ -29,18 +29,18 @@ fn options(options: SessionOptions) -> inner::SessionOptions {
 }
 
 impl GuestSession for Forwarded {
-    fn open(runtime: Runtime, policy: Policy, asked: SessionOptions) -> Result<Session, SandboxError> {
-        Ok(given(inner::Session::open(&runtime, &held(policy)?, &options(asked))?))
+    fn open(runtime: Runtime, policy: Policy, session_options: SessionOptions) -> Result<Session, SandboxError> {
+        Ok(given(inner::Session::open(&runtime, &held(policy)?, &options(session_options))?))
     }
 
     fn resume(
         runtime: Runtime,
         state: BlobBorrow<'_>,
         policy: Policy,
-        asked: SessionOptions,
+        session_options: SessionOptions,
     ) -> Result<Session, SandboxError> {
         let state = &state.get::<blob::Forwarded>().0;
-        Ok(given(inner::Session::resume(&runtime, state, &held(policy)?, &options(asked))?))
+        Ok(given(inner::Session::resume(&runtime, state, &held(policy)?, &options(session_options))?))
     }
 
     fn id(&self) -> String {

@@ -44,12 +44,12 @@ fn pages_have_the_requested_size_and_order(place: &dyn TestStore) {
         store_session(&*store, name, 5_000, b"x");
     }
     for limit in [1, 2, 3, names.len() - 1, names.len(), names.len() + 1, 1_000] {
-        let (mut seen, mut after, mut asked) = (Vec::new(), None, 0);
+        let (mut seen, mut after, mut pages) = (Vec::new(), None, 0);
         loop {
             let page = page(&*store, limit, after.as_deref());
             seen.extend(ids(&page));
-            asked += 1;
-            assert!(asked <= names.len() + 1, "limit {limit}: paging does not end");
+            pages += 1;
+            assert!(pages <= names.len() + 1, "limit {limit}: paging does not end");
             match page.next {
                 Some(next) => after = Some(next.to_string()),
                 None => break,

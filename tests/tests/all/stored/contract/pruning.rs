@@ -102,12 +102,12 @@ fn prunes_by_bytes(place: &dyn TestStore) {
 
 fn dry_run_reports_without_removing(place: &dyn TestStore) {
     let store = five(place);
-    let asked = prune(|prune| (prune.older_than, prune.max_count) = (Some(Duration::from_secs(4_500)), Some(3)));
-    let mut trial = asked.clone();
+    let criteria = prune(|prune| (prune.older_than, prune.max_count) = (Some(Duration::from_secs(4_500)), Some(3)));
+    let mut trial = criteria.clone();
     trial.dry_run = true;
     let trial = run(&trial, &*store);
     assert_eq!(left(&*store).len(), 5);
-    let real = run(&asked, &*store);
+    let real = run(&criteria, &*store);
     assert!(trial.dry_run && !real.dry_run);
     assert_eq!((&trial.deleted, trial.reclaimed_bytes), (&real.deleted, real.reclaimed_bytes));
     let reasons: Vec<PruneReason> = real.deleted.iter().map(|pruned| pruned.reason).collect();
