@@ -105,10 +105,10 @@ pub fn in_child(test: &str, limit: Duration) -> bool {
         return true;
     }
     let output = run_child(test, "go", limit);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
     // A test program also succeeds if no test has this name.
-    assert!(said.contains("test result: ok. 1 passed;"), "there is no test `{test}`:\n{said}");
-    println!("{said}");
+    assert!(printed.contains("test result: ok. 1 passed;"), "there is no test `{test}`:\n{printed}");
+    println!("{printed}");
     false
 }

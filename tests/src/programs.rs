@@ -85,13 +85,13 @@ fn built(script: &str, names: &[&str]) -> BTreeSet<String> {
         .stdin(Stdio::null())
         .output()
         .unwrap_or_else(|error| panic!("`{script}` cannot be run: {error}"));
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     let is_missing = |line: &&str| line.contains(MISSING);
     let missing =
-        said.lines().filter(is_missing).filter_map(|line| Some(line.split_once(": ")?.1.to_owned())).collect();
+        printed.lines().filter(is_missing).filter_map(|line| Some(line.split_once(": ")?.1.to_owned())).collect();
     // Shows the script's other messages, such as a compiler's errors.
     if !output.status.success() {
-        said.lines().filter(|line| !is_missing(line)).for_each(|line| eprintln!("{line}"));
+        printed.lines().filter(|line| !is_missing(line)).for_each(|line| eprintln!("{line}"));
     }
     missing
 }

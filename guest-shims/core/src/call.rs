@@ -320,8 +320,8 @@ mod tests {
             let ran = concluded(&spent, stop(Stop::Trap("?".into())), None);
             assert_eq!(ran.outcome == out, is_out, "{refused:?}, {trapped:?}");
             assert!(is_out || ran.outcome == Outcome::Trapped { trap: trapped });
-            let said = concluded(&spent, Ok(Report::Raised(raised("MemoryError"))), None);
-            assert_eq!((said.outcome == out, said.after), (refused.is_some(), GuestState::Alive));
+            let result = concluded(&spent, Ok(Report::Raised(raised("MemoryError"))), None);
+            assert_eq!((result.outcome == out, result.after), (refused.is_some(), GuestState::Alive));
         }
     }
 
@@ -349,19 +349,19 @@ mod tests {
         let limits = Limits::default();
         let spent = spent(&limits);
         assert!(matches!(spent.answer(Ok(Ok(7))), (Ok(7), GuestState::Alive)));
-        let said = |answer| match spent.answer::<()>(answer) {
+        let explain = |answer| match spent.answer::<()>(answer) {
             (Err(Refusal::Guest(text)), after) => (text, after),
             other => panic!("{other:?}"),
         };
-        assert_eq!(said(Ok(Err(raised("E")))), ("raised E: m".into(), GuestState::Alive));
+        assert_eq!(explain(Ok(Err(raised("E")))), ("raised E: m".into(), GuestState::Alive));
         let stopped = |stop| Err(MachineError::Stopped(stop).into());
         assert_eq!(
-            said(stopped(Stop::OutOfFuel)),
+            explain(stopped(Stop::OutOfFuel)),
             ("out of fuel: all 1000 units were used".into(), GuestState::Unwound)
         );
-        assert_eq!(said(stopped(Stop::Exit(1))), ("exited with 1".into(), GuestState::Left));
+        assert_eq!(explain(stopped(Stop::Exit(1))), ("exited with 1".into(), GuestState::Left));
         assert_eq!(
-            said(Err(DriverError::Report("?".into()))),
+            explain(Err(DriverError::Report("?".into()))),
             ("the interpreter trapped: bad-report".into(), GuestState::Unwound)
         );
     }
@@ -369,8 +369,8 @@ mod tests {
     #[test]
     fn parser_limit_is_reported_for_the_source() {
         let limits = Limits::default();
-        let said = spent(&limits).diagnose(Err(MachineError::Stopped(Stop::OutOfFuel).into())).unwrap();
-        let [diagnostic] = &said[..] else { panic!("{said:?}") };
+        let diagnostics = spent(&limits).diagnose(Err(MachineError::Stopped(Stop::OutOfFuel).into())).unwrap();
+        let [diagnostic] = &diagnostics[..] else { panic!("{diagnostics:?}") };
         assert_eq!((diagnostic.line, diagnostic.column), (1, 1));
         assert_eq!(diagnostic.message, "the parser was stopped: out of fuel: all 1000 units were used");
         assert!(spent(&limits).diagnose(Err(DriverError::Report("?".into()))).is_err());

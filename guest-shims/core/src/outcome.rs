@@ -337,15 +337,15 @@ mod tests {
 
     #[test]
     fn only_limits_have_a_line_with_their_name() {
-        let said = |outcome: &Outcome| name_limit(outcome, &mut captured("", 0), 1_000);
+        let limit_line = |outcome: &Outcome| name_limit(outcome, &mut captured("", 0), 1_000);
         for (resource, name) in
             [(Resource::Fuel, "OutOfFuel: "), (Resource::Time, "TimedOut: "), (Resource::Memory, "OutOfMemory: ")]
         {
-            let line = said(&Outcome::Exhausted { resource, limit: 17, used: 18 }).unwrap();
+            let line = limit_line(&Outcome::Exhausted { resource, limit: 17, used: 18 }).unwrap();
             assert!(line.starts_with(name) && line.contains("17") && line.ends_with('\n'), "{line}");
         }
         for outcome in [Outcome::Completed, Outcome::Exited { code: 137 }, Outcome::Cancelled] {
-            assert_eq!(said(&outcome), None);
+            assert_eq!(limit_line(&outcome), None);
         }
     }
 

@@ -254,7 +254,7 @@ pub(crate) mod tests {
 
     #[test]
     fn unknown_or_ungranted_policy_keys_are_named() {
-        for (policy, said) in [
+        for (policy, expected) in [
             (
                 json!({ "limits": { "fuel": 1_000_000_001_u64 } }),
                 "`policy.limits.fuel` is 1000000001; the maximum is 1000000000",
@@ -277,7 +277,7 @@ pub(crate) mod tests {
             (json!({ "args": ["\0"] }), "NUL"),
         ] {
             let error = narrow(policy.clone()).unwrap_err();
-            assert!(error.starts_with("invalid-policy: ") && error.contains(said), "{policy}: {error}");
+            assert!(error.starts_with("invalid-policy: ") && error.contains(expected), "{policy}: {error}");
         }
     }
 
@@ -341,7 +341,7 @@ pub(crate) mod tests {
     #[test]
     fn invalid_settings_are_named_without_the_key() {
         let short = BASE64_STANDARD.encode([7; 31]);
-        for (name, value, said) in [
+        for (name, value, expected) in [
             (SESSION_KEY, short.as_str(), "31 bytes"),
             (SESSION_KEY, "c2VjcmV0!", "it is not valid base64"),
             (POLICY, "limits = 1", "expected"),
@@ -354,7 +354,7 @@ pub(crate) mod tests {
         ] {
             let problem = read(&[(name, value)]).unwrap_err();
             assert_eq!((problem.status, problem.kind), (500, "misconfigured"));
-            assert!(problem.detail.contains(name) && problem.detail.contains(said), "{value}: {problem:?}");
+            assert!(problem.detail.contains(name) && problem.detail.contains(expected), "{value}: {problem:?}");
             assert!(name != SESSION_KEY || !problem.detail.contains(value), "{problem:?}");
         }
     }

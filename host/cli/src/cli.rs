@@ -240,7 +240,7 @@ mod tests {
     #[cfg(feature = "full")]
     #[test]
     fn unknown_subcommand_is_named() {
-        for (words, said) in [
+        for (words, expected) in [
             ("validat x.py", "a similar subcommand exists: 'validate'"),
             ("sesion list", "a similar subcommand exists: 'session'"),
             ("session x.py", "unrecognized subcommand 'x.py'"),
@@ -249,13 +249,13 @@ mod tests {
             ("tests", "`tests` is neither a subcommand nor a file"),
         ] {
             let error = read(words).unwrap_err();
-            assert!(error.to_string().contains(said) && error.exit_code() == 2, "{error}");
+            assert!(error.to_string().contains(expected) && error.exit_code() == 2, "{error}");
         }
     }
 
     #[test]
     fn wrong_option_before_a_file_is_named() {
-        for (words, said) in [
+        for (words, expected) in [
             ("--fule 5 x.py", "a similar argument exists: '--fuel'"),
             ("--zzz x.py", "unexpected argument '--zzz' found"),
             ("--fuel x x.py", "invalid value 'x' for '--fuel <N>'"),
@@ -263,7 +263,7 @@ mod tests {
             ("--fuel 5", "unexpected argument '--fuel' found"),
         ] {
             let error = read(words).unwrap_err().to_string();
-            assert!(error.contains(said), "{words}: {error}");
+            assert!(error.contains(expected), "{words}: {error}");
         }
     }
 
@@ -299,13 +299,13 @@ mod tests {
             }
         }
         // Other kinds of errors quote only names that the command defines. A tip quotes an ordinary word unchanged.
-        let said = |words: &str| with_escaped_words(read(words).unwrap_err()).to_string();
-        assert!(said("run --zzz").contains("use '-- --zzz'"));
-        assert!(said("run --fuel").contains("a value is required for '--fuel <N>'"));
-        assert!(said("run --fuel 1 --fuel 2 x.py").contains("cannot be used multiple times"));
-        assert!(said("run --runtime a --runtime-path b x.py").contains("cannot be used with"));
-        assert!(said("resume").contains("required arguments were not provided"));
-        assert!(said("session").contains("Usage: glovebox session"));
+        let message = |words: &str| with_escaped_words(read(words).unwrap_err()).to_string();
+        assert!(message("run --zzz").contains("use '-- --zzz'"));
+        assert!(message("run --fuel").contains("a value is required for '--fuel <N>'"));
+        assert!(message("run --fuel 1 --fuel 2 x.py").contains("cannot be used multiple times"));
+        assert!(message("run --runtime a --runtime-path b x.py").contains("cannot be used with"));
+        assert!(message("resume").contains("required arguments were not provided"));
+        assert!(message("session").contains("Usage: glovebox session"));
     }
 
     #[test]

@@ -110,9 +110,9 @@ impl Passthrough {
 
 /// Explains an outcome on standard error, for example with the flag that raises an exceeded limit.
 pub(crate) fn explain(execution: &Execution) {
-    let said_more = !matches!(execution.outcome, Outcome::Completed | Outcome::Exited { .. } | Outcome::Raised(_));
+    let has_reason = !matches!(execution.outcome, Outcome::Completed | Outcome::Exited { .. } | Outcome::Raised(_));
     let is_truncated = execution.stdout.is_truncated() || execution.stderr.is_truncated();
-    if said_more || is_truncated {
+    if has_reason || is_truncated {
         end_open_line(&execution.stdout.bytes, &execution.stderr.bytes);
     }
     for (stream, output, flag) in
@@ -166,9 +166,9 @@ fn shares_file_with_stderr() -> bool {
 
 /// Prints advice on a failure, dimmed. Truncated output has already been reported.
 pub(crate) fn advise(execution: &Execution) {
-    let is_said = matches!(execution.outcome, Outcome::Exhausted { .. });
+    let is_explained = matches!(execution.outcome, Outcome::Exhausted { .. });
     for advice in execution.guidance.advice.iter().filter(|advice| advice.kind != AdviceKind::Output) {
-        if !is_said {
+        if !is_explained {
             dimmed(&advice.summary);
         }
         for step in &advice.steps {

@@ -81,8 +81,9 @@ impl Source {
     /// Sets a TypeScript file name: the engine detects TypeScript by name.
     fn mark_typescript(&mut self) {
         let name = self.name.get_or_insert_with(|| SANDBOX_NAME.into());
-        let is_said = Path::new(name).extension().and_then(|extension| extension.to_str()).is_some_and(is_typescript);
-        if !is_said {
+        let has_extension =
+            Path::new(name).extension().and_then(|extension| extension.to_str()).is_some_and(is_typescript);
+        if !has_extension {
             name.push_str(".ts");
         }
     }

@@ -146,8 +146,8 @@ fn ctrl_c_stops_waiting_and_computing_guests() {
         interrupt(&child);
         assert_eq!(wait(&mut child), 130);
         assert!(begin.elapsed() < Duration::from_secs(60), "Ctrl-C must stop the script early");
-        let said = rest(child.stderr.take().unwrap());
-        assert!(said.ends_with("Interrupted: the execution was cancelled\nglovebox: cancelled\n"), "{said}");
+        let printed = rest(child.stderr.take().unwrap());
+        assert!(printed.ends_with("Interrupted: the execution was cancelled\nglovebox: cancelled\n"), "{printed}");
     }
 }
 
@@ -329,9 +329,12 @@ fn concurrent_commands_are_independent() {
 fn the_readmes_first_command_runs_both_examples() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let output = output(&["run", &format!("{examples}/hello.py"), &format!("{examples}/hello.js")]);
-    let said = text(&output.stdout);
+    let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(said.contains("Hello from Python 3.15.0 on wasi\n") && said.contains("Hello from JavaScript\n"), "{said}");
+    assert!(
+        printed.contains("Hello from Python 3.15.0 on wasi\n") && printed.contains("Hello from JavaScript\n"),
+        "{printed}"
+    );
     assert_eq!(text(&output.stderr), "");
 }
 
@@ -374,10 +377,10 @@ fn argument_names_cannot_forge_lines() {
         &["runtimes", "remove", &name],
     ] {
         let output = output(args);
-        let said = text(&output.stderr);
-        assert!(matches!(output.status.code(), Some(1 | 125)), "{args:?}: {said}");
-        assert!(!said.lines().skip(1).any(|line| line.starts_with("error")), "{args:?}: {said}");
-        assert!(!said.contains('\u{202e}') && said.len() < 4_096, "{args:?}: {said}");
+        let printed = text(&output.stderr);
+        assert!(matches!(output.status.code(), Some(1 | 125)), "{args:?}: {printed}");
+        assert!(!printed.lines().skip(1).any(|line| line.starts_with("error")), "{args:?}: {printed}");
+        assert!(!printed.contains('\u{202e}') && printed.len() < 4_096, "{args:?}: {printed}");
     }
 }
 
@@ -393,18 +396,18 @@ fn packages_that_a_script_requires_are_added_if_allowed() {
         let output = command.env("XDG_STATE_HOME", dir.path()).output().unwrap();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let (code, _, said) = run(&[]);
-    assert!(code == Some(1) && said.contains("ModuleNotFoundError"), "{said}");
-    assert!(said.contains("requires the package `anytree`; allow it with --allow-package anytree"), "{said}");
-    assert_eq!(said.matches("--allow-package").count(), 1, "{said}");
-    let (code, _, said) = run(&["--allow-package", "anytre"]);
-    assert!(code == Some(125) && said.contains("`anytre`: it is not in the catalogue"), "{said}");
-    let (code, printed, said) = run(&["--allow-package", "Anytree"]);
-    assert!(code == Some(0) && printed == "root\n", "{printed}{said}");
-    assert!(said.contains("added the package anytree 2.13.0"), "{said}");
-    assert!(said.contains("requires `anytree <1`, but version 2.13.0 is installed"), "{said}");
-    let (code, _, said) = run(&[]);
-    assert!(code == Some(0) && !said.contains("added"), "{said}");
+    let (code, _, stderr) = run(&[]);
+    assert!(code == Some(1) && stderr.contains("ModuleNotFoundError"), "{stderr}");
+    assert!(stderr.contains("requires the package `anytree`; allow it with --allow-package anytree"), "{stderr}");
+    assert_eq!(stderr.matches("--allow-package").count(), 1, "{stderr}");
+    let (code, _, stderr) = run(&["--allow-package", "anytre"]);
+    assert!(code == Some(125) && stderr.contains("`anytre`: it is not in the catalogue"), "{stderr}");
+    let (code, printed, stderr) = run(&["--allow-package", "Anytree"]);
+    assert!(code == Some(0) && printed == "root\n", "{printed}{stderr}");
+    assert!(stderr.contains("added the package anytree 2.13.0"), "{stderr}");
+    assert!(stderr.contains("requires `anytree <1`, but version 2.13.0 is installed"), "{stderr}");
+    let (code, _, stderr) = run(&[]);
+    assert!(code == Some(0) && !stderr.contains("added"), "{stderr}");
 }
 
 #[test]
@@ -423,17 +426,17 @@ echo x > blinker-1.9.0-py3-none-any.whl"#;
         let output = command.env("PATH", &path).env("ASKED", &log).env("XDG_STATE_HOME", dir.path()).output().unwrap();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let (code, _, said) = packages(&["add", "FLASK"]);
-    assert_eq!(code, Some(125), "{said}");
-    assert!(said.contains("`blinker-1.9.0-py3-none-any.whl` with sha256"), "{said}");
+    let (code, _, stderr) = packages(&["add", "FLASK"]);
+    assert_eq!(code, Some(125), "{stderr}");
+    assert!(stderr.contains("`blinker-1.9.0-py3-none-any.whl` with sha256"), "{stderr}");
     // The first requirement failed, so nothing else was downloaded.
     assert_eq!(fs::read_to_string(&log).unwrap().lines().collect::<BTreeSet<_>>(), ["blinker==1.9.0"].into());
     let (_, listed, _) = packages(&["list"]);
     assert!(!listed.contains("blinker"), "{listed}");
-    let (code, _, said) = packages(&["add", "flasc"]);
+    let (code, _, stderr) = packages(&["add", "flasc"]);
     assert!(
-        code == Some(125) && said.contains("`flasc` is neither the name of an available package nor a wheel"),
-        "{said}"
+        code == Some(125) && stderr.contains("`flasc` is neither the name of an available package nor a wheel"),
+        "{stderr}"
     );
     let (code, available, _) = packages(&["list", "--available"]);
     assert!(code == Some(0) && available.lines().any(|line| line.starts_with("Flask ")), "{available}");
@@ -449,11 +452,11 @@ fn words_after_a_file_are_script_arguments() {
     };
     let python = write("a.py", "import sys\nprint(sys.argv)\n");
     let javascript = write("b.js", "console.log(process.argv.slice(2).join())\n");
-    let said = |args: &[&str]| text(&output(args).stdout);
-    let words = said(&["--fuel", "1_000_000_000", &python, "x", "--fuel", "5", "--", "-z"]);
+    let stdout = |args: &[&str]| text(&output(args).stdout);
+    let words = stdout(&["--fuel", "1_000_000_000", &python, "x", "--fuel", "5", "--", "-z"]);
     assert_eq!(words, "['a.py', 'x', '--fuel', '5', '--', '-z']\n");
-    assert_eq!(said(&[&javascript, "x", "y"]), "x,y\n");
-    assert_eq!(said(&["run", &python, &javascript]), "['a.py']\n\n");
+    assert_eq!(stdout(&[&javascript, "x", "y"]), "x,y\n");
+    assert_eq!(stdout(&["run", &python, &javascript]), "['a.py']\n\n");
 }
 
 #[test]
@@ -492,8 +495,8 @@ import os
 os.symlink("../x\nerror: forged one", "/app/a\nerror: forged two\u202e")
 "#;
     let output = output(&["run", "--workspace", dir.path().to_str().unwrap(), "-e", script]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(!said.lines().any(|line| line.starts_with("error: forged")), "{said}");
-    assert!(said.contains(r"`a\nerror: forged two\u{202e}`") && !said.contains('\u{202e}'), "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{printed}");
+    assert!(!printed.lines().any(|line| line.starts_with("error: forged")), "{printed}");
+    assert!(printed.contains(r"`a\nerror: forged two\u{202e}`") && !printed.contains('\u{202e}'), "{printed}");
 }

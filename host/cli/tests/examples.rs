@@ -60,20 +60,23 @@ fn check(task: &Path, is_blessing: bool) -> String {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let (found, said) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    let (stdout, stderr) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     if !ran.status.success() {
-        return format!("{}: {}\n{found}{said}\n", task.display(), ran.status);
+        return format!("{}: {}\n{stdout}{stderr}\n", task.display(), ran.status);
     }
     if is_blessing {
-        fs::write(task.join(OUTPUT), found.as_bytes()).unwrap();
-        fs::write(task.join(PAGE), format!("{before}```console\n$ glovebox {command}\n{found}```\n")).unwrap();
+        fs::write(task.join(OUTPUT), stdout.as_bytes()).unwrap();
+        fs::write(task.join(PAGE), format!("{before}```console\n$ glovebox {command}\n{stdout}```\n")).unwrap();
         return String::new();
     }
-    let held = fs::read_to_string(task.join(OUTPUT)).unwrap_or_default();
-    if found != held {
-        return format!("{}: the command prints\n{found}{said}--- but {OUTPUT} contains\n{held}\n", task.display());
+    let expected = fs::read_to_string(task.join(OUTPUT)).unwrap_or_default();
+    if stdout != expected {
+        return format!(
+            "{}: the command prints\n{stdout}{stderr}--- but {OUTPUT} contains\n{expected}\n",
+            task.display()
+        );
     }
-    if output != held {
+    if output != expected {
         format!("{}: {PAGE} does not show the text of {OUTPUT}\n", task.display())
     } else {
         String::new()

@@ -95,8 +95,8 @@ fn an_application_executes_scripts_within_its_quotas() {
     let agent = path(&dir, "agent.wasm");
     let ran = output(&["--json", &agent]);
     assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(0), "up\n".into()), "{}", text(&ran.stderr));
-    let said = text(&ran.stderr);
-    let report: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    let printed = text(&ran.stderr);
+    let report: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
     assert_eq!(report["outcome"], serde_json::json!({ "kind": "returned" }));
     assert_eq!(report["sandbox"]["executions"], 1);
     for refused in [["--max-executions", "0"], ["--max-fuel", "0"], ["--fuel", "1"]] {
@@ -149,9 +149,9 @@ fn ctrl_c_stops_a_script_of_an_application() {
     up(&mut BufReader::new(child.stdout.take().unwrap()));
     interrupt(&child);
     assert_eq!(wait(&mut child), 130);
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(said, "glovebox: cancelled\n");
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(stderr, "glovebox: cancelled\n");
 }
 
 #[test]
@@ -210,9 +210,9 @@ fn unread_output_does_not_delay_limits() {
     let probe = fixture("probe.wat");
     let mut child = host(&["--app-timeout-ms", "50", "--invoke", "spam()", probe.to_str().unwrap()]).spawn().unwrap();
     assert_eq!(wait(&mut child), 124);
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("raise the limit with --app-timeout-ms N"), "{said}");
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("raise the limit with --app-timeout-ms N"), "{stderr}");
 }
 
 /// Returns the child processes of a process.
@@ -268,9 +268,9 @@ fn text_format_is_parsed_within_compile_limits() {
     let file = path(&dir, "large.wat");
     fs::write(&file, format!("(component (core module {}))", "(func)".repeat(1 << 20))).unwrap();
     let ran = output(&["--compile-memory-bytes", "64MiB", &file]);
-    let said = text(&ran.stderr);
-    assert_eq!(ran.status.code(), Some(125), "{said}");
-    assert!(said.contains("limited to 67108864 bytes of memory, exited early"), "{said}");
+    let printed = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(125), "{printed}");
+    assert!(printed.contains("limited to 67108864 bytes of memory, exited early"), "{printed}");
 }
 
 #[test]
@@ -285,8 +285,8 @@ fn oversized_text_format_is_rejected() {
         fs::write(&file, vec![b' '; bytes]).unwrap();
         let ran = output(&[&file]);
         assert!(!ran.status.success());
-        let said = text(&ran.stderr);
-        assert!(said.contains(words), "{bytes}: {said}");
+        let printed = text(&ran.stderr);
+        assert!(printed.contains(words), "{bytes}: {printed}");
     }
 }
 
@@ -317,10 +317,13 @@ fn slow() -> String {
 #[test]
 fn compilation_time_is_limited() {
     let ran = compiled(&slow(), &["--compile-timeout-ms", "200"]);
-    let said = text(&ran.stderr);
-    assert_eq!(ran.status.code(), Some(125), "{said}");
-    assert!(said.contains("compilation took longer than 200 ms"), "{said}");
-    assert!(said.contains("hint: if you trust it, raise --compile-memory-bytes or --compile-timeout-ms"), "{said}");
+    let printed = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(125), "{printed}");
+    assert!(printed.contains("compilation took longer than 200 ms"), "{printed}");
+    assert!(
+        printed.contains("hint: if you trust it, raise --compile-memory-bytes or --compile-timeout-ms"),
+        "{printed}"
+    );
     // A component that compiles within its limit runs.
     assert_eq!(compiled("", &["--compile-timeout-ms", "60000"]).status.code(), Some(0));
 }
@@ -328,9 +331,9 @@ fn compilation_time_is_limited() {
 #[test]
 fn compilation_memory_is_limited() {
     let ran = compiled(&slow(), &["--compile-memory-bytes", "256MiB"]);
-    let said = text(&ran.stderr);
-    assert_eq!(ran.status.code(), Some(125), "{said}");
-    assert!(said.contains("limited to 268435456 bytes of memory, exited early"), "{said}");
+    let printed = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(125), "{printed}");
+    assert!(printed.contains("limited to 268435456 bytes of memory, exited early"), "{printed}");
     assert_eq!(
         compiled("", &["--compile-memory-bytes", "256MiB"]).status.code(),
         Some(0),
@@ -341,8 +344,8 @@ fn compilation_memory_is_limited() {
 
 #[test]
 fn compiler_errors_and_panics_are_reported_verbatim() {
-    let said = text(&compiled("(func (result i32))", &[]).stderr);
-    assert!(said.contains("cannot compile the component") && said.contains("type mismatch"), "{said}");
+    let printed = text(&compiled("(func (result i32))", &[]).stderr);
+    assert!(printed.contains("cannot compile the component") && printed.contains("type mismatch"), "{printed}");
     let globals = "(global funcref (ref.func $g))".repeat(200_000);
     let ran = compiled(&format!("(func $g) {globals}"), &[]);
     assert_eq!(ran.status.code(), Some(125));

@@ -51,7 +51,7 @@ impl Home {
     }
 
     /// Returns the output of a command that must succeed.
-    fn said(&self, args: &[&str]) -> String {
+    fn stdout(&self, args: &[&str]) -> String {
         let output = self.output(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
         text(&output.stdout)
@@ -107,7 +107,7 @@ fn session_in_another_process_is_busy_or_awaited() {
     let refused = home.refused(&["run", "--session", "s", "--no-wait", "-e", "x"]);
     assert!(refused.contains("session `s` is in use"), "{refused}");
     assert!(home.refused(&["session", "delete", "s"]).contains("in use"));
-    assert!(home.said(&["session", "show", "s"]).contains("in use      yes"));
+    assert!(home.stdout(&["session", "show", "s"]).contains("in use      yes"));
     let pruned = home.output(&["session", "prune", "--keep", "0"]);
     assert_eq!(text(&pruned.stderr), "glovebox: `s` was not deleted: another process has it open\n");
     assert_eq!(text(&pruned.stdout), "deleted 0 sessions, 0 B\n");
@@ -140,7 +140,7 @@ fn ctrl_c_ends_a_wait_for_a_session() {
 #[test]
 fn killed_process_leaves_the_saved_session() {
     let home = Home::new();
-    home.said(&["run", "--session", "s", "-e", "x = [1]"]);
+    home.stdout(&["run", "--session", "s", "-e", "x = [1]"]);
     let (mut child, _out) = home.started(&[
         "run",
         "--session",
@@ -152,14 +152,14 @@ fn killed_process_leaves_the_saved_session() {
     ]);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(home.said(&["run", "--session", "s", "-e", "x"]), "[1]\n");
+    assert_eq!(home.stdout(&["run", "--session", "s", "-e", "x"]), "[1]\n");
 }
 
 #[test]
 fn json_has_the_value_and_the_session() {
     let home = Home::new();
-    let said = home.said(&["run", "--session", "s", "--json", "-e", "[1, {'a': None}]"]);
-    let value: Value = serde_json::from_str(&said).unwrap();
+    let printed = home.stdout(&["run", "--session", "s", "--json", "-e", "[1, {'a': None}]"]);
+    let value: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(value["value"], serde_json::json!({ "repr": "[1, {'a': None}]", "json": [1, { "a": null }] }));
     assert_eq!(value["session_id"], "s");
     assert_eq!(value["stdout"], "");
@@ -173,18 +173,18 @@ fn sealed_session_requires_its_key() {
     fs::write(&key, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n").unwrap();
     fs::write(&other, "another-key-of-thirty-two-bytes!").unwrap();
     fs::write(&short, "a-key-of-thirty-one-bytes-only!").unwrap();
-    home.said(&["run", "--session", "s", "--key-file", &key, "-e", "x = 7"]);
-    assert_eq!(home.said(&["run", "--session", "s", "--key-file", &key, "-e", "x"]), "7\n");
+    home.stdout(&["run", "--session", "s", "--key-file", &key, "-e", "x = 7"]);
+    assert_eq!(home.stdout(&["run", "--session", "s", "--key-file", &key, "-e", "x"]), "7\n");
     home.refused(&["run", "--session", "s", "-e", "x"]);
     home.refused(&["run", "--session", "s", "--key-file", &other, "-e", "x"]);
     assert!(
         home.refused(&["run", "--session", "s", "--key-file", &short, "-e", "x"]).contains("does not contain a key")
     );
-    home.said(&["session", "export", "s", &exported, "--key-file", &key]);
+    home.stdout(&["session", "export", "s", &exported, "--key-file", &key]);
     home.refused(&["session", "import", &exported, "--as", "t"]);
     home.refused(&["session", "import", &exported, "--as", "t", "--key-file", &other]);
-    home.said(&["session", "import", &exported, "--as", "t", "--key-file", &key]);
-    assert_eq!(home.said(&["run", "--session", "t", "--key-file", &key, "-e", "x"]), "7\n");
+    home.stdout(&["session", "import", &exported, "--as", "t", "--key-file", &key]);
+    assert_eq!(home.stdout(&["run", "--session", "t", "--key-file", &key, "-e", "x"]), "7\n");
     // Files that the REPL writes are sealed, too.
     let typed = |key: &[&str], input: &str| {
         let mut child = home.glovebox(&[&["repl"], key].concat()).stdin(Stdio::piped()).spawn().unwrap();
@@ -196,15 +196,15 @@ fn sealed_session_requires_its_key() {
     assert_eq!(typed(&["--key-file", &key], &format!("x = 8\n:save {saved}\n")), (String::new(), String::new()));
     assert_eq!(typed(&["--key-file", &key], &format!(":load {saved}\nx\n")).0, "8\n");
     for key in [&[][..], &["--key-file", &other]] {
-        let (shown, said) = typed(key, &format!(":load {saved}\nglobals().get('x')\n"));
-        assert!(shown.is_empty() && said.contains("cannot load session file"), "{shown}{said}");
+        let (shown, stderr) = typed(key, &format!(":load {saved}\nglobals().get('x')\n"));
+        assert!(shown.is_empty() && stderr.contains("cannot load session file"), "{shown}{stderr}");
     }
 }
 
 #[test]
 fn store_accessible_to_others_is_rejected() {
     let home = Home::new();
-    home.said(&["run", "--session", "s", "-e", "1"]);
+    home.stdout(&["run", "--session", "s", "-e", "1"]);
     let sessions = home.0.path().join("glovebox/sessions");
     for entry in [sessions.clone(), home.0.path().join("glovebox")] {
         assert_eq!(fs::metadata(&entry).unwrap().permissions().mode() & 0o777, 0o700, "{}", entry.display());
@@ -214,8 +214,8 @@ fn store_accessible_to_others_is_rejected() {
     assert!(refused.contains("glovebox/sessions") && refused.contains("--store"), "{refused}");
     let doctor = home.output(&["doctor", "--no-run"]);
     assert_eq!(doctor.status.code(), Some(1));
-    let said = text(&doctor.stdout);
-    assert!(said.lines().any(|line| line.starts_with("wrong    stored sessions")), "{said}");
+    let printed = text(&doctor.stdout);
+    assert!(printed.lines().any(|line| line.starts_with("wrong    stored sessions")), "{printed}");
 }
 
 #[test]
@@ -232,8 +232,9 @@ fn missing_state_directory_error_names_the_option() {
         assert!(text(&output.stderr).contains("choose a directory with --store"), "{}", text(&output.stderr));
     }
     let elsewhere = home.0.path().join("elsewhere");
-    let said = home.glovebox(&["session", "list", "--store", elsewhere.to_str().unwrap()]).env_remove("HOME").output();
-    assert_eq!(said.unwrap().status.code(), Some(0));
+    let output =
+        home.glovebox(&["session", "list", "--store", elsewhere.to_str().unwrap()]).env_remove("HOME").output();
+    assert_eq!(output.unwrap().status.code(), Some(0));
 }
 
 #[test]
@@ -253,20 +254,23 @@ fn import_refuses_other_data_before_its_end() {
 #[test]
 fn a_damaged_session_is_listed_and_can_be_deleted() {
     let home = Home::new();
-    home.said(&["run", "--session", "s", "-e", "1"]);
-    home.said(&["run", "--session", "t", "-e", "1"]);
+    home.stdout(&["run", "--session", "s", "-e", "1"]);
+    home.stdout(&["run", "--session", "t", "-e", "1"]);
     let sessions = home.0.path().join("glovebox/sessions");
     let file = fs::read_dir(&sessions).unwrap().map(|entry| entry.unwrap().path());
     let file = file.into_iter().find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("s.")).unwrap();
     fs::write(&file, "glovebox-session 1 but not really\n").unwrap();
-    let listed = home.said(&["session", "list"]);
+    let listed = home.stdout(&["session", "list"]);
     assert!(listed.lines().any(|line| line.starts_with("s  ") && line.contains("damaged")), "{listed}");
     assert!(listed.lines().any(|line| line.starts_with("t  ") && line.contains("python")), "{listed}");
     assert!(home.refused(&["run", "--session", "s", "-e", "1"]).contains("damaged"));
-    let said = home.said(&["doctor", "--no-run"]);
-    assert!(said.lines().any(|line| line.starts_with("warning  stored sessions") && line.ends_with(": s")), "{said}");
-    home.said(&["session", "delete", "s"]);
-    assert_eq!(home.said(&["run", "--session", "s", "-e", "2"]), "2\n");
+    let printed = home.stdout(&["doctor", "--no-run"]);
+    assert!(
+        printed.lines().any(|line| line.starts_with("warning  stored sessions") && line.ends_with(": s")),
+        "{printed}"
+    );
+    home.stdout(&["session", "delete", "s"]);
+    assert_eq!(home.stdout(&["run", "--session", "s", "-e", "2"]), "2\n");
 }
 
 #[test]
@@ -300,9 +304,9 @@ fn closed_output_pipe_ends_a_repl() {
     up(&mut out);
     drop(out);
     assert_eq!(wait(&mut child), 141);
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(said, "");
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(stderr, "");
 }
 
 #[test]

@@ -350,8 +350,8 @@ mod tests {
         }
         assert_eq!(read(Trap::StackOverflow.into(), Some(6)), trapped(Trap::StackOverflow));
         let host = wasmtime::Error::msg("all fuel consumed by WebAssembly").context("outer");
-        let said = AppOutcome::Trapped { words: "outer: all fuel consumed by WebAssembly".into() };
-        assert_eq!(read(host, None), said, "errors are classified by type, not by text");
+        let classified = AppOutcome::Trapped { words: "outer: all fuel consumed by WebAssembly".into() };
+        assert_eq!(read(host, None), classified, "errors are classified by type, not by text");
         let late = Duration::from_millis(4);
         assert_eq!(stopped(StopReason::Cancelled, &limits, late), AppOutcome::Cancelled);
         let time = AppOutcome::Exhausted { resource: Resource::Time, limit: 3, used: 4 };

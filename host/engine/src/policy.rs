@@ -305,14 +305,14 @@ mod tests {
         let added = policy.tools["c"].clone();
         policy.tools.get_mut("b").unwrap().narrow(added);
         assert_eq!(Policy::from_toml(&policy.to_toml().unwrap()).unwrap(), policy);
-        for (text, said) in [
+        for (text, expected) in [
             ("[tools.a]\ncalls = 1", "calls"),
             ("[tools.a]\nmax_calls = -1", "-1"),
             ("[tools.a]\nschema = { title = nan }", "`tools.a.schema`: `null` is not allowed"),
             ("[tools.a]\nschema = { minProperties = 'x' }", "`tools.a.schema`: `minProperties`"),
         ] {
             let error = Policy::from_toml(text).unwrap_err().to_string();
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 

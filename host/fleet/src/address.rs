@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn invalid_fleet_url_error_has_a_correction() {
         let long = format!("restate://{}", "a".repeat(FleetUrl::MAX_BYTES));
-        for (text, said) in [
+        for (text, expected) in [
             ("http://engine", "its scheme is not"),
             ("engine:8080", "its scheme is not"),
             ("restate://", "no host"),
@@ -272,7 +272,7 @@ mod tests {
             (&long, "longer than"),
         ] {
             let error = text.parse::<FleetUrl>().unwrap_err().to_string();
-            assert!(error.contains(said) && error.contains("write `restate://HOST`"), "{text}: {error}");
+            assert!(error.contains(expected) && error.contains("write `restate://HOST`"), "{text}: {error}");
         }
     }
 }

@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn configuration_error_names_the_invalid_setting() {
         let token = |name: &str, sha256: &str| format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{sha256}\"\n");
-        for (text, said) in [
+        for (text, expected) in [
             ("listem = \"x\"", "listem"),
             ("listen = \"nowhere\"", "invalid socket address"),
             ("[policy.limits]\nfule = 1", "fule"),
@@ -413,7 +413,7 @@ mod tests {
             (&(token("a", HASH) + "callbacks = [\"https://a.example/*\"]"), "`callbacks` requires `tools.secret_file`"),
         ] {
             let error = ServerConfig::from_toml(text).unwrap_err().to_string();
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

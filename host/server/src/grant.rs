@@ -132,7 +132,7 @@ mod tests {
         let policy =
             narrow(json!({ "allow": ["https://api.example.com/v1/a"], "request_count": 1, "secrets": {} })).unwrap();
         assert_eq!((policy.network.request_count, policy.network.secrets.len()), (1, 0));
-        for (network, said) in [
+        for (network, expected) in [
             (
                 json!({ "allow": ["https://api.example.com/*"] }),
                 "`policy.network.allow` is `https://api.example.com/*`",
@@ -152,7 +152,7 @@ mod tests {
             (json!({ "proxy": "http://x" }), "proxy"),
         ] {
             let error = narrow(network.clone()).unwrap_err();
-            assert!(error.contains(said), "{network}: {error}");
+            assert!(error.contains(expected), "{network}: {error}");
         }
         let Value::Object(policy) = json!({ "network": { "allow": ["https://a.example"] } }) else {
             panic!("not an object")
@@ -190,7 +190,7 @@ mod tests {
                 "c": { "max_calls": 0 },
             })
         );
-        for (tools, said) in [
+        for (tools, expected) in [
             (json!([]), "invalid type"),
             (json!(null), "invalid type"),
             (json!({ "a": { "calls": 1 } }), "unknown field `calls`"),
@@ -200,13 +200,13 @@ mod tests {
             (json!({ "a b": {} }), "`tools.a b`"),
         ] {
             let error = narrow(tools.clone()).unwrap_err().to_string();
-            assert!(error.contains(said), "{tools}: {error}");
+            assert!(error.contains(expected), "{tools}: {error}");
         }
     }
 
     #[test]
     fn excessive_or_forbidden_policy_fields_are_named() {
-        for (policy, said) in [
+        for (policy, expected) in [
             (
                 json!({ "limits": { "fuel": 1_000_000_001_u64 } }),
                 "`policy.limits.fuel` is 1000000001, but this token grants only 1000000000",
@@ -228,7 +228,7 @@ mod tests {
             (json!({ "env": { "A=B": "c" } }), "A=B"),
         ] {
             let error = narrow(policy.clone()).unwrap_err();
-            assert!(error.contains(said), "{policy}: {error}");
+            assert!(error.contains(expected), "{policy}: {error}");
         }
     }
 }

@@ -110,8 +110,8 @@ fn damaged_image_file_is_rejected_and_removable() {
         problem(CustomImage::import(&outside, &[]))
     };
     for cut in [0, 1, 512, 700, whole.len() - 1600] {
-        let said = import(&whole[..cut]);
-        assert!(said.contains("is not an image, or is damaged"), "{cut}: {said}");
+        let message = import(&whole[..cut]);
+        assert!(message.contains("is not an image, or is damaged"), "{cut}: {message}");
     }
     let at = whole.windows(8).position(|bytes| bytes == b"12345678").unwrap();
     let mut changed = whole.clone();
@@ -204,8 +204,8 @@ fn invalid_image_archives_are_rejected() {
         ("a symbolic link", json.to_string(), &[("inputs/0", Symlink, b"1")], "`inputs/0` is missing"),
         ("a longer input", json.to_string(), &[("inputs/0", Regular, b"12")], "is larger than 1 bytes"),
     ] {
-        let said = read(&definition, entries).unwrap_err();
-        assert!(said.contains(says), "{what}: {said}");
+        let message = read(&definition, entries).unwrap_err();
+        assert!(message.contains(says), "{what}: {message}");
     }
     let padded = format!("{}{}", json, " ".repeat(16 << 20));
     assert!(read(&padded, one).unwrap_err().contains("its file `image.json` is larger than 16777216 bytes"));

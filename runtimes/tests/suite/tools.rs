@@ -132,7 +132,7 @@ fn unpinned_module_is_never_stored() {
     // Maximum size of `FILE`: the module's base64 text and one mebibyte.
     let max = (module().len() / 3 + 1) * 4 + (1 << 20);
     let over = max + 1 - script(&module()).len();
-    for (file, content, said) in [
+    for (file, content, expected) in [
         (FILE, script(&other), "wrong checksum"),
         (FILE, script(&longer), "wrong length: expected 4008 bytes, got more"),
         (FILE, "Buffer.from('AA=A', 'base64')".to_owned(), "contains no module"),
@@ -144,8 +144,8 @@ fn unpinned_module_is_never_stored() {
         pack(&world, file, content.as_bytes());
         let runtimes = runtimes(&world);
         let error = runtimes.fetch_tool(tool(&runtimes), &Quiet).unwrap_err().to_string();
-        assert!(error.contains(said), "{said}: {error}");
-        assert_eq!(world.files("binaries"), [""; 0], "{said}");
+        assert!(error.contains(expected), "{expected}: {error}");
+        assert_eq!(world.files("binaries"), [""; 0], "{expected}");
     }
     let world = world();
     pack(&world, FILE, glue(over - 1).as_bytes());
@@ -229,10 +229,10 @@ fn damaged_program_error_names_the_file_to_delete() {
     fs::write(&file, "short").unwrap();
     fs::set_permissions(file.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    let said = program.fetch(&world.path("cache"), &Quiet).unwrap_err().to_string();
+    let message = program.fetch(&world.path("cache"), &Quiet).unwrap_err().to_string();
     let file = file.display();
     assert_eq!(
-        said,
+        message,
         format!("`{file}` is damaged: expected 8 bytes, got 5; delete the file to download `engine` again")
     );
 }

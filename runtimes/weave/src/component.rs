@@ -302,7 +302,7 @@ mod tests {
         let importing = PROVIDER.replacen("(component", "(component (import \"wasi:x/y@0.1.0\" (instance))", 1);
         let other = SANDBOX.replace("u32", "u64");
         let unknown = SANDBOX.replace("sandbox@0.2.0", "sandbox@0.9.0");
-        for (provider, adapter, said) in [
+        for (provider, adapter, expected) in [
             (importing.as_str(), whole.as_str(), "the provider imports `wasi:x/y@0.1.0`"),
             (PROVIDER, PROVIDER, "does not export `wasi:http/incoming-handler`"),
             (
@@ -318,7 +318,7 @@ mod tests {
             ),
         ] {
             let error = composed(provider, adapter).unwrap_err();
-            assert!(error.contains(said), "{said}: {error}");
+            assert!(error.contains(expected), "{expected}: {error}");
         }
         assert!(served(b"no component", &wat::parse_str(&whole).unwrap()).is_err());
         assert!(served(&wat::parse_str(PROVIDER).unwrap(), b"").is_err());

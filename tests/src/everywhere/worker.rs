@@ -37,7 +37,7 @@ struct Running {
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
-    said: NamedTempFile,
+    log: NamedTempFile,
 }
 
 impl Worker {
@@ -88,8 +88,8 @@ impl Worker {
     }
 
     fn start(&mut self) -> Running {
-        let said = NamedTempFile::new().expect("a temporary file can be created");
-        let stderr = File::create(said.path()).expect("a temporary file can be written");
+        let log = NamedTempFile::new().expect("a temporary file can be created");
+        let stderr = File::create(log.path()).expect("a temporary file can be written");
         let mut child = self
             .command
             .stdin(Stdio::piped())
@@ -108,7 +108,7 @@ impl Worker {
             }
         });
         self.started += 1;
-        Running { child, stdin, lines, said }
+        Running { child, stdin, lines, log }
     }
 }
 
@@ -124,8 +124,8 @@ impl Running {
         }
         let _ = self.child.kill();
         let status = self.child.wait().expect("a child can be waited for");
-        let said = fs::read(self.said.path()).unwrap_or_default();
-        let tail = &said[said.len().saturating_sub(SHOWN_BYTES)..];
+        let log = fs::read(self.log.path()).unwrap_or_default();
+        let tail = &log[log.len().saturating_sub(SHOWN_BYTES)..];
         format!("{status}\n{}", String::from_utf8_lossy(tail))
     }
 }

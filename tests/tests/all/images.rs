@@ -222,8 +222,8 @@ fn failed_setup_keeps_the_previous_image() {
         (ImageBuilder::new("quickjs", "javascript"), "is the name of a built-in runtime"),
         (ImageBuilder::new("../x", "javascript"), "is not a valid image name"),
     ] {
-        let said = refused(&images, builder);
-        assert!(said.contains(says), "{says}: {said}");
+        let message = refused(&images, builder);
+        assert!(message.contains(says), "{says}: {message}");
     }
     assert_eq!(images.run("test-held", "console.log(a)"), "1\n");
     assert_eq!(images.0.images().unwrap().len(), 1);
@@ -245,8 +245,8 @@ fn large_setup_is_limited_only_by_its_memory() {
         let builder = ImageBuilder::new("test-large", "javascript").file("f", "text").setup(setup);
         builder.memory_bytes(memory_mib << 20)
     };
-    let said = refused(&images, large(130, 128));
-    assert!(said.contains("the memory limit is 134217728 bytes"), "{said}");
+    let message = refused(&images, large(130, 128));
+    assert!(message.contains("the memory limit is 134217728 bytes"), "{message}");
     let built = large(120, 128).build(&images.0).unwrap();
     assert!(built.prepared.memory_bytes > 128_000_000, "{}", built.prepared.memory_bytes);
     let script = "console.log(big.length >> 20, big.at(-1), big[0], names.join(), text)";
@@ -281,8 +281,8 @@ fn python_setup_is_limited() {
         (python("while True: pass").timeout(Duration::from_millis(300)), "it did not end within 300 ms"),
         (python("f = open('left', 'w')"), "files are still open at the end (1)"),
     ] {
-        let said = refused(&images, builder);
-        assert!(said.contains(says), "{says}: {said}");
+        let message = refused(&images, builder);
+        assert!(message.contains(says), "{says}: {message}");
     }
     assert!(images.0.images().unwrap().is_empty());
 }

@@ -110,8 +110,8 @@ fn engine_errors_escape_names() {
     let root = vfs.add_root(Access::ReadWrite);
     shown(&vfs.read_file(root, NAME, 1).unwrap_err());
     // A guest's own message may quote names, so its backticks remain.
-    let said = ExecuteError::Variable { name: "v".into(), reason: format!("no `x`{NAME}") }.to_string();
-    assert!(said.contains("no `x`a\\nerror: forged\\r") && !said.contains(char::is_control), "{said}");
+    let message = ExecuteError::Variable { name: "v".into(), reason: format!("no `x`{NAME}") }.to_string();
+    assert!(message.contains("no `x`a\\nerror: forged\\r") && !message.contains(char::is_control), "{message}");
 }
 
 #[test]

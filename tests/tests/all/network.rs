@@ -118,8 +118,8 @@ fn fetch_behaves_as_in_node() {
         console.log(one.status, one.ok, one.type, one.redirected, one.url.endsWith('/a?b=c'), one.headers.get('Content-Type'));
         console.log((await one.json()).path, one.bodyUsed);
         const post = await fetch(new Request(BASE + '/p', { method: 'post', body: JSON.stringify({ é: 1 }), headers: { 'X-A': '1' } }));
-        const said = await post.json();
-        console.log(said.method, said.body, /x-a: 1/.test(said.headers), /text\\/plain/.test(said.headers));
+        const echo = await post.json();
+        console.log(echo.method, echo.body, /x-a: 1/.test(echo.headers), /text\\/plain/.test(echo.headers));
         const form = await (await fetch(BASE, { method: 'PUT', body: new URLSearchParams({ a: 'b c' }) })).json();
         console.log(form.body, /x-www-form-urlencoded/.test(form.headers));
         const bytes = await (await fetch(BASE, { method: 'POST', body: new Uint8Array([65, 66]) })).arrayBuffer();
@@ -172,8 +172,8 @@ import http.client, json, requests, urllib.error, urllib.request
 with urllib.request.urlopen(BASE + '/a?b=c', timeout=30) as one:
     print(one.status, one.headers['content-type'], json.load(one)['path'])
 put = urllib.request.Request(BASE + '/p', data=b'a=1', headers={'X-A': '1'}, method='PUT')
-said = json.load(urllib.request.urlopen(put))
-print(said['method'], said['body'], 'x-a: 1' in said['headers'], said['headers'].count('host: '))
+echo = json.load(urllib.request.urlopen(put))
+print(echo['method'], echo['body'], 'x-a: 1' in echo['headers'], echo['headers'].count('host: '))
 try: urllib.request.urlopen(BASE + '/status/404')
 except urllib.error.HTTPError as error: print(error.code, len(error.read()) > 1)
 print(urllib.request.build_opener().open(BASE + '/to/end').url.endswith('/end'))

@@ -331,17 +331,17 @@ for arguments in [{'a': 1}, {'a': 1, 'b': 2}, {'a': 1}]:
         print(tools.echo(**arguments))
     except tools.ToolError as error:
         print(f'{type(error).__name__}: {error}')";
-    let said = "{'a': 1}
+    let expected = "{'a': 1}
 InvalidArguments: the policy restricts calls to `echo` (`tools.echo.schema`): the number of properties is 2; the maximum is 1
 ToolLimit: no more calls to `echo` are allowed: the maximum `tools.echo.max_calls` is 2
 ";
     let sandbox = python(&[echo()], edit);
-    assert_eq!(output(&sandbox, source), said);
+    assert_eq!(output(&sandbox, source), expected);
     let later = python(&[], edit).run(Request::new(source).tools(vec![echo()])).unwrap();
-    assert_eq!(later.stdout.text(), said, "also for a request's own tools");
+    assert_eq!(later.stdout.text(), expected, "also for a request's own tools");
     let session = sandbox.session().unwrap();
     let fork = session.fork().unwrap();
     for session in [&session, &session, &fork] {
-        assert_eq!(session.execute(source).unwrap().stdout.text(), said, "each execution counts from zero");
+        assert_eq!(session.execute(source).unwrap().stdout.text(), expected, "each execution counts from zero");
     }
 }

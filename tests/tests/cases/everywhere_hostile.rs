@@ -62,13 +62,17 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
 /// Runs the program that acts as a hostile caller with hostile tools, and checks each attempt's result.
 fn abuse(mut command: Command) -> Result<(), Failed> {
     let output = command.output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    if output.status.success() && said == ABUSE {
+    let printed = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() && printed == ABUSE {
         return Ok(());
     }
     let complained = String::from_utf8_lossy(&output.stderr);
-    Err(format!("the program exited with {} and printed\n{said}instead of\n{ABUSE}{}", output.status, cut(&complained))
-        .into())
+    Err(format!(
+        "the program exited with {} and printed\n{printed}instead of\n{ABUSE}{}",
+        output.status,
+        cut(&complained)
+    )
+    .into())
 }
 
 const ABUSE: &str = "\

@@ -121,9 +121,9 @@ fn invoke(path: &Path, language: &str) -> Result<(), Failed> {
         (call("validate", wrong), &["ok([{line: 1, column: "]),
         ("execute(named(\"cobol\"), {source: \"\"}, {:})".to_owned(), &["err(unknown-runtime("]),
     ] {
-        let said = succeeded(Host::invoke(path, &call)?)?;
-        if let Some(part) = parts.iter().find(|part| !said.contains(**part)) {
-            return Err(format!("`{call}` printed\n{said}without `{part}`").into());
+        let printed = succeeded(Host::invoke(path, &call)?)?;
+        if let Some(part) = parts.iter().find(|part| !printed.contains(**part)) {
+            return Err(format!("`{call}` printed\n{printed}without `{part}`").into());
         }
     }
     Ok(())
@@ -144,8 +144,8 @@ fn pooled(path: &Path, language: &str, per_module: usize) -> Result<(), Failed> 
         )
         .into());
     }
-    let said = succeeded(Host::invoke_with(path, &call, &["-O", "pooling-allocator=y", "-O", &room])?)?;
-    if said.starts_with("ok({outcome: completed") { Ok(()) } else { Err(said.into()) }
+    let printed = succeeded(Host::invoke_with(path, &call, &["-O", "pooling-allocator=y", "-O", &room])?)?;
+    if printed.starts_with("ok({outcome: completed") { Ok(()) } else { Err(printed.into()) }
 }
 
 /// Compiles the program `typed.mts` against the generated declarations, and checks its output.
@@ -155,8 +155,8 @@ fn typed() -> Result<(), Failed> {
     succeeded(check)?;
     let mut program = Host::node()?;
     program.arg("typed.mts");
-    let said = succeeded(program)?;
-    if said == TYPED { Ok(()) } else { Err(format!("the program printed\n{said}instead of\n{TYPED}").into()) }
+    let printed = succeeded(program)?;
+    if printed == TYPED { Ok(()) } else { Err(format!("the program printed\n{printed}instead of\n{TYPED}").into()) }
 }
 
 const TYPED: &str = "\
@@ -174,7 +174,7 @@ error unknown-runtime
 fn secret() -> Result<(), Failed> {
     let mut program = Host::node()?;
     program.args(["secret.mjs", "../../programs-node/glovebox"]);
-    let said = succeeded(program)?;
+    let printed = succeeded(program)?;
     let looks = [
         "after the execution that has it: there",
         "in the next execution: not there",
@@ -188,14 +188,19 @@ fn secret() -> Result<(), Failed> {
         .iter()
         .flat_map(|language| looks.iter().map(move |look| format!("{language}: {look}\n")))
         .collect();
-    if said == expected { Ok(()) } else { Err(format!("the program printed\n{said}instead of\n{expected}").into()) }
+    if printed == expected {
+        Ok(())
+    } else {
+        Err(format!("the program printed\n{printed}instead of\n{expected}").into())
+    }
 }
 
 fn succeeded(mut command: Command) -> Result<String, Failed> {
     let output = command.output()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
-        return Ok(said);
+        return Ok(printed);
     }
-    Err(format!("{command:?} ended with {}:\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr)).into())
+    Err(format!("{command:?} ended with {}:\n{printed}{}", output.status, String::from_utf8_lossy(&output.stderr))
+        .into())
 }

@@ -123,8 +123,8 @@ impl Agent {
         let (ended, stdout, stderr) = self.run(bytes, quotas)?;
         let last = stdout.lines().last().unwrap_or_default();
         // `quota-exceeded`, or the language's spelling of it.
-        let said = format!("{stderr}{last}").replace('-', "").to_lowercase();
-        if ended.outcome.exit_code() != 1 || !said.contains("quotaexceeded") {
+        let printed = format!("{stderr}{last}").replace('-', "").to_lowercase();
+        if ended.outcome.exit_code() != 1 || !printed.contains("quotaexceeded") {
             return Err(format!("{:?}\nstdout: {stdout}\nstderr: {stderr}", ended.outcome).into());
         }
         Ok(())

@@ -15,8 +15,8 @@ fn memory_grows_up_to_its_limit() {
     for (pages, grown) in [(19, true), (20, true), (21, false)] {
         let (_, sandbox) = closed_sandbox(with_pages(20));
         let execution = execute(&sandbox, &format!("grow {pages}\ngrow 0"));
-        let said = if grown { format!("1\n{}\n", 1 + pages) } else { "-1\n1\n".into() };
-        assert_eq!(printed(&execution), said, "{pages}");
+        let expected = if grown { format!("1\n{}\n", 1 + pages) } else { "-1\n1\n".into() };
+        assert_eq!(printed(&execution), expected, "{pages}");
     }
 }
 

@@ -184,7 +184,7 @@ fn invalid_tools_are_reported() {
     let many: Vec<_> = (0..=1024).map(|index| tool(&format!("t{index}"), None)).collect();
     assert!(checked(&many[..1024]).is_ok());
     assert!(checked(&many).unwrap_err().contains("1025"));
-    for (tools, said) in [
+    for (tools, expected) in [
         (vec![tool("a", None), tool("a", None)], "twice"),
         (vec![tool("a b", None)], "invalid name"),
         (vec![tool("a", Some("{"))], "is not JSON"),
@@ -193,6 +193,6 @@ fn invalid_tools_are_reported() {
         (vec![Tool { description: "x".repeat(1 << 20), ..tool("a", None) }], "in total"),
     ] {
         let reason = checked(&tools).unwrap_err();
-        assert!(reason.contains(said), "{reason}");
+        assert!(reason.contains(expected), "{reason}");
     }
 }

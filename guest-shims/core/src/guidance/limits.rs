@@ -249,9 +249,9 @@ mod tests {
             let outcome = Outcome::Exhausted { resource: Resource::Fuel, limit: fuel, used: fuel };
             let found = guidance(&facts(Language::JavaScript, "", &outcome, &limits));
             assert_eq!(found.fuel.suggested_limit, suggested);
-            let is_said =
+            let is_suggested =
                 found.advice.iter().any(|advice| advice.steps.iter().any(|step| step.contains("limits.fuel")));
-            assert_eq!(is_said, suggested.is_some());
+            assert_eq!(is_suggested, suggested.is_some());
         }
     }
 

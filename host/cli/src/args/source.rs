@@ -238,9 +238,10 @@ mod tests {
         assert_eq!(value("-1").unwrap(), json("-1"));
         assert_eq!(value(&path("c.json")).unwrap(), json("{\"a\": [1]}\n"));
         assert_eq!(ContextArgs::default().value(&Policy::default()).unwrap(), None);
-        for (wrong, said) in [("{a: 1}", "neither"), (&path("missing"), "neither"), (&path("text"), "is not JSON")] {
+        for (wrong, expected) in [("{a: 1}", "neither"), (&path("missing"), "neither"), (&path("text"), "is not JSON")]
+        {
             let error = value(wrong).unwrap_err().to_string();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 

@@ -366,9 +366,10 @@ mod tests {
     #[test]
     fn answers_name_a_call() {
         assert_eq!(answer("3={\"a\": \"=\"}"), Ok(ToolAnswer { id: 3, answer: Ok("{\"a\": \"=\"}".to_owned()) }));
-        for (wrong, said) in [("true", "CALL=JSON"), ("x=1", "CALL=JSON"), ("-1=1", "CALL=JSON"), ("0=yes", "not JSON")]
+        for (wrong, expected) in
+            [("true", "CALL=JSON"), ("x=1", "CALL=JSON"), ("-1=1", "CALL=JSON"), ("0=yes", "not JSON")]
         {
-            assert!(answer(wrong).unwrap_err().contains(said), "{wrong}");
+            assert!(answer(wrong).unwrap_err().contains(expected), "{wrong}");
         }
         assert_eq!(denial("0=a=b"), Ok(ToolAnswer::error(0, ToolError::of(ToolErrorKind::Denied, "a=b"))));
         assert!(denial("0=").is_err());

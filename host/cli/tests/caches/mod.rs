@@ -192,19 +192,19 @@ fn workspace_over_cache_or_state_is_rejected() {
     for host in [&above, &cache, &inside] {
         let host = host.to_str().unwrap();
         let mount = format!("{host}:/data");
-        let said = [
+        let messages = [
             refused(&["run", "--workspace", host, "-e", "1"]),
             refused(&["run", "--mount", &mount, "-e", "1"]),
             refused(&["run", "--workspace", host, "--session", "s", "-e", "1"]),
         ];
-        for said in said {
-            assert!(said.contains(cache.to_str().unwrap()) && said.contains(host), "{said}");
-            assert!(said.contains("--cache-dir"), "{said}");
+        for message in messages {
+            assert!(message.contains(cache.to_str().unwrap()) && message.contains(host), "{message}");
+            assert!(message.contains("--cache-dir"), "{message}");
         }
     }
     // The state directory is protected even if it does not exist and this command does not use it.
     let above = dir.path().join("b");
     fs::create_dir_all(&above).unwrap();
-    let said = refused(&["run", "--workspace", above.to_str().unwrap(), "-e", "1"]);
-    assert!(said.contains("XDG_STATE_HOME") && said.contains(state.to_str().unwrap()), "{said}");
+    let message = refused(&["run", "--workspace", above.to_str().unwrap(), "-e", "1"]);
+    assert!(message.contains("XDG_STATE_HOME") && message.contains(state.to_str().unwrap()), "{message}");
 }

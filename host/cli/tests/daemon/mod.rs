@@ -40,10 +40,10 @@ fn ask(what: &str, socket: &Path) -> (String, Option<i32>) {
 fn daemon_starts_reports_its_status_and_stops() {
     let home = tempfile::tempdir().unwrap();
     // Uses the default socket.
-    let said = prepared(&["daemon", "status"]).env("HOME", home.path()).output().unwrap();
+    let status = prepared(&["daemon", "status"]).env("HOME", home.path()).output().unwrap();
     let default = home.path().join(".rlm").join("daemon.sock");
-    assert!(text(&said.stderr).contains(default.to_str().unwrap()), "{}", text(&said.stderr));
-    assert_eq!(said.status.code(), Some(1));
+    assert!(text(&status.stderr).contains(default.to_str().unwrap()), "{}", text(&status.stderr));
+    assert_eq!(status.status.code(), Some(1));
 
     let mut first = start(&default);
     let (status, code) = ask("status", &default);

@@ -57,16 +57,16 @@ impl Server {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut said = Vec::new();
+        let mut printed = Vec::new();
         let address = loop {
-            let line = lines.next().unwrap_or_else(|| panic!("the server ended: {said:?}")).unwrap();
+            let line = lines.next().unwrap_or_else(|| panic!("the server ended: {printed:?}")).unwrap();
             if let Some((_, address)) = line.split_once("listening on http://") {
                 break address.parse().unwrap();
             }
-            said.push(line);
+            printed.push(line);
         };
         // Read all later output, so that the pipe does not fill up.
-        let log = Arc::new(Mutex::new(said));
+        let log = Arc::new(Mutex::new(printed));
         let write = Arc::clone(&log);
         thread::spawn(move || {
             for line in lines.map_while(Result::ok) {

@@ -254,12 +254,12 @@ fn session_operations_of_workers_are_audited() {
     assert_eq!(server.post("/v1/sessions/t/hibernate", &json!({})).status, 404);
     let lines: Vec<Value> =
         fs::read_to_string(&log).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let said: Vec<_> = lines
+    let printed: Vec<_> = lines
         .iter()
         .map(|line| [&line["action"], &line["session"], &line["of"], &line["outcome"]].map(|value| value.as_str()))
         .collect();
     assert_eq!(
-        said,
+        printed,
         [
             [Some("open"), Some("s"), None, Some("done")],
             [Some("execute"), Some("s"), None, Some("completed")],

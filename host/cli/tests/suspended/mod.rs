@@ -110,8 +110,8 @@ fn interrupted_script_can_be_resumed_again() {
         assert!(text(&other.stderr).contains("another process is resuming `script.suspended`"));
         interrupt(&child);
         assert_eq!(wait(&mut child), 130);
-        let said = rest(child.stderr.take().unwrap());
-        assert!(said.contains("`script.suspended` is unchanged"), "{said}");
+        let printed = rest(child.stderr.take().unwrap());
+        assert!(printed.contains("`script.suspended` is unchanged"), "{printed}");
         assert_eq!(fs::read(&file).unwrap(), before);
     }
 }
@@ -130,8 +130,8 @@ fn file_and_session_are_unchanged_until_the_report_is_written() {
             let mut child = inside(dir.path(), &[&resume[..], report].concat()).spawn().unwrap();
             drop(child.stdout.take());
             assert_eq!(wait(&mut child), 141, "{options:?} {report:?}");
-            let said = rest(child.stderr.take().unwrap());
-            assert!(said.contains("`script.suspended` is unchanged"), "{options:?} {report:?}: {said}");
+            let printed = rest(child.stderr.take().unwrap());
+            assert!(printed.contains("`script.suspended` is unchanged"), "{options:?} {report:?}: {printed}");
             assert_eq!(fs::read(&file).unwrap(), before, "{options:?} {report:?}");
             let ran = output(dir.path(), &resume);
             assert_eq!((ran.status.code(), &*text(&ran.stdout)), (Some(0), "1\n"), "{}", text(&ran.stderr));

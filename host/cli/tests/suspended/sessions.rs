@@ -211,8 +211,8 @@ fn interrupted_wait_stores_nothing() {
     let code = format!("{asking}total += 1\nprint(tools.pay())\nasyncio.run(main())\ntotal += 1");
     suspend(dir.path(), &[&["run", "-e", &code][..], &options].concat());
     let before = fs::read(dir.path().join(FILE)).unwrap();
-    let said = interrupted(&["resume", FILE, "--answer", "0=1"]);
-    assert!(said.contains("`script.suspended` is unchanged"), "{said}");
+    let stderr = interrupted(&["resume", FILE, "--answer", "0=1"]);
+    assert!(stderr.contains("`script.suspended` is unchanged"), "{stderr}");
     assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), before);
     assert_eq!(peeked(dir.path(), "print(total)"), "20\n");
 

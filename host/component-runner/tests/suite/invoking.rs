@@ -272,8 +272,8 @@ ask('count')
 ask('count')
 ask('echo', n=2)
 ";
-    let (said, outcomes) = run(script, config(|config| config.limits.memory_bytes = 1 << 20));
-    let lines: Vec<_> = said.lines().collect();
+    let (stdout, outcomes) = run(script, config(|config| config.limits.memory_bytes = 1 << 20));
+    let lines: Vec<_> = stdout.lines().collect();
     assert_eq!(lines[0], "echo {'n': 1}");
     assert!(lines[1].starts_with("echo InvalidArguments "), "{}", lines[1]);
     let expected = [
@@ -298,13 +298,13 @@ for call in [tools.spin, tools.count]:
     except Exception as error:
         print(type(error).__name__, error)
 ";
-    let (said, _) = run(script, config(|config| config.limits.fuel = 100_000));
-    assert_eq!(said, "ToolLimit the tool ran out of fuel\n1\n");
+    let (stdout, _) = run(script, config(|config| config.limits.fuel = 100_000));
+    assert_eq!(stdout, "ToolLimit the tool ran out of fuel\n1\n");
     // On a slow machine, other calls exceed a short limit, too.
     let timed_out = [50, 1_000, 20_000].into_iter().any(|timeout_ms| {
         let limited = config(|config| (config.limits.timeout_ms, config.limits.fuel) = (timeout_ms, 1 << 50));
         let ran = try_run(script, limited);
-        ran.is_ok_and(|(said, _)| said == "ToolTimeout the tool ran out of time\n1\n")
+        ran.is_ok_and(|(stdout, _)| stdout == "ToolTimeout the tool ran out of time\n1\n")
     });
     assert!(timed_out);
 }
@@ -318,8 +318,8 @@ async def main():
     print([answer['n'] for answer in answers])
 asyncio.run(main())
 ";
-    let (said, _) = run(script, limits());
-    assert_eq!(said, "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]\n");
+    let (stdout, _) = run(script, limits());
+    assert_eq!(stdout, "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]\n");
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn pattern_matches_scheme_host_port_and_path() {
 
 #[test]
 fn invalid_pattern_is_rejected_with_a_reason() {
-    for (pattern, said) in [
+    for (pattern, expected) in [
         ("api.example.com", "begins with neither"),
         ("ftp://api.example.com", "begins with neither"),
         ("*", "begins with neither"),
@@ -64,7 +64,7 @@ fn invalid_pattern_is_rejected_with_a_reason() {
         ("https://a.example:99999/", "is not a valid URL"),
     ] {
         let error = UrlPatterns::new(&[pattern.to_owned()]).unwrap_err();
-        assert!(error.to_string().contains(said), "{pattern}: {error}");
+        assert!(error.to_string().contains(expected), "{pattern}: {error}");
         assert!(PolicyError::from(error).to_string().starts_with("`network.allow`: "));
     }
 }

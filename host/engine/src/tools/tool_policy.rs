@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn invalid_restrictions_name_their_key() {
-        for (schema, said) in [
+        for (schema, expected) in [
             (json!(true), "`tools.echo.schema`: it must be a JSON object"),
             (json!({ "type": "array" }), "`tools.echo.schema`: it must be a JSON object"),
             (json!({ "type": "objekt" }), "`tools.echo.schema`: it must be a JSON object"),
@@ -283,7 +283,7 @@ mod tests {
             (json!({ "propertyNames": { "pattern": "x{9999}{9999}" } }), "regular expression is not supported"),
         ] {
             let error = one(schema.clone()).unwrap_err();
-            assert!(error.starts_with("`tools.echo.schema`: ") && error.contains(said), "{schema}: {error}");
+            assert!(error.starts_with("`tools.echo.schema`: ") && error.contains(expected), "{schema}: {error}");
         }
         for name in ["", "a-b", "class", "network.fetch"] {
             let error = rules([(name.to_owned(), ToolPolicy::default())]).unwrap_err();

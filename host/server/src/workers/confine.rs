@@ -198,8 +198,8 @@ mod tests {
                 .env(DIR, dir.path())
                 .output()
                 .unwrap();
-            let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && said.contains("confinement is enforced"), "{said}");
+            let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && printed.contains("confinement is enforced"), "{printed}");
             return;
         };
         let dir = Path::new(&dir);

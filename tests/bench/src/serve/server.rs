@@ -51,8 +51,8 @@ impl Child {
             None => {}
         }
         let mut process = command.spawn().context("cannot start the server")?;
-        let Some(said) = process.stderr.take() else { anyhow::bail!("the server has no standard error") };
-        let mut lines = BufReader::new(said).lines();
+        let Some(stderr) = process.stderr.take() else { anyhow::bail!("the server has no standard error") };
+        let mut lines = BufReader::new(stderr).lines();
         let address = lines
             .by_ref()
             .map_while(Result::ok)

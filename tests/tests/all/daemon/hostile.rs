@@ -178,8 +178,8 @@ fn process_that_reads_nothing_leaves_memory_for_others() {
     until("this process has used its half", || daemon.get(FILE).status == 503);
     let test = "daemon::hostile::process_that_reads_nothing_leaves_memory_for_others";
     let other = run_child(test, daemon.socket.to_str().unwrap(), Duration::from_secs(120));
-    let said = String::from_utf8_lossy(&other.stdout);
-    assert!(said.contains("test result: ok. 1 passed;"), "{said}{}", String::from_utf8_lossy(&other.stderr));
+    let printed = String::from_utf8_lossy(&other.stdout);
+    assert!(printed.contains("test result: ok. 1 passed;"), "{printed}{}", String::from_utf8_lossy(&other.stderr));
     drop(stuck);
     until("the memory is free", || daemon.get(FILE).status == 200);
 }

@@ -20,7 +20,7 @@ fn every_session_operation_is_audited() {
     server.post("/v1/sessions/s/fork", &json!({"id": "t"})).ok();
     server.ask("DELETE", "/v1/sessions/s", &[], b"");
     let lines = server.audited();
-    let said: Vec<_> = lines
+    let acts: Vec<_> = lines
         .iter()
         .map(|line| {
             let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
@@ -39,7 +39,7 @@ fn every_session_operation_is_audited() {
         ("close", "", "done"),
     ];
     let expected: Vec<_> = expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())).into();
-    assert_eq!(said, expected);
+    assert_eq!(acts, expected);
     assert!(lines.iter().all(|line| line["session"] == "s" && line["tenant"] == "one" && line["door"] == "http"));
     assert!(!format!("{lines:?}").contains("secret"));
 }

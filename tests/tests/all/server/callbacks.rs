@@ -205,23 +205,23 @@ fn callback_answers_are_bounded_and_untrusted() {
         }
     });
     let server = Server::start(allowing(vec![service.url("/*")]));
-    let said_by = |server: &Server, path: &str| {
+    let stdout_by = |server: &Server, path: &str| {
         let source =
             "try:\n    print(tools.add(a=1))\nexcept tools.ToolError as error:\n    print(type(error).__name__, error)";
         run(server, &service.url(path), source).ok()["stdout"].as_str().unwrap().to_owned()
     };
-    let said = |path: &str| said_by(&server, path);
-    assert_eq!(said("/ok"), "ok\n");
-    assert_eq!(said("/redirect"), "ToolError the callback of `add` answered with status 302\n");
-    assert_eq!(said("/error"), "ToolError the database is away\n");
-    assert_eq!(said("/denied"), "ToolDenied not today\n");
-    assert_eq!(said("/bare"), "ToolError the callback of `add` answered with status 404\n");
+    let stdout = |path: &str| stdout_by(&server, path);
+    assert_eq!(stdout("/ok"), "ok\n");
+    assert_eq!(stdout("/redirect"), "ToolError the callback of `add` answered with status 302\n");
+    assert_eq!(stdout("/error"), "ToolError the database is away\n");
+    assert_eq!(stdout("/denied"), "ToolDenied not today\n");
+    assert_eq!(stdout("/bare"), "ToolError the callback of `add` answered with status 404\n");
     for path in ["/text", "/bytes", "/deep", "/long", "/gone"] {
-        assert!(said(path).starts_with("Tool"), "{path}: {}", said(path));
+        assert!(stdout(path).starts_with("Tool"), "{path}: {}", stdout(path));
     }
     let impatient = Server::start(allowing_within(vec![service.url("/*")], 1_000));
-    let slow = said_by(&impatient, "/slow");
+    let slow = stdout_by(&impatient, "/slow");
     assert!(slow.starts_with("ToolTimeout"), "{slow}");
-    assert_eq!(said("/ok"), "ok\n");
+    assert_eq!(stdout("/ok"), "ok\n");
     assert!(service.requests().iter().filter(|request| request.line.contains("/redirect")).count() == 1);
 }

@@ -135,7 +135,7 @@ fn operations_unsupported_by_a_fleet_are_rejected() {
     let before = engine.requests().len();
     let source = json!({"source": "1", "return_files": ["*"]}).to_string();
     let checked = json!({"source": "1", "check_types": true}).to_string();
-    for (method, path, body, said) in [
+    for (method, path, body, expected) in [
         ("GET", "/files", "", "session files"),
         ("GET", "/files/a", "", "session files"),
         ("PUT", "/files/a", "x", "session files"),
@@ -154,7 +154,7 @@ fn operations_unsupported_by_a_fleet_are_rejected() {
     ] {
         let answer = server.ask(method, &format!("/v1/sessions/s{path}"), &[], body.as_bytes());
         assert_eq!(answer.problem(), (501, "not-in-a-fleet".into()), "{method} {path}");
-        assert!(answer.text().contains(said), "{method} {path}: {}", answer.text());
+        assert!(answer.text().contains(expected), "{method} {path}: {}", answer.text());
     }
     assert_eq!(engine.requests().len(), before, "the engine must not be called");
     assert_eq!(execute(&server, &[], "1 + 1").ok()["value"]["json"], 2);
@@ -172,7 +172,7 @@ fn fleet_errors_map_to_problems_on_every_route() {
         ("POST", "/v1/sessions/s/undo", ""),
         ("DELETE", "/v1/sessions/s", ""),
     ];
-    for (failure, expected, retry, said) in [
+    for (failure, expected, retry, part) in [
         ((404, "service 'glovebox-sessions-00' not found"), (503, "unavailable"), true, "no fleet node"),
         ((400, "`x` is wrong"), (400, "invalid-argument"), false, "`x` is wrong"),
         ((500, "the bytes are damaged"), (500, "internal"), false, "the bytes are damaged"),
@@ -189,7 +189,7 @@ fn fleet_errors_map_to_problems_on_every_route() {
             }
             assert_eq!(answer.problem(), (expected.0, expected.1.to_owned()), "{method} {path} {failure:?}");
             assert_eq!(answer.header("retry-after").is_some(), retry, "{method} {path} {failure:?}");
-            assert!(answer.text().contains(said), "{method} {path}: {}", answer.text());
+            assert!(answer.text().contains(part), "{method} {path}: {}", answer.text());
             assert!(!answer.text().contains("10.0.0.1"), "{}", answer.text());
         }
     }

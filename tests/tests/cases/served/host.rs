@@ -44,16 +44,16 @@ impl Host {
         }
         let mut child = command.arg(component).stderr(Stdio::piped()).spawn()?;
         let mut lines = BufReader::new(child.stderr.take().ok_or("no standard error")?).lines();
-        let mut said = Vec::new();
+        let mut printed = Vec::new();
         let address = loop {
             let Some(line) = lines.next() else {
-                return Err(format!("the server ended: {said:?}, {:?}", child.wait()?).into());
+                return Err(format!("the server ended: {printed:?}, {:?}", child.wait()?).into());
             };
             let line = line?;
             if let Some((_, address)) = line.split_once("http://") {
                 break address.trim_end_matches('/').parse().map_err(|error| format!("{line}: {error}"))?;
             }
-            said.push(line);
+            printed.push(line);
         };
         // Drains the pipe, which would fill up otherwise.
         thread::spawn(move || lines.map_while(Result::ok).for_each(drop));

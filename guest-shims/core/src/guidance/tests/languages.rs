@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn names_of_the_other_language_are_recognized() {
-    let said = |language: Language, source: &str, name: &str| {
+    let advice_for = |language: Language, source: &str, name: &str| {
         let (type_name, message) = match language {
             Language::Python => ("NameError", format!("name '{name}' is not defined")),
             Language::JavaScript => ("ReferenceError", format!("{name} is not defined")),
@@ -18,31 +18,31 @@ fn names_of_the_other_language_are_recognized() {
         ("x = [true, 1]", "true", Some("x = [True, 1]")),
         ("x = [true, true]", "true", None),
     ] {
-        let advice = said(Language::Python, source, name).unwrap();
+        let advice = advice_for(Language::Python, source, name).unwrap();
         assert_eq!((advice.kind, advice.correction.map(|line| line.text).as_deref()), (AdviceKind::Syntax, text));
     }
     for (source, name) in [("process(console)", "console"), ("processed", "processed"), ("x + y", "x"), ("", "console")]
     {
-        assert_eq!(said(Language::Python, source, name), None, "{source}");
+        assert_eq!(advice_for(Language::Python, source, name), None, "{source}");
     }
     for (source, name, text) in [
         ("let n = len(x)", "len", None),
         ("const done = True;", "True", Some("const done = true;")),
         ("f(None)", "None", Some("f(null)")),
     ] {
-        let advice = said(Language::JavaScript, source, name).unwrap();
+        let advice = advice_for(Language::JavaScript, source, name).unwrap();
         assert_eq!((advice.kind, advice.correction.map(|line| line.text).as_deref()), (AdviceKind::Syntax, text));
     }
     for (source, name) in [("x + len", "len"), ("length(x)", "length"), ("", "len")] {
-        assert_eq!(said(Language::JavaScript, source, name), None, "{source}");
+        assert_eq!(advice_for(Language::JavaScript, source, name), None, "{source}");
     }
 }
 
 #[test]
 fn script_in_the_other_language_is_recognized() {
     let is_other = |language: Language, line: &str| {
-        let said = of(language, line, &raised("SyntaxError", "invalid syntax", Some(1)));
-        said.iter().any(|advice| advice.steps.iter().any(|step| step.starts_with("This looks like")))
+        let advice = of(language, line, &raised("SyntaxError", "invalid syntax", Some(1)));
+        advice.iter().any(|advice| advice.steps.iter().any(|step| step.starts_with("This looks like")))
     };
     for line in [
         "const x = 1;",
@@ -111,8 +111,8 @@ fn script_in_the_other_language_is_recognized() {
         assert!(!is_other(Language::JavaScript, line), "{line}");
     }
     let comprehension = raised("SyntaxError", "Unexpected token 'for'", Some(1));
-    let said = of(Language::JavaScript, "x = [n for n in y]", &comprehension);
-    assert!(said[0].steps[0].starts_with("This looks like Python"), "{said:?}");
+    let advice = of(Language::JavaScript, "x = [n for n in y]", &comprehension);
+    assert!(advice[0].steps[0].starts_with("This looks like Python"), "{advice:?}");
     for language in Language::ALL {
         let fenced = of(language, "```\nx\n```", &raised("SyntaxError", "x", Some(1)));
         assert!(fenced.iter().all(|advice| advice.steps.iter().any(|step| step.contains("```"))), "{fenced:?}");
@@ -121,7 +121,7 @@ fn script_in_the_other_language_is_recognized() {
 
 #[test]
 fn unsupported_typescript_gets_a_replacement() {
-    let said = |source: &str, message: &str| {
+    let advice_for = |source: &str, message: &str| {
         of(Language::JavaScript, source, &raised("SyntaxError", message, Some(1))).pop().unwrap()
     };
     for (message, step) in [
@@ -133,13 +133,13 @@ fn unsupported_typescript_gets_a_replacement() {
         ("The angle-bracket syntax for type assertions, `<T>expr`, is not supported", "value as Type"),
         ("the script is nested too deeply for its types to be removed", "variables"),
     ] {
-        let advice = said("x", message);
+        let advice = advice_for("x", message);
         assert_eq!(advice.kind, AdviceKind::TypescriptSyntax, "{message}");
         assert!(advice.steps[0].contains(step), "{message}: {:?}", advice.steps);
     }
-    assert_eq!(said("x", "TypeScript").kind, AdviceKind::Syntax);
+    assert_eq!(advice_for("x", "TypeScript").kind, AdviceKind::Syntax);
     let import = "TypeScript import equals declaration is not supported in strip-only mode";
-    let corrected = |source: &str| said(source, import).correction.map(|correction| correction.text);
+    let corrected = |source: &str| advice_for(source, import).correction.map(|correction| correction.text);
     assert_eq!(corrected("  import fs = require('fs');").as_deref(), Some("  const fs = require('fs');"));
     for other in
         ["import A = B.C;", "export import fs = require('fs')", "import fs = require('fs'), x = 1", "import = x"]

@@ -309,9 +309,9 @@ fn paths_are_parsed_as_each_language_prints_them() {
         ("EEXIST: file already exists, mkdir 'a'", None),
         ("my ENOENT: no such file or directory, open 'a.txt'", None),
     ] {
-        let said = script(message);
-        assert_eq!(said.is_some(), path.is_some(), "{message}");
-        assert!(said.is_none_or(|advice| advice.kind == AdviceKind::Path && advice.summary.contains(path.unwrap())));
+        let advice = script(message);
+        assert_eq!(advice.is_some(), path.is_some(), "{message}");
+        assert!(advice.is_none_or(|advice| advice.kind == AdviceKind::Path && advice.summary.contains(path.unwrap())));
     }
     for (message, path) in [
         ("[Errno 44] No such file or directory: 'a.txt'", Some("`a.txt`")),
@@ -322,9 +322,9 @@ fn paths_are_parsed_as_each_language_prints_them() {
         ("[Errno 44] No such file or directory", None),
         ("data: 'x'", None),
     ] {
-        let said = python("", "FileNotFoundError", message);
-        assert_eq!(said.is_some(), path.is_some(), "{message}");
-        assert!(said.is_none_or(|advice| advice.summary.contains(path.unwrap())), "{message}");
+        let advice = python("", "FileNotFoundError", message);
+        assert_eq!(advice.is_some(), path.is_some(), "{message}");
+        assert!(advice.is_none_or(|advice| advice.summary.contains(path.unwrap())), "{message}");
     }
 }
 

@@ -55,12 +55,12 @@ impl Random {
         if depth == 0 || self.below(12) == 0 {
             return self.pick(&[json!(true), json!(false), json!({}), json!({"type": "integer"}), json!({"const": 1})]);
         }
-        let mut said = Map::new();
+        let mut schema = Map::new();
         for _ in 0..=self.below(3) {
             let (keyword, value) = self.keyword(depth - 1);
-            said.insert(keyword.to_owned(), value);
+            schema.insert(keyword.to_owned(), value);
         }
-        Value::Object(said)
+        Value::Object(schema)
     }
 
     fn keyword(&mut self, depth: usize) -> (&'static str, Value) {
@@ -125,9 +125,9 @@ fn validator_agrees_with_the_reference_library() {
         let plain = compiled(&schema).unwrap();
         for _ in 0..8 {
             let value = random.value(3);
-            let said = plain.check(&value);
-            assert_eq!(said.is_ok(), library.is_valid(&value), "round {round}: {schema} {value} {said:?}");
-            if said.is_ok() { valid += 1 } else { invalid += 1 }
+            let result = plain.check(&value);
+            assert_eq!(result.is_ok(), library.is_valid(&value), "round {round}: {schema} {value} {result:?}");
+            if result.is_ok() { valid += 1 } else { invalid += 1 }
         }
     }
     assert!(valid > 5_000 && invalid > 5_000, "too few valid or invalid values to compare: {valid}, {invalid}");

@@ -123,7 +123,7 @@ fn host_clock_and_entropy_need_the_grant() {
         |_| {},
     );
     let mut ctx = fixed.ctx();
-    assert_eq!(said(&mut ctx, "console.log(Date.now())"), "5\n");
+    assert_eq!(stdout_of(&mut ctx, "console.log(Date.now())"), "5\n");
     let clock = Policy { clock: Some(types::Clock::Host), ..no_policy() };
     assert!(bad_policy(ctx.run(Runtime::Javascript, request("1"), clock)).starts_with("`clock`: "));
     let entropy = Policy { entropy: Some(types::Entropy::Host), ..no_policy() };
@@ -185,9 +185,9 @@ fn handle_of_another_store_is_invalid() {
     assert!(HostSession::drop(&mut other, same(&session)).is_err());
     // A handle number refers to a different session in each store.
     let theirs = open(&mut other);
-    said_in(&mut one, &session, "globalThis.x = 'one'");
-    said_in(&mut other, &theirs, "globalThis.x = 'other'");
-    assert_eq!(said_in(&mut one, &session, "console.log(x)"), "one\n");
+    stdout_in(&mut one, &session, "globalThis.x = 'one'");
+    stdout_in(&mut other, &theirs, "globalThis.x = 'other'");
+    assert_eq!(stdout_in(&mut one, &session, "console.log(x)"), "one\n");
     assert_ne!(HostSession::id(&mut one, session).unwrap(), HostSession::id(&mut other, theirs).unwrap());
 }
 
@@ -208,9 +208,9 @@ fn mistyped_and_dropped_handles_are_invalid() {
 fn quotas_of_components_are_independent() {
     let host = host(|_| {}, |quotas| quotas.executions = 1);
     let (mut one, mut other) = (host.ctx(), host.ctx());
-    said(&mut one, "1");
+    stdout_of(&mut one, "1");
     over_quota(one.run(Runtime::Javascript, request("1"), no_policy()));
-    said(&mut other, "1");
+    stdout_of(&mut other, "1");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn context_token_stops_current_and_later_executions() {
 fn endless_variable_read_stops_with_the_context() {
     let mut ctx = ctx();
     let session = HostSession::open(&mut ctx, Runtime::Python, no_policy(), no_options()).unwrap();
-    said_in(&mut ctx, &session, "class Endless:\n    def __repr__(self):\n        while True: pass\nx = Endless()");
+    stdout_in(&mut ctx, &session, "class Endless:\n    def __repr__(self):\n        while True: pass\nx = Endless()");
     let token = ctx.cancel_token();
     let got = thread::scope(|scope| {
         let running = scope.spawn(move || HostSession::get_variable(&mut ctx, session, "x".into()));

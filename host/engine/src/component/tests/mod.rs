@@ -146,14 +146,14 @@ fn same<T: 'static>(handle: &Resource<T>) -> Resource<T> {
 }
 
 /// Runs a JavaScript script and returns its output.
-fn said(ctx: &mut SandboxCtx, source: &str) -> String {
+fn stdout_of(ctx: &mut SandboxCtx, source: &str) -> String {
     let execution = ctx.run(Runtime::Javascript, request(source), no_policy()).unwrap();
     assert_eq!(execution.outcome, Outcome::Completed, "{:?}", String::from_utf8_lossy(&execution.stderr.bytes));
     String::from_utf8(execution.stdout.bytes).unwrap()
 }
 
 /// Runs a script in a session and returns its output.
-fn said_in(ctx: &mut SandboxCtx, session: &Resource<SessionResource>, source: &str) -> String {
+fn stdout_in(ctx: &mut SandboxCtx, session: &Resource<SessionResource>, source: &str) -> String {
     let execution = HostSession::execute(ctx, same(session), request(source)).unwrap();
     assert_eq!(execution.outcome, Outcome::Completed, "{:?}", String::from_utf8_lossy(&execution.stderr.bytes));
     String::from_utf8(execution.stdout.bytes).unwrap()

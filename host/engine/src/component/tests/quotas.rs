@@ -40,7 +40,7 @@ fn open_sessions_are_limited_until_dropped() {
 #[test]
 fn guest_entries_count_as_executions() {
     let mut ctx = with_quotas(|quotas| quotas.executions = 4);
-    said(&mut ctx, "1");
+    stdout_of(&mut ctx, "1");
     ctx.validate(Runtime::Javascript, request("1"), no_policy()).unwrap();
     let session = open(&mut ctx);
     HostSession::get_variable(&mut ctx, same(&session), "x".into()).unwrap();
@@ -171,10 +171,10 @@ fn snapshots_and_hibernated_sessions_count_as_held_bytes() {
     HostFiles::drop(&mut ctx, files).unwrap();
     assert_eq!(ctx.usage().held_bytes, 0);
     // Random data cannot be compressed.
-    said_in(&mut ctx, &session, "globalThis.a = Array.from({length: 1 << 20}, () => Math.random()); 0");
+    stdout_in(&mut ctx, &session, "globalThis.a = Array.from({length: 1 << 20}, () => Math.random()); 0");
     assert!(over_quota(HostSession::hibernate(&mut ctx, same(&session))).starts_with("`held-bytes` would be exceeded"));
     assert_eq!(ctx.usage().held_bytes, 0, "a failed hibernation holds no bytes");
-    said_in(&mut ctx, &session, "a.length");
+    stdout_in(&mut ctx, &session, "a.length");
 }
 
 #[test]

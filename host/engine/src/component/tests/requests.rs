@@ -33,7 +33,11 @@ fn script_reads_request_files_without_owning_them() {
     assert_eq!(String::from_utf8_lossy(&execution.stdout.bytes), "1 2\n");
     assert_eq!((execution.files_created, execution.files_modified), (vec!["new".to_owned()], vec![]));
     assert_eq!(ctx.usage().held_bytes, 0);
-    assert_eq!(said(&mut ctx, "print(std.loadFile('a/b'))"), "null\n", "files of another execution are not visible");
+    assert_eq!(
+        stdout_of(&mut ctx, "print(std.loadFile('a/b'))"),
+        "null\n",
+        "files of another execution are not visible"
+    );
 }
 
 #[test]
@@ -183,8 +187,8 @@ fn standard_input_is_limited_except_in_validation() {
 #[test]
 fn validation_returns_diagnostics_without_running() {
     let mut ctx = ctx();
-    let said = ctx.validate(Runtime::Python, request("x = 1\ny ="), no_policy()).unwrap();
-    assert_eq!((said.len(), said[0].line), (1, 2));
+    let diagnostics = ctx.validate(Runtime::Python, request("x = 1\ny ="), no_policy()).unwrap();
+    assert_eq!((diagnostics.len(), diagnostics[0].line), (1, 2));
     let timed = Request { deadline_ms: Some(0), ..request("while True: pass") };
     assert!(ctx.validate(Runtime::Python, timed, no_policy()).unwrap().is_empty());
 }

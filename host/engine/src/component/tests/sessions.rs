@@ -25,13 +25,13 @@ fn session_supports_forks_undo_and_resume() {
     let mut ctx = ctx();
     let options = SessionOptions { context: Some(r#"{"n": 5}"#.into()), ..no_options() };
     let session = open_with(&mut ctx, no_policy(), options).unwrap();
-    assert_eq!(said_in(&mut ctx, &session, "var x = context.n; console.log(x)"), "5\n");
+    assert_eq!(stdout_in(&mut ctx, &session, "var x = context.n; console.log(x)"), "5\n");
     HostSession::set_variable(&mut ctx, same(&session), "y".into(), "[1, \"é\"]".into()).unwrap();
     assert_eq!(json(&mut ctx, &session, "y").as_deref(), Some("[1,\"é\"]"));
     assert_eq!(json(&mut ctx, &session, "none"), None);
     let mark = HostSession::checkpoint(&mut ctx, same(&session)).unwrap();
     let fork = HostSession::fork(&mut ctx, same(&session)).unwrap();
-    said_in(&mut ctx, &session, "x = 6");
+    stdout_in(&mut ctx, &session, "x = 6");
     assert_eq!(json(&mut ctx, &fork, "x").as_deref(), Some("5"));
     let state = HostSession::hibernate(&mut ctx, same(&session)).unwrap();
     HostSession::undo(&mut ctx, same(&session)).unwrap();
@@ -42,7 +42,7 @@ fn session_supports_forks_undo_and_resume() {
     let options = SessionOptions { context: Some("7".into()), ..no_options() };
     let resumed = HostSession::resume(&mut ctx, Runtime::Javascript, same(&state), no_policy(), options).unwrap();
     HostBlob::drop(&mut ctx, state).unwrap();
-    assert_eq!(said_in(&mut ctx, &resumed, "console.log(x, context)"), "6 7\n");
+    assert_eq!(stdout_in(&mut ctx, &resumed, "console.log(x, context)"), "6 7\n");
     let info = HostSession::info(&mut ctx, same(&session)).unwrap();
     assert_eq!((info.executions, info.ended), (1, None));
     HostSession::close(&mut ctx, same(&session)).unwrap();
@@ -62,7 +62,7 @@ fn rollback_is_reported_and_charged() {
         ..limited(|limits| (limits.fuel, limits.fuel_reserve) = (Some(50_000_000), Some(0)))
     };
     let session = open_with(&mut ctx, policy, no_options()).unwrap();
-    said_in(&mut ctx, &session, "var x = 1");
+    stdout_in(&mut ctx, &session, "var x = 1");
     let before = ctx.usage().fuel;
     let execution =
         HostSession::execute(&mut ctx, same(&session), request("x = 2; for (;;) try { for (;;); } catch {}"));
@@ -133,7 +133,7 @@ fn invalid_session_bytes_are_not_resumed() {
     assert_eq!((ctx.usage().sessions, ctx.usage().handles), (0, 1));
     // This session needs more memory than the policy allows.
     let session = open(&mut ctx);
-    said_in(&mut ctx, &session, "var a = new Uint8Array(30 << 20).fill(1); 0");
+    stdout_in(&mut ctx, &session, "var a = new Uint8Array(30 << 20).fill(1); 0");
     let large = HostSession::hibernate(&mut ctx, session).unwrap();
     let small = limited(|limits| limits.memory_bytes = Some(20 << 20));
     let resumed = HostSession::resume(&mut ctx, Runtime::Javascript, same(&large), small, no_options());
@@ -242,7 +242,7 @@ fn snapshot_is_immutable_and_outlives_its_session() {
     let session = open(&mut ctx);
     write(&mut ctx, &session, "a/b.txt", b"before").unwrap();
     let files = HostSession::files(&mut ctx, same(&session)).unwrap();
-    said_in(&mut ctx, &session, "std.writeFile('a/b.txt', 'after'); 0");
+    stdout_in(&mut ctx, &session, "std.writeFile('a/b.txt', 'after'); 0");
     HostSession::drop(&mut ctx, session).unwrap();
     let list = HostFiles::list(&mut ctx, same(&files), "**".into()).unwrap();
     let seen: Vec<_> = list.iter().map(|entry| (entry.path.as_str(), entry.kind, entry.size_bytes)).collect();
@@ -317,7 +317,7 @@ fn file_list_has_at_most_ten_thousand_entries() {
     let mut ctx = host(|policy| policy.limits.workspace_inodes = 20_000, |_| {}).ctx();
     let session = open(&mut ctx);
     let mut listed = |count: u32| {
-        said_in(&mut ctx, &session, &format!("for (let i = 0; i < {count}; i++) std.writeFile('' + i, 'x'); 0"));
+        stdout_in(&mut ctx, &session, &format!("for (let i = 0; i < {count}; i++) std.writeFile('' + i, 'x'); 0"));
         let files = HostSession::files(&mut ctx, same(&session)).unwrap();
         let list = HostFiles::list(&mut ctx, same(&files), "*".into());
         HostFiles::drop(&mut ctx, files).unwrap();

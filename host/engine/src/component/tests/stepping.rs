@@ -251,7 +251,7 @@ fn session_is_busy_until_the_end_is_delivered() {
     busy(&mut ctx);
     let execution = done(&mut ctx, &started, vec![answer(0, "5")]);
     assert_eq!(execution.session_id, Some(HostSession::id(&mut ctx, same(&session)).unwrap()));
-    assert_eq!(said_in(&mut ctx, &session, "console.log(x)"), "5\n");
+    assert_eq!(stdout_in(&mut ctx, &session, "console.log(x)"), "5\n");
     assert!(matches!(error_of(HostStarted::files(&mut ctx, same(&started))), SandboxError::Unsupported(_)));
     let fork = HostSession::fork(&mut ctx, same(&session)).unwrap();
     let again = HostSession::start(&mut ctx, same(&fork), request("x + await tools.ask({q: 2})")).unwrap();
@@ -264,12 +264,12 @@ fn a_session_whose_execution_was_dropped_can_be_used() {
     let mut ctx = ctx();
     let policy = limited(|limits| limits.timeout_reserve_ms = Some(0));
     let session = HostSession::open(&mut ctx, Runtime::Javascript, policy, asking()).unwrap();
-    said_in(&mut ctx, &session, "var x = 1");
+    stdout_in(&mut ctx, &session, "var x = 1");
     for source in ["x = 2; await tools.ask({q: 1})", "x = 2; for (;;) {}"] {
         let started = HostSession::start(&mut ctx, same(&session), request(source)).unwrap();
         release(&mut ctx, started);
         assert_eq!(
-            said_in(&mut ctx, &session, "console.log(x)"),
+            stdout_in(&mut ctx, &session, "console.log(x)"),
             "1\n",
             "the call waits until the execution is unwound"
         );
@@ -294,7 +294,7 @@ fn caller_tool_fails_in_a_plain_execution() {
     let mut ctx = ctx();
     let session = HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), asking()).unwrap();
     let source = "try { await tools.ask({q: 1}) } catch (error) { console.log(error.name) }";
-    assert_eq!(said_in(&mut ctx, &session, source), "ToolError\n");
+    assert_eq!(stdout_in(&mut ctx, &session, source), "ToolError\n");
 }
 
 #[test]
@@ -405,7 +405,7 @@ fn started_execution_can_be_cancelled() {
     HostStarted::cancel(&mut ctx, same(&started)).unwrap();
     assert_eq!(done(&mut ctx, &started, vec![]).outcome, Outcome::Cancelled);
     HostStarted::cancel(&mut ctx, same(&started)).unwrap();
-    assert_eq!(said(&mut ctx, "console.log(2)"), "2\n", "other executions are not cancelled");
+    assert_eq!(stdout_of(&mut ctx, "console.log(2)"), "2\n", "other executions are not cancelled");
 }
 
 #[test]

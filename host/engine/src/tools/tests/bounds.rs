@@ -91,14 +91,14 @@ fn arguments_must_match_the_policys_schema_too() {
         guest.ok();
     }
     let policy = "the policy restricts calls to `weather` (`tools.weather.schema`): ";
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (json!({ "city": "Bergen" }), format!("{policy}`/city`: the number of characters is 6; the maximum is 5")),
         (json!({ "city": "Oslo", "days": 1 }), format!("{policy}`/days`: no value is allowed here")),
         (json!({ "days": 1 }), "\"city\" is a required property".to_owned()),
         (json!({ "city": 12_345 }), "`/city`: value is not of type \"string\"".to_owned()),
     ] {
         guest.call(2, "weather", &arguments);
-        assert_eq!(guest.error(), ("InvalidArguments".to_owned(), said), "{arguments}");
+        assert_eq!(guest.error(), ("InvalidArguments".to_owned(), expected), "{arguments}");
     }
     assert_eq!(reached.load(Ordering::SeqCst), 2, "a refused call does not reach the tool");
 }

@@ -191,16 +191,16 @@ async fn answers() -> Result<String, SandboxError> {
     let mut again = started.events()?;
     assert_eq!(next_call(&mut again).await.id, calls[0].id);
     let mut output = started.stdout()?;
-    let mut said = String::new();
+    let mut printed = String::new();
     for call in calls.iter().rev() {
         let denied = CallFailure { kind: ToolError::Denied, message: "not now".into() };
         let value = call.id.to_string();
         started.answer(call.id, if call.id == 0 { Err(&denied) } else { Ok(&value) })?;
-        said += &text(read(&mut output, 100).await);
+        printed += &text(read(&mut output, 100).await);
     }
     let execution = started.finish().await?;
     assert_eq!(execution.tool_calls.len(), 3);
-    Ok(said.replace('\n', " "))
+    Ok(printed.replace('\n', " "))
 }
 
 async fn wrong_answers() -> Result<String, SandboxError> {

@@ -273,9 +273,9 @@ fn script_continues_in_other_processes() {
             for wait in 0..waits {
                 let task = format!("{language} {} {wait} {}", trial.seed, dir.path().display());
                 let child = run_child(TEST, &task, LONG);
-                let said = String::from_utf8_lossy(&child.stdout);
-                let has_passed = said.contains("test result: ok. 1 passed;");
-                assert!(has_passed, "{said}{}\n{}", String::from_utf8_lossy(&child.stderr), trial.source);
+                let printed = String::from_utf8_lossy(&child.stdout);
+                let has_passed = printed.contains("test result: ok. 1 passed;");
+                assert!(has_passed, "{printed}{}\n{}", String::from_utf8_lossy(&child.stderr), trial.source);
             }
             let observed = fs::read(dir.path().join("observed")).unwrap();
             let observed: Observed = serde_json::from_slice(&observed).unwrap();
