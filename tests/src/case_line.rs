@@ -23,21 +23,21 @@ pub struct LineOptions {
 #[must_use]
 pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
     let mut policy = serde_json::to_value(&case.policy).expect("a policy is JSON");
-    let told = policy.as_object_mut().expect("a policy is an object");
+    let fields = policy.as_object_mut().expect("a policy is an object");
     // The contract does not include settings that belong to the host.
     for key in ["workspace", "mounts", "commit", "metering", "network", "packages", "tools"] {
-        told.remove(key);
+        fields.remove(key);
     }
     if options.any_clock_and_entropy {
         if matches!(case.policy.clock, Clock::Host) {
-            told.insert("clock".into(), Value::Null);
+            fields.insert("clock".into(), Value::Null);
         }
         if matches!(case.policy.entropy, Entropy::Host) {
-            told.insert("entropy".into(), Value::Null);
+            fields.insert("entropy".into(), Value::Null);
         }
     }
     let tool = |(name, tool): (&String, &CaseTool)| {
-        let told = json!({
+        let tool_json = json!({
             "description": tool.description,
             "schema": tool.schema,
             // Formatted like the engine's own tools: every byte affects the script and its fuel.
@@ -45,7 +45,7 @@ pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
             "error": tool.error,
             "delay_ms": tool.delay_ms,
         });
-        (name.clone(), told)
+        (name.clone(), tool_json)
     };
     json!({
         "runtime": runtime,

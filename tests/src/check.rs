@@ -76,8 +76,8 @@ fn retained(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
         ("interrupted_traceback", "traceback", &expect.interrupted_traceback),
     ] {
         if let Some(wanted) = wanted {
-            let told = seen.interrupted.as_ref().and_then(|raised| raised[key].as_str());
-            text(wrong, name, wanted, told.unwrap_or(""));
+            let found = seen.interrupted.as_ref().and_then(|raised| raised[key].as_str());
+            text(wrong, name, wanted, found.unwrap_or(""));
         }
     }
     guidance(wrong, expect, &seen.guidance);

@@ -352,9 +352,9 @@ mod tests {
     #[test]
     fn limit_line_starts_on_a_new_line() {
         for (written, added) in [("", LINE.to_owned()), ("a\n", LINE.to_owned()), ("a", format!("\n{LINE}"))] {
-            let (stderr, told) = ended(written, written.len(), 1_000);
+            let (stderr, added_text) = ended(written, written.len(), 1_000);
             let whole = format!("{written}{added}");
-            assert_eq!((told, stderr), (added, captured(&whole, whole.len())), "{written:?}");
+            assert_eq!((added_text, stderr), (added, captured(&whole, whole.len())), "{written:?}");
         }
     }
 
@@ -366,11 +366,11 @@ mod tests {
             assert_eq!(ended(&written, 100, max).0, captured(&whole, whole.len()));
         }
         for max in 0..whole.len() {
-            let (stderr, told) = ended(&written, 100, max);
+            let (stderr, added_text) = ended(&written, 100, max);
             let text = String::from_utf8(stderr.bytes).unwrap();
             assert!(text.len() <= max && stderr.truncated, "{max}");
             assert_eq!(stderr.total_bytes, u64::try_from(whole.len()).unwrap());
-            assert!(told.len() <= max && format!("\n{LINE}").starts_with(&told));
+            assert!(added_text.len() <= max && format!("\n{LINE}").starts_with(&added_text));
             if max < LINE.len() {
                 assert_eq!(text, LINE[..max]);
             } else {
@@ -387,9 +387,9 @@ mod tests {
 
     #[test]
     fn limit_line_keeps_the_count_of_dropped_bytes() {
-        let (stderr, told) = ended("0123456789", 1_000, 60);
+        let (stderr, added_text) = ended("0123456789", 1_000, 60);
         assert_eq!(stderr.bytes, format!("0123456789\n{LINE}").as_bytes());
-        assert_eq!((stderr.total_bytes, told.len()), (1_001 + LINE.len() as u64, 1 + LINE.len()));
+        assert_eq!((stderr.total_bytes, added_text.len()), (1_001 + LINE.len() as u64, 1 + LINE.len()));
         assert!(stderr.truncated);
         let (stderr, _) = ended(&"x".repeat(60), 1_000, 60);
         assert_eq!(stderr.bytes, format!("{}\n{LINE}", "x".repeat(59 - LINE.len())).as_bytes());

@@ -22,8 +22,9 @@ pub fn page(cases: &[Case]) -> String {
         for language in Language::ALL {
             let here: Vec<_> = cases.iter().copied().filter(|case| case.language == language).collect();
             let count = |differs| {
-                let told = |case: &&&Case| expected(host, case).is_some_and(|exception| exception.differs == differs);
-                here.iter().filter(told).count()
+                let is_listed =
+                    |case: &&&Case| expected(host, case).is_some_and(|exception| exception.differs == differs);
+                here.iter().filter(is_listed).count()
             };
             let (otherwise, details) = (count(Differs::Outcome), count(Differs::Details));
             let _ = writeln!(

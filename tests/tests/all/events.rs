@@ -38,9 +38,9 @@ fn executions_are_logged() {
             session.files().rename("f", "g", IfExists::Fail).unwrap();
             session.files().delete("g").unwrap();
         });
-        let told: Vec<_> = seen.iter().map(|event| (event.get("message"), event.get("path"))).collect();
+        let logged: Vec<_> = seen.iter().map(|event| (event.get("message"), event.get("path"))).collect();
         assert_eq!(
-            told,
+            logged,
             [
                 ("session.file.write", "f"),
                 ("session.file.read", "f"),
@@ -103,10 +103,10 @@ fn executions_are_logged() {
             );
             builder.build().unwrap().run(Request::new(source).session_id(&id)).unwrap();
         });
-        let told: Vec<_> = seen.iter().map(|event| event.get("message")).collect();
+        let logged: Vec<_> = seen.iter().map(|event| event.get("message")).collect();
         let expected =
             ["execution.start", "tool.start", "tool.complete", "security.tools_refused", "execution.complete"];
-        assert_eq!(told, expected, "{seen:#?}");
+        assert_eq!(logged, expected, "{seen:#?}");
         assert_eq!((seen[1].get("tool"), seen[1].get("index")), ("secret", "0"));
         assert_eq!((seen[2].get("tool"), seen[2].get("outcome")), ("secret", "ToolError"));
         assert_eq!(seen[3].get("detail"), "refused tool calls: 1");

@@ -98,15 +98,15 @@ fn answer(stream: &mut TcpStream, heard: &Mutex<Vec<String>>, barrier: Option<&B
     }
     let head = request.lines().take_while(|line| !line.is_empty()).skip(1).collect::<Vec<_>>().join("\n");
     let method = request.split(' ').next().unwrap_or_default();
-    let told = serde_json::json!({ "method": method, "path": path, "headers": head, "body": body }).to_string();
+    let echo = serde_json::json!({ "method": method, "path": path, "headers": head, "body": body }).to_string();
     let (status, more) = match (path.strip_prefix("/status/"), path.strip_prefix("/to/")) {
         (Some(status), _) => (status.to_owned(), String::new()),
         (_, Some(to)) => ("302".to_owned(), format!("Location: /{to}\r\n")),
         _ => ("200".to_owned(), String::new()),
     };
     let kind = "Content-Type: application/json\r\nSet-Cookie: seen=yes; Path=/\r\n";
-    let body = if method == "HEAD" { "" } else { &told };
-    let _ = write!(stream, "HTTP/1.1 {status} Said\r\n{kind}{more}Content-Length: {}\r\n\r\n{body}", told.len());
+    let body = if method == "HEAD" { "" } else { &echo };
+    let _ = write!(stream, "HTTP/1.1 {status} Done\r\n{kind}{more}Content-Length: {}\r\n\r\n{body}", echo.len());
 }
 
 #[test]

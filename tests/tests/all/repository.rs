@@ -56,8 +56,8 @@ fn runtimes_page_lists_all_runtime_details() {
         let line = page.lines().find(|line| line.contains(&checksum));
         let line = line.unwrap_or_else(|| panic!("the page does not contain the checksum of `{}`", entry.name));
         let source = format!("]({})", entry.homepage);
-        for told in [&entry.name, &entry.version, &entry.licence, &source] {
-            assert!(line.contains(told.as_str()), "the page does not contain `{told}` for `{}`", entry.name);
+        for text in [&entry.name, &entry.version, &entry.licence, &source] {
+            assert!(line.contains(text.as_str()), "the page does not contain `{text}` for `{}`", entry.name);
         }
     }
 }

@@ -75,21 +75,21 @@ fn context_size_is_limited_like_standard_input() {
 fn standard_input_is_read_lazily_once() {
     for language in LANGUAGES {
         let sandbox = sandbox(language, |policy| policy.limits.stdin_bytes = 5);
-        let reads = Arc::new(AtomicU32::new(0));
+        let read_count = Arc::new(AtomicU32::new(0));
         let run = |source: &str, bytes: &'static [u8]| {
-            let reads = Arc::clone(&reads);
+            let read_count = Arc::clone(&read_count);
             let read = move || {
-                reads.fetch_add(1, Ordering::SeqCst);
+                read_count.fetch_add(1, Ordering::SeqCst);
                 bytes.to_vec()
             };
             sandbox.run(Request::new(source).stdin_from(read)).unwrap().stdout.text().trim_end().replace('\'', "\"")
         };
         assert_eq!(run("1", b"abc"), "");
-        assert_eq!(reads.load(Ordering::SeqCst), 0, "{language}: unread input must not be requested");
+        assert_eq!(read_count.load(Ordering::SeqCst), 0, "{language}: unread input must not be requested");
         for (bytes, expected) in [(&b"abcd"[..], "abcd"), (b"abcde", "abcde"), (b"abcdef", "abcde"), (b"", "")] {
-            reads.store(0, Ordering::SeqCst);
+            read_count.store(0, Ordering::SeqCst);
             assert_eq!(run(reads(language), bytes), format!("\"{expected}\" \"\""), "{language}");
-            assert_eq!(reads.load(Ordering::SeqCst), 1, "{language}");
+            assert_eq!(read_count.load(Ordering::SeqCst), 1, "{language}");
         }
         // In a session, each execution has its own standard input.
         let session = sandbox.session().unwrap();

@@ -286,7 +286,7 @@ impl Program {
         let pair = &mut self.pairs[at];
         let before = pair.state.clone();
         let files = pair.session.files();
-        let told = match self.dice.below(4) {
+        let change = match self.dice.below(4) {
             0 if pair.state.log_linked => {
                 // A session continues to write to its open file after the file is unlinked.
                 files.delete("log").unwrap();
@@ -311,7 +311,7 @@ impl Program {
         };
         // If a checkpoint was due, it was taken before the change.
         pair.note(&before);
-        self.tell("change files", format!("{at} {told}"));
+        self.tell("change files", format!("{at} {change}"));
     }
 
     /// Checks the session's state with a script.

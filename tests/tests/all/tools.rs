@@ -60,13 +60,13 @@ fn nap() -> Tool {
 /// Returns a tool that runs for a minute unless it is cancelled, and a channel that receives the time of the
 /// cancellation.
 fn patient() -> (Tool, mpsc::Receiver<Instant>) {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let tool = Tool::new("patient", "Waits.").handler(move |call, _| {
         let _ = call.cancel.wait_timeout(Duration::from_secs(60));
-        tell.send(Instant::now()).ok();
+        sender.send(Instant::now()).ok();
         Err(ToolError::new("cancelled"))
     });
-    (tool, told)
+    (tool, receiver)
 }
 
 #[test]
@@ -128,12 +128,12 @@ print(read(), read()['id'])";
 
 #[test]
 fn calls_of_an_earlier_execution_are_never_answered() {
-    let (patient, told) = patient();
+    let (patient, receiver) = patient();
     let sandbox = python(&[patient, echo()], |_| {});
     let session = sandbox.session().unwrap();
     let first = session.execute(&script("send({'id': 1, 'name': 'patient'})")).unwrap();
     assert_eq!(first.tool_calls[0].outcome, ToolOutcome::Unfinished);
-    told.recv_timeout(Duration::from_secs(20)).expect("the handler detects the cancellation");
+    receiver.recv_timeout(Duration::from_secs(20)).expect("the handler detects the cancellation");
     let second = session.execute("send({'id': 2, 'name': 'echo'})\nprint(read(), read())").unwrap();
     assert_eq!(second.stdout.text(), "{'id': 2, 'ok': {}} None\n");
     assert_eq!(second.tool_calls.len(), 1);
@@ -141,18 +141,18 @@ fn calls_of_an_earlier_execution_are_never_answered() {
 
 #[test]
 fn a_wait_for_a_tool_ends_at_the_deadline() {
-    let (patient, told) = patient();
+    let (patient, receiver) = patient();
     let sandbox = python(&[patient], |policy| policy.limits.timeout_ms = 2_000);
     let begun = Instant::now();
     let execution = sandbox.execute(&script("send({'id': 1, 'name': 'patient'})\nwhile not read(): pass")).unwrap();
     assert_eq!(short(&execution.outcome), "exhausted time");
     assert!(begun.elapsed() < Duration::from_secs(30));
-    told.recv_timeout(Duration::from_secs(20)).expect("the handler detects the cancellation");
+    receiver.recv_timeout(Duration::from_secs(20)).expect("the handler detects the cancellation");
 }
 
 #[test]
 fn a_wait_for_a_tool_is_cancelled() {
-    let (patient, told) = patient();
+    let (patient, receiver) = patient();
     let sandbox = python(&[patient], |policy| policy.limits.timeout_ms = 60_000);
     let token = CancelToken::new();
     let other = token.clone();
@@ -166,7 +166,7 @@ fn a_wait_for_a_tool_is_cancelled() {
     let execution = sandbox.run(Request::new(&source).cancel(&token)).unwrap();
     assert_eq!(execution.outcome, Outcome::Cancelled);
     let cancelled = canceller.join().unwrap();
-    assert!(told.recv_timeout(Duration::from_secs(20)).unwrap() >= cancelled);
+    assert!(receiver.recv_timeout(Duration::from_secs(20)).unwrap() >= cancelled);
     assert!(cancelled.elapsed() < Duration::from_secs(10));
 }
 

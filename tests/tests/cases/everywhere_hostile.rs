@@ -153,9 +153,9 @@ fn ran(results: &[StepResult]) -> Result<&Observed, String> {
 
 /// Formats the outcome as the rows do.
 fn short(seen: &Observed) -> String {
-    let told = |key: &str| seen.outcome.get(key).map(|value| value.as_str().map_or(value.to_string(), str::to_owned));
-    let detail = ["code", "type", "resource", "trap"].into_iter().find_map(told);
-    let kind = told("kind").unwrap_or_default();
+    let field = |key: &str| seen.outcome.get(key).map(|value| value.as_str().map_or(value.to_string(), str::to_owned));
+    let detail = ["code", "type", "resource", "trap"].into_iter().find_map(field);
+    let kind = field("kind").unwrap_or_default();
     detail.map_or(kind.clone(), |detail| format!("{kind} {detail}"))
 }
 

@@ -136,8 +136,8 @@ fn pooled(path: &Path, language: &str, per_module: usize) -> Result<(), Failed> 
     let room = format!("pooling-max-memories-per-module={per_module},pooling-max-tables-per-module={per_module}");
     let refused = Host::invoke_with(path, &call, &["-O", "pooling-allocator=y"])?.output()?;
     let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
-    let told = format!("defined memories count of {per_module} exceeds the per-instance limit of 1");
-    if refused.status.success() || !reason.contains(&told) {
+    let message = format!("defined memories count of {per_module} exceeds the per-instance limit of 1");
+    if refused.status.success() || !reason.contains(&message) {
         return Err(format!(
             "the default pool must be too small, but the command exited with {}: {reason}",
             refused.status

@@ -62,25 +62,25 @@ pub(crate) fn child(name: &str) {
 fn show(row: &Row) -> Result<(), Failed> {
     let output = process::run_child(&row.name, &format!("hostile {}", row.name), Duration::from_secs(90));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let told =
+    let field =
         |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap_or("").to_owned();
-    let number = |key: &str| told(key).parse::<u64>().unwrap_or(u64::MAX);
+    let number = |key: &str| field(key).parse::<u64>().unwrap_or(u64::MAX);
     let mut wrong = Vec::new();
     if !output.status.success() {
         wrong.push(format!("the host ended with {}:\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
     }
-    if told("outcome") != row.outcome {
-        wrong.push(format!("expected `{}`, got `{}`", row.outcome, told("outcome")));
+    if field("outcome") != row.outcome {
+        wrong.push(format!("expected `{}`, got `{}`", row.outcome, field("outcome")));
     }
     let stdout = format!("{:?}", row.stdout);
-    if !told("stdout").contains(stdout.trim_matches('"')) {
+    if !field("stdout").contains(stdout.trim_matches('"')) {
         wrong.push(format!("standard output lacks {stdout}"));
     }
-    if told("after") != "usable" {
+    if field("after") != "usable" {
         wrong.push("the next execution failed".into());
     }
-    if told("recycled") != "as new" {
-        wrong.push(format!("a recycled instance differs: {}", told("recycled")));
+    if field("recycled") != "as new" {
+        wrong.push(format!("a recycled instance differs: {}", field("recycled")));
     }
     if number("grown") > MEMORY_BYTES + spare_bytes(row.language) + SLACK_BYTES {
         wrong.push(format!("the host grew by {} MiB", number("grown") / MIB));

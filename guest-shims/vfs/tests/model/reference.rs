@@ -145,7 +145,7 @@ impl Reference {
         let mut used = std::collections::BTreeSet::new();
         let paths: Vec<(String, u64)> = self.tree.iter().map(|(path, &(id, _))| (path.clone(), id)).collect();
         for (path, id) in paths {
-            let told = *known.entry((id, inode(&path))).or_insert_with(|| {
+            let number = *known.entry((id, inode(&path))).or_insert_with(|| {
                 if used.insert(id) {
                     return id;
                 }
@@ -158,7 +158,7 @@ impl Reference {
                 }
                 self.next
             });
-            self.tree.get_mut(&path).unwrap().0 = told;
+            self.tree.get_mut(&path).unwrap().0 = number;
         }
         self.mark();
     }

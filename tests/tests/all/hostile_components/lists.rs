@@ -133,8 +133,8 @@ fn bytes_passed_per_call_are_limited_exactly() {
             let max = (LIFT_BYTES - beside) / element_bytes;
             let given = arguments(&mut puppet, zeros(max));
             let answer = puppet.call(function, &given).unwrap_or_else(|trap| panic!("{name} of {max}: {trap:#}"));
-            let told = if answer.get("ok").is_some() { "ok" } else { error(&answer).0 };
-            assert_eq!(told, at, "{name}: {answer}");
+            let outcome = if answer.get("ok").is_some() { "ok" } else { error(&answer).0 };
+            assert_eq!(outcome, at, "{name}: {answer}");
             let given = arguments(&mut puppet, zeros(max + 1));
             let words = trap(&mut puppet, function, &given);
             assert!(words.contains(TOO_MUCH), "{name} of {}: {words}", max + 1);

@@ -21,11 +21,11 @@ fn progress_reports_time_and_last_line() {
     let result = mcp.call("run_code", json!({ "language": "python", "code": code, "timeout_ms": 90_000 }));
     let took = begun.elapsed();
     assert_eq!(result.is_error, Some(false), "{result:?}");
-    let told = mcp.listener.progress.lock().unwrap().clone();
-    let (first, last) = (&told[0], told.last().unwrap());
+    let progress = mcp.listener.progress.lock().unwrap().clone();
+    let (first, last) = (&progress[0], progress.last().unwrap());
     // The script takes at least 1.2 s, and there is a message every 250 ms.
     let max = usize::try_from(took.as_millis() / 250).unwrap() + 2;
-    assert!((2..=max).contains(&told.len()), "{took:?} {told:?}");
+    assert!((2..=max).contains(&progress.len()), "{took:?} {progress:?}");
     assert!(last.progress > first.progress && last.total == Some(90.0));
     let message = last.message.as_deref().unwrap();
     assert!(message.contains(" s: step ") && message.ends_with("\\u{1b}[2J"), "{message}");

@@ -80,9 +80,9 @@ fn added_runtime_is_the_default_until_removed() {
     let later = another(dir.path());
     assert_eq!(later.prepare("javascript-0.11").unwrap().image_sha256, image.image_sha256);
     assert_eq!(used(&later), "javascript-0.11");
-    let told: Vec<_> = later.runtimes().unwrap().into_iter().filter(|info| info.added || info.default).collect();
-    let told: Vec<_> = told.iter().map(|info| (info.name.as_str(), info.added, info.default)).collect();
-    assert_eq!(told, [(PORTABLE_PYTHON, false, true), ("javascript-0.11", true, true)]);
+    let listed: Vec<_> = later.runtimes().unwrap().into_iter().filter(|info| info.added || info.default).collect();
+    let listed: Vec<_> = listed.iter().map(|info| (info.name.as_str(), info.added, info.default)).collect();
+    assert_eq!(listed, [(PORTABLE_PYTHON, false, true), ("javascript-0.11", true, true)]);
     assert!(adding.remove("javascript-0.11").unwrap() > 0);
     let default = another(dir.path())
         .runtimes()

@@ -291,12 +291,12 @@ fn fuzz(server: &Server, routes: &[Route], more: &[(&'static str, String)], mut 
         let bytes = body(numbers, &route.names);
         let given: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let answer = server.ask(method, &path, &given, &bytes);
-        let told = || {
+        let describe = || {
             let bytes = String::from_utf8_lossy(&bytes[..bytes.len().min(500)]).into_owned();
             format!("request {request} of seed {seed}: {method} {path} {headers:?} {bytes}: {answer:?}")
         };
-        check(&answer, method, &told);
-        assert!(!String::from_utf8_lossy(&answer.body).contains(server.dir.path().to_str().unwrap()), "{}", told());
+        check(&answer, method, &describe);
+        assert!(!String::from_utf8_lossy(&answer.body).contains(server.dir.path().to_str().unwrap()), "{}", describe());
         *statuses.entry(answer.status).or_default() += 1;
     }
     println!("{statuses:?}");
@@ -309,19 +309,19 @@ fn fuzz(server: &Server, routes: &[Route], more: &[(&'static str, String)], mut 
     assert_eq!(fresh.ok()["stdout"], "1\n", "seed {seed}");
 }
 
-fn check(answer: &Answer, method: &str, told: &dyn Fn() -> String) {
+fn check(answer: &Answer, method: &str, describe: &dyn Fn() -> String) {
     // These are not server faults: an unimplemented feature (501), and a sandbox that is not running (502).
-    assert!(answer.status < 500 || matches!(answer.status, 501 | 502), "{}", told());
+    assert!(answer.status < 500 || matches!(answer.status, 501 | 502), "{}", describe());
     if answer.status < 300 || method == "HEAD" {
         return;
     }
-    let problem: Value = serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", told()));
+    let problem: Value = serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", describe()));
     let media_type = answer.header("content-type").unwrap_or_default();
     // Procedure calls report errors in the format of their protocol.
-    assert!(matches!(media_type, "application/problem+json" | "application/json"), "{}", told());
-    assert_eq!(problem["status"], answer.status, "{}", told());
-    assert!(KNOWN.contains(&problem["type"].as_str().unwrap_or_default()), "{}", told());
-    assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{}", told());
+    assert!(matches!(media_type, "application/problem+json" | "application/json"), "{}", describe());
+    assert_eq!(problem["status"], answer.status, "{}", describe());
+    assert!(KNOWN.contains(&problem["type"].as_str().unwrap_or_default()), "{}", describe());
+    assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{}", describe());
 }
 
 fn setup() -> Setup {

@@ -419,8 +419,8 @@ fn stopping_server_ends_suspended_executions() {
     let ending = std::thread::spawn(move || server.stop(Duration::from_secs(5)));
     until("it drains", || service.is_draining());
     std::io::Write::write_all(&mut late, b"{}").unwrap();
-    let told = Answer::read(late);
-    assert!(matches!(told.problem().0, 503 | 404), "{told:?}");
+    let response = Answer::read(late);
+    assert!(matches!(response.problem().0, 503 | 404), "{response:?}");
     let dir: Arc<_> = ending.join().unwrap();
     let server = Server::start(Setup { dir: Some(dir), ..Setup::default() });
     assert_eq!(server.get("/v1/sessions/s/variables/x").ok()["value"], 1);

@@ -12,14 +12,14 @@ const ASKS: (&str, &str) = ("print(tools.ask(q=1))", "print(await tools.ask({q: 
 
 /// Returns a listener, and a channel that closes when the listener has been dropped.
 fn alarm() -> (impl FnMut(Stream, &[u8]) + Send + 'static, mpsc::Receiver<()>) {
-    let (tell, told) = mpsc::channel();
-    (move |_, _: &[u8]| tell.send(()).unwrap_or_default(), told)
+    let (sender, receiver) = mpsc::channel();
+    (move |_, _: &[u8]| sender.send(()).unwrap_or_default(), receiver)
 }
 
 /// Waits until the listener has been dropped.
-fn until_gone(told: &mpsc::Receiver<()>) {
+fn until_gone(receiver: &mpsc::Receiver<()>) {
     loop {
-        match told.recv_timeout(LONG) {
+        match receiver.recv_timeout(LONG) {
             Ok(()) => {}
             Err(mpsc::RecvTimeoutError::Disconnected) => return,
             Err(mpsc::RecvTimeoutError::Timeout) => panic!("the execution still runs"),
@@ -120,9 +120,9 @@ fn time_between_steps_counts() {
 #[test]
 fn execution_finishes_without_a_waiter() {
     let sandbox = stepped(Language::Python, &[], |_| {});
-    let (listener, told) = alarm();
+    let (listener, receiver) = alarm();
     let started = sandbox.start(Request::new("print(1)").on_output(listener)).unwrap();
-    until_gone(&told);
+    until_gone(&receiver);
     assert_eq!(text(&done(&started, Vec::new())), "1\n");
 }
 
@@ -131,15 +131,15 @@ fn dropping_a_started_execution_ends_it() {
     for language in BOTH {
         let sandbox = stepped(language, &[], |_| {});
         for source in [of(language, LOOPS.0, LOOPS.1), of(language, ASKS.0, ASKS.1)] {
-            let (listener, told) = alarm();
+            let (listener, receiver) = alarm();
             drop(sandbox.start(Request::new(source).on_output(listener)).unwrap());
-            until_gone(&told);
+            until_gone(&receiver);
         }
-        let (listener, told) = alarm();
+        let (listener, receiver) = alarm();
         let started = sandbox.start(Request::new(of(language, ASKS.0, ASKS.1)).on_output(listener)).unwrap();
         needs(&started, Vec::new());
         drop(started);
-        until_gone(&told);
+        until_gone(&receiver);
         assert_eq!(text(&done(&start(&sandbox, "print(1)"), Vec::new())), "1\n", "the sandbox stays usable");
     }
 }
@@ -153,13 +153,13 @@ fn ending_does_not_wait_for_handlers() {
         Err("given up".into())
     });
     let sandbox = stepped(Language::Python, &[slow], |_| {});
-    let (listener, told) = alarm();
+    let (listener, receiver) = alarm();
     let request = Request::new("tools.slow()").on_output(listener);
     let started = sandbox.start(request).unwrap();
     has_begun.recv_timeout(LONG).unwrap();
     assert!(matches!(started.advance(Vec::new(), Some(Duration::from_millis(20))).unwrap(), Step::Running));
     drop(started);
-    until_gone(&told);
+    until_gone(&receiver);
 }
 
 #[test]

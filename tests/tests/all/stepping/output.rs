@@ -52,11 +52,11 @@ fn output_over_the_limit_is_not_readable() {
 #[test]
 fn listener_receives_output_of_a_started_execution() {
     let sandbox = stepped(glovebox::Language::Python, &[], |_| {});
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let request = Request::new("print('on', flush=True)\nwhile True: pass")
-        .on_output(move |_, bytes| tell.send(bytes.to_vec()).unwrap());
+        .on_output(move |_, bytes| sender.send(bytes.to_vec()).unwrap());
     let started = sandbox.start(request).unwrap();
-    assert_eq!(told.recv_timeout(super::LONG).unwrap(), b"on\n");
+    assert_eq!(receiver.recv_timeout(super::LONG).unwrap(), b"on\n");
     assert_eq!(started.read_output(Stream::Stdout, 0, 100), b"on\n");
     assert!(matches!(started.advance(Vec::new(), Some(Duration::ZERO)).unwrap(), Step::Running));
 }

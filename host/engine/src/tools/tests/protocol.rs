@@ -104,9 +104,9 @@ fn guest_timeout_applies_to_one_read() {
 
 #[test]
 fn timed_out_call_is_abandoned_and_cancelled() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let slow = Tool::new("slow", "").handler(move |call, _| {
-        tell.send(call.cancel.wait_timeout(TEST_TIMEOUT)).ok();
+        sender.send(call.cancel.wait_timeout(TEST_TIMEOUT)).ok();
         Ok(json!("late"))
     });
     let mut guest = Guest::new(&[slow], |limits| limits.tool_timeout_ms = 30);
@@ -114,7 +114,7 @@ fn timed_out_call_is_abandoned_and_cancelled() {
     let (kind, message) = guest.error();
     assert_eq!(kind, "ToolTimeout");
     assert!(message.contains("tool_timeout_ms"), "{message}");
-    assert!(told.recv_timeout(TEST_TIMEOUT).unwrap());
+    assert!(receiver.recv_timeout(TEST_TIMEOUT).unwrap());
     assert_eq!(guest.read(), None, "a late answer is discarded");
 }
 
@@ -132,24 +132,24 @@ fn late_call_times_out_even_if_nobody_waited() {
 
 #[test]
 fn handlers_are_cancelled_when_the_execution_ends() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let slow = Tool::new("slow", "").handler(move |call, _| {
-        tell.send(call.cancel.wait_timeout(TEST_TIMEOUT)).ok();
+        sender.send(call.cancel.wait_timeout(TEST_TIMEOUT)).ok();
         Ok(json!(1))
     });
     let mut guest = Guest::new(std::slice::from_ref(&slow), |_| {});
     guest.call(1, "slow", &json!({}));
     let records = guest.end();
     assert_eq!(records[0].outcome, ToolOutcome::Unfinished);
-    assert!(told.recv_timeout(TEST_TIMEOUT).unwrap(), "cancelled at the end of the execution");
+    assert!(receiver.recv_timeout(TEST_TIMEOUT).unwrap(), "cancelled at the end of the execution");
     let mut guest = Guest::new(std::slice::from_ref(&slow), |_| {});
     guest.call(1, "slow", &json!({}));
     drop(guest);
-    assert!(told.recv_timeout(TEST_TIMEOUT).unwrap(), "cancelled when the execution is dropped");
+    assert!(receiver.recv_timeout(TEST_TIMEOUT).unwrap(), "cancelled when the execution is dropped");
     let mut guest = Guest::new(&[slow], |_| {});
     guest.call(1, "slow", &json!({}));
     guest.calls.cancel();
-    assert!(told.recv_timeout(TEST_TIMEOUT).unwrap(), "cancelled with the execution");
+    assert!(receiver.recv_timeout(TEST_TIMEOUT).unwrap(), "cancelled with the execution");
     assert_eq!(guest.ok(), json!(1), "a guest that still waits receives the result");
 }
 

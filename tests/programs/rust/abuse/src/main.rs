@@ -58,8 +58,8 @@ fn kind<T>(result: Result<T, glovebox_guest::Error>) -> String {
     match result {
         Ok(_) => "ok".to_owned(),
         Err(error) => {
-            let told = format!("{error:?}");
-            told.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default().to_owned()
+            let text = format!("{error:?}");
+            text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default().to_owned()
         }
     }
 }

@@ -47,12 +47,12 @@ impl Table for CaseTools {
 
 impl Tools for CaseTools {
     fn list_tools() -> Vec<Tool> {
-        let told = |tool: &CaseTool| Tool {
+        let as_tool = |tool: &CaseTool| Tool {
             name: tool.name.clone(),
             description: tool.description.clone(),
             arguments_schema: tool.schema.clone(),
         };
-        TOOLS.with_borrow(|tools| tools.iter().map(told).collect())
+        TOOLS.with_borrow(|tools| tools.iter().map(as_tool).collect())
     }
 
     fn call(name: String, arguments: String) -> Result<String, CallFailure> {

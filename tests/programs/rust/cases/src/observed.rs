@@ -29,8 +29,8 @@ impl StepResult {
     }
 
     pub fn validated(diagnostics: &[Diagnostic]) -> Self {
-        let told = |each: &Diagnostic| json!({"line": each.line, "column": each.column, "message": each.message});
-        Self::Validated(diagnostics.iter().map(told).collect())
+        let diagnostic = |each: &Diagnostic| json!({"line": each.line, "column": each.column, "message": each.message});
+        Self::Validated(diagnostics.iter().map(diagnostic).collect())
     }
 
     pub fn variable(value: Option<&GuestValue>) -> Self {
@@ -139,9 +139,9 @@ fn outcome(outcome: &Outcome) -> Value {
         Outcome::Completed => json!({"kind": "completed"}),
         Outcome::Exited(code) => json!({"kind": "exited", "code": code}),
         Outcome::Raised(exception) => {
-            let mut told = raised(exception);
-            told["kind"] = "raised".into();
-            told
+            let mut exception_json = raised(exception);
+            exception_json["kind"] = "raised".into();
+            exception_json
         }
         Outcome::Exhausted(exhausted) => json!({
             "kind": "exhausted",
@@ -173,11 +173,11 @@ fn raised(raised: &Raised) -> Value {
 
 /// Omits `json` if there is no JSON text, because null is a valid value.
 fn guest_value(value: &GuestValue) -> Value {
-    let mut told = json!({"repr": value.repr});
+    let mut json_value = json!({"repr": value.repr});
     if let Some(json) = value.json.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()) {
-        told["json"] = json;
+        json_value["json"] = json;
     }
-    told
+    json_value
 }
 
 fn tool_call(call: &ToolRecord) -> Value {

@@ -27,7 +27,7 @@ pub const ANSWERED_HERE: bool = false;
 
 /// Replaces the provider's tools with the case's tools.
 pub fn begin(case: &Case) {
-    let told = |(name, tool): (&String, &CaseTool)| table::CaseTool {
+    let case_tool = |(name, tool): (&String, &CaseTool)| table::CaseTool {
         name: name.clone(),
         description: tool.description.clone(),
         schema: tool.schema.clone(),
@@ -35,7 +35,7 @@ pub fn begin(case: &Case) {
         error: tool.error.clone(),
         delay_ms: tool.delay_ms,
     };
-    table::set(&case.tools.iter().map(told).collect::<Vec<_>>());
+    table::set(&case.tools.iter().map(case_tool).collect::<Vec<_>>());
 }
 
 /// Returns the tools that the caller answers: none, because the provider has them.

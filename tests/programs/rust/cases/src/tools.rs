@@ -19,9 +19,9 @@ pub fn begin(_: &Case) {}
 /// Returns the tools that the caller answers.
 pub fn tools(case: &Case) -> Vec<Tool> {
     let tool = |(name, tool): (&String, &CaseTool)| {
-        let mut told = Tool::new(name, &tool.description);
-        told.arguments_schema.clone_from(&tool.schema);
-        told
+        let mut definition = Tool::new(name, &tool.description);
+        definition.arguments_schema.clone_from(&tool.schema);
+        definition
     };
     case.tools.iter().map(tool).collect()
 }
