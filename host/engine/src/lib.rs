@@ -99,9 +99,9 @@ pub use session::{
     },
 };
 pub use tools::{
-    CallMemory, CallMemoryError, HeldMemory, MemoryBudget, NETWORK_TOOL, RelayedCall, Tool, ToolCall, ToolDefinition,
-    ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolPolicy, ToolRecord, check_tools,
-    tool_stubs, weight as json_weight,
+    CallMemory, CallMemoryError, MemoryBudget, NETWORK_TOOL, RelayedCall, ReservedMemory, Tool, ToolCall,
+    ToolDefinition, ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolPolicy, ToolRecord,
+    check_tools, tool_stubs, weight as json_weight,
 };
 
 /// Tests the Rust examples of the README and of some docs pages as doc tests.

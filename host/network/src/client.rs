@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{AddressRules, CallMemory, HeldMemory, NetworkPolicy, PolicyError, UrlPatterns, escaped};
+use glovebox::{AddressRules, CallMemory, NetworkPolicy, PolicyError, ReservedMemory, UrlPatterns, escaped};
 use reqwest::{
     Method, Response, StatusCode,
     dns::{Addrs, Name, Resolve, Resolving},
@@ -120,7 +120,7 @@ impl Client {
         &self,
         mut request: RequestMessage,
         memory: &CallMemory,
-    ) -> Result<(ResponseMessage, Vec<HeldMemory>), Fault> {
+    ) -> Result<(ResponseMessage, Vec<ReservedMemory>), Fault> {
         let invalid = |message| Fault::new(Code::Invalid, message);
         let body = request.take_body(self.policy.request_bytes)?;
         let url = parse(&request.url).map_err(invalid)?;
@@ -232,14 +232,14 @@ impl Client {
         mut response: Response,
         mut reflections: Reflections,
         memory: &CallMemory,
-    ) -> Result<(ResponseMessage, Vec<HeldMemory>), Fault> {
+    ) -> Result<(ResponseMessage, Vec<ReservedMemory>), Fault> {
         self.secrets.reflect(&hop.url, &mut reflections);
         let max_bytes = self.policy.response_bytes;
         let limit = |message| Fault::new(Code::Limit, message);
         let status = response.status();
         let headers = message::response(response.headers()).map_err(limit)?;
         let mut body: Vec<u8> = Vec::new();
-        let mut held: Vec<HeldMemory> = Vec::new();
+        let mut held: Vec<ReservedMemory> = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| broken(&hop.url, &error))? {
             if (body.len() + chunk.len()) as u64 > max_bytes {
                 return Err(limit(format!("the response body exceeds {max_bytes} bytes (`network.response_bytes`)")));

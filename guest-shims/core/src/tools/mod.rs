@@ -30,5 +30,5 @@ pub use calls::{Admission, Done, QueuedCall, ReadyCall, Received, RunningCall, S
 pub use definition::{Checked, Definition, MAX_CATALOGUE_BYTES, MAX_UNTRUSTED_PATTERN_BYTES, Toolset, parameters};
 pub use message::{ToolOutcome, ToolRecord, weight};
 pub use reply::{Answer, CallFailure, ToolDefinitionError, ToolError, ToolErrorKind, hold_answer, json_text, within};
-pub use tally::{CALL_FUEL, HeldMemory, ToolMemory, message_fuel};
+pub use tally::{CALL_FUEL, ReservedMemory, ToolMemory, message_fuel};
 pub use validator::{MAX_ENGINE_LEVELS, MAX_PROVIDER_LEVELS};

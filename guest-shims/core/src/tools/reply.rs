@@ -9,7 +9,7 @@ use serde::{
 };
 use serde_json::json;
 
-use super::{HeldMemory, ToolMemory};
+use super::{ReservedMemory, ToolMemory};
 use crate::check_json;
 
 /// The memory that an unread reply occupies without its text, in bytes.
@@ -31,7 +31,7 @@ pub(super) enum Reply {
         /// `true` if the call has run and counts against `limits.tool_calls_at_once` until it is read.
         ran: bool,
         /// The memory reserved for the reply.
-        held: HeldMemory,
+        held: ReservedMemory,
     },
     /// The message was invalid, for this reason.
     NotUnderstood(&'static str),
@@ -87,7 +87,7 @@ pub(super) fn timeout(max_ms: u64) -> CallFailure {
 
 /// Reserves memory for an answer. An answer that does not fit becomes a failure. A failure is stored regardless of the
 /// limit, because it is small and must reach the guest.
-pub fn hold_answer(account: &Arc<ToolMemory>, answer: Answer) -> (Answer, HeldMemory) {
+pub fn hold_answer(account: &Arc<ToolMemory>, answer: Answer) -> (Answer, ReservedMemory) {
     let length = |answer: &Answer| REPLY_BYTES + answer.as_ref().map_or_else(|no| no.message.len(), String::len) as u64;
     if let Some(held) = account.hold(length(&answer)) {
         return (answer, held);

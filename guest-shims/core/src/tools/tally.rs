@@ -207,12 +207,12 @@ pub struct ToolMemory {
 
 /// Bytes charged to a [`ToolMemory`], released on drop.
 #[derive(Debug)]
-pub struct HeldMemory {
+pub struct ReservedMemory {
     account: Arc<ToolMemory>,
     bytes: u64,
 }
 
-impl HeldMemory {
+impl ReservedMemory {
     /// Returns the number of reserved bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -220,7 +220,7 @@ impl HeldMemory {
     }
 }
 
-impl Drop for HeldMemory {
+impl Drop for ReservedMemory {
     fn drop(&mut self) {
         self.account.held_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
     }
@@ -250,17 +250,17 @@ impl ToolMemory {
 
     /// Reserves `bytes`. Returns `None` if there is not enough room.
     #[must_use]
-    pub fn hold(self: &Arc<Self>, bytes: u64) -> Option<HeldMemory> {
+    pub fn hold(self: &Arc<Self>, bytes: u64) -> Option<ReservedMemory> {
         let before = self.held_bytes.fetch_add(bytes, Ordering::SeqCst);
-        let held = HeldMemory { account: Arc::clone(self), bytes };
+        let held = ReservedMemory { account: Arc::clone(self), bytes };
         before.checked_add(bytes).is_some_and(|sum| sum <= self.room_bytes.load(Ordering::SeqCst)).then_some(held)
     }
 
     /// Reserves a few bytes, regardless of the room.
     #[must_use]
-    pub fn hold_over_limit(self: &Arc<Self>, bytes: u64) -> HeldMemory {
+    pub fn hold_over_limit(self: &Arc<Self>, bytes: u64) -> ReservedMemory {
         self.held_bytes.fetch_add(bytes, Ordering::SeqCst);
-        HeldMemory { account: Arc::clone(self), bytes }
+        ReservedMemory { account: Arc::clone(self), bytes }
     }
 }
 

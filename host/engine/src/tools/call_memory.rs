@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{HeldMemory, ToolMemory};
+use super::{ReservedMemory, ToolMemory};
 
 /// A memory budget of the process that runs a handler, for processes that answer the calls of many scripts
 /// ([`RelayedCall::budget`](super::RelayedCall::budget)).
@@ -42,7 +42,7 @@ impl CallMemory {
     ///
     /// # Errors
     /// Fails if the execution's memory or the budget has too little left.
-    pub fn hold(&self, bytes: u64) -> Result<HeldMemory, CallMemoryError> {
+    pub fn hold(&self, bytes: u64) -> Result<ReservedMemory, CallMemoryError> {
         let held = self.account.hold(bytes).ok_or(CallMemoryError::Limit)?;
         match &self.budget {
             Some(budget) if !budget.charge(bytes) => Err(CallMemoryError::Budget),

@@ -33,7 +33,7 @@ mod tests;
 pub use call_memory::{CallMemory, CallMemoryError, MemoryBudget};
 pub(crate) use glovebox_core::tools::MAX_UNTRUSTED_PATTERN_BYTES;
 pub use glovebox_core::tools::{
-    HeldMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolRecord, weight,
+    ReservedMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolRecord, weight,
 };
 pub(crate) use pending::{PendingCalls, Progress};
 pub use relay::{RelayedCall, ToolDefinition};

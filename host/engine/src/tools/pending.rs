@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_core::tools::{CallFailure, Done, HeldMemory, hold_answer, within};
+use glovebox_core::tools::{CallFailure, Done, ReservedMemory, hold_answer, within};
 
 use super::{ToolError, call_status::CallStatus, runner::CompletionQueue};
 use crate::{ToolAnswer, ToolRequest};
@@ -54,7 +54,7 @@ pub(super) struct PendingCall {
     pub(super) name: String,
     pub(super) arguments: String,
     /// Memory charged for the arguments.
-    pub(super) held: HeldMemory,
+    pub(super) held: ReservedMemory,
     pub(super) max_bytes: u64,
     pub(super) status: Arc<CallStatus>,
     pub(super) completions: Arc<CompletionQueue>,

@@ -17,7 +17,7 @@ use std::{
 use glovebox_core::{
     Watch as _, check_json,
     tools::{
-        Admission, Answer, CallFailure, Done, HeldMemory, QueuedCall, ReadyCall, Received, RunningCall, Start,
+        Admission, Answer, CallFailure, Done, QueuedCall, ReadyCall, Received, ReservedMemory, RunningCall, Start,
         ToolCalls, ToolRecord, ToolRunner, Toolset, hold_answer, json_text, within,
     },
 };
@@ -333,7 +333,7 @@ pub(super) struct Job {
     /// The arguments as JSON text, with all digits and the original key order.
     pub(super) text: String,
     /// The memory charged for the arguments.
-    pub(super) held: HeldMemory,
+    pub(super) held: ReservedMemory,
     pub(super) max_bytes: u64,
     /// Tracks the call if it is abandoned.
     pub(super) abandoned: Arc<Abandoned>,

@@ -11,7 +11,7 @@ use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::{
-    Answer, CallFailure, HeldMemory, Message, NO_ROOM, Reply, Size, StartedCall, Tally, ToolErrorKind, ToolMemory,
+    Answer, CallFailure, Message, NO_ROOM, Reply, ReservedMemory, Size, StartedCall, Tally, ToolErrorKind, ToolMemory,
     ToolRecord, answered, hold_answer, not_understood, timeout, weight,
 };
 use crate::{Limits, Watch};
@@ -67,7 +67,7 @@ pub struct QueuedCall<T> {
     /// The arguments as JSON text, with all digits and the original key order.
     pub text: String,
     /// The memory reserved for the arguments.
-    pub held: HeldMemory,
+    pub held: ReservedMemory,
 }
 
 /// A call that is about to start.
@@ -100,7 +100,7 @@ pub struct Done {
     /// The tool's result or failure.
     pub answer: Answer,
     /// The memory reserved for the answer.
-    pub held: HeldMemory,
+    pub held: ReservedMemory,
     /// The time of the answer, relative to the start of the execution.
     pub ended: Duration,
 }
@@ -132,7 +132,7 @@ pub struct ToolCalls<R: ToolRunner> {
     /// The number of unread replies to calls that ran.
     unread_ran: usize,
     /// The memory of the last reply that the guest read, until its WASI state counts it.
-    taken: Option<HeldMemory>,
+    taken: Option<ReservedMemory>,
     read_timeout: Option<Duration>,
     tally: Tally,
     /// Set if the execution has a journal.
@@ -237,7 +237,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    fn call(&mut self, id: u64, name: String, arguments: CallArguments, held: HeldMemory) {
+    fn call(&mut self, id: u64, name: String, arguments: CallArguments, held: ReservedMemory) {
         let CallArguments { value: arguments, text, repeats_key } = arguments;
         let repeated = self.repeated().is_some_and(|calls| calls.iter().any(|call| call.id == id));
         if repeated || self.running.iter().any(|call| call.id == id) || self.queued.iter().any(|call| call.id == id) {
