@@ -62,7 +62,7 @@ struct Share {
 
 /// Bytes charged to a budget until this value is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct HeldBytes {
+pub(crate) struct ChargedBytes {
     permits: Vec<Permit>,
     steps: usize,
 }
@@ -93,7 +93,7 @@ impl Permit {
 #[derive(Debug)]
 pub(crate) enum Room {
     /// Reserved within the budget.
-    HeldBytes(HeldBytes),
+    ChargedBytes(ChargedBytes),
     /// The budget was exhausted. The buffer can be created, and `settle` then waits for permits.
     Late(#[expect(dead_code, reason = "held until the reservation is dropped")] OwnedSemaphorePermit),
 }
@@ -105,13 +105,13 @@ pub(crate) struct NoRoom;
 impl Room {
     /// Releases the reservation beyond `bytes`.
     pub(crate) fn shrink(&mut self, bytes: usize) {
-        if let Self::HeldBytes(held) = self {
+        if let Self::ChargedBytes(held) = self {
             held.shrink(bytes);
         }
     }
 }
 
-impl HeldBytes {
+impl ChargedBytes {
     /// Takes over the permits of `other`.
     pub(crate) fn join(&mut self, other: Self) {
         self.permits.extend(other.permits);
@@ -182,28 +182,28 @@ impl ByteBudget {
 
     /// Grows `held` to a total of `bytes`, waiting for permits if necessary. Dropping the future leaves `held`
     /// unchanged.
-    pub(crate) async fn grow(&self, tenant: Option<&str>, held: &mut HeldBytes, bytes: usize) -> Result<(), NoRoom> {
+    pub(crate) async fn grow(&self, tenant: Option<&str>, held: &mut ChargedBytes, bytes: usize) -> Result<(), NoRoom> {
         let more = self.missing(tenant, held, bytes);
         if more > 0 {
             let waited = tokio::time::timeout(self.budget.wait, self.wait(tenant, more)).await;
-            held.join(HeldBytes { permits: waited.map_err(|_| NoRoom)??, steps: more });
+            held.join(ChargedBytes { permits: waited.map_err(|_| NoRoom)??, steps: more });
         }
         Ok(())
     }
 
     /// Like [`grow`](Self::grow), but fails instead of waiting.
-    pub(crate) fn try_grow(&self, tenant: Option<&str>, held: &mut HeldBytes, bytes: usize) -> Result<(), NoRoom> {
+    pub(crate) fn try_grow(&self, tenant: Option<&str>, held: &mut ChargedBytes, bytes: usize) -> Result<(), NoRoom> {
         let more = self.missing(tenant, held, bytes);
         if more > 0 {
-            held.join(HeldBytes { permits: self.take(tenant, more).ok_or(NoRoom)?, steps: more });
+            held.join(ChargedBytes { permits: self.take(tenant, more).ok_or(NoRoom)?, steps: more });
         }
         Ok(())
     }
 
     /// Acquires `bytes` without waiting. Fails if the budget has too little left.
-    pub(crate) fn try_room(&self, tenant: Option<&str>, bytes: usize) -> Result<HeldBytes, NoRoom> {
+    pub(crate) fn try_room(&self, tenant: Option<&str>, bytes: usize) -> Result<ChargedBytes, NoRoom> {
         let steps = bytes.div_ceil(STEP_BYTES);
-        Ok(HeldBytes { permits: self.take(tenant, steps).ok_or(NoRoom)?, steps })
+        Ok(ChargedBytes { permits: self.take(tenant, steps).ok_or(NoRoom)?, steps })
     }
 
     /// Changes `held` to `bytes` without waiting, and charges all of it to the client as well. If the budget has too little
@@ -211,9 +211,9 @@ impl ByteBudget {
     pub(crate) fn try_resize(
         &self,
         tenant: Option<&str>,
-        mut held: HeldBytes,
+        mut held: ChargedBytes,
         bytes: usize,
-    ) -> Result<HeldBytes, NoRoom> {
+    ) -> Result<ChargedBytes, NoRoom> {
         held.shrink(bytes);
         if let Some(client) = &self.client {
             // The reply of a worker is reserved without a client.
@@ -239,7 +239,7 @@ impl ByteBudget {
     /// buffers can still be created; their total size is limited by `late_steps`.
     pub(crate) fn reserve(&self, tenant: Option<&str>, bytes: usize) -> Result<Room, NoRoom> {
         if let Ok(held) = self.try_room(tenant, bytes) {
-            return Ok(Room::HeldBytes(held));
+            return Ok(Room::ChargedBytes(held));
         }
         let steps = bytes.div_ceil(STEP_BYTES);
         if steps > self.budget.late_steps {
@@ -249,10 +249,15 @@ impl ByteBudget {
     }
 
     /// Converts a reservation into permits for `bytes`, the final size of the buffer.
-    pub(crate) async fn settle(&self, tenant: Option<&str>, mut room: Room, bytes: usize) -> Result<HeldBytes, NoRoom> {
+    pub(crate) async fn settle(
+        &self,
+        tenant: Option<&str>,
+        mut room: Room,
+        bytes: usize,
+    ) -> Result<ChargedBytes, NoRoom> {
         let mut held = match &mut room {
-            Room::HeldBytes(held) => std::mem::take(held),
-            Room::Late(_) => HeldBytes::default(),
+            Room::ChargedBytes(held) => std::mem::take(held),
+            Room::Late(_) => ChargedBytes::default(),
         };
         held.shrink(bytes);
         self.grow(tenant, &mut held, bytes).await?;
@@ -260,14 +265,14 @@ impl ByteBudget {
     }
 
     /// Acquires permits for `bytes` that are already in memory.
-    pub(crate) async fn room(&self, tenant: Option<&str>, bytes: usize) -> Result<HeldBytes, NoRoom> {
+    pub(crate) async fn room(&self, tenant: Option<&str>, bytes: usize) -> Result<ChargedBytes, NoRoom> {
         let room = self.reserve(tenant, bytes)?;
         self.settle(tenant, room, bytes).await
     }
 
     /// Returns the number of steps to add to `held`, capped at the total of the tenant or client. A buffer that exceeds
     /// the total is therefore admitted only while the tenant or client holds nothing else.
-    fn missing(&self, tenant: Option<&str>, held: &HeldBytes, bytes: usize) -> usize {
+    fn missing(&self, tenant: Option<&str>, held: &ChargedBytes, bytes: usize) -> usize {
         bytes.div_ceil(STEP_BYTES).min(self.max_steps(tenant)).saturating_sub(held.steps)
     }
 
@@ -384,7 +389,7 @@ mod tests {
     async fn room_comes_from_both_shares_and_is_returned() {
         let budget = budget(8, &["a"]);
         let mut held = budget.room(Some("a"), 7 * STEP_BYTES).await.unwrap();
-        let permits = |held: &HeldBytes| held.permits.iter().map(|permit| permit.steps.num_permits()).sum::<usize>();
+        let permits = |held: &ChargedBytes| held.permits.iter().map(|permit| permit.steps.num_permits()).sum::<usize>();
         assert_eq!(permits(&held), 7);
         assert!(budget.try_room(Some("a"), 2 * STEP_BYTES).is_err());
         held.shrink(STEP_BYTES + 1);
@@ -466,7 +471,7 @@ mod tests {
         let mut one = budget.room(None, STEP_BYTES).await.unwrap();
         budget.grow(None, &mut one, 7 * STEP_BYTES).await.unwrap();
         assert_eq!(budget.grow(None, &mut one, 9 * STEP_BYTES).await, Ok(()), "growth stops at the whole budget");
-        assert_eq!(budget.try_grow(None, &mut HeldBytes::default(), 1), Err(NoRoom));
+        assert_eq!(budget.try_grow(None, &mut ChargedBytes::default(), 1), Err(NoRoom));
         let has_waited = Cell::new(false);
         let (first, second) = tokio::join!(
             async {

@@ -60,7 +60,7 @@ impl Responder {
         let reserve = |len| match &mut charged {
             Some(held) => {
                 self.bodies.grow(&self.tenant, held, len)?;
-                Ok(Room::HeldBytes(std::mem::take(held)))
+                Ok(Room::ChargedBytes(std::mem::take(held)))
             }
             None => self.reserve(len),
         };

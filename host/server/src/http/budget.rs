@@ -28,7 +28,7 @@ use crate::{
     text::quoted,
 };
 
-pub(crate) use crate::byte_budget::HeldBytes;
+pub(crate) use crate::byte_budget::ChargedBytes;
 
 /// Maximum size of a response chunk in bytes. The connection receives one chunk at a time, so that it does not buffer
 /// the whole response.
@@ -59,7 +59,7 @@ pub(super) struct Made {
 /// A request body and the memory charged for it.
 pub(crate) struct ReadBody {
     pub(crate) bytes: Vec<u8>,
-    pub(super) held: HeldBytes,
+    pub(super) held: ChargedBytes,
     tenant: Option<String>,
     budget: BodyBudget,
 }
@@ -95,7 +95,7 @@ impl BodyBudget {
     }
 
     async fn read_all(&self, tenant: Option<&str>, mut body: Body) -> Result<ReadBody, Problem> {
-        let (mut bytes, mut held) = (Vec::new(), HeldBytes::default());
+        let (mut bytes, mut held) = (Vec::new(), ChargedBytes::default());
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| Problem::invalid("the request body ended early; send it again"))?;
             let Ok(data) = frame.into_data() else { continue };
@@ -122,14 +122,14 @@ impl BodyBudget {
     }
 
     /// Grows the memory charged for a result to the size of its response, `bytes`, without waiting.
-    pub(crate) fn grow(&self, tenant: &str, held: &mut HeldBytes, bytes: usize) -> Result<(), ServiceError> {
+    pub(crate) fn grow(&self, tenant: &str, held: &mut ChargedBytes, bytes: usize) -> Result<(), ServiceError> {
         let more = self.bytes.try_room(Some(tenant), bytes.saturating_sub(held.bytes()));
         held.join(more.map_err(|NoRoom| self.refusal(tenant, bytes))?);
         Ok(())
     }
 
     /// Adjusts the memory reserved for a response to its actual size, `bytes`.
-    pub(crate) async fn settle(&self, tenant: &str, room: Room, bytes: usize) -> Result<HeldBytes, Problem> {
+    pub(crate) async fn settle(&self, tenant: &str, room: Room, bytes: usize) -> Result<ChargedBytes, Problem> {
         self.bytes.settle(Some(tenant), room, bytes).await.map_err(|NoRoom| too_many_answers())
     }
 
@@ -189,7 +189,7 @@ fn too_many_answers() -> Problem {
 /// would otherwise buffer the whole body.
 struct HeldBody {
     bytes: Bytes,
-    held: Arc<HeldBytes>,
+    held: Arc<ChargedBytes>,
 }
 
 /// A chunk of a response. The response is charged until its last chunk is dropped.
@@ -210,7 +210,7 @@ pub(crate) fn counted<H: Send + Sync + 'static>(bytes: Bytes, held: &Arc<H>) -> 
 }
 
 /// Returns a body that is charged to the budget until it is written.
-pub(super) fn held_body(bytes: Bytes, held: HeldBytes) -> Body {
+pub(super) fn held_body(bytes: Bytes, held: ChargedBytes) -> Body {
     Body::new(HeldBody { bytes, held: Arc::new(held) })
 }
 
@@ -276,7 +276,7 @@ impl ReadBody {
     }
 
     /// Returns the bytes and the charged memory, which must be held while the bytes exist.
-    pub(crate) fn into_parts(self) -> (Vec<u8>, HeldBytes) {
+    pub(crate) fn into_parts(self) -> (Vec<u8>, ChargedBytes) {
         (self.bytes, self.held)
     }
 
@@ -290,7 +290,7 @@ impl ReadBody {
     }
 
     /// Parses the body as JSON. Returns the value and the charged memory, which must be held while the value exists.
-    pub(crate) fn json<T: DeserializeOwned>(self) -> Result<(T, HeldBytes), Problem> {
+    pub(crate) fn json<T: DeserializeOwned>(self) -> Result<(T, ChargedBytes), Problem> {
         self.json_with(|_| Ok(0))
     }
 
@@ -299,7 +299,7 @@ impl ReadBody {
     pub(super) fn json_with<T: DeserializeOwned>(
         mut self,
         parsed_bytes: impl FnOnce(&T) -> Result<usize, Problem>,
-    ) -> Result<(T, HeldBytes), Problem> {
+    ) -> Result<(T, ChargedBytes), Problem> {
         if self.bytes.is_empty() {
             return Err(Problem::invalid("the request has no body; send a JSON object"));
         }
@@ -320,7 +320,7 @@ impl ReadBody {
     }
 
     /// Like [`json`](Self::json), but returns the default value for an empty body.
-    pub(crate) fn json_or_default<T: DeserializeOwned + Default>(self) -> Result<(T, HeldBytes), Problem> {
+    pub(crate) fn json_or_default<T: DeserializeOwned + Default>(self) -> Result<(T, ChargedBytes), Problem> {
         if self.bytes.is_empty() { Ok((T::default(), self.held)) } else { self.json() }
     }
 }
@@ -354,7 +354,7 @@ pub(super) async fn count(State(shared): State<Shared>, mut request: Request, ne
 pub(crate) async fn count_answer(
     bodies: &BodyBudget,
     tenant: Option<&str>,
-    held: HeldBytes,
+    held: ChargedBytes,
     response: Response,
 ) -> Response {
     let is_counted = response.extensions().get::<Counted>().is_some();
@@ -399,15 +399,15 @@ mod tests {
         let mut unread = Vec::new();
         let mut refused = 0;
         for _ in 0..40 {
-            let answer = count_answer(&bodies, Some("a"), HeldBytes::default(), response(100_000)).await;
+            let answer = count_answer(&bodies, Some("a"), ChargedBytes::default(), response(100_000)).await;
             refused += usize::from(answer.status() == StatusCode::SERVICE_UNAVAILABLE);
             unread.push(answer);
         }
         assert_eq!(refused, 30, "only ten answers of 100,000 bytes fit");
-        let short = count_answer(&bodies, Some("a"), HeldBytes::default(), response(100)).await;
+        let short = count_answer(&bodies, Some("a"), ChargedBytes::default(), response(100)).await;
         assert_eq!(short.status(), StatusCode::OK, "short answers are never refused");
         drop(unread);
-        let later = count_answer(&bodies, Some("a"), HeldBytes::default(), response(1 << 19)).await;
+        let later = count_answer(&bodies, Some("a"), ChargedBytes::default(), response(1 << 19)).await;
         assert_eq!(later.status(), StatusCode::OK);
     }
 
@@ -425,7 +425,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_counts_until_its_last_byte_is_written() {
         let bodies = bodies(256 << 10);
-        let answer = count_answer(&bodies, None, HeldBytes::default(), response(100_000)).await;
+        let answer = count_answer(&bodies, None, ChargedBytes::default(), response(100_000)).await;
         let mut answer = answer.into_body();
         let mut written = Vec::new();
         while let Some(frame) = answer.frame().await {

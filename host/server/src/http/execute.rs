@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
     answer::{BuiltResponse, ExecutionAnswer, again, whole},
-    budget::HeldBytes,
+    budget::ChargedBytes,
     idempotency::{Begun, KeySlot, new_key},
     output::{Form, Pieces, Responder},
     parameters::{Failures, IfMatch},
@@ -133,7 +133,7 @@ pub(super) struct ParsedRequest {
     pub(super) begun: Begun,
     pub(super) step: StepRequest,
     pub(super) form: Form,
-    pub(super) held: HeldBytes,
+    pub(super) held: ChargedBytes,
 }
 
 /// Executes a script, and responds in the format that the client accepts.
@@ -238,7 +238,7 @@ impl StepRequest {
         tenant: &Tenant,
         watch: Watch,
         responder: Responder,
-        mut held: HeldBytes,
+        mut held: ChargedBytes,
     ) -> Result<Result<BuiltResponse, ServiceError>, ServiceError> {
         let results = responder.clone();
         let then = move |ended| match results.result(ended) {
@@ -286,7 +286,7 @@ pub(crate) async fn continue_execution(
 ) -> Result<Response, Problem> {
     let (answers, held) = read
         .parse_with(|read| {
-            let (body, held): (ContinueBody, HeldBytes) = read.json_or_default()?;
+            let (body, held): (ContinueBody, ChargedBytes) = read.json_or_default()?;
             Ok((body.answers()?, held))
         })
         .await?;

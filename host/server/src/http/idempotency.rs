@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use super::Problem;
 use crate::{
     ServiceError,
-    byte_budget::{ByteBudget, HeldBytes},
+    byte_budget::{ByteBudget, ChargedBytes},
 };
 
 /// Maximum retention time of keys and responses, from the completion of the request.
@@ -73,7 +73,7 @@ struct CompletedKey {
     key: Arc<str>,
     at: Instant,
     /// The memory charged for the response, if it is stored.
-    held: Option<HeldBytes>,
+    held: Option<ChargedBytes>,
     /// `true` if the response is stored, and newer keys and responses must not evict it.
     is_only_copy: bool,
 }
@@ -94,7 +94,7 @@ pub(crate) struct KeySlot {
     key: Option<Arc<str>>,
     request: Request,
     /// The memory reserved for the response.
-    reserved: Option<HeldBytes>,
+    reserved: Option<ChargedBytes>,
 }
 
 impl Answered {
@@ -194,14 +194,14 @@ impl Entries {
 
     /// Acquires memory for a response of `bytes`. If too little is free, drops the oldest responses of this token but
     /// not their keys, because a retry must not repeat the request. Drops nothing if that would not free enough.
-    fn room(&mut self, budget: &ByteBudget, tenant: &str, bytes: usize) -> Option<HeldBytes> {
+    fn room(&mut self, budget: &ByteBudget, tenant: &str, bytes: usize) -> Option<ChargedBytes> {
         let mut free = budget.free_bytes(Some(tenant));
         let mut evicted = Vec::new();
         let mut evictable =
             self.order.iter_mut().filter(|completed| completed.held.is_some() && !completed.is_only_copy);
         while free < bytes {
             let completed = evictable.next()?;
-            free += completed.held.as_ref().map_or(0, HeldBytes::bytes);
+            free += completed.held.as_ref().map_or(0, ChargedBytes::bytes);
             evicted.push(completed);
         }
         for completed in evicted {

@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 
 use super::{
     BodyBudget, Problem, Shared,
-    budget::{Counted, HeldBytes, Made, counted, in_pieces},
+    budget::{ChargedBytes, Counted, Made, counted, in_pieces},
 };
 use crate::{OnOutput, ServiceError, Tenant, byte_budget::Room, text::Utf8Pieces};
 
@@ -206,7 +206,7 @@ impl Pieces {
     /// Sends a chunk, waiting for the memory budget and the client. Returns `false` if the chunk is lost.
     async fn send(&self, piece: Bytes) -> bool {
         let Responder { bodies, tenant, .. } = &self.responder;
-        let mut held = HeldBytes::default();
+        let mut held = ChargedBytes::default();
         bodies.bytes().grow(Some(tenant), &mut held, piece.len()).await.is_ok()
             && self.sender.send(counted(piece, &Arc::new(held))).await.is_ok()
     }
@@ -221,7 +221,7 @@ impl Pieces {
         // An error is short, so it is not charged.
         let (held, piece) = settled.unwrap_or_else(|problem: Problem| {
             let json = json!({ "type": "error", "problem": problem }).to_string();
-            (HeldBytes::default(), form.framed("error", json.as_bytes()))
+            (ChargedBytes::default(), form.framed("error", json.as_bytes()))
         });
         let held = Arc::new(held);
         for part in in_pieces(piece) {

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::{
     BodyBudget, Caller, InPath, Problem, ReadBody, Shared,
     answer::ExecutionAnswer,
-    budget::{HeldBytes, Made, ReadResumption},
+    budget::{ChargedBytes, Made, ReadResumption},
     execute::{ParsedRequest, StepRequest, in_task, respond},
     idempotency::{Answer, Begun, new_key},
     output::Form,
@@ -69,7 +69,7 @@ pub(crate) struct ResumeBody {
 impl ResumeBody {
     /// Parses a request body, like [`ExecuteBody::read`]. Also charges the suspended execution as decoded, although it
     /// is decoded later.
-    fn read(read: ReadBody) -> Result<(Self, HeldBytes), Problem> {
+    fn read(read: ReadBody) -> Result<(Self, ChargedBytes), Problem> {
         read.json_with(|body: &Self| {
             let values = values_bytes(body.files.as_ref(), body.policy.as_deref(), body.tools.as_deref())?;
             Ok(values.saturating_add(body.suspended.as_ref().map_or(0, |suspended| decoded_bytes(&suspended.0))))

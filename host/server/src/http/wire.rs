@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::{
     Problem, ReadBody,
-    budget::HeldBytes,
+    budget::ChargedBytes,
     tools::{ToolBodies, ToolBody},
 };
 use crate::{
@@ -93,7 +93,7 @@ impl ExecuteBody {
     /// Parses a request body. Returns the body and the charged memory, which must be held while the body, or a value
     /// converted from it, exists. Charges the policy and the tools as parsed values, although they are parsed later,
     /// and each file as one value. Charges the copy of the script and its input that a suspendable execution holds.
-    pub(super) fn read(read: ReadBody) -> Result<(Self, HeldBytes), Problem> {
+    pub(super) fn read(read: ReadBody) -> Result<(Self, ChargedBytes), Problem> {
         read.json_with(|body: &Self| {
             let values = values_bytes(body.files.as_ref(), body.policy.as_deref(), body.tools.as_deref())?;
             Ok(values + if body.suspendable == Some(true) { body.script_bytes() } else { 0 })
@@ -256,7 +256,7 @@ pub(crate) struct OpenBody {
 
 impl OpenBody {
     /// Parses a request body, like [`ExecuteBody::read`]. An empty body is allowed.
-    pub(super) fn read(read: ReadBody) -> Result<(Self, HeldBytes), Problem> {
+    pub(super) fn read(read: ReadBody) -> Result<(Self, ChargedBytes), Problem> {
         if read.bytes.is_empty() {
             return read.json_or_default();
         }

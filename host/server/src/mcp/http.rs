@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use super::{McpServer, connections::Connections};
 use crate::{
     Tenant,
-    byte_budget::{HeldBytes, NoRoom},
+    byte_budget::{ChargedBytes, NoRoom},
     http::{BodyBudget, HttpConfig, Names, PIECE_BYTES, Problem, Tenants, count_answer, counted},
     json::{JsonCost, json_len},
     text::quoted,
@@ -150,7 +150,7 @@ impl Endpoint {
 async fn handle(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     match answer(&endpoint, request).await {
         Ok(response) => response,
-        Err(problem) => count_answer(&endpoint.bodies, None, HeldBytes::default(), problem.into_response()).await,
+        Err(problem) => count_answer(&endpoint.bodies, None, ChargedBytes::default(), problem.into_response()).await,
     }
 }
 
@@ -231,12 +231,12 @@ const ANSWER_COPIES: usize = 2;
 pub(super) struct Account {
     bodies: BodyBudget,
     tenant: Arc<str>,
-    held: Arc<Mutex<HeldBytes>>,
+    held: Arc<Mutex<ChargedBytes>>,
 }
 
 impl Account {
     /// Creates a request's account. `held` is the memory that is already charged for the request.
-    pub(super) fn new(bodies: &BodyBudget, tenant: &str, held: HeldBytes) -> Self {
+    pub(super) fn new(bodies: &BodyBudget, tenant: &str, held: ChargedBytes) -> Self {
         Self { bodies: bodies.clone(), tenant: tenant.into(), held: Arc::new(Mutex::new(held)) }
     }
 
@@ -247,8 +247,10 @@ impl Account {
 
     /// Reserves memory for data from which an answer is built, without waiting. Reserves nothing if the request did not
     /// arrive over HTTP.
-    pub(super) fn reserve(context: &RequestContext<RoleServer>, bytes: usize) -> Result<HeldBytes, NoRoom> {
-        let Some(Self { bodies, tenant, .. }) = Self::of(&context.extensions) else { return Ok(HeldBytes::default()) };
+    pub(super) fn reserve(context: &RequestContext<RoleServer>, bytes: usize) -> Result<ChargedBytes, NoRoom> {
+        let Some(Self { bodies, tenant, .. }) = Self::of(&context.extensions) else {
+            return Ok(ChargedBytes::default());
+        };
         bodies.bytes().try_room(Some(tenant), bytes)
     }
 
@@ -256,7 +258,7 @@ impl Account {
     /// Does nothing if the request did not arrive over HTTP.
     pub(super) async fn count(
         context: &RequestContext<RoleServer>,
-        data: HeldBytes,
+        data: ChargedBytes,
         answer: &impl Serialize,
     ) -> Result<(), NoRoom> {
         let Some(Self { bodies, tenant, held }) = Self::of(&context.extensions) else { return Ok(()) };
@@ -280,7 +282,7 @@ impl Account {
 struct AccountedBody {
     body: Body,
     left: Bytes,
-    held: Arc<Mutex<HeldBytes>>,
+    held: Arc<Mutex<ChargedBytes>>,
 }
 
 impl http_body::Body for AccountedBody {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::Tenant;
-use crate::byte_budget::{HeldBytes, Room};
+use crate::byte_budget::{ChargedBytes, Room};
 
 /// The memory of the replies to one request's operations. Belongs to the code that charges the request's response.
 #[derive(Clone, Debug, Default)]
@@ -18,11 +18,11 @@ pub(super) struct WeakReplyRooms(Weak<Mutex<Vec<Room>>>);
 impl ReplyRooms {
     /// Takes the memory, to charge it to the response. Releases late reservations ([`Room::Late`]), which are not part
     /// of the budget.
-    pub(crate) fn take(&self) -> HeldBytes {
+    pub(crate) fn take(&self) -> ChargedBytes {
         let rooms = std::mem::take(&mut *self.0.lock());
-        let mut held = HeldBytes::default();
+        let mut held = ChargedBytes::default();
         for room in rooms {
-            if let Room::HeldBytes(other) = room {
+            if let Room::ChargedBytes(other) = room {
                 held.join(other);
             }
         }
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn reply_memory_is_taken_by_the_response_or_released() {
         let budget = ByteBudget::new(8 << 10, Duration::ZERO, []);
-        let room = || Room::HeldBytes(budget.try_room(None, 2 << 10).unwrap());
+        let room = || Room::ChargedBytes(budget.try_room(None, 2 << 10).unwrap());
         let rooms = ReplyRooms::default();
         let replies = WeakReplyRooms(Arc::downgrade(&rooms.0));
         rooms.0.lock().extend([room(), room()]);

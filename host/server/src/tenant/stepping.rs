@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Door, Service, ServiceError,
-    byte_budget::{HeldBytes, Room},
+    byte_budget::{ChargedBytes, Room},
     executor::{Advanced, Finished, Job, SteppedExecution},
     service::ExecutionPermit,
 };
@@ -52,7 +52,7 @@ pub struct Ended {
     /// Patterns of the workspace files to return, as given when the execution was started.
     pub return_files: Vec<String>,
     /// The memory charged for the result if it was unread until now.
-    pub(crate) charged: Option<HeldBytes>,
+    pub(crate) charged: Option<ChargedBytes>,
 }
 
 impl Ended {

@@ -6,7 +6,7 @@ use glovebox::MemoryBudget;
 use parking_lot::Mutex;
 
 use super::peer::ReplyBudget;
-use crate::byte_budget::{HeldBytes, NoRoom};
+use crate::byte_budget::{ChargedBytes, NoRoom};
 
 /// The number of copies of a call's arguments in memory: the text, the parsed request, and the body that is sent.
 const COPIES_OF_ARGUMENTS: usize = 3;
@@ -25,7 +25,7 @@ pub(super) struct CallCharge {
 #[derive(Debug, Default)]
 struct Charged {
     bytes: usize,
-    held: HeldBytes,
+    held: ChargedBytes,
 }
 
 impl CallCharge {
@@ -37,7 +37,7 @@ impl CallCharge {
     }
 
     /// Returns the memory for a result of this length and releases the rest. Fails if the budget has no room.
-    pub(super) fn settle(&self, result_bytes: usize) -> Result<HeldBytes, NoRoom> {
+    pub(super) fn settle(&self, result_bytes: usize) -> Result<ChargedBytes, NoRoom> {
         let held = std::mem::take(&mut self.charged.lock().held);
         match &self.budget {
             Some(ReplyBudget { bytes, tenant }) => bytes.try_resize(Some(tenant), held, result_bytes),

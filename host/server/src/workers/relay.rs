@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     OnOutput, Service, ServiceError,
-    byte_budget::{HeldBytes, NoRoom},
+    byte_budget::{ChargedBytes, NoRoom},
     grant::narrowed,
     json::JsonCost,
     tenant::BoundedStore,
@@ -268,7 +268,7 @@ impl ServerSide {
         budget: Option<ReplyBudget>,
         arguments: String,
         run: impl FnOnce(String, Arc<CallCharge>) -> Result<String, ToolError> + Send + 'static,
-    ) -> Result<(String, HeldBytes), ToolError> {
+    ) -> Result<(String, ChargedBytes), ToolError> {
         let no_room = |NoRoom| ToolError::of(ToolErrorKind::Limit, NO_ROOM);
         let too_many = || ToolError::of(ToolErrorKind::Limit, TOO_MANY);
         let charge = CallCharge::begin(budget, arguments.len()).map_err(no_room)?;

@@ -16,12 +16,12 @@ use super::{
 };
 use crate::{
     Tenant,
-    http::{InPath, InQuery, Problem, ReadBody, budget::HeldBytes},
+    http::{InPath, InQuery, Problem, ReadBody, budget::ChargedBytes},
 };
 
 /// Creates a sandbox.
 pub(super) async fn create(ApiCaller { tenant, sandboxes }: ApiCaller, read: ReadBody) -> Result<Response, Problem> {
-    let (new, _held): (NewSandbox, HeldBytes) = read.json()?;
+    let (new, _held): (NewSandbox, ChargedBytes) = read.json()?;
     let (description, time) = new.parts()?;
     let sandbox = sandboxes.make(&tenant, description, time).await?;
     Ok((StatusCode::CREATED, Json(SandboxAnswer::from(&sandbox))).into_response())
@@ -33,7 +33,7 @@ pub(super) async fn connect(
     InPath(id): InPath<String>,
     read: ReadBody,
 ) -> Result<Response, Problem> {
-    let (body, _held): (Timeout, HeldBytes) = read.json_or_default()?;
+    let (body, _held): (Timeout, ChargedBytes) = read.json_or_default()?;
     let resumed = sandboxes.resume(&tenant, &id, time(body.timeout)?).await?;
     let (sandbox, was_paused) = resumed.ok_or_else(|| no_sandbox(&id))?;
     let status = if was_paused { StatusCode::CREATED } else { StatusCode::OK };
@@ -69,7 +69,7 @@ pub(super) async fn set_timeout(
     InPath(id): InPath<String>,
     read: ReadBody,
 ) -> Result<StatusCode, Problem> {
-    let (body, _held): (Timeout, HeldBytes) = read.json()?;
+    let (body, _held): (Timeout, ChargedBytes) = read.json()?;
     let time = time(body.timeout)?;
     let sandbox = sandboxes.of(&tenant, &id).filter(|sandbox| !sandbox.is_paused());
     sandbox.ok_or_else(|| no_sandbox(&id))?.extend(time, true);

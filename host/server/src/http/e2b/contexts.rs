@@ -19,7 +19,7 @@ use crate::{
     executor::Finished,
     http::{
         InPath, Problem, ReadBody, Shared,
-        budget::HeldBytes,
+        budget::ChargedBytes,
         output::{Form, Pieces, Responder},
     },
 };
@@ -72,7 +72,7 @@ pub(super) async fn create(
     RequestedSandbox(sandbox): RequestedSandbox,
     read: ReadBody,
 ) -> Result<(StatusCode, Json<ContextAnswer>), Problem> {
-    let (new, _held): (NewContext, HeldBytes) = read.json_or_default()?;
+    let (new, _held): (NewContext, ChargedBytes) = read.json_or_default()?;
     let language = new.language.as_deref().map_or(Ok(Language::Python), language)?;
     let directory = new.cwd.as_deref().map(relative).transpose()?.filter(|path| !path.is_empty());
     if directory.is_some() && language != Language::Python {
@@ -198,7 +198,7 @@ pub(super) async fn execute(
     read: ReadBody,
 ) -> Result<Response, Problem> {
     let read = read.parse_with(|read| read.json::<Code>());
-    let (body, held): (Code, HeldBytes) = read.await?;
+    let (body, held): (Code, ChargedBytes) = read.await?;
     let env = body.env_vars.map(|Entries(entries)| entries).unwrap_or_default();
     check_env("env_vars", &env)?;
     if body.context_id.is_some() && body.language.is_some() {

@@ -23,7 +23,7 @@ use crate::{
     executor::FileOperation,
     http::{
         InPath, InQuery, Problem, ReadBody, Shared,
-        budget::HeldBytes,
+        budget::ChargedBytes,
         sessions::{octets, read_with_room},
         wire::{MAX_LISTED, MAX_LISTED_BYTES},
     },
@@ -201,7 +201,7 @@ pub(super) async fn call(
     if !known.contains(&method.as_str()) {
         return Err(unsupported(&format!("`{}`", glovebox::escaped(&method))));
     }
-    let (body, _held): (CallParameters, HeldBytes) = read.json_or_default()?;
+    let (body, _held): (CallParameters, ChargedBytes) = read.json_or_default()?;
     let _turn = sandbox.turn.lock().await;
     let path = relative(if method == "Move" { &body.source } else { &body.path })?;
     let to = (method == "Move").then(|| relative(&body.destination)).transpose()?;

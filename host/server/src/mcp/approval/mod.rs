@@ -28,7 +28,7 @@ use tokio::{runtime::Handle, task::JoinSet};
 use super::{LastLine, McpServer, answer::Answering, arguments as given, http::Account};
 use crate::{
     Changed, Door, Ended, Resumption, Service, ServiceError, Stepped, Tenant, Work,
-    byte_budget::{HeldBytes, NoRoom, Room},
+    byte_budget::{ChargedBytes, NoRoom, Room},
     tenant::CancelOnDrop,
 };
 use decision::{ANSWER_TIME, Approver, Decision, Decisions, MAX_QUESTIONS, decisions, questions, request_decisions};
@@ -71,7 +71,7 @@ type Step = Stepped<CallToolResult>;
 /// The result of an attempt to suspend an execution as bytes.
 enum SuspendAttempt {
     /// The bytes, and the memory reserved for them.
-    Suspended(SuspendedRun, HeldBytes),
+    Suspended(SuspendedRun, ChargedBytes),
     /// The execution can never be suspended, but can wait in memory.
     InMemory,
     /// The execution continues with these answers, which refuse its calls. Without answers, another attempt can
@@ -149,7 +149,7 @@ impl ApprovedRun<'_> {
             }
             let (run, held) = match self.suspend(&needs.execution, &open).await? {
                 SuspendAttempt::Suspended(run, held) => (WaitingRun::Suspended(run), held),
-                SuspendAttempt::InMemory => (WaitingRun::InMemory(needs.execution.clone()), HeldBytes::default()),
+                SuspendAttempt::InMemory => (WaitingRun::InMemory(needs.execution.clone()), ChargedBytes::default()),
                 SuspendAttempt::Continues(answers) => {
                     step = self.advance(&needs.execution, answers).await?;
                     waiting.keep();
@@ -180,7 +180,7 @@ impl ApprovedRun<'_> {
             let state = self.close(run, digests(&open)).await?;
             let questions = questions(&open)?;
             waiting.keep();
-            self.tenant.keep([Room::HeldBytes(held)]);
+            self.tenant.keep([Room::ChargedBytes(held)]);
             return Ok(InputRequiredResult::new(Some(questions), Some(state)).into());
         }
     }
@@ -262,7 +262,7 @@ impl ApprovedRun<'_> {
                 let bytes = &suspended.bytes;
                 let memory_bytes = Suspended::peek(bytes).map_or(bytes.len(), |peek| peek.memory_bytes);
                 let held = Account::reserve(self.context, memory_bytes);
-                self.tenant.keep([Room::HeldBytes(held.map_err(|NoRoom| ServiceError::NoRoomToSuspend)?)]);
+                self.tenant.keep([Room::ChargedBytes(held.map_err(|NoRoom| ServiceError::NoRoomToSuspend)?)]);
                 self.start(Some(std::mem::take(suspended))).await
             }
             WaitingRun::InMemory(execution) => self.advance(execution, Vec::new()).await,

@@ -15,7 +15,7 @@ use super::{
     Tenant,
     stepping::{Ended, Stepping, Undelivered},
 };
-use crate::{Service, ServiceError, byte_budget::HeldBytes, json::json_len};
+use crate::{Service, ServiceError, byte_budget::ChargedBytes, json::json_len};
 
 /// A tenant's suspended executions. Clones share them.
 #[derive(Clone, Default)]
@@ -32,7 +32,7 @@ struct SuspendedEntry {
     expires: Instant,
     cancel: CancelToken,
     /// The memory charged for the execution's tools.
-    held: HeldBytes,
+    held: ChargedBytes,
 }
 
 pub(super) enum SuspensionState {
@@ -54,7 +54,7 @@ pub(super) enum SuspensionState {
 pub(super) struct Unread {
     result: Result<Ended, ServiceError>,
     suspended: Arc<[OwnedSemaphorePermit; 2]>,
-    held: HeldBytes,
+    held: ChargedBytes,
 }
 
 /// An execution that was taken out of its entry. Returns to the entry on drop, unless [`keep`](Self::keep) was called.
@@ -228,7 +228,7 @@ impl SuspendedExecutions {
         }
         let is_new = !entries.contains_key(id);
         let cancel = stepping.cancel.clone();
-        let held = HeldBytes::default();
+        let held = ChargedBytes::default();
         let entry = entries.entry(id.to_owned()).or_insert(SuspendedEntry {
             state: SuspensionState::Busy,
             expires,
@@ -304,7 +304,7 @@ const CANCELLED_TIME: Duration = Duration::from_secs(60);
 
 impl Tenant {
     /// Charges memory for a suspended execution until it ends.
-    pub(crate) fn charge_suspended(&self, execution: &str, held: HeldBytes) {
+    pub(crate) fn charge_suspended(&self, execution: &str, held: ChargedBytes) {
         if let Some(entry) = self.inner.suspended.entries.lock().get_mut(execution) {
             entry.held.join(held);
         }
@@ -332,8 +332,8 @@ impl Tenant {
 
     /// Charges a result to the budget of the client that started the execution, until it is read. Releases the memory
     /// reserved for the worker's reply. Returns `None` if the budget is exhausted or had no room for that reply.
-    fn charge(&self, result: &mut Result<Ended, ServiceError>) -> Option<HeldBytes> {
-        let Some(budget) = &self.unread else { return Some(HeldBytes::default()) };
+    fn charge(&self, result: &mut Result<Ended, ServiceError>) -> Option<ChargedBytes> {
+        let Some(budget) = &self.unread else { return Some(ChargedBytes::default()) };
         match result {
             Ok(ended) => {
                 let bytes = json_len(ended.execution()).ok()?;
@@ -341,7 +341,7 @@ impl Tenant {
                 budget.try_room(Some(self.name()), bytes).ok()
             }
             Err(ServiceError::NoRoom) => None,
-            Err(_) => Some(HeldBytes::default()),
+            Err(_) => Some(ChargedBytes::default()),
         }
     }
 }
@@ -383,7 +383,7 @@ async fn watch(tenant: Tenant, id: String, has_ended: CancellationToken) {
                 let charging = tenant.clone();
                 let charge = move || charging.charge(&mut result).map(|held| (result, held));
                 let charged = Service::blocking(charge).await;
-                match charged.unwrap_or_else(|error| Some((Err(error), HeldBytes::default()))) {
+                match charged.unwrap_or_else(|error| Some((Err(error), ChargedBytes::default()))) {
                     Some((result, held)) => executions.ended(&id, Unread { result, suspended, held }),
                     None => executions.forget(&id),
                 }

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     Service, ServiceError,
-    byte_budget::{HeldBytes, Room},
+    byte_budget::{ChargedBytes, Room},
     workers::protocol::RelayedError,
 };
 
@@ -55,8 +55,8 @@ impl Message {
     }
 
     /// Holds memory until the message is sent.
-    pub(crate) fn holding(self, held: HeldBytes) -> Self {
-        Self { room: Some(Room::HeldBytes(held)), ..self }
+    pub(crate) fn holding(self, held: ChargedBytes) -> Self {
+        Self { room: Some(Room::ChargedBytes(held)), ..self }
     }
 
     /// Returns `true` if the JSON has at most `max_json_bytes`, and both parts at most `MAX_PART_BYTES`.
