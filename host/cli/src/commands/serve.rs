@@ -277,7 +277,7 @@ impl Listening {
             Self::Socket(listener) => return note(&format!("listening at {}", escaped(listener.path()))),
         };
         note(&format!("listening on http://{}", bound.address));
-        if let Token::Made(text) = token {
+        if let Token::Generated(text) = token {
             note(&format!("the token for this run: {text}"));
         }
         if config.page.enabled {
@@ -334,7 +334,7 @@ fn page_url(mut address: SocketAddr, token: &Token) -> String {
         address.set_ip(loopback);
     }
     match token {
-        Token::Made(text) => format!("http://{address}/#token={text}"),
+        Token::Generated(text) => format!("http://{address}/#token={text}"),
         _ => format!("http://{address}/"),
     }
 }
@@ -350,9 +350,9 @@ pub(super) async fn cancelled(cancel: &glovebox::CancelToken) {
 /// The token of the tenant [`ONLY`]. The tokens of the configuration are also accepted.
 enum Token {
     /// A token from a flag or the environment.
-    Given(String),
+    Provided(String),
     /// A token that was generated for this run.
-    Made(String),
+    Generated(String),
     /// There is no such tenant: only the tokens of the configuration are accepted.
     Configured,
     /// No token is required.
@@ -374,9 +374,11 @@ fn token(args: &ServeArgs, config: &ServerConfig) -> anyhow::Result<Token> {
         return Ok(Token::Open);
     }
     match given_token(args.token_file.as_deref())? {
-        Some(token) => Ok(Token::Given(token)),
+        Some(token) => Ok(Token::Provided(token)),
         None if !config.tokens.is_empty() => Ok(Token::Configured),
-        None => Ok(Token::Made(TokenHash::new_token().context("cannot get random numbers from the operating system")?)),
+        None => {
+            Ok(Token::Generated(TokenHash::new_token().context("cannot get random numbers from the operating system")?))
+        }
     }
 }
 
@@ -430,7 +432,7 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root)
     let mut tenants = match token {
         Token::Open => Tenants::open(tenant(None)?),
         Token::Configured => Tenants::default(),
-        Token::Given(text) | Token::Made(text) => {
+        Token::Provided(text) | Token::Generated(text) => {
             let mut tenants = Tenants::default();
             tenants.add(TokenHash::of(text), tenant(None)?);
             tenants

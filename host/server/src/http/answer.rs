@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::{
     Shared,
-    budget::{Counted, Made, held_body},
+    budget::{Counted, ReservedResponse, held_body},
     idempotency::Answer,
     output::{Form, Responder},
     parameters::with_etag,
@@ -38,7 +38,7 @@ const ENTRY_BYTES: usize = 64;
 #[derive(Debug)]
 pub(super) struct BuiltResponse {
     status: StatusCode,
-    pub(super) made: Made,
+    pub(super) body: ReservedResponse,
     /// The session's new generation.
     etag: Option<String>,
 }
@@ -46,7 +46,7 @@ pub(super) struct BuiltResponse {
 impl BuiltResponse {
     /// Returns the response to store for the request's key.
     pub(super) fn answer(&self) -> Answer {
-        Answer { status: self.status, body: self.made.bytes.clone(), etag: self.etag.clone() }
+        Answer { status: self.status, body: self.body.bytes.clone(), etag: self.etag.clone() }
     }
 }
 
@@ -65,7 +65,7 @@ impl Responder {
             None => self.reserve(len),
         };
         match self.framed(&mut answer, &return_files, reserve) {
-            Ok(made) => Ok(BuiltResponse { status: StatusCode::OK, made, etag: answer.generation }),
+            Ok(body) => Ok(BuiltResponse { status: StatusCode::OK, body, etag: answer.generation }),
             Err(ServiceError::NoRoom) if charged.is_some() => {
                 let finished = answer.into_finished();
                 Err(Undelivered::NoRoom(Box::new(Ended { finished, return_files, charged })))
@@ -80,7 +80,7 @@ impl Responder {
         answer: &mut ExecutionAnswer,
         patterns: &[String],
         reserve: impl FnOnce(usize) -> Result<Room, ServiceError>,
-    ) -> Result<Made, ServiceError> {
+    ) -> Result<ReservedResponse, ServiceError> {
         let [mut before, mut after] = self.form.frame("result");
         if self.form != Form::Whole {
             before.push_str(r#"{"type":"result","result":"#);
@@ -94,7 +94,7 @@ impl Responder {
         json.extend_from_slice(before.as_bytes());
         serde_json::to_writer(&mut json, &*answer).map_err(invalid)?;
         json.extend_from_slice(after.as_bytes());
-        Ok(Made { bytes: json.into(), room })
+        Ok(ReservedResponse { bytes: json.into(), room })
     }
 
     /// Serializes the unanswered calls of a suspended execution.
@@ -105,7 +105,11 @@ impl Responder {
         let mut json = before.into_bytes();
         serde_json::to_writer(&mut json, &answer).map_err(invalid)?;
         json.extend_from_slice(after.as_bytes());
-        Ok(BuiltResponse { status: StatusCode::ACCEPTED, made: Made { bytes: json.into(), room }, etag: None })
+        Ok(BuiltResponse {
+            status: StatusCode::ACCEPTED,
+            body: ReservedResponse { bytes: json.into(), room },
+            etag: None,
+        })
     }
 }
 
@@ -117,7 +121,7 @@ fn invalid(error: serde_json::Error) -> ServiceError {
 pub(super) async fn whole(
     shared: &Shared,
     tenant: &str,
-    BuiltResponse { status, made: Made { bytes, room }, etag }: BuiltResponse,
+    BuiltResponse { status, body: ReservedResponse { bytes, room }, etag }: BuiltResponse,
 ) -> Result<Response, Problem> {
     let held = shared.bodies.settle(tenant, room, bytes.len()).await?;
     let json = [(header::CONTENT_TYPE, "application/json")];
@@ -131,7 +135,7 @@ pub(super) async fn again(
     Answer { status, body: bytes, etag }: Answer,
 ) -> Result<Response, Problem> {
     let room = shared.bodies.reserve(tenant, bytes.len())?;
-    whole(shared, tenant, BuiltResponse { status, made: Made { bytes, room }, etag }).await
+    whole(shared, tenant, BuiltResponse { status, body: ReservedResponse { bytes, room }, etag }).await
 }
 
 /// An error response: a problem document, `application/problem+json`. The outcome of a script is never a problem.

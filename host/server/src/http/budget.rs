@@ -51,7 +51,7 @@ pub(crate) struct BodyBudget {
 
 /// A response and the memory reserved before it was built.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(super) struct ReservedResponse {
     pub(super) bytes: Bytes,
     pub(super) room: Room,
 }

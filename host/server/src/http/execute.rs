@@ -146,8 +146,8 @@ pub(super) async fn respond(shared: Shared, tenant: Tenant, request: ParsedReque
     let (responder, name) = (Responder::new(&shared, &tenant, form), tenant.name().to_owned());
     match (form, slot) {
         (Form::Whole, None) => {
-            let made = step.respond(&tenant, Watch::default(), responder, held).await??;
-            whole(&shared, &name, made).await
+            let response = step.respond(&tenant, Watch::default(), responder, held).await??;
+            whole(&shared, &name, response).await
         }
         (Form::Whole, Some(slot)) => {
             let done = async move { stored(slot, step.respond(&tenant, Watch::default(), responder, held).await) };
@@ -168,7 +168,7 @@ pub(super) async fn respond(shared: Shared, tenant: Tenant, request: ParsedReque
             let end = step.respond(&tenant, watch, pieces.responder.clone(), held).await;
             // The tenant's work is done, even if the client still reads the response.
             drop((running, tenant));
-            pieces.end(end.flatten().map(|whole| whole.made)).await;
+            pieces.end(end.flatten().map(|whole| whole.body)).await;
         })),
     }
 }
@@ -243,7 +243,7 @@ impl StepRequest {
         let results = responder.clone();
         let then = move |ended| match results.result(ended) {
             Err(unread @ Undelivered::NoRoom(_)) => Err(unread),
-            made => Ok(made.map_err(ServiceError::from)),
+            response => Ok(response.map_err(ServiceError::from)),
         };
         let (stepped, kept_bytes) = match self {
             Self::Start { work, patterns, is_stepped: false, .. } => {
@@ -258,7 +258,7 @@ impl StepRequest {
             Self::Resume { execution, answers } => (tenant.resume_then(&execution, answers, watch, then).await, 0),
         };
         Ok(match stepped? {
-            Stepped::Done(made) => made,
+            Stepped::Done(response) => response,
             Stepped::NeedsTools(needs) => {
                 held.shrink(kept_bytes);
                 tenant.charge_suspended(&needs.execution, held);
@@ -310,7 +310,7 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let responder = Responder::new(&shared, &tenant, Form::Whole);
     match tenant.cancel_then(&execution, move |ended| responder.result(ended)).await? {
-        Some(made) => whole(&shared, tenant.name(), made).await,
+        Some(response) => whole(&shared, tenant.name(), response).await,
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }

@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 
 use super::{
     BodyBudget, Problem, Shared,
-    budget::{ChargedBytes, Counted, Made, counted, in_pieces},
+    budget::{ChargedBytes, Counted, ReservedResponse, counted, in_pieces},
 };
 use crate::{OnOutput, ServiceError, Tenant, byte_budget::Room, text::Utf8Pieces};
 
@@ -212,10 +212,12 @@ impl Pieces {
     }
 
     /// Sends the last chunk.
-    pub(crate) async fn end(&self, end: Result<Made, ServiceError>) {
+    pub(crate) async fn end(&self, end: Result<ReservedResponse, ServiceError>) {
         let Responder { form, bodies, tenant } = &self.responder;
         let settled = match end {
-            Ok(Made { bytes, room }) => bodies.settle(tenant, room, bytes.len()).await.map(|held| (held, bytes)),
+            Ok(ReservedResponse { bytes, room }) => {
+                bodies.settle(tenant, room, bytes.len()).await.map(|held| (held, bytes))
+            }
             Err(failure) => Err(failure.into()),
         };
         // An error is short, so it is not charged.

@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 use super::{
     Caller, InPath, InQuery, Problem, ReadBody, Shared,
     answer::MAX_RETURNED_BYTES,
-    budget::{Counted, Made, held_body},
+    budget::{Counted, ReservedResponse, held_body},
     parameters::{Failures, IfMatch, InSession, Octets, done, with_etag},
     wire::{
         CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_LISTED, MAX_LISTED_BYTES,
@@ -140,7 +140,7 @@ pub(crate) async fn state(
     let len = usize::try_from(tenant.exported_bytes(&id).await?).unwrap_or(usize::MAX);
     let room = shared.bodies.reserve(tenant.name(), len)?;
     let (bytes, room) = tenant.export(&id, room).await?;
-    octets(&shared, tenant.name(), Made { bytes: bytes.into(), room }).await
+    octets(&shared, tenant.name(), ReservedResponse { bytes: bytes.into(), room }).await
 }
 
 /// Forks a session: copies its variables, functions and files to a new session.
@@ -276,8 +276,8 @@ pub(crate) async fn read_file(
     if let Some(range) = ByteRange::of(&headers) {
         return read_range(&shared, &tenant, &id, path, range).await;
     }
-    let made = read_with_room(&shared, &tenant, &id, path).await?;
-    octets(&shared, tenant.name(), made).await
+    let response = read_with_room(&shared, &tenant, &id, path).await?;
+    octets(&shared, tenant.name(), response).await
 }
 
 /// Maximum length of the range in a response, in bytes.
@@ -316,7 +316,7 @@ async fn read_range(
         return Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", detail));
     };
     let range = format!("bytes {offset}-{}/{size_bytes}", offset.saturating_add(last));
-    let mut response = octets(shared, tenant.name(), Made { bytes: bytes.into(), room }).await?;
+    let mut response = octets(shared, tenant.name(), ReservedResponse { bytes: bytes.into(), room }).await?;
     *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     if let Ok(range) = HeaderValue::from_str(&range) {
         response.headers_mut().insert(header::CONTENT_RANGE, range);
@@ -336,11 +336,11 @@ pub(super) async fn read_with_room(
     tenant: &Tenant,
     id: &SessionId,
     path: String,
-) -> Result<Made, ServiceError> {
+) -> Result<ReservedResponse, ServiceError> {
     let reserve = reserve_contents(shared, tenant);
     let read = tenant.read_file(id, path, MAX_RETURNED_BYTES, reserve).await?;
     let (bytes, room) = read.map_err(|bytes| ServiceError::FileTooLarge { bytes, max: MAX_RETURNED_BYTES })?;
-    Ok(Made { bytes: bytes.into(), room })
+    Ok(ReservedResponse { bytes: bytes.into(), room })
 }
 
 /// Writes a file to a session, replacing an existing file.
@@ -380,7 +380,11 @@ pub(crate) async fn delete_file(
     Ok(done(tenant.change_files(target, delete).await?.generation))
 }
 
-pub(super) async fn octets(shared: &Shared, tenant: &str, Made { bytes, room }: Made) -> Result<Response, Problem> {
+pub(super) async fn octets(
+    shared: &Shared,
+    tenant: &str,
+    ReservedResponse { bytes, room }: ReservedResponse,
+) -> Result<Response, Problem> {
     let held = shared.bodies.settle(tenant, room, bytes.len()).await?;
     let body = held_body(bytes, held);
     // Browsers must never interpret a guest's bytes as a page of this server.

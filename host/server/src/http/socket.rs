@@ -108,11 +108,11 @@ impl SocketListener {
         }
         let listener = StdListener::bind(&new).map_err(io)?;
         fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).map_err(io)?;
-        let made = fs::symlink_metadata(&new).map_err(io)?;
+        let metadata = fs::symlink_metadata(&new).map_err(io)?;
         fs::rename(&new, &path).map_err(io)?;
         listener.set_nonblocking(true).map_err(io)?;
         let listener = UnixListener::from_std(listener).map_err(io)?;
-        Ok(Self { listener, path, identity: (made.dev(), made.ino()), _lock: lock })
+        Ok(Self { listener, path, identity: (metadata.dev(), metadata.ino()), _lock: lock })
     }
 
     /// Returns the path of the socket.

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::{
     BodyBudget, Caller, InPath, Problem, ReadBody, Shared,
     answer::ExecutionAnswer,
-    budget::{ChargedBytes, Made, ReadResumption},
+    budget::{ChargedBytes, ReadResumption, ReservedResponse},
     execute::{ParsedRequest, StepRequest, in_task, respond},
     idempotency::{Answer, Begun, new_key},
     output::Form,
@@ -128,7 +128,7 @@ pub(crate) async fn suspend(
         Ok(slot) => slot,
         Err(Answer { body: bytes, etag, .. }) => {
             let room = shared.bodies.reserve(tenant.name(), bytes.len())?;
-            return Ok(with_etag(etag, octets(&shared, tenant.name(), Made { bytes, room }).await?));
+            return Ok(with_etag(etag, octets(&shared, tenant.name(), ReservedResponse { bytes, room }).await?));
         }
     };
     let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
@@ -144,10 +144,10 @@ pub(crate) async fn suspend(
         if let Some(slot) = slot {
             slot.done(Answer { status: StatusCode::OK, body: bytes.clone(), etag: generation.clone() });
         }
-        Ok::<_, ServiceError>((Made { bytes, room }, generation))
+        Ok::<_, ServiceError>((ReservedResponse { bytes, room }, generation))
     };
-    let (made, generation) = in_task(suspended).await?;
-    Ok(with_etag(generation, octets(&shared, &name, made).await?))
+    let (response, generation) = in_task(suspended).await?;
+    Ok(with_etag(generation, octets(&shared, &name, response).await?))
 }
 
 /// Reserves memory for a suspended execution of at most `bytes`. Fails if no request could resume it.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     ServiceError,
     http::{
-        budget::Made,
+        budget::ReservedResponse,
         output::{OUTPUT_BYTES, Pieces},
     },
     json::{JsonCost, json_len},
@@ -43,7 +43,7 @@ fn unstreamed(pieces: &Pieces, execution: &Execution) -> impl Iterator<Item = Va
 
 /// Returns the lines that follow the streamed output of an execution, beginning with the rest of the output. Reserves
 /// memory for them before building them. `count` is the execution's number within its context.
-pub(super) fn end(pieces: &Pieces, execution: &Execution, count: u64) -> Result<Made, ServiceError> {
+pub(super) fn end(pieces: &Pieces, execution: &Execution, count: u64) -> Result<ReservedResponse, ServiceError> {
     let invalid = |error: serde_json::Error| ServiceError::Invalid(error.to_string());
     // The lines are built twice, so that they never all exist as values at the same time.
     let lines = || unstreamed(pieces, execution).chain(results(execution)).chain(failure(execution)).chain(last(count));
@@ -57,17 +57,17 @@ pub(super) fn end(pieces: &Pieces, execution: &Execution, count: u64) -> Result<
         serde_json::to_writer(&mut bytes, &line).map_err(invalid)?;
         bytes.push(b'\n');
     }
-    Ok(Made { bytes: bytes.into(), room })
+    Ok(ReservedResponse { bytes: bytes.into(), room })
 }
 
 /// Returns the lines for a request that failed.
-pub(super) fn failed(pieces: &Pieces, error: &ServiceError, count: u64) -> Result<Made, ServiceError> {
+pub(super) fn failed(pieces: &Pieces, error: &ServiceError, count: u64) -> Result<ReservedResponse, ServiceError> {
     let line = json!({
         "type": "error", "name": error.code(), "value": error.public().to_string(), "traceback": "",
     });
     let lines = [line].into_iter().chain(last(count));
     let bytes: Vec<u8> = lines.flat_map(|line| (line.to_string() + "\n").into_bytes()).collect();
-    Ok(Made { room: pieces.responder.reserve(bytes.len())?, bytes: bytes.into() })
+    Ok(ReservedResponse { room: pieces.responder.reserve(bytes.len())?, bytes: bytes.into() })
 }
 
 /// Returns the last lines of every response.
