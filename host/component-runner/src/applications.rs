@@ -9,7 +9,7 @@ use glovebox::{
 use wasmtime::component::{Component, InstancePre, Linker, Val, types::ComponentItem};
 
 use crate::{
-    AppConfig, AppOutcome, Compiler, Ended, Export, InvokeError, LoadError, RunError,
+    AppConfig, AppOutcome, AppReport, Compiler, Export, InvokeError, LoadError, RunError,
     compiler::wasmtime_engine,
     preflight::{self, Refusal},
     run::{self, Call, Done, Job, exports, run},
@@ -228,7 +228,7 @@ impl Application {
     /// # Errors
     /// [`RunError::NotACommand`] if the component does not export `wasi:cli/run`. Also fails if a granted directory
     /// cannot be opened, or no thread can be created. A trap or a reached limit is an outcome, not an error.
-    pub fn run(&self, host: &SandboxHost, config: &AppConfig) -> Result<Ended, RunError> {
+    pub fn run(&self, host: &SandboxHost, config: &AppConfig) -> Result<AppReport, RunError> {
         let Some(main) = self.main() else {
             return Err(RunError::NotACommand { name: self.name.clone(), exports: self.exports.clone() });
         };
@@ -245,7 +245,7 @@ impl Application {
     /// # Errors
     /// Fails if `call` is not a call in WAVE, no export or several exports have the name, or the arguments do not match
     /// the signature. Also fails like [`run`](Self::run), but the component need not be a command.
-    pub fn invoke(&self, call: &str, host: &SandboxHost, config: &AppConfig) -> Result<Ended, InvokeError> {
+    pub fn invoke(&self, call: &str, host: &SandboxHost, config: &AppConfig) -> Result<AppReport, InvokeError> {
         let call = run::parse(&self.name, &self.exports, call)?;
         Ok(ended(self.call(host, config, call)?, |value| value.to_wave().ok()))
     }
@@ -267,7 +267,7 @@ impl Application {
     }
 }
 
-fn ended(done: Done<SandboxCtx>, text: impl Fn(&Val) -> Option<String>) -> Ended {
+fn ended(done: Done<SandboxCtx>, text: impl Fn(&Val) -> Option<String>) -> AppReport {
     let (outcome, value) = match done.result {
         Ok(values) => {
             let failed = matches!(values.first(), Some(Val::Result(Err(_))));
@@ -276,7 +276,7 @@ fn ended(done: Done<SandboxCtx>, text: impl Fn(&Val) -> Option<String>) -> Ended
         }
         Err(outcome) => (outcome, None),
     };
-    Ended {
+    AppReport {
         outcome,
         value,
         fuel_consumed: done.fuel_consumed,

@@ -22,7 +22,7 @@
 //!   version 0.3.0, and WASI 0.2. [`run`](Application::run) it as a command, or [`invoke`](Application::invoke) one of
 //!   its exports, each time in a new instance.
 //! * [`AppConfig`]: arguments, streams, [`AppLimits`], and grants. Nothing is granted by default.
-//! * [`Ended`]: outcome ([`AppOutcome`]) and resource usage.
+//! * [`AppReport`]: outcome ([`AppOutcome`]) and resource usage.
 //! * [`Compiler`]: compiles untrusted components in a child process, within [`CompileLimits`].
 //! * [`ToolsComponent`]: a component whose exported tools scripts can call.
 //!
@@ -77,6 +77,6 @@ mod watch;
 pub use applications::{Application, Applications};
 pub use compiler::{CompileLimits, Compiler, compile_stdin, transform_stdin};
 pub use config::{AppConfig, AppLimits, Directory, DirectoryError, Input, Output, OutputBuffer};
-pub use outcome::{AppOutcome, Ended, InvokeError, LoadError, RunError};
+pub use outcome::{AppOutcome, AppReport, InvokeError, LoadError, RunError};
 pub use run::Export;
 pub use tools::ToolsComponent;

@@ -15,7 +15,7 @@ const WORDS_BYTES: usize = 500;
 /// The outcome and resource usage of one application run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Ended {
+pub struct AppReport {
     /// The outcome of the run.
     pub outcome: AppOutcome,
     /// The result of an invoked export, as WAVE. `None` for commands, functions without a result, and calls that did

@@ -12,7 +12,7 @@ use glovebox::{
     Tool,
     component::{Quotas, SandboxHost},
 };
-use glovebox_component_runner::{AppConfig, Application, Applications, Ended, Input, Output, OutputBuffer};
+use glovebox_component_runner::{AppConfig, AppReport, Application, Applications, Input, Output, OutputBuffer};
 use glovebox_tests::{Case, Goldens, engine, program_path, program_trial, trial_with, wasmtime_path, whole_matrix};
 use libtest_mimic::{Failed, Trial};
 use wit_component::DecodedWasm;
@@ -81,7 +81,7 @@ struct Agent {
 
 impl Agent {
     /// Runs the agent. Returns its result, standard output and standard error.
-    fn run(&self, bytes: &[u8], quotas: Quotas) -> Result<(Ended, String, String), Failed> {
+    fn run(&self, bytes: &[u8], quotas: Quotas) -> Result<(AppReport, String, String), Failed> {
         let application = self.application.get_or_init(|| {
             Applications::new(engine()).unwrap().load_bytes(format!("agent-{}", self.language), bytes).unwrap()
         });

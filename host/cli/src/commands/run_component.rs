@@ -15,7 +15,7 @@ use glovebox::{
     escaped, escaped_text,
 };
 use glovebox_component_runner::{
-    AppOutcome, Application, Applications, Ended, Export, InvokeError, LoadError, RunError, ToolsComponent,
+    AppOutcome, AppReport, Application, Applications, Export, InvokeError, LoadError, RunError, ToolsComponent,
     transform_stdin,
 };
 use serde::Serialize;
@@ -215,7 +215,7 @@ fn explain(outcome: &AppOutcome) {
     note(&format!("{}{flag}", outcome.describe()));
 }
 
-fn report(ended: &Ended) -> Report<'_> {
+fn report(ended: &AppReport) -> Report<'_> {
     Report {
         success: ended.outcome.is_success(),
         outcome: &ended.outcome,

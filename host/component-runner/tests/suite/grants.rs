@@ -14,7 +14,7 @@ use glovebox::{
     mount::MountError,
 };
 use glovebox_component_runner::{
-    AppConfig, AppOutcome, Applications, Directory, Ended, Input, InvokeError, Output, OutputBuffer, RunError,
+    AppConfig, AppOutcome, AppReport, Applications, Directory, Input, InvokeError, Output, OutputBuffer, RunError,
 };
 
 use crate::support::{agent, call, config, prepared, probe, value};
@@ -152,7 +152,7 @@ fn application_chooses_its_exit_code() {
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(300);
 
-fn run(script: &str, host: &SandboxHost, config: &AppConfig) -> Ended {
+fn run(script: &str, host: &SandboxHost, config: &AppConfig) -> AppReport {
     let applications = Applications::new(&prepared()).unwrap();
     applications.load_bytes("agent", &agent(script)).unwrap().run(host, config).unwrap()
 }
@@ -179,7 +179,7 @@ fn exhausted_execution_quota_fails_the_application() {
 }
 
 /// Runs an endless script, and calls `then` once the script has called a tool of the host.
-fn endless(config: &AppConfig, then: impl FnOnce()) -> Ended {
+fn endless(config: &AppConfig, then: impl FnOnce()) -> AppReport {
     let (sender, receiver) = channel();
     let sender = Mutex::new(sender);
     let here = Tool::new("here", "Says that the script runs.").handler(move |_, _| {

@@ -3,7 +3,7 @@
 use std::{sync::mpsc::channel, thread, time::Duration};
 
 use glovebox::Resource;
-use glovebox_component_runner::{AppConfig, AppOutcome, Ended, Input, LoadError, Output};
+use glovebox_component_runner::{AppConfig, AppOutcome, AppReport, Input, LoadError, Output};
 
 use crate::support::{call, component, config, probe, trap, value, world};
 
@@ -235,7 +235,7 @@ fn application(modules: &str) -> Vec<u8> {
     ))
 }
 
-fn ended(bytes: &[u8], memory_bytes: u64) -> Ended {
+fn ended(bytes: &[u8], memory_bytes: u64) -> AppReport {
     let world = world();
     let application = world.applications.load_bytes("hostile", bytes).unwrap();
     application.invoke("f()", &world.host, &config(|config| config.limits.memory_bytes = memory_bytes)).unwrap()

@@ -7,7 +7,7 @@ use std::{
 };
 
 use glovebox::{Engine, EngineConfig, Sandbox, component::SandboxHost};
-use glovebox_component_runner::{AppConfig, AppOutcome, Application, Applications, Ended};
+use glovebox_component_runner::{AppConfig, AppOutcome, AppReport, Application, Applications};
 use wit_parser::{Resolve, WorldId};
 
 /// An engine with its own cache. Tests that execute scripts use [`prepared`] instead.
@@ -76,7 +76,7 @@ pub(crate) fn probe() -> (World, Application) {
 }
 
 /// Calls the probe with these limits and grants.
-pub(crate) fn call(call: &str, config: &AppConfig) -> Ended {
+pub(crate) fn call(call: &str, config: &AppConfig) -> AppReport {
     let (world, application) = probe();
     application.invoke(call, &world.host, config).unwrap()
 }
