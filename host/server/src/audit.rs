@@ -180,7 +180,7 @@ impl Audit {
     }
 
     /// Records the end of an execution: its result, its suspension as bytes, or an error code.
-    pub(crate) fn write(&self, subject: &AuditSubject<'_>, source: &AuditSource, ended: &Ended) {
+    pub(crate) fn write(&self, subject: &AuditSubject<'_>, source: &AuditSource, ended: &ExecutionEnd) {
         let executed = ended.as_ref().ok();
         let (outcome, suspended_sha256) = match ended {
             Ok(executed) => (executed.outcome, &executed.suspended_sha256),
@@ -289,7 +289,7 @@ impl From<&ServiceError> for Failed {
     }
 }
 
-pub(crate) type Ended = Result<Executed, Failed>;
+pub(crate) type ExecutionEnd = Result<Executed, Failed>;
 
 /// Returns the name of an outcome in audit lines, metrics and the results of MCP tools.
 pub(crate) fn outcome_name(outcome: &Outcome) -> &'static str {

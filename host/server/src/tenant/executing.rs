@@ -11,7 +11,7 @@ use tracing::{Span, field::Empty, info_span};
 use super::{Fresh, Script, SessionTarget, Tenant, Watch, Work};
 use crate::{
     Door, OnOutput, SPANS, Service, ServiceError,
-    audit::{AuditSource, AuditSubject, Ended, Executed, Failed},
+    audit::{AuditSource, AuditSubject, Executed, ExecutionEnd, Failed},
     executor::{Completion, Finished, Job},
 };
 
@@ -55,7 +55,7 @@ fn execution_span() -> Span {
 }
 
 /// Records the result of an execution in its span. Excludes output and error messages, which come from the script.
-fn record(span: &Span, ended: &Ended) {
+fn record(span: &Span, ended: &ExecutionEnd) {
     match ended {
         Ok(executed) => {
             span.record("glovebox.language", executed.language.name());
@@ -229,7 +229,7 @@ impl Tenant {
         self.note_ended(span, request, &ended);
     }
 
-    fn note_ended(&self, span: &Span, request: AuditedRequest, ended: &Ended) {
+    fn note_ended(&self, span: &Span, request: AuditedRequest, ended: &ExecutionEnd) {
         record(span, ended);
         let service = &self.inner.service.0;
         for metrics in [&service.metrics, &self.inner.metrics] {
