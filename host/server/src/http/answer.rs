@@ -22,7 +22,7 @@ use super::{
     tools::NeedsToolsAnswer,
 };
 use crate::{
-    Ended, NeedsTools, ServiceError, TypeCheckError, Undelivered,
+    FinishedExecution, NeedsTools, ServiceError, TypeCheckError, Undelivered,
     byte_budget::Room,
     executor::{Finished, LeftFiles},
     json::json_len,
@@ -54,8 +54,8 @@ impl Responder {
     /// Serializes the result of an execution. If memory is already charged for the result because it was not read, the
     /// response takes over that memory. If the budget still has no room for the response, the error contains the result,
     /// so that it can be read later.
-    pub(super) fn result(&self, ended: Ended) -> Result<BuiltResponse, Undelivered> {
-        let Ended { finished, return_files, mut charged } = ended;
+    pub(super) fn result(&self, ended: FinishedExecution) -> Result<BuiltResponse, Undelivered> {
+        let FinishedExecution { finished, return_files, mut charged } = ended;
         let mut answer = ExecutionAnswer::new(finished);
         let reserve = |len| match &mut charged {
             Some(held) => {
@@ -68,7 +68,7 @@ impl Responder {
             Ok(body) => Ok(BuiltResponse { status: StatusCode::OK, body, etag: answer.generation }),
             Err(ServiceError::NoRoom) if charged.is_some() => {
                 let finished = answer.into_finished();
-                Err(Undelivered::NoRoom(Box::new(Ended { finished, return_files, charged })))
+                Err(Undelivered::NoRoom(Box::new(FinishedExecution { finished, return_files, charged })))
             }
             Err(error) => Err(error.into()),
         }

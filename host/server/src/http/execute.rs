@@ -19,7 +19,8 @@ use super::{
     wire::{ExecuteBody, ValidateAnswer},
 };
 use crate::{
-    Door, Ended, ServiceError, SessionTarget, Stepped, Tenant, Undelivered, Watch, Work, tenant::RunningExecution,
+    Door, FinishedExecution, ServiceError, SessionTarget, Stepped, Tenant, Undelivered, Watch, Work,
+    tenant::RunningExecution,
 };
 
 /// Runs a script in a new interpreter with new files.
@@ -248,7 +249,8 @@ impl StepRequest {
         let (stepped, kept_bytes) = match self {
             Self::Start { work, patterns, is_stepped: false, .. } => {
                 let then = move |finished| {
-                    then(Ended { finished, return_files: patterns, charged: None }).map_err(ServiceError::from)
+                    then(FinishedExecution { finished, return_files: patterns, charged: None })
+                        .map_err(ServiceError::from)
                 };
                 (tenant.execute_then(Door::Http, work, watch, then).await.map(Stepped::Done), 0)
             }

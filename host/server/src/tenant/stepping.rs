@@ -47,7 +47,7 @@ pub struct NeedsTools {
 
 /// A finished execution.
 #[derive(Debug)]
-pub struct Ended {
+pub struct FinishedExecution {
     pub(crate) finished: Finished,
     /// Patterns of the workspace files to return, as given when the execution was started.
     pub return_files: Vec<String>,
@@ -55,7 +55,7 @@ pub struct Ended {
     pub(crate) charged: Option<ChargedBytes>,
 }
 
-impl Ended {
+impl FinishedExecution {
     /// Returns the outcome, output and usage of the execution.
     #[must_use]
     pub fn execution(&self) -> &Execution {
@@ -69,7 +69,7 @@ pub enum Undelivered {
     /// The callback failed.
     Failed(ServiceError),
     /// There is no memory for the answer to an unread result. The client can request the result again.
-    NoRoom(Box<Ended>),
+    NoRoom(Box<FinishedExecution>),
 }
 
 impl From<ServiceError> for Undelivered {
@@ -141,7 +141,7 @@ impl Tenant {
         mut work: Work,
         return_files: Vec<String>,
         watch: Watch,
-        then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
+        then: impl FnOnce(FinishedExecution) -> Result<T, Undelivered> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         let (session, is_remote) = (work.session().cloned(), self.is_remote(&work));
         let permits = self.admit_stepped(session.as_ref());
@@ -218,7 +218,7 @@ impl Tenant {
         execution: &str,
         answers: Vec<ToolAnswer>,
         watch: Watch,
-        then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
+        then: impl FnOnce(FinishedExecution) -> Result<T, Undelivered> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         if self.inner.service.is_draining() {
             return Err(ServiceError::Draining);
@@ -273,7 +273,7 @@ impl Tenant {
     pub async fn cancel_then<T: Send + 'static>(
         &self,
         execution: &str,
-        then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
+        then: impl FnOnce(FinishedExecution) -> Result<T, Undelivered> + Send + 'static,
     ) -> Result<Option<T>, ServiceError> {
         // First, so that a running execution is not suspended after the check below.
         let is_running = self.inner.running.cancel(execution);
@@ -306,7 +306,7 @@ impl Tenant {
         mut stepping: Stepping,
         advanced: Result<Advanced, ServiceError>,
         place: ExecutionPermit,
-        then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
+        then: impl FnOnce(FinishedExecution) -> Result<T, Undelivered> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         stepping.output.set(None).await;
         // A suspended execution does not keep its permit to run.
@@ -342,7 +342,7 @@ impl Tenant {
 }
 
 /// Returns `true` if mapping a result takes little time: it contains no long texts, and no files have to be read.
-fn is_short(ended: &Ended) -> bool {
+fn is_short(ended: &FinishedExecution) -> bool {
     let Execution { outcome, interrupted, value, stdout, stderr, displays, .. } = ended.execution();
     let Execution { files_created, files_modified, files_deleted, tool_calls, .. } = ended.execution();
     let raised = outcome.raised().into_iter().chain(interrupted);
@@ -364,7 +364,7 @@ fn record_len(record: &ToolRecord) -> usize {
 
 impl Tenant {
     /// Cancels an execution and waits for its end.
-    pub(super) async fn end(&self, stepping: Stepping) -> Result<Ended, ServiceError> {
+    pub(super) async fn end(&self, stepping: Stepping) -> Result<FinishedExecution, ServiceError> {
         stepping.cancel.cancel();
         self.result(stepping).await
     }
@@ -372,7 +372,7 @@ impl Tenant {
     /// Waits for the end of an execution and returns its result. A cancelled script can delay its end
     /// (`limits.timeout_reserve_ms`). Until then, the execution keeps its permits and its session, because it still
     /// occupies a thread.
-    pub(super) async fn result(&self, stepping: Stepping) -> Result<Ended, ServiceError> {
+    pub(super) async fn result(&self, stepping: Stepping) -> Result<FinishedExecution, ServiceError> {
         stepping.started.ended().cancelled().await;
         match stepping.started.advance(Vec::new()).await {
             Ok(Advanced::Done(finished)) => self.finish(stepping, *finished),
@@ -383,10 +383,14 @@ impl Tenant {
     }
 
     /// Records the end of an execution in metrics, the audit log and the current span.
-    fn finish(&self, stepping: Stepping, result: Result<Finished, ServiceError>) -> Result<Ended, ServiceError> {
+    fn finish(
+        &self,
+        stepping: Stepping,
+        result: Result<Finished, ServiceError>,
+    ) -> Result<FinishedExecution, ServiceError> {
         let Stepping { request, return_files, .. } = stepping;
         self.note(&Span::current(), request, result.as_ref().map(|finished| &finished.execution));
-        Ok(Ended { finished: result?, return_files, charged: None })
+        Ok(FinishedExecution { finished: result?, return_files, charged: None })
     }
 }
 

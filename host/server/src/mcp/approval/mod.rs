@@ -27,7 +27,7 @@ use tokio::{runtime::Handle, task::JoinSet};
 
 use super::{LastLine, McpServer, answer::Answering, arguments as given, http::Account};
 use crate::{
-    Changed, Door, Ended, Resumption, Service, ServiceError, Stepped, Tenant, Work,
+    Changed, Door, FinishedExecution, Resumption, Service, ServiceError, Stepped, Tenant, Work,
     byte_budget::{ChargedBytes, NoRoom, Room},
     tenant::CancelOnDrop,
 };
@@ -98,7 +98,7 @@ impl Drop for CancelWaiting {
         let Ok(runtime) = Handle::try_current() else { return };
         let tenant = self.tenant.clone();
         runtime.spawn(async move {
-            let _ = tenant.cancel_then(&execution, |_: Ended| Ok(())).await;
+            let _ = tenant.cancel_then(&execution, |_: FinishedExecution| Ok(())).await;
         });
     }
 }
@@ -229,7 +229,7 @@ impl ApprovedRun<'_> {
             }
         }
         let answering = Answering::new(self.server, &self.given)?;
-        let then = move |ended: Ended| Ok(answering.answer(ended.execution()));
+        let then = move |ended: FinishedExecution| Ok(answering.answer(ended.execution()));
         let started = self.tenant.start_then(Door::Mcp, work, Vec::new(), self.last.watch(), then).await;
         started.map_err(|error| match error {
             ServiceError::Generation { .. } => ServiceError::Invalid(SESSION_CHANGED.to_owned()),
@@ -272,7 +272,7 @@ impl ApprovedRun<'_> {
     /// Passes answers to an execution in memory.
     async fn advance(&self, execution: &str, answers: Vec<ToolAnswer>) -> Result<Step, ServiceError> {
         let answering = Answering::new(self.server, &self.given)?;
-        let then = move |ended: Ended| Ok(answering.answer(ended.execution()));
+        let then = move |ended: FinishedExecution| Ok(answering.answer(ended.execution()));
         self.tenant.resume_then(execution, answers, self.last.watch(), then).await
     }
 

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Tenant,
-    stepping::{Ended, Stepping, Undelivered},
+    stepping::{FinishedExecution, Stepping, Undelivered},
 };
 use crate::{Service, ServiceError, byte_budget::ChargedBytes, json::json_len};
 
@@ -52,7 +52,7 @@ pub(super) enum SuspensionState {
 /// The result of an execution that ended while it was suspended. Occupies the permits for a suspended execution until
 /// the result is read or dropped.
 pub(super) struct Unread {
-    result: Result<Ended, ServiceError>,
+    result: Result<FinishedExecution, ServiceError>,
     suspended: Arc<[OwnedSemaphorePermit; 2]>,
     held: ChargedBytes,
 }
@@ -254,11 +254,11 @@ impl SuspendedExecutions {
         &self,
         id: &str,
         unread: Unread,
-        then: impl FnOnce(Ended) -> Result<T, Undelivered>,
+        then: impl FnOnce(FinishedExecution) -> Result<T, Undelivered>,
     ) -> Result<T, ServiceError> {
         let Unread { result, suspended, held } = unread;
         let read = match result {
-            Ok(ended) => then(Ended { charged: Some(held), ..ended }),
+            Ok(ended) => then(FinishedExecution { charged: Some(held), ..ended }),
             Err(error) => Err(error.into()),
         };
         match read {
@@ -332,7 +332,7 @@ impl Tenant {
 
     /// Charges a result to the budget of the client that started the execution, until it is read. Releases the memory
     /// reserved for the worker's reply. Returns `None` if the budget is exhausted or had no room for that reply.
-    fn charge(&self, result: &mut Result<Ended, ServiceError>) -> Option<ChargedBytes> {
+    fn charge(&self, result: &mut Result<FinishedExecution, ServiceError>) -> Option<ChargedBytes> {
         let Some(budget) = &self.unread else { return Some(ChargedBytes::default()) };
         match result {
             Ok(ended) => {
