@@ -42,8 +42,8 @@ pub use service::{Admission, Door, Service, ServiceConfig, Suspension};
 pub use telemetry::{Telemetry, TelemetryError};
 pub(crate) use tenant::NO_CALLBACKS;
 pub use tenant::{
-    Changed, FinishedExecution, Fresh, NeedsTools, NoStore, OnOutput, Script, SessionPage, SessionPlace,
-    SessionSummary, SessionTarget, Stepped, Tenant, TenantConfig, Undelivered, Watch, Work,
+    Changed, DeliveryError, FinishedExecution, Fresh, NeedsTools, NoStore, OnOutput, Script, SessionPage, SessionPlace,
+    SessionSummary, SessionTarget, Stepped, Tenant, TenantConfig, Watch, Work,
 };
 pub use type_checks::{CheckTypes, TypeCheckError, TypedScript};
 pub use workers::{

@@ -22,7 +22,7 @@ use super::{
     tools::NeedsToolsAnswer,
 };
 use crate::{
-    FinishedExecution, NeedsTools, ServiceError, TypeCheckError, Undelivered,
+    DeliveryError, FinishedExecution, NeedsTools, ServiceError, TypeCheckError,
     byte_budget::Room,
     executor::{Finished, LeftFiles},
     json::json_len,
@@ -54,7 +54,7 @@ impl Responder {
     /// Serializes the result of an execution. If memory is already charged for the result because it was not read, the
     /// response takes over that memory. If the budget still has no room for the response, the error contains the result,
     /// so that it can be read later.
-    pub(super) fn result(&self, ended: FinishedExecution) -> Result<BuiltResponse, Undelivered> {
+    pub(super) fn result(&self, ended: FinishedExecution) -> Result<BuiltResponse, DeliveryError> {
         let FinishedExecution { finished, return_files, mut charged } = ended;
         let mut answer = ExecutionAnswer::new(finished);
         let reserve = |len| match &mut charged {
@@ -68,7 +68,7 @@ impl Responder {
             Ok(body) => Ok(BuiltResponse { status: StatusCode::OK, body, etag: answer.generation }),
             Err(ServiceError::NoRoom) if charged.is_some() => {
                 let finished = answer.into_finished();
-                Err(Undelivered::NoRoom(Box::new(FinishedExecution { finished, return_files, charged })))
+                Err(DeliveryError::NoRoom(Box::new(FinishedExecution { finished, return_files, charged })))
             }
             Err(error) => Err(error.into()),
         }

@@ -19,7 +19,7 @@ use super::{
     wire::{ExecuteBody, ValidateAnswer},
 };
 use crate::{
-    Door, FinishedExecution, ServiceError, SessionTarget, Stepped, Tenant, Undelivered, Watch, Work,
+    DeliveryError, Door, FinishedExecution, ServiceError, SessionTarget, Stepped, Tenant, Watch, Work,
     tenant::RunningExecution,
 };
 
@@ -243,7 +243,7 @@ impl StepRequest {
     ) -> Result<Result<BuiltResponse, ServiceError>, ServiceError> {
         let results = responder.clone();
         let then = move |ended| match results.result(ended) {
-            Err(unread @ Undelivered::NoRoom(_)) => Err(unread),
+            Err(unread @ DeliveryError::NoRoom(_)) => Err(unread),
             response => Ok(response.map_err(ServiceError::from)),
         };
         let (stepped, kept_bytes) = match self {

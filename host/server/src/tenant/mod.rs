@@ -49,7 +49,7 @@ use suspended::SuspendedExecutions;
 pub(crate) use executing::CancelOnDrop;
 pub(crate) use replies::ReplyRooms;
 pub(crate) use running::RunningExecution;
-pub use stepping::{FinishedExecution, NeedsTools, Stepped, Undelivered};
+pub use stepping::{DeliveryError, FinishedExecution, NeedsTools, Stepped};
 pub use stores::NoStore;
 pub(crate) use stores::{BoundedStore, ByteQuota, Reservation};
 pub(crate) use summary::generation;

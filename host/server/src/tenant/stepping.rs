@@ -65,24 +65,24 @@ impl FinishedExecution {
 
 /// The error of a callback that maps the result of an execution.
 #[derive(Debug)]
-pub enum Undelivered {
+pub enum DeliveryError {
     /// The callback failed.
     Failed(ServiceError),
     /// There is no memory for the answer to an unread result. The client can request the result again.
     NoRoom(Box<FinishedExecution>),
 }
 
-impl From<ServiceError> for Undelivered {
+impl From<ServiceError> for DeliveryError {
     fn from(error: ServiceError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<Undelivered> for ServiceError {
-    fn from(undelivered: Undelivered) -> Self {
-        match undelivered {
-            Undelivered::Failed(error) => error,
-            Undelivered::NoRoom(_) => Self::NoRoom,
+impl From<DeliveryError> for ServiceError {
+    fn from(error: DeliveryError) -> Self {
+        match error {
+            DeliveryError::Failed(error) => error,
+            DeliveryError::NoRoom(_) => Self::NoRoom,
         }
     }
 }
@@ -141,7 +141,7 @@ impl Tenant {
         mut work: Work,
         return_files: Vec<String>,
         watch: Watch,
-        then: impl FnOnce(FinishedExecution) -> Result<T, Undelivered> + Send + 'static,
+        then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         let (session, is_remote) = (work.session().cloned(), self.is_remote(&work));
         let permits = self.admit_stepped(session.as_ref());
@@ -212,13 +212,13 @@ impl Tenant {
     /// Also fails if the execution does not exist, if an answer is invalid, or if `then` fails.
     ///
     /// The call can be repeated if admission failed or an answer is invalid, because the execution stays suspended. It
-    /// can also be repeated after [`ServiceError::StepUnanswered`], and if `then` failed with [`Undelivered::NoRoom`].
+    /// can also be repeated after [`ServiceError::StepUnanswered`], and if `then` failed with [`DeliveryError::NoRoom`].
     pub async fn resume_then<T: Send + 'static>(
         &self,
         execution: &str,
         answers: Vec<ToolAnswer>,
         watch: Watch,
-        then: impl FnOnce(FinishedExecution) -> Result<T, Undelivered> + Send + 'static,
+        then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         if self.inner.service.is_draining() {
             return Err(ServiceError::Draining);
@@ -268,12 +268,12 @@ impl Tenant {
     /// execution and receives its result.
     ///
     /// # Errors
-    /// Fails if the execution does not exist, or if `then` fails. If `then` failed with [`Undelivered::NoRoom`], the
+    /// Fails if the execution does not exist, or if `then` fails. If `then` failed with [`DeliveryError::NoRoom`], the
     /// call can be repeated within a minute.
     pub async fn cancel_then<T: Send + 'static>(
         &self,
         execution: &str,
-        then: impl FnOnce(FinishedExecution) -> Result<T, Undelivered> + Send + 'static,
+        then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError> + Send + 'static,
     ) -> Result<Option<T>, ServiceError> {
         // First, so that a running execution is not suspended after the check below.
         let is_running = self.inner.running.cancel(execution);
@@ -306,7 +306,7 @@ impl Tenant {
         mut stepping: Stepping,
         advanced: Result<Advanced, ServiceError>,
         place: ExecutionPermit,
-        then: impl FnOnce(FinishedExecution) -> Result<T, Undelivered> + Send + 'static,
+        then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         stepping.output.set(None).await;
         // A suspended execution does not keep its permit to run.

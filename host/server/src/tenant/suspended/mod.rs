@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Tenant,
-    stepping::{FinishedExecution, Stepping, Undelivered},
+    stepping::{DeliveryError, FinishedExecution, Stepping},
 };
 use crate::{Service, ServiceError, byte_budget::ChargedBytes, json::json_len};
 
@@ -249,12 +249,12 @@ impl SuspendedExecutions {
     }
 
     /// Maps the result of an ended execution with `then`, which takes over the charged memory, and removes the
-    /// execution. If `then` fails with [`Undelivered::NoRoom`], the result stays and can be read again.
+    /// execution. If `then` fails with [`DeliveryError::NoRoom`], the result stays and can be read again.
     pub(super) fn read<T>(
         &self,
         id: &str,
         unread: Unread,
-        then: impl FnOnce(FinishedExecution) -> Result<T, Undelivered>,
+        then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError>,
     ) -> Result<T, ServiceError> {
         let Unread { result, suspended, held } = unread;
         let read = match result {
@@ -262,7 +262,7 @@ impl SuspendedExecutions {
             Err(error) => Err(error.into()),
         };
         match read {
-            Err(Undelivered::NoRoom(mut ended)) => {
+            Err(DeliveryError::NoRoom(mut ended)) => {
                 let held = ended.charged.take().unwrap_or_default();
                 self.ended(id, Unread { result: Ok(*ended), suspended, held });
                 Err(ServiceError::NoRoom)
