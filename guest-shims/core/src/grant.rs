@@ -7,7 +7,7 @@ use crate::{Clock, Entropy, Limits};
 /// Applies a request's changes to a policy. Both are JSON objects with the names of a policy file. The names in
 /// `tables` are merged entry by entry; all others are replaced as a whole.
 ///
-/// The result is unchecked. Parse it as a policy, and check the policy with [`GrantParts::first_beyond`]: JSON can
+/// The result is unchecked. Parse it as a policy, and check the policy with [`GrantParts::first_excess`]: JSON can
 /// express the same setting in several ways.
 ///
 /// # Errors
@@ -47,7 +47,7 @@ pub struct GrantParts<'a> {
 
 /// A setting that exceeds a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Beyond {
+pub struct GrantExcess {
     /// The setting's name, such as `limits.fuel`.
     pub key: String,
     /// The requested value.
@@ -60,23 +60,23 @@ impl GrantParts<'_> {
     /// Returns the first setting of `requested` that exceeds this grant: a higher limit, or the host's clock or entropy if
     /// it is not granted.
     #[must_use]
-    pub fn first_beyond(&self, requested: &GrantParts<'_>) -> Option<Beyond> {
-        let beyond = |key: &str, requested: &str, granted: &str| {
-            Some(Beyond { key: key.to_owned(), requested: requested.to_owned(), granted: granted.to_owned() })
+    pub fn first_excess(&self, requested: &GrantParts<'_>) -> Option<GrantExcess> {
+        let excess = |key: &str, requested: &str, granted: &str| {
+            Some(GrantExcess { key: key.to_owned(), requested: requested.to_owned(), granted: granted.to_owned() })
         };
         let numbers = |limits: &Limits| serde_json::to_value(limits).unwrap_or_default();
         let (max, wanted) = (numbers(self.limits), numbers(requested.limits));
         for (key, wanted) in wanted.as_object().into_iter().flatten() {
             let max = max.get(key).unwrap_or(&Value::Null);
             if wanted.as_u64() > max.as_u64() {
-                return beyond(&format!("limits.{key}"), &wanted.to_string(), &max.to_string());
+                return excess(&format!("limits.{key}"), &wanted.to_string(), &max.to_string());
             }
         }
         if *requested.clock == Clock::Host && *self.clock != Clock::Host {
-            return beyond("clock", "`host`", "`fixed`");
+            return excess("clock", "`host`", "`fixed`");
         }
         if *requested.entropy == Entropy::Host && *self.entropy != Entropy::Host {
-            return beyond("entropy", "`host`", "`seeded`");
+            return excess("entropy", "`host`", "`seeded`");
         }
         None
     }
@@ -106,16 +106,16 @@ mod tests {
     #[test]
     fn each_limit_is_capped_by_the_grant() {
         let granted = Limits::default();
-        let beyond = |requested: &Limits| {
+        let excess = |requested: &Limits| {
             let (clock, entropy) = (&Clock::Fixed(0), &Entropy::Seeded(0));
-            GrantParts { limits: &granted, clock, entropy }.first_beyond(&GrantParts {
+            GrantParts { limits: &granted, clock, entropy }.first_excess(&GrantParts {
                 limits: requested,
                 clock,
                 entropy,
             })
         };
         let Value::Object(numbers) = serde_json::to_value(&granted).unwrap() else { panic!("limits are an object") };
-        assert_eq!(beyond(&granted), None);
+        assert_eq!(excess(&granted), None);
         for (name, max) in numbers {
             let limits = |number: u64| {
                 let mut limits = serde_json::to_value(&granted).unwrap();
@@ -123,9 +123,9 @@ mod tests {
                 serde_json::from_value::<Limits>(limits).unwrap()
             };
             let max = max.as_u64().unwrap();
-            assert_eq!(beyond(&limits(max - 1)), None, "under {name}");
-            let beyond = beyond(&limits(max + 1)).unwrap();
-            assert_eq!((beyond.key, beyond.granted), (format!("limits.{name}"), max.to_string()));
+            assert_eq!(excess(&limits(max - 1)), None, "under {name}");
+            let excess = excess(&limits(max + 1)).unwrap();
+            assert_eq!((excess.key, excess.granted), (format!("limits.{name}"), max.to_string()));
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
         let key = |granted: (Clock, Entropy), requested: (Clock, Entropy)| {
             let granted = GrantParts { limits: &limits, clock: &granted.0, entropy: &granted.1 };
             let requested = GrantParts { limits: &limits, clock: &requested.0, entropy: &requested.1 };
-            granted.first_beyond(&requested).map(|beyond| beyond.key)
+            granted.first_excess(&requested).map(|excess| excess.key)
         };
         let (host, fixed) = ((Clock::Host, Entropy::Host), (Clock::Fixed(1), Entropy::Seeded(1)));
         assert_eq!(key(host, fixed), None);

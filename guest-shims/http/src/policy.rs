@@ -5,7 +5,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_core::{
     Clock, Entropy, Limits, PolicyParts,
     contract::ContractPolicy,
-    grant::{Beyond, ChangeError, GrantParts, change_policy},
+    grant::{ChangeError, GrantExcess, GrantParts, change_policy},
     hibernate::SessionKey,
     session::{Checkpoints, OnUnwind, SessionPolicy},
     with_limits,
@@ -114,9 +114,9 @@ pub(crate) fn changed(policy: &ContractPolicy, changes: &Map<String, Value>) -> 
 /// Applies changes to the granted policy. Rejects a result that exceeds the grant.
 pub(crate) fn narrowed(granted: &ContractPolicy, requested: &Map<String, Value>) -> Result<ContractPolicy, Problem> {
     let policy = changed(granted, requested)?;
-    match parts(granted).first_beyond(&parts(&policy)) {
+    match parts(granted).first_excess(&parts(&policy)) {
         None => Ok(policy),
-        Some(Beyond { key, requested, granted }) => {
+        Some(GrantExcess { key, requested, granted }) => {
             Err(Problem::policy(format!("`policy.{key}` is {requested}; the maximum is {granted}")))
         }
     }

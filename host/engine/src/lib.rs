@@ -86,7 +86,7 @@ pub use load::{
     prepare::{CachePrune, CachePruneReport, CachePruned, CacheUsage},
 };
 pub use network::{
-    AddressRules, BeyondNetwork, Network, NetworkPolicy, OpenNetwork, SecretPolicy, UrlPatternError, UrlPatterns,
+    AddressRules, Network, NetworkExcess, NetworkPolicy, OpenNetwork, SecretPolicy, UrlPatternError, UrlPatterns,
     is_public_address,
 };
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};

@@ -1,8 +1,8 @@
 //! Applies a request's policy changes to the tenant's granted policy, and rejects changes that exceed the grant.
 
 use glovebox::{
-    BeyondNetwork, Metering, Policy, PolicyError, escaped,
-    grant::{Beyond, ChangeError, GrantParts, change_policy},
+    Metering, NetworkExcess, Policy, PolicyError, escaped,
+    grant::{ChangeError, GrantExcess, GrantParts, change_policy},
 };
 use serde_json::{Map, Value};
 
@@ -34,7 +34,7 @@ pub enum GrantError {
     NotOpen(String),
     /// The request sets a value that exceeds the tenant's grant.
     #[error("`policy.{key}` is {requested}, but this token grants only {granted}; request less", key = escaped(.key))]
-    Beyond {
+    Exceeded {
         /// The key in the policy.
         key: String,
         /// The requested value.
@@ -68,17 +68,17 @@ pub(crate) fn narrowed(granted: &Policy, requested: &Map<String, Value>) -> Resu
         }
     }
     policy.check()?;
-    if let Some(Beyond { key, requested, granted }) = parts(granted).first_beyond(&parts(&policy)) {
-        return Err(GrantError::Beyond { key, requested, granted });
+    if let Some(GrantExcess { key, requested, granted }) = parts(granted).first_excess(&parts(&policy)) {
+        return Err(GrantError::Exceeded { key, requested, granted });
     }
     if policy.metering == Metering::None && granted.metering != Metering::None {
         let (requested, granted) = ("`none`".to_owned(), "`fuel`".to_owned());
-        return Err(GrantError::Beyond { key: "metering".to_owned(), requested, granted });
+        return Err(GrantError::Exceeded { key: "metering".to_owned(), requested, granted });
     }
     // A request can remove secrets but cannot add or change them.
-    if let Some(BeyondNetwork { key, requested, granted }) = policy.network.beyond(&granted.network)? {
+    if let Some(NetworkExcess { key, requested, granted }) = policy.network.first_excess(&granted.network)? {
         let granted = if granted.is_empty() { "none".to_owned() } else { granted };
-        return Err(GrantError::Beyond { key: format!("network.{key}"), requested, granted });
+        return Err(GrantError::Exceeded { key: format!("network.{key}"), requested, granted });
     }
     Ok(policy)
 }

@@ -55,7 +55,7 @@ impl Grant {
     ) -> Result<T, PolicyRefusal> {
         match requested {
             Some(requested) if self.is_ceiling && requested > default => {
-                Err(PolicyRefusal::beyond(key, &requested, &default))
+                Err(PolicyRefusal::excess(key, &requested, &default))
             }
             requested => Ok(requested.unwrap_or(default)),
         }
@@ -74,7 +74,7 @@ pub enum PolicyRefusal {
 impl PolicyRefusal {
     /// Returns the refusal of a value above the granted maximum.
     #[must_use]
-    pub fn beyond(name: &str, requested: &dyn Display, granted: &dyn Display) -> Self {
+    pub fn excess(name: &str, requested: &dyn Display, granted: &dyn Display) -> Self {
         Self::Invalid(format!("`{}`: {requested} is requested, but the maximum is {granted}", key(name)))
     }
 }

@@ -134,9 +134,9 @@ impl Grant {
             defaults: self.granted(),
             is_ceiling: true,
             host_clock_refusal: matches!(clock, Clock::Fixed(_))
-                .then(|| PolicyRefusal::beyond("clock", &"`host`", &"`fixed`")),
+                .then(|| PolicyRefusal::excess("clock", &"`host`", &"`fixed`")),
             host_entropy_refusal: matches!(entropy, Entropy::Seeded(_))
-                .then(|| PolicyRefusal::beyond("entropy", &"`host`", &"`seeded`")),
+                .then(|| PolicyRefusal::excess("entropy", &"`host`", &"`seeded`")),
         }
     }
 

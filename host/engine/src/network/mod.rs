@@ -24,7 +24,7 @@ use crate::{
     tools::{NETWORK_TOOL, TextHandler},
 };
 
-pub use pattern::{AddressRules, BeyondNetwork, UrlPatternError, UrlPatterns, is_public as is_public_address};
+pub use pattern::{AddressRules, NetworkExcess, UrlPatternError, UrlPatterns, is_public as is_public_address};
 pub use policy::{NetworkPolicy, SecretPolicy};
 
 /// Performs network requests for scripts.

@@ -90,9 +90,9 @@ impl UrlPatterns {
     }
 
     /// Returns the first pattern in `other` that none of these patterns covers, or `None`.
-    fn first_beyond<'o>(&self, other: &'o Self) -> Option<&'o str> {
-        let beyond = other.0.iter().find(|requested| !self.0.iter().any(|granted| granted.covers(requested)));
-        beyond.map(|pattern| pattern.text.as_str())
+    fn first_uncovered<'o>(&self, other: &'o Self) -> Option<&'o str> {
+        let uncovered = other.0.iter().find(|requested| !self.0.iter().any(|granted| granted.covers(requested)));
+        uncovered.map(|pattern| pattern.text.as_str())
     }
 
     /// Describes the patterns for messages: the first few patterns, and the number of remaining ones.
@@ -221,7 +221,7 @@ fn stays(path: &str) -> bool {
 
 /// A network setting that exceeds what another policy allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BeyondNetwork {
+pub struct NetworkExcess {
     /// The key of the setting in the `network` table.
     pub key: &'static str,
     /// The requested value.
@@ -236,23 +236,23 @@ impl NetworkPolicy {
     ///
     /// # Errors
     /// Fails if the patterns or ranges of either policy are invalid.
-    pub fn beyond(&self, granted: &Self) -> Result<Option<BeyondNetwork>, PolicyError> {
-        let beyond = |key, requested: String, granted: String| Ok(Some(BeyondNetwork { key, requested, granted }));
+    pub fn first_excess(&self, granted: &Self) -> Result<Option<NetworkExcess>, PolicyError> {
+        let excess = |key, requested: String, granted: String| Ok(Some(NetworkExcess { key, requested, granted }));
         let (mine, theirs) = (UrlPatterns::new(&self.allow)?, UrlPatterns::new(&granted.allow)?);
-        if let Some(pattern) = theirs.first_beyond(&mine) {
-            return beyond("allow", format!("`{pattern}`"), theirs.describe());
+        if let Some(pattern) = theirs.first_uncovered(&mine) {
+            return excess("allow", format!("`{pattern}`"), theirs.describe());
         }
         let (mine, theirs) = (AddressRules::new(&self.allow_private)?, AddressRules::new(&granted.allow_private)?);
-        if let Some(range) = theirs.first_beyond(&mine) {
-            return beyond("allow_private", format!("`{range}`"), granted.allow_private.join(", "));
+        if let Some(range) = theirs.first_uncovered(&mine) {
+            return excess("allow_private", format!("`{range}`"), granted.allow_private.join(", "));
         }
         if let Some(method) = self.methods.iter().find(|method| !granted.methods.contains(method)) {
-            return beyond("methods", format!("`{method}`"), granted.methods.join(", "));
+            return excess("methods", format!("`{method}`"), granted.methods.join(", "));
         }
         if let Some((name, _)) = self.secrets.iter().find(|(name, secret)| granted.secrets.get(*name) != Some(*secret))
         {
             let names: Vec<&str> = granted.secrets.keys().map(String::as_str).collect();
-            return beyond("secrets", format!("`{name}`"), names.join(", "));
+            return excess("secrets", format!("`{name}`"), names.join(", "));
         }
         for (key, requested, max) in [
             ("request_count", self.request_count, granted.request_count),
@@ -262,7 +262,7 @@ impl NetworkPolicy {
             ("redirects", self.redirects.into(), granted.redirects.into()),
         ] {
             if requested > max {
-                return beyond(key, requested.to_string(), max.to_string());
+                return excess(key, requested.to_string(), max.to_string());
             }
         }
         Ok(None)
@@ -293,9 +293,9 @@ impl AddressRules {
     }
 
     /// Returns the first range in `other` that is not inside one of these ranges.
-    fn first_beyond(&self, other: &Self) -> Option<String> {
-        let beyond = other.0.iter().find(|requested| !self.0.iter().any(|granted| granted.contains(*requested)));
-        beyond.map(ToString::to_string)
+    fn first_uncovered(&self, other: &Self) -> Option<String> {
+        let uncovered = other.0.iter().find(|requested| !self.0.iter().any(|granted| granted.contains(*requested)));
+        uncovered.map(ToString::to_string)
     }
 }
 

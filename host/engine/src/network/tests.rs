@@ -141,12 +141,12 @@ fn policy_exceeding_another_names_the_excess() {
     granted.methods = vec!["GET".into(), "POST".into()];
     granted.request_count = 10;
     granted.secrets.insert("KEY".into(), SecretPolicy::new("REAL", "api.example.com"));
-    let beyond = |edit: &dyn Fn(&mut NetworkPolicy)| {
+    let excess = |edit: &dyn Fn(&mut NetworkPolicy)| {
         let mut requested = granted.clone();
         edit(&mut requested);
-        requested.beyond(&granted).unwrap().map(|BeyondNetwork { key, .. }| key)
+        requested.first_excess(&granted).unwrap().map(|NetworkExcess { key, .. }| key)
     };
-    assert_eq!(beyond(&|_| ()), None);
+    assert_eq!(excess(&|_| ()), None);
     for (pattern, key) in [
         ("https://api.example.com/v1/a", None),
         ("https://api.example.com/v1/a/*", None),
@@ -159,7 +159,7 @@ fn policy_exceeding_another_names_the_excess() {
         ("https://example.org", Some("allow")),
         ("https://*.org", Some("allow")),
     ] {
-        assert_eq!(beyond(&|requested| requested.allow = vec![pattern.into()]), key, "{pattern}");
+        assert_eq!(excess(&|requested| requested.allow = vec![pattern.into()]), key, "{pattern}");
     }
     for (range, key) in [
         ("10.1.0.0/16", None),
@@ -167,17 +167,17 @@ fn policy_exceeding_another_names_the_excess() {
         ("0.0.0.0/0", Some("allow_private")),
         ("::/0", Some("allow_private")),
     ] {
-        assert_eq!(beyond(&|requested| requested.allow_private = vec![range.into()]), key, "{range}");
+        assert_eq!(excess(&|requested| requested.allow_private = vec![range.into()]), key, "{range}");
     }
-    assert_eq!(beyond(&|requested| requested.methods = vec!["GET".into()]), None);
-    assert_eq!(beyond(&|requested| requested.methods = vec!["PUT".into()]), Some("methods"));
-    assert_eq!(beyond(&|requested| requested.request_count = 10), None);
-    assert_eq!(beyond(&|requested| requested.request_count = 11), Some("request_count"));
-    assert_eq!(beyond(&|requested| requested.response_bytes += 1), Some("response_bytes"));
-    assert_eq!(beyond(&|requested| requested.secrets.clear()), None);
+    assert_eq!(excess(&|requested| requested.methods = vec!["GET".into()]), None);
+    assert_eq!(excess(&|requested| requested.methods = vec!["PUT".into()]), Some("methods"));
+    assert_eq!(excess(&|requested| requested.request_count = 10), None);
+    assert_eq!(excess(&|requested| requested.request_count = 11), Some("request_count"));
+    assert_eq!(excess(&|requested| requested.response_bytes += 1), Some("response_bytes"));
+    assert_eq!(excess(&|requested| requested.secrets.clear()), None);
     let other = SecretPolicy::new("PATH", "api.example.com");
-    assert_eq!(beyond(&|requested| drop(requested.secrets.insert("OTHER".into(), other.clone()))), Some("secrets"));
-    assert_eq!(beyond(&|requested| drop(requested.secrets.insert("KEY".into(), other.clone()))), Some("secrets"));
+    assert_eq!(excess(&|requested| drop(requested.secrets.insert("OTHER".into(), other.clone()))), Some("secrets"));
+    assert_eq!(excess(&|requested| drop(requested.secrets.insert("KEY".into(), other.clone()))), Some("secrets"));
 }
 
 #[test]
