@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// calling thread and threads that it starts later.
 pub fn confine(reach: &Reach) -> Confinement {
     let resource_limits = Measure::of(limit_resources(reach));
-    let (landlock, seccomp) = (landlock(reach, None), seccomp(Executing::Nothing));
+    let (landlock, seccomp) = (landlock(reach, None), seccomp(AllowedPrograms::Nothing));
     Confinement { resource_limits, no_new_privileges: no_new_privileges(), landlock, seccomp }
 }
 
@@ -26,14 +26,14 @@ pub fn confine(reach: &Reach) -> Confinement {
 pub fn confine_program(reach: &Reach, program: &Path) -> std::io::Result<Confinement> {
     die_with_parent()?;
     limit_resources(reach)?;
-    let (landlock, seccomp) = (landlock(reach, Some(program)), seccomp(Executing::Program));
+    let (landlock, seccomp) = (landlock(reach, Some(program)), seccomp(AllowedPrograms::Program));
     let resource_limits = Measure::On;
     Ok(Confinement { resource_limits, no_new_privileges: no_new_privileges(), landlock, seccomp })
 }
 
 /// The programs that a confined process may execute. Landlock limits them to one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Executing {
+pub(super) enum AllowedPrograms {
     Nothing,
     Program,
 }
@@ -79,8 +79,8 @@ fn landlock(reach: &Reach, program: Option<&Path>) -> Measure {
 }
 
 #[cfg(target_os = "linux")]
-fn seccomp(executing: Executing) -> Measure {
-    Measure::of(super::linux::restrict_calls(executing))
+fn seccomp(programs: AllowedPrograms) -> Measure {
+    Measure::of(super::linux::restrict_calls(programs))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -94,7 +94,7 @@ fn landlock(_: &Reach, _: Option<&Path>) -> Measure {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn seccomp(_: Executing) -> Measure {
+fn seccomp(_: AllowedPrograms) -> Measure {
     Measure::Off(ONLY_LINUX.into())
 }
 

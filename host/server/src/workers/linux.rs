@@ -11,7 +11,7 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 
-use super::confine::{Executing, Measure, Reach};
+use super::confine::{AllowedPrograms, Measure, Reach};
 
 /// The requested landlock version. With an older kernel, only the subset that the kernel supports is enforced.
 const WANTED: ABI = ABI::V6;
@@ -209,8 +209,8 @@ pub(super) enum CallsError {
 }
 
 /// Restricts this thread, and threads that it starts later, to the allowed system calls.
-pub(super) fn restrict_calls(executing: Executing) -> Result<(), CallsError> {
-    let program = program(executing)?;
+pub(super) fn restrict_calls(programs: AllowedPrograms) -> Result<(), CallsError> {
+    let program = program(programs)?;
     // The flags of `clone3` are in memory, which a filter cannot read. On ENOSYS, the C library assumes an old kernel
     // and falls back to `clone`.
     let absent: BpfProgram = SeccompFilter::new(
@@ -224,10 +224,10 @@ pub(super) fn restrict_calls(executing: Executing) -> Result<(), CallsError> {
     Ok(apply_filter(&program)?)
 }
 
-fn program(executing: Executing) -> Result<BpfProgram, CallsError> {
+fn program(programs: AllowedPrograms) -> Result<BpfProgram, CallsError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         CALLS.iter().chain(OLD_CALLS).map(|call| (*call, Vec::new())).collect();
-    if executing == Executing::Program {
+    if programs == AllowedPrograms::Program {
         rules.insert(libc::SYS_execve, Vec::new());
     }
     rules.insert(libc::SYS_ioctl, one_of(1, IOCTLS)?);
@@ -295,8 +295,8 @@ mod tests {
         ] {
             assert!(!CALLS.contains(&call) && !OLD_CALLS.contains(&call), "{call}");
         }
-        for executing in [Executing::Nothing, Executing::Program] {
-            let program = program(executing);
+        for programs in [AllowedPrograms::Nothing, AllowedPrograms::Program] {
+            let program = program(programs);
             assert!(
                 program.is_ok_and(|program| program.len() < 4_096),
                 "within the kernel's limit for a filter program"
