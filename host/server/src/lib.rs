@@ -47,8 +47,8 @@ pub use tenant::{
 };
 pub use type_checks::{CheckTypes, TypeCheckError, TypedScript};
 pub use workers::{
-    Confinement, Measure, ParentStore, Reach, RelayedError, WorkerCommand, WorkerError, WorkerTenants, WorkersConfig,
-    WorkersTable, confine, confine_program, orders, serve as serve_as_worker,
+    ConfinedAccess, Confinement, Measure, ParentStore, RelayedError, WorkerCommand, WorkerError, WorkerTenants,
+    WorkersConfig, WorkersTable, confine, confine_program, orders, serve as serve_as_worker,
 };
 
 /// The target of the tracing spans for requests, queueing, executions, store access and requests to a fleet.

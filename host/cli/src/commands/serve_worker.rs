@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use clap::Args;
 use glovebox::escaped;
 use glovebox_server::{
-    Admission, NoStore, Reach, ServerConfig, Service, ServiceConfig, TenantConfig, TokenTable, WorkerCommand,
+    Admission, ConfinedAccess, NoStore, ServerConfig, Service, ServiceConfig, TenantConfig, TokenTable, WorkerCommand,
     WorkerTenants, WorkersConfig, WorkersTable, confine, orders, serve_as_worker,
 };
 use glovebox_sessions::SessionStore;
@@ -182,7 +182,7 @@ pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
     let config = &orders.config;
     // Reads the files that are inaccessible after confinement.
     let key = config.key_file.as_deref().map(read_key).transpose()?;
-    let confinement = confine(&reach(global, &orders));
+    let confinement = confine(&access(global, &orders));
     let host = Host::open(global, Pooling::Pooled)?;
     let service_config = ServiceConfig {
         runtimes: config.runtimes.clone(),
@@ -212,28 +212,28 @@ pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
 }
 
 /// Returns the host files and system limits that the worker needs.
-fn reach(global: &GlobalArgs, orders: &WorkerConfig) -> Reach {
+fn access(global: &GlobalArgs, orders: &WorkerConfig) -> ConfinedAccess {
     let (config, cache) = (&orders.config, &orders.cache);
-    let mut reach = Reach::default();
+    let mut access = ConfinedAccess::default();
     // Loading code acquires file locks. Only the server writes compiled code.
-    reach.write.push(cache.join(LOCKS));
-    reach.write.extend(orders.dir().map(Path::to_owned));
-    reach.read.push(cache.clone());
+    access.write.push(cache.join(LOCKS));
+    access.write.extend(orders.dir().map(Path::to_owned));
+    access.read.push(cache.clone());
     // This directory contains the page map, which shows the pages that a guest has written.
-    reach.read.push("/proc/self".into());
-    reach.read.extend(global.bundle.iter().chain(&global.prepared).cloned());
-    reach.read.extend([user_packages_dir(), custom_images_dir()].into_iter().flatten());
+    access.read.push("/proc/self".into());
+    access.read.extend(global.bundle.iter().chain(&global.prepared).cloned());
+    access.read.extend([user_packages_dir(), custom_images_dir()].into_iter().flatten());
     // This directory contains the seals of compiled files.
     let data = env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let data = data.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")));
-    reach.read.extend(data.map(|data| data.join("glovebox")));
+    access.read.extend(data.map(|data| data.join("glovebox")));
     for policy in std::iter::once(&config.policy).chain(config.tokens.iter().filter_map(|token| token.policy.as_ref()))
     {
-        reach.write.extend(policy.mounts.iter().map(|mount| mount.host.clone()));
-        reach.write.extend(policy.workspace.clone());
+        access.write.extend(policy.mounts.iter().map(|mount| mount.host.clone()));
+        access.write.extend(policy.workspace.clone());
     }
-    (reach.memory_bytes, reach.open_files) = config.worker_limits();
-    reach
+    (access.memory_bytes, access.open_files) = config.worker_limits();
+    access
 }
 
 /// glibc returns buffers of at least this size in bytes to the system when they are freed. By default, it raises the

@@ -27,7 +27,7 @@ use std::{
 use anyhow::Context as _;
 use clap::Args;
 use glovebox::{CancelToken, Diagnostic};
-use glovebox_server::{CheckTypes, Reach, TypedScript, confine_program};
+use glovebox_server::{CheckTypes, ConfinedAccess, TypedScript, confine_program};
 
 use crate::{
     engine::Host,
@@ -156,9 +156,13 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
 /// Confines this process and executes the checker on a directory that [`TypeChecker`] has written. Both paths must be
 /// absolute. Returns only if this fails.
 pub(crate) fn execute_confined(program: &Path, dir: &Path) -> anyhow::Result<i32> {
-    let reach =
-        Reach { read: vec![dir.to_owned()], write: Vec::new(), memory_bytes: MEMORY_BYTES, open_files: OPEN_FILES };
-    confine_program(&reach, program).context("cannot limit the type checker")?;
+    let access = ConfinedAccess {
+        read: vec![dir.to_owned()],
+        write: Vec::new(),
+        memory_bytes: MEMORY_BYTES,
+        open_files: OPEN_FILES,
+    };
+    confine_program(&access, program).context("cannot limit the type checker")?;
     let error = Command::new(program)
         .arg("check")
         .arg("--project")

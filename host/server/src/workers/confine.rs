@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 /// Confines this process. Must be called while the process has a single thread: landlock and seccomp only restrict the
 /// calling thread and threads that it starts later.
-pub fn confine(reach: &Reach) -> Confinement {
-    let resource_limits = Measure::of(limit_resources(reach));
-    let (landlock, seccomp) = (landlock(reach, None), seccomp(AllowedPrograms::Nothing));
+pub fn confine(access: &ConfinedAccess) -> Confinement {
+    let resource_limits = Measure::of(limit_resources(access));
+    let (landlock, seccomp) = (landlock(access, None), seccomp(AllowedPrograms::Nothing));
     Confinement { resource_limits, no_new_privileges: no_new_privileges(), landlock, seccomp }
 }
 
@@ -23,10 +23,10 @@ pub fn confine(reach: &Reach) -> Confinement {
 /// # Errors
 /// Fails if the signal for the end of the parent or the resource limits cannot be set. The other protections depend on
 /// the system: see the result.
-pub fn confine_program(reach: &Reach, program: &Path) -> std::io::Result<Confinement> {
+pub fn confine_program(access: &ConfinedAccess, program: &Path) -> std::io::Result<Confinement> {
     die_with_parent()?;
-    limit_resources(reach)?;
-    let (landlock, seccomp) = (landlock(reach, Some(program)), seccomp(AllowedPrograms::Program));
+    limit_resources(access)?;
+    let (landlock, seccomp) = (landlock(access, Some(program)), seccomp(AllowedPrograms::Program));
     let resource_limits = Measure::On;
     Ok(Confinement { resource_limits, no_new_privileges: no_new_privileges(), landlock, seccomp })
 }
@@ -47,10 +47,10 @@ pub(crate) fn die_with_parent() -> std::io::Result<()> {
     Ok(())
 }
 
-fn limit_resources(reach: &Reach) -> rustix::io::Result<()> {
+fn limit_resources(access: &ConfinedAccess) -> rustix::io::Result<()> {
     lower(Resource::Core, 0)?;
-    lower(Resource::Nofile, reach.open_files)?;
-    lower(Resource::Data, reach.memory_bytes)
+    lower(Resource::Nofile, access.open_files)?;
+    lower(Resource::Data, access.memory_bytes)
 }
 
 /// Sets the soft and the hard limit of a resource to `to`, or to the current hard limit if that is lower.
@@ -71,8 +71,8 @@ fn no_new_privileges() -> Measure {
 }
 
 #[cfg(target_os = "linux")]
-fn landlock(reach: &Reach, program: Option<&Path>) -> Measure {
-    match super::linux::restrict_files(reach, program) {
+fn landlock(access: &ConfinedAccess, program: Option<&Path>) -> Measure {
+    match super::linux::restrict_files(access, program) {
         Ok(measure) => measure,
         Err(error) => Measure::Off(error.to_string()),
     }
@@ -89,7 +89,7 @@ fn no_new_privileges() -> Measure {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn landlock(_: &Reach, _: Option<&Path>) -> Measure {
+fn landlock(_: &ConfinedAccess, _: Option<&Path>) -> Measure {
     Measure::Off(ONLY_LINUX.into())
 }
 
@@ -103,7 +103,7 @@ const ONLY_LINUX: &str = "supported only on Linux";
 
 /// The files and resources that a confined process may use.
 #[derive(Clone, Debug, Default)]
-pub struct Reach {
+pub struct ConfinedAccess {
     /// Files and directories that the process may read.
     pub read: Vec<PathBuf>,
     /// Directories that the process may also write to.
@@ -205,13 +205,13 @@ mod tests {
         let dir = Path::new(&dir);
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let _datagrams = UnixDatagram::bind(dir.join("write/datagrams")).unwrap();
-        let reach = Reach {
+        let access = ConfinedAccess {
             read: vec![dir.join("read"), "/proc/self".into()],
             write: vec![dir.join("write")],
             memory_bytes: 1 << 30,
             open_files: 64,
         };
-        let confinement = confine(&reach);
+        let confinement = confine(&access);
         println!("{confinement:?}");
         assert_eq!((&confinement.resource_limits, confinement.gaps().count() > 2), (&Measure::On, false));
 

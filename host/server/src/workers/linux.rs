@@ -11,14 +11,14 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 
-use super::confine::{AllowedPrograms, Measure, Reach};
+use super::confine::{AllowedPrograms, ConfinedAccess, Measure};
 
 /// The requested landlock version. With an older kernel, only the subset that the kernel supports is enforced.
 const WANTED: ABI = ABI::V6;
 
-/// Restricts this thread, and threads that it starts later, to the files in `reach` and to executing `program`. Also
+/// Restricts this thread, and threads that it starts later, to the files in `access` and to executing `program`. Also
 /// denies TCP, and signals and abstract Unix sockets of other processes.
-pub(super) fn restrict_files(reach: &Reach, program: Option<&Path>) -> Result<Measure, RulesetError> {
+pub(super) fn restrict_files(access: &ConfinedAccess, program: Option<&Path>) -> Result<Measure, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::from_all(WANTED)
         & !(AccessFs::Execute | AccessFs::MakeSock | AccessFs::MakeChar | AccessFs::MakeBlock);
@@ -28,8 +28,8 @@ pub(super) fn restrict_files(reach: &Reach, program: Option<&Path>) -> Result<Me
         .handle_access(AccessNet::from_all(WANTED))?
         .scope(Scope::from_all(WANTED))?
         .create()?
-        .add_rules(path_beneath_rules(&reach.read, read))?
-        .add_rules(path_beneath_rules(&reach.write, write))?
+        .add_rules(path_beneath_rules(&access.read, read))?
+        .add_rules(path_beneath_rules(&access.write, write))?
         .add_rules(path_beneath_rules(program, AccessFs::Execute | AccessFs::ReadFile))?
         .restrict_self()?;
     Ok(match status.ruleset {

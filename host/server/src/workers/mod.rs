@@ -31,7 +31,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-pub use confine::{Confinement, Measure, Reach, confine, confine_program};
+pub use confine::{ConfinedAccess, Confinement, Measure, confine, confine_program};
 pub(crate) use executor::{WorkerFiles, WorkerProcesses};
 pub use parent_store::ParentStore;
 pub(crate) use pool::{Chosen, Workers, WorkersState};
