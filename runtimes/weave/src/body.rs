@@ -20,7 +20,7 @@ use wasmparser::{FunctionBody, Operator};
 
 use crate::{
     WeaveError,
-    charges::{Charges, Look, OperatorCharge, charges},
+    charges::{Charges, FuelCheck, OperatorCharge, charges},
     guest::Module,
     lengths,
     metered::ENTRY,
@@ -151,7 +151,7 @@ impl<'w> Writer<'w> {
     fn new(work: &'w Work, frame: FunctionFrame, mut locals: Locals, count: u32, charges: &Charges) -> Self {
         let is_counted = work.depth.is_some() && frame.stack_bytes.is_some();
         let knows_depth = is_counted || (work.depth.is_some() && charges.catches);
-        let has_lengths = charges.steps.iter().any(|step| step.look == Look::CheckLength);
+        let has_lengths = charges.steps.iter().any(|step| step.look == FuelCheck::CheckLength);
         let mut next = count;
         let mut local = |is_used: bool, of: ValType| {
             let this = next;
@@ -250,7 +250,7 @@ impl<'w> Writer<'w> {
                 Some(memory) => _ = self.code.instructions().global_get(memory.size),
                 None => self.copy(again),
             },
-            _ if step.look != Look::No => {
+            _ if step.look != FuelCheck::No => {
                 self.look(step);
                 self.charge(step.after);
                 self.copy(again);
@@ -327,7 +327,7 @@ impl<'w> Writer<'w> {
             self.charge(step.after);
             return self.copy(again);
         };
-        if step.look == Look::No {
+        if step.look == FuelCheck::No {
             self.save(step.before);
         } else {
             self.look(step);
@@ -376,19 +376,19 @@ impl<'w> Writer<'w> {
 
     /// Charges and checks the remaining fuel, if the plan contains a check at this operator.
     fn look(&mut self, step: OperatorCharge) {
-        let Some(fuel) = self.work.fuel.filter(|_| step.look != Look::No) else { return };
+        let Some(fuel) = self.work.fuel.filter(|_| step.look != FuelCheck::No) else { return };
         let mut code = self.code.instructions();
-        if step.look == Look::CheckLength {
+        if step.look == FuelCheck::CheckLength {
             code.local_tee(self.length);
         }
         code.local_get(self.fuel);
-        if step.look == Look::CheckLength {
+        if step.look == FuelCheck::CheckLength {
             code.local_get(self.length).i64_extend_i32_u().i64_sub();
         }
         if step.before != 0 {
             code.i64_const(step.before).i64_sub();
         }
-        if step.look == Look::CheckLength || step.before != 0 {
+        if step.look == FuelCheck::CheckLength || step.before != 0 {
             code.local_tee(self.fuel);
         }
         self.check_top(fuel);

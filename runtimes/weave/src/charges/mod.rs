@@ -51,7 +51,7 @@ pub(crate) struct OperatorCharge {
     pub(crate) is_live: bool,
     /// The amount that is charged before the operator's check or before the counter is saved.
     pub(crate) before: i64,
-    pub(crate) look: Look,
+    pub(crate) look: FuelCheck,
     /// The amount that is charged after the check: before a checked operator, but after an operator that calls or where
     /// control flow splits or merges.
     pub(crate) after: i64,
@@ -66,7 +66,7 @@ pub(crate) struct OperatorCharge {
 
 /// The check of the fuel counter at an operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum FuelCheck {
     #[default]
     No,
     /// Check the remaining fuel.
@@ -169,7 +169,7 @@ impl Planner {
                 let is_landing = self.enter(Kind::Loop, place).is_landing;
                 self.sync(place, is_landing);
                 self.land(place, is_landing);
-                self.look(place, Look::Check);
+                self.look(place, FuelCheck::Check);
                 self.begin(Some(place), EXACT);
             }
             Operator::If { .. } => {
@@ -226,7 +226,7 @@ impl Planner {
                 // Growing the memory is free, but Wasmtime checks fuel if the number of pages is not constant.
                 let is_checked = length.is_none();
                 if is_checked {
-                    self.look(place, Look::Check);
+                    self.look(place, FuelCheck::Check);
                 }
                 if is_checked || grows_by_call {
                     self.end_looked_at(place, !is_checked);
@@ -247,8 +247,8 @@ impl Planner {
             place,
             match length {
                 Some(length) if length <= SMALL_BULK => return,
-                Some(_) => Look::Check,
-                None => Look::CheckLength,
+                Some(_) => FuelCheck::Check,
+                None => FuelCheck::CheckLength,
             },
         );
         self.end_looked_at(place, false);
@@ -352,7 +352,7 @@ impl Planner {
         }
     }
 
-    fn look(&mut self, place: usize, look: Look) {
+    fn look(&mut self, place: usize, look: FuelCheck) {
         if self.reach.is_live()
             && let Some(step) = self.charges.steps.get_mut(place)
         {

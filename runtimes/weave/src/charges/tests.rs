@@ -1,6 +1,6 @@
 //! Tests of the charges of small functions.
 
-use super::{Charges, Look, OperatorCharge, charges};
+use super::{Charges, FuelCheck, OperatorCharge, charges};
 use crate::{guest::Module, lengths};
 
 fn plan(body: &str) -> Charges {
@@ -16,10 +16,15 @@ fn plan(body: &str) -> Charges {
 #[test]
 fn only_variable_memory_sizes_are_checked() {
     let known = plan("i32.const 1 memory.grow drop");
-    assert!(known.steps.iter().all(|step| step.look == Look::No), "{known:?}");
+    assert!(known.steps.iter().all(|step| step.look == FuelCheck::No), "{known:?}");
     let unknown = plan("local.get 0 memory.grow drop");
-    let grow =
-        OperatorCharge { is_live: true, before: 2, look: Look::Check, stays_saved: true, ..OperatorCharge::default() };
+    let grow = OperatorCharge {
+        is_live: true,
+        before: 2,
+        look: FuelCheck::Check,
+        stays_saved: true,
+        ..OperatorCharge::default()
+    };
     assert_eq!(unknown.steps.get(1), Some(&grow));
 }
 
