@@ -31,7 +31,7 @@ const MAX_CACHED_BYTES: u64 = 4_096;
 pub struct SandboxCtx {
     pub(super) caller: Arc<Caller>,
     table: ResourceTable,
-    place: Lending,
+    place: TableLocation,
 }
 
 /// The parts of a store's sandbox that its resources do not affect. Calls on other threads share them.
@@ -46,7 +46,7 @@ pub(super) struct Caller {
 
 /// The location of the resource table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lending {
+enum TableLocation {
     Here,
     /// Lent to a call whose future is pending or was dropped.
     Lent,
@@ -87,7 +87,7 @@ impl fmt::Debug for SandboxCtx {
 
 impl Drop for SandboxCtx {
     fn drop(&mut self) {
-        if self.place != Lending::Borrowed {
+        if self.place != TableLocation::Borrowed {
             self.caller.cancel.cancel();
         }
     }
@@ -108,29 +108,29 @@ impl SandboxCtx {
         platform::fill_random(&mut random);
         let id = format!("{:032x}", u128::from_le_bytes(random));
         let caller = Caller { host, meter, cancel: CancelToken::new(), id, sandboxes: Mutex::default() };
-        Self { caller: Arc::new(caller), table: ResourceTable::new(), place: Lending::Here }
+        Self { caller: Arc::new(caller), table: ResourceTable::new(), place: TableLocation::Here }
     }
 
     /// Lends the component's resources to a call on another thread.
     pub(super) fn lend(&mut self) -> wasmtime::Result<Self> {
         self.here()?;
-        self.place = Lending::Lent;
-        Ok(Self { caller: Arc::clone(&self.caller), table: mem::take(&mut self.table), place: Lending::Borrowed })
+        self.place = TableLocation::Lent;
+        Ok(Self { caller: Arc::clone(&self.caller), table: mem::take(&mut self.table), place: TableLocation::Borrowed })
     }
 
     /// Takes back the resources that [`lend`](Self::lend) lent.
     pub(super) fn take_back(&mut self, mut lent: Self) {
         mem::swap(&mut self.table, &mut lent.table);
-        self.place = Lending::Here;
+        self.place = TableLocation::Here;
     }
 
     /// Returns the context. Fails if the future of a call was dropped and took the resources with it.
     pub(super) fn here(&mut self) -> wasmtime::Result<&mut Self> {
         match self.place {
-            Lending::Lent => Err(wasmtime::Error::msg(
+            TableLocation::Lent => Err(wasmtime::Error::msg(
                 "the future of an earlier call into the sandbox was dropped, which made this store's sandbox unusable; create another store",
             )),
-            Lending::Here | Lending::Borrowed => Ok(self),
+            TableLocation::Here | TableLocation::Borrowed => Ok(self),
         }
     }
 
