@@ -46,12 +46,12 @@ pub(super) enum SuspensionState {
     /// The execution ended while it was suspended. The watcher is fetching its result.
     Fetching,
     /// The execution ended while it was suspended. The client has not yet read the result.
-    Ended(Box<Unread>),
+    Ended(Box<UnreadResult>),
 }
 
 /// The result of an execution that ended while it was suspended. Occupies the permits for a suspended execution until
 /// the result is read or dropped.
-pub(super) struct Unread {
+pub(super) struct UnreadResult {
     result: Result<FinishedExecution, ServiceError>,
     suspended: Arc<[OwnedSemaphorePermit; 2]>,
     held: ChargedBytes,
@@ -253,10 +253,10 @@ impl SuspendedExecutions {
     pub(super) fn read<T>(
         &self,
         id: &str,
-        unread: Unread,
+        unread: UnreadResult,
         then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError>,
     ) -> Result<T, ServiceError> {
-        let Unread { result, suspended, held } = unread;
+        let UnreadResult { result, suspended, held } = unread;
         let read = match result {
             Ok(ended) => then(FinishedExecution { charged: Some(held), ..ended }),
             Err(error) => Err(error.into()),
@@ -264,7 +264,7 @@ impl SuspendedExecutions {
         match read {
             Err(DeliveryError::NoRoom(mut ended)) => {
                 let held = ended.charged.take().unwrap_or_default();
-                self.ended(id, Unread { result: Ok(*ended), suspended, held });
+                self.ended(id, UnreadResult { result: Ok(*ended), suspended, held });
                 Err(ServiceError::NoRoom)
             }
             read => {
@@ -274,7 +274,7 @@ impl SuspendedExecutions {
         }
     }
 
-    fn ended(&self, id: &str, unread: Unread) {
+    fn ended(&self, id: &str, unread: UnreadResult) {
         if let Some(entry) = self.entries.lock().get_mut(id) {
             entry.state = SuspensionState::Ended(Box::new(unread));
         }
@@ -384,7 +384,7 @@ async fn watch(tenant: Tenant, id: String, has_ended: CancellationToken) {
                 let charge = move || charging.charge(&mut result).map(|held| (result, held));
                 let charged = Service::blocking(charge).await;
                 match charged.unwrap_or_else(|error| Some((Err(error), ChargedBytes::default()))) {
-                    Some((result, held)) => executions.ended(&id, Unread { result, suspended, held }),
+                    Some((result, held)) => executions.ended(&id, UnreadResult { result, suspended, held }),
                     None => executions.forget(&id),
                 }
             }

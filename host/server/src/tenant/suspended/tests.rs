@@ -138,7 +138,8 @@ async fn requests_wait_for_a_result_that_is_being_fetched() {
         tokio::task::yield_now().await;
         assert!(!request.is_finished());
         let suspended = Arc::clone(&ended.suspended);
-        executions.ended("a", Unread { result: Err(ServiceError::Panicked), suspended, held: ChargedBytes::default() });
+        executions
+            .ended("a", UnreadResult { result: Err(ServiceError::Panicked), suspended, held: ChargedBytes::default() });
         drop(fetching);
         assert!(matches!(request.await.unwrap(), Some(SuspensionState::Ended(_))));
         let latest = Instant::now() + CANCELLED_TIME;
