@@ -405,7 +405,7 @@ impl Runtimes {
 
     /// Claims an entry for removal. Returns `None` if the entry is in use, is being built, or was used after it was
     /// listed.
-    fn claim(&self, entry: &CacheEntry) -> Result<Option<Claimed<'_>>, PreparedError> {
+    fn claim(&self, entry: &CacheEntry) -> Result<Option<ClaimedEntry<'_>>, PreparedError> {
         let Some(lock) = self.cache().try_lock(&entry.name)? else { return Ok(None) };
         let store_dir = StoreDir::of(self.cache(), entry.kind)?;
         let Some(group) = groups(&store_dir, Some(&entry.name))?.remove(&entry.name) else { return Ok(None) };
@@ -422,7 +422,7 @@ impl Runtimes {
                 Err(error) => return Err(CacheError::io("lock", &store_dir.dir.path_of(name), error).into()),
             }
         }
-        Ok(Some(Claimed { store_dir, group, _held: held, _lock: lock }))
+        Ok(Some(ClaimedEntry { store_dir, group, _held: held, _lock: lock }))
     }
 }
 
@@ -439,14 +439,14 @@ fn lock_unused(code: &File) -> io::Result<bool> {
 }
 
 /// An unused entry. Its locks prevent new uses.
-struct Claimed<'a> {
+struct ClaimedEntry<'a> {
     store_dir: StoreDir<'a>,
     group: Group,
     _held: Vec<File>,
     _lock: CacheLock,
 }
 
-impl Claimed<'_> {
+impl ClaimedEntry<'_> {
     fn remove(self, name: &str) -> Result<(), PreparedError> {
         // Remove the record first: code without a record is ignored, but a record without code would be an error.
         if self.group.has_record {
