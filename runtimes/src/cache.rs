@@ -320,7 +320,7 @@ pub struct Eviction<'a> {
 
 /// The result of an eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Evicted {
+pub struct EvictionReport {
     /// Entries that were removed, or would be with `dry_run`, least recently used first.
     pub removed: Vec<CacheEntry>,
     /// Entries that were not removed because they are in use, or were used after they were listed.
@@ -350,7 +350,7 @@ impl Runtimes {
 
     /// Evicts entries of these kinds. Never evicts entries in use, binaries or packages. Fails if the cache cannot be
     /// read, or an entry cannot be removed. Entries removed before a failure stay removed.
-    pub fn evict(&self, kinds: &[CacheKind], eviction: &Eviction<'_>) -> Result<Evicted, PreparedError> {
+    pub fn evict(&self, kinds: &[CacheKind], eviction: &Eviction<'_>) -> Result<EvictionReport, PreparedError> {
         let kinds: Vec<_> = CacheKind::EVICTABLE.into_iter().filter(|kind| kinds.contains(kind)).collect();
         if !eviction.dry_run {
             self.cache().remove_stale_locks()?;
@@ -361,7 +361,7 @@ impl Runtimes {
         let entries = self.entries(&kinds)?;
         let mut left = entries.iter().fold(0u64, |sum, entry| sum.saturating_add(entry.bytes));
         let (keep, now) = (eviction.keep.map(ArtefactKey::stem), SystemTime::now());
-        let mut evicted = Evicted::default();
+        let mut evicted = EvictionReport::default();
         for entry in entries.into_iter().filter(|entry| keep.as_ref() != Some(&entry.name)) {
             // An entry with a time in the future has age zero.
             let age = now.duration_since(entry.last_used).unwrap_or_default();

@@ -50,7 +50,7 @@ mod user_packages;
 mod wheel_files;
 
 pub use artefact::{Artefact, ArtefactKey, Digest, DigestError, ImageRecord, KeyParts, Listed, NewArtefact};
-pub use cache::{CacheDir, CacheEntry, CacheError, CacheKind, CacheLock, Evicted, Eviction};
+pub use cache::{CacheDir, CacheEntry, CacheError, CacheKind, CacheLock, Eviction, EvictionReport};
 pub use custom_images::{
     CustomImage, CustomImageError, CustomImages, ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_CODE_BYTES,
     MAX_IMAGE_FILE_BYTES, MAX_IMAGE_FILES, MAX_IMAGE_MEMORY_BYTES, MAX_IMAGE_PRELOADED, MAX_IMAGE_STEPS,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use glovebox_runtimes::{
-    ArtefactKey, CacheDir, CacheError, CacheKind, Evicted, Eviction, KeyParts, Progress, Quiet, Runtimes,
+    ArtefactKey, CacheDir, CacheError, CacheKind, Eviction, EvictionReport, KeyParts, Progress, Quiet, Runtimes,
 };
 
 use crate::support::{CHILD, World, artefact, child, chmod, key, parts, pinned};
@@ -34,11 +34,11 @@ fn labels(runtimes: &Runtimes) -> String {
     runtimes.prepared().list().unwrap().into_iter().map(|listed| listed.parts.label).collect()
 }
 
-fn evict(runtimes: &Runtimes, eviction: &Eviction<'_>) -> Evicted {
+fn evict(runtimes: &Runtimes, eviction: &Eviction<'_>) -> EvictionReport {
     runtimes.evict(&CacheKind::ALL, eviction).unwrap()
 }
 
-fn names(evicted: &Evicted) -> String {
+fn names(evicted: &EvictionReport) -> String {
     evicted.removed.iter().map(|entry| entry.name.split('-').next().unwrap()).collect()
 }
 
@@ -50,8 +50,8 @@ fn least_recently_used_entries_are_evicted() {
     let all: u64 = runtimes.cached(&CacheKind::ALL).unwrap().iter().map(|entry| entry.bytes).sum();
     let bytes = |max_bytes| Eviction { max_bytes: Some(max_bytes), ..Eviction::default() };
     // Limits at or above the total size evict nothing.
-    assert_eq!(evict(&runtimes, &bytes(all + 1)), Evicted::default());
-    assert_eq!(evict(&runtimes, &bytes(all)), Evicted::default());
+    assert_eq!(evict(&runtimes, &bytes(all + 1)), EvictionReport::default());
+    assert_eq!(evict(&runtimes, &bytes(all)), EvictionReport::default());
     // `c` is the least recently used until `open_or_build` uses it. `open` does not update the time of use.
     runtimes.prepared().open(&b).unwrap().unwrap();
     let built = runtimes.prepared().open_or_build(&c, &Quiet, || Err("the image exists"));
@@ -81,7 +81,7 @@ fn unused_entries_expire_by_age() {
     // After the clock is set back, entries from the future have age zero.
     let record = world.path("cache/prepared").join(format!("{}.json", named("a")));
     fs::File::open(record).unwrap().set_modified(SystemTime::now() + HOUR * 1000).unwrap();
-    assert_eq!(evict(&runtimes, &age(Duration::from_secs(1))), Evicted::default());
+    assert_eq!(evict(&runtimes, &age(Duration::from_secs(1))), EvictionReport::default());
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn eviction_is_limited_to_the_requested_kind() {
     let went = runtimes.evict(&[CacheKind::Components, CacheKind::Binaries], &nothing).unwrap();
     assert_eq!(went.removed.iter().map(|entry| entry.kind).collect::<Vec<_>>(), [CacheKind::Components]);
     // The module and the image with the same key both stay.
-    assert_eq!(evict(&runtimes, &Eviction { keep: Some(&key), ..nothing }), Evicted::default());
+    assert_eq!(evict(&runtimes, &Eviction { keep: Some(&key), ..nothing }), EvictionReport::default());
     let left: Vec<_> = runtimes.cached(&CacheKind::ALL).unwrap().into_iter().map(|entry| entry.kind).collect();
     assert!(
         [CacheKind::Binaries, CacheKind::Images, CacheKind::Modules].iter().all(|kind| left.contains(kind))
