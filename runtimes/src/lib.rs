@@ -68,7 +68,7 @@ pub use manifest::{MAX_BINARY_BYTES, Manifest, ManifestError};
 pub use package_list::{PackageEntry, PackageList};
 pub use prepared::{BuildError, PreparedError, PreparedStore};
 pub use rewrite::RewriteError;
-pub use runtimes::{Binary, Fetched, Runtimes};
+pub use runtimes::{Binary, FetchOutcome, Runtimes};
 pub use user_packages::{
     MAX_USER_PACKAGES, MAX_USER_PACKAGES_BYTES, MAX_USER_PACKAGES_FILES, UserPackage, UserPackageError, UserPackages,
     normal as normal_package_name,

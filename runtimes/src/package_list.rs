@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 use crate::{
-    CacheError, Digest, Fetched, ManifestError, PackageError, Progress, RuntimeEntry, RuntimeError, Runtimes,
+    CacheError, Digest, FetchOutcome, ManifestError, PackageError, Progress, RuntimeEntry, RuntimeError, Runtimes,
     ToolEntry,
     entries::Pinned,
     fetch::{DoneOnDrop, Stopped},
@@ -171,21 +171,21 @@ impl Runtimes {
     /// # Errors
     /// [`PackageError::Unavailable`] if pip cannot download the packages. [`PackageError::Cancelled`] if `progress` is
     /// cancelled. Also fails if the cache cannot be used.
-    pub fn fetch_packages(&self, progress: &dyn Progress) -> Result<Fetched, PackageError> {
+    pub fn fetch_packages(&self, progress: &dyn Progress) -> Result<FetchOutcome, PackageError> {
         let wheels = self.wheels()?;
         if self.missing(&wheels)?.is_empty() {
-            return Ok(Fetched::AlreadyThere);
+            return Ok(FetchOutcome::AlreadyThere);
         }
         let _done = DoneOnDrop(progress);
         let _lock = self.cache().lock("packages", progress).map_err(Stopped::from)?;
         let missing = self.missing(&wheels)?;
         if missing.is_empty() {
-            return Ok(Fetched::AlreadyThere);
+            return Ok(FetchOutcome::AlreadyThere);
         }
         wheels.remove_leftovers()?;
         self.fetcher.fetch_packages(&missing, &wheels, progress)?;
         tracing::info!(count = missing.len(), "fetched and verified packages");
-        Ok(Fetched::Now)
+        Ok(FetchOutcome::Now)
     }
 
     /// Verifies the wheels of all packages and returns their files, by path below `site-packages`.

@@ -19,7 +19,7 @@ use crate::{
 
 /// The result of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fetched {
+pub enum FetchOutcome {
     /// All files were already present. The network was not used.
     AlreadyThere,
     /// Files were downloaded and verified.
@@ -163,7 +163,7 @@ impl Runtimes {
     /// # Errors
     /// [`RuntimeError::Unavailable`] if all sources fail. [`RuntimeError::Cancelled`] if `progress` is cancelled. Also
     /// fails if the cache cannot be used.
-    pub fn fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
+    pub fn fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<FetchOutcome, RuntimeError> {
         self.fetch_files(entry, &entry.files(), progress)
     }
 
@@ -173,21 +173,21 @@ impl Runtimes {
         entry: &RuntimeEntry,
         files: &[Pinned],
         progress: &dyn Progress,
-    ) -> Result<Fetched, RuntimeError> {
+    ) -> Result<FetchOutcome, RuntimeError> {
         let binaries = self.binaries()?;
         if self.are_present(&binaries, entry, files)? {
-            return Ok(Fetched::AlreadyThere);
+            return Ok(FetchOutcome::AlreadyThere);
         }
         let _done = DoneOnDrop(progress);
         let lock = self.cache.lock(&entry.file_name(), progress);
         let _lock = lock.map_err(|error| Stopped::from(error).fetching(&entry.name))?;
         if self.are_present(&binaries, entry, files)? {
-            return Ok(Fetched::AlreadyThere);
+            return Ok(FetchOutcome::AlreadyThere);
         }
         binaries.remove_leftovers()?;
         self.fetcher.fetch(entry, files, &binaries, progress)?;
         tracing::info!(runtime = %entry.name, version = %entry.version, "fetched and verified");
-        Ok(Fetched::Now)
+        Ok(FetchOutcome::Now)
     }
 
     /// Reads a downloaded runtime and verifies its digest. Rejects a damaged or replaced file.

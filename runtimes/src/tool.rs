@@ -13,7 +13,7 @@ use flate2::read::GzDecoder;
 use tar::Archive;
 
 use crate::{
-    Fetched, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
+    FetchOutcome, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
     entries::Pinned,
     fetch::{DoneOnDrop, PackageManager, Stopped, Wanted},
     trusted::{TempFile, TrustedDir},
@@ -41,15 +41,15 @@ impl Runtimes {
     /// # Errors
     /// [`RuntimeError::Unavailable`] if all sources fail. [`RuntimeError::Cancelled`] if `progress` is cancelled.
     /// Also fails if the cache cannot be used.
-    pub fn fetch_tool(&self, tool: &ToolEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
+    pub fn fetch_tool(&self, tool: &ToolEntry, progress: &dyn Progress) -> Result<FetchOutcome, RuntimeError> {
         if self.tool_present(tool)? {
-            return Ok(Fetched::AlreadyThere);
+            return Ok(FetchOutcome::AlreadyThere);
         }
         let _done = DoneOnDrop(progress);
         let stopped = |stopped: Stopped| stopped.fetching(&tool.name);
         let _lock = self.cache().lock(&tool.file_name(), progress).map_err(|error| stopped(error.into()))?;
         if self.tool_present(tool)? {
-            return Ok(Fetched::AlreadyThere);
+            return Ok(FetchOutcome::AlreadyThere);
         }
         let binaries = self.binaries()?;
         binaries.remove_leftovers()?;
@@ -57,7 +57,7 @@ impl Runtimes {
             self.download(tool, &binaries, progress)?.persist(&tool.file_name())?;
         }
         tracing::info!(tool = %tool.name, version = %tool.version, "fetched and verified");
-        Ok(Fetched::Now)
+        Ok(FetchOutcome::Now)
     }
 
     /// Reads a tool's module and verifies its digest, after downloading a missing module. Rejects a damaged or replaced

