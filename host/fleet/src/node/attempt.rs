@@ -52,7 +52,7 @@ pub(super) struct Attempt {
 type Targets = Vec<(String, CallbackTarget)>;
 
 /// The tools of a request and their callbacks.
-type Offered = (Vec<Tool>, Targets);
+type OfferedTools = (Vec<Tool>, Targets);
 
 /// A running script.
 struct Running {
@@ -203,8 +203,8 @@ impl Attempt {
     }
 
     /// Returns the tools that the request offers, with their callbacks.
-    fn tools(&self) -> Result<Offered, StepError> {
-        let (mut tools, mut targets) = Offered::default();
+    fn tools(&self) -> Result<OfferedTools, StepError> {
+        let (mut tools, mut targets) = OfferedTools::default();
         for offer in &self.request.tools {
             if let Some(callback) = &offer.callback {
                 let callbacks = self.machine.callbacks.as_ref().ok_or_else(|| {
