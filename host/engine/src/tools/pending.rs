@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_core::tools::{CallFailure, Done, ReservedMemory, hold_answer, within};
+use glovebox_core::tools::{CallFailure, FinishedCall, ReservedMemory, hold_answer, within};
 
 use super::{ToolError, call_status::CallStatus, runner::CompletionQueue};
 use crate::{ToolAnswer, ToolRequest};
@@ -196,7 +196,7 @@ impl PendingCalls {
     /// number of answers that have arrived when it wakes up.
     pub(crate) fn answer(&self, answers: Vec<ToolAnswer>) {
         // All calls of an execution have the same queue.
-        let mut completed: Option<(Arc<CompletionQueue>, Vec<Done>)> = None;
+        let mut completed: Option<(Arc<CompletionQueue>, Vec<FinishedCall>)> = None;
         for ToolAnswer { id, answer } in answers {
             let Ok(index) = usize::try_from(id) else { continue };
             let Some(call) = self.state().calls.remove(&index) else { continue };
@@ -283,7 +283,7 @@ fn open_call((index, call): (&usize, &PendingCall)) -> ToolRequest {
 
 impl PendingCall {
     /// Returns the completed call, unless the execution no longer waits for it.
-    fn complete(self, index: usize, answer: Result<String, ToolError>) -> Option<Done> {
+    fn complete(self, index: usize, answer: Result<String, ToolError>) -> Option<FinishedCall> {
         let ended = self.completions.elapsed();
         drop(self.held);
         let answer = answer.map_err(CallFailure::from).and_then(|text| within(text, self.max_bytes));
@@ -291,7 +291,7 @@ impl PendingCall {
             return None;
         }
         let (answer, held) = hold_answer(&self.completions.account, answer);
-        Some(Done { index, answer, held, ended })
+        Some(FinishedCall { index, answer, held, ended })
     }
 }
 

@@ -17,8 +17,8 @@ use std::{
 use glovebox_core::{
     Watch as _, check_json,
     tools::{
-        Admission, Answer, CallFailure, Done, QueuedCall, ReadyCall, Received, ReservedMemory, RunningCall, Start,
-        ToolCalls, ToolRecord, ToolRunner, Toolset, hold_answer, json_text, within,
+        Admission, Answer, CallFailure, FinishedCall, QueuedCall, ReadyCall, Received, ReservedMemory, RunningCall,
+        Start, ToolCalls, ToolRecord, ToolRunner, Toolset, hold_answer, json_text, within,
     },
 };
 use serde_json::{Value, json};
@@ -145,7 +145,7 @@ impl ToolRunner for ThreadRunner {
         self.toolbox.abandoned().admit(&self.session_id, next.held.bytes(), running_bytes)
     }
 
-    fn answers(&mut self) -> Vec<Done> {
+    fn answers(&mut self) -> Vec<FinishedCall> {
         self.completions.take()
     }
 
@@ -256,7 +256,7 @@ impl DirectCall<'_> {
 /// A queue of answers, shared by the tool threads of one execution.
 #[derive(Debug)]
 pub(super) struct CompletionQueue {
-    done: Mutex<Vec<Done>>,
+    done: Mutex<Vec<FinishedCall>>,
     /// The token that the execution's thread waits on for answers.
     wake: CancelToken,
     pub(super) account: Arc<ToolMemory>,
@@ -274,13 +274,13 @@ impl CompletionQueue {
     }
 
     /// Adds answers at the same time, and wakes the execution if it waits.
-    pub(super) fn put(&self, done: impl IntoIterator<Item = Done>) {
+    pub(super) fn put(&self, done: impl IntoIterator<Item = FinishedCall>) {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).extend(done);
         self.wake.wake();
     }
 
     /// Takes all answers, in arrival order.
-    pub(super) fn take(&self) -> Vec<Done> {
+    pub(super) fn take(&self) -> Vec<FinishedCall> {
         std::mem::take(&mut self.done.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -394,7 +394,7 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, p
             drop(held);
             if status.answer() {
                 let (answer, held) = hold_answer(&completions.account, answer);
-                completions.put([Done { index, answer, held, ended }]);
+                completions.put([FinishedCall { index, answer, held, ended }]);
             }
         }
         Work::Checked(pending, arguments) => {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
-use super::{Done, QueuedCall, ToolCalls, ToolRunner};
+use super::{FinishedCall, QueuedCall, ToolCalls, ToolRunner};
 use crate::{
     Watch as _,
     journal::{CallEnded, SuspendedCalls, UnansweredCall},
@@ -91,7 +91,7 @@ impl<R: ToolRunner> ToolCalls<R> {
                 }
                 if has_run {
                     let (answer, held) = hold_answer(&self.account, answer);
-                    self.reply(id, Done { index, answer, held, ended });
+                    self.reply(id, FinishedCall { index, answer, held, ended });
                 } else {
                     self.finish(id, index, answer, ended);
                 }

@@ -94,7 +94,7 @@ pub struct RunningCall<R> {
 
 /// A call's answer, with the time of its arrival.
 #[derive(Debug)]
-pub struct Done {
+pub struct FinishedCall {
     /// The call's position in the execution, from 0.
     pub index: usize,
     /// The tool's result or failure.
@@ -304,7 +304,7 @@ impl<R: ToolRunner> ToolCalls<R> {
             Ok(Start::Running(running)) => self.running.push(RunningCall { id, index, running, deadline }),
             Ok(Start::Answered(answer)) => {
                 let (answer, held) = hold_answer(&self.account, answer);
-                let done = Done { index, answer, held, ended: self.watch.elapsed() };
+                let done = FinishedCall { index, answer, held, ended: self.watch.elapsed() };
                 self.ran(id, deadline, done);
             }
             Err(failure) => self.ended_unrun(id, index, failure, now),
@@ -405,17 +405,17 @@ impl<R: ToolRunner> ToolCalls<R> {
 
     /// Records a call that has run. An answer after the deadline is a timeout, even if the host noticed the delay only
     /// now.
-    fn ran(&mut self, id: u64, deadline: Duration, done: Done) {
-        let Done { index, answer, held, ended } = done;
+    fn ran(&mut self, id: u64, deadline: Duration, done: FinishedCall) {
+        let FinishedCall { index, answer, held, ended } = done;
         let answer = if ended > deadline { Err(timeout(self.call_timeout_ms)) } else { answer };
         let ended = self.recorded_time(ended);
         self.journal_end(index, &answer, true, ended);
-        self.reply(id, Done { index, answer, held, ended });
+        self.reply(id, FinishedCall { index, answer, held, ended });
     }
 
     /// Records the answer of a tool and queues the reply. `done.ended` is a time for the records.
-    fn reply(&mut self, id: u64, done: Done) {
-        let Done { index, answer, held, ended } = done;
+    fn reply(&mut self, id: u64, done: FinishedCall) {
+        let FinishedCall { index, answer, held, ended } = done;
         self.write_down(index, &answer, ended);
         self.unread_ran += 1;
         self.unread.push_back(Reply::Answer { id, answer, ran: true, held });

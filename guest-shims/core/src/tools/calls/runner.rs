@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::{Admission, Done, QueuedCall, ReadyCall, RunningCall, Start};
+use super::{Admission, FinishedCall, QueuedCall, ReadyCall, RunningCall, Start};
 use crate::{
     Watch,
     tools::{CallFailure, Checked, ToolRecord, Toolset},
@@ -48,7 +48,7 @@ pub trait ToolRunner {
     }
 
     /// Takes the answers of running calls, in the order in which they arrived.
-    fn answers(&mut self) -> Vec<Done> {
+    fn answers(&mut self) -> Vec<FinishedCall> {
         Vec::new()
     }
 
