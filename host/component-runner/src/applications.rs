@@ -12,7 +12,7 @@ use crate::{
     AppConfig, AppOutcome, AppReport, Compiler, Export, InvokeError, LoadError, RunError,
     compiler::wasmtime_engine,
     preflight::{self, Refusal},
-    run::{self, Call, Done, Job, exports, run},
+    run::{self, Call, CallReport, Job, exports, run},
     store::StoreState,
 };
 
@@ -250,7 +250,7 @@ impl Application {
         Ok(ended(self.call(host, config, call)?, |value| value.to_wave().ok()))
     }
 
-    fn call(&self, host: &SandboxHost, config: &AppConfig, call: Call) -> Result<Done<SandboxCtx>, RunError> {
+    fn call(&self, host: &SandboxHost, config: &AppConfig, call: Call) -> Result<CallReport<SandboxCtx>, RunError> {
         let sandbox = host.ctx();
         let reserve = Duration::from_millis(host.policy().limits.timeout_reserve_ms);
         let scripts = Some((sandbox.cancel_token(), reserve));
@@ -267,7 +267,7 @@ impl Application {
     }
 }
 
-fn ended(done: Done<SandboxCtx>, text: impl Fn(&Val) -> Option<String>) -> AppReport {
+fn ended(done: CallReport<SandboxCtx>, text: impl Fn(&Val) -> Option<String>) -> AppReport {
     let (outcome, value) = match done.result {
         Ok(values) => {
             let failed = matches!(values.first(), Some(Val::Result(Err(_))));

@@ -66,7 +66,7 @@ pub(crate) struct Job<S: Send + 'static> {
 
 /// The result and resource usage of a call.
 #[derive(Debug)]
-pub(crate) struct Done<S> {
+pub(crate) struct CallReport<S> {
     /// The values that the call returned, or the outcome that ended the call.
     pub(crate) result: Result<Vec<Val>, AppOutcome>,
     pub(crate) fuel_consumed: u64,
@@ -77,7 +77,7 @@ pub(crate) struct Done<S> {
 }
 
 /// Runs a call and waits until it ends, or until the grace period of a stopped call has passed.
-pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
+pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<CallReport<S>, RunError> {
     let begin = Instant::now();
     let Job { limits, cancel, scripts, .. } = &job;
     let (limits, cancel, scripts) = (limits.clone(), cancel.clone(), scripts.clone());
@@ -116,7 +116,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
         Watched::Stuck(why) => {
             let duration = begin.elapsed();
             let result = Err(stopped(why, &limits, duration));
-            Ok(Done { result, fuel_consumed: 0, memory_bytes: 0, duration, sandbox: None })
+            Ok(CallReport { result, fuel_consumed: 0, memory_bytes: 0, duration, sandbox: None })
         }
         // A panic in the host is not an outcome of the application.
         Watched::Lost => match thread.join() {
@@ -141,8 +141,8 @@ fn carry_out<S: Send + 'static>(
     runtime: &tokio::runtime::Runtime,
     job: Job<S>,
     begin: Instant,
-    running: Running<Done<S>>,
-    watch: &Arc<Watch<Done<S>>>,
+    running: Running<CallReport<S>>,
+    watch: &Arc<Watch<CallReport<S>>>,
 ) {
     let Job { instance, instance_bytes, mut state, call, limits, .. } = job;
     let has_room = state.limiter.reserve(instance_bytes);
@@ -174,7 +174,7 @@ fn carry_out<S: Send + 'static>(
     let fuel_left = store.get_fuel().unwrap_or_default();
     let StoreState { limiter, sandbox, .. } = store.into_data();
     let duration = begin.elapsed();
-    running.report(Done {
+    running.report(CallReport {
         result: match stop {
             // A stop decides the outcome, whatever the call returned.
             Some(why) => Err(stopped(why, &limits, duration)),
