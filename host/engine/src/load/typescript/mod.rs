@@ -15,7 +15,7 @@ use glovebox_interpreters::Diagnostic;
 use glovebox_runtimes::{Artefact, ArtefactKey, CacheKind, Digest, ImageRecord, NewArtefact, ToolEntry};
 use glovebox_wasi::Stop;
 use glovebox_weave::Counter;
-use values::{Glue, Misuse, Value};
+use values::{Glue, InvalidCall, Value};
 use wasmtime::{Instance, InstancePre, Linker, Store, UpdateDeadline};
 
 use crate::{
@@ -229,7 +229,7 @@ fn transform(
     let options = values.add(Value::Object(options))?;
     let stack = instance.get_typed_func::<i32, u32>(&mut *store, "__wbindgen_add_to_stack_pointer")?;
     let transform = instance.get_typed_func::<(u32, u32, u32), ()>(&mut *store, "transformSync")?;
-    let memory = instance.get_memory(&mut *store, "memory").ok_or(Misuse::Memory)?;
+    let memory = instance.get_memory(&mut *store, "memory").ok_or(InvalidCall::Memory)?;
     let ret = stack.call(&mut *store, -16)?;
     transform.call(&mut *store, (ret, source, options))?;
     let mut words = [0; 12];

@@ -88,7 +88,7 @@ impl Value {
 
 /// An invalid call of one of the stripper's imports, which stops the stripper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Misuse {
+pub(super) enum InvalidCall {
     #[error("the TypeScript stripper used an invalid or dropped handle")]
     Handle,
     #[error("the TypeScript stripper created more than {MAX_VALUES} values")]
@@ -123,15 +123,15 @@ impl Values {
     }
 
     /// Adds a value and returns its handle.
-    pub(super) fn add(&mut self, value: Value) -> Result<u32, Misuse> {
+    pub(super) fn add(&mut self, value: Value) -> Result<u32, InvalidCall> {
         if self.values.len() >= MAX_VALUES {
-            return Err(Misuse::Values);
+            return Err(InvalidCall::Values);
         }
         self.values.push(Some(value));
-        u32::try_from(Self::FIRST + self.values.len() - 1).map_err(|_| Misuse::Values)
+        u32::try_from(Self::FIRST + self.values.len() - 1).map_err(|_| InvalidCall::Values)
     }
 
-    pub(super) fn get(&self, handle: u32) -> Result<&Value, Misuse> {
+    pub(super) fn get(&self, handle: u32) -> Result<&Value, InvalidCall> {
         const UNDEFINED: &Value = &Value::Undefined;
         const NULL: &Value = &Value::Null;
         const TRUE: &Value = &Value::Bool(true);
@@ -143,27 +143,27 @@ impl Values {
             131 => Ok(FALSE),
             _ => {
                 let at = usize::try_from(handle).ok().and_then(|handle| handle.checked_sub(Self::FIRST));
-                at.and_then(|at| self.values.get(at)?.as_ref()).ok_or(Misuse::Handle)
+                at.and_then(|at| self.values.get(at)?.as_ref()).ok_or(InvalidCall::Handle)
             }
         }
     }
 
     /// Drops a handle and returns its value. Reserved handles stay valid.
-    pub(super) fn take(&mut self, handle: u32) -> Result<Value, Misuse> {
+    pub(super) fn take(&mut self, handle: u32) -> Result<Value, InvalidCall> {
         match self.place(handle) {
-            Some(place) => place.take().ok_or(Misuse::Handle),
+            Some(place) => place.take().ok_or(InvalidCall::Handle),
             None => self.get(handle).cloned(),
         }
     }
 
     /// Sets a property of an object.
-    pub(super) fn set(&mut self, handle: u32, name: Value, value: Value) -> Result<(), Misuse> {
+    pub(super) fn set(&mut self, handle: u32, name: Value, value: Value) -> Result<(), InvalidCall> {
         match (self.place(handle), name) {
             (Some(Some(Value::Object(properties))), Value::Text(name)) => {
                 properties.insert(name, value);
                 Ok(())
             }
-            _ => Err(Misuse::Property),
+            _ => Err(InvalidCall::Property),
         }
     }
 
@@ -173,8 +173,8 @@ impl Values {
     }
 
     /// Charges text that is passed in or out. Fails if the text limit is exceeded.
-    pub(super) fn pass(&mut self, bytes: usize) -> Result<(), Misuse> {
-        self.text_bytes_left = self.text_bytes_left.checked_sub(bytes).ok_or(Misuse::Text)?;
+    pub(super) fn pass(&mut self, bytes: usize) -> Result<(), InvalidCall> {
+        self.text_bytes_left = self.text_bytes_left.checked_sub(bytes).ok_or(InvalidCall::Text)?;
         Ok(())
     }
 }
@@ -220,18 +220,18 @@ impl Fueled for Glue {
 
 type Stripper<'a> = Caller<'a, Glue>;
 
-fn memory(caller: &mut Stripper<'_>) -> Result<Memory, Misuse> {
-    caller.get_export("memory").and_then(Extern::into_memory).ok_or(Misuse::Memory)
+fn memory(caller: &mut Stripper<'_>) -> Result<Memory, InvalidCall> {
+    caller.get_export("memory").and_then(Extern::into_memory).ok_or(InvalidCall::Memory)
 }
 
 /// Reads text from the stripper's memory.
-fn text(caller: &mut Stripper<'_>, at: u32, bytes: u32) -> Result<String, Misuse> {
+fn text(caller: &mut Stripper<'_>, at: u32, bytes: u32) -> Result<String, InvalidCall> {
     let memory = memory(caller)?;
     let (memory, glue) = memory.data_and_store_mut(caller);
     let (at, bytes) = (at as usize, bytes as usize);
     glue.values.pass(bytes)?;
-    let text = memory.get(at..at.saturating_add(bytes)).ok_or(Misuse::Memory)?;
-    String::from_utf8(text.to_vec()).map_err(|_| Misuse::Memory)
+    let text = memory.get(at..at.saturating_add(bytes)).ok_or(InvalidCall::Memory)?;
+    String::from_utf8(text.to_vec()).map_err(|_| InvalidCall::Memory)
 }
 
 /// Writes two 32-bit words. Fails if they are outside the stripper's memory.
@@ -250,8 +250,8 @@ fn string_get(mut caller: Stripper<'_>, ret: u32, handle: u32) -> wasmtime::Resu
         return write_words(&mut caller, ret, [0, 0]);
     };
     caller.data_mut().values.pass(text.len())?;
-    let bytes = u32::try_from(text.len()).map_err(|_| Misuse::Text)?;
-    let malloc = caller.get_export(MALLOC).and_then(Extern::into_func).ok_or(Misuse::Memory)?;
+    let bytes = u32::try_from(text.len()).map_err(|_| InvalidCall::Text)?;
+    let malloc = caller.get_export(MALLOC).and_then(Extern::into_func).ok_or(InvalidCall::Memory)?;
     let malloc: TypedFunc<(u32, u32), u32> = malloc.typed(&caller)?;
     let at = malloc.call(&mut caller, (bytes, 1))?;
     memory(&mut caller)?.write(&mut caller, at as usize, text.as_bytes())?;
@@ -293,12 +293,12 @@ pub(super) fn define_glue(linker: &mut Linker<Glue>, module: &Module) -> wasmtim
         u32::from(values.get(one)?.loosely_equals(values.get(other)?))
     });
     define!("__wbindgen_in", |values, name: u32, object: u32| -> u32 {
-        let name = values.get(name)?.text().ok_or(Misuse::Property)?;
+        let name = values.get(name)?.text().ok_or(InvalidCall::Property)?;
         let has = matches!(values.get(object)?, Value::Object(properties) if properties.contains_key(name));
         u32::from(has)
     });
     define!("__wbg_getwithrefkey_1dc361bd10053bfe", |values, object: u32, name: u32| -> u32 {
-        let property = values.get(object)?.property(values.get(name)?.text().ok_or(Misuse::Property)?);
+        let property = values.get(object)?.property(values.get(name)?.text().ok_or(InvalidCall::Property)?);
         values.add(property)?
     });
     define!("__wbg_set_3f1d0b984ed272ed", |values, object: u32, name: u32, value: u32| -> () {
@@ -338,11 +338,11 @@ mod tests {
         let second = values.add(Value::Text("x".into())).unwrap();
         assert_eq!((first, second), (132, 133));
         assert_eq!(values.take(first), Ok(Value::Number(1.0)));
-        assert_eq!(values.get(first), Err(Misuse::Handle), "dropped");
+        assert_eq!(values.get(first), Err(InvalidCall::Handle), "dropped");
         assert_eq!(values.get(second), Ok(&Value::Text("x".into())));
         for never in [0, 127, 134, u32::MAX] {
-            assert_eq!(values.get(never), Err(Misuse::Handle), "{never}");
-            assert_eq!(values.take(never), Err(Misuse::Handle), "{never}");
+            assert_eq!(values.get(never), Err(InvalidCall::Handle), "{never}");
+            assert_eq!(values.take(never), Err(InvalidCall::Handle), "{never}");
         }
     }
 
@@ -353,7 +353,7 @@ mod tests {
         for (handle, value) in known {
             assert_eq!(values.take(handle).as_ref(), Ok(&value));
             assert_eq!(values.get(handle), Ok(&value));
-            assert_eq!(values.set(handle, Value::Text("x".into()), Value::Null), Err(Misuse::Property));
+            assert_eq!(values.set(handle, Value::Text("x".into()), Value::Null), Err(InvalidCall::Property));
         }
     }
 
@@ -364,12 +364,12 @@ mod tests {
             let handle = values.add(Value::Null).unwrap();
             values.take(handle).unwrap();
         }
-        assert_eq!(values.add(Value::Null), Err(Misuse::Values), "dropped values still count");
+        assert_eq!(values.add(Value::Null), Err(InvalidCall::Values), "dropped values still count");
         for (source, fits) in [(0, TEXT_BYTES), (10, TEXT_BYTES + 80)] {
             let mut values = Values::new(source);
             assert_eq!(values.pass(fits - 1), Ok(()), "under");
             assert_eq!(values.pass(1), Ok(()), "at");
-            assert_eq!(values.pass(1), Err(Misuse::Text), "over");
+            assert_eq!(values.pass(1), Err(InvalidCall::Text), "over");
         }
     }
 
@@ -380,9 +380,9 @@ mod tests {
         values.set(object, Value::Text("a".into()), Value::Number(2.0)).unwrap();
         assert_eq!(values.get(object).unwrap().property("a"), Value::Number(2.0));
         assert_eq!(values.get(object).unwrap().property("b"), Value::Undefined);
-        assert_eq!(values.set(object, Value::Null, Value::Null), Err(Misuse::Property), "no name");
+        assert_eq!(values.set(object, Value::Null, Value::Null), Err(InvalidCall::Property), "no name");
         let text = values.add(Value::Text("a".into())).unwrap();
-        assert_eq!(values.set(text, Value::Text("a".into()), Value::Null), Err(Misuse::Property));
+        assert_eq!(values.set(text, Value::Text("a".into()), Value::Null), Err(InvalidCall::Property));
         assert_eq!(values.get(text).unwrap().property("a"), Value::Undefined);
     }
 
