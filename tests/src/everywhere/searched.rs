@@ -9,12 +9,12 @@ use std::{
 /// A readable and writable address range of a process. A linear memory is such a range, up to its real end, whatever
 /// size the guest sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct AddressRange {
     start: u64,
     end: u64,
 }
 
-impl Stretch {
+impl AddressRange {
     /// Returns the length in bytes.
     #[must_use]
     pub(super) fn bytes(self) -> u64 {
@@ -34,20 +34,21 @@ const IS_THERE: u8 = 0b1100_0000;
 ///
 /// # Errors
 /// Fails if the process's memory cannot be read.
-pub(super) fn searched(process: u32, word: &str) -> io::Result<Vec<Stretch>> {
+pub(super) fn searched(process: u32, word: &str) -> io::Result<Vec<AddressRange>> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps"))?;
     let memory = File::open(format!("/proc/{process}/mem"))?;
     let pages = File::open(format!("/proc/{process}/pagemap"))?;
-    let holds = |stretch: &Stretch| touched(&pages, *stretch).is_ok_and(|runs| holds(&memory, &runs, word.as_bytes()));
+    let holds =
+        |stretch: &AddressRange| touched(&pages, *stretch).is_ok_and(|runs| holds(&memory, &runs, word.as_bytes()));
     Ok(maps.lines().filter_map(stretch).filter(holds).collect())
 }
 
 /// Returns the runs of touched pages in an address range.
-fn touched(pages: &File, stretch: Stretch) -> io::Result<Vec<Stretch>> {
+fn touched(pages: &File, stretch: AddressRange) -> io::Result<Vec<AddressRange>> {
     let count = usize::try_from(stretch.bytes() / PAGE_BYTES).map_err(io::Error::other)?;
     let mut entries = vec![0; count * ENTRY_BYTES];
     pages.read_exact_at(&mut entries, stretch.start / PAGE_BYTES * ENTRY_BYTES as u64)?;
-    let mut runs: Vec<Stretch> = Vec::new();
+    let mut runs: Vec<AddressRange> = Vec::new();
     for (number, entry) in (0..).zip(entries.chunks_exact(ENTRY_BYTES)) {
         // Entries are little-endian, so the last byte contains the highest bits.
         if entry.last().is_none_or(|highest| highest & IS_THERE == 0) {
@@ -56,22 +57,22 @@ fn touched(pages: &File, stretch: Stretch) -> io::Result<Vec<Stretch>> {
         let start = stretch.start + number * PAGE_BYTES;
         match runs.last_mut().filter(|run| run.end == start) {
             Some(run) => run.end += PAGE_BYTES,
-            None => runs.push(Stretch { start, end: start + PAGE_BYTES }),
+            None => runs.push(AddressRange { start, end: start + PAGE_BYTES }),
         }
     }
     Ok(runs)
 }
 
 /// Parses a line of `maps`: `start-end rw-p …`.
-fn stretch(line: &str) -> Option<Stretch> {
+fn stretch(line: &str) -> Option<AddressRange> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
-    rest.starts_with("rw").then_some(Stretch { start: number(start)?, end: number(end)? })
+    rest.starts_with("rw").then_some(AddressRange { start: number(start)?, end: number(end)? })
 }
 
 /// Returns `true` if a run contains a word.
-fn holds(memory: &File, runs: &[Stretch], word: &[u8]) -> bool {
+fn holds(memory: &File, runs: &[AddressRange], word: &[u8]) -> bool {
     runs.iter().any(|run| {
         let mut bytes = vec![0; usize::try_from(run.bytes()).unwrap_or(0)];
         memory.read_exact_at(&mut bytes, run.start).is_ok() && contains(&bytes, word)

@@ -9,7 +9,7 @@ use glovebox::{Clock, Entropy, Language, Policy};
 
 use super::{
     Hosted,
-    searched::{Stretch, searched},
+    searched::{AddressRange, searched},
 };
 use crate::{Action, Case, Request, StepResult, portable_runtime};
 
@@ -95,7 +95,7 @@ fn ask(hosted: &Hosted, language: Language, steps: Vec<(&str, Action)>) -> Resul
     if answer.iter().all(ran) { Ok(()) } else { Err(format!("{answer:?}")) }
 }
 
-fn look(hosted: &Hosted, word: &Word) -> Result<Vec<Stretch>, String> {
+fn look(hosted: &Hosted, word: &Word) -> Result<Vec<AddressRange>, String> {
     let process = hosted.process().ok_or("the host has no process")?;
     searched(process, &word.word).map_err(|error| format!("its memory cannot be read: {error}"))
 }
