@@ -275,9 +275,9 @@ impl<'de> Visitor<'de> for BytesVisitor {
 
 /// Deserializes a list of at most `MAX_PATTERNS` entries. Fails at the first excess entry without reading the rest.
 fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
-    struct Few;
+    struct LimitedVisitor;
 
-    impl<'de> Visitor<'de> for Few {
+    impl<'de> Visitor<'de> for LimitedVisitor {
         type Value = Vec<String>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -296,15 +296,15 @@ fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Str
         }
     }
 
-    deserializer.deserialize_seq(Few).map(Some)
+    deserializer.deserialize_seq(LimitedVisitor).map(Some)
 }
 
 /// Deserializes an object of at most `MAX_FILES` entries. Fails at the first excess entry without reading the rest. If
 /// two entries have the same name, the last entry is used.
 fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
-    struct Few;
+    struct LimitedVisitor;
 
-    impl<'de> Visitor<'de> for Few {
+    impl<'de> Visitor<'de> for LimitedVisitor {
         type Value = BTreeMap<String, Bytes>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -324,7 +324,7 @@ fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<S
         }
     }
 
-    deserializer.deserialize_map(Few).map(Some)
+    deserializer.deserialize_map(LimitedVisitor).map(Some)
 }
 
 #[cfg(test)]
