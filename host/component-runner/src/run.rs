@@ -27,7 +27,7 @@ use crate::{
     AppLimits, AppOutcome, InvokeError, RunError,
     outcome::{classify, stopped},
     store::StoreState,
-    watch::{Running, StopReason, Watch, Watched},
+    watch::{MonitorOutcome, Running, StopReason, Watch},
 };
 
 /// Maximum time for a stopped run to end, in addition to the soft-limit reserve of its scripts. A run needs that long
@@ -112,14 +112,14 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<CallReport<S>, RunEr
         engine.increment_epoch();
     });
     match watched {
-        Watched::Reported(done) => Ok(done),
-        Watched::Stuck(why) => {
+        MonitorOutcome::Reported(done) => Ok(done),
+        MonitorOutcome::Stuck(why) => {
             let duration = begin.elapsed();
             let result = Err(stopped(why, &limits, duration));
             Ok(CallReport { result, fuel_consumed: 0, memory_bytes: 0, duration, sandbox: None })
         }
         // A panic in the host is not an outcome of the application.
-        Watched::Lost => match thread.join() {
+        MonitorOutcome::Lost => match thread.join() {
             Err(panic) => resume_unwind(panic),
             Ok(()) => Err(RunError::Thread(io::Error::other("the thread ended without a result"))),
         },

@@ -41,7 +41,7 @@ struct WatchState<R> {
 
 /// The result of monitoring a run.
 #[derive(Debug)]
-pub(crate) enum Watched<R> {
+pub(crate) enum MonitorOutcome<R> {
     /// The run ended with this report.
     Reported(R),
     /// The thread ended without a report: it panicked.
@@ -111,7 +111,7 @@ impl<R> Watch<R> {
 
     /// Waits until the run ends, and stops it at `deadline`. Once it is stopped for any reason, calls `cut` repeatedly
     /// until the run ends or `grace` has passed.
-    pub(crate) fn wait(&self, deadline: Instant, grace: Duration, cut: impl Fn()) -> Watched<R> {
+    pub(crate) fn wait(&self, deadline: Instant, grace: Duration, cut: impl Fn()) -> MonitorOutcome<R> {
         let mut give_up = None;
         loop {
             let mut state = self.state();
@@ -123,7 +123,7 @@ impl<R> Watch<R> {
             (state, _) =
                 self.changed.wait_timeout_while(state, wait, unchanged).unwrap_or_else(PoisonError::into_inner);
             if state.is_over {
-                return state.report.take().map_or(Watched::Lost, Watched::Reported);
+                return state.report.take().map_or(MonitorOutcome::Lost, MonitorOutcome::Reported);
             }
             let stop = state.stop;
             drop(state);
@@ -135,7 +135,7 @@ impl<R> Watch<R> {
             };
             cut();
             if Instant::now() >= *give_up.get_or_insert_with(|| Instant::now() + grace) {
-                return Watched::Stuck(why);
+                return MonitorOutcome::Stuck(why);
             }
         }
     }
@@ -149,7 +149,7 @@ mod tests {
         time::{Duration, Instant},
     };
 
-    use super::{StopReason, Watch, Watched};
+    use super::{MonitorOutcome, StopReason, Watch};
 
     const LONG: Duration = Duration::from_secs(3600);
 
@@ -159,7 +159,7 @@ mod tests {
         watch.running().report(7);
         assert!(matches!(
             watch.wait(Instant::now() + LONG, LONG, || panic!("the run has already ended")),
-            Watched::Reported(7)
+            MonitorOutcome::Reported(7)
         ));
         let watch = Watch::<u8>::new();
         let running = watch.running();
@@ -170,7 +170,7 @@ mod tests {
         assert!(panicking.join().is_err());
         assert!(matches!(
             watch.wait(Instant::now() + LONG, LONG, || panic!("the run has already ended")),
-            Watched::Lost
+            MonitorOutcome::Lost
         ));
     }
 
@@ -196,7 +196,7 @@ mod tests {
                     cuts.wait();
                 }
             });
-            assert!(matches!(watched, Watched::Reported(())));
+            assert!(matches!(watched, MonitorOutcome::Reported(())));
             assert_eq!(watch.stop_reason(), Some(why));
             thread.join().unwrap();
         }
@@ -207,6 +207,6 @@ mod tests {
         let watch = Watch::<()>::new();
         let _running = watch.running();
         let watched = watch.wait(Instant::now(), Duration::ZERO, || {});
-        assert!(matches!(watched, Watched::Stuck(StopReason::Time)));
+        assert!(matches!(watched, MonitorOutcome::Stuck(StopReason::Time)));
     }
 }
