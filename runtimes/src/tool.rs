@@ -15,7 +15,7 @@ use tar::Archive;
 use crate::{
     FetchOutcome, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
     entries::Pinned,
-    fetch::{DoneOnDrop, PackageManager, Stopped, Wanted},
+    fetch::{DoneOnDrop, PackageManager, PinnedFile, Stopped},
     trusted::{TempFile, TrustedDir},
     wheel_files::{ExtractError, copy_pinned},
 };
@@ -99,7 +99,7 @@ impl Runtimes {
         progress: &dyn Progress,
     ) -> Result<TempFile<'a>, RuntimeError> {
         let (path, sha256) = (self.tool_path(tool), tool.sha256);
-        let wanted = Wanted { name: &tool.name, version: &tool.version, is_runtime: false, path, sha256 };
+        let wanted = PinnedFile { name: &tool.name, version: &tool.version, is_runtime: false, path, sha256 };
         self.fetcher.try_sources(PackageManager::Npm, &wanted, &tool.sources, into, progress, |npm, source, temp| {
             let ToolSource::Npm { package, version, file } = source;
             npm.pack(&format!("{package}@{version}"), temp, self.fetcher.timeout, progress)?;
