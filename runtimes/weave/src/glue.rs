@@ -28,7 +28,7 @@ pub(crate) const GROW: &str = "glovebox:machine/grow";
 pub(crate) const MACHINE_PREFIX: &str = "glovebox:machine/";
 
 /// A WASI function that a guest imports.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ImportedFunction<'a> {
     pub(crate) of: &'a FuncType,
     /// The index of the shim's function.
     pub(crate) shim: u32,
@@ -38,8 +38,8 @@ pub(crate) struct Wanted<'a> {
 pub(crate) fn wanted<'a>(
     guests: &'a [Read<'_>],
     shim: &Module<'_>,
-) -> Result<BTreeMap<&'a str, Wanted<'a>>, WeaveError> {
-    let mut wanted: BTreeMap<&str, Wanted<'_>> = BTreeMap::new();
+) -> Result<BTreeMap<&'a str, ImportedFunction<'a>>, WeaveError> {
+    let mut wanted: BTreeMap<&str, ImportedFunction<'_>> = BTreeMap::new();
     for guest in guests {
         for (number, import) in (0u32..).zip(&guest.module.imports).filter(|(_, import)| !is_host_call(import)) {
             let name = import.name;
@@ -61,7 +61,7 @@ pub(crate) fn wanted<'a>(
             if !fits {
                 return Err(other());
             }
-            wanted.insert(name, Wanted { of, shim: shim_function });
+            wanted.insert(name, ImportedFunction { of, shim: shim_function });
         }
     }
     Ok(wanted)
