@@ -32,7 +32,7 @@ pub(crate) struct Reference {
 
 /// The target of a path.
 #[derive(Debug)]
-pub(crate) struct Where {
+pub(crate) struct PathTarget {
     pub(crate) path: String,
     /// `true` if the path ends with a name rather than `.` or `..`.
     pub(crate) named: bool,
@@ -61,7 +61,7 @@ impl Reference {
     }
 
     /// Resolves a path by rewriting: replaces the first symlink in the path with its target, and restarts.
-    pub(crate) fn resolve(&self, base: &str, path: &str, end: PathEnd) -> Result<Where, VfsError> {
+    pub(crate) fn resolve(&self, base: &str, path: &str, end: PathEnd) -> Result<PathTarget, VfsError> {
         if path.is_empty() {
             return Err(VfsError::NotFound);
         }
@@ -113,11 +113,11 @@ impl Reference {
                     Some(_) if !last => return Err(VfsError::NotADirectory),
                     None if !last => return Err(VfsError::NotFound),
                     _ => {
-                        return Ok(Where { path: full, named: true, slash, dot_dot: false });
+                        return Ok(PathTarget { path: full, named: true, slash, dot_dot: false });
                     }
                 }
             }
-            return Ok(Where { path: at, named: false, slash, dot_dot });
+            return Ok(PathTarget { path: at, named: false, slash, dot_dot });
         }
     }
 
