@@ -62,12 +62,12 @@ impl fmt::Debug for Audit {
 
 /// An operation on a session other than an execution.
 #[derive(Debug)]
-pub(crate) struct Act {
+pub(crate) struct AuditAction {
     name: &'static str,
     of: Option<String>,
 }
 
-impl Act {
+impl AuditAction {
     pub(crate) fn new(name: &'static str) -> Self {
         Self { name, of: None }
     }
@@ -77,14 +77,14 @@ impl Act {
         Self { of: Some(of.chars().take(MAX_OF_CHARS).collect()), ..self }
     }
 
-    pub(crate) fn ended(self, error: Option<&ServiceError>) -> Acted {
-        Acted { action: self.name, of: self.of, outcome: error.map_or(DONE, ServiceError::code) }
+    pub(crate) fn ended(self, error: Option<&ServiceError>) -> FinishedAction {
+        FinishedAction { action: self.name, of: self.of, outcome: error.map_or(DONE, ServiceError::code) }
     }
 }
 
 /// An operation on a session and its outcome: `done` or an error code.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Acted {
+pub(crate) struct FinishedAction {
     action: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     of: Option<String>,
@@ -93,13 +93,13 @@ pub(crate) struct Acted {
 
 /// The audit line of a session operation.
 #[derive(Serialize)]
-struct ActLine<'a> {
+struct ActionLine<'a> {
     time: Timestamp,
     tenant: &'a str,
     door: &'static str,
     session: Option<&'a str>,
     #[serde(flatten)]
-    acted: &'a Acted,
+    action: &'a FinishedAction,
 }
 
 /// Tenant, front end and session of an audited request.
@@ -203,9 +203,9 @@ impl Audit {
     }
 
     /// Records an operation on a session.
-    pub(crate) fn act(&self, subject: &AuditSubject<'_>, acted: &Acted) {
+    pub(crate) fn record(&self, subject: &AuditSubject<'_>, action: &FinishedAction) {
         let AuditSubject { door, tenant, session } = *subject;
-        self.append(&ActLine { time: Timestamp::now(), tenant, door: door.name(), session, acted });
+        self.append(&ActionLine { time: Timestamp::now(), tenant, door: door.name(), session, action });
     }
 
     fn append(&self, line: &impl Serialize) {
@@ -312,7 +312,7 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{Act, Audit, AuditSource, AuditSubject, Executed, Failed};
+    use super::{Audit, AuditAction, AuditSource, AuditSubject, Executed, Failed};
     use crate::{Door, ServiceError};
 
     #[derive(Clone, Default)]
@@ -334,7 +334,7 @@ mod tests {
         let out = Written::default();
         let audit = Audit::new(out.clone(), true);
         let subject = AuditSubject { door: Door::Http, tenant: "me", session: Some(hostile) };
-        audit.act(&subject, &Act::new("read-file").of(hostile).ended(None));
+        audit.record(&subject, &AuditAction::new("read-file").of(hostile).ended(None));
         let executed = Executed {
             language: glovebox::Language::Python,
             runtime: hostile.to_owned(),

@@ -7,7 +7,7 @@ use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Changed, ServiceError, SessionPage, SessionSummary, SessionTarget, audit::Act, byte_budget};
+use crate::{Changed, ServiceError, SessionPage, SessionSummary, SessionTarget, audit::AuditAction, byte_budget};
 
 /// An operation on a tenant's sessions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -131,24 +131,26 @@ impl SessionOperation {
     }
 
     /// Returns the session and the operation for the audit log, or `None` if the operation is not recorded.
-    pub(crate) fn act(&self) -> Option<(SessionId, Act)> {
-        let (id, act) = match self {
+    pub(crate) fn action(&self) -> Option<(SessionId, AuditAction)> {
+        let (id, action) = match self {
             Self::List { .. } | Self::Describe { .. } | Self::Checkpoints { .. } => return None,
-            Self::Open { id, .. } => (id, Act::new("open")),
-            Self::Fork { target, fork, .. } => (&target.id, Act::new("fork").of(fork.as_str())),
-            Self::Import { id, .. } => (id, Act::new("import")),
-            Self::Checkpoint { target } => (&target.id, Act::new("checkpoint")),
-            Self::Undo { target, .. } => (&target.id, Act::new("undo")),
-            Self::Hibernate { target } => (&target.id, Act::new("hibernate")),
-            Self::Close { target } => (&target.id, Act::new("close")),
-            Self::Remove { id } => (id, Act::new("remove")),
-            Self::GetVariable { id, name } => (id, Act::new("get-variable").of(name)),
-            Self::SetVariable { target, name, .. } => (&target.id, Act::new("set-variable").of(name)),
-            Self::Files { id, operation } => (id, Act::new("read-files").of(operation.subject())),
-            Self::ChangeFiles { target, operation } => (&target.id, Act::new("change-files").of(operation.subject())),
-            Self::Export { id } => (id, Act::new("export")),
+            Self::Open { id, .. } => (id, AuditAction::new("open")),
+            Self::Fork { target, fork, .. } => (&target.id, AuditAction::new("fork").of(fork.as_str())),
+            Self::Import { id, .. } => (id, AuditAction::new("import")),
+            Self::Checkpoint { target } => (&target.id, AuditAction::new("checkpoint")),
+            Self::Undo { target, .. } => (&target.id, AuditAction::new("undo")),
+            Self::Hibernate { target } => (&target.id, AuditAction::new("hibernate")),
+            Self::Close { target } => (&target.id, AuditAction::new("close")),
+            Self::Remove { id } => (id, AuditAction::new("remove")),
+            Self::GetVariable { id, name } => (id, AuditAction::new("get-variable").of(name)),
+            Self::SetVariable { target, name, .. } => (&target.id, AuditAction::new("set-variable").of(name)),
+            Self::Files { id, operation } => (id, AuditAction::new("read-files").of(operation.subject())),
+            Self::ChangeFiles { target, operation } => {
+                (&target.id, AuditAction::new("change-files").of(operation.subject()))
+            }
+            Self::Export { id } => (id, AuditAction::new("export")),
         };
-        Some((id.clone(), act))
+        Some((id.clone(), action))
     }
 }
 

@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 use super::{Changed, SessionPage, SessionSummary, SessionTarget, Tenant};
 use crate::{
     ServiceError,
-    audit::{Act, AuditSubject},
+    audit::{AuditAction, AuditSubject},
     executor::{FileAnswer, FileOperation, Room, SessionCall, SessionOperation, SessionReply, join_files},
 };
 
@@ -312,7 +312,7 @@ impl Tenant {
     }
 
     /// Performs a session operation when the tenant, the session and the service admit it. Records it in the audit log
-    /// if [`SessionOperation::act`] names an action. A started operation is completed and recorded even if the caller
+    /// if [`SessionOperation::action`] names an action. A started operation is completed and recorded even if the caller
     /// has dropped the future.
     async fn perform(&self, call: impl Into<SessionCall>) -> Result<SessionReply, ServiceError> {
         Ok(self.perform_within(call, ()).await?.0)
@@ -334,10 +334,10 @@ impl Tenant {
         let tenant = self.clone();
         let work = async move {
             let _admitted = admitted;
-            let act = call.operation.act();
+            let action = call.operation.action();
             let result = tenant.inner.executor.session(call).await;
-            if let Some((id, act)) = act {
-                tenant.record_act(&id, act, result.as_ref().err());
+            if let Some((id, action)) = action {
+                tenant.record_action(&id, action, result.as_ref().err());
             }
             result.map(|reply| (reply, held))
         };
@@ -348,10 +348,10 @@ impl Tenant {
     }
 
     /// Records an operation on a session in the audit log.
-    fn record_act(&self, id: &SessionId, act: Act, error: Option<&ServiceError>) {
+    fn record_action(&self, id: &SessionId, action: AuditAction, error: Option<&ServiceError>) {
         if let Some(audit) = &self.inner.service.0.audit {
             let subject = AuditSubject { door: self.door, tenant: &self.inner.config.name, session: Some(id.as_str()) };
-            audit.act(&subject, &act.ended(error));
+            audit.record(&subject, &action.ended(error));
         }
     }
 }
