@@ -69,11 +69,11 @@ pub fn library() -> Vec<(String, Vec<u8>)> {
 /// Indentation and comments are removed, because guests pay for reading and compiling the files, and providers contain
 /// the files.
 pub(super) fn compiled() -> Vec<(String, Vec<u8>)> {
-    FILES.iter().map(|(path, text)| ((*path).to_owned(), squeezed(text).into_bytes())).collect()
+    FILES.iter().map(|(path, text)| ((*path).to_owned(), minified(text).into_bytes())).collect()
 }
 
 /// Removes indentation, empty lines and comment lines. Line numbers therefore differ from the original file.
-fn squeezed(text: &str) -> String {
+fn minified(text: &str) -> String {
     let lines = text.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("//"));
     lines.flat_map(|line| [line, "\n"]).collect()
 }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn minified_source_contains_only_code() {
-        assert_eq!(squeezed("// a\n\n  x = 'http://y';\n\t// b\nz();"), "x = 'http://y';\nz();\n");
+        assert_eq!(minified("// a\n\n  x = 'http://y';\n\t// b\nz();"), "x = 'http://y';\nz();\n");
     }
 
     #[test]
