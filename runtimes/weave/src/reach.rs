@@ -74,7 +74,7 @@ impl Reach {
     }
 
     /// Enters the `else` side of an `if`.
-    pub(crate) fn otherwise(&mut self) {
+    pub(crate) fn enter_else(&mut self) {
         if let Some(frame) = self.frames.last_mut() {
             frame.kind = Kind::Else;
             frame.then_live = self.live;

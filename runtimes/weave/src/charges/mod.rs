@@ -179,7 +179,7 @@ impl Planner {
                 self.end_at(parts);
                 self.begin(Some(place), parts);
             }
-            Operator::Else => self.otherwise(place),
+            Operator::Else => self.enter_else(place),
             Operator::End => self.end(place),
             _ if self.reach.is_live() => self.live(place, operator, length, grows_by_call),
             _ => {}
@@ -277,13 +277,13 @@ impl Planner {
         frame
     }
 
-    fn otherwise(&mut self, place: usize) {
+    fn enter_else(&mut self, place: usize) {
         let Some(frame) = self.frames.last_mut() else { return };
         frame.has_else = true;
         let ChargeFrame { end, parts, is_landing, .. } = *frame;
         self.sync(place, is_landing);
         self.end_at(end);
-        self.reach.otherwise();
+        self.reach.enter_else();
         self.begin(Some(place), parts);
     }
 

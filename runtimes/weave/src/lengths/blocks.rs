@@ -49,7 +49,7 @@ pub(super) enum Kind {
         head: Block,
         /// The block for a false condition. `None` if the parameter and result types are equal. If they are, an `else`
         /// is optional, and a false condition branches to the end unless an `else` follows.
-        otherwise: Option<Block>,
+        else_block: Option<Block>,
         params: Vec<Value>,
     },
     Else {
@@ -161,7 +161,7 @@ impl Reader<'_> {
         let head = self.at;
         // With equal parameters and results, `else` is optional: a false condition branches to the end unless an `else`
         // follows.
-        let otherwise = if params == results {
+        let else_block = if params == results {
             self.jump(next, &given);
             None
         } else {
@@ -173,25 +173,25 @@ impl Reader<'_> {
         self.values.jump(head, then);
         self.values.seal(then);
         let params_held = self.top(params.len());
-        self.enter(Kind::If { head, otherwise, params: params_held }, next, given, params.len());
+        self.enter(Kind::If { head, else_block, params: params_held }, next, given, params.len());
         self.at = then;
     }
 
-    pub(super) fn otherwise(&mut self) {
+    pub(super) fn enter_else(&mut self) {
         let then_live = self.is_live;
         let Some(frame) = self.frames.last_mut() else { return };
         if !frame.entered_live {
             return;
         }
         let kind = std::mem::replace(&mut frame.kind, Kind::Else { then_live });
-        let Kind::If { head, otherwise, params } = kind else { return };
+        let Kind::If { head, else_block, params } = kind else { return };
         let (next, results, height) = (frame.next, frame.results.clone(), frame.height);
         if then_live {
             self.jump(next, &results);
         }
         self.stack.truncate(height);
         self.stack.extend(params);
-        let block = otherwise.unwrap_or_else(|| {
+        let block = else_block.unwrap_or_else(|| {
             let block = self.values.block();
             self.values.move_jump(head, next, block);
             self.values.seal(block);

@@ -117,7 +117,7 @@ impl<'m> Reader<'m> {
 
     fn read(&mut self, operator: &Operator<'_>) -> Result<(), WeaveError> {
         match operator {
-            Operator::Else => self.otherwise(),
+            Operator::Else => self.enter_else(),
             Operator::End => self.end(),
             Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } | Operator::TryTable { .. }
                 if !self.is_live =>
