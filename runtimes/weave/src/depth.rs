@@ -101,7 +101,7 @@ impl Graph {
             }
             frame_bytes.push(slots.saturating_mul(SLOT_BYTES).saturating_add(FRAME_BYTES));
         }
-        callees.extend(tabled(module)?);
+        callees.extend(table_functions(module)?);
         Ok(Self { callees, frame_bytes })
     }
 
@@ -123,18 +123,18 @@ fn type_node(module: &Module<'_>, at: u32) -> usize {
 }
 
 /// Returns the functions in tables, grouped by type.
-fn tabled(module: &Module<'_>) -> Result<Vec<Vec<usize>>, WeaveError> {
-    let mut tabled = vec![Vec::new(); module.types.len()];
+fn table_functions(module: &Module<'_>) -> Result<Vec<Vec<usize>>, WeaveError> {
+    let mut table_functions = vec![Vec::new(); module.types.len()];
     for table in 0..count(&module.tables) {
         for function in slots(module, table)?.into_iter().flatten() {
             let of = module.functions.get(index(function)).copied().unwrap_or_default();
             let node = type_node(module, of).saturating_sub(module.bodies.len());
-            if let Some(functions) = tabled.get_mut(node) {
+            if let Some(functions) = table_functions.get_mut(node) {
                 functions.extend(own(module, function));
             }
         }
     }
-    Ok(tabled)
+    Ok(table_functions)
 }
 
 /// Returns the strongly connected components of a graph, found by Tarjan's algorithm. Uses an explicit stack instead of
@@ -234,8 +234,8 @@ mod tests {
         let (frame, slot) = (112, 8);
         let even = frame + slot * 2;
         let odd = frame + slot * 4;
-        let tabled = frame + slot * 3;
-        assert_eq!(depths.counted, [None, Some(even), Some(odd), None, None, Some(tabled), Some(frame)]);
+        let table_functions = frame + slot * 3;
+        assert_eq!(depths.counted, [None, Some(even), Some(odd), None, None, Some(table_functions), Some(frame)]);
         assert_eq!(depths.once_bytes, 3 * 112 + 8, "`entry` with one operand, `below` and `last`");
     }
 }

@@ -71,13 +71,13 @@ impl Reader<'_> {
     /// Follows a fuel check and the epoch check after it. They change no values, but add blocks between a variable's
     /// use and its definition. These blocks affect whether a loop header is visited.
     pub(super) fn check(&mut self) {
-        self.detour(1);
-        self.detour(2);
+        self.add_chain(1);
+        self.add_chain(2);
     }
 
     /// Adds a chain of `blocks` blocks. Control reaches the next block directly, or from the end of each block in the
     /// chain.
-    pub(super) fn detour(&mut self, blocks: usize) {
+    pub(super) fn add_chain(&mut self, blocks: usize) {
         let next = self.values.block();
         for _ in 0..blocks {
             let way = self.values.block();

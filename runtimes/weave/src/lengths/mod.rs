@@ -175,7 +175,7 @@ impl<'m> Reader<'m> {
             Operator::Call { function_index } => self.call(self.module.function_type(*function_index), 0),
             Operator::CallIndirect { type_index, .. } => {
                 // Table elements are initialized lazily, when they are first used.
-                self.detour(1);
+                self.add_chain(1);
                 self.call(self.module.types.get(index(*type_index)), 1);
             }
             Operator::MemoryGrow { .. } => {
