@@ -210,10 +210,10 @@ impl Log<'_> {
     /// Deletes the objects of a lost write.
     async fn discard(self, number: u64, created: Created, write: Write<'_>) {
         if created == Created::Here {
-            self.tidy(&self.name(number)).await;
+            self.delete_unneeded(&self.name(number)).await;
         }
         if write.session.is_some() {
-            self.tidy(&self.state_name(write.version)).await;
+            self.delete_unneeded(&self.state_name(write.version)).await;
         }
     }
 
@@ -230,11 +230,11 @@ impl Log<'_> {
                 },
             };
             let has_state = match version {
-                Some(version) => !self.tidy(&self.state_name(&version)).await,
+                Some(version) => !self.delete_unneeded(&self.state_name(&version)).await,
                 None => false,
             };
             if !has_state {
-                self.tidy(&listed.name).await;
+                self.delete_unneeded(&listed.name).await;
             }
         }
     }
@@ -242,12 +242,12 @@ impl Log<'_> {
     /// Deletes the states of writes that had an unknown outcome and were not accepted.
     pub(super) async fn forget(self, versions: &[StoredVersion]) {
         for version in versions {
-            self.tidy(&self.state_name(version)).await;
+            self.delete_unneeded(&self.state_name(version)).await;
         }
     }
 
     /// Deletes an unneeded object. Returns `false` if the deletion failed, which is harmless.
-    async fn tidy(self, name: &str) -> bool {
+    async fn delete_unneeded(self, name: &str) -> bool {
         let deleted = self.bucket.delete(name).await;
         if let Err(error) = &deleted {
             tracing::debug!(target: "glovebox", %error, "could not delete an object of a session");
@@ -267,14 +267,14 @@ impl Log<'_> {
         let states = self.bucket.list(&format!("{STATES}/{}!", self.id), None, MAX_LISTED).await?;
         let mut stays = states.len() == MAX_LISTED;
         for state in states {
-            stays |= state.modified_ms >= until_ms || !self.tidy(&state.name).await;
+            stays |= state.modified_ms >= until_ms || !self.delete_unneeded(&state.name).await;
         }
         // Keep the removal entry: without it the remaining states would never be deleted.
         if stays {
             return Ok(());
         }
         self.delete_below(&entries, None).await;
-        self.tidy(&listed.name).await;
+        self.delete_unneeded(&listed.name).await;
         Ok(())
     }
 
