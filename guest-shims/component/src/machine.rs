@@ -184,7 +184,7 @@ pub(crate) fn instantiate(
             runtime.name
         )));
     }
-    runtime.residence.vacate()?;
+    runtime.residence.evict()?;
     let memory = GuestMemory::new(Rc::clone(guests), runtime.number);
     memory.reset(runtime.memory_pages, &runtime.image);
     state.set_fuel(&memory, UNBILLED_FUEL);

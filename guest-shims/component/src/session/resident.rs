@@ -86,7 +86,7 @@ impl ResidentMemory {
             (Rc::clone(resident.image.runtime()), resident.evicted.is_some())
         };
         if is_evicted {
-            runtime.residence.vacate()?;
+            runtime.residence.evict()?;
         }
         let mut resident = self.0.try_borrow_mut().map_err(|_| busy())?;
         if let Some(pages) = resident.evicted {
@@ -163,7 +163,7 @@ pub(crate) struct Residence(RefCell<Option<Weak<RefCell<SessionMemory>>>>);
 
 impl Residence {
     /// Evicts the session's guest from the memory, if there is one.
-    pub(crate) fn vacate(&self) -> Result<(), SandboxError> {
+    pub(crate) fn evict(&self) -> Result<(), SandboxError> {
         let Some(resident) = self.0.take().and_then(|resident| resident.upgrade()) else { return Ok(()) };
         let evicted = resident.try_borrow_mut().map_err(|_| busy()).and_then(|mut resident| resident.evict());
         if evicted.is_err() {
