@@ -269,7 +269,7 @@ impl Drop for EngineBackend {
     /// executing now.
     fn drop(&mut self) {
         if let (Some(workspace), Some(before)) = (&self.workspace, self.before.take()) {
-            workspace.depart(before);
+            workspace.retain_until_turn(before);
         }
     }
 }

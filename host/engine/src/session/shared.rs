@@ -53,7 +53,7 @@ struct RetainedWorkspace {
     vfs: Vfs,
     /// WASI states of dropped sessions. Their open files are released at the next turn, because another session may be
     /// executing.
-    departed: Vec<Wasi>,
+    dropped: Vec<Wasi>,
 }
 
 impl fmt::Debug for SharedWorkspace {
@@ -69,7 +69,7 @@ impl SharedWorkspace {
     /// Fails if a host directory cannot be used.
     pub fn new(sandbox: &Sandbox) -> Result<Self, ExecuteError> {
         let GuestFiles { vfs, roots } = sandbox.0.workspace.files()?;
-        let files = Mutex::new(RetainedWorkspace { vfs, departed: Vec::new() });
+        let files = Mutex::new(RetainedWorkspace { vfs, dropped: Vec::new() });
         Ok(Self(Arc::new(SharedWorkspaceInner { sandbox: sandbox.clone(), roots, line: FairLock::default(), files })))
     }
 
@@ -100,8 +100,8 @@ impl SharedWorkspace {
     /// Releases the open files of dropped sessions and returns the current files. The caller must have the turn.
     pub(super) fn current(&self) -> Vfs {
         let mut files = self.held();
-        let RetainedWorkspace { vfs, departed } = &mut *files;
-        for mut wasi in departed.drain(..) {
+        let RetainedWorkspace { vfs, dropped } = &mut *files;
+        for mut wasi in dropped.drain(..) {
             *wasi.vfs_mut() = vfs.clone();
             *vfs = wasi.unbind();
         }
@@ -113,8 +113,8 @@ impl SharedWorkspace {
     }
 
     /// Records the open files of a dropped session. May be called without the turn.
-    pub(super) fn depart(&self, wasi: Wasi) {
-        self.held().departed.push(wasi);
+    pub(super) fn retain_until_turn(&self, wasi: Wasi) {
+        self.held().dropped.push(wasi);
     }
 
     /// Returns the files between executions. Does not change or commit any file.
