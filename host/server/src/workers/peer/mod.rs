@@ -85,7 +85,7 @@ struct PeerState {
     waiting: Mutex<HashMap<u64, WaitingCall>>,
     next: AtomicU64,
     /// Cancelled when the other side has disconnected, while `waiting` is locked.
-    gone: CancellationToken,
+    disconnected: CancellationToken,
 }
 
 /// The socket and the frames that wait for it.
@@ -129,7 +129,7 @@ impl Peer {
             has_output: Notify::new(),
             waiting: Mutex::default(),
             next: AtomicU64::new(0),
-            gone: CancellationToken::new(),
+            disconnected: CancellationToken::new(),
         }));
         let (reading, writing) = (peer.clone(), peer.clone());
         tokio::spawn(async move {
@@ -148,7 +148,7 @@ impl Peer {
                 tracing::error!(target: "glovebox", %error, "cannot read from a process");
             }
             calls.all.cancel();
-            reading.gone();
+            reading.disconnect();
         });
         peer
     }
@@ -247,12 +247,12 @@ impl Peer {
     }
 
     pub(super) fn is_gone(&self) -> bool {
-        self.0.gone.is_cancelled()
+        self.0.disconnected.is_cancelled()
     }
 
     /// Waits until the other side has disconnected.
     pub(super) async fn wait_gone(&self) {
-        self.0.gone.cancelled().await;
+        self.0.disconnected.cancelled().await;
     }
 
     /// Sends a frame. Queues the bytes that the socket does not accept immediately.
@@ -317,10 +317,10 @@ impl Peer {
     }
 
     /// Marks the other side as disconnected, and fails all calls in progress.
-    fn gone(&self) {
+    fn disconnect(&self) {
         self.close();
         let mut waiting = self.0.waiting.lock();
-        self.0.gone.cancel();
+        self.0.disconnected.cancel();
         let calls = mem::take(&mut *waiting);
         drop(waiting);
         calls.into_values().for_each(|call| (call.then)(Err(ServiceError::WorkerDied)));
