@@ -56,7 +56,7 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
         if signal != SIGINT {
             exit(128 + signal);
         }
-        if stops() {
+        if cancel_running() {
             return;
         }
         if PRESSED.swap(true, Ordering::SeqCst) {
@@ -93,7 +93,7 @@ pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
 
 /// Installs the handlers, and passes each signal to `react` on a thread.
 fn listen(react: impl FnMut(c_int) + Send + 'static) -> anyhow::Result<()> {
-    let mut signals = handled().context("cannot listen for Ctrl-C")?;
+    let mut signals = interrupt_signals().context("cannot listen for Ctrl-C")?;
     let listening = thread::Builder::new().name("ctrl-c".into());
     listening.spawn(move || signals.forever().for_each(react)).context("cannot listen for Ctrl-C")?;
     Ok(())
@@ -107,7 +107,7 @@ fn exit(code: i32) -> ! {
 
 /// Installs the handlers of all signals that this process does not ignore. `nohup` starts a program with SIGHUP ignored,
 /// and a shell starts a background process of a script with SIGINT ignored.
-fn handled() -> io::Result<Signals> {
+fn interrupt_signals() -> io::Result<Signals> {
     // Bit N of the mask stands for signal N + 1.
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -121,7 +121,7 @@ fn handled() -> io::Result<Signals> {
 }
 
 /// Cancels the running operation. Returns `true` if the press needs no further action.
-fn stops() -> bool {
+fn cancel_running() -> bool {
     match &mut *STOPPABLE.lock().unwrap_or_else(PoisonError::into_inner) {
         None => false,
         Some(Stoppable { token, cancelled_at }) => {
@@ -132,7 +132,7 @@ fn stops() -> bool {
 }
 
 /// Runs a guest. Ctrl-C then waits until the guest is unwound and its files are consistent.
-pub(crate) fn guarded<R>(guest: impl FnOnce() -> R) -> R {
+pub(crate) fn run_guest<R>(guest: impl FnOnce() -> R) -> R {
     GUEST.store(true, Ordering::SeqCst);
     let result = guest();
     GUEST.store(false, Ordering::SeqCst);
@@ -144,7 +144,7 @@ pub(crate) fn stoppable<R>(guest: impl FnOnce(&CancelToken) -> R) -> R {
     let set = |stoppable| *STOPPABLE.lock().unwrap_or_else(PoisonError::into_inner) = stoppable;
     let token = CancelToken::new();
     set(Some(Stoppable { token: token.clone(), cancelled_at: None }));
-    let result = guarded(|| guest(&token));
+    let result = run_guest(|| guest(&token));
     set(None);
     result
 }

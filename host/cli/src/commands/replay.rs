@@ -84,7 +84,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplayArgs) -> anyhow::Result<i32>
     let host = Host::open(global, Pooling::Single)?;
     let sandbox = host.sandbox(&args.runtime.or(recording.runtime_name()), None, &policy)?;
     let request = recording.request().cancel(&cancel);
-    match interrupt::guarded(|| sandbox.run(request)) {
+    match interrupt::run_guest(|| sandbox.run(request)) {
         Ok(execution) => {
             report(args, &execution)?;
             Ok(0)

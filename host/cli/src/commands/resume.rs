@@ -223,7 +223,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
     // Set while the script has made tool calls that resuming the file again would repeat.
     let mut has_continued = false;
     let mut is_reported = false;
-    let ran = interrupt::guarded(|| -> anyhow::Result<i32> {
+    let ran = interrupt::run_guest(|| -> anyhow::Result<i32> {
         let restored = match &session {
             Some((id, sessions, _)) => Some(sessions.restore(sandbox.clone(), id, &suspended)?),
             None => None,

@@ -321,7 +321,7 @@ impl Job<'_> {
         run: impl FnOnce(Request<'_>) -> anyhow::Result<SuspendableRun>,
     ) -> anyhow::Result<i32> {
         let (request, passed) = self.reporter.forward(self.request(source).suspendable(true));
-        match interrupt::guarded(|| run(request)) {
+        match interrupt::run_guest(|| run(request)) {
             Ok(SuspendableRun::Ended(execution)) => self.reporter.finish(&passed, &execution, with_value),
             Ok(SuspendableRun::Suspended(script)) => self.reporter.suspend(&passed, &script, &self.args.options),
             Err(error) => self.fail(error, source),
@@ -333,7 +333,7 @@ impl Job<'_> {
         let runtime = self.runtime_for(script)?;
         let sandbox = self.with_tools(self.host.sandbox(&runtime, script.language, &self.policy)?)?;
         let (request, passed) = self.reporter.forward(self.request(script).recorded(true));
-        let execution = match interrupt::guarded(|| sandbox.run(request)) {
+        let execution = match interrupt::run_guest(|| sandbox.run(request)) {
             Ok(execution) => execution,
             Err(error) => return self.fail(error.into(), script),
         };
@@ -412,7 +412,7 @@ impl Job<'_> {
         execute: impl FnOnce(Request<'_>) -> anyhow::Result<Execution>,
     ) -> anyhow::Result<i32> {
         let (request, passed) = self.reporter.forward(self.request(source));
-        match interrupt::guarded(|| execute(request)) {
+        match interrupt::run_guest(|| execute(request)) {
             Ok(execution) => self.reporter.finish(&passed, &execution, self.args.source.code.eval.is_some()),
             Err(error) => self.fail(error, source),
         }

@@ -125,7 +125,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
     }
     let sandbox = builder.build().context("cannot set up the sandbox")?;
     let application = host.with_progress(|_| load(&applications, component, &args.compile))?;
-    let ended = interrupt::guarded(|| match &args.invoke {
+    let ended = interrupt::run_guest(|| match &args.invoke {
         Some(call) => application.invoke(call, &sandbox, &config).map_err(invoke_hint),
         None => application.run(&sandbox, &config).map_err(run_hint),
     })?;

@@ -125,7 +125,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
         let sandbox = host.sandbox(&args.runtime, source.language, &policy)?;
         let request = source.request().cancel(&cancel);
         let failed = || format!("cannot validate `{}`", escaped(&source.label));
-        let diagnostics = interrupt::guarded(|| sandbox.validate_request(request)).with_context(failed)?;
+        let diagnostics = interrupt::run_guest(|| sandbox.validate_request(request)).with_context(failed)?;
         #[cfg(feature = "full")]
         let diagnostics = match &checker {
             Some(checker) if diagnostics.is_empty() => {
