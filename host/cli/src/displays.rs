@@ -85,7 +85,7 @@ fn ending(media_type: &str) -> &'static str {
 }
 
 /// Prints notes about displays that were not written to files, and about dropped displays.
-pub(crate) fn mention(execution: &Execution, is_written: bool) {
+pub(crate) fn print_notes(execution: &Execution, is_written: bool) {
     if !is_written && !execution.displays.is_empty() {
         note(&format!(
             "{}; use --displays DIR to write them to files",

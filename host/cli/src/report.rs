@@ -76,7 +76,7 @@ impl<'a> Reporter<'a> {
             if let Some(value) = execution.value.as_ref().filter(|_| with_value) {
                 show_value(&value.repr)?;
             }
-            displays::mention(execution, self.displays.is_some());
+            displays::print_notes(execution, self.displays.is_some());
             explain(execution);
             advise(execution);
         }
