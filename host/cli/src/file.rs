@@ -100,7 +100,7 @@ fn put_explained(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
 
 fn explained(path: &Path, error: io::Error) -> anyhow::Error {
     Hinted::new(format!("cannot write `{}`", escaped(path)), "choose a file in a writable directory")
-        .because(error)
+        .caused_by(error)
         .into()
 }
 

@@ -41,7 +41,7 @@ pub(crate) const REMOTE_REMEDY: &str = "check the URL, the network, and the cred
 /// Opens a store of sessions: an object store for a URL, otherwise a directory, which is created if it is missing.
 pub(crate) fn open_store(at: &Path) -> anyhow::Result<Arc<dyn SessionStore>> {
     let failed = |remedy: &str, error: StoreError| {
-        Hinted::new(format!("cannot store sessions in `{}`", escaped(at)), remedy).because(error)
+        Hinted::new(format!("cannot store sessions in `{}`", escaped(at)), remedy).caused_by(error)
     };
     match at.to_str().filter(|_| is_url(at)) {
         #[cfg(not(feature = "full"))]
@@ -349,9 +349,9 @@ pub(crate) fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
     let max = u64::try_from(SessionKey::MAX_BYTES).unwrap_or(u64::MAX).saturating_add(2);
     File::open(path)
         .and_then(|file| file.take(max).read_to_end(&mut bytes))
-        .map_err(|error| wrong(format!("cannot read {what}")).because(error))?;
+        .map_err(|error| wrong(format!("cannot read {what}")).caused_by(error))?;
     let key = if bytes.len() > SessionKey::MAX_BYTES { bytes.strip_suffix(b"\n").unwrap_or(&bytes) } else { &bytes };
-    SessionKey::new(key).map_err(|error| wrong(format!("{what} does not contain a key")).because(error).into())
+    SessionKey::new(key).map_err(|error| wrong(format!("{what} does not contain a key")).caused_by(error).into())
 }
 
 /// Returns the state directory according to the XDG Base Directory Specification: `$XDG_STATE_HOME/glovebox`, otherwise

@@ -174,13 +174,13 @@ impl SuspendedFile {
             let message = format!("cannot read the suspended execution `{}`", escaped(path));
             Hinted::new(message, "name a file that `glovebox run` has written, and that you can write to")
         };
-        let target = path.canonicalize().map_err(|error| unreadable().because(error))?;
+        let target = path.canonicalize().map_err(|error| unreadable().caused_by(error))?;
         let locked =
-            OpenOptions::new().read(true).write(true).open(&target).map_err(|error| unreadable().because(error))?;
+            OpenOptions::new().read(true).write(true).open(&target).map_err(|error| unreadable().caused_by(error))?;
         let is_locked = match locked.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => false,
-            Err(TryLockError::Error(error)) => return Err(unreadable().because(error).into()),
+            Err(TryLockError::Error(error)) => return Err(unreadable().caused_by(error).into()),
         };
         // Before the lock was granted, another process may have replaced or deleted the file.
         if !is_locked || !file::is_at(&locked, &target) {
@@ -211,7 +211,7 @@ impl SuspendedFile {
                 }
                 _ => "use a complete copy of a file that `glovebox run` has written",
             };
-            Hinted::new(format!("cannot resume `{}`", escaped(&self.path)), hint).because(error)
+            Hinted::new(format!("cannot resume `{}`", escaped(&self.path)), hint).caused_by(error)
         })?;
         Ok(suspended)
     }

@@ -34,7 +34,7 @@ impl Hinted {
         Self { message: message.into(), hint: hint.into(), source: None }
     }
 
-    pub(crate) fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub(crate) fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
@@ -59,7 +59,7 @@ pub(crate) trait OrHint<T> {
 
 impl<T, E: Into<Box<dyn Error + Send + Sync>>> OrHint<T> for Result<T, E> {
     fn or_hint(self, message: impl FnOnce() -> String, hint: &str) -> Result<T, Hinted> {
-        self.map_err(|error| Hinted::new(message(), hint).because(error))
+        self.map_err(|error| Hinted::new(message(), hint).caused_by(error))
     }
 }
 

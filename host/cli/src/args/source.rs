@@ -117,7 +117,7 @@ impl ContextArgs {
         let hint = "use JSON, such as `--context '{\"a\": 1}'`, or the path of a JSON file";
         if !Path::new(text).is_file() {
             let shown: String = text.chars().take(100).collect();
-            return Err(Hinted::new(format!("`{shown}` is neither JSON nor a file"), hint).because(not_json).into());
+            return Err(Hinted::new(format!("`{shown}` is neither JSON nor a file"), hint).caused_by(not_json).into());
         }
         let what = format!("context file `{text}`");
         let file = File::open(text).or_hint(|| format!("cannot read {what}"), "check that it is readable")?;

@@ -95,7 +95,7 @@ fn connect(socket: &Path) -> anyhow::Result<Option<UnixStream>> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
         Err(error) => {
             let text = format!("cannot connect to `{}`", escaped(socket));
-            Err(Hinted::new(text, "choose your daemon's socket with --socket").because(error).into())
+            Err(Hinted::new(text, "choose your daemon's socket with --socket").caused_by(error).into())
         }
     }
 }

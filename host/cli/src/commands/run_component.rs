@@ -243,7 +243,7 @@ fn load_hint(error: LoadError) -> anyhow::Error {
         _ => return error.into(),
     };
     // The report does not repeat the message of the cause.
-    Hinted::new(error.to_string(), hint).because(error).into()
+    Hinted::new(error.to_string(), hint).caused_by(error).into()
 }
 
 /// Returns a hint for a missing import.

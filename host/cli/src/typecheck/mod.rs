@@ -117,7 +117,7 @@ impl TypeChecker {
             ProgramEnd::Exited(status, reason) => {
                 let message = format!("the type checker, limited to {MEMORY_BYTES} bytes of memory, failed ({status})");
                 let error = Hinted::new(message, HINT);
-                return Err(if reason.is_empty() { error } else { error.because(reason) }.into());
+                return Err(if reason.is_empty() { error } else { error.caused_by(reason) }.into());
             }
             ProgramEnd::TimedOut => {
                 let message = format!("the type checker took longer than {} s", TIMEOUT.as_secs());

@@ -89,7 +89,7 @@ pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32
     let after = edited(args, &before, &start).map_err(|error| {
         let (EditError::Syntax(why) | EditError::Form(why)) = error;
         let hint = format!("the file was not changed; add this yourself:\n{fresh}");
-        Hinted::new(format!("cannot change `{}`", escaped(&path)), hint).because(why)
+        Hinted::new(format!("cannot change `{}`", escaped(&path)), hint).caused_by(why)
     })?;
     if after == before {
         note(&format!("{} is already configured in `{}`", args.client, escaped(&path)));

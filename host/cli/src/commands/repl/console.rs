@@ -173,7 +173,7 @@ impl Console {
         let execution = executed.map_err(|error| match session.ended() {
             Some(_) => {
                 let hint = "`:reset` starts a new session, `:load FILE` restores a saved one";
-                Hinted::new("cannot run the input", hint).because(error).into()
+                Hinted::new("cannot run the input", hint).caused_by(error).into()
             }
             None => error.context("cannot run the input"),
         })?;

@@ -231,7 +231,7 @@ fn remove(session: &Session, path: &str) -> anyhow::Result<()> {
     files.delete(path).map_err(|error| match files.stat(path) {
         Ok(entry) if entry.kind == FileKind::Directory => {
             let hint = "`rm -r` deletes a directory with everything in it";
-            Hinted::new(format!("cannot delete `{path}`"), hint).because(error).into()
+            Hinted::new(format!("cannot delete `{path}`"), hint).caused_by(error).into()
         }
         _ => anyhow::Error::from(error),
     })
