@@ -175,7 +175,7 @@ impl Pattern {
             && url.port_or_known_default() == Some(self.port)
             && fits
             // If every path is allowed, no path can escape the pattern.
-            && (self.path == PathPattern::Begins("/".to_owned()) || stays(path))
+            && (self.path == PathPattern::Begins("/".to_owned()) || has_fixed_directory(path))
     }
 
     /// Returns `true` if this pattern matches every URL that `other` matches.
@@ -203,7 +203,7 @@ fn is_below(name: &str, end: &str) -> bool {
 }
 
 /// Returns `true` if no server can resolve the path to another directory, even by decoding it repeatedly.
-fn stays(path: &str) -> bool {
+fn has_fixed_directory(path: &str) -> bool {
     let mut path = path.to_owned();
     for _ in 0..MAX_DECODINGS {
         let decoded = percent_decode_str(&path).decode_utf8_lossy().into_owned();
