@@ -69,7 +69,7 @@ impl InProcess {
                 builder = builder.runtime(runtime);
             }
             if let Some(add) = &network {
-                builder = (add.0)(builder, &granted, &Map::new()).map_err(unbuilt)?;
+                builder = (add.0)(builder, &granted, &Map::new()).map_err(build_error)?;
             }
             offered.iter().cloned().fold(builder, SandboxBuilder::tool).build()
         });
@@ -98,7 +98,7 @@ impl InProcess {
 }
 
 /// Converts an error from opening a network to a build error.
-fn unbuilt(error: ServiceError) -> BuildError {
+fn build_error(error: ServiceError) -> BuildError {
     match error {
         ServiceError::Build(error) => error,
         other => glovebox::PolicyError::Network { key: "allow".into(), reason: other.public().to_string() }.into(),
