@@ -150,7 +150,7 @@ impl<'a> Graph<'a> {
             match keyword.as_str() {
                 refused if REFUSED.contains(&refused) => return Err(format!("`{refused}` is not supported")),
                 "$ref" => {
-                    let target = self.referred(value)?;
+                    let target = self.resolve(value)?;
                     node.here.push(self.add(target)?);
                 }
                 "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" => {
@@ -195,7 +195,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Returns a reference's target.
-    fn referred(&self, reference: &Value) -> Result<&'a Value, String> {
+    fn resolve(&self, reference: &Value) -> Result<&'a Value, String> {
         let wrong =
             || format!("`$ref` {reference}: it must be `#` or `#/…`, and refer to an existing part of the schema");
         let pointer = reference.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(wrong)?;
