@@ -136,7 +136,7 @@ async fn serve_connections(listener: impl Listen, service: &Service, routes: Rou
                 }
                 HyperService::call(&routes, request)
             });
-            let watched = ending.watch(http.serve_connection(TokioIo::new(slow(stream)), answering));
+            let watched = ending.watch(http.serve_connection(TokioIo::new(with_write_timeout(stream)), answering));
             tokio::spawn(async move {
                 let _place = place;
                 // Errors of clients that disconnect early or are too slow are not logged.
@@ -154,7 +154,7 @@ async fn serve_connections(listener: impl Listen, service: &Service, routes: Rou
 }
 
 /// Wraps a connection so that it fails if the client reads nothing for `WRITE_TIME`.
-fn slow<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutStream<S>>> {
+fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutStream<S>>> {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_TIME));
     Box::pin(stream)
