@@ -118,7 +118,7 @@ fn invalid(error: serde_json::Error) -> ServiceError {
 }
 
 /// Sends a response in one piece.
-pub(super) async fn whole(
+pub(super) async fn send_whole(
     shared: &Shared,
     tenant: &str,
     BuiltResponse { status, body: ReservedResponse { bytes, room }, etag }: BuiltResponse,
@@ -129,13 +129,13 @@ pub(super) async fn whole(
 }
 
 /// Responds with a stored answer.
-pub(super) async fn again(
+pub(super) async fn send_stored(
     shared: &Shared,
     tenant: &str,
     Answer { status, body: bytes, etag }: Answer,
 ) -> Result<Response, Problem> {
     let room = shared.bodies.reserve(tenant, bytes.len())?;
-    whole(shared, tenant, BuiltResponse { status, body: ReservedResponse { bytes, room }, etag }).await
+    send_whole(shared, tenant, BuiltResponse { status, body: ReservedResponse { bytes, room }, etag }).await
 }
 
 /// An error response: a problem document, `application/problem+json`. The outcome of a script is never a problem.

@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
-    answer::{BuiltResponse, ExecutionAnswer, again, whole},
+    answer::{BuiltResponse, ExecutionAnswer, send_stored, send_whole},
     budget::ChargedBytes,
     idempotency::{Begun, KeySlot, new_key},
     output::{Form, Pieces, Responder},
@@ -142,17 +142,17 @@ pub(super) async fn respond(shared: Shared, tenant: Tenant, request: ParsedReque
     let ParsedRequest { begun, step, form, held } = request;
     let slot = match begun {
         Ok(slot) => slot,
-        Err(answer) => return again(&shared, tenant.name(), answer).await,
+        Err(answer) => return send_stored(&shared, tenant.name(), answer).await,
     };
     let (responder, name) = (Responder::new(&shared, &tenant, form), tenant.name().to_owned());
     match (form, slot) {
         (Form::Whole, None) => {
             let response = step.respond(&tenant, Watch::default(), responder, held).await??;
-            whole(&shared, &name, response).await
+            send_whole(&shared, &name, response).await
         }
         (Form::Whole, Some(slot)) => {
             let done = async move { stored(slot, step.respond(&tenant, Watch::default(), responder, held).await) };
-            whole(&shared, &name, in_task(done).await?).await
+            send_whole(&shared, &name, in_task(done).await?).await
         }
         (Form::Events | Form::Lines, Some(_)) => Err(Problem::invalid(
             "`Idempotency-Key` is not supported with streamed responses; remove it, or accept `application/json`",
@@ -312,7 +312,7 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let responder = Responder::new(&shared, &tenant, Form::Whole);
     match tenant.cancel_then(&execution, move |ended| responder.result(ended)).await? {
-        Some(response) => whole(&shared, tenant.name(), response).await,
+        Some(response) => send_whole(&shared, tenant.name(), response).await,
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }
