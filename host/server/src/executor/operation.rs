@@ -108,7 +108,7 @@ impl SessionOperation {
     }
 
     /// Returns the session whose worker process performs the operation.
-    pub(crate) fn home(&self) -> Option<&SessionId> {
+    pub(crate) fn worker_session(&self) -> Option<&SessionId> {
         match self {
             Self::Open { id, .. } | Self::Describe { id } => Some(id),
             other => other.session(),

@@ -98,7 +98,7 @@ impl Workers {
 
     /// Returns the index of a session's worker. Sessions whose names are equal up to the first dot share a worker, for
     /// example the contexts of an E2B sandbox.
-    pub(crate) fn home(&self, tenant: &str, id: &SessionId) -> usize {
+    pub(crate) fn worker_of(&self, tenant: &str, id: &SessionId) -> usize {
         // The hash has no secret key, so it is stable across restarts. A tenant that chooses colliding names only
         // places its own sessions on a single worker.
         let mut hasher = DefaultHasher::new();

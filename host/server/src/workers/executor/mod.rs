@@ -54,8 +54,8 @@ impl WorkerProcesses {
         ReplyBudget::of(&self.service, &self.tenant)
     }
 
-    fn home(&self, id: &SessionId) -> Result<usize, ServiceError> {
-        Ok(self.workers()?.home(&self.tenant, id))
+    fn worker_of(&self, id: &SessionId) -> Result<usize, ServiceError> {
+        Ok(self.workers()?.worker_of(&self.tenant, id))
     }
 
     async fn ready(&self, chosen: Chosen) -> Result<Arc<Live>, ServiceError> {
@@ -65,7 +65,7 @@ impl WorkerProcesses {
     /// Selects the worker for a script: the session's worker, or any worker.
     fn choose(&self, work: &Work) -> Result<Chosen, ServiceError> {
         Ok(match work.session() {
-            Some(id) => Chosen::Number(self.home(id)?),
+            Some(id) => Chosen::Number(self.worker_of(id)?),
             None => Chosen::Any,
         })
     }
@@ -124,7 +124,7 @@ impl WorkerProcesses {
             rooms.append(&mut reply.rooms);
             pages.push(reply.page()?);
         }
-        let page = merged(pages, |id, index| workers.home(&self.tenant, id) == index);
+        let page = merged(pages, |id, index| workers.worker_of(&self.tenant, id) == index);
         Ok(SessionReply { rooms, ..SessionAnswer::Page(page).into() })
     }
 
@@ -178,16 +178,16 @@ impl WorkerProcesses {
 
     async fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
         let SessionCall { operation, bytes, room } = call;
-        let Some(id) = operation.home().cloned() else { return self.list(operation).await };
-        let home = self.home(&id)?;
+        let Some(id) = operation.worker_session().cloned() else { return self.list(operation).await };
+        let worker = self.worker_of(&id)?;
         if let SessionOperation::ChangeFiles { operation: FileOperation::TakeFrom { session }, .. } = &operation
-            && self.home(session)? != home
+            && self.worker_of(session)? != worker
         {
             return Err(ServiceError::Invalid(format!(
                 "cannot replace the files of `{id}` with those of `{session}`: the sessions belong to different workers"
             )));
         }
-        let live = self.ready(Chosen::Number(home)).await?;
+        let live = self.ready(Chosen::Number(worker)).await?;
         let operation = match operation {
             SessionOperation::Files { id, operation } if room.0.is_some() => {
                 return self.read_file(&live, id, operation, room).await;
@@ -196,7 +196,7 @@ impl WorkerProcesses {
         };
         let fork = if let SessionOperation::Fork { fork, .. } = &operation { Some(fork.clone()) } else { None };
         let reply = self.ask(&live, operation, bytes).await?;
-        if let Some(fork) = fork.filter(|fork| self.home(fork).is_ok_and(|other| other != home)) {
+        if let Some(fork) = fork.filter(|fork| self.worker_of(fork).is_ok_and(|other| other != worker)) {
             // Release the fork, so that the worker that owns its name can load it from the store.
             self.ask(&live, SessionOperation::Hibernate { target: (&fork).into() }, Vec::new()).await?;
         }
@@ -207,9 +207,9 @@ impl WorkerProcesses {
 impl Executor for WorkerProcesses {
     fn name_of_fork(&self, of: &SessionId) -> SessionId {
         // Prefer a name that belongs to the original's worker, which has the fork in memory.
-        let home = self.home(of).ok();
+        let worker = self.worker_of(of).ok();
         let names = std::iter::repeat_with(SessionId::random).take(NAMES);
-        names.into_iter().find(|name| self.home(name).ok() == home).unwrap_or_else(SessionId::random)
+        names.into_iter().find(|name| self.worker_of(name).ok() == worker).unwrap_or_else(SessionId::random)
     }
 
     fn run(self: Arc<Self>, job: Job, done: Completion) {
