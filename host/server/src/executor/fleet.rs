@@ -248,7 +248,7 @@ impl Fleet {
         if usize::try_from(count).unwrap_or(usize::MAX) >= max {
             return Err(ServiceError::TooMany { what: "sessions", max, remedy: "close one first" });
         }
-        Ok(self.client.open(&self.name(id), open).await.map_err(about(id))?.into())
+        Ok(self.client.open(&self.name(id), open).await.map_err(with_tenant_name(id))?.into())
     }
 
     /// Returns a page of the tenant's sessions.
@@ -275,7 +275,7 @@ impl Fleet {
     /// Closes a session. Returns `false` if it did not exist.
     async fn close(&self, target: &SessionTarget) -> Result<bool, ServiceError> {
         let expected = expected(target)?;
-        self.client.close(&self.name(&target.id), expected).await.map_err(about(&target.id))
+        self.client.close(&self.name(&target.id), expected).await.map_err(with_tenant_name(&target.id))
     }
 
     async fn perform(&self, service: &Service, operation: SessionOperation) -> Result<SessionAnswer, ServiceError> {
@@ -294,12 +294,12 @@ impl Fleet {
             }
             SessionOperation::List { limit: None, .. } => SessionAnswer::Page(self.list_all().await?),
             SessionOperation::Describe { id } => {
-                let info = self.client.info(&self.name(&id)).await.map_err(about(&id))?;
+                let info = self.client.info(&self.name(&id)).await.map_err(with_tenant_name(&id))?;
                 SessionAnswer::Session(Box::new(info.into()))
             }
             SessionOperation::Undo { target, .. } => {
                 let undone = self.client.undo(&self.name(&target.id), expected(&target)?).await;
-                let session = undone.map_err(about(&target.id))?;
+                let session = undone.map_err(with_tenant_name(&target.id))?;
                 let value = CheckpointId(session.generation);
                 let generation = Some(SessionSummary::from(session).generation);
                 SessionAnswer::Checkpoint(Changed { value, generation })
@@ -325,7 +325,7 @@ impl Fleet {
         let (name, execution) = (self.name(id), request.id.clone());
         let executed = async {
             tokio::select! {
-                executed = self.client.execute(&name, request, key) => executed.map_err(about(id)),
+                executed = self.client.execute(&name, request, key) => executed.map_err(with_tenant_name(id)),
                 never = self.stop(&name, execution.as_deref(), cancel) => match never {},
             }
         };
@@ -357,7 +357,7 @@ fn expected(SessionTarget { id, expected }: &SessionTarget) -> Result<Option<Exp
 }
 
 /// Replaces the session's fleet name in an error with the tenant's name for the session.
-fn about(id: &SessionId) -> impl FnOnce(FleetError) -> ServiceError {
+fn with_tenant_name(id: &SessionId) -> impl FnOnce(FleetError) -> ServiceError {
     let id = id.clone();
     move |error| match error {
         FleetError::NotFound(_) => SessionsError::NotFound { id }.into(),
@@ -461,7 +461,7 @@ mod tests {
             (FleetError::NoUndo(name.clone()), "no-checkpoint", 409),
             (FleetError::Changed(name), "generation", 412),
         ] {
-            let error = about(&id)(error);
+            let error = with_tenant_name(&id)(error);
             assert_eq!((error.code(), error.status()), (code, status));
             assert!(error.public().to_string().contains("`notes`"), "{}", error.public());
         }
