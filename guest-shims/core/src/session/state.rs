@@ -146,7 +146,7 @@ impl<B: SessionBackend> SessionState<B> {
         let SessionSetup { image, limits, .. } = self.backend.setup();
         let (result, after) = guest.get_variable(image, limits, name);
         let result = result.map_err(|refusal| self.refused(name, refusal));
-        self.leave(guest, after, now, || why::<B, _>(&result));
+        self.leave(guest, after, now, || failure_reason::<B, _>(&result));
         result
     }
 
@@ -160,7 +160,7 @@ impl<B: SessionBackend> SessionState<B> {
         let SessionSetup { image, limits, .. } = self.backend.setup();
         let (result, after) = guest.set_variable(image, limits, name, json);
         let result = result.map_err(|refusal| self.refused(name, refusal));
-        self.leave(guest, after, None, || why::<B, _>(&result));
+        self.leave(guest, after, None, || failure_reason::<B, _>(&result));
         result
     }
 
@@ -467,6 +467,6 @@ fn account_for<B: SessionBackend>(
 }
 
 /// Returns the reason why a guest could not answer; empty if it did.
-fn why<B: SessionBackend, T>(result: &Result<T, B::Error>) -> String {
+fn failure_reason<B: SessionBackend, T>(result: &Result<T, B::Error>) -> String {
     result.as_ref().err().map_or_else(String::new, B::reason)
 }
