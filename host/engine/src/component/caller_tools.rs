@@ -74,7 +74,7 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
     let mut patterns = Patterns::default();
     let mut checked = Vec::with_capacity(tools.len());
     for tool in tools {
-        let mut made = crate::Tool::new(&*tool.name, &*tool.description).stepped().untrusted_schema();
+        let mut definition = crate::Tool::new(&*tool.name, &*tool.description).stepped().untrusted_schema();
         if let Some(text) = &tool.arguments_schema {
             let of = |reason: String| wrong(format!("the schema of `{}`: {reason}", quoted(&tool.name)));
             let schema: Value = serde_json::from_str(text).map_err(|error| of(format!("it is not JSON: {error}")))?;
@@ -82,10 +82,10 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
             if count > MAX_VALUES {
                 return Err(of(format!("it has {count} JSON values; the maximum is {MAX_VALUES}; simplify it")));
             }
-            patterns.see(&schema).map_err(of)?;
-            made = made.schema(schema);
+            patterns.check_keywords(&schema).map_err(of)?;
+            definition = definition.schema(schema);
         }
-        checked.push(made);
+        checked.push(definition);
     }
     // Each regular expression is charged for its compiled form and its matching cache.
     let compiled = (2 * MAX_UNTRUSTED_PATTERN_BYTES as u64).saturating_mul(patterns.0 as u64);
@@ -103,7 +103,7 @@ fn values(value: &Value) -> usize {
 
 impl Patterns {
     /// Checks the keywords of a schema and counts its regular expressions.
-    fn see(&mut self, schema: &Value) -> Result<(), String> {
+    fn check_keywords(&mut self, schema: &Value) -> Result<(), String> {
         let Value::Object(keywords) = schema else { return Ok(()) };
         for (keyword, value) in keywords {
             match keyword.as_str() {
@@ -123,12 +123,12 @@ impl Patterns {
                 | "prefixItems"
                 | "propertyNames"
                 | "then" => self.one_or_several(value)?,
-                "properties" => self.named(value)?,
+                "properties" => self.check_members(value)?,
                 "patternProperties" => {
-                    self.more(value.as_object().map_or(0, serde_json::Map::len))?;
-                    self.named(value)?;
+                    self.add_patterns(value.as_object().map_or(0, serde_json::Map::len))?;
+                    self.check_members(value)?;
                 }
-                "pattern" => self.more(1)?,
+                "pattern" => self.add_patterns(1)?,
                 _ => {}
             }
         }
@@ -137,17 +137,21 @@ impl Patterns {
 
     fn one_or_several(&mut self, value: &Value) -> Result<(), String> {
         match value {
-            Value::Array(schemas) => schemas.iter().try_for_each(|schema| self.see(schema)),
-            schema => self.see(schema),
+            Value::Array(schemas) => schemas.iter().try_for_each(|schema| self.check_keywords(schema)),
+            schema => self.check_keywords(schema),
         }
     }
 
-    fn named(&mut self, value: &Value) -> Result<(), String> {
-        value.as_object().into_iter().flat_map(serde_json::Map::values).try_for_each(|schema| self.see(schema))
+    fn check_members(&mut self, value: &Value) -> Result<(), String> {
+        value
+            .as_object()
+            .into_iter()
+            .flat_map(serde_json::Map::values)
+            .try_for_each(|schema| self.check_keywords(schema))
     }
 
-    fn more(&mut self, more: usize) -> Result<(), String> {
-        self.0 = self.0.saturating_add(more);
+    fn add_patterns(&mut self, count: usize) -> Result<(), String> {
+        self.0 = self.0.saturating_add(count);
         if self.0 > MAX_PATTERNS {
             return Err(format!("all tools together have more than {MAX_PATTERNS} regular expressions; remove some"));
         }
