@@ -171,12 +171,12 @@ impl ImageBuilder {
         let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
         let limits = (self.memory_bytes, if self.timeout.is_zero() { 0 } else { timeout_ms.max(1) });
         let definition = ImageDefinition::new(&self.name, (runtime, base.sha256), steps, &inputs, limits);
-        inner.store_image(CustomImage::new(definition, inputs, &taken()?)?, self.replace)
+        inner.store_image(CustomImage::new(definition, inputs, &bundled_modules()?)?, self.replace)
     }
 }
 
 /// Returns the modules of the bundled packages. Wheels must not contain modules with these names.
-fn taken() -> Result<Vec<(String, String)>, RuntimeError> {
+fn bundled_modules() -> Result<Vec<(String, String)>, RuntimeError> {
     Ok(PackageList::builtin()?.modules())
 }
 
@@ -322,7 +322,7 @@ impl Engine {
     /// # Errors
     /// Fails like [`ImageBuilder::build`], or if the file is not a valid image.
     pub fn import_image(&self, path: &Path, name: Option<&str>, replace: bool) -> Result<BuiltImage, RuntimeError> {
-        let image = CustomImage::import(path, &taken()?)?;
+        let image = CustomImage::import(path, &bundled_modules()?)?;
         let image = match name {
             Some(name) => image.named(name)?,
             None => image,

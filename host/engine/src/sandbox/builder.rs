@@ -176,7 +176,7 @@ impl SandboxBuilder {
             return Err(BuildError::NotPersisting { name: runtime.name.clone() });
         }
         for mount in &self.policy.mounts {
-            if let Some(reason) = taken(&runtime, &mount.guest) {
+            if let Some(reason) = reserved_reason(&runtime, &mount.guest) {
                 let mount = format!("{}:{}", mount.host.display(), mount.guest);
                 return Err(PolicyError::Mount { mount, reason: reason.into() }.into());
             }
@@ -214,7 +214,7 @@ impl Sandbox {
 }
 
 /// Returns the reason why nothing can be mounted at a guest path, or `None` if the guest would see a mount there.
-fn taken(runtime: &Runtime, guest: &str) -> Option<&'static str> {
+fn reserved_reason(runtime: &Runtime, guest: &str) -> Option<&'static str> {
     let below = |root: &str| guest.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     match (&runtime.drive, runtime.language) {
         (ExecutionMode::Command { .. }, _) if below(SCRIPT_MOUNT) => {
