@@ -207,7 +207,7 @@ pub(super) fn read(executed: Executed, id: &SessionId) -> Result<Finished, Servi
         let checkpoint = CheckpointId(executed.generation);
         execution.rolled_back_to = Some(Rollback { checkpoint, executions_lost: 0 });
     }
-    Ok(Finished::here(execution, Some(generation(executed.created_at, executed.generation))))
+    Ok(Finished::local(execution, Some(generation(executed.created_at, executed.generation))))
 }
 
 /// The initial and maximum delay between repeated cancellations. A cancellation has no effect on an execution that

@@ -304,7 +304,7 @@ impl SessionInMemory {
         if executed.as_ref().map_or_else(ServiceError::has_run, |_| true) {
             self.changed();
         }
-        Ok(Finished::here(executed?, Some(self.generation())))
+        Ok(Finished::local(executed?, Some(self.generation())))
     }
 
     /// Counts a change and returns the new generation.

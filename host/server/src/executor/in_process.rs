@@ -184,12 +184,12 @@ impl Local {
                 let sandbox = self.sandbox(fresh)?;
                 let wants_value = !fresh.script.without_value;
                 let request = engine_request(&mut fresh.script, cancel, on_output).value(wants_value);
-                Ok(Finished::here(sandbox.run(request)?, None))
+                Ok(Finished::local(sandbox.run(request)?, None))
             }
             Work::InSession(target, script) => {
                 self.prepare(target)?;
                 let execution = self.sessions.open(&target.id)?.run(engine_request(script, cancel, on_output))?;
-                Ok(Finished::here(execution, self.generation(&target.id)))
+                Ok(Finished::local(execution, self.generation(&target.id)))
             }
         }
     }
@@ -215,7 +215,7 @@ impl Local {
                 let wants_value = !fresh.script.without_value;
                 let request = stepped_request(&mut fresh.script, suspended.as_ref(), wants_value).cancel(cancel);
                 LocalExecution::start(request, on_output, key, |request| {
-                    Ok((sandbox.start(request)?, Box::new(|executed| Ok(Finished::here(executed?, None)))))
+                    Ok((sandbox.start(request)?, Box::new(|executed| Ok(Finished::local(executed?, None)))))
                 })
             }
             Work::InSession(target, mut script) => {
@@ -255,7 +255,7 @@ impl Local {
             // errors, because the result is an error already.
             let _ = active.save();
         })?;
-        Ok(Finished::here(active.save_after(Ok(execution))?, self.generation(id)))
+        Ok(Finished::local(active.save_after(Ok(execution))?, self.generation(id)))
     }
 
     /// Takes the suspended execution that a script resumes, and reads its bytes. Fails if it was suspended in a session

@@ -164,7 +164,7 @@ pub(crate) struct Finished {
 
 impl Finished {
     /// Wraps the result of an execution in this process.
-    pub(crate) fn here(execution: Execution, generation: Option<String>) -> Self {
+    pub(crate) fn local(execution: Execution, generation: Option<String>) -> Self {
         let files = LeftFiles::Here(execution.files().clone());
         Self { execution, generation, files, reply_room: None }
     }

@@ -148,7 +148,7 @@ impl Tenant {
     }
 
     /// Returns the executor that runs in this process.
-    pub(crate) fn here(&self) -> &Arc<InProcess> {
+    pub(crate) fn in_process(&self) -> &Arc<InProcess> {
         &self.inner.here
     }
 

@@ -186,7 +186,7 @@ pub async fn serve(tenants: &WorkerTenants, confinement: Confinement) -> Result<
     socket.set_nonblocking(true).map_err(WorkerError::NotStarted)?;
     let socket = tokio::net::UnixStream::from_std(socket).map_err(WorkerError::NotStarted)?;
     let executors =
-        tenants.tenants.iter().map(|tenant| (tenant.name().to_owned(), Arc::clone(tenant.here()))).collect();
+        tenants.tenants.iter().map(|tenant| (tenant.name().to_owned(), Arc::clone(tenant.in_process()))).collect();
     let side = WorkerSide {
         service: tenants.service.clone(),
         server: tenants.server.clone(),

@@ -278,7 +278,7 @@ async fn session_reply(
 }
 
 fn finished(reply: RunReply, there: Option<WorkerFiles>) -> Finished {
-    let mut finished = Finished::here(reply.execution, reply.generation);
+    let mut finished = Finished::local(reply.execution, reply.generation);
     if let Some(there) = there {
         finished.files = LeftFiles::There(there);
     }
