@@ -166,7 +166,7 @@ impl Tenant {
         let (tenant, span) = (self.clone(), execution_span());
         let recorded = span.clone();
         let done = move |result: Result<Finished, ServiceError>| {
-            tenant.note(&recorded, request, result.as_ref().map(|finished| &finished.execution));
+            tenant.record_result(&recorded, request, result.as_ref().map(|finished| &finished.execution));
             let result = result.and_then(then);
             // Release the permits before responding: the client can send its next request as soon as it has the
             // response.
@@ -209,13 +209,18 @@ impl Tenant {
     }
 
     /// Records the result of an execution in metrics, the audit log and its span.
-    pub(super) fn note(&self, span: &Span, request: AuditedRequest, result: Result<&Execution, &ServiceError>) {
-        self.note_ended(span, request, &result.map(Executed::from).map_err(Failed::from));
+    pub(super) fn record_result(
+        &self,
+        span: &Span,
+        request: AuditedRequest,
+        result: Result<&Execution, &ServiceError>,
+    ) {
+        self.record_end(span, request, &result.map(Executed::from).map_err(Failed::from));
     }
 
-    /// Like [`note`](Self::note), for an execution that was turned into bytes. `execution` is `None` if its result was
+    /// Like [`record_result`](Self::record_result), for an execution that was turned into bytes. `execution` is `None` if its result was
     /// lost: its fuel and duration are then unknown. Hashing the bytes may take a tenth of a second.
-    pub(super) fn note_suspended(
+    pub(super) fn record_suspension(
         &self,
         span: &Span,
         request: AuditedRequest,
@@ -226,10 +231,10 @@ impl Tenant {
             Some(execution) => Ok(Executed::from(execution).suspended(bytes)),
             None => Err(Failed::suspended(bytes)),
         };
-        self.note_ended(span, request, &ended);
+        self.record_end(span, request, &ended);
     }
 
-    fn note_ended(&self, span: &Span, request: AuditedRequest, ended: &ExecutionEnd) {
+    fn record_end(&self, span: &Span, request: AuditedRequest, ended: &ExecutionEnd) {
         record(span, ended);
         let service = &self.inner.service.0;
         for metrics in [&service.metrics, &self.inner.metrics] {

@@ -166,7 +166,7 @@ impl Tenant {
             let started = match tenant.inner.executor.start(job).await {
                 Ok(started) => started,
                 Err(error) => {
-                    tenant.note(&Span::current(), request, Err(&error));
+                    tenant.record_result(&Span::current(), request, Err(&error));
                     return Err(error);
                 }
             };
@@ -389,7 +389,7 @@ impl Tenant {
         result: Result<Finished, ServiceError>,
     ) -> Result<FinishedExecution, ServiceError> {
         let Stepping { request, return_files, .. } = stepping;
-        self.note(&Span::current(), request, result.as_ref().map(|finished| &finished.execution));
+        self.record_result(&Span::current(), request, result.as_ref().map(|finished| &finished.execution));
         Ok(FinishedExecution { finished: result?, return_files, charged: None })
     }
 }

@@ -116,7 +116,7 @@ impl Tenant {
             let Stepping { request, .. } = stepping;
             // Even if the result was lost, the bytes can be resumed.
             let execution = result.as_ref().ok().map(|finished| &finished.execution);
-            tenant.note_suspended(&span, request, execution, &bytes);
+            tenant.record_suspension(&span, request, execution, &bytes);
             Changed { value: bytes, generation: result.ok().and_then(|finished| finished.generation) }
         };
         Service::blocking(note).await
