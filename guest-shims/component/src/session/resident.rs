@@ -310,7 +310,7 @@ pub(super) fn change_files(
     vfs.mark();
     vfs.set_now_ns(call.backend.realtime_ns());
     let root = root.ok_or_else(|| FileError::refused("find", ".")(VfsError::BadInode))?;
-    change::whole(vfs, |vfs| work(vfs, root))
+    change::atomically(vfs, |vfs| work(vfs, root))
 }
 
 /// Returns the memory of a session's guest. Every session's guest has one.

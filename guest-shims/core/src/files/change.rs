@@ -8,7 +8,7 @@ use super::{FileError, IfExists, entry_path};
 ///
 /// # Errors
 /// Returns the error of `change`, which then has no effect.
-pub fn whole<T, E>(vfs: &mut Vfs, change: impl FnOnce(&mut Vfs) -> Result<T, E>) -> Result<T, E> {
+pub fn atomically<T, E>(vfs: &mut Vfs, change: impl FnOnce(&mut Vfs) -> Result<T, E>) -> Result<T, E> {
     let mut changed = vfs.clone();
     let result = change(&mut changed)?;
     *vfs = changed;

@@ -243,7 +243,7 @@ impl SessionFiles {
         events::file(self.session_id(), operation, path);
         let whole = |vfs: &mut Vfs, root| {
             let top = change::top(vfs, root)?;
-            change::whole(vfs, |vfs| change(vfs, root, top))
+            change::atomically(vfs, |vfs| change(vfs, root, top))
         };
         match &self.owner {
             Owner::Session(session) => session.with_files(whole),

@@ -170,7 +170,7 @@ fn oversized_entry_is_rejected_before_reading() {
     let top = space.top();
     // The data never ends.
     let endless = header.as_bytes().chain(std::io::repeat(7));
-    let imported = change::whole(&mut space.vfs, |vfs| archive::import(vfs, top, endless, IfExists::Fail));
+    let imported = change::atomically(&mut space.vfs, |vfs| archive::import(vfs, top, endless, IfExists::Fail));
     assert_eq!(refusal(imported), VfsError::NoSpace);
     assert_eq!(space.vfs.bytes_used(), 0);
 }
@@ -212,7 +212,7 @@ fn headers_are_bounded_in_number() {
     let header = raw(EntryType::XGlobalHeader, b"g", b"", b"");
     let endless = std::iter::repeat_with(|| &header[..]);
     let endless = Endless { headers: endless, rest: &[] };
-    let imported = change::whole(&mut space.vfs, |vfs| archive::import(vfs, top, endless, IfExists::Fail));
+    let imported = change::atomically(&mut space.vfs, |vfs| archive::import(vfs, top, endless, IfExists::Fail));
     assert!(imported.unwrap_err().to_string().contains("more entries"));
 }
 
@@ -270,7 +270,7 @@ fn a_reader_that_fails_changes_nothing() {
     let good = file(b"x", &[7; 1_000]);
     for end in [0, 100, 512, 600] {
         let reader = (&good[..end]).chain(Failing);
-        let imported = change::whole(&mut space.vfs, |vfs| archive::import(vfs, top, reader, IfExists::Fail));
+        let imported = change::atomically(&mut space.vfs, |vfs| archive::import(vfs, top, reader, IfExists::Fail));
         assert!(matches!(imported, Err(FilesError::Io { .. })), "{end}: {imported:?}");
     }
     assert_eq!(space.paths(), ["held"]);

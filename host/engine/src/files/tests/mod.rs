@@ -77,7 +77,7 @@ impl Space {
 
     fn import(&mut self, archive: &[u8], if_exists: IfExists) -> Result<super::CopyReport, FilesError> {
         let top = self.top();
-        change::whole(&mut self.vfs, |vfs| archive::import(vfs, top, archive, if_exists))
+        change::atomically(&mut self.vfs, |vfs| archive::import(vfs, top, archive, if_exists))
     }
 
     fn copy_in(
@@ -87,27 +87,27 @@ impl Space {
         if_exists: IfExists,
     ) -> Result<super::CopyReport, FilesError> {
         let top = self.top();
-        change::whole(&mut self.vfs, |vfs| carry::into(vfs, top, host, to, if_exists))
+        change::atomically(&mut self.vfs, |vfs| carry::into(vfs, top, host, to, if_exists))
     }
 
     fn put(&mut self, path: &str, contents: &str, if_exists: IfExists) -> Result<(), FilesError> {
         let root = self.root;
-        Ok(change::whole(&mut self.vfs, |vfs| change::write(vfs, root, path, contents.as_bytes(), if_exists))?)
+        Ok(change::atomically(&mut self.vfs, |vfs| change::write(vfs, root, path, contents.as_bytes(), if_exists))?)
     }
 
     fn delete(&mut self, path: &str) -> Result<(), FilesError> {
         let root = self.root;
-        Ok(change::whole(&mut self.vfs, |vfs| change::delete(vfs, root, path))?)
+        Ok(change::atomically(&mut self.vfs, |vfs| change::delete(vfs, root, path))?)
     }
 
     fn delete_all(&mut self, path: &str) -> Result<(), FilesError> {
         let root = self.root;
-        Ok(change::whole(&mut self.vfs, |vfs| change::delete_all(vfs, root, path))?)
+        Ok(change::atomically(&mut self.vfs, |vfs| change::delete_all(vfs, root, path))?)
     }
 
     fn rename(&mut self, from: &str, to: &str, if_exists: IfExists) -> Result<(), FilesError> {
         let root = self.root;
-        Ok(change::whole(&mut self.vfs, |vfs| change::rename(vfs, root, from, to, if_exists))?)
+        Ok(change::atomically(&mut self.vfs, |vfs| change::rename(vfs, root, from, to, if_exists))?)
     }
 }
 
