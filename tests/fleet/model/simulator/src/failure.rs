@@ -55,14 +55,14 @@ impl Fleet {
             if node % failure.zones != 0 || !warm {
                 continue;
             }
-            if phase == Phase::Asked {
+            if phase == Phase::Requested {
                 self.account(id, failure.at_s);
                 self.save_if_idle(id, failure.at_s);
                 self.lost.push(id);
             } else {
                 // The execution restarts when the failure is noticed. Its work was not saved.
                 let session = &mut self.sessions[id as usize];
-                session.phase = Phase::Asked;
+                session.phase = Phase::Requested;
                 if phase == Phase::Done {
                     session.unsaved -= 1;
                     session.unsaved_s = (session.unsaved_s - session.work_s).max(0.0);
@@ -91,7 +91,7 @@ impl Fleet {
     pub(crate) fn resume_ahead(&mut self, now: f64, who: u32) {
         let Ahead { session, node, ref stage } = self.ahead[(who - self.config.sessions) as usize];
         // A request has already resumed the session.
-        if self.sessions[session as usize].warm || self.sessions[session as usize].phase != Phase::Asked {
+        if self.sessions[session as usize].warm || self.sessions[session as usize].phase != Phase::Requested {
             return;
         }
         match stage {

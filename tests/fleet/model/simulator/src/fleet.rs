@@ -13,7 +13,7 @@ use crate::wheel::Wheel;
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Phase {
     /// A client requests an execution.
-    Asked,
+    Requested,
     /// The saved state has arrived from the store.
     Ready,
     /// The execution has been answered.
@@ -34,7 +34,7 @@ pub(crate) struct Session {
     /// The node that has the session in memory, or was the last to have it.
     pub(crate) node: u32,
     pub(crate) warm: bool,
-    pub(crate) asked_s: f64,
+    pub(crate) requested_s: f64,
     pub(crate) used_s: f64,
 }
 
@@ -108,14 +108,14 @@ impl Fleet {
             fleet.sessions.push(Session {
                 kind: kind as u8,
                 class: class as u8,
-                phase: Phase::Asked,
+                phase: Phase::Requested,
                 cold: false,
                 unsaved: 0,
                 unsaved_s: 0.0,
                 work_s: 0.0,
                 node,
                 warm: false,
-                asked_s: 0.0,
+                requested_s: 0.0,
                 used_s: -age,
             });
         }
@@ -144,7 +144,7 @@ impl Fleet {
                 continue;
             }
             match self.sessions[who as usize].phase {
-                Phase::Asked => self.asked(now, who),
+                Phase::Requested => self.request(now, who),
                 Phase::Ready => self.ready(now, who),
                 Phase::Done => self.done(now, who),
             }
@@ -159,13 +159,13 @@ impl Fleet {
         self.report
     }
 
-    fn asked(&mut self, now: f64, id: u32) {
+    fn request(&mut self, now: f64, id: u32) {
         self.save_if_idle(id, now);
-        let Session { node: last, warm, asked_s, .. } = self.sessions[id as usize];
+        let Session { node: last, warm, requested_s, .. } = self.sessions[id as usize];
         let node = self.router.node(id, last, &self.nodes, &mut self.random);
         if !self.nodes[node as usize].alive {
             // The router has not noticed the failure yet, so the call waits until it does.
-            self.sessions[id as usize].asked_s = if asked_s > 0.0 { asked_s } else { now };
+            self.sessions[id as usize].requested_s = if requested_s > 0.0 { requested_s } else { now };
             let noticed = self.noticed_s();
             self.wheel.set(id, noticed);
             return;
@@ -194,7 +194,7 @@ impl Fleet {
             }
         }
         let session = &mut self.sessions[id as usize];
-        session.asked_s = if session.asked_s > 0.0 { session.asked_s } else { now };
+        session.requested_s = if session.requested_s > 0.0 { session.requested_s } else { now };
         session.cold = !here;
         self.nodes[node as usize].executing += 1;
         self.router.executing += 1;
@@ -262,10 +262,10 @@ impl Fleet {
         let counts = self.counts(now);
         let session = &mut self.sessions[id as usize];
         let (node, cold) = (session.node, session.cold);
-        let latency = now - session.asked_s + self.config.call_s;
-        session.asked_s = 0.0;
+        let latency = now - session.requested_s + self.config.call_s;
+        session.requested_s = 0.0;
         session.used_s = now;
-        session.phase = Phase::Asked;
+        session.phase = Phase::Requested;
         let at_most = match self.config.persistence {
             Persistence::Every => 1,
             Persistence::Delta { full_every } => full_every,
