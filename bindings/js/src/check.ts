@@ -35,11 +35,11 @@ export function optional<Type extends keyof Types>(name: string, type: Type, val
 /** The largest unsigned 32-bit number. */
 export const MAX_NARROW = 2n ** 32n - 1n;
 
-/** Checks that a value is a non-negative integer, as a number or a bigint, of at most `most`. */
-export function whole(name: string, value: unknown, most: bigint = 2n ** 64n - 1n): bigint {
+/** Checks that a value is a non-negative integer, as a number or a bigint, of at most `max`. */
+export function whole(name: string, value: unknown, max: bigint = 2n ** 64n - 1n): bigint {
   if (typeof value !== 'number' && typeof value !== 'bigint') throw wrong(name, 'a number or a bigint', value);
   const number = typeof value === 'bigint' || Number.isInteger(value) ? BigInt(value) : -1n;
-  if (number < 0n || number > most) throw new RangeError(`${name} must be a whole number from 0 to ${most}, not ${value}`);
+  if (number < 0n || number > max) throw new RangeError(`${name} must be a whole number from 0 to ${max}, not ${value}`);
   return number;
 }
 

@@ -3,16 +3,16 @@
  * platform that supports WebAssembly exceptions. Node.js uses `node.ts`, which adds the engine.
  */
 import { type Platform, createWith } from './create.ts';
-import type { Said, StartWorker } from './component/messages.ts';
+import type { StartWorker, WorkerMessage } from './component/messages.ts';
 import type { SandboxOptions } from './options.ts';
 import type { Sandbox } from './sandbox.ts';
 
 export * from './api.ts';
 
-const startWorker: StartWorker = (heard, broken) => {
+const startWorker: StartWorker = (onMessage, broken) => {
   // Bundlers only recognize workers in this form.
   const worker = new Worker(new URL('./component/worker.js', import.meta.url), { type: 'module' });
-  worker.onmessage = ({ data }) => heard(data as Said);
+  worker.onmessage = ({ data }) => onMessage(data as WorkerMessage);
   worker.onerror = (event) => broken(new Error(event.message || 'the worker cannot be loaded'));
   return { post: (message) => worker.postMessage(message), terminate: () => worker.terminate(), hold: () => undefined };
 };

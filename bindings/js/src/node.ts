@@ -6,7 +6,7 @@
 import { readFile } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
 import { type Platform, createWith } from './create.ts';
-import type { Said, StartWorker } from './component/messages.ts';
+import type { StartWorker, WorkerMessage } from './component/messages.ts';
 import { openDaemon } from './daemon/connect.ts';
 import { openUnsafe } from './unsafe/open.ts';
 import { openNative } from './native/backend.ts';
@@ -19,10 +19,10 @@ export * from './api.ts';
 /** Tests run the sources without a build. */
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
 
-const startWorker: StartWorker = (heard, broken) => {
+const startWorker: StartWorker = (onMessage, broken) => {
   // The worker must not inherit flags of this process, such as `--input-type`.
   const worker = new Worker(new URL(`./component/node-worker.${extension}`, import.meta.url), { execArgv: [] });
-  worker.on('message', (data: Said) => heard(data));
+  worker.on('message', (data: WorkerMessage) => onMessage(data));
   worker.on('error', broken);
   worker.unref();
   return {

@@ -11,14 +11,14 @@ export function refuseWaitingTools({ tools }: Policy): void {
 
 /** Rejects options that only the engine in this process supports. `reason` completes the message. */
 export function refuseHostAccess(policy: Policy, reason: string): void {
-  const asked = {
+  const requested = {
     workspace: policy.workspace !== undefined,
     mounts: policy.mounts.length > 0,
     commit: policy.commit !== 'always',
     packages: policy.packages !== undefined,
     network: policy.network !== undefined,
   };
-  for (const [name, isAsked] of Object.entries(asked)) if (isAsked) throw errorOf('UnsupportedError', `${name}: ${reason}`);
+  for (const [name, isRequested] of Object.entries(requested)) if (isRequested) throw errorOf('UnsupportedError', `${name}: ${reason}`);
 }
 
 /** Converts a name to the snake case of policy files. */

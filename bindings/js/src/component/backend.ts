@@ -38,9 +38,9 @@ const CLASSES: Partial<Record<SandboxError['tag'], FailureClass>> = {
 
 /** Rejects options that only the engine supports. The error names an alternative. */
 export function refuse(policy: Policy): void {
-  const asked = { workspace: policy.workspace !== undefined, mounts: policy.mounts.length > 0, commit: policy.commit !== 'always' };
-  for (const [name, isAsked] of Object.entries(asked)) {
-    if (isAsked) {
+  const requested = { workspace: policy.workspace !== undefined, mounts: policy.mounts.length > 0, commit: policy.commit !== 'always' };
+  for (const [name, isRequested] of Object.entries(requested)) {
+    if (isRequested) {
       const instead = 'pass files and read Run.files instead, or use backend: "native" outside browsers';
       throw errorOf('UnsupportedError', `${name}: a component has no access to host directories; ${instead}`);
     }

@@ -4,7 +4,7 @@ import type { Attendant, Backend, BackendSession, Diagnostic, Executed, Host, In
 import { errorOf } from '../errors.ts';
 import { type Facts, executedOf, tell } from './backend.ts';
 import type { Parts } from './load.ts';
-import { type Begin, KIND_MARKS, type Named, type Said, type Shared, type StartWorker, type WorkerHandle } from './messages.ts';
+import { type Begin, KIND_MARKS, type Named, type Shared, type StartWorker, type WorkerHandle, type WorkerMessage } from './messages.ts';
 
 const REPLY_BYTES = 1 << 16;
 /** The contract's default timeouts, in milliseconds. */
@@ -33,7 +33,7 @@ class Link {
   readonly shared: Shared | undefined;
   readonly #worker: WorkerHandle;
   readonly #host: Host;
-  readonly #asked = new Map<number, Pending & { ended?: (why: string | undefined) => void }>();
+  readonly #pending = new Map<number, Pending & { ended?: (why: string | undefined) => void }>();
   #count = 0;
   /** The reason why the worker has gone; `undefined` while it lives. */
   gone: Error | undefined;
@@ -46,7 +46,7 @@ class Link {
       this.shared = { words: new Int32Array(new SharedArrayBuffer(8)), reply: new Uint8Array(new SharedArrayBuffer(REPLY_BYTES)) };
     }
     this.#worker = options.start(
-      (said) => this.#heard(said),
+      (received) => this.#receive(received),
       (error) => this.end(error instanceof Error ? error : new Error(String(error))),
     );
   }
@@ -57,7 +57,7 @@ class Link {
     const id = this.#count;
     this.#count += 1;
     this.#worker.hold(true);
-    const answered = new Promise((resolve, reject) => this.#asked.set(id, { resolve, reject, ...(ended && { ended }) }));
+    const answered = new Promise((resolve, reject) => this.#pending.set(id, { resolve, reject, ...(ended && { ended }) }));
     this.#worker.post(message(id));
     return answered;
   }
@@ -77,21 +77,21 @@ class Link {
     this.gone = why;
     this.#worker.terminate();
     this.#calls.abort();
-    for (const { reject } of this.#asked.values()) reject(why);
-    this.#asked.clear();
+    for (const { reject } of this.#pending.values()) reject(why);
+    this.#pending.clear();
   }
 
-  #heard(said: Said): void {
-    if (said.kind === 'call') this.#call(said.tool, said.parameters);
-    else if (said.kind === 'more') this.#reply();
-    else if (said.kind === 'dropped') this.#calls.abort();
+  #receive(received: WorkerMessage): void {
+    if (received.kind === 'call') this.#call(received.tool, received.parameters);
+    else if (received.kind === 'more') this.#reply();
+    else if (received.kind === 'dropped') this.#calls.abort();
     else {
-      const pending = this.#asked.get(said.id);
-      this.#asked.delete(said.id);
-      if (this.#asked.size === 0) this.#worker.hold(false);
-      pending?.ended?.(said.ended);
-      if (said.kind === 'done') pending?.resolve(said.value);
-      else pending?.reject(said.class ? errorOf(said.class, said.message) : new Error(said.message));
+      const pending = this.#pending.get(received.id);
+      this.#pending.delete(received.id);
+      if (this.#pending.size === 0) this.#worker.hold(false);
+      pending?.ended?.(received.ended);
+      if (received.kind === 'done') pending?.resolve(received.value);
+      else pending?.reject(received.class ? errorOf(received.class, received.message) : new Error(received.message));
     }
   }
 
@@ -183,7 +183,7 @@ class WorkerBackend implements Backend {
   }
 
   /** Executes a script, and stops it when it is cancelled or times out. */
-  async watched(link: Link, session: number | undefined, input: Input, { cancel: asked }: Attendant, ended?: (why: string | undefined) => void): Promise<Facts> {
+  async watched(link: Link, session: number | undefined, input: Input, { cancel: cancellation }: Attendant, ended?: (why: string | undefined) => void): Promise<Facts> {
     const { policy, terminateAfterMs } = this.#options;
     const timers: ReturnType<typeof setTimeout>[] = [];
     const terminate = (): void => {
@@ -196,19 +196,19 @@ class WorkerBackend implements Backend {
       link.cancelled = 1;
       timers.push(setTimeout(terminate, link.shared ? terminateAfterMs : 0));
     };
-    const most = Math.min(Number(policy.limits['timeoutMs'] ?? TIMEOUT_MS), input.timeoutMs ?? Infinity);
+    const timeoutMs = Math.min(Number(policy.limits['timeoutMs'] ?? TIMEOUT_MS), input.timeoutMs ?? Infinity);
     // A component with a clock enforces its own timeout, so this timer only matters for components without a clock.
     // Timeouts beyond the range of timers are ignored.
-    if (most < 0x7fff_ffff - 2 * terminateAfterMs) timers.push(setTimeout(cancel, most + terminateAfterMs));
+    if (timeoutMs < 0x7fff_ffff - 2 * terminateAfterMs) timers.push(setTimeout(cancel, timeoutMs + terminateAfterMs));
     link.cancelled = 0;
-    const { isCancelled } = asked;
+    const { isCancelled } = cancellation;
     // Without shared memory the worker rejects an execution that was already cancelled, so the worker need not be
     // terminated.
-    if (!isCancelled || link.shared) asked.onCancel(cancel);
+    if (!isCancelled || link.shared) cancellation.onCancel(cancel);
     try {
       return (await link.ask((id) => ({ id, session, method: 'execute', values: [input], isCancelled }), ended)) as Facts;
     } finally {
-      asked.onCancel(undefined);
+      cancellation.onCancel(undefined);
       timers.forEach(clearTimeout);
       link.cancelled = 0;
     }

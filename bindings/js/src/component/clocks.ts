@@ -60,10 +60,10 @@ export function cancelWord(): Int32Array {
  * browsers. While `word` is nonzero, the clock tells the provider to cancel the current execution.
  */
 export function clocks(word: Int32Array): Imports {
-  const told = (): bigint => (Atomics.load(word, 0) === 0 ? now() : now() | CANCELLED);
+  const nowOrCancelled = (): bigint => (Atomics.load(word, 0) === 0 ? now() : now() | CANCELLED);
   return {
     'wasi:clocks/monotonic-clock': {
-      now: told,
+      now: nowOrCancelled,
       resolution: () => NANOSECONDS_PER_MILLISECOND,
       subscribeDuration: (duration: bigint) => new Pollable(now() + duration, word),
       subscribeInstant: (instant: bigint) => new Pollable(instant & ~CANCELLED, word),

@@ -38,7 +38,7 @@ export interface Ask {
 }
 
 /** A message from the worker. */
-export type Said =
+export type WorkerMessage =
   | { kind: 'done'; id: number; value: unknown; ended: string | undefined }
   | { kind: 'failed'; id: number; class: FailureClass | undefined; message: string; ended: string | undefined }
   /** A script calls a tool: the worker waits for the answer. */
@@ -63,4 +63,4 @@ export interface WorkerHandle {
 }
 
 /** Starts a worker with handlers for its messages and for its failure. */
-export type StartWorker = (heard: (said: Said) => void, broken: (error: unknown) => void) => WorkerHandle;
+export type StartWorker = (onMessage: (message: WorkerMessage) => void, broken: (error: unknown) => void) => WorkerHandle;

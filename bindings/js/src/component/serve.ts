@@ -3,7 +3,7 @@ import { type FailureClass, GloveboxError, SessionError } from '../errors.ts';
 import type { Answer } from '../tools.ts';
 import { ComponentBackend, GuestSession, openComponent } from './backend.ts';
 import { providerOfParts } from './load.ts';
-import { type Ask, type Begin, KIND_MARKS, type Named, type Said, type Shared } from './messages.ts';
+import { type Ask, type Begin, KIND_MARKS, type Named, type Shared, type WorkerMessage } from './messages.ts';
 
 /** The message port of a worker. */
 export interface Port {
@@ -13,7 +13,7 @@ export interface Port {
 
 let port: Port;
 
-const say = (said: Said): void => port.postMessage(said);
+const send = (message: WorkerMessage): void => port.postMessage(message);
 const sessions = new Map<number, GuestSession>();
 let count = 0;
 let backend: Promise<ComponentBackend> | undefined;
@@ -30,7 +30,7 @@ function hear(data: unknown): void {
   if (!backend) {
     backend = begin(data as Begin);
     backend.then(
-      ({ language, runtimeName, version }) => say({ kind: 'done', id: 0, value: { language, runtimeName, version }, ended: undefined }),
+      ({ language, runtimeName, version }) => send({ kind: 'done', id: 0, value: { language, runtimeName, version }, ended: undefined }),
       (error) => fail(0, error, undefined),
     );
     return;
@@ -52,7 +52,7 @@ async function begin({ parts, language, policy, shared, toolTimeoutMs }: Begin):
  */
 function ask({ words, reply }: Shared, timeoutMs: number, tool: number, parameters: string): Answer {
   Atomics.store(words, 1, 0);
-  say({ kind: 'call', tool, parameters });
+  send({ kind: 'call', tool, parameters });
   const pieces: Uint8Array[] = [];
   const end = performance.now() + timeoutMs;
   for (;;) {
@@ -60,7 +60,7 @@ function ask({ words, reply }: Shared, timeoutMs: number, tool: number, paramete
     while (Atomics.load(words, 1) === 0) {
       const left = end - performance.now();
       if (left <= 0 || Atomics.load(words, 0) !== 0) {
-        say({ kind: 'dropped' });
+        send({ kind: 'dropped' });
         return ['failed', left <= 0 ? `the call took longer than ${timeoutMs} ms (\`limits.toolTimeoutMs\`)` : 'the execution was cancelled'];
       }
       Atomics.wait(words, 1, 0, Math.min(left, 100));
@@ -71,7 +71,7 @@ function ask({ words, reply }: Shared, timeoutMs: number, tool: number, paramete
     pieces.push(reply.slice(0, length));
     if (isLast) break;
     Atomics.store(words, 1, 0);
-    say({ kind: 'more' });
+    send({ kind: 'more' });
   }
   const decoder = new TextDecoder();
   const text = pieces.map((piece) => decoder.decode(piece, { stream: true })).join('') + decoder.decode();
@@ -87,7 +87,7 @@ async function serve({ id, session: number, method, values, isCancelled }: Ask):
     const target = (session ?? (await backend)) as unknown as Record<string, (...values: unknown[]) => Promise<unknown>>;
     const value = await target[method]?.(...values);
     if (session && method === 'close') sessions.delete(number ?? 0);
-    say({ kind: 'done', id, value: value instanceof GuestSession ? named(value) : value, ended: session?.ended });
+    send({ kind: 'done', id, value: value instanceof GuestSession ? named(value) : value, ended: session?.ended });
   } catch (error) {
     fail(id, error, session?.ended);
   }
@@ -101,5 +101,5 @@ function named(session: GuestSession): Named {
 
 function fail(id: number, error: unknown, ended: string | undefined): void {
   const name = error instanceof GloveboxError ? (error.name as FailureClass) : undefined;
-  say({ kind: 'failed', id, class: name, message: error instanceof Error ? error.message : String(error), ended });
+  send({ kind: 'failed', id, class: name, message: error instanceof Error ? error.message : String(error), ended });
 }

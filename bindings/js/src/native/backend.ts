@@ -44,12 +44,12 @@ import {
 import { Port, type PortResult } from './port.ts';
 
 /** Calls a function that reports through a callback, and returns the result as a promise. */
-function asked<Result>(ask: (callback: Callback) => void, tell?: (event: number, payload: any) => void): Promise<Result> {
+function callNative<Result>(ask: (callback: Callback) => void, onEvent?: (event: number, payload: any) => void): Promise<Result> {
   return new Promise((resolve, reject) => {
     ask((event, payload) => {
       if (event === DONE) resolve(payload ?? undefined);
       else if (event === FAILED) reject(failureOf(payload));
-      else tell?.(event, payload);
+      else onEvent?.(event, payload);
     });
   });
 }
@@ -66,7 +66,7 @@ function engineOf({ module, bundles, prepared }: Native, packages: boolean): Pro
   const known = engines.get(packages);
   if (known) return known;
   const options = { cacheDir: process.env['GLOVEBOX_CACHE_DIR'] || undefined, bundles, prepared, images: images(), packages };
-  const made = asked<NativeEngine>((callback) => module.NativeEngine.open(options, callback));
+  const made = callNative<NativeEngine>((callback) => module.NativeEngine.open(options, callback));
   engines.set(packages, made);
   made.catch(() => engines.delete(packages));
   return made;
@@ -94,7 +94,7 @@ export async function openNative(native: Native, name: string, policy: Policy, h
   const files = policy.files.map(([path, contents]) => ({ path, contents }));
   const options = { name, policy: stringifyJson(hostPolicyRecord(policy)), files, tools: policy.tools };
   const token = new native.module.NativeToken();
-  sandbox = await asked<NativeSandbox>(
+  sandbox = await callNative<NativeSandbox>(
     (callback) => native.module.NativeSandbox.open(engine, options, token, answer, callback),
     (event, text) => event === PROGRESS && host.progress(text),
   );
@@ -151,15 +151,15 @@ class NativeBackend implements SteppingBackend {
   }
 
   async suspendedCalls(state: Uint8Array): Promise<RequestedCall[]> {
-    return JSON.parse(await asked((callback) => this.native.suspendedCalls(buffer(state), callback)));
+    return JSON.parse(await callNative((callback) => this.native.suspendedCalls(buffer(state), callback)));
   }
 
   validate(input: Input): Promise<Diagnostic[]> {
-    return asked((callback) => this.native.validate(nativeInput(input, false), new this.#module.NativeToken(), callback));
+    return callNative((callback) => this.native.validate(nativeInput(input, false), new this.#module.NativeToken(), callback));
   }
 
   async session(id: string | undefined, context: string | undefined): Promise<BackendSession> {
-    return new EngineSession(this.#module, await asked((callback) => this.native.session(id, context, callback)));
+    return new EngineSession(this.#module, await callNative((callback) => this.native.session(id, context, callback)));
   }
 
   async resumeSuspendedSession(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
@@ -167,7 +167,7 @@ class NativeBackend implements SteppingBackend {
   }
 
   async resume(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
-    return new EngineSession(this.#module, await asked((callback) => this.native.resume(state, id, callback)));
+    return new EngineSession(this.#module, await callNative((callback) => this.native.resume(state, id, callback)));
   }
 
   async close(): Promise<void> {}
@@ -279,7 +279,7 @@ class EngineWaiting implements BackendWaiting {
   }
 
   suspend(): Promise<Uint8Array> {
-    return asked((callback) => this.#started.suspend(callback));
+    return callNative((callback) => this.#started.suspend(callback));
   }
 
   cancel(): void {
@@ -332,11 +332,11 @@ class NativeExecuted implements Executed {
   }
 
   listFiles(pattern: string): Promise<Entry[]> {
-    return asked((callback) => this.#execution.listFiles(pattern, callback));
+    return callNative((callback) => this.#execution.listFiles(pattern, callback));
   }
 
   readFile(path: string): Promise<Uint8Array> {
-    return asked((callback) => this.#execution.readFile(path, callback));
+    return callNative((callback) => this.#execution.readFile(path, callback));
   }
 }
 
@@ -370,54 +370,54 @@ class EngineSession implements BackendSession, Stepping {
   }
 
   async getVariable(name: string): Promise<ShownValue | undefined> {
-    return asked((callback) => this.#session.getVariable(name, callback));
+    return callNative((callback) => this.#session.getVariable(name, callback));
   }
 
   setVariable(name: string, json: string): Promise<void> {
-    return asked((callback) => this.#session.setVariable(name, json, callback));
+    return callNative((callback) => this.#session.setVariable(name, json, callback));
   }
 
   listFiles(pattern: string): Promise<Entry[]> {
-    return asked((callback) => this.#session.listFiles(pattern, callback));
+    return callNative((callback) => this.#session.listFiles(pattern, callback));
   }
 
   readFile(path: string): Promise<Uint8Array> {
-    return asked((callback) => this.#session.readFile(path, callback));
+    return callNative((callback) => this.#session.readFile(path, callback));
   }
 
   writeFile(path: string, contents: Uint8Array): Promise<void> {
-    return asked((callback) => this.#session.writeFile(path, buffer(contents), callback));
+    return callNative((callback) => this.#session.writeFile(path, buffer(contents), callback));
   }
 
   deleteFile(path: string, recursive: boolean): Promise<void> {
-    return asked((callback) => this.#session.deleteFile(path, recursive, callback));
+    return callNative((callback) => this.#session.deleteFile(path, recursive, callback));
   }
 
   async fork(id: string | undefined, context: string | undefined): Promise<BackendSession> {
-    return new EngineSession(this.#module, await asked((callback) => this.#session.fork(id, context, callback)));
+    return new EngineSession(this.#module, await callNative((callback) => this.#session.fork(id, context, callback)));
   }
 
   checkpoint(): Promise<bigint> {
-    return asked((callback) => this.#session.checkpoint(callback));
+    return callNative((callback) => this.#session.checkpoint(callback));
   }
 
   checkpoints(): Promise<string> {
-    return asked((callback) => this.#session.checkpoints(callback));
+    return callNative((callback) => this.#session.checkpoints(callback));
   }
 
   undo(checkpoint: bigint | undefined): Promise<bigint> {
-    return asked((callback) => this.#session.undo(checkpoint, callback));
+    return callNative((callback) => this.#session.undo(checkpoint, callback));
   }
 
   hibernate(): Promise<Uint8Array> {
-    return asked((callback) => this.#session.hibernate(callback));
+    return callNative((callback) => this.#session.hibernate(callback));
   }
 
   info(): Promise<string> {
-    return asked((callback) => this.#session.info(callback));
+    return callNative((callback) => this.#session.info(callback));
   }
 
   close(): Promise<void> {
-    return asked((callback) => this.#session.close(callback));
+    return callNative((callback) => this.#session.close(callback));
   }
 }

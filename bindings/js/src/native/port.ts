@@ -31,7 +31,7 @@ export class Port {
   readonly #hold: NodeJS.Timeout = setInterval(() => undefined, 2 ** 31 - 1).unref();
 
   constructor(module: NativeModule) {
-    this.#native = new module.NativePort((execution, event, payload) => this.#heard(execution, event, payload));
+    this.#native = new module.NativePort((execution, event, payload) => this.#receive(execution, event, payload));
   }
 
   /** Starts an execution or a step of one, and waits for its result. Rejects with a `NativeFailure`. */
@@ -46,7 +46,7 @@ export class Port {
     });
   }
 
-  #heard(execution: number, event: number, payload: any): void {
+  #receive(execution: number, event: number, payload: any): void {
     const pending = this.#pending.get(execution);
     if (!pending) return;
     if (event !== DONE && event !== FAILED && event !== WAITS) {

@@ -24,12 +24,12 @@ export function answersOf(policy: Policy, host: Host): Answers {
 /** Opens a sandbox over a connection to the Python process. */
 export async function openPython(connection: Connection, policy: Policy): Promise<Backend> {
   const { timeoutMs } = policy.limits;
-  const asked = {
+  const requested = {
     // The time is the only limit that applies without a sandbox.
     policy: { limits: timeoutMs === undefined ? {} : { timeout_ms: Number(timeoutMs) } },
     tools: policy.tools.map(({ name }) => ({ name })),
   };
-  const open = (more: object): Promise<Opened> => mapErrors(connection.call('initialize', { ...asked, ...more }));
+  const open = (more: object): Promise<Opened> => mapErrors(connection.call('initialize', { ...requested, ...more }));
   try {
     return new PythonBackend(connection, await open({}), open);
   } catch (error) {
@@ -45,9 +45,9 @@ interface Opened {
 }
 
 /** Converts errors of the Python process to this package's errors. */
-async function mapErrors<Result>(asked: Promise<Result>): Promise<Result> {
+async function mapErrors<Result>(pending: Promise<Result>): Promise<Result> {
   try {
-    return await asked;
+    return await pending;
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;
     throw errorOf(CLASSES[error.reason] ?? 'PolicyError', error.message, error);

@@ -15,8 +15,8 @@ import { Connection } from './rpc.ts';
 /** Returns the command of a Python, version 3.8 or later. */
 async function python(): Promise<string> {
   for (const path of ['python3', 'python']) {
-    const said = await promisify(execFile)(path, ['--version'], { timeout: 10_000 }).catch(() => undefined);
-    const [, major, minor] = /^Python (\d+)\.(\d+)/.exec(said?.stdout || said?.stderr || '') ?? [];
+    const output = await promisify(execFile)(path, ['--version'], { timeout: 10_000 }).catch(() => undefined);
+    const [, major, minor] = /^Python (\d+)\.(\d+)/.exec(output?.stdout || output?.stderr || '') ?? [];
     if (Number(major) > 3 || (Number(major) === 3 && Number(minor) >= 8)) return path;
   }
   throw errorOf('UnavailableError', 'unsafeNative: Python 3.8 or later was not found; install it, or remove unsafeNative');

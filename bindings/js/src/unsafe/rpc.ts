@@ -53,7 +53,7 @@ export class Connection {
   readonly #streams: Streams;
   readonly #answers: Answers;
   readonly #pending = new Map<number, Pending>();
-  readonly #asked = new Map<unknown, AbortController>();
+  readonly #running = new Map<unknown, AbortController>();
   readonly #decoder = new StringDecoder('utf8');
   #pieces: string[] = [];
   #count = 0;
@@ -64,7 +64,7 @@ export class Connection {
     this.#answers = answers;
     const { input, output } = streams;
     const over = (): void => this.#end(errorOf('UnavailableError', 'the script process has ended; create a new sandbox'));
-    input.on('data', (bytes: Buffer) => this.#heard(this.#decoder.write(bytes)));
+    input.on('data', (bytes: Buffer) => this.#receive(this.#decoder.write(bytes)));
     input.on('close', over).on('end', over).on('error', over);
     output.on('error', over);
     streams.hold(false);
@@ -106,11 +106,11 @@ export class Connection {
   #end(why: Error): void {
     if (this.#gone) return;
     this.#gone = why;
-    for (const call of this.#asked.values()) call.abort();
+    for (const call of this.#running.values()) call.abort();
     for (const { reject } of this.#pending.values()) reject(why);
   }
 
-  #heard(text: string): void {
+  #receive(text: string): void {
     const lines = text.split('\n');
     const rest = lines.pop() as string;
     for (const line of lines) {
@@ -133,12 +133,12 @@ export class Connection {
     } else if (method === 'output') {
       this.#pending.get(params?.request)?.onOutput?.(params.stream, params.text);
     } else if (method === 'cancel') {
-      this.#asked.get(params?.id)?.abort();
+      this.#running.get(params?.id)?.abort();
     } else if (id !== undefined) {
       const call = new AbortController();
-      this.#asked.set(id, call);
+      this.#running.set(id, call);
       void this.#answers(method, params ?? {}, call.signal).then(([kind, text]) => {
-        this.#asked.delete(id);
+        this.#running.delete(id);
         if (kind === 'returned') this.#send({ id }, text);
         else this.#send({ id, error: { code: -32000, message: text } });
       });
