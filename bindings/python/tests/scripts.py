@@ -96,8 +96,8 @@ class Daemon:
     def __init__(self) -> None:
         self.directory = tempfile.TemporaryDirectory()
         self.socket = Path(self.directory.name, "d.sock")
-        most = ["--fuel", "2_000_000_000_000", "--timeout-ms", "120000", "--default-runtime", "python-3.15"]
-        self.process = subprocess.Popen([COMMAND, "daemon", "--socket", self.socket, *most], stderr=subprocess.PIPE)
+        limits = ["--fuel", "2_000_000_000_000", "--timeout-ms", "120000", "--default-runtime", "python-3.15"]
+        self.process = subprocess.Popen([COMMAND, "daemon", "--socket", self.socket, *limits], stderr=subprocess.PIPE)
         begun = time.monotonic()
         while not self.socket.exists():
             if self.process.poll() is not None or time.monotonic() - begun > 300:

@@ -137,8 +137,8 @@ class Sandboxed(unittest.TestCase):
             sandbox.execute("function f() { return f(); } f()")
         ids = [session.id for session in sessions]
         self.assertEqual(lost.exception.sessions, tuple(ids))
-        said = f"the sandbox's instance has trapped, and the sessions {', '.join(ids)} were lost with it"
-        self.assertEqual(str(lost.exception), said)
+        expected = f"the sandbox's instance has trapped, and the sessions {', '.join(ids)} were lost with it"
+        self.assertEqual(str(lost.exception), expected)
         self.assertRegex(str(lost.exception.__cause__), "wasm trap: call stack exhausted")
         self.assertFalse(instance.answers())
         self.assertEqual(sandbox.execute("console.log(2)").stdout.bytes, b"2\n")

@@ -304,8 +304,8 @@ class Suite(Where, Case):
         self.assertEqual(len({out for out, _ in runs()}), 2)
 
     def test_invalid_options_are_rejected_before_running(self) -> None:
-        for limits, said in [(Limits(fuel=0), "fuel"), (Limits(memory_bytes=1), "memory.bytes")]:
-            with self.assertRaisesRegex(PolicyError, said):
+        for limits, expected in [(Limits(fuel=0), "fuel"), (Limits(memory_bytes=1), "memory.bytes")]:
+            with self.assertRaisesRegex(PolicyError, expected):
                 self.sandbox(limits=limits).execute("1")
         with self.assertRaises(PolicyError):
             self.sandbox(limits=Limits(source_bytes=7)).execute("x" * 8)
@@ -342,8 +342,8 @@ class Suite(Where, Case):
             ("seed must be int", lambda: self.sandbox(seed="7")),
             ("checkpoints must be int", lambda: self.sandbox(checkpoints="some")),
         ]
-        for said, call in wrong:
-            with self.subTest(said), self.assertRaisesRegex(TypeError, said):
+        for expected, call in wrong:
+            with self.subTest(expected), self.assertRaisesRegex(TypeError, expected):
                 call()
         nested: list[Any] = []
         nested.append(nested)
@@ -357,8 +357,8 @@ class Suite(Where, Case):
             ("schema must be a JSON value", lambda: Tool(add, schema={"a": add})),
             ("pattern must be str, not int", lambda: box.execute("1").files.list(1)),  # type: ignore[arg-type]
         ]
-        for said, call in wrong:
-            with self.subTest(said), self.assertRaisesRegex(TypeError, said):
+        for expected, call in wrong:
+            with self.subTest(expected), self.assertRaisesRegex(TypeError, expected):
                 call()
         # A surrogate pair is one character.
         self.assertEqual(json.loads(_check.as_json("a", ["\U0001f600", "\\ud800"])), ["\U0001f600", "\\ud800"])
@@ -376,8 +376,8 @@ class Suite(Where, Case):
             (r"env\['a'\] contains a lone surrogate", lambda: self.sandbox(env={"a": surrogate})),
             ("a key of files contains a lone surrogate", lambda: self.sandbox(files={surrogate: "a"})),
         ]
-        for said, call in out_of_range:
-            with self.subTest(said), self.assertRaisesRegex(ValueError, said):
+        for expected, call in out_of_range:
+            with self.subTest(expected), self.assertRaisesRegex(ValueError, expected):
                 call()
 
     def test_host_directory_is_mounted_or_unsupported(self) -> None:

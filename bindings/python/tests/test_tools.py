@@ -112,8 +112,8 @@ class Schemas(unittest.TestCase):
             (nameless, r"nameless takes `\*values: .*` by position only"),
             (unknown, r"cannot derive a schema for the arguments of unknown: .*NoSuchType"),
         ]
-        for function, said in refused:
-            with self.subTest(said), self.assertRaisesRegex(TypeError, said):
+        for function, expected in refused:
+            with self.subTest(expected), self.assertRaisesRegex(TypeError, expected):
                 Tool(function)
             self.assertEqual(Tool(function, schema={"type": "object"}).schema, {"type": "object"})
         with self.assertRaisesRegex(TypeError, "function must be callable, not int"):

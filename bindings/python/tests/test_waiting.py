@@ -111,7 +111,7 @@ class Answers(Case):
 
     def test_wrong_answers_are_refused(self) -> None:
         run = self.waits(self.sandbox().start(CAUGHT), 0)
-        for given, kind, said in [
+        for given, kind, expected in [
             ({"answers": {1: 2}}, ValueError, r"answers has the key 1, .* answer one of these calls: 0"),
             ({"answers": {0: 1}, "denied": {0: "no"}}, ValueError, r"denied has the key 0, .* another answer"),
             ({"answers": {0: object()}}, TypeError, r"answers\[0\] must be a JSON value"),
@@ -119,7 +119,7 @@ class Answers(Case):
             ({"answers": [1]}, TypeError, "answers must be a mapping, not list"),
             ({"denied": {0: 1}}, TypeError, r"denied\[0\] must be str, not int"),
         ]:
-            with self.subTest(said), self.assertRaisesRegex(kind, said):
+            with self.subTest(expected), self.assertRaisesRegex(kind, expected):
                 run.answer(**given)  # type: ignore[arg-type]
         self.assertEqual(self.ended(run.answer({0: 1})).stdout, "paid: 1\n")
 

@@ -34,11 +34,11 @@ def encoded(name: str, text: str) -> bytes:
         raise ValueError(f"{name} contains a lone surrogate at {error.start}, which UTF-8 cannot encode") from None
 
 
-def whole(name: str, value: object, most: int = 2**64 - 1) -> int:
+def whole(name: str, value: object, maximum: int = 2**64 - 1) -> int:
     """Checks for a non-negative integer."""
     number = of(name, int, value)
-    if not 0 <= number <= most:
-        raise ValueError(f"{name} must be a number from 0 to {most}, not {number}")
+    if not 0 <= number <= maximum:
+        raise ValueError(f"{name} must be a number from 0 to {maximum}, not {number}")
     return number
 
 

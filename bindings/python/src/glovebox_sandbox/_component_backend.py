@@ -44,13 +44,13 @@ def open_backend(name: str, policy: Policy, wait: tools.Await, provider: str | N
 
 def _refuse(policy: Policy) -> None:
     """Refuses the options that only the engine supports."""
-    asked = {
+    requested = {
         "workspace": policy.workspace is not None,
         "mounts": bool(policy.mounts),
         "commit": policy.commit != "always",
     }
-    for name, is_asked in asked.items():
-        if is_asked:
+    for name, is_requested in requested.items():
+        if is_requested:
             raise UnsupportedError(
                 f"{name}: a component has no access to host directories; pass files={{…}} and read Run.files instead, or use "
                 'backend="native"'

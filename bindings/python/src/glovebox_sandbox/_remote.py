@@ -15,15 +15,15 @@ from .errors import FilesError, SessionError, UnavailableError, UnsupportedError
 
 def refuse(policy: Policy, reason: str) -> None:
     """Refuses the options that only the engine in this process supports. `reason` completes the message."""
-    asked = {
+    requested = {
         "workspace": policy.workspace is not None,
         "mounts": bool(policy.mounts),
         "commit": policy.commit != "always",
         "packages": policy.packages is not None,
         "network": policy.network is not None,
     }
-    for name, is_asked in asked.items():
-        if is_asked:
+    for name, is_requested in requested.items():
+        if is_requested:
             raise UnsupportedError(f"{name}: {reason}")
 
 

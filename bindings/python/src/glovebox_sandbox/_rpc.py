@@ -49,7 +49,7 @@ class _Link:
         self.answer = answer
         self.lock = threading.Lock()
         self.waiting: dict[int, queue.SimpleQueue[tuple[str, Any]]] = {}
-        self.asked: dict[Any, CancelToken] = {}
+        self.running: dict[Any, CancelToken] = {}
         self.is_over = False
 
     def send(self, message: dict[str, Any], result: str | None = None) -> None:
@@ -68,8 +68,8 @@ class _Link:
         with self.lock:
             self.is_over = True
             waiting = list(self.waiting.values())
-            asked = list(self.asked.values())
-        for token in asked:
+            running = list(self.running.values())
+        for token in running:
             token.cancel()
         for one in waiting:
             one.put(("over", None))
@@ -100,16 +100,16 @@ class _Link:
             if waiting is not None:
                 waiting.put(("output", params))
         elif method == "cancel":
-            token = self.asked.get(params.get("id"))
+            token = self.running.get(params.get("id"))
             if token is not None:
                 token.cancel()
         elif id is not None:
-            token = self.asked[id] = CancelToken()
+            token = self.running[id] = CancelToken()
             threading.Thread(target=self.reply, args=(id, method, params, token), daemon=True).start()
 
     def reply(self, id: Any, method: str, params: dict[str, Any], token: CancelToken) -> None:
         kind, text = self.answer(method, params, token)
-        self.asked.pop(id, None)
+        self.running.pop(id, None)
         if kind == "returned":
             self.send({"id": id}, text)
         else:

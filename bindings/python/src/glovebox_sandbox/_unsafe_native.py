@@ -48,10 +48,10 @@ def python() -> str:
 def _version(path: str) -> tuple[int, int] | None:
     """Returns the version that `PATH --version` prints; `None` if the program fails."""
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=True)
+        output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.match(r"Python (\d+)\.(\d+)", said.stdout or said.stderr)
+    found = re.match(r"Python (\d+)\.(\d+)", output.stdout or output.stderr)
     return None if found is None else (int(found[1]), int(found[2]))
 
 

@@ -367,11 +367,11 @@ class GloveboxKernel(Kernel):
             elif explanation := explain(run):
                 output.write("stderr", explanation + "\n")
             if (ended := sessions.ended) is not None:
-                said = f"glovebox: the session has ended: {ended}; the next cell starts a new one"
+                message = f"glovebox: the session has ended: {ended}; the next cell starts a new one"
                 if reply.error is not None:
-                    reply.error[2].append(said)
+                    reply.error[2].append(message)
                 else:
-                    output.write("stderr", said + "\n")
+                    output.write("stderr", message + "\n")
         if reply.error is None:
             for key, expression in expressions.items():
                 reply.expressions[key] = _expression(sessions.current, self.settings.language, expression)
@@ -386,11 +386,11 @@ def _execute(session: Session, code: str, name: str, output: _Output, token: Any
 
 def _lines(run: Run) -> list[str]:
     """Returns the lines of the traceback in an error message."""
-    said = explain(run)
+    message = explain(run)
     if run.outcome.kind == "raised":
         # The last line of the traceback repeats the message.
-        said = said.partition("\n")[2]
-    return [*traceback_of(run).splitlines(), *said.splitlines()]
+        message = message.partition("\n")[2]
+    return [*traceback_of(run).splitlines(), *message.splitlines()]
 
 
 def _expression(session: Session, language: str, expression: str) -> dict[str, Any]:

@@ -46,12 +46,12 @@ class Agents(unittest.TestCase):
             system_prompt=INSTRUCTIONS,
         )
         state = agent.invoke({"messages": [("user", "go")]})
-        told = [str(each.content) for each in state["messages"] if isinstance(each, ToolMessage)]
-        self.assertEqual(len(told), 6)
-        self.assertTrue(told[2].startswith("two\n"), told[2])
-        self.assertIn("no shell", told[3])
-        self.assertIn("/app/a.py", told[4])
-        self.assertIn("/app/large_tool_results/5", told[5])
+        received = [str(each.content) for each in state["messages"] if isinstance(each, ToolMessage)]
+        self.assertEqual(len(received), 6)
+        self.assertTrue(received[2].startswith("two\n"), received[2])
+        self.assertIn("no shell", received[3])
+        self.assertIn("/app/a.py", received[4])
+        self.assertIn("/app/large_tool_results/5", received[5])
         self.assertIn("long long", backend.read("/app/large_tool_results/5").file_data["content"])
 
 

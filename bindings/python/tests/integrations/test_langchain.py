@@ -29,7 +29,7 @@ def messages(*codes: str) -> list[AIMessage]:
     return [*calls, AIMessage("done")]
 
 
-def told(state: Any) -> list[tuple[str, str]]:
+def received(state: Any) -> list[tuple[str, str]]:
     return [(each.status, each.content) for each in state["messages"] if isinstance(each, ToolMessage)]
 
 
@@ -40,19 +40,19 @@ class Agents(unittest.IsolatedAsyncioTestCase):
 
     def test_scripts_share_a_session(self) -> None:
         state = self.agent("x = 40\nprint('set')", "x + 2").invoke({"messages": [("user", "go")]})
-        self.assertEqual(told(state), [("success", "set"), ("success", "42")])
+        self.assertEqual(received(state), [("success", "set"), ("success", "42")])
 
     async def test_async_agent_shares_a_session(self) -> None:
         state = await self.agent("x = 40\nprint('set')", "x + 2").ainvoke({"messages": [("user", "go")]})
-        self.assertEqual(told(state), [("success", "set"), ("success", "42")])
+        self.assertEqual(received(state), [("success", "set"), ("success", "42")])
 
     def test_stateless_scripts_share_nothing(self) -> None:
         state = self.agent("x = 40", "'x' in globals()", keep=False).invoke({"messages": [("user", "go")]})
-        self.assertEqual(told(state), [("success", "(no output)"), ("success", "False")])
+        self.assertEqual(received(state), [("success", "(no output)"), ("success", "False")])
 
     def test_failures_are_reported(self) -> None:
         state = self.agent("print('before')\n1 / 0", "while True: pass", "7").invoke({"messages": [("user", "go")]})
-        (first, text), (second, stopped), third = told(state)
+        (first, text), (second, stopped), third = received(state)
         self.assertEqual((first, second, third), ("error", "error", ("success", "7")))
         self.assertRegex(text, "(?s)^before\n.*ZeroDivisionError")
         self.assertIn("out of fuel", stopped)
@@ -65,13 +65,13 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(run_code_tool(name="code", description="Runs it.").description, "Runs it.")
 
     def test_invalid_options_are_rejected(self) -> None:
-        for options, said in (
+        for options, expected in (
             ({"max_characters": "many"}, "max_characters must be int, not str"),
             ({"limits": 3}, "limits must be Limits, not int"),
             ({"tools": [1]}, r"tools\[0\] must be a function or a Tool, not int"),
             ({"surprise": 1}, "surprise"),
         ):
-            with self.subTest(said), self.assertRaisesRegex(TypeError, said):
+            with self.subTest(expected), self.assertRaisesRegex(TypeError, expected):
                 run_code_tool(**options)
 
 

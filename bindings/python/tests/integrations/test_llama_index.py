@@ -22,14 +22,14 @@ class ScriptedLLM(MockLLM):  # type: ignore[misc]
     """Returns one scripted answer after another, and records its input."""
 
     says: list[str] = []
-    told: list[str] = []
+    received: list[str] = []
 
     async def astream_chat(self, messages: list[ChatMessage], **options: Any) -> Any:
-        self.told.append(str(messages[-1].content))
-        said = self.says.pop(0)
+        self.received.append(str(messages[-1].content))
+        reply = self.says.pop(0)
 
         async def answer() -> Any:
-            yield ChatResponse(message=ChatMessage(role="assistant", content=said), delta=said)
+            yield ChatResponse(message=ChatMessage(role="assistant", content=reply), delta=reply)
 
         return answer()
 
@@ -52,9 +52,9 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         execute = code_execute_fn([population], limits=LIMITS)
         agent = CodeActAgent(code_execute_fn=execute, tools=[population], llm=llm)
         self.assertEqual(str(await agent.run("How many?")), "There are 700001.")
-        self.assertIn("asked", llm.told[1])
-        self.assertIn("Atlantis", llm.told[2])
-        self.assertIn("700001", llm.told[3])
+        self.assertIn("asked", llm.received[1])
+        self.assertIn("Atlantis", llm.received[2])
+        self.assertIn("700001", llm.received[3])
 
     async def test_result_has_output_value_and_error(self) -> None:
         execute = code_execute_fn(limits=LIMITS)

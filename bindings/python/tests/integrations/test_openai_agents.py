@@ -22,11 +22,11 @@ class ScriptedModel(Model):  # type: ignore[misc]
 
     def __init__(self, *codes: str) -> None:
         self.codes = list(codes)
-        self.told: list[str] = []
+        self.received: list[str] = []
 
     async def get_response(self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, *more: Any, **named: Any) -> Any:
         self.tool = tools[0]
-        self.told = [each["output"] for each in input if each.get("type") == "function_call_output"]
+        self.received = [each["output"] for each in input if each.get("type") == "function_call_output"]
         if not self.codes:
             text = ResponseOutputText(text="done", type="output_text", annotations=[])
             message = ResponseOutputMessage(id="m", role="assistant", status="completed", type="message", content=[text])
@@ -50,25 +50,25 @@ class Agents(unittest.IsolatedAsyncioTestCase):
 
     async def test_scripts_share_a_session(self) -> None:
         model = await self.ask("x = 40\nprint('set')", "x + 2")
-        self.assertEqual(model.told, ["set", "42"])
+        self.assertEqual(model.received, ["set", "42"])
         self.assertEqual((model.tool.name, list(model.tool.params_json_schema["properties"])), ("run_python", ["code"]))
         self.assertIn("persist between calls", model.tool.description)
 
     async def test_stateless_scripts_share_nothing(self) -> None:
         model = await self.ask("x = 40", "'x' in globals()", keep=False, files={"f": "in"}, name="python")
-        self.assertEqual(model.told, ["(no output)", "False"])
+        self.assertEqual(model.received, ["(no output)", "False"])
         self.assertEqual(model.tool.name, "python")
 
     async def test_failures_are_reported(self) -> None:
         model = await self.ask("print('before')\n1 / 0", "while True: pass", "7")
-        self.assertRegex(model.told[0], "(?s)^The script failed.\nbefore\n.*ZeroDivisionError")
-        self.assertIn("out of fuel", model.told[1])
-        self.assertEqual(model.told[2], "7")
+        self.assertRegex(model.received[0], "(?s)^The script failed.\nbefore\n.*ZeroDivisionError")
+        self.assertIn("out of fuel", model.received[1])
+        self.assertEqual(model.received[2], "7")
 
     async def test_sandbox_errors_do_not_end_the_agent(self) -> None:
         model = await self.ask("#" * 2_000_000, "7")
-        self.assertIn("error", model.told[0])
-        self.assertEqual(model.told[1], "7")
+        self.assertIn("error", model.received[0])
+        self.assertEqual(model.received[1], "7")
 
 
 if __name__ == "__main__":

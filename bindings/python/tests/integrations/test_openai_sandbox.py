@@ -38,10 +38,10 @@ class ScriptedModel(Model):  # type: ignore[misc]
 
     def __init__(self, *calls: Any) -> None:
         self.calls = list(calls)
-        self.told: list[str] = []
+        self.received: list[str] = []
 
     async def get_response(self, system_instructions: Any, input: Any, *more: Any, **named: Any) -> Any:
-        self.told = [str(each["output"]) for each in input if each.get("type", "").endswith("_call_output")]
+        self.received = [str(each["output"]) for each in input if each.get("type", "").endswith("_call_output")]
         if self.calls:
             return ModelResponse(output=[self.calls.pop(0)], usage=Usage(), response_id=None)
         text = ResponseOutputText(text="done", type="output_text", annotations=[])
@@ -72,8 +72,8 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         )
         config = RunConfig(sandbox=SandboxRunConfig(client=GloveboxSandboxClient(limits=LIMITS)))
         self.assertEqual((await Runner.run(agent, "go", run_config=config)).final_output, "done")
-        for told, expected in zip(model.told, ["one\n", "", "two\n []", "added\n", "no shell"], strict=True):
-            self.assertIn(expected, told)
+        for received, expected in zip(model.received, ["one\n", "", "two\n []", "added\n", "no shell"], strict=True):
+            self.assertIn(expected, received)
 
 
 class Sessions(unittest.IsolatedAsyncioTestCase):
@@ -159,7 +159,7 @@ class Sessions(unittest.IsolatedAsyncioTestCase):
                     await run
             else:
                 await run
-                self.assertIn("one\n", model.told[0])
+                self.assertIn("one\n", model.received[0])
 
     def test_options_are_checked(self) -> None:
         with self.assertRaisesRegex(TypeError, "limits must be Limits"):

@@ -29,48 +29,48 @@ class Agents(unittest.TestCase):
     def ask(self, *codes: str, **options: Any) -> tuple[list[Any], Any]:
         """Returns the model's input, one part for each script, and the tool's description."""
         left = list(codes)
-        told: list[Any] = []
+        received: list[Any] = []
         known: list[Any] = []
 
         def model(messages: list[Any], info: Any) -> ModelResponse:
             known[:] = info.function_tools
             if len(left) < len(codes):
-                told.extend(messages[-1].parts)
+                received.extend(messages[-1].parts)
             if not left:
                 return ModelResponse(parts=[TextPart("done")])
             return ModelResponse(parts=[ToolCallPart(known[0].name, {"code": left.pop(0)})])
 
         agent = Agent(FunctionModel(model), tools=[run_code_tool(limits=LIMITS, **options)])
         self.assertEqual(agent.run_sync("go").output, "done")
-        return told, known[0]
+        return received, known[0]
 
     def test_scripts_share_a_session(self) -> None:
-        told, tool = self.ask("x = 40\nprint('set')", "x + 2", "y = 1")
-        self.assertEqual([part.content for part in told], ["set", "42", "(no output)"])
+        received, tool = self.ask("x = 40\nprint('set')", "x + 2", "y = 1")
+        self.assertEqual([part.content for part in received], ["set", "42", "(no output)"])
         self.assertEqual((tool.name, list(tool.parameters_json_schema["properties"])), ("run_python", ["code"]))
         self.assertIn("persist between calls", tool.description)
 
     def test_stateless_scripts_share_nothing(self) -> None:
-        told, tool = self.ask("x = 40", "'x' in globals()", keep=False, name="python", description="Runs it.")
-        self.assertEqual([part.content for part in told], ["(no output)", "False"])
+        received, tool = self.ask("x = 40", "'x' in globals()", keep=False, name="python", description="Runs it.")
+        self.assertEqual([part.content for part in received], ["(no output)", "False"])
         self.assertEqual((tool.name, tool.description), ("python", "Runs it."))
 
     def test_repeated_failures_are_reported(self) -> None:
-        told, _ = self.ask("print('before')\n1 / 0", "x = (", "while True: pass", "7")
-        for part, text in zip(told, ["ZeroDivisionError", "never closed", "out of fuel"]):
+        received, _ = self.ask("print('before')\n1 / 0", "x = (", "while True: pass", "7")
+        for part, text in zip(received, ["ZeroDivisionError", "never closed", "out of fuel"]):
             self.assertEqual(part.outcome, "failed")
             self.assertIn(text, part.content)
-        self.assertTrue(told[0].content.startswith("before\n"))
-        self.assertEqual((told[3].outcome, told[3].content), ("success", "7"))
+        self.assertTrue(received[0].content.startswith("before\n"))
+        self.assertEqual((received[3].outcome, received[3].content), ("success", "7"))
 
     def test_sandbox_options_are_passed_on(self) -> None:
         def add(a: int, b: int) -> int:
             return a + b
 
-        told, tool = self.ask("tools.add(a=1, b=2), open('f').read()", tools=[add], files={"f": "in"})
-        self.assertEqual(told[0].content, "(3, 'in')")
-        told, tool = self.ask("[1, 2].map(n => n * 2)", language="javascript")
-        self.assertEqual((told[0].content, tool.name), ("[ 2, 4 ]", "run_javascript"))
+        received, tool = self.ask("tools.add(a=1, b=2), open('f').read()", tools=[add], files={"f": "in"})
+        self.assertEqual(received[0].content, "(3, 'in')")
+        received, tool = self.ask("[1, 2].map(n => n * 2)", language="javascript")
+        self.assertEqual((received[0].content, tool.name), ("[ 2, 4 ]", "run_javascript"))
 
 
 class Tools(unittest.IsolatedAsyncioTestCase):
@@ -93,15 +93,15 @@ class Workspaces(unittest.IsolatedAsyncioTestCase):
 
         run.__annotations__["ctx"] = RunContext[None]
         left = ["python3 -c \"open('a', 'w').write('one')\"", "python3 - <<EOF\nprint(open('a').read())\nEOF", "ls"]
-        told: list[Any] = []
+        received: list[Any] = []
 
         def model(messages: list[Any], info: Any) -> ModelResponse:
-            told.extend(part.content for part in messages[-1].parts if part.part_kind == "tool-return")
+            received.extend(part.content for part in messages[-1].parts if part.part_kind == "tool-return")
             return ModelResponse(parts=[ToolCallPart("run", {"command": left.pop(0)}) if left else TextPart("done")])
 
         await Agent(FunctionModel(model), tools=[run]).run("go", workspace=self.backend)
-        self.assertEqual(told[:2], ["0 ", "0 one\n"])
-        self.assertTrue(told[2].startswith("127 sh: ls: not found\nThe sandbox has no shell"), told[2])
+        self.assertEqual(received[:2], ["0 ", "0 one\n"])
+        self.assertTrue(received[2].startswith("127 sh: ls: not found\nThe sandbox has no shell"), received[2])
 
     async def test_has_the_protocols_and_a_ref(self) -> None:
         for protocol in (WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):

@@ -19,10 +19,10 @@ class ScriptedModel(Model):  # type: ignore[misc]
     def __init__(self, *codes: str) -> None:
         super().__init__(model_id="scripted")
         self.codes = list(codes)
-        self.told: list[str] = []
+        self.received: list[str] = []
 
     def generate(self, messages: list[Any], **options: Any) -> Any:
-        self.told.append(str(messages[-1].content))
+        self.received.append(str(messages[-1].content))
         return ChatMessage(role="assistant", content=f"Thought: go on.\n<code>\n{self.codes.pop(0)}\n</code>")
 
 
@@ -51,8 +51,8 @@ class Agents(unittest.TestCase):
             additional_args={"known": ["Oslo"]},
         )
         self.assertEqual(answer, {"sum": 10_700_000, "known": ["Oslo"]})
-        self.assertIn("asking", model.told[1])
-        self.assertIn("[700000, 10000000]", model.told[2])
+        self.assertIn("asking", model.received[1])
+        self.assertIn("[700000, 10000000]", model.received[2])
 
     def test_model_sees_failures_and_continues(self) -> None:
         answer, model = self.run_agent(
@@ -61,8 +61,8 @@ class Agents(unittest.TestCase):
             "final_answer(kept)",
         )
         self.assertEqual(answer, 1)
-        self.assertIn("Atlantis", model.told[1])
-        self.assertIn("out of fuel", model.told[2])
+        self.assertIn("Atlantis", model.received[1])
+        self.assertIn("out of fuel", model.received[2])
 
     def test_scripts_see_nothing_of_the_host(self) -> None:
         answer, _ = self.run_agent(

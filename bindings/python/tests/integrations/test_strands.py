@@ -26,7 +26,7 @@ class ScriptedModel(Model):  # type: ignore[misc]
 
     def __init__(self, *calls: tuple[str, dict[str, Any]]) -> None:
         self.calls = list(calls)
-        self.told: list[Any] = []
+        self.received: list[Any] = []
 
     def update_config(self, **config: Any) -> None: ...
 
@@ -37,7 +37,7 @@ class ScriptedModel(Model):  # type: ignore[misc]
 
     async def stream(self, messages: Any, tool_specs: Any = None, *more: Any, **named: Any) -> AsyncGenerator[Any, None]:
         self.tools = [each["name"] for each in tool_specs]
-        self.told += [each["toolResult"] for each in messages[-1]["content"] if "toolResult" in each]
+        self.received += [each["toolResult"] for each in messages[-1]["content"] if "toolResult" in each]
         yield {"messageStart": {"role": "assistant"}}
         reason = "tool_use" if self.calls else "end_turn"
         if self.calls:
@@ -62,8 +62,8 @@ class Agents(unittest.TestCase):
         )
         Agent(model=model, sandbox=sandbox, callback_handler=None)("go")
         self.assertEqual(set(model.tools), {"python_repl", "file_editor"})
-        self.assertEqual([each["status"] for each in model.told], ["success"] * 3)
-        first, last = (json.loads(model.told[at]["content"][0]["text"]) for at in (0, 2))
+        self.assertEqual([each["status"] for each in model.received], ["success"] * 3)
+        first, last = (json.loads(model.received[at]["content"][0]["text"]) for at in (0, 2))
         self.assertEqual(first, {"output": "42\n", "error": "", "exit_code": 0})
         self.assertEqual((last["output"], last["exit_code"]), ("two\n", 1))
         self.assertIn("ZeroDivisionError", last["error"])
@@ -165,8 +165,8 @@ class Sandboxes(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((await self.sandbox.execute_code("print(1)", "python3")).stdout, "1\n")
 
     def test_options_are_checked(self) -> None:
-        for options, said in (({"limits": 3}, "limits must be Limits"), ({"files": {}}, "files is not supported"), ({"surprise": 1}, "surprise")):
-            with self.subTest(said), self.assertRaisesRegex(TypeError, said):
+        for options, expected in (({"limits": 3}, "limits must be Limits"), ({"files": {}}, "files is not supported"), ({"surprise": 1}, "surprise")):
+            with self.subTest(expected), self.assertRaisesRegex(TypeError, expected):
                 GloveboxSandbox(**options)
 
 

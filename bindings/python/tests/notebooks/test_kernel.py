@@ -186,8 +186,8 @@ class Limited(KernelCase):
         ran = self.cell("x = 1\nwhile True: pass")
         assert ran.error is not None
         self.assertEqual(ran.error["ename"], "TimedOut")
-        said = "\n".join(ran.error["traceback"])
-        self.assertIn("The script took longer than 500 ms.", said)
+        message = "\n".join(ran.error["traceback"])
+        self.assertIn("The script took longer than 500 ms.", message)
         self.assertEqual(ran.stderr, "")
         self.assertEqual(self.value("x"), "1")
 
@@ -428,7 +428,7 @@ class Notebooks(unittest.TestCase):
 
 class Installing(unittest.TestCase):
     def test_invalid_options_are_reported_and_nothing_is_installed(self) -> None:
-        for arguments, said in [
+        for arguments, expected in [
             (("--runtime", "cobol"), "cobol"),
             (("--language", "javascript", "--runtime", "python"), "runs python, not javascript"),
             (("--timeout-ms", "0"), "timeout_ms"),
@@ -436,7 +436,7 @@ class Installing(unittest.TestCase):
         ]:
             installed = install("--name", "wrong", *arguments)
             self.assertNotEqual(installed.returncode, 0)
-            self.assertIn(said, installed.stderr)
+            self.assertIn(expected, installed.stderr)
             self.assertNotIn("Traceback", installed.stderr)
         self.assertFalse(Path(os.environ["JUPYTER_PATH"], "kernels/wrong").exists())
 

@@ -94,7 +94,7 @@ class Magic(unittest.TestCase):
         self.assertEqual(self.cell("", "'x' in globals()")[0], "False\n")
 
     def test_wrong_arguments_give_usage_and_run_nothing(self) -> None:
-        for line, said in [
+        for line, text in [
             ("--nonsense", "unrecognized arguments: --nonsense"),
             ("--session", "expected one argument"),
             ("--fresh --session a", "not allowed with"),
@@ -104,7 +104,7 @@ class Magic(unittest.TestCase):
             ("--session 'a", "No closing quotation"),
         ]:
             out, err = self.cell(line, "print('ran')")
-            self.assertIn(said, err)
+            self.assertIn(text, err)
             self.assertIn("usage: %%glovebox", err)
             self.assertEqual(out, "")
             self.assertNotIn("Traceback", err)

@@ -43,17 +43,17 @@ def code_execute_fn(
         elif not callable(function):
             raise _check.wrong("an item of functions", "a function or a FunctionTool", function)
         named[function.__name__] = function
-    most = _check.of("max_characters", int, max_characters)
+    limit = _check.of("max_characters", int, max_characters)
     interpreter = Interpreter(named, keep=keep, limits=limits, **options)
 
     async def execute(code: str) -> dict[str, Any]:
         """Runs Python code in a sandbox."""
         run = await interpreter.run_async(code)
         return {
-            "stdout": shorten(run.stdout, most),
-            "stderr": shorten(run.stderr, most) if run.ok else "",
-            "value": run.value_repr and shorten(run.value_repr, most),
-            "error": None if run.ok else shorten(failure(run), most),
+            "stdout": shorten(run.stdout, limit),
+            "stderr": shorten(run.stderr, limit) if run.ok else "",
+            "value": run.value_repr and shorten(run.value_repr, limit),
+            "error": None if run.ok else shorten(failure(run), limit),
         }
 
     return execute
