@@ -56,13 +56,13 @@ def check() -> int:
         for name, step in STEPS.items():
             started = time.monotonic()
             try:
-                result, said = "ok", step(here)
+                result, detail = "ok", step(here)
             except Skipped as reason:
-                result, said = "skipped", str(reason)
+                result, detail = "skipped", str(reason)
             except (Failed, subprocess.TimeoutExpired) as failure:
-                result, said = "FAILED", str(failure)
+                result, detail = "FAILED", str(failure)
             counts[result] += 1
-            print(f"{result:<8} {time.monotonic() - started:5.1f} s  {name}: {said}", flush=True)
+            print(f"{result:<8} {time.monotonic() - started:5.1f} s  {name}: {detail}", flush=True)
     print(", ".join(f"{count} {result}" for result, count in counts.items()))
     return 1 if counts["FAILED"] else 0
 

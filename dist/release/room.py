@@ -78,8 +78,8 @@ class Room:
         where = cwd or self.work
         done = subprocess.run([*enter, *arguments], env=environment, cwd=where, capture_output=True, text=True, timeout=TIMEOUT_S)
         if check and done.returncode:
-            said = (done.stdout + done.stderr).strip()[-2000:]
-            raise Failed(f"`{' '.join(map(str, arguments))}` failed with exit code {done.returncode}:\n{said}")
+            output = (done.stdout + done.stderr).strip()[-2000:]
+            raise Failed(f"`{' '.join(map(str, arguments))}` failed with exit code {done.returncode}:\n{output}")
         return done.stdout
 
     def with_path(self, *directories: Path) -> Room:

@@ -124,13 +124,13 @@ def bill(check: Check) -> str:
     inside = {part.purl for each in provenance.read()[1] for part in each.parts}
     if unlisted := sorted(inside - {each.get("purl") for each in components}):
         raise Failed(f"the bill of materials does not list these parts of interpreters: {', '.join(unlisted)}")
-    said = f"valid CycloneDX 1.6, {len(listed)} components"
+    detail = f"valid CycloneDX 1.6, {len(listed)} components"
     if not shutil.which("cargo"):
-        return f"{said}; not compared with `cargo tree`: cargo is not installed"
+        return f"{detail}; not compared with `cargo tree`: cargo is not installed"
     crates = tree(check.release)
     if missing := sorted(crates - listed):
         raise Failed(f"the bill of materials does not list these crates of `cargo tree`: {', '.join(' '.join(each) for each in missing)}")
-    return f"{said}, including all {len(crates)} crates of `cargo tree`"
+    return f"{detail}, including all {len(crates)} crates of `cargo tree`"
 
 
 def interpreters(check: Check) -> str:
@@ -151,15 +151,15 @@ def interpreters(check: Check) -> str:
 def isolation(check: Check) -> str:
     """Checks that the environment is clean, so that the other results hold elsewhere."""
     connect = "import socket; socket.create_connection(('192.0.2.1', 80), 5)"
-    said = check.room.run("python3", "-c", f"try:\n {connect}\nexcept OSError as error: print(error)\nelse: print('connected')").strip()
-    if "unreachable" not in said:
-        raise Failed(f"the environment has a network: {said}")
+    detail = check.room.run("python3", "-c", f"try:\n {connect}\nexcept OSError as error: print(error)\nelse: print('connected')").strip()
+    if "unreachable" not in detail:
+        raise Failed(f"the environment has a network: {detail}")
     found = check.room.run("sh", "-c", "for each in cargo rustc rustup cc gcc clang ld; do command -v $each; done; true")
     if found:
         raise Failed(f"the environment has compilers: {found.strip()}")
     if check.room.run("ls", ROOT):
         raise Failed(f"the checkout `{ROOT}` is visible")
-    return f"{said}; no Rust, no compiler, no checkout, an empty home"
+    return f"{detail}; no Rust, no compiler, no checkout, an empty home"
 
 
 def wheel(check: Check) -> str:
@@ -274,8 +274,8 @@ def command(check: Check) -> str:
         if not (directory / name).is_file():
             raise Failed(f"the archive does not contain `{name}`")
     bundles = {"GLOVEBOX_BUNDLE": str(directory / "interpreters.zip"), "GLOVEBOX_PREPARED": str(directory / "prepared.zip")}
-    said = hello(check.room, "env", *(f"{name}={path}" for name, path in bundles.items()), directory / "glovebox", home="command")
-    return f"{said}; {shell(check, directory, bundles)}"
+    detail = hello(check.room, "env", *(f"{name}={path}" for name, path in bundles.items()), directory / "glovebox", home="command")
+    return f"{detail}; {shell(check, directory, bundles)}"
 
 
 def shell(check: Check, directory: Path, bundles: dict[str, str]) -> str:

@@ -22,12 +22,12 @@ const tools = [
 /** Makes the calls that a typical model makes. */
 async function use(client, call) {
   assert.deepEqual((await client.listTools()).tools.map((tool) => tool.name), tools);
-  const told = [];
+  const progress = [];
   const code = "import time\nprint('step')\ntime.sleep(0.7)\nprint('done')";
-  const onprogress = (progress) => told.push(progress);
+  const onprogress = (update) => progress.push(update);
   const ran = await call('run_code', { language: 'python', code }, { onprogress });
   assert.equal(ran.content[0].text, 'step\ndone\n');
-  assert.match(told.at(-1).message, /: step$/);
+  assert.match(progress.at(-1).message, /: step$/);
   const failed = await call('run_code', { language: 'typescript', code: 'const x: number = 1; throw new TypeError("why")' });
   assert.ok(failed.isError && failed.structuredContent.outcome === 'raised');
   const wrong = await call('run_code', { language: 'python', code: '1', timeout: 5 });

@@ -27,16 +27,16 @@ def text(result):
 async def use(client):
     """Makes the calls of a typical model."""
     assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
-    told = []
+    progress = []
 
     async def progress(done, total, message):
-        told.append((done, total, message))
+        progress.append((done, total, message))
 
     code = "import time\nprint('step')\ntime.sleep(0.7)\nprint('done')"
     arguments = {"language": "python", "code": code}
     result = await client.call_tool("run_code", arguments, progress_callback=progress)
     assert not result.is_error and text(result) == "step\ndone\n", result
-    assert told and told[-1][2].endswith(": step"), told
+    assert progress and progress[-1][2].endswith(": step"), progress
 
     failed = await client.call_tool("run_code", {"language": "javascript", "code": "throw new TypeError('why')"})
     assert failed.is_error and failed.structured_content["outcome"] == "raised" and "TypeError: why" in text(failed), failed
@@ -86,11 +86,11 @@ async def over_stdio(mode, versions):
 async def approve(mode, versions):
     """Approves a script's first call to a tool, and denies its second one, in a new interpreter and in a session."""
     environment = {name: os.environ[name] for name in os.environ if name.startswith(("GLOVEBOX_", "XDG_"))}
-    asked = []
+    questions = []
 
     async def answer(_context, params):
-        asked.append(params.message)
-        content = {"approve": True} if len(asked) % 2 else {"approve": False, "reason": "too expensive"}
+        questions.append(params.message)
+        content = {"approve": True} if len(questions) % 2 else {"approve": False, "reason": "too expensive"}
         return ElicitResult(action="accept", content=content)
 
     arguments = ["mcp", "--tool", "pay=cat", "--approve", "pay"]
@@ -104,11 +104,11 @@ async def approve(mode, versions):
         )
         session = (await client.call_tool("session_open", {"language": "python"})).structured_content["session"]
         for where in ({}, {"session": session}):
-            asked.clear()
+            questions.clear()
             result = await client.call_tool("run_code", {"language": "python", "code": code, **where})
             assert text(result) == "{'euros': 20}\nToolDenied too expensive\n", result
             question = "A script wants to call the tool `pay` with these arguments: "
-            assert asked == [question + '{"euros":20}', question + '{"euros":30}'], asked
+            assert questions == [question + '{"euros":20}', question + '{"euros":30}'], questions
         await client.call_tool("session_close", {"session": session})
 
 

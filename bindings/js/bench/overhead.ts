@@ -1,7 +1,7 @@
 // The overhead of the package's JavaScript layer: `Sandbox.execute` is compared with the engine's `execute`, called in
 // a loop in Rust. Both run alternately in the same process, so other load on the machine affects both.
 //
-// usage: node bench/overhead.ts [--most-us N]      prints JSON in microseconds; fails if the overhead exceeds N
+// usage: node bench/overhead.ts [--max-us N]      prints JSON in microseconds; fails if the overhead exceeds N
 import { parseArgs } from 'node:util';
 import { openNative } from '../src/native/backend.ts';
 import { findNative } from '../src/native/find.ts';
@@ -55,12 +55,12 @@ async function measure(language: 'python' | 'javascript'): Promise<Record<string
   };
 }
 
-const { values } = parseArgs({ options: { 'most-us': { type: 'string' } } });
-const most = Number(values['most-us'] ?? Infinity);
+const { values } = parseArgs({ options: { 'max-us': { type: 'string' } } });
+const maxUs = Number(values['max-us'] ?? Infinity);
 const measured = { python: await measure('python'), javascript: await measure('javascript') };
 console.log(JSON.stringify(measured, null, 2));
-const over = Object.entries(measured).filter(([, { overhead_us }]) => !((overhead_us ?? NaN) <= most));
+const over = Object.entries(measured).filter(([, { overhead_us }]) => !((overhead_us ?? NaN) <= maxUs));
 if (over.length > 0) {
-  console.error(`the overhead exceeds ${most} µs: ${over.map(([language, { overhead_us }]) => `${language} ${overhead_us}`).join(', ')}`);
+  console.error(`the overhead exceeds ${maxUs} µs: ${over.map(([language, { overhead_us }]) => `${language} ${overhead_us}`).join(', ')}`);
   process.exitCode = 1;
 }

@@ -14,7 +14,7 @@ export class Browser {
   readonly #process: ChildProcess;
   readonly #profile: string;
   readonly #socket: WebSocket;
-  readonly #asked = new Map<number, (answer: any) => void>();
+  readonly #pending = new Map<number, (answer: any) => void>();
   #count = 0;
 
   private constructor(child: ChildProcess, profile: string, socket: WebSocket) {
@@ -23,8 +23,8 @@ export class Browser {
     this.#socket = socket;
     socket.onmessage = ({ data }) => {
       const answer = JSON.parse(data);
-      this.#asked.get(answer.id)?.(answer);
-      this.#asked.delete(answer.id);
+      this.#pending.get(answer.id)?.(answer);
+      this.#pending.delete(answer.id);
     };
   }
 
@@ -38,12 +38,12 @@ export class Browser {
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     const url = await new Promise<string>((resolve, reject) => {
-      const said: string[] = [];
-      const late = setTimeout(() => reject(new Error(`the browser did not start: ${said.join('\n')}`)), TIMEOUT_MS);
+      const output: string[] = [];
+      const late = setTimeout(() => reject(new Error(`the browser did not start: ${output.join('\n')}`)), TIMEOUT_MS);
       child.on('error', reject);
-      child.on('exit', () => reject(new Error(`the browser exited: ${said.join('\n')}`)));
+      child.on('exit', () => reject(new Error(`the browser exited: ${output.join('\n')}`)));
       createInterface({ input: child.stderr }).on('line', (line) => {
-        said.push(line);
+        output.push(line);
         const [, found] = /^DevTools listening on (.*)$/.exec(line) ?? [];
         if (found === undefined) return;
         clearTimeout(late);
@@ -59,7 +59,7 @@ export class Browser {
     const id = (this.#count += 1);
     const answer = await new Promise<any>((resolve, reject) => {
       const late = setTimeout(() => reject(new Error(`the browser did not answer ${method}`)), TIMEOUT_MS);
-      this.#asked.set(id, (answer) => {
+      this.#pending.set(id, (answer) => {
         clearTimeout(late);
         resolve(answer);
       });

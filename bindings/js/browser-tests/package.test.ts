@@ -99,7 +99,7 @@ test('with shared memory: a cancelled script is interrupted, and its session liv
 });
 
 test('with shared memory: tools answer with promises', async () => {
-  const said = await isolated.run(async () => {
+  const stdout = await isolated.run(async () => {
     const { createSandbox } = await import('glovebox-sandbox');
     const title = async ({ path }: { path: string }): Promise<string> => /<title>(.*)<\/title>/.exec(await (await fetch(path)).text())?.[1] ?? '';
     const box = await createSandbox({ language: 'python', tools: { title } });
@@ -107,7 +107,7 @@ test('with shared memory: tools answer with promises', async () => {
     await box.close();
     return run.stdout + run.stderr;
   });
-  assert.equal(said, 'Glovebox\n');
+  assert.equal(stdout, 'Glovebox\n');
 });
 
 test('without shared memory: cancellation terminates the worker, and the sandbox continues in another', async () => {

@@ -90,8 +90,8 @@ const config :Workerd.Config = (
   const port = await new Promise<number>((resolve, reject) => {
     child.on('exit', (code) => reject(new Error(`workerd ended with ${code}`)));
     child.stdio[3]?.on('data', (data) => {
-      const said = String(data).split('\n').filter(Boolean).map((line) => JSON.parse(line));
-      const listens = said.find(({ event }) => event === 'listen');
+      const events = String(data).split('\n').filter(Boolean).map((line) => JSON.parse(line));
+      const listens = events.find(({ event }) => event === 'listen');
       if (listens) resolve(listens.port);
     });
   });

@@ -13,13 +13,13 @@ assert.deepEqual([endless.outcome.kind, endless.outcome.resource], ['exhausted',
 assert.match(endless.guidance.advice[0]?.summary ?? '', /^The script used all of its fuel, 5000000000 units/);
 assert.throws(() => endless.throwForOutcome(), ScriptError);
 
-const asked = await box.execute("print(input(), context['city'])", {
+const greeting = await box.execute("print(input(), context['city'])", {
   stdin: 'from',
   context: { city: 'Oslo' },
   timeoutMs: 2000,
   onStdout: (text) => assert.equal(text, 'from Oslo\n'),
 });
-assert.equal(asked.ok, true);
+assert.equal(greeting.ok, true);
 assert.deepEqual(await box.validate('print('), [{ line: 1, column: 6, message: "SyntaxError: '(' was never closed" }]);
 
 const stuck = box.execute('while True: pass', { signal: AbortSignal.timeout(100) });

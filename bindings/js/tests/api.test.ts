@@ -300,9 +300,9 @@ for (const way of ways) {
       nothing: () => undefined,
     };
     const box = await sandbox(way, { tools });
-    const said = async (name: string) => (await box.execute(`try { console.log(await tools.${name}({})) } catch (error) { console.log(error.message) }`)).stdout;
+    const errorOfTool = async (name: string) => (await box.execute(`try { console.log(await tools.${name}({})) } catch (error) { console.log(error.message) }`)).stdout;
     const answers = [];
-    for (const name of Object.keys(tools)) answers.push(await said(name));
+    for (const name of Object.keys(tools)) answers.push(await errorOfTool(name));
     const [number, hostile, message, surrogate, circular, big, nothing] = answers;
     assert.deepEqual([number, hostile, message, big, nothing], ['5\n', 'the tool threw a value that cannot be converted to text\n', '7\n', '1\n', 'null\n']);
     for (const each of [surrogate, circular]) assert.match(each ?? '', / returned a value that JSON cannot represent: /);
@@ -376,8 +376,8 @@ for (const way of ways) {
   });
 
   of('tools may be asynchronous, and are aborted with their call', async () => {
-    let told: () => void = () => undefined;
-    const aborted = new Promise<void>((resolve) => (told = resolve));
+    let onAborted: () => void = () => undefined;
+    const aborted = new Promise<void>((resolve) => (onAborted = resolve));
     let called: () => void = () => undefined;
     const tools: Tools = {
       later: async ({ x }) => {
@@ -386,8 +386,8 @@ for (const way of ways) {
       },
       never: (_, { signal }) => {
         called();
-        if (signal.aborted) told();
-        signal.addEventListener('abort', told);
+        if (signal.aborted) onAborted();
+        signal.addEventListener('abort', onAborted);
         return new Promise(() => undefined);
       },
     };

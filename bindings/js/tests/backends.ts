@@ -36,13 +36,13 @@ export async function startDaemon(...flags: string[]): Promise<{ child: ChildPro
   const socket = join(directory, 'd.sock');
   const limits = ['--fuel', '2_000_000_000_000', '--timeout-ms', '120000', '--timeout-reserve-ms', '10000'];
   const child = spawn(command, ['daemon', '--socket', socket, ...limits, '--default-runtime', 'python-3.15', ...flags], { stdio: ['ignore', 'ignore', 'pipe'] });
-  let said = '';
+  let output = '';
   await new Promise<void>((resolve, reject) => {
     child.once('error', reject);
-    child.once('exit', () => reject(new Error(said)));
+    child.once('exit', () => reject(new Error(output)));
     child.stderr.on('data', (text) => {
-      said += text;
-      if (said.includes('listening')) resolve();
+      output += text;
+      if (output.includes('listening')) resolve();
     });
   });
   process.env['GLOVEBOX_DAEMON_SOCKET'] = socket;

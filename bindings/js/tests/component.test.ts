@@ -21,11 +21,11 @@ const providers = new URL('../providers/', import.meta.url);
 const skip = !RUNS_COMPONENTS;
 
 /** The paths of the requests to the server. */
-const asked: string[] = [];
+const requested: string[] = [];
 /** Serves the providers: `/NAME/FILE` unchanged, `/spoilt/FILE` with a corrupted module, and nothing else. */
 const server = createServer((request, response) => {
   const [, name = '', file = ''] = (request.url ?? '').split('/');
-  asked.push(`${name}/${file}`);
+  requested.push(`${name}/${file}`);
   readFile(new URL(`${name === 'spoilt' ? 'glovebox-javascript' : name}/${file}`, providers)).then(
     (bytes) => response.end(name === 'spoilt' && file.endsWith('.js') ? Buffer.concat([bytes, Buffer.from(' ')]) : bytes),
     () => response.writeHead(404).end(),
@@ -50,7 +50,7 @@ test('URLs are tried in order, and changed bytes are not run', { skip }, async (
   await using({ indexURL }, async (box) => {
     assert.equal((await box.execute('console.log(1)')).stdout, '1\n');
   });
-  assert.deepEqual([...new Set(asked.map((path) => path.split('/')[0]))], ['absent', 'spoilt', 'glovebox-javascript']);
+  assert.deepEqual([...new Set(requested.map((path) => path.split('/')[0]))], ['absent', 'spoilt', 'glovebox-javascript']);
   await assert.rejects(createSandbox({ ...options, indexURL: indexURL.slice(0, 2) }), (error) => {
     assert.ok(error instanceof UnavailableError);
     assert.match(error.message, /absent\/: HTTP status 404; or from .*spoilt\/: `component.js` has the hash sha256-.*; expected sha256-/);
@@ -69,7 +69,7 @@ test('integrity hashes of any kind are checked', { skip }, async () => {
 });
 
 test('engine-only options are rejected with a hint', { skip }, async () => {
-  for (const [given, said] of [
+  for (const [given, expected] of [
     [{ workspace: '/tmp' }, /^workspace: .*backend: "native"/],
     [{ mounts: { '/in': '/tmp' } }, /^mounts/],
     [{ commit: 'never' }, /^commit/],
@@ -77,7 +77,7 @@ test('engine-only options are rejected with a hint', { skip }, async () => {
     [{ packages: true }, /^packages/],
     [{ network: { allow: [] } }, /^network/],
   ] as [SandboxOptions, RegExp][]) {
-    await assert.rejects(createSandbox({ ...options, ...given }), (error) => error instanceof UnsupportedError && said.test(error.message));
+    await assert.rejects(createSandbox({ ...options, ...given }), (error) => error instanceof UnsupportedError && expected.test(error.message));
   }
   await using({}, (box) => assert.rejects(box.session({ id: 'mine' }), UnsupportedError));
   await assert.rejects(createSandbox({ ...options, language: 'cobol' }), /the package has no component `glovebox-cobol`; it has .*glovebox-python/);

@@ -147,9 +147,9 @@ test("a program's own `toJSON` of bigints does not apply", () => {
 
 test('any value is the same after a round trip', () => {
   let seed = 20_26;
-  const next = (most: number): number => {
+  const next = (max: number): number => {
     seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
-    return (seed >>> 8) % most;
+    return (seed >>> 8) % max;
   };
   const parts = ['"', '\\', '12345678901234567', 'é', '\n', '{', ',', ':', '__proto__'];
   const text = (): string => Array.from({ length: next(5) }, () => parts[next(parts.length)]).join('');

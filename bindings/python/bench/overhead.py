@@ -1,7 +1,7 @@
 """Measures the overhead of the Python part of an execution: compares `Sandbox.execute` with the engine's `execute` in a
 loop in Rust. Both run alternately in the same process, so other load on the machine affects both.
 
-usage: overhead.py [--most-us N]      prints JSON, in microseconds; fails if the difference exceeds N
+usage: overhead.py [--max-us N]      prints JSON, in microseconds; fails if the difference exceeds N
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def measure(language: str) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measures the overhead of the Python part of an execution.")
-    parser.add_argument("--most-us", type=float, default=None)
-    most_us: float | None = parser.parse_args().most_us
+    parser.add_argument("--max-us", type=float, default=None)
+    max_us: float | None = parser.parse_args().max_us
     measured = {language: measure(language) for language in SCRIPTS}
     print(json.dumps(measured, indent=2))
     over = {language: each["overhead_us"] for language, each in measured.items()}
-    if most_us is not None and max(over.values()) > most_us:
-        raise SystemExit(f"the overhead exceeds {most_us} µs: {over}")
+    if max_us is not None and max(over.values()) > max_us:
+        raise SystemExit(f"the overhead exceeds {max_us} µs: {over}")
 
 
 main()

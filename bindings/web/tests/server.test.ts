@@ -53,7 +53,7 @@ test('TypeScript runs, and examples include their files', async () => {
 test('the printed address grants access; the token stays in the tab and leaves the address', async (t) => {
   const own = await Server.start([], null);
   t.after(() => own.close());
-  const printed = own.said.map((line) => /the page: (\S+)/.exec(line)?.[1]).find(Boolean);
+  const printed = own.output.map((line) => /the page: (\S+)/.exec(line)?.[1]).find(Boolean);
   assert.match(String(printed), /^http:\/\/127\.0\.0\.1:\d+\/#token=gb_/);
   const { page, done } = await open(browser, String(printed));
   await ready(page);
@@ -99,9 +99,9 @@ test('errors are shown: too large, too many requests, too many sessions', async 
   const { page, done } = await open(browser, `http://${few.address}/#token=few-executions`);
   await ready(page);
   assert.equal(await run(page, `print(1) # ${'x'.repeat(30_000)}`), 'Payload Too Large');
-  let said = '';
-  for (let count = 0; count < 4 && said !== 'Too Many Requests'; count += 1) said = await run(page, 'print(1)');
-  assert.equal(said, 'Too Many Requests');
+  let text = '';
+  for (let count = 0; count < 4 && text !== 'Too Many Requests'; count += 1) text = await run(page, 'print(1)');
+  assert.equal(text, 'Too Many Requests');
   assert.match(await output(page), /[Tt]ry again in \d+ s\.$/);
   await picture(page, 'server-refused');
   await page.locator('#session-new').click();

@@ -34,7 +34,7 @@ export class Server implements Site {
   readonly #flags: string[];
   readonly #token: string | null;
   /** The process's output, in chunks. */
-  said: string[] = [];
+  output: string[] = [];
   address = '';
 
   private constructor(store: string, flags: string[], token: string | null) {
@@ -58,11 +58,11 @@ export class Server implements Site {
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     this.#process = child;
-    this.said = [];
+    this.output = [];
     await new Promise<void>((resolve, reject) => {
-      child.on('exit', (code) => reject(new Error(`the server ended with ${code}: ${this.said.join('\n')}`)));
+      child.on('exit', (code) => reject(new Error(`the server ended with ${code}: ${this.output.join('\n')}`)));
       createInterface({ input: child.stderr }).on('line', (line) => {
-        this.said.push(line);
+        this.output.push(line);
         this.address = /listening on http:\/\/(\S+)/.exec(line)?.[1] ?? this.address;
         if (line.includes('the page: ')) resolve();
       });
@@ -142,8 +142,8 @@ export async function open(browser: Browser, url: string, options: { width?: num
   });
   const { origin } = new URL(url);
   page.on('request', (request) => {
-    const asked = request.url();
-    if (!asked.startsWith(`${origin}/`) && !asked.startsWith('blob:') && !asked.startsWith('data:') && asked !== 'about:srcdoc') foreign.push(asked);
+    const url = request.url();
+    if (!url.startsWith(`${origin}/`) && !url.startsWith('blob:') && !url.startsWith('data:') && url !== 'about:srcdoc') foreign.push(url);
   });
   await page.goto(url);
   const done = async (): Promise<void> => {

@@ -65,10 +65,10 @@ def applied_twice(record: Record) -> list[str]:
     """Sessions whose count exceeds the requests: more unreported counts than executions with an unknown outcome."""
     found = []
     for session, operations in record.counters().items():
-        asked = executions(operations)
-        answered = {operation.count for operation in asked if operation.count is not None}
+        issued = executions(operations)
+        answered = {operation.count for operation in issued if operation.count is not None}
         missing = set(range(1, record.finals[session] + 1)) - answered
-        unknown = sum(operation.count is None for operation in asked)
+        unknown = sum(operation.count is None for operation in issued)
         if len(missing) > unknown:
             found.append(f"{session}: counts {sorted(missing)} were not answered, but only {unknown} executions have an unknown outcome")
     return found

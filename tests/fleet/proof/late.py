@@ -26,7 +26,7 @@ async def close_comes_late(client: Client, fleet: Fleet) -> list[str]:
         await client.carry_out(operation)
         return operation
 
-    asked = [await ask("execute"), await ask("execute")]
+    issued = [await ask("execute"), await ask("execute")]
     place = fleet.balancer.places()[service(SESSION)]
     victim = next(host for host in fleet.nodes if host.name == place)
     fleet.throttle.slow(SLOW_S)
@@ -36,7 +36,7 @@ async def close_comes_late(client: Client, fleet: Fleet) -> list[str]:
     victim.cut([fleet.balancer.host])
     fleet.process(victim).freeze()
     met = fleet.throttle.pass_all()
-    asked += [await closing, await ask("execute")]
+    issued += [await closing, await ask("execute")]
     fleet.process(victim).thaw()
     await asyncio.sleep(LATE_S)
     victim.heal()
@@ -44,9 +44,9 @@ async def close_comes_late(client: Client, fleet: Fleet) -> list[str]:
     for host in fleet.nodes:
         fleet.process(host).kill()
         fleet.process(host).start()
-    asked += [await ask("execute"), await ask("info")]
-    wrong = [f"{each.id}: {each.kind} is {each.outcome}: {each.errors[-1:]}" for each in asked if each.outcome != "ok"]
-    counts = [each.count for each in asked]
+    issued += [await ask("execute"), await ask("info")]
+    wrong = [f"{each.id}: {each.kind} is {each.outcome}: {each.errors[-1:]}" for each in issued if each.outcome != "ok"]
+    counts = [each.count for each in issued]
     if not wrong and counts != [1, 2, 1, 1, 2, 2]:
         wrong.append(f"the answers are {counts}")
     if met == 0:

@@ -20,7 +20,7 @@ const { sandbox } = await instantiate({ 'glovebox:sandbox/tools': tools });
 
 const policy: Policy = { limits: { fuel: 2_000_000_000n }, clock: { tag: 'fixed', val: 0n }, entropy: { tag: 'seeded', val: 1n } };
 const text = new TextDecoder();
-const told = (outcome: Outcome): string => (outcome.tag === 'raised' ? `raised ${outcome.val.typeName}` : outcome.tag);
+const kindOf = (outcome: Outcome): string => (outcome.tag === 'raised' ? `raised ${outcome.val.typeName}` : outcome.tag);
 
 const scripts: [Runtime, string][] = [
   [{ tag: 'python' }, 'print(sum(range(101)))'],
@@ -31,7 +31,7 @@ const scripts: [Runtime, string][] = [
 ];
 for (const [runtime, source] of scripts) {
   const run = sandbox.execute(runtime, { source }, policy);
-  console.log(runtime.tag, told(run.outcome), text.decode(run.stdout.bytes).trim());
+  console.log(runtime.tag, kindOf(run.outcome), text.decode(run.stdout.bytes).trim());
 }
 
 const found = sandbox.validate({ tag: 'python' }, { source: 'print(' }, policy);

@@ -68,8 +68,8 @@ def resolved(program: str) -> tuple[str, tuple[int, int]] | None:
     """Returns the actual interpreter behind a launcher, and its version."""
     code = "import sys; print(sys.executable); print(*sys.version_info[:2])"
     try:
-        said = subprocess.run([program, "-I", "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
-        executable, numbers = said.splitlines()
+        output = subprocess.run([program, "-I", "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+        executable, numbers = output.splitlines()
         major, minor = numbers.split()
         return executable, (int(major), int(minor))
     except (OSError, subprocess.SubprocessError, ValueError):

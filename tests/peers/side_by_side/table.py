@@ -155,10 +155,10 @@ def marked_down(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def versions(report: Report) -> str:
-    said: dict[str, str] = {}
+    merged: dict[str, str] = {}
     for entry in report.entries:
-        said |= entry.versions
-    return ", ".join(f"{name} {number}" for name, number in said.items())
+        merged |= entry.versions
+    return ", ".join(f"{name} {number}" for name, number in merged.items())
 
 
 def circumstances(report: Report) -> str:

@@ -18,7 +18,7 @@ def compiled(*args):
     return code
 
 
-def said(source):
+def evaluated(source):
     """Returns `True` if the last statement is an expression, and "error" if the source does not compile."""
     try:
         tree = ast.parse(source)
@@ -113,7 +113,7 @@ driver["compile"] = compiled
 try:
     for _ in range(int(sys.argv[1])):
         source = script(draw)
-        truth = said(source)
+        truth = evaluated(source)
         counts[truth] += 1
         if found(source) != truth:
             print(repr(source), "is", truth)

@@ -88,8 +88,8 @@ class Cells(KernelCase):
         self.assertEqual(self.cell("x").reply["execution_count"], before + 2)
 
     def test_user_expressions_are_evaluated_without_side_effects(self) -> None:
-        asked = {"sum": "x + 1", "pop": "l.pop()", "nothing": "None", "wrong": "absent"}
-        ran = self.cell("x = 1\nl = [1, 2]", user_expressions=asked)
+        user_expressions = {"sum": "x + 1", "pop": "l.pop()", "nothing": "None", "wrong": "absent"}
+        ran = self.cell("x = 1\nl = [1, 2]", user_expressions=user_expressions)
         given = ran.reply["user_expressions"]
         self.assertEqual(given["sum"], {"status": "ok", "data": {"text/plain": "2"}, "metadata": {}})
         self.assertEqual(given["pop"]["data"]["text/plain"], "2")
