@@ -27,16 +27,16 @@ def text(result):
 async def use(client):
     """Makes the calls of a typical model."""
     assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
-    progress = []
+    updates = []
 
     async def progress(done, total, message):
-        progress.append((done, total, message))
+        updates.append((done, total, message))
 
     code = "import time\nprint('step')\ntime.sleep(0.7)\nprint('done')"
     arguments = {"language": "python", "code": code}
     result = await client.call_tool("run_code", arguments, progress_callback=progress)
     assert not result.is_error and text(result) == "step\ndone\n", result
-    assert progress and progress[-1][2].endswith(": step"), progress
+    assert updates and updates[-1][2].endswith(": step"), updates
 
     failed = await client.call_tool("run_code", {"language": "javascript", "code": "throw new TypeError('why')"})
     assert failed.is_error and failed.structured_content["outcome"] == "raised" and "TypeError: why" in text(failed), failed
