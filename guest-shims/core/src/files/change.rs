@@ -1,4 +1,4 @@
-//! Individual changes to a workspace. A change that fails can have partial effects; [`whole`] prevents them.
+//! Individual changes to a workspace. A change that fails can have partial effects; [`atomically`] prevents them.
 
 use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
 
