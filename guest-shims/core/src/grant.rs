@@ -57,8 +57,8 @@ pub struct GrantExcess {
 }
 
 impl GrantParts<'_> {
-    /// Returns the first setting of `requested` that exceeds this grant: a higher limit, or the host's clock or entropy if
-    /// it is not granted.
+    /// Returns the first setting of `requested` that exceeds this grant: a higher limit, or the host's clock or entropy
+    /// if it is not granted.
     #[must_use]
     pub fn first_excess(&self, requested: &GrantParts<'_>) -> Option<GrantExcess> {
         let excess = |key: &str, requested: &str, granted: &str| {

@@ -59,8 +59,8 @@ pub(crate) struct SuspendedScript {
 /// Passes answers to a suspendable execution. Returns when the script has ended, or suspends it when it waits for
 /// further answers. `store` writes the suspended execution to a file and returns the file's path.
 ///
-/// Call this within [`interrupt::run_guest`](crate::interrupt::run_guest). Otherwise, Ctrl-C can end the process before the
-/// file is complete.
+/// Call this within [`interrupt::run_guest`](crate::interrupt::run_guest). Otherwise, Ctrl-C can end the process before
+/// the file is complete.
 ///
 /// If the execution's record is full, it can no longer be suspended. The calls then raise `ToolLimit` in the script.
 pub(crate) fn advance(

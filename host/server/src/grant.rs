@@ -50,7 +50,8 @@ pub enum GrantError {
     Form(String),
 }
 
-/// Returns `granted` with the changes in `requested`, an object with policy keys. Fails if the result exceeds `granted`.
+/// Returns `granted` with the changes in `requested`, an object with policy keys. Fails if the result exceeds
+/// `granted`.
 pub(crate) fn narrowed(granted: &Policy, requested: &Map<String, Value>) -> Result<Policy, GrantError> {
     if let Some(name) = requested.keys().find(|name| !OPEN.contains(&name.as_str())) {
         return Err(GrantError::NotOpen(name.clone()));

@@ -218,8 +218,9 @@ impl Tenant {
         self.record_end(span, request, &result.map(Executed::from).map_err(Failed::from));
     }
 
-    /// Like [`record_result`](Self::record_result), for an execution that was turned into bytes. `execution` is `None` if its result was
-    /// lost: its fuel and duration are then unknown. Hashing the bytes may take a tenth of a second.
+    /// Like [`record_result`](Self::record_result), for an execution that was turned into bytes. `execution`
+    /// is `None` if its result was lost: its fuel and duration are then unknown. Hashing the bytes may take a tenth of a
+    /// second.
     pub(super) fn record_suspension(
         &self,
         span: &Span,

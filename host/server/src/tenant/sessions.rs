@@ -312,8 +312,8 @@ impl Tenant {
     }
 
     /// Performs a session operation when the tenant, the session and the service admit it. Records it in the audit log
-    /// if [`SessionOperation::action`] names an action. A started operation is completed and recorded even if the caller
-    /// has dropped the future.
+    /// if [`SessionOperation::action`] names an action. A started operation is completed and recorded even if the
+    /// caller has dropped the future.
     async fn perform(&self, call: impl Into<SessionCall>) -> Result<SessionReply, ServiceError> {
         Ok(self.perform_within(call, ()).await?.0)
     }

@@ -212,7 +212,8 @@ impl Tenant {
     /// Also fails if the execution does not exist, if an answer is invalid, or if `then` fails.
     ///
     /// The call can be repeated if admission failed or an answer is invalid, because the execution stays suspended. It
-    /// can also be repeated after [`ServiceError::StepUnanswered`], and if `then` failed with [`DeliveryError::NoRoom`].
+    /// can also be repeated after [`ServiceError::StepUnanswered`], and if `then` failed with
+    /// [`DeliveryError::NoRoom`].
     pub async fn resume_then<T: Send + 'static>(
         &self,
         execution: &str,
