@@ -329,12 +329,9 @@ fn concurrent_commands_are_independent() {
 fn the_readmes_first_command_runs_both_examples() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let output = output(&["run", &format!("{examples}/hello.py"), &format!("{examples}/hello.js")]);
-    let shown = text(&output.stdout);
+    let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(
-        shown.contains("Hello from Python 3.15.0 on wasi\n") && shown.contains("Hello from JavaScript\n"),
-        "{shown}"
-    );
+    assert!(out.contains("Hello from Python 3.15.0 on wasi\n") && out.contains("Hello from JavaScript\n"), "{out}");
     assert_eq!(text(&output.stderr), "");
 }
 
