@@ -163,7 +163,7 @@ class NativeBackend implements SteppingBackend {
   }
 
   async resumeSuspendedSession(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
-    return new EngineSession(this.#module, await asked((callback) => this.native.resumeSuspendedSession(buffer(state), id, callback)));
+    return new EngineSession(this.#module, await callNative((callback) => this.native.resumeSuspendedSession(buffer(state), id, callback)));
   }
 
   async resume(state: Uint8Array, id: string | undefined): Promise<BackendSession> {

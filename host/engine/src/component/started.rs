@@ -114,9 +114,9 @@ impl Caller {
         let there = Arc::clone(&left);
         let keeper = resource.keeper().clone();
         let bill = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
-        let asked = request.cancel(&keeper.cancel).budget(&keeper.budget);
+        let request = request.cancel(&keeper.cancel).budget(&keeper.budget);
         let session = resource.session().clone();
-        let started = session.start_with(asked, move |execution| {
+        let started = session.start_with(request, move |execution| {
             // The handle may already be dropped, and this may be the last reference to the session.
             let _until_here = (bill, until_end, resource, started);
             drop(execution.take_files());

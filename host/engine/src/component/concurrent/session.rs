@@ -9,7 +9,7 @@ use super::{
     call::{Call, tool_bytes},
     observers::Observers,
     session_call::{SessionCall, UsedSession, create},
-    session_streams::{ChargedBytes, Incoming, SizeLimit},
+    session_streams::{BytesStream, Incoming, SizeLimit},
     started::ConcurrentExecution,
     wit_session::{Host, HostSession, HostSessionWithStore, SessionOptions},
 };
@@ -364,7 +364,7 @@ fn stream<T: 'static>(
     bytes: Bytes,
     handle: Share,
 ) -> Result<StreamReader<u8>, SandboxFailure> {
-    accessor.with(|access| Ok(StreamReader::new(access, ChargedBytes::new(bytes, handle))?))
+    accessor.with(|access| Ok(StreamReader::new(access, BytesStream::new(bytes, handle))?))
 }
 
 impl From<SessionOptions> for sandbox::SessionOptions {

@@ -28,19 +28,19 @@ use crate::component::{
 };
 
 /// A stream that the component reads. Its bytes are freed after the last one has been read.
-pub(super) struct ChargedBytes {
+pub(super) struct BytesStream {
     bytes: Option<Bytes>,
     offset: usize,
     _handle: Share,
 }
 
-impl ChargedBytes {
+impl BytesStream {
     pub(super) fn new(bytes: Bytes, handle: Share) -> Self {
         Self { bytes: Some(bytes), offset: 0, _handle: handle }
     }
 }
 
-impl<D: 'static> StreamProducer<D> for ChargedBytes {
+impl<D: 'static> StreamProducer<D> for BytesStream {
     type Item = u8;
     type Buffer = VecBuffer<u8>;
 
