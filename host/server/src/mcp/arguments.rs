@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn argument_errors_name_the_field_or_type() {
-        for (arguments, said) in [
+        for (arguments, expected) in [
             (json!({ "language": "python", "code": "1", "timeout": 5 }), "unknown field `timeout`"),
             (json!({ "language": "python" }), "missing field `code`"),
             (
@@ -259,7 +259,7 @@ mod tests {
             (json!({ "language": "python", "code": "", "a\nb": 1 }), "unknown field `a\\nb`"),
         ] {
             let error = read::<RunCode>(object(arguments)).unwrap_err().to_string();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 

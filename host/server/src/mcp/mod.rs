@@ -144,8 +144,10 @@ impl McpServer {
         };
         let given: given::RunCode = given::read(arguments)?;
         let max_ms = self.0.tenant.policy().limits.timeout_ms;
-        if let Some(asked) = given.timeout_ms.filter(|asked| !(1..=max_ms).contains(asked)) {
-            return Err(ServiceError::Invalid(format!("`timeout_ms` is {asked}; it must be between 1 and {max_ms}")));
+        if let Some(timeout_ms) = given.timeout_ms.filter(|timeout_ms| !(1..=max_ms).contains(timeout_ms)) {
+            return Err(ServiceError::Invalid(format!(
+                "`timeout_ms` is {timeout_ms}; it must be between 1 and {max_ms}"
+            )));
         }
         let max = Duration::from_millis(given.timeout_ms.unwrap_or(max_ms));
         let last = LastLine::default();

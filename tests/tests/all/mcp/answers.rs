@@ -32,7 +32,7 @@ fn answer_reports_the_outcome_and_script_errors() {
     assert!(answer["fuel"].as_u64().unwrap() > 0 && answer["duration_ms"].as_f64().unwrap() > 0.0);
     assert!(answer.get("session").is_none() && answer.get("value").is_none() && answer.get("reason").is_none());
 
-    for (code, outcome, exit_code, said) in [
+    for (code, outcome, exit_code, expected) in [
         ("1 / 0", "raised", 1, "failed: raised ZeroDivisionError: division by zero."),
         ("import sys; sys.exit(3)", "exited", 3, "failed: exited with 3."),
         ("import httpx", "raised", 1, "advice: "),
@@ -40,7 +40,7 @@ fn answer_reports_the_outcome_and_script_errors() {
         let result = mcp.python(code);
         assert_eq!((result.is_error, &structured(&result)["outcome"]), (Some(true), &json!(outcome)), "{code}");
         assert_eq!(structured(&result)["exit_code"], exit_code);
-        assert!(text(&result).contains(said), "{}", text(&result));
+        assert!(text(&result).contains(expected), "{}", text(&result));
     }
     assert_eq!(text(&mcp.python("pass")), "The script completed. It printed nothing.");
     let session = mcp.session();

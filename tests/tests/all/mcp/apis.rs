@@ -213,7 +213,7 @@ fn headers_are_sent_only_to_the_server_of_the_api() {
 fn unusable_document_is_named() {
     let runtime = runtime();
     let page = |status: &'static str, body: &'static str| Endpoint::new(move |_| Some(response(status, body)));
-    for (endpoint, said) in [
+    for (endpoint, expected) in [
         (page("200 OK", "openapi: 3.0.0"), "is not JSON; convert it to JSON, because YAML is not supported"),
         (page("401 Unauthorized", SECRET), "cannot be fetched: the answer is HTTP 401"),
         (page("302 Found\r\nlocation: http://127.0.0.1:1/", ""), "cannot be fetched: the answer is HTTP 302"),
@@ -228,7 +228,7 @@ fn unusable_document_is_named() {
     ] {
         let url = format!("http://{}/secret", endpoint.address);
         let error = start(&runtime, vec![config(url, None)], 1 << 20).unwrap_err();
-        assert!(error.starts_with("API `pets` ") && error.contains(said), "{error}");
+        assert!(error.starts_with("API `pets` ") && error.contains(expected), "{error}");
         assert!(!error.contains("secret"), "{error}");
     }
     let endpoint = api(|_| None);

@@ -259,12 +259,12 @@ fn in_session(session: &str, code: &str) -> Value {
     json!({ "language": "python", "session": session, "code": code })
 }
 
-/// Sends a state with approvals of two calls. Asserts that the server refuses it and returns a message with `said`.
-fn refused_state(mcp: &Mcp, arguments: &Value, state: &str, said: &str) {
+/// Sends a state with approvals of two calls. Asserts that the server refuses it and returns a message with `expected`.
+fn refused_state(mcp: &Mcp, arguments: &Value, state: &str, expected: &str) {
     let answers = json!({ "call-0": accept(), "call-1": accept() });
     let result = complete(once(mcp, arguments, Some(state), answers));
     assert_eq!(result.is_error, Some(true), "{result:?}");
-    assert!(text(&result).contains(said), "{result:?}");
+    assert!(text(&result).contains(expected), "{result:?}");
 }
 
 /// Each resumption changes the session's generation, which the earlier states do not have.

@@ -71,7 +71,7 @@ impl Endpoint {
         self.received.lock().unwrap().clone()
     }
 
-    fn was_told(&self, method: &str) -> bool {
+    fn has_received(&self, method: &str) -> bool {
         self.received().iter().any(|request| request.body["method"] == method)
     }
 
@@ -217,7 +217,7 @@ fn call_to_a_hanging_server_times_out() {
         "try: tools.s_wait()\nexcept tools.ToolError as error: print(type(error).__name__)\nprint(tools.s_now())",
     );
     assert_eq!(text(&result), "ToolTimeout\nnow\n", "{result:?}");
-    until("the server is told", || endpoint.was_told("notifications/cancelled"));
+    until("the server is told", || endpoint.has_received("notifications/cancelled"));
     runtime.block_on(upstreams.close());
 }
 
@@ -348,14 +348,14 @@ fn url_without_a_server_is_named() {
         Some(page.to_owned())
     });
     let denied = Endpoint::new(|_| Some(response("401 Unauthorized\r\nwww-authenticate: Bearer", "")));
-    for (url, said) in [
+    for (url, expected) in [
         (format!("http://{closed}/secret"), "cannot be reached: "),
         (format!("http://{}/secret", page.address), "did not answer as an MCP server: the response contains no result"),
         (format!("http://{}/secret", denied.address), "answered with HTTP 401"),
         ("ftp://secret".to_owned(), "has a `url` that does not begin with `http://` or `https://`"),
     ] {
         let error = start(&runtime, vec![config(url, &[("X-Key", "secret")])], 1 << 20).unwrap_err();
-        assert!(error.starts_with(&format!("MCP server `s` {said}")), "{error}");
+        assert!(error.starts_with(&format!("MCP server `s` {expected}")), "{error}");
         assert!(!error.contains("secret"), "{error}");
     }
 }

@@ -51,8 +51,8 @@ fn tools_unsupported_by_a_fleet_are_not_offered() {
         ("files_write", json!({"session": "s", "path": "a", "text": "b"})),
         ("run_code", json!({"language": "python", "session": "s", "code": "1", "files": files})),
     ] {
-        let said = mcp.refused(name, arguments);
-        assert!(said.starts_with("not-in-a-fleet: a fleet does not support"), "{name}: {said}");
+        let message = mcp.refused(name, arguments);
+        assert!(message.starts_with("not-in-a-fleet: a fleet does not support"), "{name}: {message}");
     }
     let code = json!({"language": "python", "code": "print(open('a').read())", "files": files});
     mcp.ok("run_code", code);

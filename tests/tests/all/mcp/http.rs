@@ -227,9 +227,9 @@ fn script_is_cancelled_without_memory_for_the_questions() {
     let (status, text) = answer(server.begin_with(&json!({ "elicitation": {} }), &[], "tools/call", params));
     assert_eq!(status, 200, "{text}");
     let result = message(&text)["result"].clone();
-    let said = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"));
-    assert!(said.starts_with("unavailable: the script was cancelled at calls that need an approval"), "{said}");
-    assert!(said.contains("`http.bodies_bytes`") && !said.contains("was executed"), "{said}");
+    let message = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"));
+    assert!(message.starts_with("unavailable: the script was cancelled at calls that need an approval"), "{message}");
+    assert!(message.contains("`http.bodies_bytes`") && !message.contains("was executed"), "{message}");
     until("the script ends", || server.running() == 0);
     assert!(server.run(&[], "console.log(6 * 7)").1.contains(r#""stdout":"42\n""#));
 }

@@ -82,7 +82,7 @@ fn files_of_a_call_are_written_before_it_runs() {
     let session = mcp.session();
     assert_eq!(text(&run(Some(&session))), "é b'\\x00\\xff'\n");
     assert_eq!(text(&run(Some(&session))), "é b'\\x00\\xff'\n", "files of the previous call are replaced");
-    for (files, said) in [
+    for (files, expected) in [
         (json!([{ "path": "../x", "text": "" }]), "../x"),
         (json!([{ "path": "a" }]), "file `a`: send either"),
         (json!([{ "path": "a", "base64": "!" }]), "file `a`: cannot decode `base64`"),
@@ -90,7 +90,7 @@ fn files_of_a_call_are_written_before_it_runs() {
         for session in [None, Some(&session)] {
             let refused = mcp
                 .refused("run_code", json!({ "language": "python", "code": "1", "files": files, "session": session }));
-            assert!(refused.contains(said), "{refused}");
+            assert!(refused.contains(expected), "{refused}");
         }
     }
 }

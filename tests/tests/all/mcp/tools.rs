@@ -84,7 +84,7 @@ fn tool_description_lists_runtimes_and_packages() {
 #[test]
 fn wrong_arguments_are_named_and_the_next_call_works() {
     let mcp = Mcp::new();
-    for (name, arguments, said) in [
+    for (name, arguments, expected) in [
         ("run_code", json!({ "language": "python", "code": "1", "timeout": 1 }), "unknown field `timeout`"),
         ("run_code", json!({ "code": "1" }), "missing field `language`"),
         ("run_code", json!({ "language": "cobol", "code": "1" }), "unknown variant `cobol`"),
@@ -101,7 +101,7 @@ fn wrong_arguments_are_named_and_the_next_call_works() {
         ("files_write", json!({ "session": "none", "path": "x" }), "send either `text` or `base64`"),
     ] {
         let refused = mcp.refused(name, arguments.clone());
-        assert!(refused.contains(said), "{name} {arguments}: {refused}");
+        assert!(refused.contains(expected), "{name} {arguments}: {refused}");
     }
     let unknown =
         mcp.runtime.block_on(mcp.client().call_tool(CallToolRequestParams::new("rm\n"))).unwrap_err().to_string();
@@ -115,9 +115,10 @@ fn requested_timeout_applies_within_the_grant() {
     let run = |timeout_ms: u64| {
         mcp.call("run_code", json!({ "language": "javascript", "code": "while (true) {}", "timeout_ms": timeout_ms }))
     };
-    for (timeout_ms, said) in [(1, "longer than 1 ms"), (300, "longer than 300 ms"), (2_000, "longer than 2000 ms")] {
+    for (timeout_ms, expected) in [(1, "longer than 1 ms"), (300, "longer than 300 ms"), (2_000, "longer than 2000 ms")]
+    {
         let result = run(timeout_ms);
-        assert!(result.is_error == Some(true) && text(&result).contains(said), "{result:?}");
+        assert!(result.is_error == Some(true) && text(&result).contains(expected), "{result:?}");
         assert_eq!(result.structured_content.unwrap()["outcome"], "exhausted");
     }
     for timeout_ms in [0, 2_001, u64::MAX] {

@@ -198,7 +198,7 @@ fn hostile_tool_list_is_bounded() {
         let inner = Inner::answering(list, "pass");
         start(&runtime, vec![inner.config("evil")], 1_000).unwrap_err()
     };
-    for (list, said) in [
+    for (list, expected) in [
         (
             "say({'tools': [{'name': f't{i}', 'inputSchema': {'type': 'object'}} for i in range(257)]})",
             "has more than 256 tools",
@@ -215,7 +215,10 @@ fn hostile_tool_list_is_bounded() {
         ("print('I go', file=sys.stderr, flush=True); os._exit(1)", "it wrote: I go"),
     ] {
         let error = refused(list);
-        assert!(error.starts_with("MCP server `evil` ") && error.contains(said) && !error.contains('\n'), "{error}");
+        assert!(
+            error.starts_with("MCP server `evil` ") && error.contains(expected) && !error.contains('\n'),
+            "{error}"
+        );
     }
     // Unusable schemas are replaced with a schema that accepts any object. The upstream server validates the arguments
     // itself.
@@ -262,9 +265,9 @@ fn size_of_a_tool_list_is_limited_over_all_pages() {
                 runtime.block_on(upstreams.close());
             }
             Err(error) => {
-                let said =
+                let message =
                     format!("MCP server `s` describes its tools in more than {max} bytes or with too many values");
-                assert!(is_refused && error.starts_with(&said), "{total}: {error}");
+                assert!(is_refused && error.starts_with(&message), "{total}: {error}");
             }
         }
     }
@@ -310,7 +313,7 @@ fn command_that_is_not_a_server_is_named() {
             approve: Approve::Never,
         }
     };
-    for (config, said) in [
+    for (config, expected) in [
         (config("/no/such/program", &[]), "MCP server `x` cannot be started: "),
         (config("sh", &["-c", "echo nonsense; echo why >&2"]), "did not respond as an MCP server: "),
         // The endless output ends after one second, so that the test does not wait 60 s for the start to time out.
@@ -319,6 +322,6 @@ fn command_that_is_not_a_server_is_named() {
     ] {
         // A server that sends no valid message is abandoned when it exits or times out.
         let error = start(&runtime, vec![config], 1 << 20).unwrap_err();
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }

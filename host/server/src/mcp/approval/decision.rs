@@ -245,8 +245,8 @@ mod tests {
     fn question_shows_all_arguments_on_one_line() {
         let long = "x".repeat(10_000);
         let text = serde_json::to_string(&json!({ "to": format!("a\n\u{202e}b{long}") })).unwrap();
-        let asked = serde_json::to_value(questions(&[call(&text)]).unwrap()).unwrap();
-        let params = &asked["call-3"]["params"];
+        let shown = serde_json::to_value(questions(&[call(&text)]).unwrap()).unwrap();
+        let params = &shown["call-3"]["params"];
         let message = params["message"].as_str().unwrap();
         assert!(
             message.starts_with("A script wants to call the tool `pay` with these arguments: {\"to\""),
@@ -254,7 +254,7 @@ mod tests {
         );
         assert!(message.contains(&long) && message.contains(r"\u202e") && !message.contains(['\n', '\u{202e}']));
         assert_eq!((&params["mode"], &params["requestedSchema"]["required"]), (&json!("form"), &json!(["approve"])));
-        assert_eq!(asked["call-3"]["method"], "elicitation/create");
+        assert_eq!(shown["call-3"]["method"], "elicitation/create");
     }
 
     #[test]

@@ -115,10 +115,12 @@ impl ApprovedRun<'_> {
             None => None,
         };
         let is_in_memory = matches!(state, Some(OpenedState { run: WaitingRun::InMemory(_), .. }));
-        let (mut decisions, mut asked, mut step) = match &mut state {
-            Some(opened) => {
-                (decisions(responses)?, std::mem::take(&mut opened.asked), self.resume_run(&mut opened.run).await?)
-            }
+        let (mut decisions, mut question_digests, mut step) = match &mut state {
+            Some(opened) => (
+                decisions(responses)?,
+                std::mem::take(&mut opened.question_digests),
+                self.resume_run(&mut opened.run).await?,
+            ),
             None => (Decisions::new(), Vec::new(), self.start(None).await?),
         };
         let approver = Approver::of(self.context);
@@ -129,7 +131,7 @@ impl ApprovedRun<'_> {
             };
             let waiting = CancelWaiting { tenant: self.tenant.clone(), execution: Some(needs.execution.clone()) };
             let (decided, open) =
-                split(needs.calls, std::mem::take(&mut decisions), &std::mem::take(&mut asked), &approver);
+                split(needs.calls, std::mem::take(&mut decisions), &std::mem::take(&mut question_digests), &approver);
             if !decided.is_empty() {
                 let nonces = match is_in_memory {
                     true => nonces_in_memory(&needs.execution, &decided, &approver),
@@ -157,7 +159,7 @@ impl ApprovedRun<'_> {
                 }
             };
             if let Approver::Answers(peer) = &approver {
-                asked = digests(&open);
+                question_digests = digests(&open);
                 step = match run {
                     WaitingRun::Suspended(run) => {
                         decisions = request_decisions(peer, &open, ANSWER_TIME).await?;
@@ -193,9 +195,9 @@ impl ApprovedRun<'_> {
     }
 
     /// Returns the state for the client, like [`open`](Self::open) on a blocking thread.
-    async fn close(&self, run: WaitingRun, asked: Vec<CallDigest>) -> Result<String, ServiceError> {
+    async fn close(&self, run: WaitingRun, question_digests: Vec<CallDigest>) -> Result<String, ServiceError> {
         let (server, arguments) = (self.server.clone(), self.arguments);
-        Service::blocking(move || server.0.states.close(&run, &asked, &arguments)).await?
+        Service::blocking(move || server.0.states.close(&run, &question_digests, &arguments)).await?
     }
 
     fn is_in_session(&self) -> bool {
@@ -382,12 +384,12 @@ impl ApprovedRun<'_> {
 }
 
 /// Separates the calls about which a decision exists from those about which the client must be asked. Ignores decisions
-/// about calls that the last questions did not show with exactly these arguments, whose digests are `asked`: a faulty
-/// worker can report other calls for a resumed execution.
+/// about calls that the last questions did not show with exactly these arguments, whose digests are `question_digests`:
+/// a faulty worker can report other calls for a resumed execution.
 fn split(
     calls: Vec<ToolRequest>,
     mut decisions: Decisions,
-    asked: &[CallDigest],
+    question_digests: &[CallDigest],
     approver: &Approver,
 ) -> (Vec<(ToolRequest, Decision)>, Vec<ToolRequest>) {
     let (mut decided, mut open) = (Vec::new(), Vec::new());
@@ -398,7 +400,7 @@ fn split(
             continue;
         }
         match decisions.remove(&call.id) {
-            Some(decision) if asked.contains(&call_digest(&call)) => decided.push((call, decision)),
+            Some(decision) if question_digests.contains(&call_digest(&call)) => decided.push((call, decision)),
             _ => open.push(call),
         }
     }

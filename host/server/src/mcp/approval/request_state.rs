@@ -8,7 +8,7 @@
 //! | seal | 32 bytes: the seal over the digest of the arguments and all other parts |
 //! | kind | 1 byte: 1 a suspended execution, 2 an execution in memory, 3 an execution that was suspended in a session |
 //! | nonce | 32 random bytes |
-//! | asked | 1 byte: the number of calls that the client is asked about; 32 bytes for each: its digest |
+//! | questions | 1 byte: the number of calls that the client is asked about; 32 bytes for each: its digest |
 //! | payload | the rest: the bytes of the suspended execution, or the ID of the execution |
 //!
 //! With kind 3, the payload begins with the length of the session's generation in 1 byte, and the generation. The
@@ -138,7 +138,7 @@ pub(super) struct OpenedState {
     pub(super) run: WaitingRun,
     pub(super) nonce: Nonce,
     /// The digests of the calls that the client was asked about.
-    pub(super) asked: Vec<CallDigest>,
+    pub(super) question_digests: Vec<CallDigest>,
 }
 
 impl OpenedState {
@@ -147,7 +147,7 @@ impl OpenedState {
         let (kind, rest) = body.split_first()?;
         let (nonce, rest) = rest.split_first_chunk()?;
         let (count, rest) = rest.split_first()?;
-        let (asked, payload) = rest.split_at_checked(usize::from(*count) * CALL_BYTES)?;
+        let (question_digests, payload) = rest.split_at_checked(usize::from(*count) * CALL_BYTES)?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
         let (generation, payload) = match kind {
             3 => {
@@ -165,7 +165,7 @@ impl OpenedState {
             2 => WaitingRun::InMemory(text(payload)?),
             _ => return None,
         };
-        Some(Self { run, nonce: *nonce, asked: asked.as_chunks().0.to_vec() })
+        Some(Self { run, nonce: *nonce, question_digests: question_digests.as_chunks().0.to_vec() })
     }
 }
 
@@ -203,12 +203,12 @@ impl RequestStates {
         Ok(seal)
     }
 
-    /// Returns the state for a call with these arguments. The client is asked about the calls with the digests `asked`,
-    /// of which there are at most [`MAX_QUESTIONS`].
+    /// Returns the state for a call with these arguments. The client is asked about the calls with the digests
+    /// `question_digests`, of which there are at most [`MAX_QUESTIONS`].
     pub(super) fn close(
         &self,
         run: &WaitingRun,
-        asked: &[CallDigest],
+        question_digests: &[CallDigest],
         arguments: &ArgumentsDigest,
     ) -> Result<String, ServiceError> {
         let (kind, generation, payload) = match run {
@@ -219,8 +219,8 @@ impl RequestStates {
         let mut bytes = vec![0; SEAL_BYTES];
         bytes.push(kind);
         bytes.extend_from_slice(&random::<NONCE_BYTES>()?);
-        bytes.push(u8::try_from(asked.len()).unwrap_or(u8::MAX));
-        bytes.extend_from_slice(asked.as_flattened());
+        bytes.push(u8::try_from(question_digests.len()).unwrap_or(u8::MAX));
+        bytes.extend_from_slice(question_digests.as_flattened());
         if let Some(generation) = generation {
             // A longer generation would make the state invalid. It is a time and a number, so it is much shorter.
             bytes.push(u8::try_from(generation.len()).unwrap_or(u8::MAX));
@@ -307,10 +307,10 @@ mod tests {
         let runs: [fn() -> WaitingRun; 5] =
             [|| run(0), || run(1_000), in_memory, || in_session(0), || in_session(1_000)];
         for (make, calls) in runs.into_iter().zip([0, 1, MAX_QUESTIONS, 1, MAX_QUESTIONS]) {
-            let asked = vec![[9; CALL_BYTES]; calls];
-            let state = states("a", 1).close(&make(), &asked, &ARGUMENTS).unwrap();
+            let question_digests = vec![[9; CALL_BYTES]; calls];
+            let state = states("a", 1).close(&make(), &question_digests, &ARGUMENTS).unwrap();
             let opened = states("a", 1).open(&state, &ARGUMENTS).unwrap();
-            assert_eq!((opened.run, opened.asked), (make(), asked));
+            assert_eq!((opened.run, opened.question_digests), (make(), question_digests));
             assert!(states("a", 2).open(&state, &ARGUMENTS).is_err(), "another key");
             assert!(states("b", 1).open(&state, &ARGUMENTS).is_err(), "another tenant");
             assert!(states("a", 1).open(&state, &[8; 32]).is_err(), "other arguments");

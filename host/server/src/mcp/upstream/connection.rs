@@ -282,14 +282,14 @@ mod tests {
     fn arguments_that_would_be_rounded_are_rejected() {
         assert_eq!(arguments(r#"{"n":[18446744073709551615,1e30]}"#).unwrap().len(), 1);
         let huge = format!(r#"{{"n":1{}}}"#, "0".repeat(400));
-        for (text, said) in [
+        for (text, expected) in [
             (r#"{"n":[18446744073709551616]}"#, "`18446744073709551616` does not fit into 64 bits"),
             (huge.as_str(), "number out of range"),
             ("[]", "expected a map"),
         ] {
             let error = arguments(text).unwrap_err();
             assert_eq!(error.kind(), ToolErrorKind::InvalidArguments);
-            assert!(error.message().contains(said), "{}", error.message());
+            assert!(error.message().contains(expected), "{}", error.message());
         }
     }
 }

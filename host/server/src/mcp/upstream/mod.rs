@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(endpoint.url, "https://x.test/mcp?key=secret");
         assert_eq!(endpoint.headers["Authorization"], "secret");
         assert!(!format!("{servers:?}").contains("secret"));
-        for (entry, said) in [
+        for (entry, expected) in [
             (r#"{"url": "secret"}"#, "has an invalid `url`: "),
             (r#"{"url": "ftp://secret"}"#, "does not begin with `http://`"),
             (r#"{"url": "http://u:secret@x"}"#, "has credentials in its `url`"),
@@ -378,7 +378,7 @@ mod tests {
             (r#"{"command": "x", "headers": {"A": "secret"}}"#, "has `headers` without a `url`"),
         ] {
             let error = read(&format!(r#"{{"mcpServers": {{"a": {entry}}}}}"#)).unwrap_err();
-            assert!(error.starts_with("MCP server `a` ") && error.contains(said), "{error}");
+            assert!(error.starts_with("MCP server `a` ") && error.contains(expected), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
     }
@@ -397,7 +397,7 @@ mod tests {
             api.document == DocumentSource::Url("https://x.test/secret".to_owned()) && api.headers["X"] == "secret"
         );
         assert!(!format!("{servers:?}").contains("secret"));
-        for (entry, said) in [
+        for (entry, expected) in [
             (r#"{"openapi": "x", "url": "secret"}"#, "API `a` has an `openapi` document and also `url`"),
             (r#"{"openapi": "x", "command": "secret"}"#, "API `a` has an `openapi` document and also `url`"),
             (r#"{"openapi": "x", "server": "secret"}"#, "API `a` has an invalid `server`: "),
@@ -408,7 +408,7 @@ mod tests {
             (r#"{"command": "x", "server": "secret"}"#, "MCP server `a` has a `server` without an `openapi` document"),
         ] {
             let error = read(&format!(r#"{{"mcpServers": {{"a": {entry}}}}}"#)).unwrap_err();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(expected), "{error}");
             assert!(!error.replace("value `secret`", "").contains("secret"), "{error}");
         }
     }
@@ -440,7 +440,7 @@ mod tests {
     fn unusable_configuration_is_rejected_by_name() {
         let many: Vec<String> = (0..33).map(|index| format!(r#""s{index}": {{"command": "x"}}"#)).collect();
         let many = format!(r#"{{"mcpServers": {{{}}}}}"#, many.join(","));
-        for (json, said) in [
+        for (json, expected) in [
             ("", "line 1"),
             ("{}", "missing field `mcpServers`"),
             (r#"{"mcpServers": {"a": {}}}"#, "MCP server `a` has no `command`, `url` or `openapi`; add one"),
@@ -451,7 +451,7 @@ mod tests {
             (&*many, "33 MCP servers are configured; the maximum is 32; list fewer"),
         ] {
             let error = read(json).unwrap_err();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
         assert_eq!(read(&many.replace(r#","s32": {"command": "x"}"#, "")).unwrap().len(), 32);
     }

@@ -152,7 +152,7 @@ async fn start() -> Result<String, SandboxError> {
     assert!(is_busy(session.execute(request("1")).await));
     assert!(is_busy(session.close().await));
     started.answer(call.id, Ok("42"))?;
-    let said = text(started.stdout()?.collect().await);
+    let printed = text(started.stdout()?.collect().await);
     let execution = started.finish().await?;
     assert!(matches!(execution.outcome, Outcome::Completed), "{:?}", execution.outcome);
     // The session is free as soon as the execution has ended, although its handle is open.
@@ -170,7 +170,7 @@ async fn start() -> Result<String, SandboxError> {
     assert!(is_busy(session.execute(request("1")).await));
     again.cancel();
     assert!(matches!(again.finish().await?.outcome, Outcome::Cancelled));
-    Ok(format!("{said}{answer} {after}"))
+    Ok(format!("{printed}{answer} {after}"))
 }
 
 /// Returns to earlier states, and creates sessions from a state.

@@ -193,7 +193,7 @@ mod tests {
         let large = format!(r#"{{"openapi": "3.0.0", "x": "{}"}}"#, "x".repeat(MAX_DOCUMENT_BYTES));
         let wide = format!(r#"{{"openapi": "3.0.0", "x": [{}0]}}"#, "0,".repeat(300_000));
         let deep = format!(r#"{{"openapi": "3.0.0", "x": {}"#, "[".repeat(101));
-        for (text, said) in [
+        for (text, expected) in [
             ("openapi: 3.0.0\npaths: {}", "is not JSON; convert it to JSON, because YAML is not supported"),
             ("", "is not JSON"),
             (r#"{"openapi": "#, "is not valid JSON"),
@@ -207,7 +207,7 @@ mod tests {
             (&*deep, "too many values or levels"),
         ] {
             let error = parsed(text).err().unwrap();
-            assert!(error.contains(said) && error.len() < 300, "{error}");
+            assert!(error.contains(expected) && error.len() < 300, "{error}");
         }
         assert!(parsed(r#" {"openapi": "3.0"}"#).unwrap().is_3_0);
         assert!(!parsed(r#"{"openapi": "3.1.1"}"#).unwrap().is_3_0);

@@ -228,7 +228,7 @@ mod tests {
         ] {
             assert_eq!(url(&pet, &format!(r#"{{"id": {id}}}"#)).unwrap(), format!("http://x/v1/pets/{segment}/toys"));
         }
-        for (id, said) in [
+        for (id, expected) in [
             ("\"\"", "`id` is empty"),
             ("[]", "`id` is empty"),
             ("\".\"", "segment `.` or `..`"),
@@ -238,7 +238,7 @@ mod tests {
             ("null", "`id` contains `null`"),
         ] {
             let error = url(&pet, &format!(r#"{{"id": {id}}}"#)).unwrap_err();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
         assert_eq!(url(&pet, "{}").unwrap_err(), "the argument `id` is missing");
         assert_eq!(url(&pet, r#"{"id": 1, "x\n": 1}"#).unwrap_err(), "there is no argument `x\\n`");
@@ -272,7 +272,7 @@ mod tests {
         ] {
             assert_eq!(url(&find, arguments).unwrap(), format!("http://x/v1/find{query}"));
         }
-        for (arguments, said) in [
+        for (arguments, expected) in [
             (r#"{"a b": {"x": 1}}"#, "`a b` contains a list or object"),
             (r#"{"deep": {"x": [1]}}"#, "`deep` contains a list or object"),
             (r#"{"odd": 1}"#, "there is no argument `odd`"),
@@ -280,7 +280,7 @@ mod tests {
             (&*format!(r#"{{"a b": [{}0]}}"#, "0,".repeat(9_000)), "longer than 8192 bytes"),
         ] {
             let error = url(&find, arguments).unwrap_err();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 

@@ -90,7 +90,7 @@ async fn unsupported_operation_is_left_out_with_a_reason() {
     let content = |kind: &str| json!({ "content": { kind: { "schema": {} } } });
     let with = |operation: Value| json!({ "post": operation });
     let cookie = json!([{ "name": "c", "in": "cookie", "required": true }]);
-    for (path, item, said) in [
+    for (path, item, expected) in [
         (
             "/x",
             with(json!({ "requestBody": content("multipart/form-data") })),
@@ -111,15 +111,15 @@ async fn unsupported_operation_is_left_out_with_a_reason() {
     ] {
         let paths = json!({ path: item, "/ok": { "get": {} } });
         let left = started(&document(paths.clone()), |_| {}).await.unwrap();
-        assert_eq!(left.tools.len(), 1, "{said}");
+        assert_eq!(left.tools.len(), 1, "{expected}");
         let [notice] = &*left.notices else { panic!("{:?}", left.notices) };
-        assert!(notice.starts_with("API `api` leaves out the operation `") && notice.contains(said), "{notice}");
+        assert!(notice.starts_with("API `api` leaves out the operation `") && notice.contains(expected), "{notice}");
         assert!(!notice.contains(is_hidden), "{notice}");
         // The operation is an error if the configuration names it.
         let named = |config: &mut UpstreamConfig| {
             config.approve = Approve::Tools(["post_x", "post_id", "post_a", "trace_x"].map(str::to_owned).into());
         };
-        assert!(started(&document(paths), named).await.err().unwrap().contains(said), "{said}");
+        assert!(started(&document(paths), named).await.err().unwrap().contains(expected), "{expected}");
     }
 }
 
@@ -242,13 +242,13 @@ fn body_of_an_answer_becomes_json() {
         assert_eq!(result(kind, body).unwrap(), expected);
     }
     let many = format!("[{}0]", "0,".repeat(300_000));
-    for (kind, body, said) in [
+    for (kind, body, part) in [
         (kind, &b"{"[..], "answered with invalid JSON"),
         (kind, many.as_bytes(), "too many values"),
         ("image/png\u{1b}", b"\xff", "binary data of the type `image/png\\u{1b}`"),
     ] {
         let reason = result(kind, body).unwrap_err();
-        assert!(reason.contains(said), "{reason}");
+        assert!(reason.contains(part), "{reason}");
     }
 }
 
