@@ -112,12 +112,12 @@ impl Check<'_> {
             Rule::OneOfThese(these) => {
                 wrong(!these.iter().any(|each| same(each, value)), &|| "value is not one of the allowed values".into())
             }
-            Rule::Least { bound, excluded, shown } => {
+            Rule::Minimum { bound, excluded, shown } => {
                 let is_less = value.as_f64().is_some_and(|number| number < *bound || *excluded && number <= *bound);
                 let limit = if *excluded { "not greater than" } else { "less than the minimum of" };
                 wrong(is_less, &|| format!("value is {limit} {shown}"))
             }
-            Rule::Most { bound, excluded, shown } => {
+            Rule::Maximum { bound, excluded, shown } => {
                 let is_more = value.as_f64().is_some_and(|number| number > *bound || *excluded && number >= *bound);
                 let limit = if *excluded { "not less than" } else { "greater than the maximum of" };
                 wrong(is_more, &|| format!("value is {limit} {shown}"))

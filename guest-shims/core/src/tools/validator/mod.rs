@@ -59,12 +59,12 @@ enum Rule {
     Never,
     Type(Vec<String>),
     OneOfThese(Vec<Value>),
-    Least {
+    Minimum {
         bound: f64,
         excluded: bool,
         shown: Value,
     },
-    Most {
+    Maximum {
         bound: f64,
         excluded: bool,
         shown: Value,
@@ -154,7 +154,7 @@ impl Countable {
 }
 
 /// First size limit to try when compiling an expression, in bytes.
-const LEAST_BYTES: usize = 1 << 10;
+const MIN_BYTES: usize = 1 << 10;
 
 /// Minimum size of one state in a compiled expression, in bytes.
 const STATE_BYTES: usize = 32;
@@ -175,7 +175,7 @@ impl Pattern {
     /// Compiles a regular expression to at most `max_bytes`.
     fn of(text: &str, max_bytes: usize) -> Result<Self, String> {
         let compile = |bytes| RegexBuilder::new(text).size_limit(bytes).build();
-        let mut bytes = LEAST_BYTES;
+        let mut bytes = MIN_BYTES;
         loop {
             match compile(bytes.min(max_bytes)) {
                 Ok(regex) => {
@@ -319,12 +319,12 @@ impl<'a> Reader<'a> {
                 "type" => Some(Rule::Type(type_names(operand).ok_or_else(wrong)?)),
                 "enum" => Some(Rule::OneOfThese(operand.as_array().ok_or_else(wrong)?.clone())),
                 "const" => Some(Rule::OneOfThese(vec![operand.clone()])),
-                "minimum" | "exclusiveMinimum" => Some(Rule::Least {
+                "minimum" | "exclusiveMinimum" => Some(Rule::Minimum {
                     bound: operand.as_f64().ok_or_else(wrong)?,
                     excluded: keyword == "exclusiveMinimum",
                     shown: operand.clone(),
                 }),
-                "maximum" | "exclusiveMaximum" => Some(Rule::Most {
+                "maximum" | "exclusiveMaximum" => Some(Rule::Maximum {
                     bound: operand.as_f64().ok_or_else(wrong)?,
                     excluded: keyword == "exclusiveMaximum",
                     shown: operand.clone(),
