@@ -200,7 +200,7 @@ pub struct SessionKey([u8; Self::MAX_BYTES]);
 
 /// A session key of invalid length.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the session key has {bytes} bytes; use {} to {} random bytes", SessionKey::BYTES_LEAST, SessionKey::MAX_BYTES)]
+#[error("the session key has {bytes} bytes; use {} to {} random bytes", SessionKey::MIN_BYTES, SessionKey::MAX_BYTES)]
 pub struct KeyError {
     /// The length of the rejected bytes.
     pub bytes: usize,
@@ -208,19 +208,19 @@ pub struct KeyError {
 
 impl SessionKey {
     /// The minimum length of a key in bytes: the length of the authentication code.
-    pub const BYTES_LEAST: usize = 32;
+    pub const MIN_BYTES: usize = 32;
     /// The maximum length of a key in bytes: the block size of SHA-256. A longer key would not be stronger.
     pub const MAX_BYTES: usize = 64;
 
     /// Creates a key from random bytes. A password is not random enough.
     ///
     /// # Errors
-    /// Fails if the length is below [`BYTES_LEAST`](Self::BYTES_LEAST) or above [`MAX_BYTES`](Self::MAX_BYTES).
+    /// Fails if the length is below [`MIN_BYTES`](Self::MIN_BYTES) or above [`MAX_BYTES`](Self::MAX_BYTES).
     pub fn new(bytes: &[u8]) -> Result<Self, KeyError> {
         let wrong = KeyError { bytes: bytes.len() };
         let mut block = [0; Self::MAX_BYTES];
         // HMAC pads a short key with zeros (RFC 2104, section 2).
-        let start = block.get_mut(..bytes.len()).filter(|start| start.len() >= Self::BYTES_LEAST).ok_or(wrong)?;
+        let start = block.get_mut(..bytes.len()).filter(|start| start.len() >= Self::MIN_BYTES).ok_or(wrong)?;
         start.copy_from_slice(bytes);
         Ok(Self(block))
     }

@@ -191,7 +191,7 @@ impl RequestStates {
         if let Some(key) = self.key.as_ref().or_else(|| self.random_key.get()) {
             return Ok(key);
         }
-        let random: [u8; SessionKey::BYTES_LEAST] = random()?;
+        let random: [u8; SessionKey::MIN_BYTES] = random()?;
         let key = SessionKey::new(&random).map_err(|error| ServiceError::Invalid(error.to_string()))?;
         Ok(self.random_key.get_or_init(|| key))
     }
