@@ -297,7 +297,7 @@ fn record(data: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 const HEADERS_PER_INODE: u64 = 5;
 
 /// Headers allowed in addition to [`HEADERS_PER_INODE`], for workspaces with very few inodes.
-const HEADERS_LEAST: u64 = 64;
+const MIN_HEADERS: u64 = 64;
 
 pub(in crate::files) fn import(
     vfs: &mut Vfs,
@@ -305,7 +305,7 @@ pub(in crate::files) fn import(
     reader: impl Read,
     if_exists: IfExists,
 ) -> Result<CopyReport, FilesError> {
-    let max_headers = vfs.limits().inodes.saturating_mul(HEADERS_PER_INODE).saturating_add(HEADERS_LEAST);
+    let max_headers = vfs.limits().inodes.saturating_mul(HEADERS_PER_INODE).saturating_add(MIN_HEADERS);
     let mut archive = Archive::new(reader);
     let mut entries = Reader::new(&mut archive, max_headers)?;
     let mut placer = Placer::new(vfs, top, if_exists, "import");
