@@ -78,7 +78,8 @@ impl Sandbox {
         policy: ContractPolicy,
         toolbox: Rc<Toolbox>,
     ) -> Result<Self, SandboxError> {
-        let (limit_bytes, needed_bytes) = (policy.limits.memory_bytes, MemoryLimit::least(runtime.memory_bytes()));
+        let (limit_bytes, needed_bytes) =
+            (policy.limits.memory_bytes, MemoryLimit::image_charge(runtime.memory_bytes()));
         if needed_bytes > limit_bytes {
             return Err(SandboxError::InvalidPolicy(format!(
                 "`limits.memory-bytes` is {limit_bytes}, but `{}` alone needs {needed_bytes}; raise the limit",

@@ -23,12 +23,12 @@ impl MemoryLimit {
     /// Creates the limit of a guest that starts from an image with a linear memory of `image_bytes`.
     #[must_use]
     pub fn of_image(bytes: u64, image_bytes: u64) -> Self {
-        Self { bytes, spare_bytes: image_bytes.saturating_sub(Self::least(image_bytes)) }
+        Self { bytes, spare_bytes: image_bytes.saturating_sub(Self::image_charge(image_bytes)) }
     }
 
     /// Returns the charge for an image with a linear memory of `image_bytes`.
     #[must_use]
-    pub fn least(image_bytes: u64) -> u64 {
+    pub fn image_charge(image_bytes: u64) -> u64 {
         image_bytes.min(IMAGE_BYTES)
     }
 

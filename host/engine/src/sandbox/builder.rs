@@ -164,7 +164,7 @@ impl SandboxBuilder {
         if let Some(wanted) = self.language.filter(|wanted| *wanted != runtime.language) {
             return Err(BuildError::Language { name: runtime.name.clone(), has: runtime.language, wanted });
         }
-        let needed_bytes = runtime.image().map_or(0, |image| MemoryLimit::least(image.memory_bytes));
+        let needed_bytes = runtime.image().map_or(0, |image| MemoryLimit::image_charge(image.memory_bytes));
         if needed_bytes > self.policy.limits.memory_bytes {
             return Err(BuildError::Memory {
                 name: runtime.name.clone(),
