@@ -78,8 +78,8 @@ impl Fleet {
 
     /// Schedules the resumption of lost sessions on other nodes, if the configuration requests it.
     fn notice(&mut self, now: f64, failure: Failure) {
-        let Some(most_per_s) = failure.resume_all else { return };
-        let per_s = most_per_s * self.router.members.len() as f64;
+        let Some(max_per_s) = failure.resume_all else { return };
+        let per_s = max_per_s * self.router.members.len() as f64;
         for (number, session) in std::mem::take(&mut self.lost).into_iter().enumerate() {
             let node = self.router.node(session, NONE, &self.nodes, &mut self.random);
             let who = self.wheel.grow();
