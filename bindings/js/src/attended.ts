@@ -20,7 +20,7 @@ export async function attended<Result extends Run | WaitingRun>(
   const listeners = onStdout || onStderr ? new Listeners([onStdout, onStderr], abort) : undefined;
   signal?.addEventListener('abort', abort);
   try {
-    const run = await execute({ cancel, output: listeners && ((isStderr, bytes) => listeners.hear(isStderr, bytes)) });
+    const run = await execute({ cancel, output: listeners && ((isStderr, bytes) => listeners.deliver(isStderr, bytes)) });
     if (listeners?.thrown) throw listeners.thrown.error;
     // The execution may have finished by itself just before the abort.
     if (signal?.aborted && (!(run instanceof Run) || run.outcome.kind === 'cancelled' || run.interrupted)) throw signal.reason;
@@ -42,7 +42,7 @@ class Listeners {
     this.#abort = abort;
   }
 
-  hear(isStderr: boolean, bytes: Uint8Array): void {
+  deliver(isStderr: boolean, bytes: Uint8Array): void {
     const { listener, decoder } = this.#streams[Number(isStderr)] ?? {};
     if (!listener || !decoder || this.thrown) return;
     try {

@@ -124,7 +124,7 @@ def use_daemon() -> None:
     Daemon.shared.use()
 
 
-class Where:
+class BackendCase:
     """A backend with a language."""
 
     backend: Literal["native", "component", "daemon"] = "native"

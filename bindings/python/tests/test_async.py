@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from glovebox_sandbox import AsyncSandbox, Limits, SessionError
-from scripts import Where
+from scripts import BackendCase
 
 if TYPE_CHECKING:
     Case = unittest.IsolatedAsyncioTestCase
@@ -18,7 +18,7 @@ else:
     Case = object
 
 
-class Suite(Where, Case):
+class Suite(BackendCase, Case):
     def asynchronous(self, **options: Any) -> AsyncSandbox:
         return AsyncSandbox(self.language, **self.options(**options))
 

@@ -31,7 +31,7 @@ from glovebox_sandbox import (
     UnsupportedError,
     _check,
 )
-from scripts import Where
+from scripts import BackendCase
 
 if TYPE_CHECKING:
     Case = unittest.TestCase
@@ -59,7 +59,7 @@ def deny() -> None:
     raise ToolDenied("not today")
 
 
-class Suite(Where, Case):
+class Suite(BackendCase, Case):
     def test_displays_have_all_their_forms(self) -> None:
         with self.sandbox(limits=Limits(display_bytes=70)) as box:
             run = box.execute(self.script("show"))

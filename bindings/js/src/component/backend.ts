@@ -87,7 +87,7 @@ function noId(id: string | undefined): void {
 }
 
 /** Passes the output to the listener when the script has ended, because a component does not stream output. */
-export function tell(executed: Executed, { output }: Pick<Attendant, 'output'>): void {
+export function passOutput(executed: Executed, { output }: Pick<Attendant, 'output'>): void {
   for (const [isStderr, bytes] of [[false, executed.stdoutBytes], [true, executed.stderrBytes]] as const) {
     if (bytes.length > 0) output?.(isStderr, bytes);
   }
@@ -349,7 +349,7 @@ export class GuestSession {
 export function direct(backend: ComponentBackend): Backend {
   const of = async (facts: Promise<Facts>, attendant: Attendant, session?: BackendSession): Promise<Executed> => {
     const executed = executedOf(await facts, session);
-    tell(executed, attendant);
+    passOutput(executed, attendant);
     return executed;
   };
   const kept = (session: GuestSession): BackendSession => {

@@ -2,7 +2,7 @@
 // terminated.
 import type { Attendant, Backend, BackendSession, Diagnostic, Executed, Host, Input, Policy } from '../backend.ts';
 import { errorOf } from '../errors.ts';
-import { type Facts, executedOf, tell } from './backend.ts';
+import { type Facts, executedOf, passOutput } from './backend.ts';
 import type { Parts } from './load.ts';
 import { type Begin, KIND_MARKS, type Named, type Shared, type StartWorker, type WorkerHandle, type WorkerMessage } from './messages.ts';
 
@@ -125,7 +125,7 @@ export async function openInWorker(options: WorkerOptions): Promise<Backend> {
   return backend;
 }
 
-type What = { language: 'python' | 'javascript'; runtimeName: string; version: string | undefined };
+type WorkerInfo = { language: 'python' | 'javascript'; runtimeName: string; version: string | undefined };
 
 class WorkerBackend implements Backend {
   language: 'python' | 'javascript' = 'python';
@@ -158,10 +158,10 @@ class WorkerBackend implements Backend {
     const toolTimeoutMs = Number(policy.limits['toolTimeoutMs'] ?? TOOL_TIMEOUT_MS);
     const begin: Begin = { parts, language, policy, shared: link.shared, toolTimeoutMs };
     try {
-      const what = (await link.ask(() => begin)) as What;
-      this.language = what.language;
-      this.runtimeName = what.runtimeName;
-      this.version = what.version;
+      const info = (await link.ask(() => begin)) as WorkerInfo;
+      this.language = info.language;
+      this.runtimeName = info.runtimeName;
+      this.version = info.version;
     } catch (error) {
       link.end(error as Error);
       throw error;
@@ -217,7 +217,7 @@ class WorkerBackend implements Backend {
   execute(input: Input, attendant: Attendant): Promise<Executed> {
     return this.turn(async () => {
       const executed = executedOf(await this.watched(await this.#current(), undefined, input, attendant));
-      tell(executed, attendant);
+      passOutput(executed, attendant);
       return executed;
     });
   }
@@ -287,7 +287,7 @@ class WorkerSession implements BackendSession {
     return this.#with(async (link) => {
       const facts = await this.#backend.watched(link, this.#named.session, input, attendant, (why) => void (this.#ended ??= why));
       const executed = executedOf(facts, this);
-      tell(executed, attendant);
+      passOutput(executed, attendant);
       return executed;
     });
   }

@@ -23,10 +23,10 @@ let isShared = false;
 
 export function listen(to: Port): void {
   port = to;
-  port.onmessage = ({ data }) => hear(data);
+  port.onmessage = ({ data }) => receive(data);
 }
 
-function hear(data: unknown): void {
+function receive(data: unknown): void {
   if (!backend) {
     backend = begin(data as Begin);
     backend.then(

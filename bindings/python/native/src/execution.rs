@@ -15,7 +15,7 @@ use pyo3::{
 
 use crate::{
     error::{IntoException, not_committed},
-    interrupt::{Event, attended, hear, interruptible},
+    interrupt::{Event, attended, deliver, interruptible},
     started::PyStarted,
 };
 
@@ -183,7 +183,7 @@ impl Input {
         let executed = match listener {
             None => interruptible(py, &token, move || run(request))?,
             Some(listener) => {
-                let attend = |event| hear(py, listener, event);
+                let attend = |event| deliver(py, listener, event);
                 attended(py, &token, attend, move |events| {
                     run(request.on_output(move |stream, bytes| {
                         // The send fails while the execution is being cancelled, when no listener is left.

@@ -144,7 +144,7 @@ pub(crate) enum Event {
 }
 
 /// Passes output to a listener in Python, which is called with `True` for standard error, and the bytes.
-pub(crate) fn hear(py: Python<'_>, listener: &Py<PyAny>, event: Event) -> PyResult<()> {
+pub(crate) fn deliver(py: Python<'_>, listener: &Py<PyAny>, event: Event) -> PyResult<()> {
     match event {
         Event::Output(stream, bytes) => {
             let is_stderr = matches!(stream, Stream::Stderr);

@@ -15,7 +15,7 @@ use pyo3::{
 use crate::{
     error::{IntoException, ProcessOwned, not_committed},
     execution::{PyCancelToken, PyExecution, cancel_token, tool_answer},
-    interrupt::{attended, hear, interruptible},
+    interrupt::{attended, deliver, interruptible},
     relay::OutputRelay,
 };
 
@@ -110,7 +110,7 @@ impl PyStarted {
             None => interruptible(py, &self.token, move || started.advance(answers, None))?,
             Some(listener) => {
                 let output = &self.output;
-                let attend = |event| hear(py, &listener, event);
+                let attend = |event| deliver(py, &listener, event);
                 attended(py, &self.token, attend, move |events| {
                     let _step = output.begin_step(events);
                     started.advance(answers, None)

@@ -117,7 +117,7 @@ def _entries(listed: list[types.FileEntry]) -> list[Entry]:
     return [(entry.path, entry.kind, entry.size_bytes, entry.modified_ns) for entry in listed]
 
 
-def _tell(input: Input, execution: types.Execution) -> None:
+def _pass_output(input: Input, execution: types.Execution) -> None:
     """Passes the output to the listener at the end: a component delivers no output before that."""
     listener = input[6]
     if listener is not None:
@@ -176,7 +176,7 @@ class _Sandbox:
         files = [types.InputFile(path=path, bytes=contents) for path, contents in self._policy.files.items()]
         with _errors():
             execution, contents, entries = self._sandbox.execute_with_files(_request(input, files), **self._terms())
-        _tell(input, execution)
+        _pass_output(input, execution)
         return _Executed(execution, contents, _entries(entries))
 
     def validate(self, input: Input) -> list[tuple[int, int, str]]:
@@ -218,7 +218,7 @@ class _Session:
             self.set_variable("context", input[4])
         with _errors():
             execution = self._session.execute(_request(input, None, with_context=False))
-        _tell(input, execution)
+        _pass_output(input, execution)
         return _Executed(execution, None, [], self._session)
 
     def get_variable(self, name: str) -> tuple[str, str | None] | None:
