@@ -6,12 +6,12 @@ use glovebox::{
     Policy, Resource, Tool,
     component::{Quotas, SandboxHost},
 };
-use glovebox_component_runner::{AppConfig, AppOutcome, Applications, Ended};
+use glovebox_component_runner::{AppConfig, AppOutcome, AppReport, Applications};
 
 use crate::support::{component, concurrent_agent, config, prepared, world};
 
 /// Runs the command in `fixtures/concurrent.wat`, which executes the script twice at the same time.
-fn run(script: &str, host: &SandboxHost, config: &AppConfig) -> Ended {
+fn run(script: &str, host: &SandboxHost, config: &AppConfig) -> AppReport {
     let applications = Applications::new(&prepared()).unwrap();
     applications.load_bytes("agent", &concurrent_agent(script)).unwrap().run(host, config).unwrap()
 }
