@@ -110,9 +110,9 @@ fn an_asynchronous_application_executes_scripts_within_its_quotas() {
     let dir = concurrent_agent("print(1)");
     let agent = path(&dir, "agent.wasm");
     let ran = output(&["--json", &agent]);
-    let said = text(&ran.stderr);
-    assert_eq!(ran.status.code(), Some(0), "{said}");
-    let report: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    let stderr = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(0), "{stderr}");
+    let report: Value = serde_json::from_str(stderr.lines().last().unwrap()).unwrap();
     assert_eq!(report["outcome"], serde_json::json!({ "kind": "returned" }));
     assert_eq!(report["sandbox"]["executions"], 2);
     for refused in [["--max-executions", "1"], ["--max-fuel", "0"], ["--fuel", "1"]] {
