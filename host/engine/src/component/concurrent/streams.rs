@@ -78,27 +78,39 @@ impl<D: 'static> StreamProducer<D> for Output {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         mut store: StoreContextMut<'a, D>,
-        destination: Destination<'a, u8, Self::Buffer>,
+        mut destination: Destination<'a, u8, Self::Buffer>,
         is_cancelled: bool,
     ) -> Poll<wasmtime::Result<StreamResult>> {
         self.observer.observe(context);
+        // Frees the bytes that a function of the host has received.
+        drop(destination.take_buffer());
         let started = self.execution.started();
         // Checked before the output is read: no output follows the end.
         let has_ended = started.has_ended();
-        let room = destination.remaining(store.as_context_mut()).unwrap_or(MAX_CHUNK_BYTES).min(MAX_CHUNK_BYTES);
+        let room_of_component = destination.remaining(store.as_context_mut());
+        let room = room_of_component.unwrap_or(MAX_CHUNK_BYTES).min(MAX_CHUNK_BYTES);
         // A read of zero bytes waits for the next byte.
         let bytes = started.read_output(self.stream, self.offset, room.max(1) as u64);
         if bytes.is_empty() {
             return nothing(has_ended, is_cancelled);
         }
-        if room > 0 {
-            let mut direct = destination.as_direct(store, bytes.len());
-            let count = direct.remaining().len().min(bytes.len());
-            if let (Some(to), Some(from)) = (direct.remaining().get_mut(..count), bytes.get(..count)) {
-                to.copy_from_slice(from);
+        match room_of_component {
+            Some(0) => {}
+            Some(_) => {
+                let mut direct = destination.as_direct(store, bytes.len());
+                let count = direct.remaining().len().min(bytes.len());
+                if let (Some(to), Some(from)) = (direct.remaining().get_mut(..count), bytes.get(..count)) {
+                    to.copy_from_slice(from);
+                }
+                direct.mark_written(count);
+                self.offset = self.offset.saturating_add(count as u64);
             }
-            direct.mark_written(count);
-            self.offset = self.offset.saturating_add(count as u64);
+            // A function of the host reads the stream, such as `session.write-file`. Wasmtime would keep the buffer of
+            // a direct read while the stream waits for more output.
+            None => {
+                self.offset = self.offset.saturating_add(bytes.len() as u64);
+                destination.set_buffer(bytes.into());
+            }
         }
         Poll::Ready(Ok(StreamResult::Completed))
     }

@@ -9,7 +9,7 @@ use crate::{
         sandbox0_2_0::types::{FileError, IfExists, Limits, Policy, Runtime, SandboxError},
         sandbox0_3_0::session::Session,
     },
-    no_limits, policy, read, request,
+    next_call, no_limits, policy, read, request,
     sessions::{ENDLESS, is_busy, no_options, open, open_with, output},
     tasks::{begin, both},
     wit_stream,
@@ -23,6 +23,7 @@ pub async fn scenario(name: &str) -> Result<String, SandboxError> {
         "session-over-limit" => over_limit().await,
         "session-over-quota" => over_quota().await,
         "session-close-streams" => close_streams().await,
+        "session-output" => output_to_file().await,
         "session-leak" => leak().await,
         _ => panic!("unknown scenario `{name}`"),
     }
@@ -211,6 +212,20 @@ async fn close_streams() -> Result<String, SandboxError> {
     let rest = file.collect().await.len();
     let resumed = Session::resume(Runtime::Javascript, state, policy(), no_options()).await?;
     Ok(format!("{first} {rest} {}", contents(&resumed, "f").await?.len()))
+}
+
+/// Writes the output of a running script to a file. The host passes it on without the component.
+async fn output_to_file() -> Result<String, SandboxError> {
+    let session = open().await?;
+    let source = "for (let i = 0; i < 150; i++) console.log('x'.repeat(9999)); await tools.ask()";
+    let started = crate::start(source, &["ask"]).await?;
+    let stdout = started.stdout()?;
+    let mut call = pin!(session.write_file("out".into(), stdout, IfExists::Fail));
+    begin(call.as_mut()).await;
+    let asked = next_call(&mut started.events()?).await;
+    started.answer(asked.id, Ok("1"))?;
+    call.await?;
+    Ok(contents(&session, "out").await?.len().to_string())
 }
 
 /// Leaves sessions, streams and calls behind. The host drops the store.
