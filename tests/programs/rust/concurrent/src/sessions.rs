@@ -128,13 +128,13 @@ async fn busy() -> Result<String, SandboxError> {
 /// too.
 async fn dropped() -> Result<String, SandboxError> {
     let session = open().await?;
-    output(&session, "var x = 1; Object.defineProperty(globalThis, 'slow', { get() { for (;;); } })").await?;
+    output(&session, "var x = 1; Object.defineProperty(globalThis, 'slow', { get() { for (;;); } }); 0").await?;
     let pause = "await tools.pause()";
     drop_after(session.execute(request(ENDLESS)), run(pause)).await?;
     assert_eq!(json(&session, "x").await?, "1");
     drop_after(session.get_variable("slow".into()), run(pause)).await?;
-    // This call waits for the one before, and has not begun when it is dropped.
-    begin_and_drop(session.execute(request("await tools.pause(); globalThis.x = 2"))).await;
+    // This call waits for the one before. It is dropped before its code begins, or soon afterwards.
+    begin_and_drop(session.execute(request("for (;;); globalThis.x = 2"))).await;
     let found = output(&session, "console.log(x)").await?;
     begin_and_drop(session.start(request(ENDLESS))).await;
     assert_eq!(output(&session, "console.log(x)").await?, found);
