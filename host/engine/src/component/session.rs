@@ -21,7 +21,7 @@ use super::{
     },
 };
 use crate::{
-    CheckpointId, HibernateOptions, ResumeOptions, Sandbox, Session, SessionFiles,
+    CancelToken, CheckpointId, HibernateOptions, ResumeOptions, Sandbox, Session, SessionFiles,
     exec::platform::{Budget, CallToken, SessionScope},
 };
 
@@ -359,12 +359,11 @@ impl Steps {
         Stepping { steps: Arc::clone(self), key: state.last_key }
     }
 
-    /// Waits for a dropped call or execution that is being unwound.
-    fn wait_until_unused<'a>(&self, mut state: MutexGuard<'a, StepsState>) -> MutexGuard<'a, StepsState> {
-        while state.is_running {
-            state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state
+    /// Makes the waiting calls check their condition again.
+    fn wake(&self) {
+        // A waiting call holds the lock between its check and its wait, so it cannot miss this notification.
+        drop(self.state());
+        self.left.notify_all();
     }
 }
 
@@ -460,11 +459,22 @@ impl SessionResource {
         Ok(self.steps.stepping(&mut state))
     }
 
-    /// Waits until a dropped call no longer uses the session, and marks the session as in use.
-    pub(super) fn run_call(&self) -> Running {
-        let mut state = self.steps.wait_until_unused(self.steps.state());
-        state.is_running = true;
-        Running(Arc::clone(&self.steps))
+    /// Waits until a dropped call no longer uses the session, and marks the session as in use. Returns `None` if the
+    /// component has dropped this call too. A cancellation of `cancel` checks `is_dropped` again.
+    pub(super) fn run_call(&self, cancel: &CancelToken, is_dropped: impl Fn() -> bool) -> Option<Running> {
+        let steps = Arc::clone(&self.steps);
+        let _on_cancel = cancel.on_cancel(move || steps.wake());
+        let mut state = self.steps.state();
+        loop {
+            if is_dropped() {
+                return None;
+            }
+            if !state.is_running {
+                state.is_running = true;
+                return Some(Running(Arc::clone(&self.steps)));
+            }
+            state = self.steps.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Waits for a dropped execution that is being unwound. Fails while the component steps through an execution.

@@ -72,13 +72,12 @@ impl SessionCall {
     ) -> Result<(R, Stepping), SandboxFailure> {
         let Self { call, session, stepping } = self;
         let result = call.run(move |call, cancel| {
-            let used = UsedSession { running: session.run_call(), resource: session };
-            if cancel.is_cancelled() && !call.caller.cancel.is_cancelled() {
-                // The component has dropped this call while it waited for another one.
+            let is_dropped = || cancel.is_cancelled() && !call.caller.cancel.is_cancelled();
+            let Some(running) = session.run_call(cancel, is_dropped) else {
                 return Err(SandboxError::Unavailable("the call was dropped".into()).into());
-            }
-            used.resource.keeper().call.set(cancel);
-            work(call, used, cancel)
+            };
+            session.keeper().call.set(cancel);
+            work(call, UsedSession { resource: session, running }, cancel)
         });
         Ok((result.await?, stepping))
     }

@@ -3,9 +3,12 @@
 use glovebox_core::contract::MAX_READ_BYTES;
 
 use super::*;
-use crate::component::wit::{
-    sandbox::{HostBlob, HostFiles},
-    types::{Checkpoints, FileError, FileKind, IfExists},
+use crate::{
+    CancelToken,
+    component::wit::{
+        sandbox::{HostBlob, HostFiles},
+        types::{Checkpoints, FileError, FileKind, IfExists},
+    },
 };
 
 fn open_with(
@@ -192,17 +195,20 @@ fn session_is_busy_until_a_concurrent_call_is_dropped() {
     let resource = ctx.get(&session).unwrap().clone();
     let first = resource.begin_call().unwrap();
     assert!(matches!(resource.begin_call().map_err(SandboxError::from), Err(SandboxError::SessionBusy(_))));
-    let (second, running) = (first.second(), resource.run_call());
+    let (token, dropped) = (CancelToken::new(), CancelToken::new());
+    let (second, running) = (first.second(), resource.run_call(&token, || false));
     first.release();
     // The next call begins, and its thread waits for the dropped call.
     let next = resource.begin_call().unwrap();
     drop((first, second));
     assert!(resource.begin_call().is_err(), "the guards of an earlier call have no effect");
     std::thread::scope(|scope| {
-        let there = resource.clone();
-        let waiting = scope.spawn(move || drop(there.run_call()));
+        let ends_early = scope.spawn(|| resource.run_call(&dropped, || dropped.is_cancelled()).is_none());
+        dropped.cancel();
+        assert!(ends_early.join().unwrap(), "a dropped call does not wait for the others");
+        let waiting = scope.spawn(|| resource.run_call(&token, || false).is_some());
         drop(running);
-        waiting.join().unwrap();
+        assert!(waiting.join().unwrap());
     });
     drop(next);
     resource.begin_call().unwrap();
