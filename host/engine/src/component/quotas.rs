@@ -29,8 +29,9 @@ pub struct Quotas {
     /// may be too little to roll a session back.
     pub fuel: u64,
     /// Maximum number of bytes that the host holds for the component: blobs, input files, file snapshots, arguments and
-    /// output of running calls of version 0.3.0, events of open streams (`limits.tool_bytes` for each stream), results
-    /// of started executions, journals of running suspendable executions (at their maximum size), suspended executions
+    /// output of running calls of version 0.3.0, requests of started executions of version 0.3.0, events of open streams
+    /// (`limits.tool_bytes` for each stream), results of started executions, requests of suspendable executions until
+    /// their handle is dropped, journals of running suspendable executions (at their maximum size), suspended executions
     /// of version 0.3.0 until they are dropped, files and saved sessions in streams of version 0.3.0, tools, and the
     /// arguments and environments of policies. Session memory is bounded by the policy's limits instead. Default:
     /// 256 MiB.

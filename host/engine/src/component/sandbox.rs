@@ -99,7 +99,7 @@ impl Caller {
         let decoded_bytes = Suspended::peek(bytes).map_or(0, |unchecked| unchecked.memory_bytes);
         let share = self.meter.take(QuotaUse::Bytes(decoded_bytes as u64))?;
         let suspended = Suspended::from_bytes(bytes, None)?;
-        Ok((suspended, SuspendableRequest { bytes: bytes.len(), decoded: Some(Arc::new(share)) }))
+        Ok((suspended, SuspendableRequest { bytes: bytes.len(), share: Some(Arc::new(share)) }))
     }
 }
 

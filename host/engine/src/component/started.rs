@@ -39,11 +39,13 @@ pub(super) struct StartRequest<'a> {
     pub(super) suspendable: Option<SuspendableRequest>,
     /// Set if the component can read the files of the execution after its end.
     pub(super) retains_files: bool,
+    /// The share for the request, returned when the execution has ended. `None` in version 0.2.0.
+    pub(super) request_share: Option<Share>,
 }
 
 impl<'a> StartRequest<'a> {
     pub(super) fn new(request: crate::Request<'a>, fuel: u64, tools: &'a [Tool]) -> Self {
-        Self { request, fuel, tools, suspendable: None, retains_files: true }
+        Self { request, fuel, tools, suspendable: None, retains_files: true, request_share: None }
     }
 }
 
@@ -74,19 +76,26 @@ impl Caller {
         sandbox: Sandbox,
         start: StartRequest<'_>,
     ) -> Result<Stepped, SandboxFailure> {
-        let StartRequest { request, fuel, tools, suspendable, retains_files } = start;
+        let StartRequest { request, fuel, tools, mut suspendable, retains_files, request_share } = start;
         let left = RetainedResults::new(self.output_share(&sandbox)?);
         let (meter, there) = (Arc::clone(&self.meter), Arc::clone(&left));
         let budget = Budget::empty();
         let bill = self.meter.execution(fuel, &budget)?;
         let sandbox = self.with_tools(sandbox, tools)?;
         let request = request.session_id(&self.id).cancel(&self.cancel).budget(&budget);
-        let decoded = suspendable.as_ref().and_then(|suspendable| suspendable.decoded.clone());
+        if let Some(suspendable) = &mut suspendable
+            && suspendable.share.is_none()
+        {
+            // The handle keeps the request until it is dropped.
+            let share = self.meter.take(QuotaUse::Bytes(suspendable.bytes as u64))?;
+            suspendable.share = Some(Arc::new(share));
+        }
+        let suspendable_share = suspendable.as_ref().and_then(|suspendable| suspendable.share.clone());
         let journal = suspendable.as_ref().map(|_| self.meter.take(QuotaUse::Bytes(JOURNAL_MEMORY_BYTES)));
         let journal = journal.transpose()?;
         let started = sandbox.start_with(request, move |execution| {
             // The handle may already be dropped.
-            let _until_here = (bill, decoded, journal, started);
+            let _until_here = (bill, suspendable_share, journal, request_share, started);
             execution.session_id = None;
             let files = execution.take_files();
             if retains_files {
@@ -286,13 +295,14 @@ impl Stepped {
 pub(super) struct SuspendableRequest {
     /// The size of the request, or of the bytes from which the execution was resumed.
     pub(super) bytes: usize,
-    /// The share of the byte quota for the decoded bytes. The handle and the running execution both hold them.
-    pub(super) decoded: Option<Arc<Share>>,
+    /// The share of the byte quota for the request or the decoded bytes. The handle and the running execution both hold
+    /// them. `None` until the execution starts.
+    pub(super) share: Option<Arc<Share>>,
 }
 
 impl SuspendableRequest {
     pub(super) fn new(request: &Request) -> Self {
-        Self { bytes: request_bytes(request), decoded: None }
+        Self { bytes: request_bytes(request), share: None }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
         quotas::{QuotaUse, Share},
         started::request_bytes,
         thread_call::ThreadCall,
-        wit::types::{Policy, Request, Tool},
+        wit::types::{Policy, Request, Runtime, Tool},
     },
 };
 
@@ -29,12 +29,13 @@ impl Call {
     /// the host already holds too many bytes for it.
     pub(super) fn begin(
         ctx: &mut SandboxCtx,
+        runtime: &Runtime,
         request: &Request,
         policy: &Policy,
         tools: &[Tool],
     ) -> Result<Self, SandboxFailure> {
-        let bytes = (request_bytes(request) as u64).saturating_add(tool_bytes(tools));
-        Self::holding(ctx, bytes.saturating_add(weight(policy)))
+        let bytes = [request_bytes(request) as u64, runtime_bytes(runtime), tool_bytes(tools), weight(policy)];
+        Self::holding(ctx, bytes.into_iter().fold(0, u64::saturating_add))
     }
 
     /// Like [`begin`](Self::begin), for a call whose arguments have `bytes` bytes.
@@ -43,6 +44,15 @@ impl Call {
         let started = meter.take(QuotaUse::Started)?;
         let bytes = meter.take(QuotaUse::Bytes(bytes))?;
         Ok(Self { caller: Arc::clone(&ctx.caller), bytes: vec![bytes], started: Some(started) })
+    }
+
+    /// Takes the share for the arguments, reduced to the request, for an execution that holds the request until its end.
+    pub(super) fn take_request_share(&mut self, request: &Request) -> Result<Option<Share>, SandboxFailure> {
+        let mut share = self.bytes.pop();
+        if let Some(share) = &mut share {
+            share.resize(request_bytes(request) as u64)?;
+        }
+        Ok(share)
     }
 
     /// Runs `work` on a new thread, with a token that is cancelled if the future is dropped.
@@ -56,6 +66,14 @@ impl Call {
         let call = call.map_err(|(source, _)| ExecuteError::System { what: "thread", source })?;
         let (_call, result) = call.await;
         result.unwrap_or_else(|payload| panic::resume_unwind(payload))
+    }
+}
+
+/// Returns the size of a runtime's name in bytes.
+pub(super) fn runtime_bytes(runtime: &Runtime) -> u64 {
+    match runtime {
+        Runtime::Python | Runtime::Javascript => 0,
+        Runtime::Named(name) => name.len() as u64,
     }
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, task::Waker};
 use wasmtime::component::{Accessor, HasSelf, Resource};
 
 use super::{
-    call::{Call, tool_bytes},
+    call::{Call, runtime_bytes, tool_bytes},
     observers::Observers,
     started::ConcurrentExecution,
     wit::{Host, HostWithStore},
@@ -42,7 +42,7 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
         request: Request,
         policy: Policy,
     ) -> Result<Execution, SandboxFailure> {
-        let call = accessor.with(|mut access| Call::begin(access.get(), &request, &policy, &[]))?;
+        let call = accessor.with(|mut access| Call::begin(access.get(), &runtime, &request, &policy, &[]))?;
         call.run(move |call, cancel| call.execute(runtime, request, policy, cancel)).await
     }
 
@@ -54,7 +54,7 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
     ) -> Result<Vec<Diagnostic>, SandboxFailure> {
         // Drops the ignored parts before the call is charged.
         let request = request.for_validation();
-        let call = accessor.with(|mut access| Call::begin(access.get(), &request, &policy, &[]))?;
+        let call = accessor.with(|mut access| Call::begin(access.get(), &runtime, &request, &policy, &[]))?;
         call.run(move |call, cancel| call.caller.validate(runtime, request, policy, cancel)).await
     }
 
@@ -65,7 +65,7 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
         policy: Policy,
         tools: Vec<Tool>,
     ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
-        let call = accessor.with(|mut access| Call::begin(access.get(), &request, &policy, &tools))?;
+        let call = accessor.with(|mut access| Call::begin(access.get(), &runtime, &request, &policy, &tools))?;
         start(accessor, call, move |call| call.start(runtime, request, policy, &tools, false)).await
     }
 
@@ -76,7 +76,7 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
         policy: Policy,
         tools: Vec<Tool>,
     ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
-        let call = accessor.with(|mut access| Call::begin(access.get(), &request, &policy, &tools))?;
+        let call = accessor.with(|mut access| Call::begin(access.get(), &runtime, &request, &policy, &tools))?;
         start(accessor, call, move |call| call.start(runtime, request, policy, &tools, true)).await
     }
 
@@ -88,7 +88,7 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
         policy: Policy,
         tools: Vec<Tool>,
     ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
-        let bytes = [suspended.len() as u64, tool_bytes(&tools), weight(&policy)];
+        let bytes = [suspended.len() as u64, runtime_bytes(&runtime), tool_bytes(&tools), weight(&policy)];
         let bytes = bytes.into_iter().fold(0, u64::saturating_add);
         let call = accessor.with(|mut access| Call::holding(access.get(), bytes))?;
         start(accessor, call, move |call| call.resume(runtime, &suspended, files, policy, &tools)).await
@@ -133,8 +133,10 @@ impl Call {
         let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
         let fuel = fuel_of_an_execution(&sandbox, &request);
         let suspendable = is_suspendable.then(|| SuspendableRequest::new(&request));
+        let request_share = self.take_request_share(&request)?;
         let request = convert::request(&request).suspendable(is_suspendable);
-        self.start_in(sandbox, StartRequest { suspendable, ..StartRequest::new(request, fuel, tools) })
+        let start = StartRequest { suspendable, request_share, ..StartRequest::new(request, fuel, tools) };
+        self.start_in(sandbox, start)
     }
 
     /// Implements `resume-suspended`.

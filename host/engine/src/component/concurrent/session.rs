@@ -6,7 +6,7 @@ use glovebox_core::contract::{check_json, check_variable_name};
 use wasmtime::component::{Accessor, HasSelf, Resource, StreamReader};
 
 use super::{
-    call::{Call, tool_bytes},
+    call::{Call, runtime_bytes, tool_bytes},
     observers::Observers,
     session_call::{SessionCall, UsedSession, create},
     session_streams::{BytesStream, Incoming, SizeLimit},
@@ -58,7 +58,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         policy: Policy,
         options: SessionOptions,
     ) -> Result<Resource<SessionResource>, SandboxFailure> {
-        let (call, handle) = accessor.with(|mut access| begin_creation(access.get(), &policy, &options))?;
+        let (call, handle) = accessor.with(|mut access| begin_creation(access.get(), &runtime, &policy, &options))?;
         create(accessor, call, handle, move |call, cancel| {
             call.caller.make_with(runtime, policy, options.into(), |sandbox, keeper| {
                 keeper.call.set(cancel);
@@ -75,8 +75,9 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         policy: Policy,
         options: SessionOptions,
     ) -> Result<Resource<SessionResource>, SandboxFailure> {
-        let begun = accessor
-            .with(|access| Incoming::begin(access, state, |ctx| Ok((begin_creation(ctx, &policy, &options)?, None))));
+        let begun = accessor.with(|access| {
+            Incoming::begin(access, state, |ctx| Ok((begin_creation(ctx, &runtime, &policy, &options)?, None)))
+        });
         let ((call, handle), incoming) = begun?;
         let state = incoming.all().await?;
         create(accessor, call, handle, move |call, cancel| {
@@ -122,9 +123,11 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
             };
             let observers = Arc::new(Observers::default());
             let there = Arc::clone(&observers);
+            let request_share = call.take_request_share(&request)?;
             let request = convert::request(&request).on_output(move |_, _| there.wake_all());
             let tool_bytes = resource.session().sandbox().policy().limits.tool_bytes;
-            let stepped = call.caller.start_in_session(resource, share, request, (running, until_end))?;
+            let until_end = (running, until_end, request_share);
+            let stepped = call.caller.start_in_session(resource, share, request, until_end)?;
             stepped.started.pending().observe(Waker::from(Arc::clone(&observers)));
             Ok((stepped, observers, tool_bytes))
         });
@@ -325,12 +328,14 @@ fn begin<T: 'static>(
 /// Takes the shares of a call that creates a session, and of the session's handle.
 fn begin_creation(
     ctx: &mut SandboxCtx,
+    runtime: &Runtime,
     policy: &Policy,
     SessionOptions { context, tools }: &SessionOptions,
 ) -> Result<(Call, Share), SandboxFailure> {
-    let bytes = context.as_ref().map_or(0, String::len) as u64;
-    let bytes = bytes.saturating_add(tool_bytes(tools.as_deref().unwrap_or_default())).saturating_add(weight(policy));
-    let call = Call::holding(ctx, bytes)?;
+    let context_bytes = context.as_ref().map_or(0, String::len) as u64;
+    let tool_bytes = tool_bytes(tools.as_deref().unwrap_or_default());
+    let bytes = [context_bytes, tool_bytes, runtime_bytes(runtime), weight(policy)];
+    let call = Call::holding(ctx, bytes.into_iter().fold(0, u64::saturating_add))?;
     let handle = call.caller.meter.take(QuotaUse::Handle)?;
     Ok((call, handle))
 }

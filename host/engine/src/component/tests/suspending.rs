@@ -213,6 +213,19 @@ fn suspended_executions_count_as_held_bytes() {
     }
 }
 
+/// A handle keeps its request after the execution has ended.
+#[test]
+fn requests_of_suspendable_executions_count_as_held_bytes() {
+    let mut ctx = ctx();
+    let started = start(&mut ctx, Request { stdin: Some(vec![b'x'; 1_000_000]), ..request("1") });
+    done(&mut ctx, &started, vec![]);
+    assert!((1_000_000..2_000_000).contains(&ctx.usage().held_bytes), "{:?}", ctx.usage());
+    release(&mut ctx, started);
+    while ctx.usage().held_bytes > 0 {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// The execution ends when it is suspended, so its bytes must not exceed the quota afterwards.
 #[test]
 fn reservation_is_enough_for_a_suspended_execution() {
