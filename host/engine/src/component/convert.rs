@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     AdvanceError, BuildError, Clock, Entropy, ExecuteError, Execution, FilesError, HibernateError, Policy, Request,
-    ResumeError, RuntimeError, Stream, SuspendError, SuspendRefusal, SuspendedBytesError, exec::events,
+    ResumeError, RuntimeError, Session, Stream, SuspendError, SuspendRefusal, SuspendedBytesError, exec::events,
 };
 
 glovebox_core::contract_conversions!(crate::component::wit::types);
@@ -343,6 +343,14 @@ impl From<ResumeError> for SandboxError {
             error => Self::NotResumable(not_resumable(&error)),
         }
     }
+}
+
+/// Returns the checkpoints of a session. Fails if the session has ended, unlike [`Session::checkpoints`].
+pub(super) fn checkpoints(session: &Session) -> Result<Vec<types::CheckpointInfo>, ExecuteError> {
+    if let Some(reason) = session.ended() {
+        return Err(ExecuteError::SessionEnded { id: session.id().to_owned(), reason });
+    }
+    Ok(session.checkpoints()?.into_iter().map(types::CheckpointInfo::from).collect())
 }
 
 /// Returns a closure for `map_err` that converts the error of a file operation on `path`.

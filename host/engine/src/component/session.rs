@@ -285,8 +285,7 @@ impl HostSession for SandboxCtx {
     }
 
     fn checkpoints(&mut self, session: Resource<SessionResource>) -> Result<Vec<CheckpointInfo>, SandboxFailure> {
-        let checkpoints = self.look(&session, Session::checkpoints)?;
-        Ok(checkpoints.into_iter().map(CheckpointInfo::from).collect())
+        self.look(&session, convert::checkpoints)
     }
 
     fn undo(&mut self, session: Resource<SessionResource>) -> Result<u64, SandboxFailure> {

@@ -271,11 +271,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         session: Resource<SessionResource>,
     ) -> Result<Vec<CheckpointInfo>, SandboxFailure> {
         let call = begin(accessor, &session, 0)?;
-        call.run(|call, session, _| {
-            let checkpoints = call.caller.look(&session.resource, Session::checkpoints)?;
-            Ok(checkpoints.into_iter().map(CheckpointInfo::from).collect())
-        })
-        .await
+        call.run(|call, session, _| call.caller.look(&session.resource, convert::checkpoints)).await
     }
 
     async fn undo(accessor: &Accessor<T, Self>, session: Resource<SessionResource>) -> Result<u64, SandboxFailure> {

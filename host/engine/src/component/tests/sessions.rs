@@ -53,6 +53,8 @@ fn session_supports_forks_undo_and_resume() {
     assert!(HostSession::info(&mut ctx, same(&session)).unwrap().ended.is_some());
     let after = error_of(HostSession::execute(&mut ctx, same(&session), request("1")));
     assert!(matches!(after, SandboxError::SessionEnded(_)));
+    let listed = error_of(HostSession::checkpoints(&mut ctx, same(&session)));
+    assert!(matches!(listed, SandboxError::SessionEnded(_)));
     assert!(matches!(error_of(HostSession::files(&mut ctx, session)), SandboxError::SessionEnded(_)));
 }
 

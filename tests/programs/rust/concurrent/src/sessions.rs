@@ -75,6 +75,7 @@ async fn state() -> Result<String, SandboxError> {
     session.close().await?;
     let refused = session.execute(request("1")).await;
     assert!(matches!(refused, Err(SandboxError::SessionEnded(_))));
+    assert!(matches!(session.checkpoints().await, Err(SandboxError::SessionEnded(_))));
     assert!(session.info().ended.is_some());
     Ok(found)
 }
