@@ -57,7 +57,7 @@ const SCENARIOS: [Scenario; 17] = [
 ];
 
 /// The scenarios with sessions.
-const SESSIONS: [Scenario; 14] = [
+const SESSIONS: [Scenario; 15] = [
     scenario("session-state", "5 1\n5"),
     scenario("session-several", "0 1 2 3 4 5 6 7 8 9 "),
     scenario("session-busy", "1"),
@@ -77,6 +77,7 @@ const SESSIONS: [Scenario; 14] = [
     Scenario { name: "session-over-quota", expected: "0", host: |_, quotas| quotas.held_bytes = 4 << 20 },
     scenario("session-close-streams", "10 1999990 2000000"),
     scenario("session-output", "1500000"),
+    Scenario { name: "session-too-many-calls", expected: "0 1", host: |_, quotas| quotas.started = 2 },
 ];
 
 /// The scenarios that suspend executions.

@@ -24,6 +24,7 @@ pub async fn scenario(name: &str) -> Result<String, SandboxError> {
         "session-over-quota" => over_quota().await,
         "session-close-streams" => close_streams().await,
         "session-output" => output_to_file().await,
+        "session-too-many-calls" => too_many_calls().await,
         "session-leak" => leak().await,
         _ => panic!("unknown scenario `{name}`"),
     }
@@ -226,6 +227,25 @@ async fn output_to_file() -> Result<String, SandboxError> {
     started.answer(asked.id, Ok("1"))?;
     call.await?;
     Ok(contents(&session, "out").await?.len().to_string())
+}
+
+/// Makes calls until the quota of started executions, which is two, is exhausted. Dropped calls do not count.
+async fn too_many_calls() -> Result<String, SandboxError> {
+    let session = open().await?;
+    let (writer, reader) = wit_stream::new();
+    let mut call = pin!(session.write_file("a".into(), reader, IfExists::Fail));
+    begin(call.as_mut()).await;
+    let (unused, reader) = wit_stream::new();
+    {
+        let mut dropped = pin!(session.write_file("b".into(), reader, IfExists::Fail));
+        begin(dropped.as_mut()).await;
+        let refused = session.list_files("**".into()).await;
+        assert!(matches!(refused, Err(SandboxError::QuotaExceeded(_))), "{refused:?}");
+    }
+    let before = session.list_files("**".into()).await?.len();
+    drop((writer, unused));
+    call.await?;
+    Ok(format!("{before} {}", session.list_files("**".into()).await?.len()))
 }
 
 /// Leaves sessions, streams and calls behind. The host drops the store.
