@@ -14,8 +14,9 @@ use crate::exec::platform::Budget;
 pub struct Quotas {
     /// Maximum number of concurrent sessions. Default: 64.
     pub sessions: u32,
-    /// Maximum number of concurrent started executions, including dropped ones that have not ended. Each call of version
-    /// 0.3.0 that runs a script or a parser, or uses a session, counts as well, until its thread ends. Default: 16.
+    /// Maximum number of concurrent started executions, including dropped ones that have not ended. Each asynchronous
+    /// call of version 0.3.0 except `finish` and `suspend` counts as well, until it returns. A dropped call counts until
+    /// its thread ends. Default: 16.
     pub started: u32,
     /// Maximum total number of executions. Each of these also counts as one execution: a validation, access to a
     /// variable, a call to the `tools` interface, and opening, resuming, forking or undoing a session. Default:
