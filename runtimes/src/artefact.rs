@@ -33,7 +33,7 @@ pub struct KeyParts {
     pub target: String,
 }
 
-/// Identifies one prepared image on one kind of machine.
+/// The identity of one prepared image on one kind of machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArtefactKey {
     parts: KeyParts,

@@ -330,7 +330,7 @@ pub enum Callback {
     ReadAtom,
 }
 
-/// Identifies a function in a binary.
+/// The identity of a function in a binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FunctionId {

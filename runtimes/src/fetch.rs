@@ -40,7 +40,7 @@ const CHECK_NPM: &str = "check the network and npm's settings and try again";
 const MIN_REPORTED_BYTES: u64 = 10 << 20;
 const PURE_ONLY: &str = "only pure Python packages with a wheel can be fetched; check the name, the version, the network and pip's settings";
 
-/// Downloads packages by running pip or npm.
+/// A downloader of packages, which runs pip or npm.
 ///
 /// pip uses its configured index, proxy and certificates. It runs in a directory of the cache, so that files in the
 /// current directory (such as a `pip.py`) are not loaded. It only downloads wheels: no package is built, installed
@@ -409,7 +409,7 @@ fn temp_dir(into: &TrustedDir) -> Result<LockedTempDir, CacheError> {
     Ok(LockedTempDir { _lock: lock, dir })
 }
 
-/// Receives the progress of a download or preparation, and can cancel the operation.
+/// A receiver of the progress of a download or preparation, which can cancel the operation.
 ///
 /// All methods are called from the thread that started the operation, and must return quickly. The crate itself prints
 /// nothing.
@@ -432,7 +432,7 @@ pub trait Progress: Sync {
     }
 }
 
-/// Calls [`Progress::done`] when it is dropped, whether the operation succeeded or failed.
+/// A guard that calls [`Progress::done`] when it is dropped, whether the operation succeeded or failed.
 pub(crate) struct DoneOnDrop<'a>(pub(crate) &'a dyn Progress);
 
 impl Drop for DoneOnDrop<'_> {
@@ -441,7 +441,7 @@ impl Drop for DoneOnDrop<'_> {
     }
 }
 
-/// Ignores all reports and never cancels.
+/// A receiver that ignores all reports and never cancels.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quiet;
 

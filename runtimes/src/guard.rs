@@ -172,7 +172,7 @@ struct Opened {
     ids: Mutex<Vec<DirectoryId>>,
 }
 
-/// Keeps a directory guarded until the last clone is dropped.
+/// A handle that keeps a directory guarded until the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Guard(Arc<Entry>);
 

@@ -14,7 +14,7 @@ use crate::{
 /// Maximum size of one case's results, in bytes.
 const RESULTS_BYTES: usize = 64 << 20;
 
-/// Runs cases through `glovebox:sandbox`, each in a new instance of the `cases` program.
+/// The backend that runs cases through `glovebox:sandbox`, each in a new instance of the `cases` program.
 #[derive(Debug)]
 pub struct ComponentBackend {
     runtime: String,

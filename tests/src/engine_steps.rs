@@ -43,7 +43,7 @@ pub(crate) fn seen(execution: &Execution, step: &Step) -> StepResult {
     StepResult::Executed { observed: Box::new(observed), files }
 }
 
-/// Runs a case's requests as suspendable executions whose tool calls are answered here.
+/// A runner of a case's requests as suspendable executions, whose tool calls it answers.
 #[derive(Debug)]
 pub(crate) struct Suspending<'a> {
     sandbox: &'a Sandbox,

@@ -1,6 +1,6 @@
 // Cancellation of executions. It replaces `AbortController`, which costs as much as a short script.
 
-/** Cancels one execution. A cancellation is permanent. */
+/** A handle that cancels one execution. A cancellation is permanent. */
 export class Cancel {
   isCancelled = false;
   #stop: (() => void) | undefined;

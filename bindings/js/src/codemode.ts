@@ -108,7 +108,7 @@ function rounded(value: unknown): any {
   return value === undefined || value instanceof Opaque ? value : JSON.parse(stringifyJson(value));
 }
 
-/** Runs code for `createCodeTool({ tools, executor })`. By default an execution times out after 60 seconds. */
+/** The executor of `createCodeTool({ tools, executor })`. By default an execution times out after 60 seconds. */
 export class GloveboxExecutor implements AsyncDisposable {
   readonly #options: GloveboxExecutorOptions;
   readonly #runs = new Map<string, (provider: string, name: string, values: unknown[]) => Promise<unknown>>();

@@ -100,7 +100,7 @@ export interface ToolCall {
   durationMs: number;
 }
 
-/** Replaces bigints in the contract's types with numbers, for data read from JSON. */
+/** A type of the contract with numbers in place of bigints, for data read from JSON. */
 type Plain<T> = T extends bigint ? number : T extends object ? { [Key in keyof T]: Plain<T[Key]> } : T;
 
 /** An execution's fuel use and advice on its failure, for people and for models that write scripts. */

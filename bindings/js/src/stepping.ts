@@ -16,7 +16,7 @@ export type Turn = <Result>(ask: () => Promise<Result>) => Promise<Result>;
 
 const atOnce: Turn = (ask) => ask();
 
-/** Starts and resumes runs in one place: a sandbox or a session. */
+/** The part of a sandbox or a session that starts and resumes runs. */
 export class Starter<Place extends object> {
   readonly #place: Place & Stepping;
   readonly #cancellable: Cancellable;

@@ -143,7 +143,7 @@ impl Write for Blob {
 /// buffer that much.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Reads from offset 0 with `fetch(offset, len)`, chunk by chunk, until `fetch` returns no bytes.
+/// A reader that calls `fetch(offset, len)` from offset 0, chunk by chunk, until `fetch` returns no bytes.
 pub(crate) struct Pieces<F> {
     fetch: F,
     piece: io::Cursor<Vec<u8>>,

@@ -66,7 +66,7 @@ pub(crate) fn slice(ctx: &ExecutionCtx, left: u64) -> u64 {
     max.min(before_reserve).min(left).min(i64::MAX.unsigned_abs())
 }
 
-/// Runs tools while the guest writes to the tool device or reads from it.
+/// A runner that runs tools while the guest writes to the tool device or reads from it.
 ///
 /// The component has a single thread, and a tool call blocks in the component's host. A call therefore runs when it is
 /// started, and the guest waits. As in the engine, a guest that reads no replies can start only a limited number of
@@ -120,7 +120,7 @@ impl ToolRunner for InlineRunner {
     }
 }
 
-/// Measures elapsed time. Without a clock, no time passes.
+/// A measurement of elapsed time. Without a clock, no time passes.
 #[derive(Clone, Default)]
 pub struct Stopwatch {
     clocks: Option<Rc<dyn Clocks>>,

@@ -249,7 +249,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// Accepts both forms without buffering them.
+/// A visitor that accepts both forms without buffering them.
 struct BytesVisitor;
 
 impl<'de> Visitor<'de> for BytesVisitor {

@@ -285,7 +285,8 @@ pub trait Driver: Send + Sync {
     fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError>;
 }
 
-/// Prepares an interpreter. A separate trait, so that programs that only run images can omit the code.
+/// A driver that can also prepare an interpreter. A separate trait, so that programs that only run images can omit the
+/// code.
 pub trait Boot: Driver {
     /// Returns the arguments for booting the unprepared binary.
     fn boot_args(&self) -> Vec<String>;

@@ -13,7 +13,7 @@ pub struct Damaged(
     pub &'static str,
 );
 
-/// Encodes values one after another.
+/// A buffer to which values are encoded one after another.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
@@ -78,7 +78,7 @@ impl Encoder {
     }
 }
 
-/// Decodes the output of an [`Encoder`].
+/// A reader of an [`Encoder`]'s output.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],

@@ -70,7 +70,7 @@ pub struct SourceStat {
     pub identity: FileIdentity,
 }
 
-/// Distinguishes a file from another one with the same name.
+/// An identity that distinguishes a file from another one with the same name.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct FileIdentity {
     /// The device number.

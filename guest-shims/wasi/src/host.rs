@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::Errno;
 
-/// Identifies an output stream of the guest.
+/// An output stream of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// Standard output, descriptor 1.

@@ -153,7 +153,8 @@ const WORTH_A_LINE: Duration = Duration::from_secs(1);
 /// The interval between frames of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
-/// Shows the progress of steps on standard error, and cancels them on Ctrl-C. Costs nothing until the first step.
+/// A display that shows the progress of steps on standard error, and cancels them on Ctrl-C. It costs nothing until the
+/// first step.
 #[derive(Debug, Default)]
 pub(crate) struct Steps(Mutex<Display>);
 

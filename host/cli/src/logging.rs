@@ -62,7 +62,7 @@ where
     started.context("cannot start logging")
 }
 
-/// Writes events to standard error, a JSON object per line.
+/// A layer that writes events to standard error, one JSON object per line.
 struct JsonLines;
 
 impl<S: Subscriber> Layer<S> for JsonLines {
@@ -96,7 +96,7 @@ fn line(event: &Event<'_>, at: Timestamp) -> Value {
     line.into()
 }
 
-/// Collects the fields of an event.
+/// The collected fields of an event.
 struct Fields(Map<String, Value>);
 
 impl Fields {

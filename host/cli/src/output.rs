@@ -15,8 +15,8 @@ use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Resource
 
 use crate::terminal::{counted, dimmed, grouped, note, printable, write_printable};
 
-/// Forwards a guest's output: byte for byte to a pipe or a file, without control characters to a terminal. Cancels the
-/// guest when the output is closed.
+/// A listener that forwards a guest's output: byte for byte to a pipe or a file, without control characters to a
+/// terminal. It cancels the guest when the output is closed.
 #[derive(Clone, Debug)]
 pub(crate) struct Passthrough {
     cancel: CancelToken,
@@ -30,8 +30,8 @@ struct OutputState {
     stderr: Option<TerminalText>,
 }
 
-/// Converts chunks of output to text that cannot control a terminal. Carriage returns are retained: progress bars use
-/// them to overwrite their line, and they cannot affect other lines.
+/// A converter of output chunks to text that cannot control a terminal. Carriage returns are retained: progress bars
+/// use them to overwrite their line, and they cannot affect other lines.
 #[derive(Debug, Default)]
 struct TerminalText {
     /// Bytes of an incomplete character at the end of the last chunk, at most three.

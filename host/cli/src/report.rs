@@ -39,7 +39,7 @@ impl ReportArgs {
     }
 }
 
-/// Reports the executions of one command.
+/// A reporter of one command's executions.
 #[derive(Debug)]
 pub(crate) struct Reporter<'a> {
     args: &'a ReportArgs,

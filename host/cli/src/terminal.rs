@@ -52,7 +52,7 @@ impl Error for Hinted {
     }
 }
 
-/// Adds a message and a hint to an error.
+/// A result to whose error a message and a hint can be added.
 pub(crate) trait OrHint<T> {
     fn or_hint(self, message: impl FnOnce() -> String, hint: &str) -> Result<T, Hinted>;
 }

@@ -245,7 +245,7 @@ pub(crate) fn compile_digest(wasmtime: &wasmtime::Engine) -> Digest {
     Digest::of(&collected.0)
 }
 
-/// Collects the bytes that a type feeds to its hasher, as input for SHA-256.
+/// The bytes that a type feeds to its hasher, as input for SHA-256.
 struct HashedBytes(Vec<u8>);
 
 impl Hasher for HashedBytes {

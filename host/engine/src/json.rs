@@ -10,7 +10,7 @@ use glovebox_vfs::is_hidden;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::Error as _};
 use serde_json::{Value, ser::Formatter, value::RawValue};
 
-/// Writes JSON on one line and escapes control, invisible and direction-changing characters.
+/// A formatter that writes JSON on one line and escapes control, invisible and direction-changing characters.
 ///
 /// JSON itself requires escapes only for control characters below U+0020. Parsers read the same value from the output.
 ///

@@ -286,7 +286,7 @@ pub(crate) fn response(headers: &HeaderMap) -> Result<Vec<(String, String)>, Str
 /// Recorded answers, keyed by the normalized request.
 type Answers = BTreeMap<String, VecDeque<ToolOutcome>>;
 
-/// Answers requests from the records of an earlier execution
+/// A network that answers requests from the records of an earlier execution
 /// ([`Execution::tool_calls`](glovebox::Execution::tool_calls)) and sends nothing. Each answer is used once. Identical
 /// requests receive their answers in recorded order. A request without a recorded answer fails.
 ///
@@ -345,7 +345,7 @@ const MAX_LOOKUPS: usize = 32;
 /// error.
 const MARGIN: Duration = Duration::from_millis(20);
 
-/// Sends requests over HTTP and HTTPS to the servers that the policy allows.
+/// A client that sends requests over HTTP and HTTPS to the servers that the policy allows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Http;
 

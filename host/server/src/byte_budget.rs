@@ -67,8 +67,8 @@ pub(crate) struct ChargedBytes {
     steps: usize,
 }
 
-/// Steps from a tenant's share, or from the shared half together with the same number from the tenant's allowance. Also
-/// the same number of the client's steps, if the client is limited.
+/// Steps from a tenant's share, or from the shared half together with the same number from the tenant's allowance. If
+/// the client is limited, the permit also contains the same number of the client's steps.
 #[derive(Debug)]
 struct Permit {
     steps: OwnedSemaphorePermit,

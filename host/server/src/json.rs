@@ -28,7 +28,7 @@ pub(crate) struct JsonCost {
     strings: StringScanner,
 }
 
-/// Finds the strings in JSON text, which may be invalid and may arrive in chunks.
+/// A scanner that finds the strings in JSON text, which may be invalid and may arrive in chunks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StringScanner {
     in_string: bool,
@@ -147,7 +147,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// Accepts both forms of [`Bytes`] without buffering the value.
+/// A visitor that accepts both forms of [`Bytes`] without buffering the value.
 struct BytesVisitor;
 
 impl<'de> Visitor<'de> for BytesVisitor {

@@ -60,7 +60,7 @@ impl Write for Cut {
     }
 }
 
-/// Decodes UTF-8 text that arrives in chunks. A chunk boundary can split a character.
+/// A decoder of UTF-8 text that arrives in chunks. A chunk boundary can split a character.
 #[derive(Default)]
 pub(crate) struct Utf8Pieces(Vec<u8>);
 

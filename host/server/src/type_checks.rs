@@ -16,7 +16,7 @@ pub(crate) const MAX_TYPE_ERRORS: usize = 20;
 /// Maximum number of concurrent type checks, each of which can need a processor and much memory.
 pub(crate) const MAX_TYPE_CHECKS: usize = 4;
 
-/// Checks the types of Python scripts without running them.
+/// A type checker of Python scripts, which does not run them.
 pub trait CheckTypes: fmt::Debug + Send + Sync {
     /// Returns the type errors of a script. The script, and the schemas of its tools, are untrusted, so a check must
     /// limit its time, its memory and the length of its messages. It runs on a thread that is allowed to block. If

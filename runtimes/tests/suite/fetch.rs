@@ -141,7 +141,7 @@ fn pip_runs_in_an_empty_directory() {
     assert_eq!(fs::read_to_string(world.path("seen")).unwrap(), "");
 }
 
-/// Cancels after the fake pip has written its process ID.
+/// A receiver that cancels after the fake pip has written its process ID.
 struct CancelWhenRunning<'a>(&'a World);
 
 impl Progress for CancelWhenRunning<'_> {

@@ -120,8 +120,8 @@ impl GeneratedFunctions {
     }
 }
 
-/// Translates a module's indices. Each index space is shifted by a constant, except imported functions, which are
-/// mapped individually.
+/// The translation of a module's indices. Each index space is shifted by a constant, except imported functions, which
+/// are mapped individually.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shift {
     /// The new index of each imported function.

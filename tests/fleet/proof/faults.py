@@ -98,7 +98,7 @@ ALL = [*NODES, *SERVERS, *STORE, *BALANCER]
 
 @dataclass
 class Injector:
-    """Injects faults and records them."""
+    """An injector of faults, which records them."""
 
     fleet: Fleet
     random: random.Random

@@ -19,7 +19,7 @@ MODE = sys.argv[1]
 
 
 class Waits(Exception):
-    """Ends a script at a call without an answer."""
+    """The exception that ends a script at a call without an answer."""
 
 
 @dataclass

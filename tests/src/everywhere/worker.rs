@@ -23,8 +23,8 @@ pub enum Answer {
     Broke(String),
 }
 
-/// Runs a command that answers each line on standard input with a line on standard output. Restarts the command after
-/// it has ended.
+/// A process that answers each line on standard input with a line on standard output. It is restarted after it has
+/// ended.
 #[derive(Debug)]
 pub struct Worker {
     command: Command,

@@ -300,7 +300,7 @@ impl Event {
 /// A weak function reference: it does not keep Node.js alive. `src/native/port.ts` does that while an execution runs.
 type EventFunction = ThreadsafeFunction<(u32, Event), (), Args, Status, false, true>;
 
-/// Receives the events of all executions that one JavaScript thread started.
+/// The JavaScript function that receives the events of all executions that one thread started.
 #[napi]
 pub struct NativePort(Arc<EventFunction>);
 
@@ -314,7 +314,7 @@ impl NativePort {
     }
 }
 
-/// Reports the events of one execution to its port.
+/// A sender of one execution's events to its port.
 #[derive(Clone)]
 pub(crate) struct ExecutionEvents {
     function: Arc<EventFunction>,

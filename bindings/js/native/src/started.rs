@@ -63,8 +63,8 @@ impl SuspendedInput {
     }
 }
 
-/// Passes output to the events of the current step. Between two steps, keeps the output for the next one: the script
-/// continues without an answer if a call exceeds its timeout.
+/// A relay that passes output to the events of the current step. Between two steps, it keeps the output for the next
+/// one: the script continues without an answer if a call exceeds its timeout.
 #[derive(Default)]
 struct OutputRelay(Mutex<RelayState>);
 

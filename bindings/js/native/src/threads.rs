@@ -73,7 +73,7 @@ pub(crate) fn run(work: Work) {
     ensure_thread(&mut state);
 }
 
-/// Counts a guest as waiting for JavaScript until dropped.
+/// A guard that counts a guest as waiting for JavaScript until it is dropped.
 pub(crate) struct Waiting(());
 
 impl Waiting {
@@ -180,7 +180,7 @@ impl<T: ToNapiValue> Event<T> {
     }
 }
 
-/// Reports a job's events to JavaScript's thread, in order. Node.js stays alive while a sender exists.
+/// A sender of a job's events to JavaScript's thread, in order. Node.js stays alive while a sender exists.
 pub(crate) struct EventSender<T: ToNapiValue + 'static>(Arc<ThreadsafeFunction<Event<T>, (), Args<T>, Status, false>>);
 
 impl<T: ToNapiValue> Clone for EventSender<T> {

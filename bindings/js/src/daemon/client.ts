@@ -186,7 +186,7 @@ function problemOf(status: number, body: Buffer): Problem {
   }
 }
 
-/** Connects to a socket, and checks its owner for each connection. */
+/** An agent that connects to a socket, and checks the socket's owner for each connection. */
 class OwnedSocketAgent extends Agent {
   readonly #socketPath: string;
 

@@ -16,7 +16,7 @@ export type Callback = (event: number, payload: any) => void;
 /** Called with an execution's number, an event number and the event's payload. */
 export type PortCallback = (execution: number, event: number, payload: any) => void;
 
-/** Receives the events of executions. */
+/** The receiver of the events of executions. */
 export interface NativePort {
   readonly kind?: 'port';
 }

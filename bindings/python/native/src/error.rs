@@ -33,7 +33,7 @@ impl Class {
     }
 }
 
-/// Converts an error to an exception of the package.
+/// An error that can be converted to an exception of the package.
 pub(crate) trait IntoException: Error + Sized {
     fn exception(self) -> PyErr;
 }

@@ -9,8 +9,8 @@ use glovebox::Stream;
 
 use crate::interrupt::Event;
 
-/// Passes output to the events of the current step. Between two steps, keeps the output for the next one: the script
-/// continues without an answer if a call exceeds its timeout.
+/// A relay that passes output to the events of the current step. Between two steps, it keeps the output for the next
+/// one: the script continues without an answer if a call exceeds its timeout.
 #[derive(Default)]
 pub(crate) struct OutputRelay(Mutex<RelayState>);
 

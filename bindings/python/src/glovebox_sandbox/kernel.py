@@ -88,7 +88,7 @@ class _Reply:
 
 
 class _Output:
-    """Sends a cell's output at most every 50 ms, from the thread of the kernel's loop.
+    """A buffer that sends a cell's output at most every 50 ms, from the thread of the kernel's loop.
 
     The end of standard error is delayed a little longer: after an exception it is the traceback, which is sent as a
     separate message.

@@ -30,7 +30,7 @@ _PLAIN: dict[object, dict[str, Any]] = {
 
 
 class Token(Protocol):
-    """Indicates whether the answer to a call is still needed."""
+    """A token that indicates whether the answer to a call is still needed."""
 
     @property
     def is_cancelled(self) -> bool: ...

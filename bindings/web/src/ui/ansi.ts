@@ -17,7 +17,7 @@ const SEQUENCE = /\u001b(?:\[([0-?]*)[ -/]*([@-~])|\][^\u0007\u001b]*(?:\u0007|\
 // eslint-disable-next-line no-control-regex
 const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
 
-/** Parses a stream of text in pieces. A sequence may be split between two pieces. */
+/** A parser of a text stream that arrives in pieces. A sequence may be split between two pieces. */
 export class Ansi {
   #rest = '';
   #foreground: string | undefined;

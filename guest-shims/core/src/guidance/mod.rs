@@ -239,7 +239,7 @@ pub struct FuelAnalysis {
     pub likely_causes: Vec<String>,
 }
 
-/// Classifies how much of its fuel an execution used.
+/// A classification of how much of its fuel an execution used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FuelStatus {

@@ -283,7 +283,7 @@ fn ranges(numbers: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
     ranges
 }
 
-/// Forwards bytes and adds them to the seal.
+/// A writer that forwards bytes and adds them to the seal.
 struct Sealing<'a> {
     seal: Seal,
     into: &'a mut dyn Write,

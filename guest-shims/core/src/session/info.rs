@@ -99,7 +99,7 @@ pub fn is_session_id(id: &str) -> bool {
     (1..=MAX_SESSION_ID_BYTES).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(is_plain)
 }
 
-/// Determines when a session takes automatic checkpoints.
+/// The rule for when a session takes automatic checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Checkpoints {

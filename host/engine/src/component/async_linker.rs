@@ -24,7 +24,7 @@ use super::{
 const SANDBOX: &str = "glovebox:sandbox/sandbox@0.2.0";
 const TOOLS: &str = "glovebox:sandbox/tools@0.2.0";
 
-/// Adds the functions and resources of one interface to a linker.
+/// The part of a linker to which one interface's functions and resources are added.
 struct Interface<'a, T: 'static>(LinkerInstance<'a, T>);
 
 /// Separates errors for the component from traps.

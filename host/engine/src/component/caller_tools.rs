@@ -43,7 +43,7 @@ const REFUSED: [&str; 11] = [
     "discriminator",
 ];
 
-/// Counts the regular expressions in schemas.
+/// A counter of the regular expressions in schemas.
 #[derive(Default)]
 struct Patterns(usize);
 

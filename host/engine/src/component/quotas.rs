@@ -74,7 +74,7 @@ pub struct Usage {
     pub handles: u32,
 }
 
-/// Tracks a component's usage.
+/// A component's usage so far.
 #[derive(Debug)]
 pub(super) struct Meter {
     quotas: Quotas,

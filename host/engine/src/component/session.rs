@@ -329,7 +329,7 @@ impl fmt::Debug for SessionResource {
     }
 }
 
-/// Tracks the calls and the started execution of a session.
+/// The state of a session's calls and of its started execution.
 #[derive(Debug, Default)]
 struct Steps {
     state: Mutex<StepsState>,
@@ -366,8 +366,8 @@ impl Steps {
     }
 }
 
-/// Marks the session as busy until the component has received the result of a call or the end of an execution, or has
-/// dropped either.
+/// A guard that marks the session as busy until the component has received the result of a call or the end of an
+/// execution, or has dropped either.
 #[derive(Debug)]
 pub(super) struct Stepping {
     steps: Arc<Steps>,
@@ -395,7 +395,7 @@ impl Drop for Stepping {
     }
 }
 
-/// Marks the session as in use. Other calls wait until this guard is dropped.
+/// A guard that marks the session as in use. Other calls wait until it is dropped.
 #[derive(Debug)]
 pub(super) struct Running(Arc<Steps>);
 

@@ -6,9 +6,9 @@ use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Cancels executions from any thread. The script receives an exception within a few milliseconds, or immediately if it
-/// waits (`time.sleep`, a timer, a tool). If the script still runs after `limits.timeout_reserve_ms`, it is unwound. A
-/// cancelled token stays cancelled: later executions with it end before they begin.
+/// A token that cancels executions from any thread. The script receives an exception within a few milliseconds, or
+/// immediately if it waits (`time.sleep`, a timer, a tool). If the script still runs after `limits.timeout_reserve_ms`,
+/// it is unwound. A cancelled token stays cancelled: later executions with it end before they begin.
 ///
 /// ```
 /// let cancel = glovebox::CancelToken::new();

@@ -303,8 +303,8 @@ const TICK: Duration = Duration::from_millis(2);
 /// The number of idle ticks before the ticker thread ends. A series of short executions should not start it each time.
 const IDLE_TICKS: u32 = 50;
 
-/// Advances a Wasmtime engine's epoch every [`TICK`] while an unmetered guest runs. A guest starts the thread if it is
-/// not running. The thread ends after [`IDLE_TICKS`] without a guest, or when the engine is dropped.
+/// A thread that advances a Wasmtime engine's epoch every [`TICK`] while an unmetered guest runs. A guest starts the
+/// thread if it is not running. The thread ends after [`IDLE_TICKS`] without a guest, or when the engine is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Ticker(Arc<Mutex<TickerState>>);
 

@@ -22,7 +22,7 @@ pub(crate) type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 /// The function that provides standard input. Called at the guest's first read beyond the bytes of [`Request::stdin`].
 pub(crate) type StdinSource = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
-/// Determines how a request is handled if its session is busy with another request.
+/// The handling of a request whose session is busy with another request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfBusy {
     /// Waits for the request's turn, in arrival order, for at most `limits.timeout_ms`.

@@ -124,7 +124,7 @@ struct ArchivedEntry {
     modified_s: u64,
 }
 
-/// Iterates over the entries of an archive.
+/// An iterator over the entries of an archive.
 struct Reader<'a, R: Read> {
     entries: Entries<'a, R>,
     headers_left: u64,

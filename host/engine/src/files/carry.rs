@@ -51,7 +51,7 @@ fn file_place(host: &Path) -> Result<HostTarget<'_>, FilesError> {
     Ok(HostTarget::File(if dir.as_os_str().is_empty() { Path::new(".") } else { dir }, name))
 }
 
-/// Reads a file in a host directory sequentially.
+/// A sequential reader of a file in a host directory.
 struct HostFile<'h> {
     directory: &'h HostDirectory,
     path: &'h str,
@@ -323,7 +323,7 @@ pub struct CopyReport {
 /// The buffer size for copying contents, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Creates files, directories and links below one directory of a workspace, without following links.
+/// A writer that creates files, directories and links below one directory of a workspace, without following links.
 pub(super) struct Placer<'v> {
     vfs: &'v mut Vfs,
     top: InodeId,

@@ -288,7 +288,7 @@ impl Fueled for GuestStoreData {
     }
 }
 
-/// Enforces one limit on all tables of an instance.
+/// A limiter that enforces one limit on all tables of an instance.
 #[derive(Clone, Copy, Default)]
 struct TableLimiter {
     /// The number of elements in all tables.
@@ -306,7 +306,7 @@ impl TableLimiter {
     }
 }
 
-/// Enforces the memory and table limits of stores without `GuestStoreData`.
+/// A limiter that enforces the memory and table limits of stores without `GuestStoreData`.
 pub(crate) struct GuestLimiter {
     pub(crate) memory: MemoryLimiter,
     tables: TableLimiter,

@@ -25,8 +25,8 @@ use crate::{
 const _: () =
     assert!(MAX_IMAGE_MEMORY_BYTES == Limits::MAX_MEMORY_BYTES, "the memory maximums of images and guests differ");
 
-/// Builds a custom image: an interpreter in which a setup script has run. Every execution in the image starts with the
-/// heap of the setup (imported modules, loaded tables, fitted models), at no extra cost.
+/// A builder of a custom image: an interpreter in which a setup script has run. Every execution in the image starts
+/// with the heap of the setup (imported modules, loaded tables, fitted models), at no extra cost.
 ///
 /// The setup runs once, in the sandbox, under the limits given here, with a fixed clock and fixed random numbers. The
 /// same inputs produce the same image, byte for byte. `random`, `Math.random` and `numpy.random` still differ between

@@ -332,8 +332,8 @@ pub struct CacheUsage {
     pub last_used: Option<Timestamp>,
 }
 
-/// Selects compiled code to remove from the cache. `default()` applies the engine's [`CacheLimits`]. Change individual
-/// fields to override them.
+/// The criteria for compiled code to remove from the cache. `default()` applies the engine's [`CacheLimits`]. Change
+/// individual fields to override them.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct CachePrune {

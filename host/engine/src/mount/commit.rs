@@ -148,7 +148,7 @@ fn discard(site: &Site<'_>) {
 /// scripts choose how many files they write.
 const MAX_PATH_BYTES: usize = 4 << 20;
 
-/// Tracks the state in which a session's commits left each path, back to the oldest checkpoint.
+/// The state in which a session's commits left each path, back to the oldest checkpoint.
 ///
 /// A checkpoint can contain uncommitted changes and the host state that they are based on. If the session commits after
 /// the checkpoint and then rolls back, it finds its own files on the host. These files are not conflicts: the
@@ -405,7 +405,7 @@ pub(super) fn split_last(path: &str) -> Result<(Vec<&str>, &str), MountError> {
     }
 }
 
-/// Walks directories below a root and caches handles along the current path.
+/// A walker of the directories below a root, which caches handles along the current path.
 #[derive(Debug)]
 pub(super) struct Walker<'a> {
     root: &'a Folder,

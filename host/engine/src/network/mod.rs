@@ -27,7 +27,7 @@ use crate::{
 pub use pattern::{AddressRules, NetworkExcess, UrlPatternError, UrlPatterns, is_public as is_public_address};
 pub use policy::{NetworkPolicy, SecretPolicy};
 
-/// Performs network requests for scripts.
+/// A client that performs network requests for scripts.
 pub trait Network: fmt::Debug + Send + Sync {
     /// Opens the network for a policy that allows addresses. Called for each new sandbox with such a policy.
     ///

@@ -14,7 +14,7 @@ use crate::{
     tools::{ToolRules, Toolbox},
 };
 
-/// Configures the runtime and the policy of a [`Sandbox`].
+/// A builder that configures the runtime and the policy of a [`Sandbox`].
 #[must_use]
 pub struct SandboxBuilder {
     engine: Engine,

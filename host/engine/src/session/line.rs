@@ -23,7 +23,7 @@ struct LockState {
     next: u64,
 }
 
-/// Holds the lock. Dropping the guard wakes the next thread.
+/// A guard that holds the lock. Dropping it wakes the next thread.
 #[derive(Debug)]
 pub(super) struct FairLockGuard<'a>(&'a FairLock);
 

@@ -9,7 +9,7 @@ use super::{
     toolbox::{Answerer, Entry},
 };
 
-/// Tracks whether the execution still waits for a call's answer.
+/// The state of a call: whether the execution still waits for its answer.
 #[derive(Debug)]
 pub(super) struct CallStatus {
     state: Mutex<CallPhase>,
@@ -103,7 +103,8 @@ impl CallStatus {
 /// other work in between makes only a few polls in a row.
 const POLLS_BEFORE_WAITING: u32 = 100;
 
-/// Reports to [`PendingCalls`] when the guest waits. `pending` is `None` if no caller steps through the execution.
+/// A tracker that reports to [`PendingCalls`] when the guest waits. `pending` is `None` if no caller steps through the
+/// execution.
 #[derive(Debug, Default)]
 pub(super) struct WaitTracker {
     pending: Option<Arc<PendingCalls>>,

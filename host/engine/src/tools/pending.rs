@@ -309,7 +309,7 @@ mod tests {
         tools::{Tool, ToolMemory, Toolbox},
     };
 
-    /// Counts how often a task is woken.
+    /// A counter of how often a task is woken.
     #[derive(Default)]
     struct Wakes(AtomicUsize);
 

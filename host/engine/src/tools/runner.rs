@@ -38,7 +38,7 @@ use crate::{
 /// The tool calls of one execution.
 pub(crate) type Calls = ToolCalls<ThreadRunner>;
 
-/// Runs the tool calls of one execution.
+/// The runner of one execution's tool calls.
 #[derive(Debug)]
 pub(crate) struct ThreadRunner {
     toolbox: Arc<Toolbox>,
@@ -294,7 +294,7 @@ impl CompletionQueue {
 /// fraction of it. Only touched pages take memory.
 const STACK_BYTES: usize = 16 << 20;
 
-/// Counts the tool threads of an engine and limits their number.
+/// The number of an engine's tool threads, and its limit.
 #[derive(Debug)]
 pub(crate) struct ToolThreads {
     running: AtomicUsize,

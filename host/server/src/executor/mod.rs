@@ -41,7 +41,7 @@ pub(crate) use operation::{
 /// not cache proofs that a type is `Send`. The proofs about these futures would take minutes.
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Performs admitted work for one tenant.
+/// An executor of one tenant's admitted work.
 pub(crate) trait Executor: Send + Sync {
     /// Fails if this executor does not support an operation. Called before the operation is admitted.
     fn check_operation(&self, operation: &SessionOperation) -> Result<(), ServiceError> {

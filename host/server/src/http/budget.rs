@@ -331,7 +331,7 @@ impl AsRef<[u8]> for ReadBody {
     }
 }
 
-/// Marks a response that is already charged to the budget.
+/// A marker of a response that is already charged to the budget.
 #[derive(Clone, Copy)]
 pub(super) struct Counted;
 

@@ -95,7 +95,7 @@ impl Responder {
     }
 }
 
-/// Sends the chunks of a streamed response.
+/// A sender of a streamed response's chunks.
 #[derive(Clone)]
 pub(crate) struct Pieces {
     pub(super) responder: Responder,

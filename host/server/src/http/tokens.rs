@@ -116,7 +116,7 @@ impl Tenants {
     }
 }
 
-/// Extracts the tenant of a request from its token, in `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`.
+/// The tenant of a request, extracted from its token in `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`.
 pub(crate) struct Caller(pub(crate) Tenant);
 
 impl FromRequestParts<Shared> for Caller {

@@ -15,7 +15,7 @@ use crate::{
     executor::{Completion, Finished, Job},
 };
 
-/// Cancels an execution or a call on drop.
+/// A guard that cancels an execution or a call on drop.
 pub(crate) struct CancelOnDrop(pub(crate) CancelToken);
 
 impl CancelOnDrop {

@@ -217,7 +217,7 @@ pub async fn serve(tenants: &WorkerTenants, confinement: Confinement) -> Result<
     Ok(())
 }
 
-/// Answers calls from the server.
+/// The worker's side, which answers calls from the server.
 struct WorkerSide {
     service: Service,
     server: ServerLink,

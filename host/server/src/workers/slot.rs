@@ -158,7 +158,7 @@ impl Live {
     }
 }
 
-/// Removes a script from its worker's `jobs` on drop.
+/// A guard that removes a script from its worker's `jobs` on drop.
 pub(super) struct EndOnDrop {
     live: Arc<Live>,
     execution: u64,

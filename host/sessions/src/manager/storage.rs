@@ -42,7 +42,8 @@ pub(super) struct Storage {
     pub(super) changes: Arc<Changes>,
 }
 
-/// Counts the events in this process that threads wait for: the end of a change, the end of a use, and a freed permit.
+/// A counter of the events in this process that threads wait for: the end of a change, the end of a use, and a freed
+/// permit.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     count: Mutex<u64>,

@@ -27,8 +27,8 @@ const ENDING: &str = ".session";
 /// The prefix of lock files. Session IDs never begin with a dot.
 const LOCK_PREFIX: &str = ".lock-";
 
-/// Stores each session as a file `ID.session` in a directory. The file begins with two lines of text: a header, and the
-/// record as JSON.
+/// A store that keeps each session as a file `ID.session` in a directory. The file begins with two lines of text: a
+/// header, and the record as JSON.
 ///
 /// The directory is private to the user, like the cache. It is created with mode 0700, and rejected if another user
 /// owns it or can write to it. Links in the directory are not followed. A state is written to a new file, synced and

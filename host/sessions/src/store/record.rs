@@ -119,8 +119,8 @@ impl StoredEntry {
 /// Maximum length of a recorded workspace path in bytes: the maximum path length on Linux.
 pub(crate) const MAX_WORKSPACE_BYTES: usize = 4096;
 
-/// Identifies one write of a session. Every write has a different version, even if the bytes are equal or the session
-/// was removed and created again. Only the store that issued a version can interpret it.
+/// The version that one write gives a session. Every write has a different version, even if the bytes are equal or the
+/// session was removed and created again. Only the store that issued a version can interpret it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StoredVersion(String);

@@ -48,7 +48,7 @@ struct Host {
     slice: i64,
 }
 
-/// Compiles modules with identical settings except for the fuel counter.
+/// A compiler of modules with identical settings except for the fuel counter.
 pub(crate) struct Counting {
     engine: Engine,
     meter: Meter,

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use super::support::{LINES, Server, Setup, metric, until};
 
-/// Reports each line that ends with `# wrong`. A script with `# slow` is checked until it is cancelled, and the check of
-/// a script with `# fail` fails.
+/// A checker that reports each line that ends with `# wrong`. A script with `# slow` is checked until it is cancelled,
+/// and the check of a script with `# fail` fails.
 #[derive(Debug, Default)]
 pub(crate) struct MarkChecker {
     /// The names of the tools and the place of each checked script.

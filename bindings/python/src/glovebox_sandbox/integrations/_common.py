@@ -52,7 +52,7 @@ def _prepare(dispatch):
     bound = {{}}
 
     class Ended(SystemExit):
-        """Ends a script after its final answer."""
+        """The exception that ends a script after its final answer."""
 
     def plain(value, lenient):
         if value is None or isinstance(value, (str, bool, int, float)):
@@ -331,7 +331,7 @@ def report(run: Run, max_characters: int = MAX_CHARACTERS) -> str:
 
 
 class CodeTool:
-    """Runs a model's code in the tool's own sandbox, and returns a report for the model.
+    """A tool that runs a model's code in its own sandbox, and returns a report for the model.
 
     Variables, functions and files persist between calls unless `keep=False`. All conversations that use this tool share
     its session, so create a tool for each conversation. `name` and `description` describe the tool to the model. A

@@ -46,8 +46,8 @@ _FAILURES = (OSError, ValueError, GloveboxError)
 
 
 class GloveboxBackend(SandboxBackendProtocol):
-    """Runs the Python commands of a deep agent, and stores its files: `CompositeBackend(default=GloveboxBackend(),
-    routes={}, artifacts_root="/app")`.
+    """A backend that runs the Python commands of a deep agent, and stores its files:
+    `CompositeBackend(default=GloveboxBackend(), routes={}, artifacts_root="/app")`.
 
     Each command runs in a new interpreter; files persist. Commands can only run Python, because there is no shell.
     """

@@ -29,7 +29,7 @@ _MAX_SESSIONS = 100
 
 
 class GloveboxCodeExecutor(BaseCodeExecutor):
-    """Runs the code of an `LlmAgent`: `LlmAgent(…, code_executor=GloveboxCodeExecutor(stateful=True))`.
+    """An executor of an `LlmAgent`'s code: `LlmAgent(…, code_executor=GloveboxCodeExecutor(stateful=True))`.
 
     With `stateful=True`, each conversation has its own session, whose variables and files persist. By default, every
     script starts in a new interpreter. Input files are in the working directory, and files that a script wrote are its

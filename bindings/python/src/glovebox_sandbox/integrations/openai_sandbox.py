@@ -148,7 +148,8 @@ class GloveboxSandboxSession(BaseSandboxSession):
 
 
 class GloveboxSandboxClient(BaseSandboxClient[Any]):
-    """Creates the sandbox of a `SandboxAgent`: `RunConfig(sandbox=SandboxRunConfig(client=GloveboxSandboxClient()))`.
+    """A client that creates the sandbox of a `SandboxAgent`:
+    `RunConfig(sandbox=SandboxRunConfig(client=GloveboxSandboxClient()))`.
 
     Commands can only run Python, because there is no shell.
     """

@@ -19,7 +19,8 @@ _FINAL = "final_answer"
 
 
 class GloveboxExecutor(PythonExecutor):
-    """Runs an agent's code in a Glovebox session: `CodeAgent(tools=[…], model=…, executor=GloveboxExecutor())`.
+    """An executor that runs an agent's code in a Glovebox session:
+    `CodeAgent(tools=[…], model=…, executor=GloveboxExecutor())`.
 
     The agent's tools run on the host, and scripts call them by name; arguments and results cross as JSON. Variables,
     imports and files persist between steps. `final_answer(…)` ends the script.

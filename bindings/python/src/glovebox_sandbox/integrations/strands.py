@@ -20,7 +20,7 @@ except ImportError as error:
 
 
 class GloveboxSandbox(Sandbox):
-    """Runs an agent's Python code and stores its files: `Agent(sandbox=GloveboxSandbox())`.
+    """A sandbox that runs an agent's Python code and stores its files: `Agent(sandbox=GloveboxSandbox())`.
 
     The agent gets the tools `python_repl` and `file_editor`. Each script runs in a new interpreter; files persist.
     Commands can only run Python, because there is no shell.

@@ -278,7 +278,7 @@ fn read(schema: &Value, max_pattern_bytes: usize) -> Result<Vec<Vec<Rule>>, Stri
     Ok(schemas)
 }
 
-/// Compiles the schemas within a schema, each once.
+/// A compiler of the schemas within a schema, each compiled once.
 struct Reader<'a> {
     root: &'a Value,
     found: Vec<&'a Value>,

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::output::incomplete;
 
-/// Sends output as text. Clones share the bytes of incomplete characters, which a dump must not split.
+/// A sender of output as text. Clones share the bytes of incomplete characters, which a dump must not split.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Printer(Arc<Mutex<Incomplete>>);
 

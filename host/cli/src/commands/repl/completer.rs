@@ -31,7 +31,7 @@ pub(super) struct Completions {
     pub(super) texts: Vec<String>,
 }
 
-/// Completes directives, names and attributes.
+/// A completer of directives, names and attributes.
 pub(super) struct Completer {
     pub(super) dialect: Dialect,
     /// The sandbox for copies of sessions, in which names are looked up. It has the runtime of the sessions, the policy

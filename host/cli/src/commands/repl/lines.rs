@@ -268,7 +268,7 @@ fn before_cursor<'c>(context: &'c EventContext<'_>) -> &'c str {
     context.line().get(..context.pos()).unwrap_or_default()
 }
 
-/// Accepts a complete input; otherwise starts another line, with indentation.
+/// The handler of the enter key: accepts a complete input; otherwise starts another line, with indentation.
 struct Enter {
     parser: Parser,
 }
@@ -283,7 +283,7 @@ impl ConditionalEventHandler for Enter {
     }
 }
 
-/// Removes one level of indentation before the cursor.
+/// The handler of the backspace key: removes one level of indentation before the cursor.
 struct Backspace;
 
 impl ConditionalEventHandler for Backspace {
@@ -292,7 +292,7 @@ impl ConditionalEventHandler for Backspace {
     }
 }
 
-/// Moves a bracket that begins a line one level to the left.
+/// The handler of closing brackets: moves a bracket that begins a line one level to the left.
 struct ClosingBracket {
     bracket: char,
     typed: TypedBracket,

@@ -13,7 +13,7 @@ const PYTHON: &str = include_str!("parser.py");
 /// Possible continuations of incomplete JavaScript: another line, the end of a template, the end of a comment.
 const JAVASCRIPT_SUFFIXES: [&str; 3] = ["\n", "\n`", "\n*/"];
 
-/// Distinguishes complete input from incomplete input.
+/// A parser that distinguishes complete input from incomplete input.
 #[derive(Clone, Debug)]
 pub(super) struct Parser {
     /// Has the session's runtime and the default policy, which grants no host directories.

@@ -299,7 +299,7 @@ impl FromRequestParts<Shared> for ApiCaller {
     }
 }
 
-/// Extracts the running sandbox that a request addresses, from the headers `E2b-Sandbox-Id` and `X-Access-Token` or
+/// The running sandbox that a request addresses, extracted from the headers `E2b-Sandbox-Id` and `X-Access-Token` or
 /// `E2B-Traffic-Access-Token`.
 pub(super) struct RequestedSandbox(pub(super) Arc<Sandbox>);
 

@@ -169,7 +169,7 @@ impl OpenedState {
     }
 }
 
-/// Seals and opens the states of one tenant.
+/// The states of one tenant: its key, which seals and opens them, and the states that were already used.
 #[derive(Debug)]
 pub(in crate::mcp) struct RequestStates {
     /// `None` if the tenant has no key. Then a random key is used, and only this server can open its states.

@@ -85,7 +85,7 @@ impl Process {
     }
 }
 
-/// Kills a process group on drop.
+/// A process group that is killed on drop.
 #[derive(Debug)]
 struct Group(Option<rustix::process::Pid>);
 
@@ -98,7 +98,7 @@ impl Drop for Group {
     }
 }
 
-/// Drains a server's standard error and retains the end of its output.
+/// A reader that drains a server's standard error and retains the end of its output.
 #[derive(Debug)]
 struct Stderr {
     tail: Arc<Mutex<Vec<u8>>>,

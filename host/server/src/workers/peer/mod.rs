@@ -38,7 +38,7 @@ pub(super) use frame::{MAX_SHORT_BYTES, Message};
 /// occupy many times the memory of its text.
 const MAX_CALL_JSON_BYTES: u32 = 64 << 20;
 
-/// Answers the calls from the other side.
+/// The side that answers calls from its peer.
 pub(super) trait Answering: Send + Sync + 'static {
     /// Starts to answer a call. Must not block. Called within a Tokio runtime. `cancel` is cancelled when the other
     /// side cancels the call or disconnects.

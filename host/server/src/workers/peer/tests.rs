@@ -8,7 +8,8 @@ use serde::{Deserialize, Deserializer};
 use super::*;
 use crate::byte_budget::ByteBudget;
 
-/// Replies with twice the number, and with 2 to everything else. Replies to 0 only after its cancellation.
+/// A side that replies with twice the number, and with 2 to everything else. It replies to 0 only after the call is
+/// cancelled.
 struct Double;
 
 impl Answering for Double {
@@ -69,7 +70,7 @@ async fn replies_beyond_the_budget_are_discarded() {
     assert_eq!(one.in_progress(), 0);
 }
 
-/// Replies with a text of the requested length.
+/// A side that replies with a text of the requested length.
 struct Text;
 
 impl Answering for Text {
@@ -99,7 +100,7 @@ async fn long_replies_are_parsed_on_blocking_threads() {
     }
 }
 
-/// Replies with 3 MiB that are charged to a budget.
+/// A side that replies with 3 MiB that are charged to a budget.
 struct Charged(ByteBudget);
 
 impl Answering for Charged {
@@ -154,7 +155,7 @@ async fn a_cancelled_call_returns_its_reply() {
     assert_eq!(reply.unwrap().result::<u64>().unwrap().0, 0);
 }
 
-/// Drops its reply, like a task that panics.
+/// A side that drops its reply, like a task that panics.
 struct Drops;
 
 impl Answering for Drops {

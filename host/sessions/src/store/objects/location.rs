@@ -170,7 +170,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout for each read of a response.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Creates the HTTP client when a store is opened.
+/// A connector that creates the HTTP client when a store is opened.
 #[derive(Debug)]
 struct Connector(pub(super) Handle);
 
