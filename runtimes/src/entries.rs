@@ -101,7 +101,7 @@ pub struct SourcesEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageEntry {
-    /// The name by which users select the image.
+    /// The name that selects the image.
     pub name: String,
     /// The alternative names.
     #[serde(default)]
@@ -155,7 +155,7 @@ pub(crate) struct Pinned {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuntimeEntry {
-    /// The name by which users select the runtime.
+    /// The name that selects the runtime.
     pub name: String,
     /// The alternative names.
     #[serde(default)]

@@ -55,7 +55,7 @@ async function use(client, call) {
   await call('session_close', { session });
 }
 
-/** Approves a script's first call of a tool, and denies its second one, in a new interpreter and in a session. */
+/** Approves a script's first call to a tool, and denies its second one, in a new interpreter and in a session. */
 async function approve(client, call) {
   const asked = [];
   const answer = ({ params }) => {

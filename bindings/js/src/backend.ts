@@ -53,7 +53,7 @@ export interface NetworkRecord {
 
 /** The callbacks of a backend. */
 export interface Host {
-  /** Answers a call of the tool with this index. */
+  /** Answers a call to the tool with this index. */
   answer(index: number, parameters: string, signal: AbortSignal): Promise<Answer>;
   /** Answers a tool call synchronously, for backends that cannot wait. */
   answerNow(index: number, parameters: string): Answer;

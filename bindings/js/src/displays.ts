@@ -22,7 +22,7 @@ function toBase64(bytes: Uint8Array): string {
  * untrusted data, for example in a frame with `sandbox`.
  */
 export class Display {
-  /** True for the value of the script's last expression, false for a call of `display`. */
+  /** True for the value of the script's last expression, false for a call to `display`. */
   readonly isResult: boolean;
   /** The forms by media type: text as strings, other data as bytes. */
   readonly data: ReadonlyMap<string, string | Uint8Array>;

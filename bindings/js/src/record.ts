@@ -101,7 +101,7 @@ export class RecordExecuted implements Executed {
   }
 }
 
-/** The result of a cancelled execution that has no result of its own, because it had not started. */
+/** The result of an execution that was cancelled before it started. */
 export const WITHOUT_RESULT = {
   success: false,
   outcome: { kind: 'cancelled' },

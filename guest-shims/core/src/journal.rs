@@ -50,7 +50,7 @@ pub struct CallEnded {
     pub answer: Answer,
     /// `true` if the tool answered. Otherwise, the call failed to start or exceeded its timeout.
     pub has_run: bool,
-    /// `true` if the call counts towards the maximum number of calls of its tool.
+    /// `true` if the call counts towards the maximum number of calls to its tool.
     pub is_counted: bool,
     /// The time of the end, relative to the start of the execution and without suspensions.
     pub ended: Duration,

@@ -130,7 +130,7 @@ impl ExecuteBody {
         Ok(Fresh { runtime, policy, request: Request { context, files, ..self.request()? }, patterns })
     }
 
-    /// Converts the body of an execution in a session. The state can have at most `max_state_bytes` bytes.
+    /// Converts the body of an execution in a session. The state can be at most `max_state_bytes` bytes long.
     pub(crate) fn in_session(mut self, max_state_bytes: usize) -> Result<InSession, Problem> {
         let given = [
             ("language", self.language.is_some()),
@@ -188,8 +188,8 @@ impl ExecuteBody {
         let stars = patterns.iter().map(|pattern| pattern.matches('*').count()).max().unwrap_or_default();
         if bytes > MAX_PATTERN_BYTES || stars > MAX_STARS {
             return Err(Problem::invalid(format!(
-                "the patterns of `return_files` have {bytes} bytes in total and up to {stars} `*` each; the limits \
-                 are {MAX_PATTERN_BYTES} bytes in total and {MAX_STARS} `*` each; use shorter patterns"
+                "the patterns of `return_files` are {bytes} bytes long in total and have up to {stars} `*` each; the \
+                 limits are {MAX_PATTERN_BYTES} bytes in total and {MAX_STARS} `*` each; use shorter patterns"
             )));
         }
         // Report an invalid pattern before anything runs.

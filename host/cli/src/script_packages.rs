@@ -140,7 +140,7 @@ fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
         _ => return Err("there is more than one `# /// script` block; keep one".to_owned()),
     };
     if block.len() > MAX_METADATA_BYTES {
-        return Err(format!("it has {} bytes; the maximum is {MAX_METADATA_BYTES}", block.len()));
+        return Err(format!("it is {} bytes long; the maximum is {MAX_METADATA_BYTES}", block.len()));
     }
     let metadata: Metadata = toml::from_str(&block).map_err(|error| escaped_text(error.message()).to_string())?;
     metadata.dependencies.iter().filter(|text| !text.contains([';', '@'])).map(|text| requirement(text)).collect()

@@ -30,7 +30,7 @@ pub(crate) const SUSPENDED_EXIT_CODE: i32 = 75;
 /// The interval between attempts to suspend a script. An attempt fails while a program that implements a tool runs.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// The number of bytes that are read from a file. A suspended execution has at most 64 MiB.
+/// The number of bytes that are read from a file. A suspended execution is at most 64 MiB long.
 const MAX_FILE_BYTES: u64 = (64 << 20) + 1;
 
 /// The number of file names that are tried for a new file.

@@ -55,7 +55,7 @@
 //! | 200,000 globals that reference a function | 1 MB | none: Cranelift panics | |
 //!
 //! No property of such a file predicts its cost. Compile untrusted components in a child process with memory and time
-//! limits: see [`Compiler`]. A compiled component has at most 1 GiB.
+//! limits: see [`Compiler`]. A compiled component is at most 1 GiB long.
 //!
 //! # Not protected
 //!

@@ -377,7 +377,7 @@ mod tests {
         let budget = budget(16, &["a", "b"]);
         let step = |tenant| budget.try_room(tenant, STEP_BYTES).ok();
         let all: Vec<_> = std::iter::from_fn(|| step(Some("a"))).collect();
-        assert_eq!(all.len(), 8, "a quarter of its own plus half of the shared half");
+        assert_eq!(all.len(), 8, "its own quarter plus half of the shared half");
         let others: Vec<_> = std::iter::from_fn(|| step(Some("b"))).collect();
         assert_eq!(others.len(), 8);
         assert!(step(None).is_none());

@@ -58,7 +58,7 @@ pub enum TypeCheckError {
     Language(Language),
     /// The script is too long for a type check.
     #[error(
-        "the script has {bytes} bytes; the maximum for a type check is {MAX_CHECKED_BYTES}; send a shorter script, or remove `check_types`"
+        "the script is {bytes} bytes long; the maximum for a type check is {MAX_CHECKED_BYTES}; send a shorter script, or remove `check_types`"
     )]
     TooLong {
         /// The length of the script in bytes.

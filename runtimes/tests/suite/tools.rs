@@ -187,7 +187,7 @@ fn missing_npm_error_says_what_to_install() {
     assert!(!error.contains("--runtime-path"), "{error}");
 }
 
-/// Cancels after the fake npm has written its process ID. Counts the calls of `done`.
+/// A receiver that cancels after the fake npm has written its process ID, and counts the calls to `done`.
 struct CancelWhenRunning<'a> {
     world: &'a World,
     done_count: AtomicUsize,

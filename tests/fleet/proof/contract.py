@@ -1,4 +1,4 @@
-"""The requests and answers of a session's service, through the engine's ingress."""
+"""The requests to a session's service, and its answers, through the engine's ingress."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ MET_S = 3.0
 
 @dataclass(frozen=True)
 class Takeover:
-    """Waiting times of the victim's sessions in seconds. `under_way` and `first_new`: from the fault to the answer of
-    each call in progress, and of the first new call. `slowest_new`: the duration of the slowest new call."""
+    """Waiting times of the victim's sessions in seconds. `under_way` and `first_new`: from the fault to the answer to
+    each call in progress, and to the first new call. `slowest_new`: the duration of the slowest new call."""
 
     kind: str
     under_way: list[float]

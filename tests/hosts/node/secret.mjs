@@ -63,7 +63,7 @@ for (const [language, { plant, small }] of Object.entries(languages).filter(([na
   succeeds(large.execute({ source: small }));
   look('in its own session again');
   succeeds(sandbox.execute(runtime, { source: small }, policy));
-  look('in an execution of its own');
+  look('in a separate execution');
   large.close();
   succeeds(other.execute({ source: small }));
   look('after it is closed');

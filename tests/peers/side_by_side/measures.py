@@ -127,7 +127,7 @@ MEASURES = (
         each_is(agent.EXPECTED),
         commands=[Script(*both) for both in zip(agent.PYTHON, agent.JAVASCRIPT, strict=True)],
     ),
-    Measure("fib(24)", "75,025 calls of a function, in a session", "work", FIB, each_is("46368")),
+    Measure("fib(24)", "75,025 calls to a function, in a session", "work", FIB, each_is("46368")),
     Measure("additions", "a million additions in a function, in a session", "work", LOOP, each_is("499999500000")),
     Measure("words", "30,000 updates of a dictionary by text keys, sorted, joined, split", "work", WORDS, each_is("11889 k999=464970")),
     *(Measure(name, what, "work", Script(python, javascript), each_is(answer)) for name, what, python, javascript, answer in PROGRAMS),

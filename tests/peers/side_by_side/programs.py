@@ -10,7 +10,7 @@ Program = tuple[str, str, str, str, str]
 PROGRAMS: tuple[Program, ...] = (
     (
         "calls",
-        "calls of a function: the 22nd Fibonacci number",
+        "function calls: the 22nd Fibonacci number",
         "def fib(n):\n    return n if n < 2 else fib(n - 1) + fib(n - 2)\nprint(fib(22))",
         "var fib = (n) => n < 2 ? n : fib(n - 1) + fib(n - 2);\nconsole.log(String(fib(22)));",
         "17711",
@@ -50,7 +50,7 @@ console.log(String(work()));""",
     ),
     (
         "objects",
-        "100,000 objects and calls of a method",
+        "100,000 objects and method calls",
         """class P:
     __slots__ = ('x', 'y')
     def __init__(self, x, y):

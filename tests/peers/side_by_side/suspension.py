@@ -1,4 +1,4 @@
-"""The measures of scripts that are suspended while they wait for an answer to a call of `pay`."""
+"""The measures of scripts that are suspended while they wait for an answer to a call to `pay`."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ console.log(String(receipts.length), receipts[0], receipts[receipts.length - 1])
 
 
 def expected(calls: int) -> str:
-    """Returns the correct answer of a driver: the number of the call for which the resumed script waits, and the
+    """Returns the correct answer from a driver: the number of the call for which the resumed script waits, and the
     output of the script."""
     return f"{calls + 1} {calls + 2} receipt 0 receipt {calls + 1}"

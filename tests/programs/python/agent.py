@@ -128,7 +128,7 @@ def keep(session):
 
 
 def outcomes():
-    """Shows every way in which a script can end, each in an interpreter of its own."""
+    """Shows every way in which a script can end, each in its own interpreter."""
     endings = [
         (JAVASCRIPT, request("console.log('hello from javascript')"), policy()),
         (PYTHON, request("raise SystemExit(3)"), policy()),

@@ -48,7 +48,7 @@ const STACK_EXCEPTION: Exception = Exception {
     differs: Differs::Outcome,
     reason: "The provider limits its native stack to a budget that fits into 512 KiB, the smallest stack of any host \
              (Wasmtime). The script exhausts this budget before it reaches the interpreter's own limit, and ends as \
-             `trapped` with `stack-overflow`. In the engine, which has 4 MiB, the script can catch the error. The \
+             `trapped` with `stack-overflow`. In the engine, whose stack is 4 MiB, the script can catch the error. The \
              instance and the session's last checkpoint survive.",
 };
 

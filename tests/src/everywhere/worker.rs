@@ -17,7 +17,7 @@ const SHOWN_BYTES: usize = 2_000;
 /// The result of sending a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The answer of the process.
+    /// The process's answer.
     Line(String),
     /// The process ended or timed out. Contains its last output. The next line is sent to a new process.
     Broke(String),

@@ -74,7 +74,7 @@ fn the_packages_of_javascript_are_pure_and_small() {
         }
         assert!(path.extension().unwrap() == "js", "{} is not JavaScript", path.display());
         let text = fs::read_to_string(&path).unwrap();
-        assert!(text.len() < 8 << 10, "{} has {} bytes: too long to review", path.display(), text.len());
+        assert!(text.len() < 8 << 10, "{} is {} bytes long: too long to review", path.display(), text.len());
         for rest in text.split("require").skip(1).filter(|rest| rest.starts_with(['(', 'V'])) {
             let (call, _) = rest.split_once(')').unwrap();
             let requested = ["('fs'", "('path'", "Vendor('csv-simple'"];

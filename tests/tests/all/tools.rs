@@ -338,7 +338,7 @@ ToolLimit: no more calls to `echo` are allowed: the maximum `tools.echo.max_call
     let sandbox = python(&[echo()], edit);
     assert_eq!(output(&sandbox, source), expected);
     let later = python(&[], edit).run(Request::new(source).tools(vec![echo()])).unwrap();
-    assert_eq!(later.stdout.text(), expected, "also for a request's own tools");
+    assert_eq!(later.stdout.text(), expected, "the same for a request's own tools");
     let session = sandbox.session().unwrap();
     let fork = session.fork().unwrap();
     for session in [&session, &session, &fork] {

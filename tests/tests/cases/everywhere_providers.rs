@@ -181,7 +181,7 @@ fn secret() -> Result<(), Failed> {
         "after the session that has it: there",
         "in another session: not there",
         "in its own session again: there",
-        "in an execution of its own: not there",
+        "in a separate execution: not there",
         "after it is closed: not there",
     ];
     let expected: String = ["javascript", "python"]

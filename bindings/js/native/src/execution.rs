@@ -371,8 +371,8 @@ pub struct NativeTool {
     pub waits: bool,
 }
 
-/// Converts an answer of JavaScript to a call. `text` is the result as JSON text if `kind` is `returned`. It is the
-/// message of the failure if `kind` is `denied` or `failed`.
+/// Converts JavaScript's answer to a call. `text` is the result as JSON text if `kind` is `returned`, and the message
+/// of the failure if `kind` is `denied` or `failed`.
 pub(crate) fn tool_answer(kind: &str, text: String) -> Result<String, ToolError> {
     match kind {
         "returned" => Ok(text),

@@ -225,7 +225,7 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, EngineFailure>) -> Resu
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(EngineFailure::panicked()))
 }
 
-/// Runs `work` on another thread. The last call of `callback` receives the result or the error.
+/// Runs `work` on another thread. The last call to `callback` receives the result or the error.
 pub(crate) fn start<T: ToNapiValue + Send + 'static>(
     callback: &Callback<'_, T>,
     work: impl FnOnce(&EventSender<T>) -> Result<T, EngineFailure> + Send + 'static,

@@ -60,7 +60,7 @@ const dropped = new FinalizationRegistry<() => void>((cancel) => cancel());
 /** An execution in the daemon. */
 export class DaemonExecution {
   readonly #context: DaemonContext;
-  /** True if calls of tools without a function wait for the caller. Otherwise, they fail. */
+  /** True if calls to tools without a function wait for the caller. Otherwise, they fail. */
   readonly #isStarted: boolean;
   #output: Attendant['output'];
   /** The output so far on each stream, if the execution can wait for the caller. */
@@ -116,7 +116,7 @@ export class DaemonExecution {
     return this.#isCancelled ? WITHOUT_RESULT : this.#follow(await this.#step(path, body));
   }
 
-  /** Passes answers of the caller to the script. */
+  /** Passes the caller's answers to the script. */
   async answer(answers: readonly CallAnswer[]): Promise<any> {
     this.#answers.push(...answers.map(({ call, kind, text }) => ({ id: call, kind, text })));
     return this.#follow((await this.#cancelledRecord()) ?? (await this.#resume()));
@@ -212,7 +212,7 @@ export class DaemonExecution {
     this.#calls.set(id, call);
     const index = tools.findIndex((tool) => tool.name === name);
     const [kind, text] = tools[index]?.waits
-      ? (['failed', `calls of \`${name}\` wait for an answer, but this run was not begun with \`start\`; use \`start\``] as const)
+      ? (['failed', `calls to \`${name}\` wait for an answer, but this run was not begun with \`start\`; use \`start\``] as const)
       : await host.answer(index, stringifyParsedJson(parameters), call.signal);
     if (call.signal.aborted) return;
     this.#calls.set(id, undefined);

@@ -50,7 +50,7 @@ class Handlers:
         if tool is None:
             return "failed", f"unknown tool `{name}`; call a registered tool"
         if tool.waits:
-            return "failed", f"calls of `{name}` wait for an answer, but the script was not begun with `start`; use `start`"
+            return "failed", f"calls to `{name}` wait for an answer, but the script was not begun with `start`; use `start`"
         return answer(tool, self.wait, json.dumps(arguments), token)
 
 

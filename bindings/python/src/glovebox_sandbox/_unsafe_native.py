@@ -126,7 +126,7 @@ def _input(input: Input) -> dict[str, Any]:
 
 
 def _execute(connection: Connection, session: str, input: Input, *, fresh: bool) -> dict[str, Any]:
-    """Executes a script. After a cancellation before the start, also returns an execution."""
+    """Executes a script. Returns an execution even if it was cancelled before it started."""
     listener, token = input[6], input[7]
     params = {"session": session, **_input(input), "fresh": fresh, "stream": listener is not None}
 

@@ -86,7 +86,7 @@ pub fn default_policy() -> Policy {
 pub struct Sandbox(crate::Sandbox);
 
 impl crate::Sandbox {
-    /// Makes the calls of the sandbox asynchronous.
+    /// Makes calls to the sandbox asynchronous.
     #[must_use]
     pub fn concurrent(self) -> Sandbox {
         Sandbox(self)

@@ -67,7 +67,7 @@ impl Started {
     /// Waits for the end of the execution. Dropping this call does not cancel the execution.
     ///
     /// # Errors
-    /// [`Error::SessionBusy`] while another call of `finish` waits; [`Error::Variable`] if the guest cannot store the
+    /// [`Error::SessionBusy`] while another call to `finish` waits; [`Error::Variable`] if the guest cannot store the
     /// context; [`Error::NotResumable`] after [`Sandbox::resume_suspended`](super::Sandbox::resume_suspended).
     pub async fn finish(&self) -> Result<Execution, Error> {
         Ok(self.raw.finish().await?)
@@ -79,7 +79,7 @@ impl Started {
     ///
     /// # Errors
     /// [`Error::SessionBusy`] if the script does not wait for an answer, if a tool of the provider is running, or if
-    /// another call of `suspend` is at work; [`Error::Unsupported`] if the execution was not started with
+    /// another call to `suspend` has not ended; [`Error::Unsupported`] if the execution was not started with
     /// [`Sandbox::start_suspendable`](super::Sandbox::start_suspendable), if it has ended or reached a limit, or if it
     /// has received more than 1 MiB from outside; [`Error::QuotaExceeded`]. The execution then continues.
     pub async fn suspend(&self) -> Result<Vec<u8>, Error> {

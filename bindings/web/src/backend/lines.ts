@@ -1,6 +1,6 @@
 // Reads a stream of JSON lines.
 
-/** Maximum length of a line, above any answer of the server: 32 MiB of files in base64, output and displays. */
+/** Maximum length of a line, longer than any answer from the server: 32 MiB of files in base64, output and displays. */
 const MAX_LINE_CHARS = 128 << 20;
 
 /** Yields the value of each line as soon as the line is complete. */

@@ -398,8 +398,8 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
-    /// Waits until `end`. With `for_tools`, an unread reply or the answer of a running call also ends the wait. Fails if
-    /// the guest must stop. Does not start while a soft stop is unread.
+    /// Waits until `end`. With `for_tools`, an unread reply or the answer to a running call also ends the wait. Fails
+    /// if the guest must stop. Does not start while a soft stop is unread.
     fn wait<M: LinearMemory + ?Sized>(
         &mut self,
         end: Duration,

@@ -190,8 +190,8 @@ pub(super) const STEPS: [&str; 3] = [
     "Ask the operator to allow the address, with `[network] allow = [\"https://api.example.com/*\"]` in the policy or with `--allow-net`. Scripts can then use `fetch`, `urllib.request` and `requests`.",
 ];
 
-// Fragments by which network errors are recognized. The first is in messages of the drivers (`fetch.js`, `network.py`),
-// the others are in messages of `glovebox-network`.
+// Fragments that identify network errors. The first is in messages of the drivers (`fetch.js`, `network.py`), the
+// others are in messages of `glovebox-network`.
 const OFF: &str = "the network is off in this sandbox";
 const BEFORE_ORIGIN: &str = "requests to `";
 const AFTER_ORIGIN: &str = "` are not allowed at this path";

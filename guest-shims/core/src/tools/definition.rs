@@ -31,7 +31,7 @@ const RESERVED: &str = "\
 /// A tool's name, description and schema.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition<'a> {
-    /// The name by which scripts call the tool.
+    /// The name under which scripts call the tool.
     pub name: &'a str,
     /// A description for people and models.
     pub description: &'a str,

@@ -15,7 +15,7 @@ use crate::check_json;
 /// The memory that an unread reply occupies without its text, in bytes.
 const REPLY_BYTES: u64 = 256;
 
-/// The answer of a tool: its result as JSON text, or its failure.
+/// A tool's answer: its result as JSON text, or its failure.
 pub type Answer = Result<String, CallFailure>;
 
 /// A reply that the guest has not read yet.

@@ -27,7 +27,7 @@ const PAGE_BYTES: u32 = 64 << 10;
 /// The alignment of chunks in a segment, in bytes. The usable memory of the first chunk starts at this offset.
 const CHUNK_ALIGNMENT: u32 = 16;
 
-/// The functions that create the native modules, with the names by which the boot scripts import the modules.
+/// The functions that create the native modules, with the names under which the boot scripts import the modules.
 const NATIVE: [(&str, &str); 3] = [
     ("js_init_module_std", "glovebox:std"),
     ("js_init_module_os", "glovebox:os"),

@@ -101,7 +101,7 @@ impl<'a> Interpreter<'a> {
         let slot = Callee::Table(self.word(kind, TP_CALL)?);
         match self.machine.call(slot, &[object, arguments, 0].map(Value::I32))? {
             Some(Value::I32(result)) if result != 0 => Ok(()),
-            _ => Err(DriverError::Boot(format!("the call of `{name}` failed"))),
+            _ => Err(DriverError::Boot(format!("the call to `{name}` failed"))),
         }
     }
 

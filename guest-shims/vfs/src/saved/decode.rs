@@ -302,7 +302,7 @@ impl<'b> Reader<'_, 'b> {
     }
 }
 
-const WRITTEN_WITHOUT_CONTENT: Damaged = Damaged("an inode without content of its own is marked as written");
+const WRITTEN_WITHOUT_CONTENT: Damaged = Damaged("an inode without its own content is marked as written");
 
 fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])

@@ -226,7 +226,7 @@ fn source_data_without_a_source_is_rejected() {
     one(SYMLINK | CHARGED_TO_MOUNT, None, "t").must_be_damaged(&[], "an inode has invalid flags");
     one(SYMLINK, None, "/etc").must_be_damaged(&[], "a symlink has an invalid target");
     one(SYMLINK, None, "").must_be_damaged(&[], "a symlink has an invalid target");
-    one(SYMLINK | WRITTEN, None, "t").must_be_damaged(&[], "an inode without content of its own is marked as written");
+    one(SYMLINK | WRITTEN, None, "t").must_be_damaged(&[], "an inode without its own content is marked as written");
     one(SYMLINK | 32, None, "t").must_be_damaged(&[], "an inode has invalid flags");
     one(7, None, "").must_be_damaged(&[], "an inode has an unknown type");
     let gone = over_a_source().dir(1, &[("f", 2, 0)]).inode(2, GONE);

@@ -28,7 +28,7 @@ Examples:
 Pyright and editors that use it read __builtins__.pyi in the project's directory. TypeScript reads all .d.ts files of a \
 project. Programs of --tool have no schema, so their arguments and results have the type Any.
 
---definitions names a file with a JSON array of tools, as in a request to `glovebox serve` or in the answer of an MCP \
+--definitions names a file with a JSON array of tools, as in a request to `glovebox serve` or in an answer from an MCP \
 server: [{\"name\": \"add\", \"description\": \"…\", \"schema\": {…}, \"result_schema\": {…}}]. Only the name is required; \
 inputSchema and outputSchema are accepted as well.";
 

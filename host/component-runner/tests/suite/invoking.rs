@@ -1,4 +1,4 @@
-//! Tests calls of exports in WAVE, and components that cannot be loaded.
+//! Tests calls to exports in WAVE, and components that cannot be loaded.
 
 use std::{fmt::Write as _, fs};
 

@@ -3,7 +3,7 @@
 //! * [`instantiate`]: creates a guest from a template, with its WASI imports.
 //! * [`recycled`]: reuses idle instances. Also defines the native stacks, a guest's store data and the reasons why a
 //!   call ended.
-//! * [`machine`]: the driver's view of a guest. [`function`]: calls of guest functions.
+//! * [`machine`]: the driver's view of a guest. [`function`]: calls to guest functions.
 //! * [`fuel`]: the fuel counter of metered code.
 //! * [`private_pages`]: finds the memory pages that a guest has written.
 

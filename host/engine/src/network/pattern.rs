@@ -112,7 +112,7 @@ impl Pattern {
         let refuse = |reason: &str| Err(UrlPatternError { reason: format!("`{}` {reason}", escaped(text)) });
         if text.len() > UrlPatterns::MAX_URL_BYTES {
             return Err(UrlPatternError {
-                reason: format!("a pattern has more than {} bytes; shorten it", UrlPatterns::MAX_URL_BYTES),
+                reason: format!("a pattern is longer than {} bytes; shorten it", UrlPatterns::MAX_URL_BYTES),
             });
         }
         let Some((scheme @ ("https" | "http"), rest)) = text.split_once("://") else {

@@ -68,7 +68,7 @@ impl CallStatus {
         }
     }
 
-    /// Records an answer of the handler or the caller. Returns `true` if the execution still waits for the answer.
+    /// Records an answer from the handler or the caller. Returns `true` if the execution still waits for the answer.
     pub(super) fn answer(&self) -> bool {
         let mut state = self.state();
         let is_awaited = matches!(*state, CallPhase::Running | CallPhase::Pending);
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::tools::{Tool, Toolbox};
 
-    /// Returns a running call, and a function that counts the abandoned calls of its tool.
+    /// Returns a running call, and a function that counts the abandoned calls to its tool.
     fn running() -> (Arc<CallStatus>, impl Fn() -> usize) {
         let toolbox = Toolbox::new(&[Tool::new("ask", "").stepped()]).unwrap();
         let entry = Arc::clone(toolbox.tools().find("ask").unwrap());

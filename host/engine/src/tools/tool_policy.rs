@@ -30,7 +30,7 @@ use super::{ToolDefinitionError, ToolErrorKind, toolbox::simple_schema_size};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ToolPolicy {
-    /// Maximum number of calls of the tool in one execution, from 0 to 1,000,000. Calls that fail count as well. Further
+    /// Maximum number of calls to the tool in one execution, from 0 to 1,000,000. Calls that fail count as well. Further
     /// calls fail with [`ToolErrorKind::Limit`]. Default: only `limits.tool_calls` applies, to all tools together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_calls: Option<u64>,
@@ -142,7 +142,7 @@ impl ToolRules {
         Ok(Self(rules))
     }
 
-    /// Counts a call of the tool `name`. `counts` contains the numbers of the execution's calls by name. Fails if the
+    /// Counts a call to the tool `name`. `counts` contains the numbers of the execution's calls by name. Fails if the
     /// tool has reached its maximum.
     pub(super) fn count(&self, name: &str, counts: &mut BTreeMap<String, u64>) -> Result<(), CallFailure> {
         let Some(max_calls) = self.0.get(name).and_then(|rule| rule.max_calls) else { return Ok(()) };
@@ -161,7 +161,7 @@ impl ToolRules {
         self.0.get(name).map_or(Some(0), |rule| rule.schema_size)
     }
 
-    /// Checks the arguments of a call of the tool `name` against the policy's schema.
+    /// Checks the arguments of a call to the tool `name` against the policy's schema.
     pub(super) fn check(&self, name: &str, arguments: &Value) -> Result<(), CallFailure> {
         let Some(schema) = self.0.get(name).and_then(|rule| rule.schema.as_ref()) else { return Ok(()) };
         schema.check(arguments).map_err(|failure| {

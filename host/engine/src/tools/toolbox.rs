@@ -155,7 +155,7 @@ impl Toolbox {
         self.tools.find(name).is_some()
     }
 
-    /// Returns `true` if a handler answers calls of this tool.
+    /// Returns `true` if a handler answers calls to this tool.
     pub(crate) fn has_handler(&self, name: &str) -> bool {
         let entry = self.reserved(name).or_else(|| self.tools.find(name).cloned());
         entry.is_some_and(|entry| !matches!(entry.answerer, Answerer::Caller))
@@ -168,7 +168,7 @@ impl Toolbox {
 }
 
 impl Entry {
-    /// Compiles a tool's schema. The tool has no limits of its own until they are set.
+    /// Compiles a tool's schema. The tool has no limits until they are set.
     fn new(answerer: Answerer, definition: &Definition<'_>) -> Result<Self, ToolDefinitionError> {
         Ok(Self {
             answerer,
@@ -186,7 +186,7 @@ impl Entry {
             return Ok(());
         }
         let message =
-            format!("{MAX_ABANDONED} abandoned calls of `{name}` are still running; wait for their handlers to return");
+            format!("{MAX_ABANDONED} abandoned calls to `{name}` are still running; wait for their handlers to return");
         Err(CallFailure::new(ToolErrorKind::Limit, message))
     }
 

@@ -114,8 +114,8 @@ impl ExecuteBody {
         let stars = patterns.iter().map(|pattern| pattern.matches('*').count()).max().unwrap_or_default();
         if bytes > MAX_PATTERN_BYTES || stars > MAX_STARS {
             return Err(Problem::invalid(format!(
-                "the patterns of `return_files` have {bytes} bytes in total and up to {stars} `*` each; the limits \
-                 are {MAX_PATTERN_BYTES} bytes in total and {MAX_STARS} `*` each; use shorter patterns"
+                "the patterns of `return_files` are {bytes} bytes long in total and have up to {stars} `*` each; the \
+                 limits are {MAX_PATTERN_BYTES} bytes in total and {MAX_STARS} `*` each; use shorter patterns"
             )));
         }
         // Reject invalid patterns before any code runs.

@@ -150,7 +150,7 @@ impl Line {
             Some(error) => format!("the request: {error}"),
             None if self.bytes > max_bytes => format!(
                 "the request is {} bytes; the maximum over standard input is {max_bytes}; send less, for example with \
-                 several calls of `files_write`",
+                 several calls to `files_write`",
                 self.bytes
             ),
             None => return None,

@@ -21,7 +21,7 @@ impl RunningExecutions {
     }
 }
 
-/// The ID of an execution, by which the client can cancel it until this value is dropped.
+/// The ID of an execution. With this ID, the client can cancel the execution until this value is dropped.
 pub(crate) struct RunningExecution {
     pub(crate) id: String,
     pub(crate) cancel: CancelToken,

@@ -47,7 +47,7 @@ class _Shape:
         self.kind = kind
 
     def classes(self) -> frozenset[type]:
-        """The classes by which `wasmtime` distinguishes the type's cases from those of other types."""
+        """The classes that `wasmtime` uses to distinguish the type's cases from those of other types."""
         return frozenset({self.kind})
 
     def lower(self, value: Any) -> Any:

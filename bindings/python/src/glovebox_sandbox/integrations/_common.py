@@ -119,7 +119,7 @@ class Interpreter:
     """A sandbox with one session, in which scripts find the host's `functions` as globals.
 
     `functions` may change at any time: a removed function is refused immediately, and the next script can call an added
-    function. A call of one of `ends` ends the script after the host has been called. If `replace` is true, a new
+    function. A call to one of `ends` ends the script after the host has been called. If `replace` is true, a new
     session replaces one that has ended.
     """
 

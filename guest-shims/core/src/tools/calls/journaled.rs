@@ -13,7 +13,7 @@ use crate::{
 pub(super) struct JournaledCalls<T> {
     /// The calls that have ended since the last [`ToolCalls::take_ended`].
     pub(super) ended: Vec<CallEnded>,
-    /// The number of replies so far that no end of a call caused, such as errors about unknown tools.
+    /// The number of replies so far that did not report the end of a call, such as errors about unknown tools.
     pub(super) own_replies: u64,
     /// The names and arguments of the calls that were started and have not ended, by position.
     pub(super) started: BTreeMap<usize, (String, String)>,

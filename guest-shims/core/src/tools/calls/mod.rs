@@ -345,7 +345,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         not_understood("the list of tools does not fit into the remaining `limits.memory_bytes`")
     }
 
-    /// Takes the answers of running calls, and abandons calls after their timeout.
+    /// Takes the answers to running calls, and abandons calls after their timeout.
     pub fn collect(&mut self) {
         if self.running.is_empty() {
             return;
@@ -413,7 +413,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         self.reply(id, FinishedCall { index, answer, held, ended });
     }
 
-    /// Records the answer of a tool and queues the reply. `done.ended` is a time for the records.
+    /// Records a tool's answer and queues the reply. `done.ended` is a time for the records.
     fn reply(&mut self, id: u64, done: FinishedCall) {
         let FinishedCall { index, answer, held, ended } = done;
         self.write_down(index, &answer, ended);

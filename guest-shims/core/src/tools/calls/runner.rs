@@ -47,7 +47,7 @@ pub trait ToolRunner {
         Ok(Admission::Now)
     }
 
-    /// Takes the answers of running calls, in the order in which they arrived.
+    /// Takes the answers to running calls, in the order in which they arrived.
     fn answers(&mut self) -> Vec<FinishedCall> {
         Vec::new()
     }

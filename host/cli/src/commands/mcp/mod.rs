@@ -265,7 +265,7 @@ fn tenant_config(args: &ServerArgs, fleet: Option<&FleetClient>) -> anyhow::Resu
     Ok((config, Some(sessions.location().to_owned())))
 }
 
-/// Requires approval for calls of these tools.
+/// Requires approval for calls to these tools.
 fn require_approval(config: &mut TenantConfig, names: &[String]) -> Result<(), Hinted> {
     for name in names {
         if config.approved_tools.iter().any(|tool| tool.name() == name) {

@@ -25,7 +25,7 @@ pub(super) fn read(from: &mut impl Read) -> anyhow::Result<Option<Vec<u8>>> {
     }
     let size: [u8; 4] = size.try_into().map_err(|_| anyhow!("the input ended in the middle of a request's size"))?;
     let size = u32::from_le_bytes(size);
-    ensure!(size <= MAX_FRAME_BYTES, "a request has {size} bytes; the maximum is {MAX_FRAME_BYTES}");
+    ensure!(size <= MAX_FRAME_BYTES, "a request is {size} bytes long; the maximum is {MAX_FRAME_BYTES}");
     let mut message = Vec::new();
     from.take(size.into()).read_to_end(&mut message).context("cannot read a request")?;
     ensure!(u32::try_from(message.len()) == Ok(size), "the input ended in the middle of a request");
@@ -103,7 +103,7 @@ impl Message {
 
     pub(super) fn bytes(mut self, field: u64, value: &[u8]) -> Self {
         self.put((field << 3) | 2);
-        // A slice has at most `isize::MAX` bytes.
+        // A slice is at most `isize::MAX` bytes long.
         self.put(u64::try_from(value.len()).unwrap_or(u64::MAX));
         self.0.extend_from_slice(value);
         self

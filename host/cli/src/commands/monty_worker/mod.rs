@@ -1,5 +1,5 @@
-//! `glovebox monty-worker`: a worker process for clients of Monty. Each snippet is an execution of a session. `guest.py`
-//! runs in the session: it converts values, and makes each call of the client with one stepped tool.
+//! `glovebox monty-worker`: a worker process for clients of Monty. Each snippet is an execution of a session.
+//! `guest.py` runs in the session: it converts values, and makes each of the client's calls with one stepped tool.
 
 mod config;
 mod frame;
@@ -81,7 +81,7 @@ mod event {
     pub(super) const FATAL_ERROR: u64 = 11;
 }
 
-/// The arguments of a call of the tool: an event, or 0 for the snippet.
+/// The arguments of a call to the tool: an event, or 0 for the snippet.
 #[derive(Deserialize)]
 struct Turn {
     kind: u64,

@@ -40,13 +40,13 @@ struct ExecutionState {
     observers: Arc<Observers>,
     /// Maximum size of one call's arguments, in bytes.
     tool_bytes: u64,
-    /// `true` while a call of `finish` waits.
+    /// `true` while a call to `finish` waits.
     is_awaited: AtomicBool,
     suspended: SuspendedBytes,
 }
 
-/// Marks an execution as awaited by a call of `finish`. At most one such call is allowed, so the host never holds
-/// several copies of a result.
+/// A guard that marks an execution as awaited by a call to `finish`. At most one such call is allowed, so the host
+/// never holds several copies of a result.
 struct Awaiting(ConcurrentExecution);
 
 impl Drop for Awaiting {
@@ -90,7 +90,7 @@ impl ConcurrentExecution {
 
     fn awaiting(&self) -> Result<Awaiting, SandboxError> {
         if self.0.is_awaited.swap(true, Ordering::Acquire) {
-            let text = "another call of `finish` is waiting for this execution; wait until it returns";
+            let text = "another call to `finish` is waiting for this execution; wait until it returns";
             return Err(SandboxError::SessionBusy(text.into()));
         }
         Ok(Awaiting(self.clone()))

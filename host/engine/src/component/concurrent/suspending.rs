@@ -8,7 +8,7 @@ use std::sync::{
 use super::{call::Call, started::ConcurrentExecution};
 use crate::component::{convert::SandboxFailure, ctx::Caller, quotas::Meter, sandbox::Bytes, wit::types::SandboxError};
 
-/// The bytes of an execution, once it is suspended. The execution keeps them, because a caller that drops a call of
+/// The bytes of an execution, once it is suspended. The execution keeps them, because a caller that drops a call to
 /// `suspend` would otherwise lose the execution.
 #[derive(Debug, Default)]
 pub(super) struct SuspendedBytes {
@@ -17,8 +17,8 @@ pub(super) struct SuspendedBytes {
     is_in_use: AtomicBool,
 }
 
-/// Marks an execution as used by a call of `suspend`. Two suspensions at the same time could receive each other's
-/// result, although each has reserved memory only for its own.
+/// A guard that marks an execution as used by a call to `suspend`. Two suspensions at the same time could receive each
+/// other's result, although each has reserved memory only for its own.
 struct Suspending(ConcurrentExecution);
 
 impl Drop for Suspending {
@@ -38,7 +38,7 @@ impl Suspending {
 impl ConcurrentExecution {
     fn suspending(&self) -> Result<Suspending, SandboxError> {
         if self.suspended().is_in_use.swap(true, Ordering::Acquire) {
-            let text = "another call of `suspend` is still at work on this execution; try again";
+            let text = "another call to `suspend` is still suspending this execution; try again";
             return Err(SandboxError::SessionBusy(text.into()));
         }
         Ok(Suspending(self.clone()))

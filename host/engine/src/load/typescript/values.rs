@@ -86,7 +86,7 @@ impl Value {
     }
 }
 
-/// An invalid call of one of the stripper's imports, which stops the stripper.
+/// An invalid call to one of the stripper's imports, which stops the stripper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidCall {
     #[error("the TypeScript stripper used an invalid or dropped handle")]

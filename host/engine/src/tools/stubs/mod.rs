@@ -27,7 +27,7 @@ use crate::Language;
 /// Maximum length of one tool's declarations in bytes.
 const MAX_TOOL_BYTES: usize = 64 << 10;
 
-/// Maximum length of all typed declarations in bytes. Without types, a tool has less than 1 KiB.
+/// Maximum length of all typed declarations in bytes. Without types, a tool's declaration is shorter than 1 KiB.
 const MAX_BYTES: usize = 1 << 20;
 
 /// Maximum length of a tool's description in characters.

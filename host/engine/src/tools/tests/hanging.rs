@@ -107,7 +107,7 @@ fn hanging_tool_is_refused_and_others_continue() {
     let mut guest = sandbox.guest("other");
     guest.call(64, "gate", &json!({}));
     let (kind, message) = guest.error();
-    assert_eq!((kind.as_str(), message.contains("64 abandoned calls of `gate`")), ("ToolLimit", true), "{message}");
+    assert_eq!((kind.as_str(), message.contains("64 abandoned calls to `gate`")), ("ToolLimit", true), "{message}");
     let mut unhurried = sandbox.guest_with("other", |_| {});
     unhurried.call(1, "echo", &json!({}));
     unhurried.ok();

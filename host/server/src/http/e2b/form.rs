@@ -66,7 +66,7 @@ fn check_entries(field: &str, entries: &BTreeMap<String, String>) -> Result<(), 
     let bytes: usize = entries.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > MAX_ENTRY_BYTES {
         return Err(Problem::invalid(format!(
-            "`{field}` has {bytes} bytes; the maximum is {MAX_ENTRY_BYTES}; send less"
+            "`{field}` is {bytes} bytes long; the maximum is {MAX_ENTRY_BYTES}; send less"
         )));
     }
     Ok(())

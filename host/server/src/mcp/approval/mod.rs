@@ -55,7 +55,7 @@ const SESSION_CHANGED: &str = "another request has changed the session while the
 /// Maximum time for the handler of an approved call, whatever the policy allows.
 const MAX_HANDLER_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A call of `run_code` whose script can call tools that need approval.
+/// A call to `run_code` whose script can call tools that need approval.
 pub(super) struct ApprovedRun<'a> {
     pub(super) server: &'a McpServer,
     /// The server's tenant, for this request.

@@ -29,8 +29,8 @@ use sha2::{Digest as _, Sha256};
 use super::decision::MAX_QUESTIONS;
 use crate::{Service, ServiceError, mcp::outputs::random};
 
-/// Maximum size of the suspended execution in a state, in bytes. Its base64 text then has 8 MiB, which fits into the
-/// default limits of clients on the length of a message.
+/// Maximum size of the suspended execution in a state, in bytes. Its base64 text is then 8 MiB long, which fits into
+/// the default limits of clients on the length of a message.
 pub(super) const MAX_SUSPENDED_BYTES: usize = 6 << 20;
 
 /// The size of a nonce in bytes.
@@ -78,8 +78,8 @@ pub(super) fn call_nonce(execution: &str, call: u64) -> Nonce {
 /// A digest of a call's arguments.
 pub(in crate::mcp) type ArgumentsDigest = [u8; 32];
 
-/// Returns a call's arguments and their digest. Arguments can have 48 MiB, whose hashing takes about 0.1 s, so this does
-/// not occupy an async thread.
+/// Returns a call's arguments and their digest. Arguments can be 48 MiB long, and hashing them takes about 0.1 s, so
+/// this does not occupy an async thread.
 pub(in crate::mcp) async fn with_digest(arguments: JsonObject) -> Result<(JsonObject, ArgumentsDigest), ServiceError> {
     Service::blocking(move || {
         let digest = digest(&arguments);

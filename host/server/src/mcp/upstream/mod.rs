@@ -105,7 +105,7 @@ pub enum Approve {
 }
 
 impl Approve {
-    /// Returns `true` if calls of the tool must be approved.
+    /// Returns `true` if calls to the tool must be approved.
     fn covers(&self, tool: &str) -> bool {
         *self == Self::Always || self.names().iter().any(|name| name == tool)
     }

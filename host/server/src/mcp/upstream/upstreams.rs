@@ -202,8 +202,8 @@ impl Upstreams {
                 check_tools(std::slice::from_ref(&offer)).map_err(|error| wrong(&error.to_string()))?;
             }
             Err(ToolDefinitionError::Name(_)) => {
-                let reason = "the name has more than 64 characters or does not begin with a letter; rename the server, \
-                              or leave the tool out of its `tools`";
+                let reason = "the name is longer than 64 characters or does not begin with a letter; rename the \
+                              server, or leave the tool out of its `tools`";
                 return Err(wrong(reason));
             }
             Err(error) => return Err(wrong(&error.to_string())),

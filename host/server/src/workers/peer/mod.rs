@@ -209,7 +209,7 @@ impl Peer {
         let message = Message::new(request, bytes);
         if !message.fits(MAX_CALL_JSON_BYTES) {
             return then(Err(ServiceError::Invalid(format!(
-                "the request has {} bytes of JSON and {} bytes of data; the maxima are {MAX_CALL_JSON_BYTES} and \
+                "the request contains {} bytes of JSON and {} bytes of data; the maxima are {MAX_CALL_JSON_BYTES} and \
                  {MAX_PART_BYTES}; send less",
                 message.json.len(),
                 message.bytes.len()
@@ -339,8 +339,10 @@ impl Peer {
             match kind {
                 CALL => {
                     if header.json > MAX_CALL_JSON_BYTES {
-                        let error =
-                            format!("a call has {} bytes of JSON; the maximum is {MAX_CALL_JSON_BYTES}", header.json);
+                        let error = format!(
+                            "a call contains {} bytes of JSON; the maximum is {MAX_CALL_JSON_BYTES}",
+                            header.json
+                        );
                         return Err(io::Error::other(error));
                     }
                     let room = calls.room(&header).await?;

@@ -211,7 +211,7 @@ async fn refused() -> Result<String, SandboxError> {
     Ok(format!("{}{:?}", text(execution.stdout.bytes), endless.finish().await?.outcome))
 }
 
-/// Drops a call of `suspend`. A later call returns the bytes.
+/// Drops a call to `suspend`. A later call returns the bytes.
 async fn dropped() -> Result<String, SandboxError> {
     let started = start_suspendable(ASKS, policy()).await?;
     next_call(&mut started.events()?).await;

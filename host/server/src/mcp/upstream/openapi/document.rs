@@ -117,8 +117,8 @@ impl OpenApiDocument {
         Ok(whole)
     }
 
-    /// Returns `true` if a path or an operation has other servers than the document, or if the document's servers are too
-    /// large to be compared.
+    /// Returns `true` if the servers of a path or an operation differ from the document's, or if the document's servers
+    /// are too large to be compared.
     pub(super) fn has_other_servers(&self, entry: OperationEntry<'_>) -> bool {
         let own = entry.operation.get("servers").or_else(|| entry.item.get("servers"));
         own.is_some_and(|own| self.has_large_servers || Some(own) != self.root.get("servers"))

@@ -193,7 +193,7 @@ impl ParameterEntry<'_> {
         let Self { name, place, entry } = self;
         let wrong = |reason: &str| Err(format!("has the parameter `{}` {reason}", shown(name)));
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
-            return Err(format!("has a parameter whose name is empty or has more than {MAX_NAME_BYTES} bytes"));
+            return Err(format!("has a parameter whose name is empty or longer than {MAX_NAME_BYTES} bytes"));
         }
         if entry.contains_key("content") {
             return wrong("with a `content`, which is not supported");
