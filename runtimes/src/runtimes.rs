@@ -417,7 +417,7 @@ impl Runtimes {
         self.has_prepared(&entry.label()) || self.fetcher.has_bundled(&entry.files())
     }
 
-    /// Returns `true` if a prepared bundle contains the tool's code, or a bundle its module.
+    /// Returns `true` if a prepared bundle contains the tool's code, or another bundle contains its module.
     pub fn is_tool_bundled(&self, tool: &ToolEntry) -> bool {
         self.has_prepared(&tool.label()) || self.fetcher.has_bundled(&[tool.module()])
     }

@@ -366,7 +366,7 @@ impl Drop for FileLock {
         // Closing the file is not enough. A child process that another thread has just forked has a copy of the
         // descriptor until it executes its own program.
         if let Err(error) = self.file.unlock() {
-            tracing::debug!(%error, "a lock could not be released before its file is closed");
+            tracing::debug!(%error, "a lock could not be released before its file was closed");
         }
     }
 }

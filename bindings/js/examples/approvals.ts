@@ -14,7 +14,7 @@ const paid = await box.resumeSuspended(bytes, { answers: { 0: 'paid' } });
 assert.ok(paid instanceof Run);
 assert.equal(paid.stdout, 'before\npaid\n');
 
-// Resume the same bytes with another answer. The call raises `ToolDenied`.
+// Resume the same bytes with a different answer. The call raises `ToolDenied`.
 const refused = await box.resumeSuspended(bytes, { denied: { 0: 'too expensive' } });
 assert.ok(refused instanceof Run);
 assert.equal(String(refused.outcome), 'ToolDenied: too expensive');

@@ -348,7 +348,7 @@ impl Allowed {
 }
 
 /// A resolver that accepts only host names whose addresses are all public. The connection uses exactly these addresses,
-/// so a later lookup with another answer has no effect.
+/// so a later lookup with a different answer has no effect.
 struct PublicOnly;
 
 /// At least one of the host's addresses is not public, or the host has no address.

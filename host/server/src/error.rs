@@ -156,7 +156,8 @@ pub enum ServiceError {
         "the server's memory for suspended executions is full (`http.bodies_bytes`); the execution still waits; try again later"
     )]
     NoRoomToSuspend,
-    /// The memory budget has no room for the bytes of an execution whose calls need approval. It was cancelled.
+    /// The memory budget has no room for the bytes of an execution whose calls need approval. The execution was
+    /// cancelled.
     #[error(
         "the script was cancelled at calls that need an approval: the server's memory for suspended executions is full (`http.bodies_bytes`), so the questions were not sent; calls approved earlier were made; try again later"
     )]

@@ -84,7 +84,7 @@ impl NativeSandbox {
         })
     }
 
-    /// Answers a tool call. `text` is the result as JSON text if `kind` is `returned`. It is the message of the failure
+    /// Answers a tool call. `text` is the result as JSON text if `kind` is `returned`, and the message of the failure
     /// if `kind` is `denied` or `failed`.
     #[napi]
     pub fn reply(&self, call: u32, kind: String, text: String) {

@@ -235,7 +235,7 @@ impl ToolInput {
     }
 }
 
-/// Converts an answer to a tool call. `text` is the result as JSON text if `kind` is `returned`. It is the text of the
+/// Converts an answer to a tool call. `text` is the result as JSON text if `kind` is `returned`, and the message of the
 /// failure if `kind` is `denied` or `failed`.
 pub(crate) fn tool_answer(kind: &str, text: String) -> Result<String, ToolError> {
     match kind {

@@ -218,8 +218,8 @@ pub(super) fn set_up(interpreter: &mut Interpreter<'_>, source: &str) -> Result<
     report.map_or(Ok(()), Report::of_setup)
 }
 
-/// Zeroes the remains of the boot code. It was an argument, so the C library has a copy, and CPython has another in
-/// wide characters. Neither is needed any more, and zeros take no space in the image.
+/// Zeroes the remains of the boot code. The code was an argument, so the C library has a copy, and CPython has another
+/// in wide characters. Neither is needed any more, and zeros take no space in the image.
 fn wipe_source(machine: &mut dyn Machine, source: &[u8]) -> Result<(), DriverError> {
     let mut memory = vec![0; usize::try_from(machine.memory_bytes()).unwrap_or_default()];
     machine.read(0, &mut memory)?;

@@ -349,8 +349,8 @@ fn late_interrupt_is_cleared_before_the_next_script() {
 
 #[test]
 fn script_signal_handler_is_reset_and_not_called() {
-    // The handler was replaced, but no signal is pending. It stays until Python itself replaces it, which counts its
-    // references.
+    // The script replaced the handler, but no signal is pending. The script's handler stays until Python itself
+    // replaces it, which counts references correctly.
     let mut guest = FakeGuest::new();
     guest.put(HANDLER + 4, 0x50);
     execute(&mut guest, "").unwrap();

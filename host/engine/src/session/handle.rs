@@ -244,7 +244,7 @@ impl Session {
         self.0.sandbox.0.engine.0.on_stack(|| held.state.get_variable(name))?
     }
 
-    /// Sets or creates a global variable. The value has at most `limits.stdin_bytes` as JSON text.
+    /// Sets or creates a global variable. The value is at most `limits.stdin_bytes` long as JSON text.
     ///
     /// # Errors
     /// [`ExecuteError::ValueTooLarge`] if the value is too large, [`ExecuteError::Variable`] if the guest cannot set

@@ -95,7 +95,8 @@ impl Tenant {
             Err(error) => {
                 return match self.suspend(id.clone(), stepping, false) {
                     Ok(_) => Err(error),
-                    // The service is shutting down, or the execution was cancelled just before. It has no result.
+                    // The service is shutting down, or the execution was cancelled just before. The execution has no
+                    // result.
                     Err(cancelled) => {
                         let _ = self.end(*cancelled).await;
                         Err(ServiceError::NoExecution { execution: id })

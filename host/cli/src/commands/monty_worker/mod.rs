@@ -441,7 +441,7 @@ fn event_of(call: &ToolRequest) -> Option<(u64, Vec<u8>)> {
 }
 
 fn refusal(call: &ToolRequest) -> ToolAnswer {
-    ToolAnswer::error(call.id, ToolError::new("the call is not a turn of the protocol"))
+    ToolAnswer::error(call.id, ToolError::new("this tool is reserved for the sandbox's own code; do not call it"))
 }
 
 /// Answers the last event of a snippet, and waits for the end of its execution.

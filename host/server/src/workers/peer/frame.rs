@@ -59,7 +59,7 @@ impl Message {
         Self { room: Some(Room::ChargedBytes(held)), ..self }
     }
 
-    /// Returns `true` if the JSON has at most `max_json_bytes`, and both parts at most `MAX_PART_BYTES`.
+    /// Returns `true` if the JSON is at most `max_json_bytes` long, and both parts are at most `MAX_PART_BYTES` long.
     pub(super) fn fits(&self, max_json_bytes: u32) -> bool {
         length_of(&self.json).is_some_and(|length| length <= max_json_bytes) && length_of(&self.bytes).is_some()
     }

@@ -104,8 +104,8 @@ impl BlobStore {
     /// Reads a blob. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// [`StoreError::BlobTooLarge`] if the blob has more than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES) bytes; it
-    /// is not read. [`StoreError::BlobName`] if the name is invalid. [`StoreError::Remote`] if the store failed.
+    /// [`StoreError::BlobTooLarge`] if the blob is longer than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES); it is not
+    /// read. [`StoreError::BlobName`] if the name is invalid. [`StoreError::Remote`] if the store failed.
     pub async fn get(&self, name: &str, max_bytes: u64) -> Result<Option<Bytes>, StoreError> {
         check_name(name)?;
         self.0.get(name, max_bytes.min(Self::MAX_BYTES)).await
