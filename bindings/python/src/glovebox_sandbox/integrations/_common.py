@@ -336,7 +336,8 @@ class CodeTool:
     Variables, functions and files persist between calls unless `keep=False`. All conversations that use this tool share
     its session, so create a tool for each conversation. `name` and `description` describe the tool to the model. A
     result is at most `max_characters` long. `limits` and the other options, including `language="javascript"` and
-    `tools=[…]`, are those of `Sandbox`. By default, the timeout of a call is 60 seconds. """
+    `tools=[…]`, are those of `Sandbox`. By default, the timeout of a call is 60 seconds.
+    """
 
     def __init__(
         self,

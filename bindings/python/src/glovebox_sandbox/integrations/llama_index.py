@@ -29,7 +29,8 @@ def code_execute_fn(
     they are `async`. Variables persist between calls unless `keep=False`. The dict has `stdout`, `stderr`, the `value`
     of the last expression as the interpreter prints it, and `error`. `error` is the traceback and advice for a failed
     script, otherwise `None`. Each text is at most `max_characters` long. `limits` and the other options are those of
-    `Sandbox`. """
+    `Sandbox`.
+    """
     named: dict[str, Callable[..., Any]] = {}
     for function in functions:
         if isinstance(function, FunctionTool):

@@ -128,7 +128,8 @@ async fn fork() -> Result<String, SandboxError> {
     Ok(format!("{} {}", lines[0][1], replies.collect::<String>()))
 }
 
-/// The streams of a suspended execution end. Those of the resumed one contain the same output, and the rest.
+/// The streams of a suspended execution end. The streams of the resumed execution contain the same output, and the
+/// rest.
 async fn streams() -> Result<String, SandboxError> {
     let started = start_suspendable(ASKS_TWICE, policy()).await?;
     let (stdout, mut events) = (started.stdout()?, started.events()?);
