@@ -53,7 +53,7 @@ const PREPARE = `var __glovebox = ((host, log) => {
   return { result, call: async (request) => decode(await host({ ...request, args: encode(request.args) })) };
 })(tools.host_function, console.log);`;
 
-/** Returns the name by which scripts call a function, as the framework's executor does. */
+/** Returns the name under which scripts call a function, as the framework's executor does. */
 function scriptName(name: string): string {
   const plain = name.replace(/[-.\s]/g, '_').replace(/[^\w$]/g, '') || '_';
   return /^\d/.test(plain) ? `_${plain}` : plain;

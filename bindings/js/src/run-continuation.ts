@@ -21,7 +21,7 @@ export interface ContinuationState {
   calls: (Recorded | null)[];
 }
 
-/** Converts states to tokens and back. */
+/** A codec that converts states to tokens and back. */
 export interface ContinuationCodec<Token = string> {
   encode(state: ContinuationState): Token | Promise<Token>;
   /** Fails if the token is invalid. */

@@ -200,7 +200,11 @@ pub struct SessionKey([u8; Self::MAX_BYTES]);
 
 /// A session key of invalid length.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the session key is {bytes} bytes long; use {} to {} random bytes", SessionKey::MIN_BYTES, SessionKey::MAX_BYTES)]
+#[error(
+    "the session key is {bytes} bytes long; use {} to {} random bytes",
+    SessionKey::MIN_BYTES,
+    SessionKey::MAX_BYTES
+)]
 pub struct KeyError {
     /// The length of the rejected bytes.
     pub bytes: usize,

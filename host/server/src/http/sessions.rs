@@ -263,7 +263,7 @@ pub(crate) async fn list_files(
 /// Returns a file from a session, or a range of its bytes.
 #[utoipa::path(get, path = "/v1/sessions/{id}/files/{path}", operation_id = "read_file", tag = "files", security(("token" = [])),
     params(("id" = String, Path), ("path" = String, Path, description = "Path relative to the workspace, with unescaped slashes."),
-        ("Range" = Option<String>, Header, description = "`bytes=FIRST-LAST` or `bytes=FIRST-`. The response has at most 8 MiB of the range. Other forms are ignored.")),
+        ("Range" = Option<String>, Header, description = "`bytes=FIRST-LAST` or `bytes=FIRST-`. The response contains at most 8 MiB of the range. Other forms are ignored.")),
     responses((status = 200, description = "The file's bytes.", content_type = "application/octet-stream", body = inline(Octets)),
         (status = 206, description = "The bytes that `Content-Range` names.", content_type = "application/octet-stream", body = inline(Octets)),
         (status = 416, description = "The file has no bytes in this range.", body = Problem), Failures))]

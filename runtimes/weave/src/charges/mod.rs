@@ -75,7 +75,7 @@ pub(crate) enum FuelCheck {
     CheckLength,
 }
 
-/// Identifies a set of positions with the same potential.
+/// The number of a set of positions with the same potential.
 type Label = usize;
 
 /// The label of all positions whose potential is zero.
