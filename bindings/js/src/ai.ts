@@ -10,7 +10,7 @@ import { toolsOf } from './tools.ts';
 
 /** The options of a code tool, in addition to those of a sandbox. */
 export interface CodeToolOptions extends Omit<SandboxOptions, 'tools'> {
-  /** Functions that scripts can call, also tools of the AI SDK. The default description lists them. Default: none. */
+  /** Functions that scripts can call, including the AI SDK's tools. The default description lists them. Default: none. */
   tools?: CodeTools;
   /** The tool's description for the model. */
   description?: string;

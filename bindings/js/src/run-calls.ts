@@ -9,7 +9,7 @@ import { RunError, RunProtocolError } from './run-errors.ts';
 /** Functions that scripts call as `GROUP.NAME(…)`. */
 export type HostFunctions = Record<string, Record<string, (...args: any[]) => unknown>>;
 
-/** The context of a call of a host function. */
+/** The context of a call to a host function. */
 export interface HostFunctionContext {
   abortSignal: AbortSignal;
   invocationId: string;

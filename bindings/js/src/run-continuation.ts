@@ -3,7 +3,7 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { RunProtocolError } from './run-errors.ts';
 
-/** The result of a call of a host function. Arguments, results and payloads are JSON text. */
+/** The result of a call to a host function. Arguments, results and payloads are JSON text. */
 export type Recorded = { name: string; args: string } & (
   | { status: 'fulfilled'; value: string }
   | { status: 'rejected'; message: string; code?: string | undefined }
@@ -41,7 +41,7 @@ const MIN_SECRET_BYTES = 32;
 /** Returns a codec whose tokens are signed, but not encrypted. A token can be used several times. */
 export function createSignedContinuationCodec({ secret, maxAgeMs = DAY_MS }: SignedContinuationCodecOptions): ContinuationCodec {
   const key = Buffer.from(secret as string);
-  if (key.length < MIN_SECRET_BYTES) throw new TypeError(`the secret has ${key.length} bytes; at least ${MIN_SECRET_BYTES} are required`);
+  if (key.length < MIN_SECRET_BYTES) throw new TypeError(`the secret is ${key.length} bytes long; use at least ${MIN_SECRET_BYTES} bytes`);
   const sign = (text: string): string => createHmac('sha256', key).update(text).digest('base64url');
   return {
     encode(state) {

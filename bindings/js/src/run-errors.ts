@@ -15,7 +15,7 @@ export class RunError extends Error {
     this.details = details;
   }
 
-  /** Returns `true` for an error of this class, also of the package `run`. */
+  /** Returns `true` for an error of this class, including the class of the package `run`. */
   static isInstance(error: unknown): error is RunError {
     return typeof error === 'object' && error !== null && IS_RUN_ERROR in error;
   }

@@ -7,9 +7,10 @@ export const LIBRARY = 'lib';
 export const FIRST_LIBRARY = 'lib.es2024.d.ts';
 
 /**
- * The errors after which a script certainly fails when it runs, or calls a tool wrongly. Others are about style, or
- * about code that JavaScript allows. By number: unknown names, attributes, arguments and properties, wrong types of
- * arguments, wrong numbers of arguments, calls and iterations of other values, and promises without `await`.
+ * The errors after which a script certainly fails when it runs, or calls a tool wrongly. Other errors are about style,
+ * or about code that JavaScript allows. The numbers stand for unknown names, attributes, arguments and properties,
+ * wrong types of arguments, wrong numbers of arguments, calls to values that are not functions, iteration over values
+ * that are not iterable, and promises without `await`.
  */
 const CODES = [2304, 2322, 2339, 2345, 2349, 2353, 2488, 2551, 2552, 2554, 2555, 2561, 2570, 2575, 2740, 2741, 2769, 2739];
 
@@ -47,7 +48,7 @@ const host = (files) => ({
 });
 // The message on the first overload of a call is enough.
 const textOf = (code, message) => ts.flattenDiagnosticMessageText((code === 2769 && message.next?.[0]?.next?.[0]) || message, ' ').replace(/ +/g, ' ');
-// In JavaScript, a wrong type, or a wrong number of arguments, is certainly an error only in calls of tools.
+// In JavaScript, a wrong type, or a wrong number of arguments, is certainly an error only in calls to tools.
 const argumentCodes = new Set([2322, 2345, 2554, 2555, 2739, 2740, 2741, 2769]);
 const isToolCall = (file, start) => {
   let isFound = false;

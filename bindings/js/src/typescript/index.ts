@@ -33,7 +33,7 @@ const LIMITS = { timeoutMs: 60_000, fuel: 60_000 * 40_000_000, memoryBytes: 512 
 /** Maximum number of errors that a check returns. Later ones are usually consequences of the first. */
 const MAX_ERRORS = 20;
 
-/** A type checker in a sandbox. The first check takes some seconds, in which the package is loaded. */
+/** A type checker in a sandbox. The first check takes a few seconds, in which the package is loaded. */
 export class TypeChecker implements AsyncDisposable {
   readonly #options: TypeCheckerOptions;
   readonly #declarations: string;

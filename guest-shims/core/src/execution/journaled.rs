@@ -136,7 +136,7 @@ impl<P: Platform> ExecutionCtx<P> {
         self.held_stderr = Some(Vec::new());
     }
 
-    /// Passes on the standard error that was held back, or discards it.
+    /// Passes on the output to standard error that was held back, or discards it.
     pub(crate) fn release_stderr(&mut self, is_discarded: bool) {
         let held = self.held_stderr.take().unwrap_or_default();
         if !is_discarded && !held.is_empty() {

@@ -122,7 +122,7 @@ pub struct ExecutionCtx<P: Platform> {
     ahead: Duration,
     /// `true` if the guest was stopped while it waited.
     was_stopped_in_wait: bool,
-    /// Standard error that is held back, while it is.
+    /// The output to standard error that is held back. `None` if standard error is not held back.
     held_stderr: Option<Vec<u8>>,
     /// `true` from the end of a repetition to the end of the host call in which it ended.
     has_continued: bool,
