@@ -225,7 +225,7 @@ impl Local {
                     None => self.active(&target, Some(cancel))?,
                 };
                 if suspended.is_some() && script.saves_restored {
-                    active.save_restored()?;
+                    active.save()?;
                 }
                 let request = stepped_request(&mut script, suspended.as_ref(), false).cancel(cancel);
                 let local = Arc::clone(self);

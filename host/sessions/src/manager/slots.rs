@@ -338,16 +338,6 @@ impl ActiveSession {
         live.save(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
     }
 
-    /// Like [`save`](Self::save), but also writes a state that was not used since it was restored. Afterwards, the stored
-    /// session has another generation.
-    ///
-    /// # Errors
-    /// Like [`save`](Self::save).
-    pub fn save_restored(&self) -> Result<(), SessionsError> {
-        self.is_touched.store(true, Ordering::SeqCst);
-        self.save()
-    }
-
     /// Ends the session, which runs its exit handlers, and removes it from the store. Returns `false` if the store did
     /// not have it.
     pub(super) fn close_and_remove(&self) -> Result<bool, SessionsError> {
