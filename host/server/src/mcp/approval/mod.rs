@@ -233,9 +233,10 @@ impl ApprovedRun<'_> {
         let answering = Answering::new(self.server, &self.given)?;
         let then = move |ended: FinishedExecution| Ok(answering.answer(ended.execution()));
         let started = self.tenant.start_then(Door::Mcp, work, Vec::new(), self.last.watch(), then).await;
-        started.map_err(|error| match error {
-            ServiceError::Generation { .. } => ServiceError::Invalid(SESSION_CHANGED.to_owned()),
-            error => error,
+        // The code also identifies the error of a worker or a fleet.
+        started.map_err(|error| match error.code() {
+            "generation" => ServiceError::Invalid(SESSION_CHANGED.to_owned()),
+            _ => error,
         })
     }
 
