@@ -74,9 +74,13 @@ impl Tenant {
     /// another server can use the session only after a later eviction.
     pub(crate) async fn release_session(&self, id: SessionId, generation: String) {
         let operation = SessionOperation::Hibernate { target: SessionTarget { id, expected: Some(generation) } };
-        if self.inner.executor.check_operation(&operation).is_ok() {
-            let _ = self.inner.executor.session(operation.into()).await;
+        if self.inner.executor.check_operation(&operation).is_err() {
+            return;
         }
+        let tenant = self.clone();
+        // Runs in a separate task, because the executor must complete the operation even if the client disconnects.
+        let release = async move { tenant.inner.executor.session(operation.into()).await };
+        let _ = tokio::spawn(release.in_current_span()).await;
     }
 
     /// Returns the number of bytes to reserve for a session's state before its current execution.
