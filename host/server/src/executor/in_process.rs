@@ -441,6 +441,15 @@ impl LiveSessions for Local {
         read(&active)
     }
 
+    fn inspect<T>(
+        &self,
+        id: &SessionId,
+        read: impl FnOnce(&Session) -> Result<T, ServiceError>,
+    ) -> Result<T, ServiceError> {
+        let active = self.active(&id.into(), None)?;
+        read(active.unchanged())
+    }
+
     /// Also saves the session.
     fn change<T>(
         &self,

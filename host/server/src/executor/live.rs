@@ -28,6 +28,15 @@ pub(super) trait LiveSessions: Send + Sync + 'static {
         read: impl FnOnce(&Session) -> Result<T, ServiceError>,
     ) -> Result<T, ServiceError>;
 
+    /// Like [`read`](Self::read), but `read` must not run code in the session. The session keeps its generation.
+    fn inspect<T>(
+        &self,
+        id: &SessionId,
+        read: impl FnOnce(&Session) -> Result<T, ServiceError>,
+    ) -> Result<T, ServiceError> {
+        self.read(id, read)
+    }
+
     /// Changes a session outside an execution. Fails if its generation is not the expected one.
     fn change<T>(
         &self,
@@ -47,7 +56,7 @@ pub(super) trait LiveSessions: Send + Sync + 'static {
                 SessionAnswer::Checkpoint(self.change(&target, |session| Ok(session.checkpoint()?))?).into()
             }
             SessionOperation::Checkpoints { id } => {
-                SessionAnswer::Checkpoints(self.read(&id, |session| Ok(session.checkpoints()?))?).into()
+                SessionAnswer::Checkpoints(self.inspect(&id, |session| Ok(session.checkpoints()?))?).into()
             }
             SessionOperation::Undo { target, to } => {
                 SessionAnswer::Checkpoint(self.change(&target, |session| undo(session, to))?).into()
@@ -60,7 +69,7 @@ pub(super) trait LiveSessions: Send + Sync + 'static {
                 SessionAnswer::Set(self.change(&target, set)?).into()
             }
             SessionOperation::Files { id, operation } => {
-                let (answer, bytes) = self.read(&id, |session| read_files(&session.files(), operation, room))?;
+                let (answer, bytes) = self.inspect(&id, |session| read_files(&session.files(), operation, room))?;
                 SessionReply { bytes, ..SessionAnswer::Files(answer).into() }
             }
             SessionOperation::ChangeFiles { target, operation: FileOperation::TakeFrom { session } } => {

@@ -338,6 +338,13 @@ impl ActiveSession {
         live.save(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
     }
 
+    /// Returns the session for operations that do not change it. Other uses count as changes, so the session is saved
+    /// again before it is hibernated.
+    #[must_use]
+    pub fn unchanged(&self) -> &Session {
+        &self.session
+    }
+
     /// Ends the session, which runs its exit handlers, and removes it from the store. Returns `false` if the store did
     /// not have it.
     pub(super) fn close_and_remove(&self) -> Result<bool, SessionsError> {

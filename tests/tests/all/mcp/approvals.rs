@@ -400,6 +400,18 @@ fn session_that_has_changed_is_not_replaced() {
 }
 
 #[test]
+fn script_continues_after_its_session_was_read() {
+    let payments = Payments::default();
+    let mcp = paying(&payments, current(), Some(vec![]));
+    let session = mcp.session();
+    let arguments = in_session(&session, PAY);
+    let (state, _) = state_and_keys(once(&mcp, &arguments, None, json!({})));
+    mcp.ok("files_list", json!({ "session": session }));
+    let result = complete(once(&mcp, &arguments, Some(&state), json!({ "call-0": accept() })));
+    assert_eq!((text(&result), payments.count()), ("before\n20\n".to_owned(), 1), "{result:?}");
+}
+
+#[test]
 fn call_in_a_session_does_not_time_out_while_the_client_decides() {
     let payments = Payments::default();
     let mcp = changed(&payments, current(), Some(vec![]), |config| config.policy.limits.tool_timeout_ms = 2_000);
