@@ -137,8 +137,8 @@ for (const way of ways) {
     assert.deepEqual([info.id, info.language, info.ended], [session.id, 'javascript', undefined]);
   });
 
-  // `suspend.test.ts` tests them on the engine.
-  if (way !== 'native') {
+  // `suspend.test.ts` tests them on the engine, and `daemon.test.ts` in a daemon.
+  if (way !== 'native' && way !== 'daemon') {
     of('runs that wait for answers are not supported', async () => {
       const box = await sandbox(way);
       for (const ask of [() => box.start('1'), () => box.resumeSuspended(Uint8Array.of(1)), () => box.suspendedCalls(Uint8Array.of(1))]) {

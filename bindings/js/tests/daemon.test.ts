@@ -483,4 +483,7 @@ test('a run in a session of a daemon waits in memory', { skip }, async () => {
   assert.equal(ended(await run.answer({ answers: { 0: 2 } })).value, 2);
   await assert.rejects(session.resumeSuspended(new Uint8Array()), rejected);
   await assert.rejects(box.resumeSuspendedSession(new Uint8Array()), rejected);
+  assert.equal(ended(await session.start('import os; os._exit(3)')).outcome.kind, 'exited');
+  assert.notEqual(session.ended, undefined);
+  await assert.rejects(session.start('1'), SessionError);
 });

@@ -80,10 +80,9 @@ async function mapSuspension<Result>(types: readonly string[], asked: Promise<Re
   );
 }
 
-/** The types of errors of the steps of an execution: the first one, the first one of a resumed execution, and others. */
-const START: readonly string[] = [];
-/** The sandbox's options are valid, so an invalid argument is the suspended execution. */
+/** The types of errors about the bytes of a suspended execution. The sandbox's options are valid, so an invalid argument is the bytes. */
 const RESUME: readonly string[] = ['invalid-argument', 'not-resumable', 'diverged'];
+/** The types of errors of later steps about an execution that no longer waits. */
 const LATER: readonly string[] = ['not-found', 'diverged'];
 
 const NO_SESSIONS = 'a daemon keeps sessions only in memory, so it cannot suspend scripts in them';
@@ -139,7 +138,7 @@ class DaemonBackend implements SteppingBackend {
   start(input: Input, attendant: Attendant): Promise<Stepped> {
     const suspendable = this.context.tools.length > 0 ? '"suspendable":true' : '';
     const body = objectOf(...scriptFields(input), ...Object.values(this.fields), suspendable, '"value":false', '"return_files":["**"]');
-    return this.#started('/v1/execute', body, START, attendant);
+    return this.#started('/v1/execute', body, [], attendant);
   }
 
   startSuspended(state: Uint8Array, timeoutMs: number | undefined, attendant: Attendant): Promise<Stepped> {
@@ -150,7 +149,7 @@ class DaemonBackend implements SteppingBackend {
   #started(path: string, body: string, types: readonly string[], attendant: Attendant): Promise<Stepped> {
     const execution = new DaemonExecution(this.context, true);
     const started = new StartedInDaemon(execution, undefined, (record) => new RecordExecuted(record, returnedFiles(record)));
-    return started.step(types, attendant, () => execution.run(path, body));
+    return mapSuspension(types, started.step(attendant, () => execution.run(path, body)));
   }
 
   async suspendedCalls(state: Uint8Array): Promise<RequestedCall[]> {
@@ -225,17 +224,17 @@ class StartedInDaemon {
   readonly execution: DaemonExecution;
   /** The reason why the execution cannot be suspended. */
   readonly unsuspendable: string | undefined;
-  readonly #executed: (record: any) => Executed;
+  readonly #executed: (record: any) => Executed | Promise<Executed>;
 
-  constructor(execution: DaemonExecution, unsuspendable: string | undefined, executed: (record: any) => Executed) {
+  constructor(execution: DaemonExecution, unsuspendable: string | undefined, executed: (record: any) => Executed | Promise<Executed>) {
     this.execution = execution;
     this.unsuspendable = unsuspendable;
     this.#executed = executed;
   }
 
-  /** Runs a step. Errors of the daemon of these types concern the suspension. */
-  async step(types: readonly string[], attendant: Attendant, step: () => Promise<any>): Promise<Stepped> {
-    const record = await mapSuspension(types, this.execution.attend(attendant, step));
+  /** Runs a step. Rejects with a `Problem` if the daemon reports one. */
+  async step(attendant: Attendant, step: () => Promise<any>): Promise<Stepped> {
+    const record = await this.execution.attend(attendant, step);
     return record === undefined ? new DaemonWaiting(this, this.execution.open) : this.#executed(record);
   }
 }
@@ -259,7 +258,7 @@ class DaemonWaiting implements BackendWaiting {
   }
 
   answer(answers: CallAnswer[], attendant: Attendant): Promise<Stepped> {
-    return this.#started.step(LATER, attendant, () => this.#started.execution.answer(answers));
+    return mapSuspension(LATER, this.#started.step(attendant, () => this.#started.execution.answer(answers)));
   }
 
   async suspend(): Promise<Uint8Array> {
@@ -307,6 +306,10 @@ class DaemonSession implements BackendSession, Stepping {
   async execute(input: Input, attendant: Attendant): Promise<Executed> {
     const body = objectOf(...scriptFields(input), this.#backend.fields.tools);
     const record = await this.#asked(() => execute(this.#backend.context, `${this.path}/execute`, body, attendant));
+    return this.#executed(record);
+  }
+
+  async #executed(record: any): Promise<Executed> {
     // A script that exited or was stopped may have ended the session.
     if (!['completed', 'raised'].includes(record.outcome.kind)) await this.info().catch(() => undefined);
     return new RecordExecuted(record, this);
@@ -316,8 +319,8 @@ class DaemonSession implements BackendSession, Stepping {
     const body = objectOf(...scriptFields(input), this.#backend.fields.tools);
     const execution = new DaemonExecution(this.#backend.context, true);
     const why = `${NO_SESSIONS}; use backend: "native", or start the script outside the session`;
-    const started = new StartedInDaemon(execution, why, (record) => new RecordExecuted(record, this));
-    return this.#asked(() => started.step(START, attendant, () => execution.run(`${this.path}/execute`, body)));
+    const started = new StartedInDaemon(execution, why, (record) => this.#executed(record));
+    return this.#asked(() => started.step(attendant, () => execution.run(`${this.path}/execute`, body)));
   }
 
   async startSuspended(): Promise<Stepped> {

@@ -57,6 +57,15 @@ export function execute(context: DaemonContext, path: string, body: string, atte
 /** Cancels executions that were dropped while they waited for the caller. */
 const dropped = new FinalizationRegistry<() => void>((cancel) => cancel());
 
+function cancelIfDropped(execution: DaemonExecution, { client, executions }: DaemonContext, path: string): void {
+  // The callback must not refer to the execution.
+  const cancel = (): void => {
+    executions.delete(path);
+    void client.cancel(path);
+  };
+  dropped.register(execution, cancel, execution);
+}
+
 /** An execution in the daemon. */
 export class DaemonExecution {
   readonly #context: DaemonContext;
@@ -106,9 +115,7 @@ export class DaemonExecution {
       this.#output = undefined;
       if (record !== undefined) this.release();
     }
-    const { client } = this.#context;
-    const path = this.#path;
-    if (record === undefined && path !== undefined) dropped.register(this, () => void client.cancel(path), this);
+    if (record === undefined && this.#path !== undefined) cancelIfDropped(this, this.#context, this.#path);
     return record;
   }
 
