@@ -451,6 +451,27 @@ print(tools.twice(n=3))
         run = self.waits(box.start(both), 1)
         self.assertEqual(self.ended(run.answer({1: "paid"})).stdout, "[4, 'paid']\n6\n")
 
+    def test_tool_is_called_after_the_function_of_an_earlier_call_has_returned_late(self) -> None:
+        source = """
+try:
+    tools.slow()
+except tools.ToolTimeout:
+    print(tools.pay(euros=1), tools.twice(n=3))
+"""
+        released, returned = threading.Event(), threading.Event()
+
+        def slow() -> None:
+            released.wait(60)
+            returned.set()
+
+        twice = Tool(lambda n: 2 * n, name="twice", schema={"type": "object"})
+        box = self.sandbox(tools=[PAY, slow, twice], limits=Limits(tool_timeout_ms=3_000))
+        run = self.waits(box.start(source), 1)
+        released.set()
+        self.assertTrue(returned.wait(60))
+        time.sleep(0.1)
+        self.assertEqual(self.ended(run.answer({1: "paid"})).stdout, "paid 6\n")
+
     def test_dropped_run_is_cancelled(self) -> None:
         box = self.sandbox()
         run = self.waits(box.start(CAUGHT), 0)

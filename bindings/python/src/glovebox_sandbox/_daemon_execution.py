@@ -54,6 +54,9 @@ class Handlers:
         return answer(tool, self.wait, json.dumps(arguments), token)
 
 
+_Jobs = queue.SimpleQueue[tuple[dict[str, Any], CancelToken] | None]
+
+
 @dataclass(frozen=True, slots=True)
 class CallAnswer:
     """The answer to a tool call."""
@@ -61,6 +64,8 @@ class CallAnswer:
     call: int
     kind: AnswerKind
     text: str
+    jobs: _Jobs | None = None
+    """The queue of the tool thread that made the answer."""
 
     def json(self) -> str:
         if self.kind == "returned":
@@ -140,7 +145,7 @@ class Execution:
         """The calls to handlers that the script waits for, with `None` in place of the token of an answered call."""
         self._open: list[dict[str, Any]] = []
         """The calls that wait for the caller."""
-        self._jobs: queue.SimpleQueue[tuple[dict[str, Any], CancelToken] | None] = queue.SimpleQueue()
+        self._jobs: _Jobs = queue.SimpleQueue()
         """Calls for the idle tool threads. Each `None` ends one thread."""
         self._threads = self._idle_threads = 0
         """The number of tool threads, and of those that have sent their answer."""
@@ -182,11 +187,17 @@ class Execution:
     def _finish(self) -> None:
         """Ends the threads, and cancels the calls that the script has abandoned."""
         self._requests.put(None)
-        for _ in range(self._threads):
-            self._jobs.put(None)
+        self._end_threads()
         for token in self._calls.values():
             if token is not None:
                 token.cancel()
+
+    def _end_threads(self) -> None:
+        """Ends each tool thread when it has sent its answer."""
+        for _ in range(self._threads):
+            self._jobs.put(None)
+        self._jobs = queue.SimpleQueue()
+        self._threads = self._idle_threads = 0
 
     def _follow(self, deadline: float | None) -> dict[str, Any] | None:
         """Handles events until the execution has ended, and returns its record. Returns `None` if only calls in `_open`
@@ -194,7 +205,8 @@ class Execution:
         while True:
             event = self._next(deadline)
             if isinstance(event, CallAnswer):
-                self._idle_threads += 1
+                if event.jobs is self._jobs:
+                    self._idle_threads += 1
                 if event.call in self._calls:
                     self._calls[event.call] = None
                     self._answers.append(event)
@@ -298,17 +310,17 @@ class Execution:
             self._idle_threads -= 1
             self._jobs.put((call, token))
             return
-        threading.Thread(target=self._answer, args=(call, token), name="glovebox-tool", daemon=True).start()
+        threading.Thread(target=self._answer, args=(call, token, self._jobs), name="glovebox-tool", daemon=True).start()
         self._threads += 1
 
-    def _answer(self, call: dict[str, Any], token: CancelToken) -> None:
+    def _answer(self, call: dict[str, Any], token: CancelToken, jobs: _Jobs) -> None:
         """Answers a call, and then others until the execution ends. Runs on a tool thread."""
         job: tuple[dict[str, Any], CancelToken] | None = (call, token)
         while job is not None:
             call, token = job
             kind, text = self._handlers.answer(call["name"], call["arguments"], token)
-            self._events.put(CallAnswer(call["id"], kind, text))
-            job = self._jobs.get()
+            self._events.put(CallAnswer(call["id"], kind, text, jobs))
+            job = jobs.get()
 
     def _failed(self, error: Exception) -> None:
         """Handles a failed request. Raises the error unless the execution can still be resumed."""

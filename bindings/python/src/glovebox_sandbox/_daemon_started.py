@@ -77,9 +77,7 @@ class DaemonStarted(Execution):
         if record is not None:
             return self._end(record), []
         # Idle threads would keep this object alive.
-        for _ in range(self._threads):
-            self._jobs.put(None)
-        self._threads = self._idle_threads = 0
+        self._end_threads()
         self._cancel_paths.append(str(self._path))
         return None, [(call["id"], call["name"], json.dumps(call["arguments"])) for call in self._open]
 
