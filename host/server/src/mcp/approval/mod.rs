@@ -49,8 +49,9 @@ const ANSWERED_TIME: Duration = Duration::from_secs(60);
 const COPIES: usize = 2;
 
 /// The error message for an execution whose session has another generation than after the suspension.
-const SESSION_CHANGED: &str = "another request has changed the session while the script waited for an approval; call \
-                               `run_code` without `requestState` to run the script from the start";
+const SESSION_CHANGED: &str = "another request has changed the session or continued the script; check whether its calls \
+                               were made before you call `run_code` without `requestState`, which runs the script from \
+                               the start";
 
 /// Maximum time for the handler of an approved call, whatever the policy allows.
 const MAX_HANDLER_TIME: Duration = Duration::from_secs(24 * 60 * 60);
