@@ -16,7 +16,7 @@ export interface CodeToolOptions extends Omit<SandboxOptions, 'tools'> {
   description?: string;
   /** Keeps variables, functions and files between calls. Default: true. */
   keep?: boolean;
-  /** Maximum length of a result in characters; the middle of a longer result is cut out. Default: 20,000. */
+  /** Number of characters that are kept of a longer result, whose middle is cut out. Default: 20,000. */
   maxCharacters?: number;
 }
 

@@ -1,5 +1,5 @@
 // Argument checks. A wrong type throws a `TypeError` that names the argument. A number out of range, or text that UTF-8
-// cannot encode, throws a `RangeError`.
+// cannot encode, throws a `RangeError`. A value that JSON cannot represent throws a `TypeError`.
 import { stringifyJson } from './json.ts';
 
 interface Types {

@@ -2,7 +2,7 @@
 // error.
 import type { Run } from './run.ts';
 
-/** The base of all errors of this package, except that an argument of the wrong type is a `TypeError`. */
+/** The base of this package's errors. An invalid argument is a `TypeError` or a `RangeError` instead. */
 export class GloveboxError extends Error {
   override readonly name: string = 'GloveboxError';
 }
@@ -25,22 +25,26 @@ export class UnsupportedError extends GloveboxError {
   override readonly name = 'UnsupportedError';
 }
 
-/** A session has ended or cannot be resumed, or a checkpoint or variable does not exist. Nothing was changed. */
+/**
+ * A session has ended, is busy or cannot be resumed, its chosen ID is in use, or a checkpoint or variable does not
+ * exist. Nothing was changed.
+ */
 export class SessionError extends GloveboxError {
   override readonly name: string = 'SessionError';
 }
 
 /**
- * A session's interpreter is lost. Either its worker was terminated, because a script ignored its interruption or the
- * sandbox was closed, or its instance trapped. The sandbox continues in a new instance.
+ * A session's interpreter is lost: its worker was terminated, its instance trapped, or its sandbox was closed. Unless it
+ * was closed, the sandbox continues in a new instance.
  */
 export class SessionLostError extends SessionError {
   override readonly name = 'SessionLostError';
 }
 
 /**
- * A script in a worker ignored its interruption, and the worker was terminated; the script's effects are unknown. A
- * component without a clock ignores all interruptions.
+ * A script in a worker ignored its interruption, or could not be interrupted because no memory is shared with the worker.
+ * The worker was terminated, and the script's effects are unknown. A component without a clock ignores all
+ * interruptions.
  */
 export class TerminatedError extends GloveboxError {
   override readonly name = 'TerminatedError';

@@ -51,7 +51,7 @@ export interface SandboxOptions {
   /**
    * `native` is the engine in this process; `component` is a WebAssembly component, which runs on any platform. `wasm`,
    * the default, selects the first of these two that is available. `daemon` runs scripts in `glovebox daemon`. `auto`
-   * uses the daemon if one answers and supports the options, otherwise `wasm`.
+   * uses the daemon if one answers and supports the options, and every tool has `execute`; otherwise `wasm`.
    */
   backend?: 'auto' | 'wasm' | 'native' | 'component' | 'daemon';
   /**
@@ -109,7 +109,8 @@ export interface SandboxOptions {
   componentUrls?: string | URL | readonly (string | URL)[];
   /**
    * Component: the expected hashes of its files, by file name (`sha256-…`, `sha384-…` or `sha512-…`, in base64).
-   * Default: the hashes of this package's build; `false` disables the check.
+   * Default: with `indexURL`, the hashes of this package's build; the package's own copy is not checked. `false` disables
+   * the check.
    */
   integrity?: Record<string, string> | false;
   /**
@@ -162,7 +163,7 @@ export interface ValidateOptions extends Pick<ExecuteOptions, 'name' | 'kind'> {
 /** The options for listening to an execution and for cancelling it. */
 export type ListenOptions = Pick<ExecuteOptions, 'onStdout' | 'onStderr' | 'signal'>;
 
-/** The options for resuming a suspended run. `timeoutMs` applies to this call, and the listeners receive only new output. */
+/** The options for resuming a suspended run. `timeoutMs` counts from this call, and the listeners receive only new output. */
 export interface ResumeOptions extends CallAnswers, Pick<ExecuteOptions, 'timeoutMs' | 'onStdout' | 'onStderr' | 'signal'> {}
 
 /** The options of a session. */

@@ -101,7 +101,7 @@ export class RecordExecuted implements Executed {
   }
 }
 
-/** The result of an execution that was cancelled before it started. */
+/** The result of a cancelled execution that has no result of its own, for example because it had not started. */
 export const WITHOUT_RESULT = {
   success: false,
   outcome: { kind: 'cancelled' },

@@ -162,7 +162,7 @@ export class RunFiles {
   }
 }
 
-/** Converts the keys of a record to camel case, except inside values that scripts created. */
+/** Converts the keys of a record to camel case, recursively, and omits null fields. */
 function camel(value: unknown): any {
   if (Array.isArray(value)) return value.map(camel);
   if (typeof value !== 'object' || value === null) return value;

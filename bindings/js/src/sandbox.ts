@@ -103,8 +103,8 @@ export class Sandbox implements AsyncDisposable {
   /**
    * Resumes a run from the bytes that `WaitingRun.suspend` returned, in this or another process, with answers to its
    * calls. The script starts again, and repeats its earlier steps without calling tools. Then it continues with the
-   * answers. The same bytes can be resumed several times. The sandbox must have the same language, tools and files as the
-   * first one. A run that was suspended in a session is resumed in the session that `resumeSuspendedSession` restores.
+   * answers. The same bytes can be resumed several times. The sandbox must have the same language, tools, files,
+   * arguments and environment variables as the first one. A run that was suspended in a session is resumed in the session that `resumeSuspendedSession` restores.
    */
   async resumeSuspended(state: Uint8Array, options: ResumeOptions = {}): Promise<Run | WaitingRun> {
     return this.#starter('resumeSuspended').resume(state, options);
@@ -147,7 +147,7 @@ export class Sandbox implements AsyncDisposable {
 
   /**
    * Releases the sandbox's resources. Sessions of a component in a worker, of a daemon and of a separate process are
-   * lost; sessions of the engine continue.
+   * lost; other sessions continue.
    */
   async close(): Promise<void> {
     const backend = this.#backend;

@@ -61,7 +61,7 @@ function failureOf(failure: NativeFailure): Error {
 
 const engines = new Map<boolean, Promise<NativeEngine>>();
 
-/** Returns the engine shared by all sandboxes of the process. */
+/** Returns the engine that all sandboxes with the same choice of packages share. */
 function engineOf({ module, bundles, prepared }: Native, packages: boolean): Promise<NativeEngine> {
   const known = engines.get(packages);
   if (known) return known;

@@ -8,7 +8,7 @@ use glovebox::{
 };
 use pyo3::{exceptions::PyRuntimeError, intern, prelude::*};
 
-/// The exception class of an error, whose name in Python ends in `Error`.
+/// An exception class. Its name in Python is the variant's name followed by `Error`.
 #[derive(Clone, Copy, Debug)]
 enum Class {
     Policy,

@@ -186,7 +186,7 @@ impl Input {
                 let attend = |event| deliver(py, listener, event);
                 attended(py, &token, attend, move |events| {
                     run(request.on_output(move |stream, bytes| {
-                        // The send fails while the execution is being cancelled, when no listener is left.
+                        // Cannot fail: `attended` receives until its work has ended.
                         let _ = events.send(Event::Output(stream, bytes.to_vec()));
                     }))
                 })?

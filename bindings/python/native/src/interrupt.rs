@@ -166,7 +166,7 @@ impl glovebox::Progress for Progress {
     fn message(&self, text: &str) {
         LISTENER.with_borrow(|listener| {
             if let Some((events, _)) = listener {
-                // The send fails only if the caller no longer listens, so the event is irrelevant.
+                // Cannot fail: `attended` receives until this thread has ended.
                 let _ = events.send(Event::Progress(text.to_owned()));
             }
         });

@@ -29,7 +29,7 @@ impl OutputRelay {
     pub(crate) fn pass_on(&self, stream: Stream, bytes: &[u8]) {
         let mut state = self.state();
         if let Some(events) = &state.events {
-            // The send fails while the execution is being cancelled, when no listener is left.
+            // Cannot fail: `attended` receives until the step has ended.
             let _ = events.send(Event::Output(stream, bytes.to_vec()));
         } else {
             state.held.push((stream, bytes.to_vec()));

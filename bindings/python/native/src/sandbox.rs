@@ -1,4 +1,4 @@
-//! The process-wide engine, its sandboxes and their sessions, for Python.
+//! The engine, its sandboxes and their sessions, for Python.
 
 use std::{path::PathBuf, sync::Arc, time::Instant};
 
@@ -150,7 +150,7 @@ impl PySandbox {
     }
 }
 
-/// The engine shared by all sandboxes of a process.
+/// An engine, which all sandboxes of a process with the same choice of packages share.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Engine")]
 pub(crate) struct PyEngine(ProcessOwned<Engine>);
 

@@ -1,5 +1,5 @@
 """Argument checks. A wrong type is a `TypeError` that names the argument. A number out of range, or text that UTF-8
-cannot encode, is a `ValueError`."""
+cannot encode, is a `ValueError`. A value that JSON cannot represent is a `TypeError`."""
 
 from __future__ import annotations
 
@@ -92,8 +92,7 @@ def as_json(name: str, value: object) -> str:
     try:
         text = json.dumps(value, allow_nan=False)
         if "\\ud" in text:
-            # A lone surrogate fails to encode, because JSON text cannot represent it. A surrogate pair is one
-            # character.
+            # The escape is a lone surrogate, which fails to encode, or half of a surrogate pair, which is one character.
             json.dumps(value, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"{name} must be a JSON value: {error}") from None

@@ -131,7 +131,7 @@ class Execution:
         self._handlers = handlers
         self._listener, self._token = listener, token
         self._is_direct = listener is None and token is None
-        """True if this thread sends the requests: without output to stream and a token to watch, it needs no other."""
+        """True if this thread sends the requests itself, because it neither streams output nor watches a token."""
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._requests: queue.SimpleQueue[tuple[str, str | None] | None] = queue.SimpleQueue()
         self._path: str | None = None

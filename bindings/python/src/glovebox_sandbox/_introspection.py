@@ -85,8 +85,8 @@ def complete(session: Session, language: str, code: str, cursor: int) -> tuple[l
 
 
 def inspect(session: Session, language: str, code: str, cursor: int) -> str | None:
-    """Returns the signature, value and docstring of the Python name at the cursor. Returns nothing for JavaScript,
-    which has no docstrings."""
+    """Returns the signature or value, the type and the docstring of the Python name at the cursor. Returns `None` for
+    JavaScript, which has no docstrings."""
     if language != "python":
         return None
     before = re.search(r"(?:(?!\d)\w+\.)*(?:(?!\d)\w+)?\Z", code[:cursor])
@@ -102,7 +102,7 @@ def inspect(session: Session, language: str, code: str, cursor: int) -> str | No
 
 
 def _run_in_fork(session: Session, language: str, script: str, *arguments: str) -> Any:
-    # A JSON string literal is valid in Python and JavaScript.
+    # A JSON array of strings is also a literal in Python and JavaScript.
     source = script % json.dumps(arguments)
     fork = session.fork()
     return fork.execute(source, timeout_ms=TIMEOUT_MS).value
@@ -113,8 +113,8 @@ _PYTHON_BLOCK = re.compile(r"expected an indented block|expected 'except' or 'fi
 
 
 def is_complete(box: Sandbox, language: str, code: str) -> dict[str, Any]:
-    """Returns Jupyter's verdict on whether a source is complete, from the messages of the language's own parser.
-    Executes nothing."""
+    """Returns the content of Jupyter's `is_complete_reply` for a source, from the messages of the language's own
+    parser. Executes nothing."""
     diagnostics = box.validate(code)
     lines = code.splitlines()
     last = lines[-1] if lines else ""

@@ -1,5 +1,5 @@
-"""The engine as a backend. The native module has the interface of a backend, so only the policy is converted to JSON.
-"""
+"""The engine as a backend. The native module has the interface of a backend, so only the policy and the tools are
+converted."""
 
 from __future__ import annotations
 

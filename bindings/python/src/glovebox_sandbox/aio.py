@@ -46,7 +46,7 @@ class _Threads:
 
     async def run_cancellable(self, call: Callable[[Any], T], token: Any = None) -> T:
         """Like `run`, with a token, by default a new one. A cancelled task cancels its execution, and raises after the
-        execution has ended.
+        execution has ended. Without a native module there is no token, and the task raises immediately.
         """
         token = self.token() if token is None else token
         future = self._submit(functools.partial(call, token))
@@ -71,7 +71,8 @@ class _Threads:
 
 
 class _Opening(Sandbox):
-    """A sandbox that is opened on a thread, after its options were checked. Its tools run on the caller's loop."""
+    """A sandbox that is opened on a thread, after its options were checked. Its `async` tools run on the
+    caller's loop."""
 
     def _open(
         self,

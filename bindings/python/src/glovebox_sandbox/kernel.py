@@ -284,7 +284,7 @@ class GloveboxKernel(Kernel):
     async def do_inspect(
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """Returns the signature, value and docstring of a Python name."""
+        """Returns the signature or value, the type and the docstring of a Python name."""
         text = await self._query(
             lambda sessions: _introspection.inspect(sessions.current, self.settings.language, code, cursor_pos), None
         )

@@ -79,7 +79,7 @@ class CellMagic:
         self._sessions: dict[tuple[str, str], Session] = {}
 
     def run(self, line: str, cell: str) -> None:
-        """Runs a cell: prints its output, shows its value, and explains its outcome unless it completed."""
+        """Runs a cell: prints its output, shows its displays and its value, and explains a failure."""
         options = self._options(line)
         if options.fresh:
             with self._box(options.language).session() as session:

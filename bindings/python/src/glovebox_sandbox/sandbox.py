@@ -89,8 +89,8 @@ class Sandbox(Starting):
 
         `backend` is `native`, the engine in this process, or `component`, which runs a provider component on every
         platform that `wasmtime` supports. The default, `wasm`, is the first of these that is available. `daemon` runs
-        the scripts in `glovebox daemon`. `auto` uses a daemon if one answers and supports the options, otherwise
-        `wasm`. `provider` is the component's file.
+        the scripts in `glovebox daemon`. `auto` uses a daemon if one answers and supports the options, and no tool has
+        `waits=True`; otherwise `wasm`. `provider` is the component's file.
 
         `unsafe_native=True` with `backend="native"` runs scripts in an ordinary Python in another process, WITHOUT a
         sandbox: they can read and write your files, use the network and start programs. It is never chosen

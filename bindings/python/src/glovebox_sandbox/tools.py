@@ -37,7 +37,7 @@ class Token(Protocol):
 
 
 class CancelToken:
-    """A cancellation token of an execution in another process, or of a tool call. It has no native counterpart."""
+    """A cancellation token for executions in another process and their tool calls. The native module has its own class."""
 
     def __init__(self) -> None:
         self.is_cancelled = False
@@ -78,7 +78,7 @@ class Tool:
         """`schema` is a JSON Schema of an object whose properties are the named arguments.
 
         With `waits=True`, calls do not call the function: they wait for an answer from the caller of `Sandbox.start`.
-        In `execute`, they fail. Only the native backend supports this.
+        In `execute`, they fail. Only the native backend and a daemon support this.
         """
         if not callable(function):
             raise _check.wrong("function", "callable", function)
@@ -193,7 +193,7 @@ def await_here(coroutine: Coroutine[Any, Any, Any], token: Token) -> Any:
 
 
 async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Awaits the tool. Converts exceptions that would end the caller's loop to errors of the tool."""
+    """Awaits the tool. Converts `SystemExit`, which would end the caller's loop, to an error of the tool."""
     try:
         return await coroutine
     except SystemExit as error:
@@ -220,7 +220,7 @@ def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> Answer:
     except SystemExit as error:
         return "failed", f"the tool exited: {error}"
     except (Exception, asyncio.CancelledError) as error:  # Any exception is reported to the script.
-        # JSON text cannot contain lone surrogates.
+        # UTF-8 cannot encode lone surrogates.
         text = (str(error) or type(error).__name__).encode(errors="backslashreplace").decode()
         return "denied" if isinstance(error, ToolDenied) else "failed", text
     try:

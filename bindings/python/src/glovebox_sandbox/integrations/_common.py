@@ -42,8 +42,8 @@ _SCHEMA = {
     "additionalProperties": False,
 }
 
-# Scripts run in `__main__`, where this prelude also executes. Only the module `_host` and the functions themselves
-# remain there.
+# Scripts run in `__main__`, where this prelude also executes. It leaves no name there, only the module `_host` in
+# `sys.modules`.
 _PRELUDE = f'''
 def _prepare(dispatch):
     import dataclasses, datetime, decimal, pathlib, sys, types
@@ -135,8 +135,8 @@ class Interpreter:
         language: str = "python",
         **options: Any,
     ) -> None:
-        """`keep=False` runs every script in a new session. `plain` converts a function's result to JSON. The other
-        options are those of `Sandbox`.
+        """`keep=False` runs every script in a new session. `plain` converts a function's result to a value that
+        JSON can represent. The other options are those of `Sandbox`.
         """
         self._functions = functions
         self._ends = {} if ends is None else ends
@@ -292,7 +292,7 @@ class Interpreter:
 
 
 def _plain(value: Any) -> Any:
-    """Converts a result to JSON, including the models of frameworks."""
+    """Converts a result, such as a model of a framework, to values that JSON can represent."""
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -310,8 +310,8 @@ def shorten(text: str, max_characters: int = MAX_CHARACTERS) -> str:
 
 
 def failure(run: Run) -> str:
-    """Explains a script's failure to the model that will correct it: the traceback, advice, and whether the session was
-    rolled back or has ended."""
+    """Explains a script's failure to the model that will correct it: the traceback or the outcome, advice, and a rollback
+    of the session."""
     outcome = run.outcome
     lines = [(outcome.traceback or "").strip() or str(outcome)]
     lines += [advice.summary for advice in run.guidance.advice]
@@ -334,8 +334,8 @@ class CodeTool:
     """A tool that runs a model's code in its own sandbox, and returns a report for the model.
 
     Variables, functions and files persist between calls unless `keep=False`. All conversations that use this tool share
-    its session, so create a tool for each conversation. `name` and `description` describe the tool to the model. A
-    result is at most `max_characters` long. `limits` and the other options, including `language="javascript"` and
+    its session, so create a tool for each conversation. `name` and `description` describe the tool to the model. Of a
+    longer report, `max_characters` are kept. `limits` and the other options, including `language="javascript"` and
     `tools=[…]`, are those of `Sandbox`. By default, the timeout of a call is 60 seconds.
     """
 

@@ -203,7 +203,7 @@ class Workspace:
             return session.files.read(inside) if contents is None else session.files.write(inside, contents)
 
     def read(self, path: str) -> bytes:
-        """Returns a file's contents. Like all operations on files, raises `OSError`."""
+        """Returns a file's contents. Like all operations on files, raises `OSError` if it fails."""
         contents: bytes = self._operate("read", path)
         return contents
 

@@ -107,7 +107,7 @@ class GloveboxBackend(SandboxBackendProtocol):
         try:
             content = self._workspace.read(file_path).decode()
             if old_string not in content:
-                # `read` shows lines that end with `\\r\\n` as if they ended with `\\n`.
+                # `read` shows lines that end with `\r\n` as if they ended with `\n`.
                 windows = old_string.replace("\n", "\r\n")
                 if windows in content:
                     old_string, new_string = windows, new_string.replace("\n", "\r\n")

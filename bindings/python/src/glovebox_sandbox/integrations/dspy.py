@@ -46,8 +46,8 @@ class GloveboxInterpreter:
         **options: Any,
     ) -> None:
         """`tools` are host functions, by name. `output_fields` are the parameters of `SUBMIT`; without them `SUBMIT`
-        takes one value. `limits` and the other options are those of `Sandbox`. By default an execution and each tool
-        call have 60 seconds.
+        takes one value. `limits` and the other options are those of `Sandbox`. By default, the timeout of an execution
+        and of each tool call is 60 seconds.
         """
         self._tools: dict[str, Callable[..., Any]] = dict(tools or {})
         self.output_fields = None if output_fields is None else [dict(field) for field in output_fields]

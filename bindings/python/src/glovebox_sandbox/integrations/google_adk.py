@@ -104,7 +104,7 @@ class GloveboxCodeExecutor(BaseCodeExecutor):
 
 
 def _contents(file: File) -> bytes:
-    """Converts the kit's files: bytes, or text in base64."""
+    """Returns the contents of one of the kit's files, which are bytes, base64 or plain text."""
     content: str | bytes = file.content
     if isinstance(content, bytes):
         return content

@@ -79,7 +79,7 @@ class GloveboxSandboxSession(BaseSandboxSession):
         return [_entry(each) for each in await self._operate("entries", path, user=user, write=False)]
 
     async def rm(self, path: Path | str, *, recursive: bool = False, user: Any = None) -> None:
-        """Removes a file, or a directory with its contents."""
+        """Removes a file or link, and with `recursive` a directory with its contents."""
         if not recursive:
             await self._refuse_directory(path, user)
         try:
