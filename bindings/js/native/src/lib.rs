@@ -1,7 +1,7 @@
 //! The native module of the npm package `glovebox-sandbox`.
 //!
-//! The module is private to the package, whose TypeScript defines the public API. Values cross as strings, bytes and
-//! JSON text, so that a single TypeScript module converts them. Slow functions take a callback and run on separate
+//! The module is private to the package, whose TypeScript defines the public API. Values of scripts cross as JSON text,
+//! which only the TypeScript converts. Slow functions take a callback and run on separate
 //! threads. They block neither Node.js's main thread nor its pool of four threads.
 //!
 //! | module | contents |

@@ -1,4 +1,4 @@
-//! The process-wide engine, its sandboxes and their sessions, for JavaScript.
+//! The engine, its sandboxes and their sessions, for JavaScript.
 
 use std::{sync::Arc, time::Instant};
 
@@ -233,7 +233,7 @@ pub struct NativeEngineOptions {
     pub packages: bool,
 }
 
-/// The engine shared by all sandboxes of a process.
+/// An engine, which all sandboxes with the same choice of packages share.
 #[napi]
 pub struct NativeEngine(Engine);
 

@@ -1,7 +1,7 @@
 //! The native module of the Python package `glovebox-sandbox`: `glovebox_sandbox._native`.
 //!
-//! The module is private to the package, whose Python code defines the public API. Values cross as strings, bytes and
-//! JSON text, so that only `glovebox_sandbox` converts them to Python values.
+//! The module is private to the package, whose Python code defines the public API. Values of scripts cross as JSON text,
+//! which only the Python code converts.
 //!
 //! | module | contents |
 //! |---|---|

@@ -28,8 +28,8 @@ const MAX_MESSAGE_BYTES: usize = 48 << 20;
 /// Serves a client over standard input and output until it disconnects or `stop` is cancelled. Running work then has a
 /// short time to finish before it is cancelled. No other code may write to standard output.
 ///
-/// A message is limited to 48 MiB, 100 levels of nesting and a number of values. A request over a limit receives an
-/// error that names the limit. Other messages over a limit are ignored.
+/// A message is limited in its length (48 MiB), its nesting (100 levels) and the number of its values. A request over a
+/// limit receives an error that names the limit. Other messages over a limit are ignored.
 ///
 /// # Errors
 /// Fails if the client's first message cannot open an MCP connection, or if the response to it cannot be sent. Later

@@ -39,7 +39,8 @@ use request_state::{
 
 pub(super) use request_state::{RequestStates, with_digest};
 
-/// The interval between attempts to suspend an execution. An attempt fails while a handler of another tool is running.
+/// The interval between attempts to suspend or to continue an execution. Suspending fails while a handler of another
+/// tool is running.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// Maximum time to retry passing decisions or results to an execution while the server is busy.

@@ -185,7 +185,7 @@ impl Connection {
 
     /// Returns the tools that the configuration names, or all tools, in the server's order.
     ///
-    /// Together, the tools of all pages are limited like one message: to `max_bytes`, and to a number of values.
+    /// Together, the tools of all pages are limited like one message: to `max_bytes`, and in the number of their values.
     async fn tools(&self, config: &UpstreamConfig, max_bytes: usize) -> Result<Vec<Tool>, String> {
         let (mut tools, mut cursor) = (Vec::new(), None);
         let (mut bytes, mut cost) = (0, JsonCost::default());

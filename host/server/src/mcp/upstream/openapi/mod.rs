@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `document` | the document and its references |
 //! | `operation`, `schema` | the tool of an operation, with its schemas |
+//! | `media` | the media types of bodies |
 //! | `request` | the request of a call |
 
 mod document;
