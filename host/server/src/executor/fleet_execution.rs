@@ -67,7 +67,7 @@ struct FleetStep {
 }
 
 impl FleetStep {
-    /// Returns the size of the first request in bytes.
+    /// Returns the size of the script, its input and the suspended execution in the request, in bytes.
     fn bytes(&self) -> usize {
         let ExecuteRequest { source, stdin, context, resumption, .. } = &self.request;
         let context = context.as_ref().map_or(0, |context| context.get().len());
