@@ -49,8 +49,8 @@
 //! * [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel) limits the bytes that one call can pass to the
 //!   host. See [`LIFT_BYTES`].
 //! * A call into the sandbox takes as long as the script runs, and blocks its thread unless the linker was set up with
-//!   [`add_to_linker_async`]. `limits.timeout_ms` bounds the call, and [`SandboxCtx::cancel_token`] ends it from
-//!   another thread. The embedder's epochs and fuel have no effect during the call.
+//!   [`add_to_linker_async`] or [`add_to_linker_concurrent`]. `limits.timeout_ms` bounds the call, and
+//!   [`SandboxCtx::cancel_token`] ends it from another thread. The embedder's epochs and fuel have no effect during the call.
 
 mod async_linker;
 mod caller_tools;

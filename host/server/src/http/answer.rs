@@ -210,7 +210,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The outcome and usage of an execution, and the returned files. The fields are those of `glovebox run --json`, except
+/// The outcome and usage of an execution, and the returned files. The fields are those of `glovebox run --json`, without
 /// the workspace's host path, and the fields below.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExecutionAnswer {

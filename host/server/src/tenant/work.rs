@@ -42,7 +42,7 @@ pub struct Script {
     /// Tools that external services answer, at URLs that the tenant may call.
     #[serde(skip)]
     pub callbacks: Vec<Callback>,
-    /// `true` if the caller reads the files that the script changed ([`Execution::files`](glovebox::Execution::files)).
+    /// `true` if the caller reads the files that the script left ([`Execution::files`](glovebox::Execution::files)).
     pub wants_files: bool,
     /// `true` to omit the value of the last expression. Only for new interpreters; a session always returns it.
     pub without_value: bool,

@@ -443,8 +443,7 @@ fn components_cannot_use_foreign_handles() {
     needs(&mut one, &started, vec![]);
 }
 
-/// Only components have fuel budgets, but they cannot suspend executions yet. This test therefore sets the budget of a
-/// request itself.
+/// Sets the fuel budget of a request itself, as the quota of a component does.
 #[test]
 fn suspension_charges_only_the_used_fuel() {
     const GRANTED: u64 = 1_000_000_000_000;

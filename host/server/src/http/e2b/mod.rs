@@ -1,8 +1,8 @@
 //! Routes for clients of E2B's code interpreter (`docs/e2b.md`). A sandbox is a set of the tenant's sessions, one per
 //! context. The names of these sessions start with the sandbox's ID.
 //!
-//! * [`sandboxes`]: the registry of sandboxes, with their timeouts and secrets. [`lifecycle`]: creates, pauses and ends
-//!   sandboxes.
+//! * [`sandboxes`]: the registry of sandboxes, with their timeouts and secrets. [`lifecycle`]: creates, pauses, resumes
+//!   and ends sandboxes.
 //! * [`api`]: handlers of the sandbox API. [`form`]: its JSON form and errors.
 //! * [`contexts`]: contexts, executions and environment variables. [`lines`]: results of executions.
 //! * [`files`]: files, through HTTP routes and procedure calls.
