@@ -1,4 +1,4 @@
-//! A model of a session's contents, and scripts whose effects it predicts, for `tests/session_model.rs`.
+//! A model of a session's contents, and scripts whose effects it predicts, for `tests/tests/all/session_model.rs`.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The bodies of the fuzz targets, which are functions of a byte string.
 //!
-//! `cargo fuzz` calls them from `tests/fuzz/fuzz_targets/`. The smoke run in CI calls them from `tests/fuzz_smoke.rs`,
-//! with inputs generated from a printed seed.
+//! `cargo fuzz` calls them from `tests/fuzz/fuzz_targets/`. The smoke run in CI calls them from
+//! `tests/tests/all/fuzz_smoke.rs`, with inputs generated from a printed seed.
 
 mod bytes;
 mod hibernated;

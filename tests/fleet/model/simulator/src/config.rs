@@ -70,7 +70,7 @@ pub enum Placement {
     },
 }
 
-/// When to write a session's state to the object store.
+/// The policy for writing a session's state to the object store.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Persistence {
@@ -143,7 +143,7 @@ pub struct Config {
     pub store: Store,
     /// The rule that chooses the node for an execution.
     pub placement: Placement,
-    /// When a session's state is written to the store.
+    /// The policy for saving sessions.
     pub persistence: Persistence,
     /// The activity of users by time of day.
     pub intensity: Intensity,

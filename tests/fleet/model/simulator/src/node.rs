@@ -42,7 +42,7 @@ impl Node {
         self.free_s.len() as u32
     }
 
-    /// Returns how long an execution that arrives now waits for a processor.
+    /// Returns the time that an execution that arrives now waits for a processor.
     pub fn wait_s(&self, now_s: f64) -> f64 {
         (self.free_s.iter().copied().fold(f64::INFINITY, f64::min) - now_s).max(0.0)
     }
@@ -60,7 +60,7 @@ impl Node {
         self.free_s[first]
     }
 
-    /// Queues a transfer on the link, and returns when the transfer is complete.
+    /// Queues a transfer on the link, and returns the time at which it is complete.
     pub fn fetch(&mut self, now_s: f64, transfer_s: f64) -> f64 {
         self.link_free_s = self.link_free_s.max(now_s) + transfer_s;
         self.link_free_s

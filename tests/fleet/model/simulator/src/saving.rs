@@ -4,7 +4,7 @@ use crate::config::Persistence;
 use crate::fleet::{Fleet, Session};
 
 impl Fleet {
-    /// Saves a session on its current node before it moves to another node. Returns how long the save takes.
+    /// Saves a session on its current node before it moves to another node. Returns the duration of the save.
     pub(crate) fn hand_over(&mut self, now: f64, id: u32) -> f64 {
         let bytes = self.saved_bytes(id);
         let class = self.class(id);

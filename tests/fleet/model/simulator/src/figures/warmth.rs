@@ -10,7 +10,7 @@ use crate::inputs::Inputs;
 const TIMES_S: [f64; 9] = [5.0, 15.0, 60.0, 180.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 86_400.0];
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// Compares how long idle sessions stay in memory, with unlimited memory.
+/// Compares limits on the time that idle sessions stay in memory, with unlimited memory.
 pub(super) fn times(run: &mut Run, config: Config) -> Value {
     let each = |ttl_s: f64| {
         let config = Config { ttl_s, memory_bytes: 1e15, window_s: 300.0, ..config.clone() };
@@ -93,7 +93,7 @@ pub(super) fn budgets(run: &mut Run, config: Config) -> Value {
     [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0].into_iter().map(each).collect()
 }
 
-/// Returns Che's characteristic time: how long an unused session stays in full memory.
+/// Returns Che's characteristic time: the time that an unused session stays in full memory.
 pub fn characteristic_s(config: &Config, intensity: f64) -> f64 {
     let mean_bytes: f64 = config.classes.iter().map(|class| class.share * class.warm_bytes).sum();
     let fits = config.memory_bytes * f64::from(config.nodes) / mean_bytes / f64::from(config.sessions);
