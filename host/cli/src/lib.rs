@@ -1,7 +1,7 @@
 //! The `glovebox` command as a function: [`command`]. The Python package contains it as well.
 //!
 //! Each subcommand has its own file in `commands/`; shared flags are in `args/`. A command starts only what it needs:
-//! `glovebox run` creates no instance pool, starts no thread except the one that waits for Ctrl-C, and hashes no files.
+//! `glovebox run` creates no instance pool, and does not compute the full digests of an interpreter's files.
 
 mod args;
 mod cli;

@@ -221,7 +221,7 @@ pub(crate) fn ago(since: Duration) -> String {
     format!("{} ago", counted(count, unit))
 }
 
-/// Formats bytes for people: `25.1 MiB`.
+/// Formats bytes for people: `25.10 MiB`.
 pub(crate) fn bytes(count: u64) -> String {
     indicatif::BinaryBytes(count).to_string()
 }

@@ -141,7 +141,7 @@ pub(crate) struct ProgramArgs {
     /// file, `[tools.NAME]` limits the number of calls (`max_calls`) and their arguments (`schema`).
     ///
     /// `NAME=@ask` declares a tool whose calls a person answers later. Only `glovebox run` and `glovebox resume`
-    /// support it.
+    /// can run scripts with such a tool.
     #[arg(long = "tool", value_name = "NAME=COMMAND")]
     tools: Vec<NamedTool>,
 }

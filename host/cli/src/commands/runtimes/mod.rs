@@ -174,7 +174,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i3
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unnamed {
     Defaults,
-    /// Includes the tools that process scripts before an interpreter runs them.
+    /// Includes the interpreters on which `glovebox run` starts scripts, and the tools that process scripts before an
+    /// interpreter runs them.
     DefaultsAndTools,
     None,
 }
