@@ -147,7 +147,8 @@ type Signature = (Vec<ValType>, Vec<ValType>);
 /// The sections of the woven module.
 ///
 /// In each index space, the items of the input modules come first, module by module, followed by generated items.
-/// Callers that fill several sections must use this order.
+/// Callers that add items themselves must use this order. The exceptions are functions and memories, whose order the
+/// callers choose.
 #[derive(Default)]
 pub(crate) struct Assembly {
     pub(crate) types: TypeSection,

@@ -158,7 +158,8 @@ fn assemble(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOptions) ->
         ..Shift::default()
     };
 
-    // In all other index spaces, the shim's items are first, followed by the guests' items and generated ones.
+    // The guests' memories precede the shim's. In all other index spaces, the shim's items are first, followed by the
+    // guests' items and generated ones.
     assembly.add(shim, &mut shim_shift)?;
     let mut shifts = Vec::new();
     let (mut functions, mut image) = (first_shim.saturating_add(count(&shim.bodies)), count(&shim.data));
