@@ -1,11 +1,11 @@
 //! Rewrites the bodies of guest functions.
 //!
-//! All operators except `memory.size` and `memory.grow` are preserved, with their order and nesting. A review only has to
-//! follow the code inserted between them:
+//! All operators except `memory.size` and `memory.grow` are preserved, with their order and nesting. A review only has
+//! to follow the code inserted between them:
 //!
 //! * **Fuel**, exactly as Wasmtime 48 charges it with `consume_fuel`, at the points that [`charges`](crate::charges)
-//!   selects. A global counter contains the remaining fuel minus one. A function caches the counter in a local and writes
-//!   it back before code that may read it: calls, function ends, and failing checks.
+//!   selects. A global counter contains the remaining fuel minus one. A function caches the counter in a local and
+//!   writes it back before code that may read it: calls, function ends, and failing checks.
 //! * **Depth**: the native stack that calls of possibly recursive functions use. One branch at the function's entry
 //!   tests both counters; the call must not proceed if either is negative.
 //! * **Exceptions**: a woven guest is unwound by an exception that no `catch_all` of the guest may intercept. Each
