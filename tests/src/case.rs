@@ -310,7 +310,8 @@ fn for_language(
     Ok((checked(common, runs)?, on))
 }
 
-/// Mutually exclusive keys: the expectations of an execution have exactly one of them.
+/// Mutually exclusive keys. The expectation of a script has exactly one of them, and that of an operation on a session
+/// at most one.
 const ANSWERS: [&str; 3] = ["outcome", "error", "diagnostics"];
 
 fn checked(table: toml::Table, runs: bool) -> Result<Expect, String> {

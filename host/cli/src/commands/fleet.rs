@@ -279,7 +279,7 @@ impl NodeOptions {
         self.running().saturating_mul(2).saturating_add(64)
     }
 
-    /// Returns a pool with room for idle sessions, running executions, and their replacements.
+    /// Returns a pool with room for idle sessions, idle instances, running executions, and their replacements.
     fn pooling(&self) -> Pooling {
         let count = usize::from(self.warm) + 2 * self.running() + SPARE_INSTANCES;
         Pooling::Holding(u32::try_from(count).unwrap_or(u32::MAX))
