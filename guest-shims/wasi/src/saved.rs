@@ -192,8 +192,8 @@ enum SavedTarget<'a> {
 
 impl Wasi {
     /// Restores the output of [`save`](Self::save) into a state that the embedder created for this guest: with the same
-    /// mounts in the same order, and with the same image. Keeps this state's limits, mount sources and access, clock
-    /// source, and generator seed.
+    /// mounts in the same order, and with the same image. Keeps this state's limits, mount sources and access,
+    /// arguments, environment, clock source, and generator seed.
     ///
     /// The bytes are untrusted. They are accepted only if a guest could have reached the state by calls within the
     /// limits. Set the size of the guest's memory first ([`set_linear_memory_bytes`](Self::set_linear_memory_bytes)),

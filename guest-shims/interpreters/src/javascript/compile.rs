@@ -210,7 +210,7 @@ impl Booted<'_> {
     }
 }
 
-/// Returns a name as a C string, truncated to the buffer and at the first NUL.
+/// Returns the bytes of a name, truncated to the buffer and at the first NUL.
 fn name_bytes(name: &str) -> Vec<u8> {
     let max = usize::try_from(NAME_BYTES - 1).unwrap_or_default();
     let end = name.floor_char_boundary(max);

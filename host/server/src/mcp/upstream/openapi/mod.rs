@@ -340,8 +340,8 @@ impl Api {
     }
 }
 
-/// Returns the parts of a header's value that errors must not contain: its words, and the decoded user name and password
-/// of the scheme `Basic`.
+/// Returns the parts of a header's value that errors must not contain: its words, and for the scheme `Basic` the
+/// decoded credentials and the password alone. Leaves out parts shorter than [`MIN_SECRET_BYTES`].
 fn secrets(value: &str) -> Vec<String> {
     let words: Vec<&str> = value.split_whitespace().collect();
     let mut secrets: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
