@@ -27,8 +27,8 @@ export function shorten(text: string, maxCharacters: number): string {
 }
 
 /**
- * Explains a script's failure to the model that will correct it: the traceback, advice, and whether the session was
- * rolled back.
+ * Explains a script's failure to the model that will correct it: the traceback or the outcome, advice, and a rollback of
+ * the session.
  */
 export function failure(run: Reported): string {
   const lines = [run.outcome.traceback?.trim() || run.outcome.toString(), ...run.guidance.advice.map(({ summary }) => summary)];
@@ -36,7 +36,7 @@ export function failure(run: Reported): string {
   return lines.join('\n');
 }
 
-/** Returns a script's output and the value of its last expression, or the cause of its failure. */
+/** Returns a script's output, and the value of its last expression or the cause of its failure. */
 export function report(run: Reported, maxCharacters: number): string {
   const rest = run.ok ? [run.stderr.trimEnd(), run.valueRepr ?? ''] : [failure(run)];
   return shorten([run.stdout.trimEnd(), ...rest].filter(Boolean).join('\n'), maxCharacters) || '(no output)';

@@ -120,7 +120,7 @@ class GloveboxBackend(SandboxBackendProtocol):
         return EditResult(path=file_path, occurrences=replaced[1])
 
     def delete(self, file_path: str) -> DeleteResult:
-        """Removes a file, or a directory with its contents."""
+        """Removes a file, a link, or a directory with its contents."""
         try:
             self._workspace.remove(file_path)
         except _FAILURES as error:
