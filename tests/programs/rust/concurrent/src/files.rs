@@ -223,8 +223,8 @@ async fn output_to_file() -> Result<String, SandboxError> {
     let stdout = started.stdout()?;
     let mut call = pin!(session.write_file("out".into(), stdout, IfExists::Fail));
     begin(call.as_mut()).await;
-    let asked = next_call(&mut started.events()?).await;
-    started.answer(asked.id, Ok("1"))?;
+    let request = next_call(&mut started.events()?).await;
+    started.answer(request.id, Ok("1"))?;
     call.await?;
     Ok(contents(&session, "out").await?.len().to_string())
 }
