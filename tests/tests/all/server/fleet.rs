@@ -33,7 +33,9 @@ fn server_in(client: FleetClient, scope: &'static str, change: impl FnOnce(&mut 
 /// Starts a server with this memory for requests and responses.
 pub(super) fn server_with_memory(engine: &FleetEngine, bodies_bytes: usize) -> Server {
     let http = HttpConfig { bodies_bytes, body_time: Duration::from_secs(1), ..HttpConfig::default() };
-    Server::start(Setup { http, ..setup_in(engine.client(), "one", |_| {}) })
+    // Executions wait until the test answers their calls.
+    let change = |tenant: &mut TenantConfig| tenant.policy.limits.tool_timeout_ms = 600_000;
+    Server::start(Setup { http, ..setup_in(engine.client(), "one", change) })
 }
 
 pub(super) fn server(engine: &FleetEngine) -> Server {
