@@ -117,7 +117,7 @@ export interface Watched {
   page: Page;
   /** Policy violations and script errors. */
   faults: string[];
-  /** Requests to foreign hosts. */
+  /** Requests to foreign hosts that no content security policy has blocked. */
   foreign: string[];
   /** Asserts that there were no violations, and closes the page. */
   done(): Promise<void>;
@@ -144,6 +144,11 @@ export async function open(browser: Browser, url: string, options: { width?: num
   page.on('request', (request) => {
     const url = request.url();
     if (!url.startsWith(`${origin}/`) && !url.startsWith('blob:') && !url.startsWith('data:') && url !== 'about:srcdoc') foreign.push(url);
+  });
+  // The browser reports requests that a content security policy blocks, but does not send them.
+  page.on('requestfailed', (request) => {
+    const at = foreign.indexOf(request.url());
+    if (request.failure()?.errorText === 'csp' && at >= 0) foreign.splice(at, 1);
   });
   await page.goto(url);
   const done = async (): Promise<void> => {
