@@ -50,7 +50,7 @@ pub struct TypedScript<'a> {
 pub enum TypeCheckError {
     /// The service has no checker.
     #[error(
-        "this server does not check types; start it with `--types` (`glovebox serve --types`), or remove `check_types`"
+        "this server does not check types; start it with `--types`, as in `glovebox serve --types` and `glovebox mcp --types`, or remove `check_types`"
     )]
     NotEnabled,
     /// The script is not Python.
