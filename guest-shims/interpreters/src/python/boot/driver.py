@@ -131,9 +131,6 @@ def run_with(last, shown):
             name = Name(given)
             name.source = source
         linecache.cache[given] = (len(source), None, quoted, given)
-        if script:
-            # `inspect` looks for the source of a class in its module's file.
-            linecache.cache[namespace["__file__"]] = linecache.cache[given]
         result = perform(name, shown)
     except BaseException as error:
         running = False

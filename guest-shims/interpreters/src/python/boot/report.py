@@ -36,24 +36,6 @@ def split_lines(text):
 quoted = Lines()
 
 
-def lines_of(name):
-    """Returns the lines of the script to which a `Name` belongs."""
-    if type(name.source) is str:
-        name.source = split_lines(name.source)
-    return name.source
-
-
-_getlines = linecache.getlines
-
-
-def getlines(filename, module_globals=None):
-    # A later script of the session may have the same name, in `inspect.getsource` and in tracebacks.
-    return lines_of(filename) if type(filename) is Name else _getlines(filename, module_globals)
-
-
-replace(linecache, "getlines", getlines)
-
-
 def reply(kind, *fields):
     """Builds a reply: `kind`, then each field with its length in four bytes, in UTF-8."""
     global answer
@@ -150,7 +132,9 @@ def requote(rendered, seen):
     rendered.stack[:] = [frame for frame in rendered.stack if frame.filename != DRIVER_NAME]
     for frame in rendered.stack:
         if type(frame.filename) is Name:
-            lines = lines_of(frame.filename)
+            lines = frame.filename.source
+            if type(lines) is str:
+                lines = frame.filename.source = split_lines(lines)
             if 0 < frame.lineno <= len(lines):
                 quote(frame, lines)
     for other in (rendered.__cause__, rendered.__context__, *(rendered.exceptions or ())):
