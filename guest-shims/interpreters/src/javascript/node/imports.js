@@ -206,7 +206,7 @@
     return hit === undefined ? '' : frameAt(file, text.slice(0, hit.index + hit[0].lastIndexOf(name) - 1));
   };
 
-  const CLAUSE = /\b(?:import|export)\b([^'"`;]*?)\bfrom\s*(?:'([^'\n]+)'|"([^"\n]+)")/g;
+  const CLAUSE = /\b(?:import|export)\b([^'"\x60;]*?)\bfrom\s*(?:'([^'\n]+)'|"([^"\n]+)")/g;
   // Returns whether the clause of an import contains a name.
   const takes = (clause, name) => clause.split(/[\s,{}]+/).includes(name) || (name === 'default' && /^\s*[^\s{*]/.test(clause));
   // Finds the import of a name that a module does not export, in the files to which the imports of a file lead. Returns

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(read(&mut &[][..]).unwrap(), None);
         for truncated in [&[2][..], &[2, 0, 0], &[2, 0, 0, 0], &[2, 0, 0, 0, 8]] {
             let mut input = truncated;
-            assert!(read(&mut input).unwrap_err().to_string().contains("ends within"), "{truncated:?}");
+            assert!(read(&mut input).unwrap_err().to_string().contains("in the middle of"), "{truncated:?}");
         }
         assert!(read(&mut &[255; 8][..]).unwrap_err().to_string().contains("maximum"));
     }
