@@ -126,8 +126,9 @@ impl Caller {
         let request = request.cancel(&keeper.cancel).budget(&keeper.budget);
         let session = resource.session().clone();
         let started = session.start_with(request, move |execution| {
-            // The handle may already be dropped, and this may be the last reference to the session.
-            let _until_here = (bill, until_end, resource, started);
+            // The handle may already be dropped, and this may be the last reference to the session. The quota has room
+            // for another execution before the session accepts one.
+            let _until_here = (bill, started, until_end, resource);
             drop(execution.take_files());
             there.finish(execution);
         })?;
