@@ -94,7 +94,7 @@ export interface Diagnostic {
   line: number;
   /** The column in code points, counted from 1. */
   column: number;
-  /** The message. */
+  /** A description of the fault, in the words of the parser or the type checker. */
   message: string;
 }
 
