@@ -20,7 +20,7 @@ with open(written, "wb") as out:
             try:
                 code = compile(text, path, "exec", 0, True)
             except SyntaxError:
-                continue  # for another version of Python
+                continue  # a file for another version of Python
             # A hash-based pyc is valid regardless of the source's modification time.
             bytecode = external._code_to_hash_pyc(code, importlib.util.source_hash(text), False)
             name = importlib.util.cache_from_source(path)[len(site) + 1 :].encode()

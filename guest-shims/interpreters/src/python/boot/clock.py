@@ -7,7 +7,7 @@ _strftime = time.strftime
 _UNUSUAL = re.compile("%(?![aAbBcCdDeFgGhHIjmMnprRStTuUVwWxXyYzZ%])").search
 _DIRECTIVE = re.compile(r"%([_0^#-]*)(\d*)([EO]?)(.?)", re.DOTALL).sub
 _NO_PADDING = dict.fromkeys(map(ord, "^#"))
-# The directives of glibc, by modifier.
+# The directives that glibc supports, by modifier.
 _KNOWN = {
     "": "aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyYzZ%",
     "E": "cCnpPrRstTuxXyYzZ%",
@@ -27,8 +27,8 @@ def strftime(module, format, /, *when):
 
 
 def directive(when, match):
-    """Formats one directive like __strftime_internal in glibc's time/strftime_l.c. For an unknown directive, glibc
-    returns the directive, and musl returns an empty string in place of the whole text."""
+    """Formats one directive like __strftime_internal in glibc's time/strftime_l.c. glibc copies an unknown directive to
+    the output; musl returns an empty string for the whole format."""
     flags, width, modifier, letter = match.groups()
     if len(width) > 4:
         return match[0].replace("%", "%%")
@@ -75,8 +75,8 @@ def directive_text(letter, when):
 
 
 def put(owner, name, function):
-    """Replaces a built-in function of a module. The replacement is bound to the module. Like a built-in function, it
-    does not become a method if it is an attribute of a class."""
+    """Replaces a built-in function of a module. The replacement is bound to the module, so that it does not become a
+    method if a class has it as an attribute; neither does a built-in function."""
     native = getattr(owner, name, None)
     setattr(owner, name, types.MethodType(functools.update_wrapper(function, native) if native else function, owner))
 
@@ -122,7 +122,7 @@ def zone_of(name):
         return zoneinfo.ZoneInfo(name)
     except Exception:
         pass
-    try:  # an interpreter without zone data
+    try:  # for interpreters without zone data
         found = importlib.import_module("dateutil.zoneinfo").get_zonefile_instance().get(name)
         if found:
             return found
@@ -155,7 +155,7 @@ def use_zone():
             natives[kind, name] = attributes[name]
             functools.update_wrapper(getattr(function, "__func__", function), attributes[name])
             attributes[name] = function
-        # Invalidates these caches.
+        # Setting and deleting an attribute invalidates these caches.
         _modified.__set__(kind, ())
         _modified.__delete__(kind)
 

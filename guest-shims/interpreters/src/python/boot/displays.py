@@ -1,13 +1,13 @@
 """Displays: `display(value)`, `pyplot.show()`, and the value of the last statement if it has a rich representation.
 
 A display is one message to a device: its kind, then the media type and the data of each representation. The host drops
-displays over its limits.
+displays that exceed its limits.
 """
 
 DISPLAYS = "/dev/glovebox/displays"
 BACKEND = "module://glovebox_figures"  # matplotlib's backend, as in `MPLBACKEND`
 
-# IPython's methods, so that objects with representations for notebooks are displayed.
+# The methods with which libraries define representations for IPython notebooks, by media type.
 _METHODS = (
     ("text/html", "_repr_html_"),
     ("text/markdown", "_repr_markdown_"),
@@ -82,7 +82,7 @@ def forms_of(value):
             pass
     for media_type, name in _METHODS:
         method = None if media_type in forms else getattr(kind, name, None)
-        # A second picture is unnecessary.
+        # Omits the JPEG if the value also has a PNG.
         if method is None or media_type == "image/jpeg" and "image/png" in forms:
             continue
         try:
@@ -138,14 +138,14 @@ def show_left(result, name):
     global running
     try:
         figures = sys.modules["matplotlib._pylab_helpers"].Gcf
-        if not figures.figs:  # no call into the library, because the script may have replaced what it uses
+        if not figures.figs:  # calls no function of matplotlib, because the script may have replaced it
             return result
         chosen = sys.modules["matplotlib.pyplot"].get_backend(), os.environ.get("MPLBACKEND")
         if chosen != (BACKEND, BACKEND):
             return result
         running = True
         try:
-            if result is None or result[:1] != b"I":  # not if a limit is near
+            if result is None or result[:1] != b"I":  # the script was not interrupted near a limit
                 show_open(figures.get_all_fig_managers())
         finally:
             figures.destroy_all()

@@ -1,7 +1,7 @@
 """The driver functions that the host calls."""
 
-# Remove a script's trace and profile hooks when it ends: the hooks would trace the driver's calls, and could raise in
-# them.
+# Remove a script's trace and profile hooks when it ends. Otherwise, the hooks would trace the driver's calls and could
+# raise exceptions there.
 settrace, setprofile = sys.settrace, sys.setprofile
 
 
@@ -31,7 +31,7 @@ def perform(name, shown):
             settrace(None)
             setprofile(None)
             result = described(value, True)
-        globals().pop("__warningregistry__", None)  # an earlier script's value may have caused the same warning
+        globals().pop("__warningregistry__", None)  # otherwise, a warning is not repeated for a later script
         ended = tail
         value = None  # may run a finalizer that prints or warns
     running = False
@@ -41,7 +41,7 @@ def perform(name, shown):
 
 
 def awaiting(error, name):
-    """Compiles a script with top-level `await`, as in notebooks. Raises `error` if it is about anything else."""
+    """Compiles a script with top-level `await`, as in notebooks. Raises `error` if it has another cause."""
     if not str(error.msg).startswith(("'await'", "'async ", "asynchronous comprehension")):
         raise error
     return parsed(name, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -71,7 +71,7 @@ def in_loop(run_loop, head, tail):
 
 def run(last, shown):
     """Runs the source in `buffer` as `<sandbox>`, without arguments, environment or standard input. Reports the value
-    of the last statement if `shown`. The interpreter is used again unless `last`."""
+    of the last statement if `shown`. Unless `last`, the interpreter then runs further scripts."""
     global source, running
     result, name = None, DEFAULT_NAME
     try:
@@ -86,7 +86,7 @@ def run(last, shown):
         try:
             settrace(None)
             setprofile(None)
-        except BaseException:  # the script's hook raised at our call; that removed the hook
+        except BaseException:  # the script's hook raised an exception, so CPython removed the hook
             settrace(None)
             setprofile(None)
         result = failed(error, name)
@@ -137,7 +137,7 @@ def run_with(last, shown):
         try:
             settrace(None)
             setprofile(None)
-        except BaseException:  # the script's hook raised at our call; that removed the hook
+        except BaseException:  # the script's hook raised an exception, so CPython removed the hook
             settrace(None)
             setprofile(None)
         result = failed(error, name)
@@ -198,7 +198,7 @@ def finish():
         if threading._threading_atexits:
             threading._shutdown()
         atexit._run_exitfuncs()
-        if len(logging._handlerList) > 1:  # settle.py unregistered its exit handler
+        if len(logging._handlerList) > 1:  # settle.py unregistered the exit handler of `logging`
             logging.shutdown()
         if len(namespace) > len(kept):  # runs the finalizers of the script's globals
             for private in True, False:
@@ -211,8 +211,8 @@ def finish():
 
 def flush():
     """Flushes the files that the script left open. The host calls this only if files are open. The image's objects are
-    frozen, so this iterates over the script's objects only. It must precede a collection, which may close a file before
-    its buffer is flushed."""
+    frozen, so `gc.get_objects` returns only the script's objects. Must run before a garbage collection, which may close
+    a file before its buffer is flushed."""
     try:
         for item in gc.get_objects():
             try:

@@ -2,7 +2,7 @@
 
 
 class Font:
-    """A font of Pillow with its basic layout. `advance`s and pen positions have 26.6 precision."""
+    """Replaces Pillow's font type, with basic layout. Advances and pen positions are 26.6 fixed-point numbers."""
 
     def __init__(self, source, size, index):
         from matplotlib import ft2font
@@ -21,7 +21,7 @@ class Font:
         return flags.TARGET_MONO if mode == "1" else flags(0)
 
     def _glyphs(self, text, mode, direction, features, language):
-        """Returns a list of pairs of a glyph's index and its advance."""
+        """Returns the index and the advance of each glyph."""
         if direction is not None or features is not None or language is not None:
             raise KeyError("setting text direction, language or font features is not supported without libraqm")
         if not isinstance(text, str):
@@ -30,13 +30,13 @@ class Font:
         for char in text:
             index = face.get_char_index(ord(char))
             if glyphs and index and glyphs[-1][0]:
-                # Pillow adds the kerning in pixels to an advance with 26.6 precision.
+                # Like Pillow, adds the kerning in whole pixels to the fixed-point advance.
                 glyphs[-1][1] += pixels(face.get_kerning(glyphs[-1][0], index, self._ft2font.Kerning.DEFAULT))
             glyphs.append([index, face.load_glyph(index, flags).horiAdvance])
         return glyphs
 
     def _measure(self, glyphs, mode, anchor):
-        """Returns the offset of the text from its anchor, its size, and the left and upper ends of its glyphs."""
+        """Returns the offset of the text from its anchor, its size, and the left and top edges of its glyphs."""
         anchor = anchor or "la"
         if len(anchor) != 2 or anchor[0] not in "lmr" or anchor[1] not in "atmsbd":
             raise ValueError("bad anchor specified")
@@ -109,12 +109,12 @@ class Font:
 
 
 def pixels(length):
-    """Rounds a length with 26.6 precision."""
+    """Rounds a 26.6 fixed-point length to whole pixels."""
     return length + 32 >> 6
 
 
 def stroked(mask, width, filled):
-    """Returns the outline of `mask`, `width` pixels wide on either side, or with its inside if `filled`."""
+    """Returns the outline of `mask`, `width` pixels wide on either side, and with its interior if `filled`."""
     import numpy
 
     reach = math.ceil(width)

@@ -10,14 +10,14 @@ _LISTS = {list, tuple}
 _HOLDERS = _LISTS | {dict}
 _EXACT = _SCALARS | _HOLDERS
 _MODULE = type(sys)
-_name_of = type.__dict__["__name__"].__get__  # a metaclass may have a `__name__` of its own
+_name_of = type.__dict__["__name__"].__get__  # a metaclass may override `__name__`
 _IMPORT = ast.ImportFrom
 _SCOPES = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
 
 
 def restore_globals():
-    """Sets the globals of an earlier execution. `buffer` holds the maximum size of globals in bytes, and the text of a
-    JSON object or nothing."""
+    """Sets the globals of an earlier execution. `buffer` holds the maximum size of globals in bytes, and a JSON object
+    or nothing."""
     global state_bytes, names_left
     names_left = None
     try:
@@ -38,7 +38,8 @@ def is_own(name):
 
 
 def next_global():
-    """Returns the name of the next global and its JSON, or the reason why it has none. `None` after the last one."""
+    """Returns the next global: its name, and its JSON or the reason why it cannot be saved. Returns `None` after the
+    last one."""
     global names_left
     try:
         if names_left is None:
@@ -87,7 +88,7 @@ def imported_values():
 
 
 class TooLong(Exception):
-    """The JSON text of the items is certain to exceed `state_bytes`."""
+    """The JSON text of a global exceeds `state_bytes`, even at its minimum length."""
 
 
 def global_of(name, value):
@@ -113,7 +114,7 @@ def global_of(name, value):
 def reason_against(value):
     """Returns why JSON cannot represent a value exactly, or `None`; tuples may become lists. Checks level by level, as
     `is_json` does."""
-    level, budget = [value], state_bytes // 2  # an item takes two bytes at least
+    level, budget = [value], state_bytes // 2  # each item takes at least two bytes
     for _ in range(JSON_DEPTH + 1):
         kinds = set(map(type, level))
         if kinds <= _SCALARS:

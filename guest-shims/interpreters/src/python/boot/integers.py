@@ -1,7 +1,7 @@
 """Makes numpy's default integer 64 bits wide if the image was prepared with the recipe's `wide_integers`, which patches
-the binary. This file changes the names and results that Python code defines. The index type `intp` stays at 32 bits."""
+the binary. This file changes type names and results in the Python code of libraries. `intp` stays 32 bits wide."""
 
-# Modules whose Python code converts to `intp` in results or arguments. It uses `int64` instead.
+# Modules whose Python code converts results or arguments to `intp`. Their code is changed to use `int64`.
 INDEX_MODULES = """
     numpy._core.numeric numpy.lib._arraysetops_impl numpy.lib._histograms_impl numpy.lib._index_tricks_impl numpy.ma.core
     pandas.core.series scipy.io._mmio scipy.signal._peak_finding

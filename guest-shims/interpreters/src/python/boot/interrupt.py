@@ -1,7 +1,7 @@
 """The exception that a script receives when the host asks it to stop.
 
 The host acts as the C signal handler (see interrupt.rs): the interpreter then calls `interrupted` between two
-instructions of the script. WASI has no signals; only the host and the script itself raise one.
+instructions of the script. WASI has no signals: only the host and the script itself raise SIGINT.
 """
 
 
@@ -45,8 +45,8 @@ def throw(error):
 
 
 def rearm():
-    """Restores the handler after a script replaced it, or an interrupt came after the script's end. A late interrupt is
-    delivered on entry, where `interrupted` ignores it."""
+    """Restores the handler after a script replaced it or an interrupt arrived after the script's end. Such a late
+    interrupt is delivered when the driver is next called, and `interrupted` ignores it."""
     try:
         reason[0] = 0
         set_handler(signal.SIGINT, interrupted)

@@ -7,8 +7,8 @@ driver's addresses, and park.py parks a command. From then on, the host calls th
 scripts in the bytearray `buffer` by writing its header and bytes in place, without allocating, opening or parsing
 anything. A driver function returns `None` or a `bytes` object with its report.
 
-Driver functions must not raise, because the host cannot read the exception. Every statement in `run` costs each
-execution fuel.
+Driver functions must not raise, because the host cannot read the exception. Each statement in `run` adds to the fuel of
+every execution.
 """
 
 import _imp
@@ -37,8 +37,8 @@ def module_code(self, fullname):
 
 
 def exec_module(self, module):
-    # Sets `__file__` to the code's `co_filename`, which packages compare to tell their frames from those of scripts.
-    # Data files that packages open relative to `__file__` exist at this path: the host mounts them.
+    # Sets `__file__` to the code's `co_filename`. Packages compare the two to distinguish their own frames from those of
+    # scripts. Data files that packages open relative to `__file__` exist at this path: the host mounts them.
     if self.archive == LIBRARY:
         module.__file__ = module.__file__.replace(ARCHIVE, VERSION).removesuffix("c")
     if module.__name__ == "matplotlib.pyplot" and self.archive == LIBRARY:
@@ -99,7 +99,7 @@ import warnings
 import weakref
 import zoneinfo
 
-# The modules that scripts import most often. Scripts then import them almost for free.
+# Preloads the modules that scripts import most often, so that importing them costs scripts almost no fuel.
 for _name in """
     abc argparse array ast asyncio base64 bisect builtins cProfile calendar cmath collections.abc colorsys
     concurrent.futures configparser contextlib contextvars copy csv dataclasses datetime decimal difflib doctest
@@ -125,7 +125,7 @@ TRACEBACK_CHARS = 256 * 1024
 
 main = sys.modules["__main__"]
 namespace = main.__dict__
-buffer = bytearray(BUFFER_BYTES)  # the host writes here; the capacity grows on demand and stays
+buffer = bytearray(BUFFER_BYTES)  # the host writes here; the capacity grows on demand and never shrinks
 reserve = bytearray(RESERVE_BYTES)  # freed to report a MemoryError
 answer = b""  # the last reply, kept alive while the host reads it
 source = ""  # the source of the running script, for tracebacks
@@ -139,7 +139,7 @@ def replace(owner, name, function):
     setattr(owner, name, functools.update_wrapper(function, getattr(owner, name)))
 
 
-# Modules that are already loaded, including frozen ones.
+# Corrects the file names of modules that are already loaded, including frozen ones.
 for _module in list(sys.modules.values()):
     _file = getattr(_module, "__file__", None) or ""
     if _file.startswith(LIBRARY + "/"):
@@ -150,6 +150,6 @@ for _module in list(sys.modules.values()):
 
 functools.update_wrapper(module_code, _module_code)
 functools.update_wrapper(exec_module, _exec_module)
-# Warnings do not count importlib's frames, and tracebacks do not show them.
+# With this file name, warnings skip the function's frame and tracebacks omit it, as for `importlib` itself.
 exec_module.__code__ = exec_module.__code__.replace(co_filename="<frozen importlib._bootstrap_external>")
 functools.update_wrapper(get_data, _get_data)

@@ -99,7 +99,7 @@ class Wire:
         named = {name.lower(): value for name, value in headers}
         if "chunked" in named.get("transfer-encoding", "").lower():
             body = unchunked(body)
-        # Headers from the library that the host sets itself.
+        # Headers that `http.client` adds, but that the host sets itself.
         own = {
             "accept-encoding": named.get("accept-encoding") == "identity",
             "connection": named.get("connection", "").lower() in ("close", "keep-alive"),

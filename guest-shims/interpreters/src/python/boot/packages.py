@@ -2,8 +2,8 @@
 
 SITE = WORKSPACE + "/site-packages"
 
-# `True` if the library's zip file contains packages, too. `SITE` then precedes it on the path: its packages are pinned
-# or the user's. Names of the standard library are not searched in `SITE`.
+# Whether the library's zip file also contains packages. If it does, `SITE` precedes it on the path, because packages in
+# `SITE` are pinned or come from the user, and modules of the standard library are not searched in `SITE`.
 LIBRARY_HAS_PACKAGES = machinery.PathFinder.find_spec("numpy", [LIBRARY]) is not None
 
 # The modules to preload. Importing a package loads its listed modules and their imports. Other modules are compiled
@@ -16,14 +16,16 @@ PRELOADED = """
 """.split()
 
 if LIBRARY_HAS_PACKAGES:
-    # openpyxl imports numpy, lxml and Pillow if they exist. These can be loaded only once, so they cannot be set aside.
+    # openpyxl imports numpy, lxml and Pillow if they are installed. These can be loaded only once, so they cannot be set
+    # aside.
     PRELOADED.remove("openpyxl")
 
-# A larger package loads its modules individually, because each loaded module costs a script a page.
+# Maximum number of modules that are loaded together with their package. A larger package loads each module on import,
+# because every loaded module costs the script a memory page.
 MODULES_MOST = 64
 
 shelf = {}  # from package name to its preloaded modules by name, and its finders
-waiting = {}  # from package name to those of its modules that are not imported yet
+waiting = {}  # from package name to its modules that are not imported yet
 usual_path = []  # the initial `sys.path` of scripts
 injected = True  # whether scripts can import packages
 
@@ -91,8 +93,8 @@ class PackageFinder(WorkspaceFinder):
 
 
 class FirstFinder(WorkspaceFinder):
-    """Finds modules in `/app`, the first entry of the path. A preloaded package that is not in `/app` is not in the
-    library either, so the library's zip file and two directories are not searched."""
+    """Finds modules in `/app`, the first entry of the path, then preloaded packages. The library does not contain those
+    packages, so this skips its zip file and two directories."""
 
     def find_spec(self, fullname, target=None):
         found = super().find_spec(fullname, target)

@@ -59,7 +59,7 @@ _format_frame = traceback.StackSummary.format_frame_summary
 
 
 def format_frame_summary(self, frame_summary, **settings):
-    # traceback parses a frame's line to place its carets. For equal consecutive frames, once is enough.
+    # traceback parses a frame's line to place its carets. Reuses the result for equal consecutive frames.
     frame = frame_summary
     key = frame.filename, frame.lineno, frame.name, frame.colno, frame.end_lineno, frame.end_colno, frame.locals is None
     if getattr(self, "last_key", None) != key or frame.locals is not None:
@@ -75,7 +75,7 @@ last_position = None, -1, None
 
 
 def get_code_position(code, instruction):
-    # traceback iterates over a function's positions for each frame. For equal consecutive frames, once is enough.
+    # traceback iterates over a function's positions for each frame. Reuses the result for equal consecutive frames.
     global last_position
     if last_position[0] is not code or last_position[1] != instruction:
         last_position = code, instruction, _get_code_position(code, instruction)
@@ -102,8 +102,9 @@ _distance = traceback._levenshtein_distance
 
 
 def distance(a, b, max_cost):
-    # For "Did you mean": this test costs a thousandth of the exact distance and excludes most names. A letter of one
-    # name that the other does not contain in either case must be moved or replaced, which costs two.
+    # traceback calls this for its "Did you mean" hints. The test below costs a thousandth of the exact distance and
+    # excludes most names. A letter that only one name contains, in either case, must be inserted, deleted or replaced,
+    # which costs two.
     ours, theirs = set(a.lower()), set(b.lower())
     if 2 * max(len(ours - theirs), len(theirs - ours)) > max_cost:
         return max_cost + 1
@@ -164,7 +165,7 @@ def write_error(text):
         try:
             err.write(text)
         except BaseException:
-            pass  # restore_streams opens new ones
+            pass  # restore_streams opens new streams
 
 
 def show(error, text):
@@ -222,7 +223,7 @@ def clip(text, chars):
 
 
 def failed(error, name, silent=False):
-    """Reports the exception that ended a script. `error`'s traceback still starts in the driver. Never raises. If
+    """Reports the exception that ended a script. The traceback of `error` still starts in the driver. Never raises. If
     `silent`, prints nothing and reports even a SystemExit as an exception."""
     global reserve
     try:
@@ -267,8 +268,8 @@ def failed(error, name, silent=False):
 
 
 def complete(error, name):
-    """Adds the source line, which CPython's compiler, unlike its parser, reads from a file. Removes the errors of the
-    driver's own attempts, such as compiling the last statement separately."""
+    """Adds the source line to a syntax error: CPython's compiler, unlike its parser, reads the line from a file. Removes
+    errors of the driver's own attempts, such as compiling the last statement separately."""
     error.__context__ = None
     if error.text is None and error.filename == name and error.lineno:
         error.text = split_lines(source)[error.lineno - 1]

@@ -95,7 +95,7 @@ def settle():
     buffer[:] = bytes(BUFFER_BYTES)
     random._inst.gauss_next = None
     answer = numpy_generator()
-    gc.freeze()  # a script's collections do not traverse the image's objects, and so do not copy their pages
+    gc.freeze()  # collections then skip the image's objects, and do not copy their pages
     return answer
 
 
@@ -111,15 +111,15 @@ def numpy_generator():
 
 
 def setup():
-    """Runs the image's own code, which defines names for all scripts. The host calls this before `settle`."""
+    """Runs the setup code of a custom image, which defines names for all scripts. Called before `settle`."""
     try:
         exec(compile(buffer.decode(), "<setup>", "exec", 0, True), namespace)
     except BaseException as error:
         return failed(error, "<setup>", True)
-    # The exit handlers of the image's code would otherwise run at the end of the first script.
+    # The exit handlers of the setup code would otherwise run at the end of the first script.
     atexit._clear()
     threading._threading_atexits.clear()
-    # The files of the image's code do not exist in a sandbox.
+    # The files of the setup code do not exist in a sandbox.
     sys.path_importer_cache.clear()
     os.chdir(WORKSPACE)
     return None

@@ -34,7 +34,7 @@ def enter_lock(self):
 
 
 def acquire_restore(self, state):
-    # A reentrant lock waits only if it belongs to a thread that does not exist.
+    # If the saved owner is another thread, the lock can never be acquired again, because no other thread exists.
     if state[1] != this_thread():
         raise RuntimeError(DEADLOCK)
     return restore_free(self, state)
@@ -324,7 +324,7 @@ def pool_module(module):
     module.IMapUnorderedIterator = IMapIterator
 
 
-# Names that require another process.
+# Names in `multiprocessing` that require another process.
 PROCESS_NAMES = """
     Array Barrier BoundedSemaphore Condition Event JoinableQueue Lock Manager Pipe Queue RLock Semaphore SimpleQueue Value
 """.split()

@@ -1,8 +1,8 @@
 """The host's tools, as `tools.NAME(...)` and, for concurrent calls with asyncio, as `tools.NAME.aio(...)`.
 
-A call is one message to a device, and its reply is a frame read from the device. The device does not stay open. Tools
-are looked up on first use. Scripts without tools therefore pay nothing, and a session that is resumed elsewhere sees the
-tools of its new host.
+A call is one message to a device, and its reply is a frame read from the device. The device is opened for each message,
+and tools are looked up on first use. Scripts without tools therefore pay nothing, and a session that is resumed
+elsewhere sees the tools of its new host.
 """
 
 DEVICE = "/dev/glovebox/tools"

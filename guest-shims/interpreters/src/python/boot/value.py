@@ -15,9 +15,9 @@ _ATTEMPTS = 8
 _SCALARS = {str, int, float, bool, type(None)}
 chain = itertools.chain.from_iterable
 
-# The starts of statements that are not expressions. "clause", "block" and "simple" cannot occur inside an expression.
-# "simple" has no block. "open" and "other" can occur in a comprehension, a call or a product. The `+` after a
-# repetition prevents backtracking.
+# Matches the start of a statement that is not an expression. Text that matches "clause", "block" or "simple" cannot be
+# part of an expression; "open" and "other" can, in a comprehension, a call or a product. A "simple" statement has no
+# block. The `+` after a repetition prevents backtracking.
 _TARGET = r"[^\W\d][\w.]*+(?:\[[^\[\]\n]*+\][\w.]*+)*+"
 _STATEMENT = re.compile(
     r"(?P<clause>(?:elif|except|finally)\b|else[ ]*:)"
@@ -107,7 +107,7 @@ def may_be_quoted(text, start, tail):
 
 
 def defines(code, text, start, tail):
-    """Returns whether the code defines the function or class at `start`. Otherwise, it is text inside a string."""
+    """Returns whether the code defines the function or class at `start`. Otherwise, that text is inside a string."""
     line, name = text.count("\n", 0, start) + 1, tail.split(None, 1)[1]
     for each in code.co_consts:
         if type(each) is type(code) and each.co_firstlineno == line and name.startswith(each.co_name):
@@ -224,7 +224,7 @@ def json_of(value):
 def is_json(value):
     """Returns whether JSON represents the value without changes; `json` would convert keys to strings. Checks level by
     level, which is much faster than item by item."""
-    level, budget = (value,), JSON_BYTES // 2  # an item takes two bytes at least
+    level, budget = (value,), JSON_BYTES // 2  # each item takes at least two bytes
     for _ in range(JSON_DEPTH):
         kinds = set(map(type, level))
         if kinds <= _SCALARS:

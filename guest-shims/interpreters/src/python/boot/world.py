@@ -93,7 +93,8 @@ class Selector(selectors.DefaultSelector):
 
 
 def without_processes(name="start"):
-    """Returns a function that needs another process. Each place gets its own, because `replace` renames it."""
+    """Returns a function that raises an error, in place of one that needs another process. Each use needs a separate
+    function, because `replace` renames it."""
 
     def no_processes(*args, **kwargs):
         raise OSError(58, "the sandbox has no processes")
@@ -145,7 +146,7 @@ def dup(fd, /):
             return _open(path, flags)
         except PermissionError:
             pass
-        except FileNotFoundError:  # the older build numbers its descriptors itself
+        except FileNotFoundError:  # the older build does not use the host's descriptor numbers
             raise OSError(58, "descriptors cannot be duplicated in this runtime; open the file by name again") from None
     return _open(path, os.O_RDONLY)
 
@@ -239,7 +240,7 @@ def lchown(path, uid, gid):
     _stat(path, follow_symlinks=False)
 
 
-# `tarfile` calls these for the user 0.
+# `tarfile` calls these for user 0.
 os.chown, os.lchown = chown, lchown
 chown.__module__ = lchown.__module__ = "os"
 
@@ -286,7 +287,8 @@ def show_warning(msg):
 
 
 def calling_line(frame):
-    """Returns the file name and the line that called the driver, or whose value the driver dropped."""
+    """Returns the file name and the line of the script that called the driver, or of the statement whose value the
+    driver dropped."""
     is_inside = False
     while frame is not None:
         if frame.f_globals is globals():

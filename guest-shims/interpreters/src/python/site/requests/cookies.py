@@ -62,7 +62,8 @@ class RequestsCookieJar(http.cookiejar.CookieJar, MutableMapping):
                 self.set(name, value)
 
     def header(self, url, own):
-        """Returns the `Cookie` header for a URL, or `None`. `own` are the request's own cookies, sent to any URL."""
+        """Returns the `Cookie` header for a URL, or `None`. `own` contains the cookies of the request itself, which are
+        sent to any URL."""
         request = urllib.request.Request(url)
         self.add_cookie_header(request)
         parts = [request.get_header("Cookie")] if request.has_header("Cookie") else []

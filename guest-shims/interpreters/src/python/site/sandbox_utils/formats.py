@@ -70,7 +70,7 @@ def csv_to_json(csv_file, output=None, delimiter=","):
                 objects.append(dict(zip(names, row + [None] * (len(names) - len(row)))))
     except csv.Error as error:
         raise ValueError(f"line {rows.line_num} is not CSV: {error}") from None
-    # Writes each row on a line. `indent` would select the slower encoder of `json`, in Python.
+    # Writes each row on its own line. With `indent`, `json` would use its slower Python encoder.
     lines = ",\n  ".join(map(json.JSONEncoder(ensure_ascii=False).encode, objects))
     return _given(f"[\n  {lines}\n]" if objects else "[]", output)
 

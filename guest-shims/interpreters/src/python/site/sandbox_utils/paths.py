@@ -3,7 +3,7 @@
 import os
 
 WORKSPACE = "/app"
-# The shared, read-only packages are not among a script's own files.
+# The read-only packages that all scripts share. Functions for directory trees omit them.
 PACKAGES = "/app/site-packages"
 
 
@@ -27,7 +27,7 @@ def paths_of(paths):
 
 
 def removable(path):
-    """Returns a path that may be removed or moved: not the workspace or a directory that contains it."""
+    """Returns a path as a string if it may be removed or moved. The workspace and the directories above it may not."""
     text = path_of(path)
     if os.path.basename(text.rstrip("/")) in (".", ".."):
         raise ValueError(f"cannot remove or move `{text}`: the path ends with `.` or `..`; use the directory's name")

@@ -4,14 +4,14 @@ import re
 
 from sandbox_utils.yaml_reader import MOST_DEPTH
 
-# Matches strings that every reader reads as a string when plain, even with YAML 1.1, where `no` is false.
+# Matches strings that need no quotes: every reader returns them as strings, even with YAML 1.1, where `no` is false.
 _PLAIN = re.compile(
     r"(?!(?:null|true|false|yes|no|on|off|y|n)\Z)(?:[^\W\d]|/)(?:[\w ./@+()&*!?;,$=<>|%'~^-]|:(?=\S))*(?<! )\Z",
     re.IGNORECASE,
 ).match
 _UNPRINTABLE = r"\x00-\x08\x0b-\x1f\x7f-\xa0\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff"
 _ESCAPED = re.compile(rf'[{_UNPRINTABLE}"\\\n\t]')
-# Matches text for a `|` block, whose indentation is that of its first line.
+# Matches text that a `|` block can hold. A reader takes the block's indentation from its first line.
 _BLOCK = re.compile(rf"[^{_UNPRINTABLE} \t\n][^{_UNPRINTABLE}]*\n[^{_UNPRINTABLE}]*\Z").match
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
