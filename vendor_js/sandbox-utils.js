@@ -43,7 +43,7 @@ function sed(file, pattern, replacement) {
     return typeof replacement === 'function' ? replacement(found, ...rest) : `${replacement}`;
   };
   let made = isPattern ? text.replace(pattern, counted) : text.replaceAll(String(pattern), counted);
-  // `$1` and similar references stand for groups, if the pattern has groups.
+  // Replaces with the text itself, in which `$1` and similar references stand for groups.
   if (isPattern && typeof replacement !== 'function') made = text.replace(pattern, `${replacement}`);
   if (count > 0) writeText(file, made);
   return count;

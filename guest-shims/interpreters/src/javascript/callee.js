@@ -1,7 +1,7 @@
 'use strict';
 // Builds the error message for a callee that is not a function or constructor. The engine calls `nameCallee` with
-// copies of the running function's code. `nameCallee` then follows the instructions up to the call, with source texts
-// in place of values.
+// copies of the running function's code and of its variables' names. `nameCallee` follows the instructions up to the
+// call, with source texts in place of values.
 //
 // The older build's engine does not call `nameCallee`.
 {
@@ -35,7 +35,8 @@
   const OUTER_NAME = 4;
   const UNKNOWN = '(intermediate value)';
   const CONCAT = `${UNKNOWN}.concat`;
-  // A longer function is not followed, and a longer name is truncated. The engine's messages have at most 255 bytes.
+  // For a longer function, the engine throws its own error. Longer names are truncated, because the engine's messages
+  // have at most 255 bytes.
   const MOST_BYTES = 1 << 17;
   const MOST_NAME = 120;
   const MOST_WIDE_NAME = 60;
@@ -50,10 +51,10 @@
     PUSH_I8 = 194, PUSH_I16 = 195, GET_LOCAL_8 = 199, GET_LOCALS_0_1 = 202, GET_LOCAL_0 = 203, GET_LOCAL_3 = 206, GET_ARGUMENT_0 = 215, GET_ARGUMENT_3 = 218,
     GET_OUTER_0 = 227, GET_OUTER_3 = 230, GET_LENGTH = 239, IF_FALSE_8 = 240, IF_TRUE_8 = 241, GOTO_8 = 242, GOTO_16 = 243, CALL_0 = 244, CALL_3 = 247;
 
-  // The state of a run. Runs cannot be nested.
+  // The state of one call of `nameCallee`. The calls are never nested.
   let bytes, code, variables, outers, argumentCount, values, height, jumps, isReached;
 
-  // Values are texts, or objects for literal keys. `undefined` is a value without a text.
+  // A value is its source text, an object for a literal key, or `undefined` if it has no text.
   const joined = (object, name) => {
     const base = object ?? UNKNOWN;
     return slice(base, -1) === '?' ? `${base}.${name}` : `${base}${charCodeAt(name, 0) === 91 ? '' : '.'}${name}`;
@@ -224,7 +225,7 @@
     isReached = true;
   };
 
-  // Returns the message for a call.
+  // Returns the message for the call at `at`, or `undefined` if its callee has no text.
   const messageOf = (at, op) => {
     let count;
     let isConstructor = op === CONSTRUCT;
@@ -240,7 +241,7 @@
     return `${shortened(callee)} is not a ${isConstructor ? 'constructor' : 'function'}`;
   };
 
-  // The engine may already have read the operands of the instruction at `target`.
+  // Follows the code up to the instruction that contains `target`: the engine may already have read its operands.
   const follow = (target) => {
     for (let at = 0; at <= target; ) {
       const op = bytes[at];

@@ -257,7 +257,7 @@
       try {
         text = table(data, columns);
       } catch {
-        // A Proxy whose traps throw.
+        // A Proxy's trap threw.
         text = inspect(data, DEPTH);
       }
       toOut(text);

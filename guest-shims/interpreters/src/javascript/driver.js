@@ -9,7 +9,7 @@
   const flush = uncurry(standardIn.flush);
   const clearError = uncurry(standardIn.clearerr ?? standardIn.flush);
 
-  // Bounds of the values returned to the host, in UTF-16 units.
+  // Maximum lengths of the values returned to the host, in UTF-16 units.
   const MOST_NAME = 256;
   const MOST_MESSAGE = 16384;
   const MOST_TRACEBACK = 65536;

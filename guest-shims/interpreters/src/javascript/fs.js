@@ -1,6 +1,6 @@
 'use strict';
-// `require('fs')` on top of the interpreter's own file calls. Every call is synchronous. The forms with callbacks and
-// promises only report the result later.
+// `require('fs')` on top of the interpreter's own file calls. Every call is synchronous: the forms with callbacks and
+// promises only report its result later.
 {
   const $ = $glovebox;
   const { coded, os, std } = $;
@@ -117,7 +117,7 @@
   };
   const isTree = (name) => isDirectory(name) && !isLink(name);
 
-  // Returns the remaining bytes of a descriptor, from its position.
+  // Returns the bytes between a descriptor's position and the end of the file.
   const readRest = (fd) => {
     const parts = [];
     for (let size = 65536; ; size = Math.min(size * 2, 1 << 24)) {
@@ -153,7 +153,7 @@
       open.puts(data.isWellFormed() ? data : data.toWellFormed());
       open.flush();
       const failed = open.error();
-      // The next write reports the actual problem.
+      // Another write returns the error number, which the failed one does not report.
       const number = failed ? -Math.min(os.write(open.fileno(), new ArrayBuffer(1), 0, 1), 0) || NUMBERS.ENOSPC : 0;
       open.close();
       if (failed) throw failure(number, 'write');
@@ -317,7 +317,7 @@
   const fs = { constants, Stats, Dirent, F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1, ...sync };
   $.fsParts = { check, copy, failure, isDirectory, isLink, isTree, names, NUMBERS, opened, optionsOf, pathOf, rawStat, removeTree, statOf, store, sync, writeAll };
 
-  // Rarely used functions come from the library when they, or any missing name, are first requested.
+  // Loads the rarely used functions from the library when a script first requests one of them, or an unknown name.
   Object.setPrototypeOf(fs, new Proxy({}, {
     get(target, name) {
       if (typeof name === 'symbol') return undefined;

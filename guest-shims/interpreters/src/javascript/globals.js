@@ -281,8 +281,8 @@
   };
   defineProperty(PromiseClass, 'any', { __proto__: null, value: any, writable: true, configurable: true });
 
-  // Waits for the next timer and returns its callback for the host to call, without a frame of these scripts below it.
-  // If the host's next answer may come earlier, waits for the answer and returns nothing.
+  // Waits for the next timer and returns its callback. The host calls it, so that no frame of the boot scripts is below
+  // it on the stack. While tool calls are unanswered, also waits for an answer, and returns nothing if one comes first.
   $.tick = () => {
     keptClear(kept);
     while (heapSize > 0 && mapGet(live, heap[0].id) !== heap[0]) pop();
@@ -293,7 +293,7 @@
       for (let wait = timer.due - now(); wait > 0; wait = timer.due - now()) native.sleep(ceil(wait));
       pop();
       if (timer.every > 0) {
-        // Never due before now, or an interval shorter than its callback would starve the others.
+        // Counts from now, so that an interval shorter than its callback does not starve other timers.
         timer.due = now() + timer.every;
         push(timer);
       } else stop(timer.id);
@@ -343,7 +343,7 @@
     words[LEAVING] = code;
   };
 
-  // The script's handler for uncaught errors. There is none until the script listens on `process`.
+  // The handler for uncaught errors. `undefined` until the script adds a listener to `process`.
   let heed;
   $.listen = (how) => {
     heed = how;
@@ -403,10 +403,10 @@
     toJSON: () => ({ timeOrigin: clock.timeOrigin }),
   };
   times[OLD_ORIGIN] = performance.timeOrigin;
-  // The origin of this instance's clock.
+  // The host replaces the interpreter's origin with this one, so that `performance.now()` restarts at zero.
   times[FRESH_ORIGIN] = times[OLD_ORIGIN] + now();
   $.global('performance', clock);
-  // The library uses these, because a script may declare the names itself, and an uninitialised binding throws.
+  // The library uses these, because a script may declare the same names, and reading an uninitialised binding throws.
   $.builtins = { __proto__: null, performance: clock, setTimeout, clearTimeout, setInterval, clearInterval, setImmediate, clearImmediate };
 
   const depths = new WeakMap();

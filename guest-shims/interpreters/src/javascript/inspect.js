@@ -300,7 +300,8 @@
       const length = typedLength(value);
       return list(prefix(value, name, kind, length), () => typedItems(context, value, length, level), length);
     }
-    // The tag names the class to probe for, and the internal slot confirms it: a probe that fails costs one exception.
+    // Probes only for the class that the tag names, because a failed probe costs an exception. The internal slot then
+    // confirms the class.
     const builtin = objectToString(value);
     switch (builtin) {
       case '[object Object]':
@@ -377,7 +378,7 @@
     }
     if (isError(value)) {
       based(errorText(value, name), false);
-      // Properties in the text are not printed again.
+      // Omits properties that the text already contains.
       const rest = [];
       for (let i = 0; i < shape.keys.length; i++) {
         const key = shape.keys[i];

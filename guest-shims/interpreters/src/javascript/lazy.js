@@ -38,7 +38,7 @@
     made.set(bytes.subarray(0, at));
     made.set(to, at);
     made.set(bytes.subarray(at + from.length), at + to.length);
-    // The version is followed by a checksum. If all bits are set, there is no checksum.
+    // A checksum follows the version. The interpreter does not check it if all its bits are set.
     made.fill(255, 1, 5);
     return bjson.read(made.buffer, 0, made.length, bjson.READ_OBJ_BYTECODE);
   };
@@ -59,7 +59,7 @@
   };
 
   const { defineProperty: define } = Object;
-  // Defines a property that is created on first read, and set like any other.
+  // Defines a property that is created on first read, and that can be set like any other.
   $.lazily = (object, name, get, enumerable = false) => {
     Object.defineProperty(object, name, {
       __proto__: null,
@@ -76,7 +76,7 @@
   const LIBRARY = '/data_js';
   const NODE = `${LIBRARY}/node/`;
   const loaded = new Set();
-  // The texts for an image with the library, during its preparation.
+  // The library's files by path, while an image that contains the library is prepared.
   let sources = { __proto__: null };
   const load = (file) => {
     if (loaded.has(file)) return;
@@ -137,7 +137,7 @@
     });
   }
   const getters = Object.fromEntries(Object.keys(GLOBALS).map((name) => [name, Object.getOwnPropertyDescriptor(globalThis, name).get]));
-  // Provides a global. A global that the script has set in the meantime stays.
+  // Provides a global, unless the script has set it in the meantime.
   $.provide = (name, value) => {
     provided[name] = value;
     if (Object.getOwnPropertyDescriptor(globalThis, name)?.get === getters[name]) global(name, value);
@@ -212,7 +212,7 @@
     current = { input, env };
     if ($.entering !== undefined) $.entering();
   };
-  // The location of a script without a file, next to the files that it may require.
+  // The file name of a script without a file, in the directory of the files that it may require.
   const IN_MEMORY = 'script.js';
   $.mainFile = () => {
     const { name } = current.input;

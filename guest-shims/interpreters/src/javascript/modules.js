@@ -56,8 +56,8 @@
   const SPECIFIER = /\b(?:from|import)\s*(['"])([^'"\n]+)\1/g;
   // Code that the interpreter's own loader runs differently from Node.
   const SPECIAL = /\bimport\s*[.(]|\bmodule\s*\.\s*exports\b|\bexports\s*[.[]|['"](?:node:)?process['"]/;
-  // Returns whether names in a file, or names in the files that they name, may refer to packages, or to files that are
-  // not ES modules or contain special code.
+  // Returns whether imports of a file, or of the files that it imports, may refer to packages, or to files that are not
+  // ES modules or contain special code.
   const needsPackages = (names, parent) => {
     const files = new Set();
     const isSpecial = (name, from) => {
@@ -79,7 +79,7 @@
     }
     return false;
   };
-  // The names that running files import in expressions, until the host has made their packages importable.
+  // The `import()` expressions that wait until the host has made their packages importable.
   let wanted = [];
   const packagesOf = (specifier, parent) => new Waiting((resolve) => {
     if ($.wantPackages()) wanted = [];

@@ -1,4 +1,4 @@
-// The module `qjs:os` of scripts. The native timers are never polled, because the host drives ours.
+// The module `qjs:os` of scripts. Its timers are those of globals.js, because nothing polls the native ones.
 export * from 'glovebox:os';
 export const {
   setTimeout, clearTimeout, setInterval, clearInterval, sleepAsync, setReadHandler, setWriteHandler,

@@ -10,7 +10,7 @@
     }
   };
 
-  // Returns the parts without `.`, and without `..` where a parent exists.
+  // Returns a path without `.` parts, and without `..` parts that have a parent to remove.
   const settle = (path, isAbsolute) => {
     const kept = [];
     for (const part of path.split('/')) {

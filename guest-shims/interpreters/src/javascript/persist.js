@@ -36,7 +36,7 @@
   // Maximum number of characters of the globals, and the number that remains for the current global.
   let most = 0;
   let room = 0;
-  // The values that the image's own code bound with `let`, `const` and `class`, by name.
+  // The values that the setup code of a custom image bound with `let`, `const` and `class`, by name.
   const ofImage = new MapClass();
   // The names that the host has not requested yet.
   let names;
@@ -49,7 +49,8 @@
     defineProperty(global, name, { __proto__: null, value, writable: true, enumerable: true, configurable: true });
   };
 
-  // Called before the script. Sets the globals of the file, parsed by `JSON.parse`.
+  // Called before the script. Sets the saved globals, an object from `JSON.parse` or `undefined`. `bytes` limits the
+  // globals that the host saves afterwards.
   $.restoreGlobals = (state, bytes) => {
     most = bytes;
     names = undefined;
@@ -70,7 +71,7 @@
     }
   };
 
-  // Called once, at the end of the image's own code. Records its bindings and returns their number.
+  // Called once, after the setup code. Records its bindings and returns their number.
   $.keepBindings = (lexicals) => {
     const bound = ownKeys(lexicals);
     for (let i = 0; i < bound.length; i++) mapSet(ofImage, bound[i], lexicals[bound[i]]);
@@ -187,8 +188,8 @@
     setDelete(above, value);
   };
 
-  // Returns the text of a checked value, without the interpreter's own code. That code reads `toJSON`
-  // of every object and sets numeric properties of its own lists, and scripts may define setters for these.
+  // Returns the JSON text of a checked value. Passes only strings to `JSON.stringify`, which reads `toJSON` of every
+  // object and sets numeric properties of its own lists: scripts may define accessors for these.
   const spell = (value) => {
     if (typeof value === 'string') return stringify(value);
     if (typeof value !== 'object' || value === null) return `${value}`;
@@ -238,7 +239,7 @@
       if (error === TOO_LONG) return '+';
       // Out of memory is not a reason to refuse this global.
       if (error === null || (error !== REFUSED && typeof error === 'object' && getPrototypeOf(error) === InternalPrototype)) throw error;
-      // A Proxy whose traps throw.
+      // Otherwise, a Proxy's trap threw.
       return `!${error === REFUSED ? reason : 'it cannot be read'}`;
     }
   };

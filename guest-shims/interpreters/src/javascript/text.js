@@ -151,7 +151,7 @@
   // Returns the name of the class of a value, without calling getters; `null` without a class.
   const constructorName = (value) => {
     let object = getPrototypeOf(value);
-    // The two usual classes, without the cost of property descriptors.
+    // Avoids the cost of property descriptors for the two most common classes.
     if (object === ObjectPrototype && !hasOwn(value, 'constructor')) return 'Object';
     if (object === ArrayPrototype && !hasOwn(value, 'constructor')) return 'Array';
     object = value;

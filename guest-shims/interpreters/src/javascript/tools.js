@@ -113,7 +113,7 @@
   };
 
   const fail = (call, reason) => {
-    // The stack of the call, not of the reply.
+    // Reports the stack of the call, not of the reply.
     $.text.setFrames(reason, $.text.framesOf(call));
     call.reject(reason);
   };
@@ -253,7 +253,7 @@
     return isObject ? getOwnPropertyDescriptor(object, key)?.value : undefined;
   };
 
-  // Returns the call of a tool in TypeScript's notation, for people and models. The host validates the arguments.
+  // Returns the call of a tool in TypeScript notation, for people and models. The host validates the arguments.
   const signature = ({ name, schema, parameters }) => {
     const properties = ownValue(schema, 'properties');
     const required = ownValue(schema, 'required');

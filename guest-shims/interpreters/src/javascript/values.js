@@ -7,7 +7,7 @@
   const $ = globalThis.$glovebox;
   const { cut, inspect, uncurry } = $;
 
-  // Bounds of the values returned to the host, in UTF-16 units. The host checks again, in bytes.
+  // Maximum lengths of the values returned to the host, in UTF-16 units. The host checks again, in bytes.
   const MOST_REPR = 65536;
   const MOST_JSON = 1 << 20;
 
@@ -45,7 +45,7 @@
     if (setHas(above, value)) return false;
     setAdd(above, value);
     if (isList) {
-      // An item needs a digit and a comma at least. Long lists are mostly lists of numbers.
+      // Each item needs at least a digit and a comma. Long lists are mostly lists of numbers.
       const { length } = value;
       let numbers = 0;
       if (length * 2 > room) return false;
@@ -111,10 +111,10 @@
     return start === 0 ? text : replaced + slice(text, start);
   };
 
-  // `JSON.stringify` throws for a `BigInt`, and rounds the digits of a number from 2^53 on. From 10^21 on, it uses an
-  // exponent, which keeps the number.
+  // `JSON.stringify` throws for a `BigInt`, and writes rounded digits for numbers from 2^53. From 10^21, it uses an
+  // exponent, which preserves the value.
   const MOST_DIGITS = 1e21;
-  // Returns what `JSON.stringify` writes with all digits.
+  // Replacer for `JSON.stringify` that preserves all digits of integers.
   const exact = (key, value) => {
     if (typeof value === 'number') {
       const isExact = (value <= MAX_SAFE_INTEGER && value >= -MAX_SAFE_INTEGER) || abs(value) >= MOST_DIGITS || !isFinite(value);
@@ -131,7 +131,7 @@
   const json = (value) => {
     room = MOST_JSON;
     try {
-      // Methods that a script defined may affect every object; otherwise no script code runs here.
+      // A `toJSON` of a built-in prototype affects every object. Without it, no code of the script runs here.
       if (hasOwn(ObjectPrototype, 'toJSON') || hasOwn(ArrayPrototype, 'toJSON') || !isData(value, new SetClass())) return undefined;
       const text = stringifyExact(value);
       return text.length > MOST_JSON || $.hasLoneSurrogate(text) ? undefined : text;
@@ -141,7 +141,8 @@
     }
   };
 
-  // Returns a value in its printed form, and as JSON if it is JSON. The host reads the properties one by one.
+  // Returns a value in its printed form, and as JSON if JSON represents it exactly. The host reads the properties one
+  // by one.
   $.show = (value) => {
     // Most values are primitives or plain objects, which have only a text form.
     if (typeof value === 'object' && value !== null) {

@@ -1,8 +1,8 @@
 'use strict';
 // Messages within the script: `MessageChannel`, `MessagePort`, `MessageEvent`, `BroadcastChannel`.
 //
-// In Node, an open port with a listener keeps the program alive. Here no other program could send a message, so only
-// messages in transit keep it alive.
+// In Node, an open port with a listener keeps the program alive. Here, no other program can send a message, so only
+// messages in transit keep the script alive.
 {
   const $ = $glovebox;
 
@@ -17,7 +17,7 @@
     }
   }
 
-  // The base of ports and broadcast channels. Adds handlers in properties, and Node's `on`, `once` and `off`.
+  // Base class of ports and broadcast channels. Adds handler properties, and Node's `on`, `once` and `off`.
   class Receiver extends EventTarget {
     onmessage = null;
     onmessageerror = null;

@@ -282,7 +282,7 @@
       const received = String(range).replace(/\B(?=(\d{3})+$)/g, '_');
       throw coded(RangeError, 'ERR_OUT_OF_RANGE', `The value of "max${onlyMost ? '' : ' - min'}" is out of range. It must be <= ${2 ** 48 - 1}. Received ${received}`);
     }
-    // Values that would favour a part of the range are drawn again.
+    // Draws again if a value would make some numbers of the range more likely.
     const fair = 2 ** 48 - (2 ** 48 % range);
     for (;;) {
       const drawn = crypto.randomBytes(6).readUIntBE(0, 6);

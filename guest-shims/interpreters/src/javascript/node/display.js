@@ -1,15 +1,15 @@
 'use strict';
 // Displays, in addition to printed output: `display(value)`.
 //
-// A display is one message to a device: its kind, then the media type and the data of each of its forms. The host drops
-// displays beyond its limit.
+// A display is one message to a device: its kind, then the media type and the data of each representation. The host
+// drops displays that exceed its limits.
 {
   const $ = $glovebox;
   const { inspect, os } = $;
   const { encode, fromBase64 } = $.encoding;
 
   const DEVICE = '/dev/glovebox/displays';
-  // The method that Deno's notebooks call to get the forms of a value.
+  // The method that Deno's notebooks call for the representations of a value.
   const FORMS = Symbol.for('Jupyter.display');
 
   const isText = (type) => type.startsWith('text/') || /\+(?:json|xml)$/.test(type) || ['application/json', 'application/javascript'].includes(type);
@@ -41,7 +41,7 @@
     os.close(device);
   };
 
-  // Shows a promise's value once it is available.
+  // For a promise, waits for its value.
   const sendWhenThere = (kind, forms) => (typeof forms?.then === 'function' ? Promise.resolve(forms).then((forms) => send(kind, forms)) : send(kind, forms));
 
   const hasForms = (value) => (typeof value === 'object' || typeof value === 'function') && value !== null && typeof value[FORMS] === 'function';
@@ -60,7 +60,7 @@
     Object.defineProperty(display[name], 'name', { __proto__: null, value: name });
   }
 
-  // Shows the value of a script's last expression, if it has other forms than text.
+  // Shows the value of a script's last expression if it has representations other than text.
   $.showResult = (value) => {
     if (!hasForms(value)) return;
     const forms = value[FORMS]();

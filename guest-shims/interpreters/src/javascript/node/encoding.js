@@ -67,13 +67,13 @@
     return end;
   };
 
-  // The range of the byte after a byte that begins a UTF-8 character.
+  // The range of a UTF-8 character's second byte, by its first byte.
   const lowest = (first) => (first === 0xe0 ? 0xa0 : first === 0xf0 ? 0x90 : 0x80);
   const highest = (first) => (first === 0xed ? 0x9f : first === 0xf4 ? 0x8f : 0xbf);
 
   const invalid = (name) => coded(TypeError, 'ERR_ENCODING_INVALID_ENCODED_DATA', `The encoded data was not valid for encoding ${name}`);
 
-  // As in the Encoding Standard: one U+FFFD for each part that could have begun a character.
+  // Like the Encoding Standard, decodes each invalid byte and each truncated character as one U+FFFD.
   const decodeUtf8 = (bytes, isFatal) => {
     let text = '';
     let units = [];
@@ -195,7 +195,7 @@
       const goesOn = Boolean(options?.stream);
       if (this.#legacy?.decodeNext !== undefined) return this.#legacy.decodeNext(bytesOf(source), this.fatal, goesOn);
       const bytes = concat(this.#pending, bytesOf(source));
-      // Invalid data, which throws, leaves nothing for the next call.
+      // Cleared before decoding, because a call that throws leaves nothing for the next call.
       this.#pending = new Uint8Array();
       const isUtf8 = this.encoding === 'utf-8';
       const isUtf16 = this.encoding === 'utf-16le' || this.encoding === 'utf-16be';
@@ -203,7 +203,7 @@
       if (goesOn && isUtf16) whole = wholeUtf16(bytes, this.encoding === 'utf-16be' ? 0 : 1);
       else if (goesOn && isUtf8) {
         const start = wholeUtf8(bytes);
-        // A first byte is incomplete only if the next byte can follow it.
+        // The last character is incomplete only if its second byte is missing or valid.
         if (start + 1 >= whole || (bytes[start + 1] >= lowest(bytes[start]) && bytes[start + 1] <= highest(bytes[start]))) whole = start;
       }
       const complete = bytes.subarray(0, whole);

@@ -15,7 +15,7 @@
     check(listener);
     const all = listenersOf(emitter);
     if (all.newListener !== undefined) emitter.emit('newListener', name, listener.listener ?? listener);
-    // Created anew each time, so that a listener that adds or removes others does not affect the current event.
+    // Creates a new list, so that a listener that adds or removes others does not affect the current event.
     all[name] = isFirst ? [listener, ...(all[name] ?? [])] : [...(all[name] ?? []), listener];
     return emitter;
   };

@@ -1,9 +1,10 @@
 'use strict';
-// File name patterns.
+// Patterns for file names.
 {
   const $ = $glovebox;
 
-  // `*` and `?` within a part, `**` over parts, `{a,b}` and `[a-z]`.
+  // Converts a pattern to a regular expression. Supports `*` and `?` within a name, `**` across directories, `{a,b}`
+  // and `[a-z]`.
   $.globPattern = (pattern) => {
     let source = '';
     let depth = 0;

@@ -70,7 +70,7 @@
     const pieces = [...before, ...Array(8 - given).fill('0'), ...(after ?? [])];
     if (!pieces.every((piece) => /^[0-9a-f]{1,4}$/i.test(piece))) return null;
     const short = pieces.map((piece) => parseInt(piece, 16).toString(16));
-    // The longest run of zeroes is omitted.
+    // Omits the longest run of zeros.
     let best = [0, 1];
     for (let i = 0; i < 8; i++) {
       let end = i;

@@ -1,7 +1,7 @@
 'use strict';
-// The modules that imports need and the interpreter's own loader cannot create. It finds modules by name, so the host
-// creates a module under the name of each package, which exports what the package's file does. All files that use a name
-// get the same package.
+// Creates the modules that imports need and that the interpreter's own loader cannot create. The loader finds modules
+// by name, so the host creates a module under the name of each package, with the exports of the package's file. All
+// files that import the same name get the same package.
 {
   const $ = $glovebox;
   const { builtin, coded, node } = $;
@@ -87,19 +87,19 @@
     text: `import { createRequire } from 'node:module';\nexport default createRequire('/')(${JSON.stringify(file)});`,
   });
 
-  // The interpreter creates `import.meta` and the errors of `import()` without Node's properties. In files that need them,
-  // the host replaces both expressions with these names, which a module of each file exports.
+  // The interpreter's `import.meta`, and the errors of its `import()`, lack Node's properties. In files that use these
+  // expressions, the host replaces them with the names below, which a module for each file exports.
   const REPLACED = /\bimport\s*[.(]/;
   const NAMES = ['$importMeta', '$loads'];
   const needsNames = (text) => REPLACED.test(text) && !NAMES.some((name) => text.includes(name));
   const namesOf = (file) => ({ name: `${HELPER}names${file}`, text: `export const { ${NAMES.join(', ')} } = globalThis.$loads.of(${JSON.stringify(file)});` });
 
-  // The names of modules that exist, and the errors of those that could not be created.
+  // The names of the created modules, and the errors of modules that could not be created.
   const packages = new Set();
   const failed = new Map();
   // Follows imports through files, without running any. `roots` are files with the names that they import. Calls `leave`
-  // for each module to create after those that it needs, and `miss` for a name that is not found, with the file that
-  // imports it and the name in its text.
+  // for each module to create, its dependencies first. Calls `miss` for a name that is not found, with the file that
+  // imports it and the name as written there.
   const follow = (roots, leave, miss) => {
     const seen = new Set();
     const created = new Set();
@@ -160,7 +160,7 @@
         const text = read(file);
         const isJson = isFileName && file.endsWith('.json');
         const isES = isFileName ? !isCommon(file, text) && !isJson : isModule(file, text);
-        // The interpreter does not know that two names are the same file.
+        // The interpreter does not know that two names refer to the same file.
         const own = isFileName && !isAbsolute(name) ? nameOf(file) : name;
         const isFacade = !isJson && (!isES || own !== nameOf(file));
         if (isFacade && packages.has(own)) continue;

@@ -20,14 +20,14 @@
   const index = once(() => dataOf('index'));
   const define = (object, name, value, writable = true) => Object.defineProperty(object, name, { __proto__: null, value, writable, configurable: true });
 
-  // The library and the methods of the language use these, whatever a script does to the global `Intl`.
+  // The library and the built-in methods use these types, even after a script changes the global `Intl`.
   const types = { __proto__: null };
   const intl = ($.intl = { Intl: types, shared: {} });
   const loaded = new Set();
   const run = (script) => {
     if (loaded.has(script)) return;
     if (script !== 'shared' && script !== 'rules') run('shared');
-    // Marked first, because the library requests itself while it loads.
+    // Marked first, because a file of the library may request itself while it loads.
     loaded.add(script);
     try {
       $.compileAs(`glovebox:intl/${script}`, `(function ($glovebox) {${textOf(`${script}.js`)}\n})`)($);
@@ -92,7 +92,7 @@
     return keywords;
   };
 
-  // The name of the file with a locale's data: its own, or its language's.
+  // Returns the name of the file with a locale's data: the locale's own file, or that of its language.
   const fileOf = (locale) => {
     const { aliases, locales, parents } = index();
     const tag = aliases[locale] ?? locale;
@@ -429,7 +429,7 @@
   };
   define(types, 'supportedValuesOf', supportedValuesOf);
 
-  // Methods of the language
+  // Built-in methods that take a locale
 
   // Formatters for at most one locale and plain options, kept because scripts call these methods in loops.
   const formatters = new Map();

@@ -102,7 +102,7 @@
   };
   // The maximum depth of conditions in `exports`.
   const MOST_CONDITIONS = 16;
-  // Returns the path that a value in `exports` has under the conditions.
+  // Returns the path that a value in `exports` selects under the conditions.
   const targetOf = (value, conditions, depth) => {
     if (typeof value === 'string') return value;
     if (typeof value !== 'object' || value === null || depth > MOST_CONDITIONS) return undefined;
@@ -174,7 +174,7 @@
   };
 
   const cache = { __proto__: null };
-  // The image's modules, until their first use.
+  // The image's preloaded packages that scripts have not required yet.
   const ready = { __proto__: null };
   function Module(id) {
     Object.assign(this, { id, path: path.dirname(id), filename: id, exports: {}, loaded: false, children: [], paths: [] });
@@ -291,7 +291,7 @@
     return /^\.{1,2}\//.test(name) ? nameOf(path.resolve(path.dirname(parent), name)) : name;
   };
 
-  // Returns whether the interpreter found no module, or no export.
+  // Returns whether the error reports a module or an export that the interpreter did not find.
   const isImportError = (error) =>
     (error instanceof ReferenceError && error.message.startsWith('could not load module')) ||
     (error instanceof SyntaxError && error.message.startsWith("Could not find export '"));
@@ -301,7 +301,8 @@
 
   const FACADE = Symbol.for('glovebox.module');
   const made = new Set();
-  // Returns the text of the module that `import` finds under a name. Empty for an unknown name and for later calls.
+  // Returns the text of the module that `import` finds under a name. Returns an empty text for an unknown name, and for
+  // a name whose text it has already returned.
   $.makeFacade = (name) => {
     if (made.has(name)) return '';
     made.add(name);

@@ -1,5 +1,5 @@
 'use strict';
-// `performance.mark`, `performance.measure` and the entries that they leave.
+// `performance.mark`, `performance.measure` and the entries that they create.
 {
   const $ = $glovebox;
   const { now } = $.builtins.performance;

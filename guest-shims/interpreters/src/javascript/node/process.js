@@ -130,7 +130,7 @@
     stdin.readableEncoding = null;
   };
 
-  // The environment contains only text.
+  // Environment variables contain only text.
   const asText = (value) => {
     if (typeof value === 'symbol') throw new TypeError('Cannot convert a Symbol value to a string');
     return `${value}`;

@@ -7,7 +7,7 @@
   const { ipv4, ipv6, punycode } = $.hosts;
 
   const SPECIAL = { __proto__: null, 'ftp:': '21', 'file:': '', 'http:': '80', 'https:': '443', 'ws:': '80', 'wss:': '443' };
-  // Percent-encoded characters, in addition to controls and non-ASCII ones.
+  // The characters that each part percent-encodes, in addition to control and non-ASCII characters.
   const FRAGMENT = ' "<>\x60';
   const QUERY = ' "#<>';
   const PATH = `${QUERY}?^\`{}`;
@@ -79,7 +79,7 @@
     return true;
   };
 
-  // Returns the parts of a URL, or `null`.
+  // Returns the parts of a URL, or `null` if it is invalid.
   const parse = (input, base) => {
     let text = input.replace(/^[\0-\x20]+|[\0-\x20]+$/g, '').replace(/[\t\n\r]/g, '');
     const record = { protocol: '', username: '', password: '', host: null, port: '', path: [], opaque: undefined, query: null, fragment: null };
@@ -201,7 +201,7 @@
       return at < 0 ? [formDecode(pair), ''] : [formDecode(pair.slice(0, at)), formDecode(pair.slice(at + 1))];
     });
 
-  // Updates the URL, if there is one, after a change of its parameters.
+  // The functions that update a URL after a change of its parameters, by the parameters object.
   const owners = new WeakMap();
   let updateQuery;
   class URLSearchParams {

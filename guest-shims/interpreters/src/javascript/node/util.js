@@ -31,7 +31,8 @@
     isGeneratorFunction: (value) => /Generator/.test(Object.prototype.toString.call(value)) && typeof value === 'function', isProxy: () => false,
   };
 
-  // Deep equality, as in `assert` and `isDeepStrictEqual`. Values under comparison count as equal, so that cycles end.
+  // Deep equality, for `assert` and `isDeepStrictEqual`. Values that are being compared count as equal, so that cycles
+  // end.
   const sameKeys = (a, b, isStrict, seen) => {
     const own = (value) => Reflect.ownKeys(value).filter((key) => Object.prototype.propertyIsEnumerable.call(value, key) && (isStrict || typeof key === 'string'));
     const keys = own(a);

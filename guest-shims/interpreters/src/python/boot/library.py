@@ -37,8 +37,8 @@ def module_code(self, fullname):
 
 
 def exec_module(self, module):
-    # Sets `__file__` to the code's `co_filename`. Packages compare the two to distinguish their own frames from those of
-    # scripts. Data files that packages open relative to `__file__` exist at this path: the host mounts them.
+    # Sets `__file__` to the code's `co_filename`. Packages compare the two to distinguish their own frames from a
+    # script's. Data files that packages open relative to `__file__` exist at this path: the host mounts them.
     if self.archive == LIBRARY:
         module.__file__ = module.__file__.replace(ARCHIVE, VERSION).removesuffix("c")
     if module.__name__ == "matplotlib.pyplot" and self.archive == LIBRARY:

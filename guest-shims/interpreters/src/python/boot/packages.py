@@ -16,8 +16,8 @@ PRELOADED = """
 """.split()
 
 if LIBRARY_HAS_PACKAGES:
-    # openpyxl imports numpy, lxml and Pillow if they are installed. These can be loaded only once, so they cannot be set
-    # aside.
+    # openpyxl imports numpy, lxml and Pillow if they are installed. They can be loaded only once, so they cannot be
+    # set aside.
     PRELOADED.remove("openpyxl")
 
 # Maximum number of modules that are loaded together with their package. A larger package loads each module on import,

@@ -268,8 +268,8 @@ def failed(error, name, silent=False):
 
 
 def complete(error, name):
-    """Adds the source line to a syntax error: CPython's compiler, unlike its parser, reads the line from a file. Removes
-    errors of the driver's own attempts, such as compiling the last statement separately."""
+    """Adds the source line to a syntax error: CPython's compiler, unlike its parser, reads the line from a file.
+    Removes errors of the driver's own attempts, such as compiling the last statement separately."""
     error.__context__ = None
     if error.text is None and error.filename == name and error.lineno:
         error.text = split_lines(source)[error.lineno - 1]
