@@ -407,7 +407,7 @@
       mapForEach(offered(), (_, known) => {
         names += `${names === '' ? '' : ', '}${known}`;
       });
-      throw new UnknownTool(`the host has no tool \`${name}\`; it has ${names === '' ? 'none' : names}`);
+      throw new UnknownTool(`the host has no tool \`${name}\`; available tools: ${names === '' ? 'none' : names}`);
     },
     has: (target, name) => name in errors || name in helpers || find(name) !== undefined,
     ownKeys: () => {
