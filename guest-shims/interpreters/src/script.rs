@@ -166,7 +166,7 @@ pub enum Report {
 }
 
 impl Report {
-    /// Converts the report of an image's own code. Anything but completion is an error.
+    /// Converts the report of an image's setup code. Anything but completion is an error.
     pub(crate) fn of_setup(self) -> Result<(), DriverError> {
         match self {
             Self::Completed(_) => Ok(()),
@@ -216,7 +216,7 @@ pub enum DriverError {
     /// The interpreter did not boot as its recipe describes.
     #[error("the interpreter did not boot as its recipe describes: {0}")]
     Boot(String),
-    /// An image's own code failed in the booted interpreter.
+    /// An image's setup code failed in the booted interpreter.
     #[error("the image's setup failed: {0}")]
     Setup(String),
     /// The guest returned a value that its driver never returns: a script has damaged the guest's memory.
@@ -321,7 +321,7 @@ pub trait Boot: Driver {
     /// clock and seeded entropy.
     fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError>;
 
-    /// Runs an image's own code in the booted interpreter. All scripts see the modules and global variables that the
+    /// Runs an image's setup code in the booted interpreter. All scripts see the modules and global variables that the
     /// code leaves.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ use crate::{
 
 pub use library::library;
 
-/// The name of an image's own code. Its relative imports are resolved in the workspace.
+/// The file name of an image's setup code. Its relative imports are resolved in the workspace.
 const SETUP_NAME: &str = "setup.js";
 
 /// The driver of QuickJS-NG.

@@ -83,7 +83,7 @@ addresses! {
     module_link,
     /// The words that the boot scripts share with the host.
     words,
-    /// The number of bindings that the image's own code created.
+    /// The number of bindings that the image's setup code created.
     bindings,
     /// The address of the allocator's first chunk.
     first_chunk,

@@ -209,7 +209,7 @@ pub(super) fn settle(
     Ok(anchors)
 }
 
-/// Runs an image's own code in the booted interpreter.
+/// Runs an image's setup code in the booted interpreter.
 pub(super) fn set_up(interpreter: &mut Interpreter<'_>, source: &str) -> Result<(), DriverError> {
     if !interpreter.send(source.as_bytes())? {
         return Err(DriverError::Setup("the setup code does not fit into the guest's memory".to_owned()));
