@@ -1,8 +1,8 @@
 'use strict';
 // CSV as defined in RFC 4180: `parse(text, options)` and `stringify(rows, options)`.
 
-// Options: `header` (true: objects with the first row's names as keys; false: arrays), `delimiter` (','), `trim`
-// (false).
+// Parses CSV to a list of rows. Options: `header` (true: objects with the first row's names as keys; false: arrays),
+// `delimiter` (','), `trim` (false).
 function parse(text, options = {}) {
   const { header = true, delimiter = ',', trim = false } = options;
   if (typeof text !== 'string') throw new TypeError('parse: the text must be a string');
@@ -59,8 +59,9 @@ function parse(text, options = {}) {
   });
 }
 
-// Options: `header` (true), `columns` (the names, in order), `delimiter` (','), `newline` ('\n'). `null` and
-// `undefined` become empty fields, objects become JSON, and other values, including zero and false, become text.
+// Converts a list of objects or arrays to CSV. Options: `header` (true), `columns` (the names, in order), `delimiter`
+// (','), `newline` ('\n'). `null` and `undefined` become empty fields, objects become JSON, and other values, including
+// zero and false, become text.
 function stringify(rows, options = {}) {
   const { header = true, delimiter = ',', newline = '\n' } = options;
   if (!Array.isArray(rows)) throw new TypeError('stringify: the rows must be an array');

@@ -1,2 +1,2 @@
-// The module `bjson` and `qjs:bjson` of scripts.
+// The modules `bjson` and `qjs:bjson` that scripts import.
 export * from 'glovebox:bjson';

@@ -40,7 +40,7 @@
   const MOST_BYTES = 1 << 17;
   const MOST_NAME = 120;
   const MOST_WIDE_NAME = 60;
-  // More stack slots than any function uses.
+  // Maximum number of stack slots. Functions use fewer.
   const MOST_VALUES = 1 << 16;
 
   const PUSH_I32 = 1, PUSH_ATOM = 4, UNDEFINED = 6, NULL = 7, THIS = 8, FALSE = 9, TRUE = 10, DUP = 17, PERM3 = 24, SWAP = 27, CONSTRUCT = 33,
@@ -265,7 +265,7 @@
     variables = new View(variableBuffer);
     outers = new View(outerBuffer);
     argumentCount = count;
-    // Not an array, whose prototype a script can change.
+    // Not an array, because scripts can change `Array.prototype`.
     values = { __proto__: null };
     height = 0;
     jumps = { __proto__: null };

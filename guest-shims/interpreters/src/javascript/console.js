@@ -32,7 +32,7 @@
 
   // Node expands two levels of nested objects.
   const DEPTH = 2;
-  // The options of `%o`, of a table cell whose value has many keys, and of all other table cells.
+  // The options for `%o`, for table cells whose value has many keys, and for all other table cells.
   const WHOLE = { __proto__: null, depth: 4, showHidden: true };
   const CLOSED = { __proto__: null, depth: -1, maxArrayLength: 3, breakLength: Infinity };
   const OPEN = { __proto__: null, ...CLOSED, depth: 0 };

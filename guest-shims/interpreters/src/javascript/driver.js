@@ -86,7 +86,7 @@
     for (let i = 0; i < environment.length; i++) setenv(environment[i], input.env[environment[i]]);
     $.enter(input, input.env);
     if (input.stdin) {
-      // Discards buffered input of the last execution.
+      // Discards buffered input of the previous execution.
       flush(standardIn);
       clearError(standardIn);
     }

@@ -144,7 +144,7 @@
 
   const store = (file, data, options, flag) => {
     const { encoding = 'utf8', flag: flags = flag, mode = 0o666 } = optionsOf(options);
-    // The interpreter itself encodes and writes plain texts in a single call.
+    // Fast path: the interpreter encodes and writes a text in a single call.
     if (typeof file !== 'number' && typeof data === 'string' && isUtf8(encoding ?? 'utf8') && (flags === 'w' || flags === 'a')) {
       const name = pathOf(file);
       const problem = {};
@@ -153,7 +153,7 @@
       open.puts(data.isWellFormed() ? data : data.toWellFormed());
       open.flush();
       const failed = open.error();
-      // Another write returns the error number, which the failed one does not report.
+      // The failed write does not report the error number. A second write returns it.
       const number = failed ? -Math.min(os.write(open.fileno(), new ArrayBuffer(1), 0, 1), 0) || NUMBERS.ENOSPC : 0;
       open.close();
       if (failed) throw failure(number, 'write');

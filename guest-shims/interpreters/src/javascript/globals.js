@@ -5,7 +5,7 @@
   const { uncurry } = $;
   const native = { __proto__: null, sleep: $.os.sleep, now: uncurry(performance.now), clock: performance };
 
-  // Node's longest delay. A longer one fires at once, as in Node.
+  // Node's maximum delay. A longer delay becomes one millisecond, as in Node.
   const MOST_DELAY_MS = 2147483647;
   // Nested iterator helpers call each other natively, without a stack check. Deeper nesting would trap.
   const MOST_HELPERS = 1000;
@@ -82,10 +82,10 @@
 
   // Number of unanswered calls to the host's tools.
   let calls = 0;
-  // Called when no other work is left.
+  // The function to call when no other work is left.
   let ending;
 
-  // Number of timers that keep the script alive, which are all except `unref`ed ones.
+  // Number of timers that keep the script alive: all on which the script has not called `unref()`.
   let referenced = 0;
   const count = () => {
     words[WAITING] = referenced + calls + (ending === undefined ? 0 : 1);
@@ -106,7 +106,7 @@
     words[LITTER] = is ? 1 : 0;
   };
 
-  // Kinds of timers: one-shot, repeating, and one that runs after the timers that are due.
+  // Kinds of timers: one-shot, repeating, and immediate, which runs after the timers that are due.
   const ONCE = 0;
   const AGAIN = 1;
   const AT_ONCE = 2;
@@ -207,7 +207,7 @@
     defineProperty(Immediate.prototype, Symbol.dispose, { __proto__: null, value: dispose, writable: true, configurable: true });
   }
 
-  // Accepts a timer or its number.
+  // Stops a timer, given as an object or as its number.
   const clear = (given) => {
     const timer = recordOf(given);
     if (timer !== undefined) {

@@ -12,12 +12,13 @@
   const COMPACT = 3;
   const MOST_ITEMS = 100;
   const DEPTH = 2;
-  // A method with this name returns the text of an object.
+  // The name of the method with which an object returns its own text.
   const CUSTOM = Symbol.for('nodejs.util.inspect.custom');
   const MOST_KEYS = 1000;
   // Approximate maximum length of the text of a structure. A small graph can have exponentially many paths.
   const MOST_TEXT = 1 << 20;
-  // Maximum length of a hole in an array that is skipped element by element. For a longer one, all keys are listed.
+  // Maximum length of a hole in an array that is skipped element by element. The end of a longer hole is found by
+  // listing all keys.
   const SHORT_HOLE = 1000;
   // Longer lists are printed without their other properties, because listing all keys is too expensive.
   const MOST_LISTED = 10000;
@@ -239,7 +240,7 @@
     return keys;
   };
 
-  // Integer keys come first in `ownKeys`. For a list, only the keys after them are returned.
+  // Returns the enumerable keys. With `skipIndices`, omits the integer keys, which come first in `ownKeys`.
   const enumerableKeys = (context, value, skipIndices) => {
     const keys = [];
     const all = ownKeys(value);

@@ -205,7 +205,7 @@
 
   $.completeFs = () => load('fs');
 
-  // The input of the execution.
+  // The input and the environment of the current execution.
   let current = { input: { name: '<sandbox>', args: [] }, env: {} };
   $.entered = () => current;
   $.enter = (input, env) => {

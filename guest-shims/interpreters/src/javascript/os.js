@@ -1,4 +1,4 @@
-// The module `qjs:os` of scripts. Its timers are those of globals.js, because nothing polls the native ones.
+// The module `qjs:os` that scripts import. Replaces the native timers, which nothing polls, with those of globals.js.
 export * from 'glovebox:os';
 export const {
   setTimeout, clearTimeout, setInterval, clearInterval, sleepAsync, setReadHandler, setWriteHandler,

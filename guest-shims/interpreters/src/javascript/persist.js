@@ -31,7 +31,7 @@
 
   // The properties of the global object that the script did not create, by name.
   let before;
-  // The objects among these properties.
+  // The values of these properties.
   let builtins;
   // Maximum number of characters of the globals, and the number that remains for the current global.
   let most = 0;

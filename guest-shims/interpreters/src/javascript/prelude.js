@@ -15,8 +15,8 @@
   const puts = uncurry(out.puts);
   const flush = uncurry(out.flush);
 
-  // Flush immediately, so that output survives a hard stop. `writeErr` flushes `out` first, so that the output of both
-  // streams keeps its order.
+  // Both functions flush immediately, so that output survives a hard stop. `writeErr` flushes `out` first, so that the
+  // output of both streams keeps its order.
   $.writeOut = (text) => {
     puts(out, text);
     flush(out);

@@ -1,3 +1,3 @@
-// The module `std` and `qjs:std` of scripts. The native `exit` would end the whole instance.
+// The modules `std` and `qjs:std` that scripts import. Replaces the native `exit`, which would end the whole instance.
 export * from 'glovebox:std';
 export const { exit } = $glovebox.overrides.std;

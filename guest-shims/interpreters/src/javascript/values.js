@@ -136,7 +136,7 @@
       const text = stringifyExact(value);
       return text.length > MOST_JSON || $.hasLoneSurrogate(text) ? undefined : text;
     } catch {
-      // The value is nested too deeply for the stack, or contains a Proxy whose traps throw.
+      // The value is nested too deeply for the stack, or a Proxy's trap threw.
       return undefined;
     }
   };

@@ -285,7 +285,7 @@
   fixed('BigInt64', 8, 'BigInt64', -(2n ** 63n), 2n ** 63n - 1n);
   fixed('BigUInt64', 8, 'BigUint64', 0n, 2n ** 64n - 1n);
 
-  // Numbers of one to six bytes.
+  // The methods for integers of one to six bytes.
   const order = (size, isLittle) => Array.from({ length: size }, (_, i) => (isLittle ? size - 1 - i : i));
   for (const end of ['LE', 'BE']) {
     const readUInt = function (offset, size) {

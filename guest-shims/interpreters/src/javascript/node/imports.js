@@ -198,7 +198,7 @@
     return next;
   };
 
-  // Returns the frame of an import in a file, at the end of the text `before` it.
+  // Returns the stack frame of an import in a file. `before` is the text that precedes the import.
   const frameAt = (file, before) => `    at ${nameOf(file)}:${before.split('\n').length}:${before.length - before.lastIndexOf('\n')}`;
   const frameOf = (file, name) => {
     const text = read(file);
@@ -209,8 +209,8 @@
   const CLAUSE = /\b(?:import|export)\b([^'"\x60;]*?)\bfrom\s*(?:'([^'\n]+)'|"([^"\n]+)")/g;
   // Returns whether the clause of an import contains a name.
   const takes = (clause, name) => clause.split(/[\s,{}]+/).includes(name) || (name === 'default' && /^\s*[^\s{*]/.test(clause));
-  // Finds the import of a name that a module does not export, in the files to which the imports of a file lead. Returns
-  // the module's name in that file, and the frame.
+  // Finds the import of a name that a module does not export, in the files that `parent` imports directly or
+  // indirectly. Returns the module's name as written there, and the frame.
   const importOf = (name, module, parent, names) => {
     const target = path.resolve('/app', module);
     const seen = new Set([parent]);

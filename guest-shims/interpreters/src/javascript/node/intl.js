@@ -1,5 +1,5 @@
 'use strict';
-// `Intl`, and the methods of the language that take a locale. FormatJS formats values with data from CLDR.
+// `Intl`, and the built-in methods that take a locale. FormatJS formats values with data from CLDR.
 // `vendor_js/intl` contains both, and `vendor_js/README.md` explains updates. Scripts and data are read on first use.
 {
   const $ = $glovebox;
@@ -41,7 +41,7 @@
   // Locales
 
   const PLAIN_TAG = /^([a-z]{2,3})(?:-([a-z]{4}))?(?:-([a-z]{2}|\d{3}))?$/i;
-  // Languages with another canonical tag. Their tags and all tags with extensions or variants need the library.
+  // Languages with a different canonical tag. The library handles their tags, and all tags with extensions or variants.
   const RENAMED = new Set(['aam', 'bh', 'cmn', 'in', 'iw', 'ji', 'jw', 'mo', 'no', 'sh', 'tl', 'zsm']);
   const canonical = (tag) => {
     const [, language, script, region] = PLAIN_TAG.exec(tag) ?? [];

@@ -75,8 +75,8 @@ def directive_text(letter, when):
 
 
 def put(owner, name, function):
-    """Replaces a built-in function of a module. The replacement is bound to the module, so that it does not become a
-    method if a class has it as an attribute; neither does a built-in function."""
+    """Replaces a built-in function of a module. The replacement is bound to the module. As a class attribute, it
+    therefore does not become a method, like any built-in function."""
     native = getattr(owner, name, None)
     setattr(owner, name, types.MethodType(functools.update_wrapper(function, native) if native else function, owner))
 

@@ -1,7 +1,7 @@
 """The driver functions that the host calls."""
 
-# Remove a script's trace and profile hooks when it ends. Otherwise, the hooks would trace the driver's calls and could
-# raise exceptions there.
+# Used to remove a script's trace and profile hooks when it ends. Otherwise, the hooks would trace the driver's calls
+# and could raise exceptions there.
 settrace, setprofile = sys.settrace, sys.setprofile
 
 
@@ -189,7 +189,7 @@ def set_environment(wanted):
     script_env = wanted
 
 
-kept = {}  # the image's own globals of `__main__`, before any script runs
+kept = {}  # the image's globals in `__main__`, before any script runs
 
 
 def finish():

@@ -2,8 +2,8 @@
 
 SITE = WORKSPACE + "/site-packages"
 
-# Whether the library's zip file also contains packages. If it does, `SITE` precedes it on the path, because packages in
-# `SITE` are pinned or come from the user, and modules of the standard library are not searched in `SITE`.
+# `True` if the library's zip file also contains packages. In that case, `SITE` precedes it on the path, because the
+# packages in `SITE` are pinned or come from the user, and modules of the standard library are not searched in `SITE`.
 LIBRARY_HAS_PACKAGES = machinery.PathFinder.find_spec("numpy", [LIBRARY]) is not None
 
 # The modules to preload. Importing a package loads its listed modules and their imports. Other modules are compiled
