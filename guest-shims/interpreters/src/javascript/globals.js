@@ -417,7 +417,9 @@
     const guarded = {
       [name](argument) {
         const depth = ((typeof this === 'object' && this !== null && weakGet(depths, this)) || 0) + 1;
-        if (depth > MOST_HELPERS) throw new OutOfRange(`more than ${MOST_HELPERS} nested iterator helpers`);
+        if (depth > MOST_HELPERS) {
+          throw new OutOfRange(`more than ${MOST_HELPERS} nested iterator helpers; use a loop instead`);
+        }
         const made = apply(helper, this, [argument]);
         weakSet(depths, made, depth);
         return made;

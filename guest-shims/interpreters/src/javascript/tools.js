@@ -86,12 +86,14 @@
   // device is opened each time, because a script may close any descriptor and open another one in its place.
   const exchange = (message, wantsReply) => {
     const device = open(DEVICE, 'r+');
-    if (device === null) throw new ToolError('the host offers no tools here');
+    if (device === null) throw new ToolError('the sandbox has no tools');
     try {
       if (message !== undefined) {
         puts(device, message);
         flush(device);
-        if (hasFailed(device)) throw new ToolLimit('the arguments exceed `limits.tool_bytes`');
+        if (hasFailed(device)) {
+          throw new ToolLimit('the arguments exceed `limits.tool_bytes`; send less or raise the limit');
+        }
       }
       if (!wantsReply) return undefined;
       const got = readBytes(fileno(device), header.buffer, 0, 4);

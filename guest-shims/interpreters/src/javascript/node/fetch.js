@@ -228,7 +228,7 @@
 
   // Returns the error for a script, as in Node: a `TypeError` with its cause. A timeout is a `DOMException`.
   const failed = (error) => {
-    const isOff = error.name === 'UnknownTool' || error.message === 'the host offers no tools here';
+    const isOff = error.name === 'UnknownTool' || error.message === 'the sandbox has no tools';
     const [, code, message] = /^([a-z]+): ([^]*)$/.exec(error.message) ?? [];
     const made = new TypeError(`fetch failed: ${isOff ? OFF : (message ?? error.message)}`, { cause: error });
     if (!isOff && (code === 'timeout' || error.name === 'ToolTimeout')) {

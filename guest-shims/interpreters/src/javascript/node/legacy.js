@@ -67,7 +67,7 @@
       device.flush();
       if (device.error()) throw invalid(name);
       const header = new Uint8Array(5);
-      if (os.read(device.fileno(), header.buffer, 0, 5) !== 5) throw new Error('not enough memory for the text');
+      if (os.read(device.fileno(), header.buffer, 0, 5) !== 5) throw new Error('not enough memory to decode the text');
       const length = header[0] | (header[1] << 8) | (header[2] << 16);
       return { text: length === 0 ? '' : device.readAsString(length), unfinished: header[4] };
     } finally {

@@ -124,7 +124,10 @@ def preload():
         for name in set(sys.modules) - before:
             owner = name.partition(".")[0]
             if name in sys.builtin_module_names and owner not in sys.stdlib_module_names:
-                raise ImportError(f"`{wanted}` imports `{name}`, which can be loaded only once", name=name)
+                raise ImportError(
+                    f"`{wanted}` imports `{name}`, which can be loaded only once; remove it from `PRELOADED`",
+                    name=name,
+                )
             if owner not in sys.stdlib_module_names:
                 # Modules under another top-level name belong to the package that imported them.
                 modules, _ = shelf.setdefault(owner if owner in tops else top, ({}, []))

@@ -81,7 +81,9 @@ def exchange(message, expects_reply):
             close_device(device)
     except OSError as error:
         if error.errno == errno.EMSGSIZE:
-            raise ToolLimit(f"the arguments exceed `limits.tool_bytes`: {len(message)} bytes") from None
+            raise ToolLimit(
+                f"the arguments exceed `limits.tool_bytes`: {len(message)} bytes; send less or raise the limit"
+            ) from None
         raise
     finally:
         exchanging = False

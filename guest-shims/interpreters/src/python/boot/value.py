@@ -296,7 +296,9 @@ def set_variable():
     try:
         name, text = fields()
         if not name.isidentifier() or keyword.iskeyword(name):
-            raise ValueError(f"{clip(name, NAME_CHARS)!r} is not a valid variable name")
+            raise ValueError(
+                f"{clip(name, NAME_CHARS)!r} is not a valid variable name; use an identifier, not a keyword"
+            )
         namespace[name] = decode_json(text)
         return None
     except BaseException as error:
