@@ -92,7 +92,7 @@ pub(crate) fn note(text: &str) {
     note_escaped(&escaped_text(text).to_string());
 }
 
-/// Like [`note`], but for a text of any length that is already escaped.
+/// Like [`note`], but for a string of any length that is already escaped.
 pub(crate) fn note_escaped(text: &str) {
     let _ = writeln!(anstream::stderr(), "{CARE}glovebox:{CARE:#} {text}");
 }

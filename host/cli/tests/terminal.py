@@ -1,7 +1,7 @@
-"""Runs a program at a new terminal and types the steps from standard input.
+"""Runs a program at a new terminal and types what the steps on standard input specify.
 
-Each line of standard input is a step: a JSON array of a text to wait for and a text to type. The first text must occur
-in the program's output after the match of the previous step. After the last step, waits for the program to end, at most
+Each line of standard input is a step: a JSON array of a string to wait for and a string to type. The first string must
+occur in the program's output after the match of the previous step. After the last step, waits for the program to end, at most
 `TIMEOUT_S` seconds from the start. Prints a JSON object with the program's `output`, its exit `code`, and the
 `untyped` steps.
 """

@@ -21,7 +21,7 @@ const MAX_TOOLS: usize = 1_024;
 /// Maximum total size of a component's schemas as parsed values, in bytes. The tools of a caller have the same limit.
 const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
 
-/// A component of the world `tool-provider`. Scripts can call the tools that it exports.
+/// A component of the `tool-provider` world. Scripts can call the tools that it exports.
 ///
 /// Each call runs in a new instance, with the limits of `config` and the deadline of the call. Calls can therefore run
 /// concurrently, and scripts cannot see each other's data. A trap ends only its own call: the script receives a

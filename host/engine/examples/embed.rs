@@ -33,7 +33,7 @@ impl SandboxView for State {
     }
 }
 
-/// Calls the export `evaluate` of the component in a file.
+/// Calls the `evaluate` export of the component in a file.
 pub(crate) fn evaluate(file: &Path, expression: &str) -> Result<Result<String, String>, Box<dyn Error>> {
     // Once per program: the engine for scripts, and the sandbox host for components.
     let engine = Engine::new(EngineConfig::default())?;

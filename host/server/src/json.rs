@@ -41,7 +41,7 @@ pub(crate) struct StringScanner {
 pub(crate) struct TooCostly;
 
 impl JsonCost {
-    /// Returns an upper bound on the memory that the values in a text occupy when parsed, in bytes. Excludes the
+    /// Returns an upper bound on the memory that the values in a string occupy when parsed, in bytes. Excludes the
     /// contents of strings.
     pub(crate) fn of(text: &[u8]) -> Result<usize, TooCostly> {
         let mut cost = Self::default();

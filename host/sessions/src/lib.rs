@@ -1,7 +1,7 @@
 //! Sessions of [`glovebox`] that outlive their process: live sessions in memory, hibernated sessions in a store.
 //!
 //! * [`Sessions`]: resumes the sessions of a [`SessionStore`] on demand, and hibernates idle sessions.
-//! * [`DirectoryStore`]: a store in a directory. `ObjectStore`, with the feature `object-store`: a store in a bucket.
+//! * [`DirectoryStore`]: a store in a directory. `ObjectStore`, with the `object-store` feature: a store in a bucket.
 //! * [`StorePolicy`]: when sessions are saved, and how many stay live.
 //! * [`Prune`]: deletes old sessions.
 //!

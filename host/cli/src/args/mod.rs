@@ -221,7 +221,7 @@ pub(crate) struct ActivateArgs {
     pub(crate) policy: PolicyArgs,
 }
 
-/// Additions to the table `network` of a policy.
+/// Additions to the `network` table of a policy.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Network")]
 struct NetworkArgs {

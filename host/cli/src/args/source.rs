@@ -1,4 +1,4 @@
-//! Flags for the code to run, its interpreter, the variable `context`, and tools that are host programs.
+//! Flags for the code to run, its interpreter, the `context` variable, and tools that are host programs.
 
 use std::{
     fs::File,

@@ -8,19 +8,19 @@ use crate::{args::GlobalArgs, terminal::Hinted};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServiceCommand {
-    /// Run a component that uses the sandbox (in builds with the feature `full`)
+    /// Run a component that uses the sandbox (in builds with the `full` feature)
     RunComponent(AnyArgs),
-    /// Answer requests over HTTP (in builds with the feature `full`)
+    /// Answer requests over HTTP (in builds with the `full` feature)
     Serve(AnyArgs),
-    /// Serve the Model Context Protocol (in builds with the feature `full`)
+    /// Serve the Model Context Protocol (in builds with the `full` feature)
     Mcp(AnyArgs),
-    /// Serve programs on this machine over a Unix socket (in builds with the feature `full`)
+    /// Serve programs on this machine over a Unix socket (in builds with the `full` feature)
     Daemon(AnyArgs),
-    /// Serve sessions that outlive their machine (in builds with the feature `full`)
+    /// Serve sessions that outlive their machine (in builds with the `full` feature)
     Fleet(AnyArgs),
-    /// Make a provider component (in builds with the feature `full`)
+    /// Make a provider component (in builds with the `full` feature)
     Weave(AnyArgs),
-    /// Describe the tools of scripts (in builds with the feature `full`)
+    /// Describe the tools of scripts (in builds with the `full` feature)
     Tools(AnyArgs),
 }
 

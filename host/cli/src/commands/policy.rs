@@ -26,7 +26,7 @@ pub(crate) struct PolicyCommandArgs {
 
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
-    /// Print the effective policy: defaults, overridden by a file, overridden by flags
+    /// Print the effective policy: the defaults, overridden by a file and by flags
     #[command(after_help = AFTER_HELP)]
     Show {
         #[command(flatten)]

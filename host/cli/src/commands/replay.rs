@@ -59,7 +59,7 @@ pub(crate) struct ReplayArgs {
     policy: PolicyArgs,
 }
 
-/// The report of a repetition with equal results.
+/// The report of a replay with equal results.
 #[derive(Serialize)]
 struct EqualReport<'a> {
     equal: bool,
@@ -69,7 +69,7 @@ struct EqualReport<'a> {
     tool_calls: usize,
 }
 
-/// The report of a repetition with another result.
+/// The report of a replay with a different result.
 #[derive(Serialize)]
 struct DifferenceReport<'a> {
     equal: bool,

@@ -66,7 +66,7 @@ pub(crate) struct WeaveArgs {
     #[arg(long, value_name = "FILE")]
     core: Option<PathBuf>,
 
-    /// Limit on the native stack that nested calls in an interpreter use, as an estimate; the default fits the default
+    /// Estimated limit on the native stack that nested calls in an interpreter use; the default suits the default
     /// stacks of Wasmtime and V8
     #[arg(long, value_name = "BYTES", default_value_t = WeaveOptions::default().stack_bytes)]
     stack_bytes: u32,

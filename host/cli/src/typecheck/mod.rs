@@ -39,7 +39,7 @@ use crate::{
 /// The hidden subcommand that confines itself and executes the checker.
 const SUBCOMMAND: &str = "check-types";
 
-/// The names of the files in the temporary directory. The script is the module `__main__`, so that no import finds it
+/// The names of the files in the temporary directory. The script is the `__main__` module, so that no import finds it
 /// by another name.
 const SCRIPT: &str = "__main__.py";
 const DECLARATIONS: &str = "__builtins__.pyi";

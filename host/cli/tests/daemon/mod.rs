@@ -97,7 +97,7 @@ fn daemon_keeps_sessions_in_memory_until_they_are_idle() {
     assert_eq!(executed.1["stdout"], "6\n");
     assert!(ask("status", &socket).0.ends_with("\n1 session\n"));
     assert_eq!(request(&socket, "GET", "/v1/info", "").1["policy"]["limits"]["timeout_ms"], 2_000);
-    // No part of the session is on the disk.
+    // No part of the session is on disk.
     let names: Vec<_> = std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(names.iter().all(|name| name.to_str().unwrap().starts_with("d.sock")), "{names:?}");
     let begun = Instant::now();

@@ -244,7 +244,7 @@ impl From<&ExecuteError> for SandboxError {
                 Self::TooManySessions(too_many_sessions(name, *used, *max))
             }
             ExecuteError::NotPrepared { name } => Self::Unsupported(format!(
-                "`{name}` runs as a plain command without sessions and validation; use a prepared runtime"
+                "`{name}` runs as a plain command without sessions or validation; use a prepared runtime"
             )),
             ExecuteError::Instantiate { .. } => unavailable("no instance is available; try again later", error),
             ExecuteError::TypeScript { .. } => unavailable("the TypeScript stripper is unavailable", error),

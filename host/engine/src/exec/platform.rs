@@ -167,7 +167,7 @@ impl Platform for EnginePlatform {
     }
 }
 
-/// Fuel budget shared by executions that run one after the other. The default is unlimited: only the limit of each
+/// Fuel budget shared by consecutive executions. The default is unlimited: only the limit of each
 /// execution applies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Budget(Option<Arc<AtomicU64>>);
@@ -207,7 +207,7 @@ impl Budget {
 /// token.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionScope {
-    /// Cancels the session's work outside requests: access to variables, exit handlers, rollbacks.
+    /// Cancels the session's work outside requests: access to variables, exit handlers and rollbacks.
     pub(crate) cancel: CancelToken,
     /// The fuel budget for all work in the session.
     pub(crate) budget: Budget,

@@ -257,8 +257,8 @@ impl<'a> Request<'a> {
     /// everything that is needed to repeat it. Default: `false`. Requires a prepared runtime. Not supported in
     /// sessions.
     ///
-    /// The recording contains at most 1 MiB of what the script receives from outside: tool answers, times, random
-    /// numbers, standard input that is not provided in advance. Beyond it, the execution continues without a recording.
+    /// The recording contains at most 1 MiB of inputs from outside: tool answers, times, random numbers, and standard
+    /// input that is not provided in advance. Beyond this limit, the execution continues without a recording.
     /// `limits.fuel_reserve` does not apply, because its exception would not occur at the same point again.
     #[must_use]
     pub fn recorded(mut self, recorded: bool) -> Self {

@@ -297,7 +297,7 @@ fn explain(error: &DriverError, machine: &mut GuestMachine) -> String {
     text
 }
 
-/// Returns the last `chars` characters of a text.
+/// Returns the last `chars` characters of a string.
 fn end_of(text: &str, chars: usize) -> &str {
     let Some(before) = chars.checked_sub(1) else { return "" };
     let start = text.char_indices().rev().nth(before).map_or(0, |(at, _)| at);

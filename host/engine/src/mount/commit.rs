@@ -45,7 +45,7 @@ impl HostDirectory {
         self.commit(plan, vfs)
     }
 
-    /// Carries out a commit plan. If this returns `Ok`, all changes are on the disk. If it fails, the directory is
+    /// Carries out a commit plan. If this returns `Ok`, all changes are on disk. If it fails, the directory is
     /// unchanged unless [`MountError`] says otherwise.
     ///
     /// Waits for other commits to the same directory, for at most the `lock_wait` of

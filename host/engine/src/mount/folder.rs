@@ -306,7 +306,7 @@ impl Folder {
         }
     }
 
-    /// Waits until the directory's entries are on the disk.
+    /// Waits until the directory's entries are on disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.readable()?.sync_all()
     }

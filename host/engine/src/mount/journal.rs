@@ -5,7 +5,7 @@
 //! {"root":12,"staging":34,"steps":[…]}
 //! ```
 //!
-//! The file is renamed to its final name only after it is complete and on the disk. It contains the inodes of the
+//! The file is renamed to its final name only after it is complete and on disk. It contains the inodes of the
 //! mounted directory and of the commit's private directory. A copy of the journal, for example from an archive, is
 //! therefore rejected.
 //!
@@ -133,7 +133,7 @@ impl Journal {
         if journal.steps.iter().all(JournalStep::is_sound) { Ok(journal) } else { Err("contains invalid steps") }
     }
 
-    /// Writes the journal atomically and waits until it is on the disk.
+    /// Writes the journal atomically and waits until it is on disk.
     pub(super) fn write(&self, staging: &Folder) -> Result<(), MountError> {
         let bytes = self.encode()?;
         let failed = || MountError::io("write", NAME);

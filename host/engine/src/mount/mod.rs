@@ -1,8 +1,8 @@
 //! Mounted host directories, and journaled commits of guests' writes.
 //!
 //! A [`HostDirectory`] is opened once and serves a guest's mount through [`glovebox_vfs::MountSource`]: listings, file
-//! states and chunks of files are read on demand. All paths are resolved name by name below that handle, without
-//! following links. Neither a guest's link nor a race on the host can escape the directory.
+//! states and chunks of files are read on demand. All paths are resolved one component at a time, relative to that
+//! handle, without following links. Neither a guest's link nor a race on the host can escape the directory.
 //!
 //! A guest's writes stay in the guest's file system until a commit carries out all or none of them:
 //!
@@ -21,7 +21,7 @@
 //! * *Glovebox's own directories*: no mount is, contains or is inside a [`Guarded`] directory, such as the cache, whose
 //!   prepared images run as native code. Directories are compared by device and inode along their ancestors, so aliases
 //!   do not bypass the check. The check runs when the mount is opened, and again before an execution or a commit if
-//!   more directories were registered since. A walk never enters one of these directories.
+//!   more directories have been registered since. A walk never enters one of these directories.
 //! * *Syncing*: new files, the journal and every changed directory are synced, so a reported commit survives a power
 //!   failure if the disk honours syncs. With more than 32 new files and directories, a commit on Linux syncs the whole
 //!   file system once (`syncfs`) instead of each entry (`fsync`).
@@ -32,7 +32,7 @@
 //!   and tools that compare times would miss changes.
 //! * *Links* are written only if they are relative, have every `..` at the front, and have no more `..` than the depth
 //!   of the link. No chain of such links can escape the directory.
-//! * *Names* that begin with `.glovebox-commit-`, in upper or lower case and at any depth, are hidden from guests and
+//! * *Names* that begin with `.glovebox-commit-`, in any case and at any depth, are hidden from guests and
 //!   never written.
 //! * *Isolation*: other processes can see a partial commit during step 4. Commits exclude each other with an advisory
 //!   lock on the directory. Other programs do not take the lock, so a race remains between the last check of a file and

@@ -1,4 +1,4 @@
-//! Carries out the steps of a journal. The module `journal` reverts them.
+//! Carries out the steps of a journal. The `journal` module reverts them.
 //!
 //! The contents of the private directory show whether a step was carried out, so each function here can be interrupted
 //! at any point and called again.

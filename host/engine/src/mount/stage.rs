@@ -196,7 +196,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         }
     }
 
-    /// Fingerprints the new trees and waits until all contents are on the disk.
+    /// Fingerprints the new trees and waits until all contents are on disk.
     pub(super) fn finish(&mut self) -> Result<(), MountError> {
         let staging = self.site.staging;
         for (index, step) in self.steps.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! The table `network` of a policy, and its validation.
+//! The `network` table of a policy, and its validation.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub struct NetworkPolicy {
     pub allow: Vec<String>,
     /// Non-public address ranges that requests may reach, such as `127.0.0.0/8`. Default: none.
     pub allow_private: Vec<String>,
-    /// Allowed methods. Default: `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE`, `OPTIONS`. Other methods are not
+    /// Allowed methods. Default: `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE` and `OPTIONS`. Other methods are not
     /// supported.
     pub methods: Vec<String>,
     /// Maximum number of requests in one execution. Each request is also charged as a tool call. Redirects that the

@@ -149,7 +149,7 @@ impl Sandbox {
     }
 
     /// Repeats a recorded execution without calling tools, and compares the results: outcome, fuel, output, value,
-    /// displays, tool calls and changed files. Host directories are not changed. To cancel a repetition or to receive
+    /// displays, tool calls and changed files. Host directories are not changed. To cancel a replay or to receive
     /// its output, [`run`](Self::run) the recording's [`request`](Recording::request).
     ///
     /// # Errors

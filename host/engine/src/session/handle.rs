@@ -40,7 +40,7 @@ use crate::{
 /// [`ExecuteError::Instantiate`] until it succeeds. `os._exit` ends the session. The policy's
 /// [`session`](crate::SessionPolicy) table determines when checkpoints are taken.
 ///
-/// Clones are handles to the same session and can be used from any thread. Concurrent calls run one after the other, in
+/// Clones are handles to the same session and can be used from any thread. Concurrent calls run one at a time, in
 /// arrival order. Dropping the last handle frees the session's resources immediately, without running exit handlers.
 /// [`close`](Self::close) runs them.
 ///
@@ -395,7 +395,7 @@ impl Session {
     ///
     /// # Errors
     /// Fails if the session stays busy, if its exit handlers could not be run, or if the files could not be committed.
-    /// In the last two cases, the session has ended nevertheless. Closing an ended session succeeds.
+    /// In the last two cases, the session has still ended. Closing an ended session succeeds.
     pub fn close(&self) -> Result<(), ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.close())?

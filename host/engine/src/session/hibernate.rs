@@ -106,8 +106,8 @@ pub struct HibernatedSession {
 }
 
 impl Session {
-    /// Serializes the session, for [`Sandbox::resume`] in any process and on any machine with the same image. Waits for
-    /// the session's turn like an execution. The session continues, and its later changes are not in the bytes. Equal
+    /// Serializes the session, for [`Sandbox::resume`] in any process and on any machine with the same image. Waits its
+    /// turn like an execution. The session continues, and its later changes are not in the bytes. Equal
     /// sessions produce equal bytes.
     ///
     /// The bytes contain the session's memory, files, open descriptors, virtual clock and random number generator

@@ -1,4 +1,4 @@
-//! The table `tools` of a policy: restrictions of single tools.
+//! The `tools` table of a policy: restrictions of single tools.
 
 use std::collections::BTreeMap;
 

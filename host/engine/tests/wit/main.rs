@@ -20,7 +20,7 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")
 }
 
-/// The packages in `wit/` and the ID of the package `glovebox:sandbox`.
+/// The packages in `wit/` and the ID of the `glovebox:sandbox` package.
 struct Contract {
     resolve: Resolve,
     package: PackageId,
@@ -55,7 +55,7 @@ impl Contract {
         worlds.iter().map(|(name, id)| (name.as_str(), &self.resolve.worlds[*id]))
     }
 
-    /// Returns the types that the package defines, without aliases and the types that it imports with `use`.
+    /// Returns the types that the package defines, except aliases and types imported with `use`.
     fn types(&self) -> impl Iterator<Item = (&str, &TypeDef)> {
         self.interfaces().flat_map(|(_, interface)| {
             let types = interface.types.iter().map(|(name, id)| (name.as_str(), &self.resolve.types[*id]));

@@ -226,7 +226,7 @@ impl Http {
     ) -> Result<Result<A, (u16, String)>, FleetError> {
         let request = match question {
             Some(question) => {
-                // reqwest's feature `json` is off.
+                // reqwest's `json` feature is off.
                 let body = serde_json::to_vec(question).map_err(|error| FleetError::Invalid(error.to_string()))?;
                 self.0.post(url).header(http::header::CONTENT_TYPE, "application/json").body(body)
             }

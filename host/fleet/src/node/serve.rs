@@ -173,7 +173,7 @@ async fn log(connection: impl Future<Output = hyper::Result<()>>, _place: OwnedS
 #[derive(Clone)]
 struct Answering {
     endpoint: HyperEndpoint,
-    /// An endpoint without services and identity key, because health checks are not signed.
+    /// An endpoint without services or an identity key, because health checks are not signed.
     health: HyperEndpoint,
     is_draining: Arc<AtomicBool>,
 }

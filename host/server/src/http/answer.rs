@@ -155,7 +155,7 @@ pub struct Problem {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = String)]
     pub detail: Untrusted,
-    /// Seconds to wait before a retry. Also in the header `Retry-After`.
+    /// Seconds to wait before a retry. Also in the `Retry-After` header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
     /// Type errors of a script that was not run (`type-errors`). Each has `line`, `column` and `message`.

@@ -39,7 +39,7 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for InQuery<T> {
     }
 }
 
-/// The header `If-Match` in the OpenAPI document.
+/// The `If-Match` header in the OpenAPI document.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its description is used")]

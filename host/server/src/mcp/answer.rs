@@ -177,7 +177,7 @@ impl Answering {
         (shown, is_shortened || output.is_truncated())
     }
 
-    /// Adds a text after its label, shortened if necessary, with a link to the full text. Returns the shown text and
+    /// Adds `text` after its label, shortened if necessary, with a link to the full text. Returns the shown text and
     /// whether it is incomplete.
     fn show(&self, name: &str, label: &str, text: String, content: &mut Vec<ContentBlock>) -> (String, bool) {
         let uri = self.id.uri(name);
@@ -330,7 +330,7 @@ pub(super) const HEAD_CHARS: usize = 4_000;
 /// The number of characters shown from the end of a long text, where errors and final results are.
 pub(super) const TAIL_CHARS: usize = 4_000;
 
-/// Shortens a text to its start and end, separated by a line that `note` builds from the number of omitted characters.
+/// Shortens text to its start and end, separated by a line that `note` builds from the number of omitted characters.
 /// Returns `None` if the text is short enough.
 pub(super) fn shortened(text: &str, note: impl FnOnce(usize) -> String) -> Option<String> {
     // The byte length is an upper bound of the length in characters, so most texts need no counting.

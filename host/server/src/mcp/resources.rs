@@ -80,7 +80,7 @@ pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Resul
     Ok(ReadResourceResult::new(vec![contents.with_mime_type(media_type)]))
 }
 
-/// Returns `true` if a text is at most as long in JSON as in base64. A control character occupies six bytes in JSON.
+/// Returns `true` if a string is at most as long in JSON as in base64. A control character occupies six bytes in JSON.
 /// The shorter encoding must be used, because a client drops a message that is too long and then waits forever.
 fn is_short_as_json(text: &str) -> bool {
     let escaped = text.bytes().filter(|byte| matches!(byte, b'"' | b'\\' | b'\n' | b'\r' | b'\t')).count();

@@ -294,7 +294,7 @@ impl Sessions {
         let storage = &self.0.storage;
         let removed = match &live {
             Some(live) => live.remove(storage).inspect_err(|_| slot.state().drop_fenced(live))?,
-            // `Any` deletes the session even if another process wrote it meanwhile.
+            // `Any` deletes the session even if another process has written it since.
             None => block_on(storage.store.remove(&storage.lock(id, None)?, &Expected::Any))?,
         };
         slot.state().live = None;
@@ -344,7 +344,7 @@ impl Sessions {
         let place = self.0.place(id, None)?;
         let live = Live::new(make(&self.0.storage)?, lock, place);
         live.save(&self.0.storage).map_err(|error| match error {
-            // A different process created the session meanwhile.
+            // Another process has created the session in the meantime.
             SessionsError::Fenced { .. } => exists(),
             error => error,
         })?;

@@ -286,7 +286,7 @@ impl StoredPage {
 }
 
 /// All sessions of a store, page by page. A session that exists throughout the iteration is returned exactly once. A
-/// session that is added or removed meanwhile is returned at most once.
+/// session that is added or removed during the iteration is returned at most once.
 #[derive(Debug)]
 pub struct Pages<'a> {
     store: &'a dyn SessionStore,

@@ -82,7 +82,7 @@ pub(super) fn unwrapped(text: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Splits a text that continues a file name with `:1:COLUMN` at the column.
+/// Splits a string that continues a file name with `:1:COLUMN` at the column.
 fn column_of_first_line(text: &str) -> Option<(&str, usize, &str)> {
     let extension = if text.starts_with(".ts") { ".ts".len() } else { 0 };
     let start = extension + ":1:".len();

@@ -10,7 +10,7 @@ use super::{
 
 const PYTHON: &str = include_str!("parser.py");
 
-/// Possible continuations of incomplete JavaScript: another line, the end of a template, the end of a comment.
+/// Possible continuations of incomplete JavaScript: another line, the end of a template, or the end of a comment.
 const JAVASCRIPT_SUFFIXES: [&str; 3] = ["\n", "\n`", "\n*/"];
 
 /// A parser that distinguishes complete input from incomplete input.

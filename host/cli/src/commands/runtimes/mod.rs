@@ -23,7 +23,7 @@ Examples:
   glovebox runtimes                     list interpreters and tools, and the contents of the cache
   glovebox runtimes fetch               download the defaults, for example in a container build
   glovebox runtimes prepare --all       download and prepare all: later runs need no network and no compiler
-  glovebox runtimes add python-3.12     make it the default for Python: smaller, without numpy and pandas
+  glovebox runtimes add python-3.12     make it the default for Python: smaller, without numpy or pandas
   glovebox runtimes path python         print the path of the binary
   glovebox runtimes bundle all.zip      write all downloads to one file, for machines without a network (--bundle)
   glovebox runtimes bundle --compiled py.zip python

@@ -217,7 +217,7 @@ impl Suspended {
     /// [`Session::start`](crate::Session::start) if it [`is_in_session`](Self::is_in_session). The script starts
     /// again, and repeats what it did before without calling tools. Then it waits for the unanswered calls, and
     /// [`Started::advance`](crate::Started::advance) returns them. The result contains everything since the first
-    /// start: output, fuel, tool calls. A listener for output receives only new output.
+    /// start: output, fuel and tool calls. A listener for output receives only new output.
     ///
     /// The sandbox must have the same image, files and tools as the first one. Its limits apply to the whole execution.
     /// Repeating takes about as much CPU time as the script has used so far, without its waits. It does not count
@@ -236,7 +236,7 @@ impl Suspended {
     }
 
     /// Turns the execution into bytes. They contain the source, the standard input, and everything that the script
-    /// received: answers, times, random numbers. With a key, only holders of the key can create bytes that
+    /// received: answers, times and random numbers. With a key, only holders of the key can create bytes that
     /// [`from_bytes`](Self::from_bytes) accepts with it. Without a key, the bytes contain a checksum. The bytes are not
     /// encrypted.
     #[must_use]

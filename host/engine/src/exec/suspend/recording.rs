@@ -34,7 +34,7 @@ const FORMAT: SealedFormat = SealedFormat {
 /// Maximum size of the tools' definitions in bytes, like that of the list of tools that scripts read.
 const MAX_TOOLS_BYTES: usize = 1 << 20;
 
-/// The limits that can differ when an execution is repeated. The time limits do not affect the results of a repetition
+/// The limits that can differ when an execution is replayed. The time limits do not affect the results of a replay
 /// that ends in time. Recorded executions have no fuel reserve. The other limits apply only to sessions.
 const FREE_LIMITS: [&str; 6] =
     ["fuel_reserve", "timeout_ms", "timeout_reserve_ms", "tool_timeout_ms", "session_count", "session_total_bytes"];
@@ -167,7 +167,7 @@ impl Recording {
     }
 
     /// Turns the recording into bytes. They contain the source, the standard input, and everything that the script
-    /// received: answers, times, random numbers. They are not encrypted.
+    /// received: answers, times and random numbers. They are not encrypted.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         FORMAT.seal(self, None)

@@ -18,7 +18,7 @@ use super::{HostDirectory, MountError, commit::Written};
 /// The maximum wait for other commits. Long enough for a busy machine.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// A guest's file system with the contents for a test's plan.
+/// A guest's file system, with the new contents of the files in a commit plan.
 struct Guest {
     vfs: Vfs,
     root: RootId,

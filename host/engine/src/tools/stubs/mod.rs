@@ -40,7 +40,7 @@ const MAX_DESCRIPTION_CHARS: usize = 2_000;
 /// that has no equivalent, or exceeds a limit, is `Any` or `any`. For each tool, at most 2,000 schemas, 100 object
 /// types with 100 members each, and 8 levels of nesting within a type are declared. Descriptions are shortened to 2,000
 /// characters. A tool whose declarations exceed 64 KiB, or 1 MiB together with those of the tools before it, is
-/// declared without types and description.
+/// declared without types or a description.
 ///
 /// # Errors
 /// Fails if scripts could not use these tools, as [`check_tools`] does.
@@ -122,7 +122,7 @@ fn is_plain(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Returns at most `max_chars` characters of a text on one line, without control characters and invisible characters.
+/// Returns at most `max_chars` characters of a string on one line, without control characters and invisible characters.
 fn one_line(text: &str, max_chars: usize) -> String {
     let clipped = text.chars().take(max_chars);
     let spaced = clipped.map(|c| if is_control(c) { ' ' } else { c });
@@ -134,7 +134,7 @@ fn one_line(text: &str, max_chars: usize) -> String {
     line
 }
 
-/// Returns the lines of a description, shortened, without indentation and repeated empty lines.
+/// Returns the lines of a description, shortened, without indentation or repeated empty lines.
 fn description_lines(description: &str) -> Vec<String> {
     let clipped: String = description.chars().take(MAX_DESCRIPTION_CHARS).collect();
     let mut lines: Vec<String> = Vec::new();
@@ -152,7 +152,7 @@ fn description_lines(description: &str) -> Vec<String> {
     lines
 }
 
-/// Returns a text as a string literal in double quotes. `escape` formats the code of an invisible character.
+/// Returns `text` as a string literal in double quotes. `escape` formats the code of an invisible character.
 fn quoted(text: &str, escape: fn(u32) -> String) -> String {
     let mut literal = String::from('"');
     for c in text.chars() {

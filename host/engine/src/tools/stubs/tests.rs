@@ -150,7 +150,7 @@ fn long_descriptions_are_shortened() {
     assert_eq!(description_lines(&"é".repeat(2_001)), [format!("{}…", "é".repeat(2_000))]);
 }
 
-/// Returns the type of the argument `a`, and the number of object types.
+/// Returns the type of the `a` argument, and the number of object types.
 fn argument(schema: Value) -> (Type, usize) {
     let types = ToolTypes::of(&tool("f", "", json!({ "properties": { "a": schema } })));
     let kind = types.arguments.members.into_iter().next().unwrap().kind;

@@ -116,7 +116,7 @@ impl Guest {
     }
 }
 
-/// Creates a toolbox with the restrictions of a policy's table `tools`.
+/// Creates a toolbox with the restrictions of a policy's `tools` table.
 fn restricted(tools: &[Tool], table: Value) -> Arc<Toolbox> {
     let rules = ToolRules::new(&serde_json::from_value(table).unwrap()).unwrap();
     Arc::new(Toolbox::new(tools).unwrap().restricted(rules))

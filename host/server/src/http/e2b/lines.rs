@@ -103,7 +103,7 @@ fn of_display(display: &Display) -> Value {
             }
         };
         let value = match (name, form.text()) {
-            // Parsed values occupy many times the memory of a text such as `[[],[],…]`. Such a text stays a string.
+            // Parsed values occupy many times the memory of text such as `[[],[],…]`. Such text stays a string.
             ("json", Some(text)) if JsonCost::of(text.as_bytes()).is_ok() => {
                 serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
             }

@@ -49,7 +49,7 @@ const ANSWERED_TIME: Duration = Duration::from_secs(60);
 /// The number of copies of a suspended execution in memory while a result is built from it.
 const COPIES: usize = 2;
 
-/// The error message for an execution whose session has another generation than after the suspension.
+/// The error message for an execution whose session has changed since the suspension.
 const SESSION_CHANGED: &str = "another request has changed the session or continued the script; check whether its calls \
                                were made before you call `run_code` without `requestState`, which runs the script from \
                                the start";

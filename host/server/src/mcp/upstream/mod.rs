@@ -163,7 +163,7 @@ struct Server {
     _always_allow: Option<serde::de::IgnoredAny>,
 }
 
-/// The value of the key `approve`.
+/// The value of the `approve` key.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "`approve` must be \"always\", \"never\" or a list of tools")]
 enum ApproveKey {

@@ -61,7 +61,7 @@ enum Backend {
 pub(super) struct Started<B> {
     pub(super) backend: B,
     pub(super) tools: Vec<rmcp::model::Tool>,
-    /// Sentences about tools that are left out.
+    /// Messages about omitted tools.
     pub(super) notices: Vec<String>,
 }
 
@@ -142,7 +142,7 @@ impl Upstreams {
         &self.listing
     }
 
-    /// Returns sentences about operations of APIs that are not offered. Text of documents is escaped.
+    /// Returns messages about API operations that are not offered. Text from documents is escaped.
     #[must_use]
     pub fn notices(&self) -> &[String] {
         &self.notices

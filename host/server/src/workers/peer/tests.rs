@@ -70,7 +70,7 @@ async fn replies_beyond_the_budget_are_discarded() {
     assert_eq!(one.in_progress(), 0);
 }
 
-/// A side that replies with a text of the requested length.
+/// A side that replies with a string of the requested length.
 struct Text;
 
 impl Answering for Text {
@@ -80,7 +80,7 @@ impl Answering for Text {
     }
 }
 
-/// The thread that parsed a text.
+/// The thread that parsed the text.
 struct ParsedBy(ThreadId);
 
 impl<'de> Deserialize<'de> for ParsedBy {

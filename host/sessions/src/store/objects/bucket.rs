@@ -62,8 +62,8 @@ pub(super) enum Created {
     Here,
     /// The name has different bytes, which remain.
     Other,
-    /// The store refused to create the object, but has no object with this name. Either the object was deleted
-    /// meanwhile, or the store was processing another request for the name.
+    /// The store refused to create the object, but has no object with this name. Either the object has since
+    /// been deleted, or the store was processing another request for the name.
     Gone,
 }
 

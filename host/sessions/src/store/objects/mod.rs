@@ -362,7 +362,7 @@ impl ObjectStore {
         Ok(entry_of(&found.id, head))
     }
 
-    /// Expires a removal. Holds the session's lease meanwhile, so that other processes cannot create the session again.
+    /// Expires a removal. Holds the session's lease, so that other processes cannot create the session again.
     async fn expire(&self, log: Log<'_>) -> Result<(), StoreError> {
         // The lease is bound to a name, so that it is held until this function returns.
         let Some(_lease) = self.lease(log.id).await? else { return Ok(()) };

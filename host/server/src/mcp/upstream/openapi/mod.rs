@@ -433,7 +433,7 @@ fn shown(text: &str) -> String {
     format!("{}{rest}", escaped(&short))
 }
 
-/// Returns a text on one line, shortened, without characters that are not displayed.
+/// Returns the text on one line, shortened, without invisible characters.
 fn summary(text: &str, max_chars: usize) -> String {
     let mut short = String::new();
     let mut left = max_chars;

@@ -278,7 +278,7 @@ fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<
     })
 }
 
-/// Renews a lease that expired an hour ago, like a process that was frozen meanwhile.
+/// Renews a lease that expired an hour ago, like a process that has been frozen since then.
 fn frozen<'a>(log: &'a LeaseLog, held: &'a Cell<bool>, renewed: &'a Cell<usize>) -> Task<'a> {
     Box::pin(async move {
         if let Some(number) = log.renewed(1).await.unwrap() {
