@@ -1,4 +1,4 @@
-"""The contents of a release: crates, interpreters, packages."""
+"""The contents of a release: crates, interpreters and packages."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def with_standard_texts(found: list[Part]) -> list[Part]:
 
 
 def text_of(name: str) -> str:
-    """Returns a licence text from dist/licences, for releases that come without a text."""
+    """Returns a licence text from dist/licences, for releases that come without one."""
     path = LICENCES / f"{name}.txt"
     if not path.is_file():
         raise ReleaseError(f"the licence text of `{name}` is missing; add it as {path.relative_to(ROOT)}")

@@ -17,7 +17,7 @@ WHAT = {"crate": "crate", "interpreter": "interpreter", "tool": "tool", "python"
 
 
 def normal(text: str) -> str:
-    """Normalizes a text for comparison: line endings and indentation make no difference."""
+    """Normalizes a string for comparison: line endings and indentation make no difference."""
     return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").strip("\n").split("\n"))
 
 

@@ -39,7 +39,7 @@ class RuntimePart:
     """The source archive, whose digest is `sha256`."""
     sha256: str | None = None
     marker: str | None = None
-    """A text with the version in the interpreter's binary."""
+    """A string with the version in the interpreter's binary."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A clean environment, as in a container: no network, no Rust, no compiler, no checkout, an empty home."""
+"""A clean environment, as in a container: no network, no Rust, no compiler, no checkout, and an empty home."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Room:
 
 
 def hidden() -> list[Path]:
-    """Returns the hidden directories: the checkout, Rust, caches."""
+    """Returns the hidden directories: the checkout, Rust and caches."""
     home = Path.home()
     named = [os.environ.get(each) for each in ("CARGO_HOME", "RUSTUP_HOME", "XDG_CACHE_HOME", "GLOVEBOX_CACHE_DIR")]
     paths = [ROOT, *(home / each for each in (".cargo", ".rustup", ".cache", ".npm")), *(Path(each) for each in named if each)]

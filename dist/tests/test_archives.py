@@ -1,4 +1,4 @@
-"""Archives are reproducible, and checksums find changed files."""
+"""Archives are reproducible, and checksums detect changed files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contents of products: interpreters, wheels, providers."""
+"""The contents of products: interpreters, wheels and providers."""
 
 from __future__ import annotations
 

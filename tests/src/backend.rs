@@ -30,7 +30,7 @@ pub struct Observed {
     pub outcome: serde_json::Map<String, serde_json::Value>,
     /// The process exit code for the outcome.
     pub exit_code: i32,
-    /// The exception that ended the script after its interruption.
+    /// The exception that ended the interrupted script.
     pub interrupted: Option<serde_json::Value>,
     /// The value of the script's last expression, in a session.
     pub value: Option<serde_json::Value>,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-/// Returns the references in a text, `path.rs` or `path.rs::function` between backticks, whose file or function does
+/// Returns the references in the text, `path.rs` or `path.rs::function` between backticks, whose file or function does
 /// not exist below `root`.
 #[must_use]
 pub fn lost_citations(text: &str, root: &Path) -> Vec<String> {

@@ -63,7 +63,7 @@ pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
     Engine::new(config).expect("the engine starts")
 }
 
-/// The backend that runs cases through the crate `glovebox`.
+/// The backend that runs cases through the `glovebox` crate.
 #[derive(Debug, Default)]
 pub struct EngineBackend {
     runtime: Option<String>,

@@ -7,7 +7,7 @@ use serde::{
     de::{MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
-/// A condition on a text.
+/// A condition on a string.
 ///
 /// In a case, a condition is either a string that the text must equal, or a table of the conditions below, all of which
 /// must hold.
@@ -155,7 +155,7 @@ pub struct DiagnosticMatch {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expect {
-    /// The kind of outcome: `completed`, `exited`, `raised`, `exhausted`, `cancelled`, `trapped`.
+    /// The kind of outcome: `completed`, `exited`, `raised`, `exhausted`, `cancelled` or `trapped`.
     pub outcome: Option<String>,
     /// The message of the sandbox's rejection, instead of an outcome.
     pub error: Option<TextMatch>,
@@ -199,7 +199,7 @@ pub struct Expect {
     pub has_value: Option<bool>,
     /// `true` if JSON can represent the value.
     pub is_json: Option<bool>,
-    /// The class of the exception that ended the script after its interruption; empty for none. Not checked by default.
+    /// The class of the exception that ended the interrupted script; empty for none. Not checked by default.
     pub interrupted: Option<TextMatch>,
     /// The traceback of the `interrupted` exception.
     pub interrupted_traceback: Option<TextMatch>,

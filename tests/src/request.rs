@@ -25,7 +25,7 @@ pub struct Request {
     pub name: Option<String>,
     /// JavaScript: `detect`, `script` or `module`.
     pub kind: Option<String>,
-    /// JSON text of the variable `context`, in a step with a fresh interpreter.
+    /// JSON text of the `context` variable, in a step with a fresh interpreter.
     pub context: Option<String>,
     /// The session ID that the execution must have.
     pub session_id: Option<String>,

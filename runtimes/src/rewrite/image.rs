@@ -257,7 +257,7 @@ pub const MEMORY_EXPORT: &str = "memory";
 /// Returns the module's code without its data. The code imports its memory as [`MEMORY_IMPORT`] and exports the memory
 /// under its original names.
 ///
-/// The code is not validated; compiling it does that.
+/// Does not validate the code, because the compiler does.
 ///
 /// # Errors
 /// Fails if the module has other state, as described for [`with_image`](super::with_image).

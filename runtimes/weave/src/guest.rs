@@ -333,7 +333,7 @@ pub(crate) fn count<T>(items: &[T]) -> u32 {
 /// The guests and weaving options, as the shim receives them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Description {
-    /// The guests. A guest's number is its index in this list.
+    /// The guests, indexed by their numbers.
     pub guests: Vec<GuestDescription>,
     /// Options that the guests were woven with.
     pub weave: WeaveDescription,

@@ -109,7 +109,7 @@ fn describe(plan: &Plan<'_>) -> Function {
     whole(|code| _ = code.local_get(0).i32_const(0).i32_const(len.cast_signed()).memory_init(plan.shim_memory, segment))
 }
 
-/// Copies bytes from the image's data segment. Parameters: guest, offset in the segment, destination, length.
+/// Copies bytes from the image's data segment. Parameters: guest, offset in the segment, destination and length.
 fn image(code: &mut InstructionSink<'_>, guest: &Placed<'_>, memory: u32) {
     code.local_get(2).local_get(1).local_get(3).memory_init(memory, guest.image);
 }

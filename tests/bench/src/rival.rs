@@ -49,7 +49,7 @@ impl Rival {
         time_process(Command::new(&self.program).args(self.options).arg(source))
     }
 
-    /// Runs the script of the case `work`, and returns the time that the script prints.
+    /// Runs the script of the `work` case, and returns the time that the script prints.
     pub(crate) fn work(&self, source: &str) -> anyhow::Result<Duration> {
         let mut command = Command::new(&self.program);
         command.args(self.options).arg(source).stdin(Stdio::null()).stderr(Stdio::null());

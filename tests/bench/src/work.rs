@@ -1,4 +1,4 @@
-//! The case `work`: a script that times its own computation, in Glovebox and in the installed interpreter.
+//! The `work` case: a script that times its own computation, in Glovebox and in the installed interpreter.
 
 use std::time::Duration;
 

@@ -36,7 +36,7 @@ class WithoutKeys(Client):
 
 
 async def live(http: aiohttp.ClientSession, fleet: Fleet, checker: Path, seed: int) -> dict[str, dict[str, list[str]]]:
-    """Returns the violations in each broken variant. No fault is injected meanwhile."""
+    """Returns the violations in each broken variant. Injects no faults."""
     return {
         "requests repeated without their key": check(await without_keys(http, fleet, seed), checker),
         "a store that has lost the states": check(await without_states(http, fleet, seed), checker),

@@ -35,7 +35,7 @@ class Fleet:
     def __init__(self, programs: Programs, directory: Path, seed: int) -> None:
         network = Network()
         # In memory, and removed with this process: the faults affect programs and networks, not a busy disk. Logs are
-        # on the disk.
+        # on disk.
         self._data = data = directory / "data"
         data.mkdir()
         sh("mount", "-t", "tmpfs", "tmpfs", str(data))

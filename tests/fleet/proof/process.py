@@ -1,4 +1,4 @@
-"""A program of the fleet on its host: start, kill, freeze, resume."""
+"""A program of the fleet on its host: start, kill, freeze and resume."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The tool server: records each effect by the key of the call, in a log that is on the disk before the answer is sent.
-"""
+"""The tool server: records each effect by the key of the call, in a log that is on disk before the answer is sent."""
 
 from __future__ import annotations
 

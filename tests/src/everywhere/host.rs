@@ -22,7 +22,7 @@ pub enum Host {
     Wasmtime,
     /// Node.js, through jco.
     Node,
-    /// Python, through the package `wasmtime`.
+    /// Python, through the `wasmtime` package.
     WasmtimePy,
     /// This project's own application runner.
     Own,

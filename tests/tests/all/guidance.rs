@@ -195,7 +195,7 @@ fn page() -> String {
          Read this page to find the advice that each kind of failure returns, and the conditions for it.\n\n\
          Every execution has `guidance`: an analysis of its fuel and, after a failure or truncated output, advice. Advice consists of the\n\
          problem, possible solutions and, if the correction is unambiguous, the corrected line. `glovebox run` prints the advice below the error.\n\
-         Read the guidance from the key `guidance` of `--json`, from `Execution::guidance` in Rust, or from `execution` in the contract. Guidance is\n\
+         Read the guidance from the `guidance` key of `--json`, from `Execution::guidance` in Rust, or from `execution` in the contract. Guidance is\n\
          derived from the outcome, the limits and the source, never from the script's output.\n\n\
          A test runs these scripts and generates this page. Python scripts run on `python-3.12`, which has neither numpy nor pandas. Some limits are\n\
          lower than [their defaults](limits.md): 400 million units of fuel, 2,000 bytes of standard output and, for scripts that sleep, 200 ms.\n\

@@ -1,4 +1,4 @@
-//! Tests limits that cases cannot express: sessions, input sizes, invalid values. Also checks that `docs/limits.md`
+//! Tests limits that cases cannot express: sessions, input sizes and invalid values. Also checks that `docs/limits.md`
 //! lists every limit.
 
 use std::{fs, path::Path};

@@ -190,7 +190,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Splits a text after the attribute that it starts with.
+/// Splits a string after the attribute that it starts with.
 fn attribute(text: &str) -> (&str, &str) {
     let (mut depth, mut quoted, mut skip) = (1, false, false);
     for (at, c) in text.char_indices() {

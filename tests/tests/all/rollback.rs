@@ -256,8 +256,8 @@ fn committed_changes_survive_rollback() {
 fn restored_change_overwrites_own_later_commit() {
     let fail = "raise ValueError";
     for (before, pending, since, wanted) in [
-        // The file's contents in each state: on the host, after a failed script, after the commit, at the end. `None`
-        // means that the file does not exist.
+        // The file's contents in each state: on the host, after a failed script, after the commit, and at the end.
+        // `None` means that the file does not exist.
         (None, Some("1"), None, Some("1")),
         (None, Some("1"), Some("open('d/a', 'w').write('2')"), Some("1")),
         (None, Some("1"), Some("os.remove('d/a'); os.rmdir('d')"), Some("1")),

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use glovebox_tests::lost_citations;
 
-/// Returns the files and directories that a text mentions in backticks but that do not exist.
+/// Returns the files and directories that the text mentions in backticks but that do not exist.
 fn lost_paths(text: &str, root: &Path) -> Vec<String> {
     let named = text.split('`').skip(1).step_by(2).filter(|named| named.contains('/') && !named.contains("::"));
     named.filter(|path| !root.join(path).exists()).map(str::to_owned).collect()

@@ -311,7 +311,7 @@ fn function(locals: &[(u32, ValType)], build: impl FnOnce(&mut InstructionSink<'
     function
 }
 
-/// Compares four characters at an offset in a text.
+/// Compares four characters at an offset in a string.
 fn begins<'a, 'b>(
     code: &'a mut InstructionSink<'b>,
     text: u32,

@@ -3,7 +3,7 @@
 //! Bulk operators with a small constant length are charged without a check. Wasmtime detects constants in its
 //! compiler's frontend, even through locals and blocks. To charge the same amounts, this module must detect exactly the
 //! same constants. It models the values of variables and of the operand stack like `code_translator.rs` in version 48
-//! of the crate `wasmtime-internal-cranelift`.
+//! of the `wasmtime-internal-cranelift` crate.
 
 mod blocks;
 

@@ -1,4 +1,4 @@
-//! Tests events while a script runs: tool calls to the client, cancellation, output, disconnected clients.
+//! Tests events while a script runs: tool calls to the client, cancellation, output and disconnected clients.
 
 use std::{
     io::Read,

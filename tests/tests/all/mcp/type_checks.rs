@@ -13,7 +13,7 @@ fn checked(code: &str) -> Value {
     json!({ "language": "python", "code": code, "check_types": true })
 }
 
-/// Returns `true` if the description of `run_code` has the argument `check_types`.
+/// Returns `true` if the description of `run_code` has the `check_types` argument.
 fn is_offered(mcp: &Mcp) -> bool {
     let tools = mcp.runtime.block_on(mcp.client().list_all_tools()).unwrap();
     let run = tools.iter().find(|tool| tool.name == "run_code").unwrap();

@@ -62,7 +62,7 @@ fn answer(request: &ToolRequest, value: impl Into<Value>) -> ToolAnswer {
     ToolAnswer::value(request.id, &value.into())
 }
 
-/// Returns the argument `q` of each request.
+/// Returns the `q` argument of each request.
 fn questions(requests: &[ToolRequest]) -> Vec<Value> {
     requests.iter().map(|request| request.values()["q"].clone()).collect()
 }

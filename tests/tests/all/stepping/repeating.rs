@@ -1,4 +1,4 @@
-//! Tests the repetition of a suspended execution: delayed and refused calls, times, session limits, and several
+//! Tests the replay of a suspended execution: delayed and refused calls, times, session limits, and several
 //! continuations of one suspended execution.
 
 use std::{slice, thread, time::Duration};
@@ -136,7 +136,7 @@ fn repeated_calls_keep_their_times() {
     assert_eq!(one, &first.tool_calls[0]);
     assert!(one.started >= PAUSE && one.duration >= PAUSE, "{one:?}");
     assert_eq!(two.started, first.tool_calls[1].started);
-    // The times do not include the repetition, like the duration of the execution.
+    // The times do not include the replay, like the duration of the execution.
     assert!(two.started + two.duration <= three.started, "{two:?} {three:?}");
     assert!(three.started + three.duration <= execution.duration, "{three:?} {:?}", execution.duration);
 }

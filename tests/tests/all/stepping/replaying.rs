@@ -1,4 +1,4 @@
-//! Tests recorded executions: a repetition must have the same results, to the unit of fuel.
+//! Tests recorded executions: a replay must have the same results, down to the unit of fuel.
 
 use std::{
     fmt::Write as _,
@@ -73,7 +73,7 @@ fn recording(execution: &Execution) -> Recording {
     Recording::from_bytes(&execution.recording().unwrap().to_bytes()).unwrap()
 }
 
-/// Returns the difference that a repetition reports.
+/// Returns the difference that a replay reports.
 fn difference(sandbox: &Sandbox, recording: &Recording) -> String {
     match sandbox.replay(recording) {
         Err(ExecuteError::NotRepeated { difference }) => difference,
@@ -94,7 +94,7 @@ fn repeated_execution_has_the_same_results() {
         assert_eq!(calls.swap(0, Ordering::SeqCst), 4, "{language}");
         let recording = recording(&execution);
         assert_eq!(recording.fuel_consumed(), execution.fuel_consumed);
-        // A repetition needs no tool, and does not call one that exists.
+        // A replay needs no tool, and does not call one that exists.
         for sandbox in [&with_tool, &plain] {
             let repeated = sandbox.replay(&recording).unwrap();
             assert_eq!(repeated.stdout, execution.stdout, "{language}");
@@ -269,7 +269,7 @@ fn executions_in_sessions_cannot_be_recorded() {
     assert_eq!(session.execute("1").unwrap().value.unwrap().repr, "1");
 }
 
-/// A repetition finds the directory as the first run left it, and must not change it.
+/// A replay finds the directory as the first run left it, and must not change it.
 #[test]
 fn repetition_does_not_change_host_directories() {
     let dir = tempfile::tempdir().unwrap();

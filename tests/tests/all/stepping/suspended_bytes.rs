@@ -55,7 +55,7 @@ fn claimed_lengths_reserve_no_memory() {
     for length in [1 << 20, 1 << 26, 1 << 32, u64::MAX] {
         for at in HEAD_BYTES..end {
             let forged = sealed([&real[..at], &varint(length), &real[at + 1..end]].concat());
-            // Within a text, the bytes of the length can be valid.
+            // Within a string, the bytes of the length can be valid.
             let is_valid = Suspended::from_bytes(&forged, None).is_ok();
             assert!(Suspended::peek(&forged).is_some() || !is_valid, "{length} {at}");
         }
