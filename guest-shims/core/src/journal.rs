@@ -54,7 +54,7 @@ pub struct CallEnded {
     pub is_counted: bool,
     /// The time of the end, relative to the start of the execution and without suspensions.
     pub ended: Duration,
-    /// The number of earlier replies that answered a message directly, not through the end of a call. A repetition ends
+    /// The number of earlier replies that answered a message directly, not through the end of a call. A replay ends
     /// the call after as many such replies, so that all replies have the same order.
     pub own_replies: u64,
 }
@@ -300,14 +300,14 @@ impl Journal {
         self.differ(difference);
     }
 
-    /// Ends the repetition and starts recording.
+    /// Ends the replay and starts recording.
     pub(crate) fn start_recording(&mut self, repeating: Duration) {
         self.until = None;
         self.repeating = repeating;
     }
 
     /// Returns the recording up to now, or the reason why the execution cannot be suspended. `elapsed` includes the time
-    /// of a repetition.
+    /// of a replay.
     pub(crate) fn suspend(
         &mut self,
         fuel_left: u64,

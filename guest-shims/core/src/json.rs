@@ -63,7 +63,7 @@ impl<'de> Visitor<'de> for ReadVisitor {
     }
 }
 
-/// Checks that a text is a single JSON value, nested at most 127 levels deep.
+/// Checks that `text` is a single JSON value, nested at most 127 levels deep.
 pub fn check_json(text: &str) -> Result<(), String> {
     serde_json::from_str::<Read>(text).map(|Read| ()).map_err(|error| error.to_string())
 }
@@ -111,7 +111,7 @@ fn without_spaces(text: &str) -> (String, usize) {
     (exact, members)
 }
 
-/// Returns the length of the JSON string at the start of a text, including its quotes.
+/// Returns the length of the JSON string at the start of `text`, including its quotes.
 fn string_length(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text.bytes().skip(1).position(|byte| {

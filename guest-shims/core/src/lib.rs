@@ -1,4 +1,4 @@
-//! The backend-independent sandbox: limits, policies, outcomes, saved sessions, files, the tool protocol.
+//! The backend-independent sandbox: limits, policies, outcomes, saved sessions, files and the tool protocol.
 //!
 //! The crate uses no WebAssembly engine, host files, threads or clock, so the Rust engine and the provider component
 //! run the same code and behave alike. A backend supplies an instance to run ([`glovebox_interpreters::Machine`]), the
@@ -13,7 +13,7 @@
 //! | `guest` | an instance, every call into it, and the environment in which an image boots and its instances resume |
 //! | `host` | the host's state for a guest, as WASI calls see it, and the platform's time and memory |
 //! | `execution` | the current execution: its time, its stop conditions, its tool calls |
-//! | `journal` | what an execution receives from outside, to suspend and repeat it |
+//! | `journal` | the recorded inputs of an execution, to suspend and replay it |
 //! | `guidance` | explanations of failures, with advice |
 //! | `memory`, `soft_stop` | limits during an execution: the total memory, and the soft stop |
 //! | `library` | files that every guest has, and the interpreter's standard library |

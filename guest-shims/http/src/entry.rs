@@ -1,4 +1,4 @@
-//! The component's export `wasi:http/incoming-handler`.
+//! The component's `wasi:http/incoming-handler` export.
 
 use std::sync::OnceLock;
 

@@ -61,7 +61,7 @@ impl Encoder {
         self.number(u64::try_from(value).unwrap_or(u64::MAX));
     }
 
-    /// Encodes a text, prefixed by its length in bytes.
+    /// Encodes a string, prefixed by its length in bytes.
     pub fn text(&mut self, value: &str) {
         self.run(value.as_bytes());
     }
@@ -165,7 +165,7 @@ impl<'a> Decoder<'a> {
         self.raw(len)
     }
 
-    /// Decodes a text written by [`Encoder::text`].
+    /// Decodes a string written by [`Encoder::text`].
     ///
     /// # Errors
     /// Returns [`Damaged`] if the text is truncated or not UTF-8.

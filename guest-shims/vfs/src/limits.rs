@@ -93,7 +93,7 @@ pub(crate) fn entry_charge(name: &str) -> u64 {
     ENTRY_BYTES.saturating_add(length(name))
 }
 
-/// Returns the length of a text in bytes, as charged against quotas.
+/// Returns the length of a string in bytes, as charged against quotas.
 pub(crate) fn length(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
 }

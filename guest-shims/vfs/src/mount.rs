@@ -31,7 +31,7 @@ pub trait MountSource: Send + Sync {
     /// If this fails, the guest receives `io`.
     fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError>;
 
-    /// Reads bytes of a file. Returns the number of bytes read, which is 0 if the file ends at or before the offset.
+    /// Reads bytes from a file. Returns the number of bytes read, which is 0 if the file ends at or before the offset.
     ///
     /// # Errors
     /// If this fails, the guest receives `io`.

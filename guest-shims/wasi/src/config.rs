@@ -74,7 +74,7 @@ pub struct WasiConfig {
 }
 
 impl WasiConfig {
-    /// Creates a configuration without mounts and arguments, with default limits, and for a deterministic guest: clocks
+    /// Creates a configuration without mounts or arguments, with default limits, and for a deterministic guest: clocks
     /// fixed at zero, entropy from seed 0.
     pub fn new(vfs: Vfs) -> Self {
         Self {

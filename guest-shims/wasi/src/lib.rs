@@ -1,8 +1,8 @@
 //! WASI preview 1 over an in-memory file system, generic over guest memory.
 //!
 //! [`Wasi`] contains all of a guest's state outside its linear memory: descriptors, files, arguments, standard streams,
-//! clocks, random bytes. The embedder supplies memory, fuel, time and waiting as a [`Host`]. The crate uses no threads,
-//! no host files and no engine, and also compiles for `wasm32-unknown-unknown`.
+//! clocks and random bytes. The embedder supplies memory, fuel, time and waiting as a [`Host`]. The crate uses no
+//! threads, no host files and no engine, and also compiles for `wasm32-unknown-unknown`.
 //!
 //! ```
 //! use glovebox_vfs::{Access, Vfs, VfsLimits};

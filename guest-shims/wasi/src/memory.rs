@@ -156,7 +156,7 @@ impl<const N: usize> Fields<N> {
     }
 }
 
-/// The structure `filestat`.
+/// The `filestat` structure.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FileStat {
     pub(crate) device: u64,

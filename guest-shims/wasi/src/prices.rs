@@ -17,8 +17,8 @@ pub const BYTE: u64 = 1;
 /// The price of an `iovec` array entry, a subscription, an argument or an environment variable.
 pub const ELEMENT: u64 = 20;
 
-/// The price of a unit of file system work: a path component looked up, an entry listed, a 4 KiB block touched, a node
-/// visited. Charged as soon as the file system reports the number of units. The length of a path and the limit on
+/// The price of a unit of file system work: a path component looked up, an entry listed, a 4 KiB block touched, or a
+/// node visited. Charged as soon as the file system reports the number of units. The length of a path and the limit on
 /// followed links bound that number for one call.
 pub const FILE_SYSTEM_WORK: u64 = 200;
 

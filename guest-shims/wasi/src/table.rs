@@ -296,7 +296,7 @@ pub(crate) const DEVICE: u64 =
 
 /// The `fdflags` value for appending.
 pub(crate) const APPEND: u16 = 1;
-/// All `fdflags`: append, dsync, nonblock, rsync, sync. All except append are stored but have no effect.
+/// All `fdflags`: append, dsync, nonblock, rsync and sync. All except append are stored but have no effect.
 pub(crate) const FDFLAGS: u16 = 0b1_1111;
 
 // The values of `oflags`.

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// WASI state of one guest instance: descriptor table, file system, arguments, environment, standard streams, clocks,
-/// entropy, devices.
+/// entropy and devices.
 ///
 /// A clone is a fork: it shares file contents until either of the two writes, and continues at the same positions.
 #[derive(Clone)]
@@ -312,7 +312,7 @@ impl Wasi {
 }
 
 impl Default for Wasi {
-    /// Returns the state of a guest without files: default limits, clocks fixed at zero, entropy from seed 0.
+    /// Returns the state of a guest without files: default limits, clocks fixed at zero, and entropy from seed 0.
     fn default() -> Self {
         let WasiConfig { vfs, limits, clock, entropy, .. } = WasiConfig::new(Vfs::new(VfsLimits::default()));
         Self {

@@ -89,7 +89,7 @@ mod tests {
         packed
     }
 
-    /// Returns samples of typical session contents: mostly zeros, text, noise.
+    /// Returns samples of typical session contents: mostly zeros, text and noise.
     fn samples() -> Vec<Vec<u8>> {
         let mut state = 1_u64;
         let mut noise = || {

@@ -20,7 +20,7 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
-    /// Returns the time that the execution has taken, without the repetition of a recording.
+    /// Returns the time that the execution has taken, without the replay of a recording.
     pub(crate) fn duration(&self) -> Duration {
         let repeating = self.journal.as_ref().map_or(Duration::ZERO, |journal| journal.repeating);
         self.elapsed().saturating_sub(repeating)
@@ -213,7 +213,7 @@ impl<P: Platform> ExecutionCtx<P> {
         self.journal.as_deref().is_some_and(|journal| journal.is_suspended)
     }
 
-    /// Returns `true` if a repetition has ended since the last call.
+    /// Returns `true` if a replay has ended since the last call.
     pub(crate) fn take_continued(&mut self) -> bool {
         mem::take(&mut self.has_continued)
     }
@@ -249,7 +249,7 @@ impl<P: Platform> ExecutionCtx<P> {
         self.journal.as_ref().is_some_and(|journal| journal.is_repeating() && journal.has_unreceived())
     }
 
-    /// Continues after a repetition. The timeouts and the monotonic clock continue as if there had been no suspension.
+    /// Continues after a replay. The timeouts and the monotonic clock continue as if there had been no suspension.
     fn continue_live(&mut self) {
         let age_ns = self.age_ns();
         let Some(journal) = &mut self.journal else { return };

@@ -124,7 +124,7 @@ pub struct ExecutionCtx<P: Platform> {
     was_stopped_in_wait: bool,
     /// The output to standard error that is held back. `None` if standard error is not held back.
     held_stderr: Option<Vec<u8>>,
-    /// `true` from the end of a repetition to the end of the host call in which it ended.
+    /// `true` from the end of a replay to the end of the host call in which it ended.
     has_continued: bool,
     /// The platform's state for this execution.
     pub platform: P,

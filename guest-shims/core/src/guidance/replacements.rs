@@ -36,7 +36,7 @@ pub(super) const INSTEAD: &[(&str, &str)] = &[
     ("simplejson ujson orjson", "Use `json`."),
     ("click typer docopt", "Use `argparse`."),
     ("pytest nose", "Use `unittest`, or plain `assert`."),
-    ("tqdm rich colorama termcolor", "Print plain text, without colours and progress bars."),
+    ("tqdm rich colorama termcolor", "Print plain text, without colours or progress bars."),
     ("ctypes cffi _ctypes", "Scripts cannot call native code. Write that part in Python."),
     (
         "tkinter turtle curses _curses readline termios tty pty webbrowser",

@@ -1,6 +1,6 @@
 //! Sessions: interpreters that persist between executions.
 //!
-//! * [`SessionState`]: the state machine, on top of a [`SessionBackend`]; the module `recovery` replaces lost guests.
+//! * [`SessionState`]: the state machine, on top of a [`SessionBackend`]; the `recovery` module replaces lost guests.
 //! * [`Checkpoint`]: a saved state; [`Pages`]: its memory, as the difference from the image.
 //! * [`History`]: a session's checkpoints, when the next one is due, and which one an undo returns to.
 //! * [`SessionLedger`]: the total usage of all sessions.

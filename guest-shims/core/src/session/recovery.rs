@@ -159,8 +159,8 @@ pub(super) fn restore<B: SessionBackend>(
 /// The complete state of an idle session.
 ///
 /// The state consists of the linear memory as its difference from the image, the mutable globals, and the host's state
-/// for the guest: descriptors, files, standard input, clock, entropy. It contains no tables, because no image changes
-/// its tables.
+/// for the guest: descriptors, files, standard input, clock and entropy. It contains no tables, because no image
+/// changes its tables.
 #[derive(Clone)]
 pub struct Checkpoint {
     /// The size of the whole linear memory in bytes, a multiple of 64 KiB.

@@ -13,7 +13,7 @@ use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, 
 
 /// A session: an interpreter that persists between executions, and its checkpoints.
 ///
-/// The module `recovery` replaces lost guests.
+/// The `recovery` module replaces lost guests.
 pub struct SessionState<B: SessionBackend> {
     pub(super) backend: B,
     pub(super) phase: Phase<B::Machine>,
@@ -275,7 +275,7 @@ impl<B: SessionBackend> SessionState<B> {
     /// Runs the exit handlers and ends the session. Does nothing if the session has ended.
     ///
     /// # Errors
-    /// Fails if the exit handlers cannot be run. The session ends nevertheless.
+    /// Fails if the exit handlers cannot be run. The session ends anyway.
     pub fn close(&mut self) -> Result<(), B::Error> {
         let closed = match self.take() {
             Ok(guest) => self.close_guest(guest),

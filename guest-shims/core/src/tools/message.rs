@@ -93,7 +93,7 @@ impl Message {
 /// ```
 ///
 /// A value takes 32 bytes. An object's first entry allocates a tree node for eleven entries, about 640 bytes. A list's
-/// first entry allocates space for four. A text with seven bytes per object therefore grows to ninety times its size,
+/// first entry allocates space for four. Text with seven bytes per object therefore grows to ninety times its size,
 /// and a guest's memory must be counted before it is allocated. The estimate adds a margin to each of these sizes.
 #[must_use]
 pub fn weight(text: &[u8]) -> u64 {

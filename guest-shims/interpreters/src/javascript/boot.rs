@@ -239,7 +239,7 @@ fn not_null(at: u32, what: &str) -> Result<u32, DriverError> {
 }
 
 impl Booted<'_> {
-    /// Adds a function to `$glovebox` that reads its `this`. The export `callback` has the function's table slot.
+    /// Adds a function to `$glovebox` that reads its `this`. The `callback` export has the function's table slot.
     fn give_reader(&mut self, callback: &str, name: &str, magic: u32) -> Result<(), DriverError> {
         let shared = self.value_of("glovebox:functions", "$glovebox", 0)?;
         let slot = self.guest.machine.global(callback)?;

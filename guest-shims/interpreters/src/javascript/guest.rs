@@ -12,7 +12,7 @@ pub(super) const EVAL_COMPILE_ONLY: u32 = 1 << 5;
 /// Allows top-level `await` in a script, which then returns a promise (`JS_EVAL_FLAG_ASYNC`).
 pub(super) const EVAL_ASYNC: u32 = 1 << 7;
 
-/// Maximum length of a text read from the guest, in bytes: the limit for a value's JSON, and more than any other text
+/// Maximum length of a string read from the guest, in bytes: the limit for a value's JSON, and more than any other text
 /// needs.
 const MAX_STRING_BYTES: u32 = 1 << 20;
 
@@ -139,7 +139,7 @@ impl Guest<'_> {
         self.text_within(value, MAX_STRING_BYTES)
     }
 
-    /// Like [`whole_text`](Self::whole_text), but for a text of at most `max` bytes.
+    /// Like [`whole_text`](Self::whole_text), but for a string of at most `max` bytes.
     pub(super) fn text_within(&mut self, value: JsValue, max: u32) -> Result<Option<String>, MachineError> {
         let whole = self.bytes(value, max)?.filter(|(_, is_whole)| *is_whole);
         Ok(whole.and_then(|(bytes, _)| String::from_utf8(bytes).ok()))

@@ -152,7 +152,7 @@ fn invalid_name(name: &str) -> Raised {
 /// The number of digits of 2^53. Numbers cannot represent all integers beyond 2^53.
 const LONG_DIGITS: usize = 16;
 
-/// Returns whether a text contains at least as many consecutive digits as 2^53 has.
+/// Returns whether a string contains at least as many consecutive digits as 2^53 has.
 fn has_long_number(json: &str) -> bool {
     json.as_bytes().windows(LONG_DIGITS).any(|digits| digits.iter().all(u8::is_ascii_digit))
 }
@@ -202,7 +202,7 @@ impl Booted<'_> {
         let Some(encoded) = encoded else { return Ok(None) };
         let words = self.guest.text_within(encoded, max_bytes)?;
         self.guest.free(encoded)?;
-        // Only a text over the limit is incomplete.
+        // Only a string over the limit is incomplete.
         Ok(Some(words.as_deref().and_then(decode).unwrap_or(GlobalJson::TooLong)))
     }
 }

@@ -100,7 +100,7 @@ pub(super) fn wipe_free_memory(guest: &mut Guest<'_>, first: u32) -> Result<(), 
 
 /// The possible offsets of the list link in an object (`JSGCObjectHeader.link`).
 const LINKS: [u32; 2] = [0, 8];
-/// The offset of the field `next` in a list link, after `prev`.
+/// The offset of the `next` field in a list link, after `prev`.
 const NEXT: u32 = 4;
 /// The number of bytes to search from the start of `JSRuntime`; more than its size.
 const RUNTIME_BYTES: u32 = 4 << 10;

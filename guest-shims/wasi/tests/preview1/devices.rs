@@ -337,7 +337,7 @@ fn replies_of_scrypt_and_text_devices_count_as_memory() {
     guest.wasi.begin_execution();
     assert_eq!(guest.wasi.host_bytes(), held);
     let limit = guest.wasi.limits().memory_bytes;
-    // With N = 2, r = 8 and p = 1, a derivation takes 24 blocks of 128 bytes and the key. A text takes at most three
+    // With N = 2, r = 8 and p = 1, a derivation takes 24 blocks of 128 bytes and the key. Text takes at most three
     // times the request.
     let needed = [(scrypt, &key[..], 24 * 128 + 16), (text, &word[..], 12)];
     for (fd, request, needed) in needed {

@@ -26,7 +26,7 @@ pub(super) struct JournaledCalls<T> {
     times: Vec<Duration>,
     /// The number of refused calls before the suspension.
     refused: u64,
-    /// The time that the repetition took. The records do not include it.
+    /// The time that the replay took. The records of calls exclude it.
     repeating: Duration,
 }
 
@@ -117,7 +117,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         true
     }
 
-    /// Returns repeated calls to the queue, until it contains `queued` calls as in the recording. A repetition starts
+    /// Returns repeated calls to the queue, until it contains `queued` calls as in the recording. A replay starts
     /// calls as early as `tool_calls_at_once` allows. In the first run, [`ToolRunner::turn`] may have delayed them
     /// further.
     pub(crate) fn requeue(&mut self, queued: usize) {
@@ -149,8 +149,8 @@ impl<R: ToolRunner> ToolCalls<R> {
         Some(SuspendedCalls { unanswered, queued: self.queued.len(), times: self.tally.times() })
     }
 
-    /// Ends the repetition: starts the calls that the recording leaves unanswered, so that the caller can answer them.
-    /// `repeating` is the time that the repetition took, by which the execution's timeout was extended.
+    /// Ends the replay: starts the calls that the recording leaves unanswered, so that the caller can answer them.
+    /// `repeating` is the time that the replay took, by which the execution's timeout was extended.
     pub(crate) fn start_unanswered(&mut self, repeating: Duration) {
         self.timeout = self.timeout.saturating_add(repeating);
         let refused = self.tally.refused();

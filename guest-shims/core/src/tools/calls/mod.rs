@@ -208,8 +208,8 @@ impl<R: ToolRunner> ToolCalls<R> {
         if self.unread.len() >= UNREAD_MAX {
             return false;
         }
-        // Count before parsing: as values, a text can take a hundred times its size. The arguments are stored both as
-        // values and as text.
+        // Count before parsing: parsed values can take a hundred times the size of the text. The arguments are stored
+        // both as values and as text.
         let Some(held) = self.account.hold(weight(text).saturating_add(text.len() as u64)) else {
             self.refuse(text);
             return false;

@@ -161,7 +161,7 @@ const STATE_BYTES: usize = 32;
 
 struct Pattern {
     regex: Regex,
-    /// Maximum number of states that each byte of a text is compared with.
+    /// Maximum number of states that each byte of a string is compared with.
     states: u64,
 }
 
@@ -190,12 +190,12 @@ impl Pattern {
         }
     }
 
-    /// Returns the maximum number of steps for matching a text.
+    /// Returns the maximum number of steps for matching a string.
     fn steps(&self, text: &str) -> u64 {
         (text.len() as u64 + 1).saturating_mul(self.states)
     }
 
-    /// Returns whether the expression matches anywhere in a text.
+    /// Returns whether the expression matches anywhere in a string.
     fn matches(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
