@@ -70,7 +70,7 @@ function functionsOf({ name: provider, fns }: ResolvedProvider): Map<string, Hos
   return functions;
 }
 
-/** Throws if a provider or connector has a name that scripts cannot use, or the name of another. */
+/** Throws if a provider or connector has a name that scripts cannot use, or a duplicate name. */
 function checkNames(named: readonly { name: string }[]): void {
   for (const [index, { name }] of named.entries()) {
     const shown = JSON.stringify(name);

@@ -42,9 +42,9 @@ export class SessionLostError extends SessionError {
 }
 
 /**
- * A script in a worker ignored its interruption, or could not be interrupted because no memory is shared with the worker.
+ * A script in a worker ignored an interrupt, or could not be interrupted because no memory is shared with the worker.
  * The worker was terminated, and the script's effects are unknown. A component without a clock ignores all
- * interruptions.
+ * interrupts.
  */
 export class TerminatedError extends GloveboxError {
   override readonly name = 'TerminatedError';

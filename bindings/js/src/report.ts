@@ -19,7 +19,7 @@ export function adapterLimits({ backend, limits, timeout }: Pick<SandboxOptions,
   return timeout === undefined && backend !== 'daemon' ? { ...DEFAULT_LIMITS, ...limits } : (limits ?? {});
 }
 
-/** Cuts the middle out of a text that is too long for a model. */
+/** Cuts the middle out of text that is too long for a model. */
 export function shorten(text: string, maxCharacters: number): string {
   if (text.length <= maxCharacters) return text;
   const half = Math.floor(maxCharacters / 2);

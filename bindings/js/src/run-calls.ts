@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// The calls of host functions by a script of the package `run`, and their interruptions.
+// The calls of host functions by a script of the `run` package, and their interruptions.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { decode, encode } from './binary.ts';
 import { stringifyJson } from './json.ts';

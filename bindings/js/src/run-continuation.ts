@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// Continuations of the package `run`: the recorded results of an interrupted execution, signed.
+// Continuations of the `run` package: the recorded results of an interrupted execution, signed.
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { RunProtocolError } from './run-errors.ts';
 

@@ -1,4 +1,4 @@
-// The errors of the package `run`, which programs recognize by their codes.
+// The errors of the `run` package, which programs recognize by their codes.
 
 const IS_RUN_ERROR = Symbol.for('vercel.run.error.RunError');
 
@@ -15,7 +15,7 @@ export class RunError extends Error {
     this.details = details;
   }
 
-  /** Returns `true` for an error of this class, including the class of the package `run`. */
+  /** Returns `true` for an error of this class, including the class of the `run` package. */
   static isInstance(error: unknown): error is RunError {
     return typeof error === 'object' && error !== null && IS_RUN_ERROR in error;
   }

@@ -1,4 +1,4 @@
-// The limits of the package `run`.
+// The limits of the `run` package.
 
 /** Limits on one execution. Integers greater than 0. */
 export type RunLimits = { [Name in keyof typeof DEFAULTS]?: number };

@@ -1,7 +1,7 @@
 /// <reference types="node" />
 /**
- * The interface of the package `run`, whose host functions can interrupt a script until a person has decided. The module
- * imports nothing from that package.
+ * The interface of the `run` package, whose host functions can interrupt a script until a person has decided. The
+ * module imports nothing from that package.
  */
 import { createHash } from 'node:crypto';
 import { Opaque, type Run, type SandboxOptions, createSandbox } from 'glovebox-sandbox';

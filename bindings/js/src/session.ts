@@ -223,7 +223,7 @@ export class SessionFiles {
     return new TextDecoder().decode(await this.read(path));
   }
 
-  /** Writes or replaces a file, and creates the directories above it. */
+  /** Writes or replaces a file. Creates missing parent directories. */
   async write(path: string, contents: string | Uint8Array): Promise<void> {
     check.of('path', 'string', path);
     const bytes = check.contents('contents', contents);

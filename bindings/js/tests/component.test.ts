@@ -83,7 +83,7 @@ test('engine-only options are rejected with a hint', { skip }, async () => {
   await assert.rejects(createSandbox({ ...options, language: 'cobol' }), /the package has no component `glovebox-cobol`; it has .*glovebox-python/);
 });
 
-/** A component without a clock, which ignores interruptions. */
+/** A component without a clock, which ignores interrupts. */
 const closed = { indexURL: new URL('glovebox-javascript-closed', providers), integrity: false, terminateAfterMs: 200 } as const;
 
 /** Cancels a script while it runs, and returns the error. A slow machine needs more time to begin the script. */
@@ -97,12 +97,12 @@ async function cancelled(box: Awaited<ReturnType<typeof createSandbox>>, execute
   return undefined;
 }
 
-test('a script that ignores interruption ends with its worker, and the sandbox continues in another', { skip }, async () => {
+test('a script that ignores interrupts ends with its worker, and the sandbox continues in another', { skip }, async () => {
   await using(closed, async (box) => {
     const [session, other] = [await box.session(), await box.session()];
     await other.execute('var n = 1');
     assert.ok((await cancelled(box, () => session.execute('for (;;);'))) instanceof SessionLostError);
-    assert.match(session.ended ?? '', /lost with its worker: the script ignored its interruption for 200 ms/);
+    assert.match(session.ended ?? '', /lost with its worker: the script ignored an interrupt for 200 ms/);
     await assert.rejects(other.variables.get('n'), SessionLostError);
     await other.close();
     assert.equal((await box.execute('console.log(2)')).stdout, '2\n');

@@ -1,4 +1,4 @@
-"""Tests of the engine in this process: threads, signals, forks, first starts, the command."""
+"""Tests of the engine in this process: threads, signals, forks, first starts and the command."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ pub enum Error {
     Unavailable(String),
 }
 
-/// Defines the names, messages and conversions of the errors. Each listed error contains a text.
+/// Defines the names, messages and conversions of the errors. Each listed error contains a message.
 macro_rules! conversions {
     ($($case:ident = $name:literal),* $(,)?) => {
         impl Error {

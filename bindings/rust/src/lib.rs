@@ -1,4 +1,4 @@
-//! Runs untrusted Python and JavaScript from inside a WebAssembly component: the interface `glovebox:sandbox` for Rust.
+//! Runs untrusted Python and JavaScript from inside a WebAssembly component: the `glovebox:sandbox` interface for Rust.
 //!
 //! ```no_run
 //! use glovebox_guest::{Outcome, Sandbox};
@@ -17,13 +17,13 @@
 //! * [`Started`] is an execution that the component steps through: the component answers the script's tool calls
 //!   itself, reads output while the script runs, and reads the resulting files. An execution that waits for an answer can
 //!   be suspended as bytes.
-//! * [`Execution`] is the result of a script, and [`Outcome`] is the way in which the script ended. A script that raises,
+//! * [`Execution`] is the result of a script, and [`Outcome`] says how the script ended. A script that raises,
 //!   exits or exceeds a limit is not an error. An [`Error`] is a failure of the caller or the provider: nothing was
 //!   executed.
 //! * [`Files`] is a snapshot of a workspace's files; [`Blob`] is a byte string too large for a list.
 //!
-//! With the Cargo feature `concurrent`, the module `concurrent` has asynchronous functions and streams: a component runs
-//! several scripts at the same time. It imports the draft of version 0.3.0 of the contract.
+//! With the `concurrent` Cargo feature, the `concurrent` module has asynchronous functions and streams: a component
+//! runs several scripts at the same time. It imports the draft of version 0.3.0 of the contract.
 //!
 //! The crate needs no WASI. All calls go to the component's host, or to a component that yours is composed with. An
 //! ordinary program with this dependency, built for `wasm32-wasip2`, is a component that imports
@@ -60,7 +60,7 @@ pub use files::{Blob, Files};
 pub use sandbox::{Sandbox, Session, default_policy, info};
 pub use started::Started;
 
-/// The generated bindings of the world `client`. Use them in your own interfaces that mention the sandbox's types:
+/// The generated bindings of the `client` world. Use them in your own interfaces that mention the sandbox's types:
 ///
 /// ```text
 /// wit_bindgen::generate!({

@@ -188,7 +188,7 @@ class WorkerBackend implements Backend {
     const timers: ReturnType<typeof setTimeout>[] = [];
     const terminate = (): void => {
       const why = link.shared
-        ? `the script ignored its interruption for ${terminateAfterMs} ms, and its worker was terminated`
+        ? `the script ignored an interrupt for ${terminateAfterMs} ms, and its worker was terminated`
         : 'without shared memory a script is cancelled by terminating its worker';
       link.end(errorOf('TerminatedError', `${why}; the effects of the script are unknown`));
     };

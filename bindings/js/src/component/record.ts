@@ -24,7 +24,7 @@ export function textOf({ bytes, totalBytes }: Output): string {
   return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes, { stream: totalBytes > BigInt(bytes.length) });
 }
 
-/** Serializes an execution except its displays as JSON text. Copies the JSON texts of the script unchanged. */
+/** Serializes an execution except its displays as JSON text. Copies the script's JSON unchanged. */
 export function recordOf(execution: Execution): string {
   const { stdout, stderr, value } = execution;
   const record = {

@@ -52,7 +52,7 @@ export class Session implements AsyncDisposable {
     return this.#withFiles((files) => readFile(files, path));
   }
 
-  /** Writes or replaces a file, and creates the directories above it. */
+  /** Writes or replaces a file. Creates missing parent directories. */
   async writeFile(path: string, contents: Uint8Array | string): Promise<void> {
     const bytes = typeof contents === 'string' ? new TextEncoder().encode(contents) : contents;
     return this.#access.enter((handle) => handle.writeFile(path, bytes, 'replace'));

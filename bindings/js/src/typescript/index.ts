@@ -1,7 +1,7 @@
 /// <reference types="node" />
 /**
- * Checks the types of JavaScript and TypeScript before a script runs, with the package `typescript`, which itself runs in
- * a sandbox.
+ * Checks the types of JavaScript and TypeScript before a script runs, with the `typescript` package, which itself runs
+ * in a sandbox.
  */
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';

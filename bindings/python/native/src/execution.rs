@@ -114,7 +114,7 @@ impl PyExecution {
 }
 
 /// The input of one execution: source, name, kind of source, standard input, context as JSON text, timeout in
-/// milliseconds, output listener, cancellation token.
+/// milliseconds, output listener and cancellation token.
 #[derive(FromPyObject)]
 pub(crate) struct Input(
     PyBackedStr,

@@ -37,7 +37,7 @@ pub(crate) fn waiting_calls(suspended: &Suspended) -> Vec<WaitingCall> {
 }
 
 /// The input of a resumed execution: the bytes of the suspended execution, timeout in milliseconds, whether the steps
-/// receive an output listener, cancellation token.
+/// receive an output listener, and cancellation token.
 #[derive(FromPyObject)]
 pub(crate) struct SuspendedInput(PyBackedBytes, Option<u64>, bool, Option<Py<PyCancelToken>>);
 

@@ -1,4 +1,4 @@
-"""The command `glovebox`."""
+"""The `glovebox` command."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ class Run:
 
     @cached_property
     def outcome(self) -> Outcome:
-        """The way in which the script ended."""
+        """How the script ended."""
         return Outcome(**self._record["outcome"])
 
     @property

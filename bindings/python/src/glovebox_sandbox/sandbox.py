@@ -452,7 +452,7 @@ class SessionFiles:
         return self._session.read_file(_check.of("path", str, path))
 
     def write(self, path: str, contents: str | bytes) -> None:
-        """Writes or replaces a file, and creates the directories above it."""
+        """Writes or replaces a file. Creates missing parent directories."""
         self._session.write_file(_check.of("path", str, path), _check.contents("contents", contents))
 
     def delete(self, path: str, *, recursive: bool = False) -> None:

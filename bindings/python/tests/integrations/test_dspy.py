@@ -170,7 +170,7 @@ class Modules(unittest.TestCase):
             return made[-1]
 
         def shout(text: str) -> str:
-            """Makes a text loud."""
+            """Converts a string to upper case."""
             return text.upper()
 
         with dspy.context(lm=DummyLM(steps), interpreter_factory=factory):

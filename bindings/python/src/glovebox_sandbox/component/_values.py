@@ -215,7 +215,7 @@ class _Result(_Cases):
 
 
 def _hints(of: type) -> list[tuple[str, Any]]:
-    # Resolves names only in the module `types`, not in the class: a field may have the same name as its type, such as
+    # Resolves names only in the `types` module, not in the class: a field may have the same name as its type, such as
     # `bytes`.
     hints = typing.get_type_hints(of, vars(types), vars(types))
     return [(field.name, hints[field.name]) for field in dataclasses.fields(of)]

@@ -288,7 +288,7 @@ class Session:
             self._sandbox._drop(files)
 
     def write_file(self, path: str, contents: bytes) -> None:
-        """Writes or replaces a file, and creates the directories above it."""
+        """Writes or replaces a file. Creates missing parent directories."""
         self._call(object, "write-file", path, contents, "replace")
 
     def delete_file(self, path: str, *, recursive: bool = False) -> None:

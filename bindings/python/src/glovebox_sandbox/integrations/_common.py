@@ -42,7 +42,7 @@ _SCHEMA = {
     "additionalProperties": False,
 }
 
-# Scripts run in `__main__`, where this prelude also executes. It leaves no name there, only the module `_host` in
+# Scripts run in `__main__`, where this prelude also executes. It leaves no name there, only the `_host` module in
 # `sys.modules`.
 _PRELUDE = f'''
 def _prepare(dispatch):
@@ -302,7 +302,7 @@ def _plain(value: Any) -> Any:
 
 
 def shorten(text: str, max_characters: int = MAX_CHARACTERS) -> str:
-    """Cuts out the middle of a text that is too long for a model."""
+    """Cuts the middle out of text that is too long for a model."""
     if len(text) <= max_characters:
         return text
     half = max_characters // 2

@@ -208,7 +208,7 @@ class Workspace:
         return contents
 
     def write(self, path: str, contents: bytes) -> None:
-        """Writes or replaces a file, and creates the directories above it."""
+        """Writes or replaces a file. Creates missing parent directories."""
         self._operate("write", path, contents=contents)
 
     def stat(self, path: str) -> Entry:
@@ -238,7 +238,7 @@ class Workspace:
             return {each.path: files.read(posixpath.relpath(each.path, ROOT)) for each in entries if each.kind == "file"}
 
     def make_directory(self, path: str) -> None:
-        """Creates a directory and the directories above it."""
+        """Creates a directory and its parent directories."""
         self._operate("make", path)
 
     def remove(self, path: str) -> None:

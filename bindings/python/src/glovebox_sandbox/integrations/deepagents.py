@@ -95,7 +95,7 @@ class GloveboxBackend(SandboxBackendProtocol):
         return ReadResult(file_data=data)
 
     def write(self, file_path: str, content: str) -> WriteResult:
-        """Writes or replaces a file, and creates the directories above it."""
+        """Writes or replaces a file. Creates missing parent directories."""
         try:
             self._workspace.write(file_path, content.encode())
         except _FAILURES as error:
@@ -130,7 +130,7 @@ class GloveboxBackend(SandboxBackendProtocol):
     def grep(
         self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None
     ) -> GrepResult:
-        """Finds the lines that contain a text."""
+        """Finds the lines that contain a string."""
         path = path or ROOT
         try:
             files = {name: _data(contents) for name, contents in self._workspace.read_all(path).items()}

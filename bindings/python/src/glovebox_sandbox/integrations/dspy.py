@@ -1,4 +1,4 @@
-"""The interpreter for dspy modules that write code: `RLM`, `Flex`, `ProgramOfThought`."""
+"""The interpreter for dspy modules that write code: `RLM`, `Flex` and `ProgramOfThought`."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class GloveboxSandboxSession(BaseSandboxSession):
         return io.BytesIO(await self._operate("read", path, user=user, write=False))
 
     async def write(self, path: Path, data: io.IOBase, *, user: Any = None) -> None:
-        """Writes or replaces a file, and creates the directories above it."""
+        """Writes or replaces a file. Creates missing parent directories."""
         contents: Any = getattr(data, "read")()
         await self._operate("write", path, contents.encode() if isinstance(contents, str) else contents, user=user)
 
@@ -95,7 +95,7 @@ class GloveboxSandboxSession(BaseSandboxSession):
         await self._operate("move", source, to.as_posix(), user=user)
 
     async def mkdir(self, path: Path | str, *, parents: bool = False, user: Any = None) -> None:
-        """Creates a directory, and with `parents` the directories above it."""
+        """Creates a directory, and with `parents` its parent directories."""
         if not parents:
             await self._operate("stat", posixpath.dirname(self.normalize_path(path).as_posix()), user=user)
         await self._operate("make_directory", path, user=user)

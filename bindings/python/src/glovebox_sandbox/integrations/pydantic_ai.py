@@ -95,7 +95,7 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
         return contents
 
     async def write_bytes(self, path: str, data: bytes) -> None:
-        """Writes or replaces a file, and creates the directories above it."""
+        """Writes or replaces a file. Creates missing parent directories."""
         await self._workspace.run_async("write", path, data)
 
     async def stat(self, path: str) -> FileEntry:
@@ -107,7 +107,7 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
         return [_entry(each) for each in await self._workspace.run_async("entries", path)]
 
     async def make_dir(self, path: str) -> None:
-        """Creates a directory and the directories above it."""
+        """Creates a directory and its parent directories."""
         await self._workspace.run_async("make_directory", path)
 
     async def remove(self, path: str) -> None:

@@ -76,7 +76,7 @@ class GloveboxSandbox(Sandbox):
         return contents
 
     async def write_file(self, path: str, content: bytes, **kwargs: Any) -> None:
-        """Writes or replaces a file, and creates the directories above it."""
+        """Writes or replaces a file. Creates missing parent directories."""
         await self._workspace.run_async("write", path, content)
 
     async def remove_file(self, path: str, **kwargs: Any) -> None:
