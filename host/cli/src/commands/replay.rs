@@ -38,7 +38,7 @@ contains the script, its input and the definitions of its tools, but no policy a
 
 FILE proves nothing by itself: its author can claim any results. Repeat the script to verify them.";
 
-/// Repeat a recorded script and compare the results, to the unit of fuel
+/// Replay a recorded script and compare the results, down to the unit of fuel
 ///
 /// `glovebox run --record FILE` writes the recording.
 #[derive(Args, Debug)]

@@ -74,10 +74,10 @@ ended. If the session changes in the meantime, the script cannot continue. Not s
 scripts.
 
 With --record FILE, the script, its input and everything that it receives from outside are written to FILE: tool answers, \
-times, random numbers. `glovebox replay FILE` runs the script again on any machine, without calling tools, and compares the \
-results to the unit of fuel. FILE is overwritten. If the script receives more than 1 MiB, or if a time limit or Ctrl-C stops \
-it, nothing is written and the exit code is 125. --fuel-reserve has no effect. Not supported with --session, \
---no-prepare, tools whose calls a person answers, or several scripts.
+times and random numbers. `glovebox replay FILE` runs the script again on any machine, without calling tools, and \
+compares the results down to the unit of fuel. FILE is overwritten. If the script receives more than 1 MiB, or if a time \
+limit or Ctrl-C stops it, nothing is written and the exit code is 125. --fuel-reserve has no effect. Not supported with \
+--session, --no-prepare, tools whose calls a person answers, or several scripts.
 
 With --json, one line per script goes to standard output, an object with these keys: success, outcome, \
 exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, displays, displays_dropped, \
@@ -127,8 +127,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
-    /// Standard input of the script: a file, or `-` to read this process's input to its end first [default: this
-    /// process's input if it is a pipe or a file, read when the script reads]
+    /// Standard input of the script: a file, or `-` to read all of this process's input before the script starts
+    /// [default: this process's input if it is a pipe or a file, read when the script reads]
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
 

@@ -117,8 +117,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ENDPOINT")]
     otlp: Option<String>,
 
-    /// Fleet for the sessions, `restate://HOST`, instead of a store; its nodes execute the requests to sessions, and
-    /// this server everything else
+    /// Fleet that stores and runs the sessions, instead of a store: `restate://HOST`; this server runs all other
+    /// scripts
     #[arg(long, value_name = "URL")]
     fleet: Option<String>,
 

@@ -21,7 +21,7 @@ _state: dict[str, Any]
 ";
 
 /// Returns the source text of the declarations. The checker adds its names to the builtin ones. Without `tools`, the
-/// global `tools` has the type `Any`.
+/// global `tools` has type `Any`.
 pub(super) fn source(tools: Option<&[Tool]>) -> anyhow::Result<String> {
     let tools = match tools {
         None => UNKNOWN_TOOLS.to_owned(),

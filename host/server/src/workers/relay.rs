@@ -143,7 +143,7 @@ impl OpenNetworks {
     }
 
     /// Adds a network. Removes the oldest networks beyond the limits, but never that of the unchanged policy. Does not
-    /// keep a network that exceeds `MAX_NETWORK_BYTES` alone: it is opened again for each call.
+    /// store a network that exceeds `MAX_NETWORK_BYTES` by itself; each call opens such a network again.
     fn add(&mut self, network: TenantNetwork) {
         if network.bytes > MAX_NETWORK_BYTES {
             return;
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(add("b", 1), "a b");
         assert_eq!(add("c", 1), "b c", "the oldest is removed");
         assert_eq!(add("d", MAX_NETWORK_BYTES), "d");
-        assert_eq!(add("e", MAX_NETWORK_BYTES + 1), "d", "one that exceeds the limit alone is not stored");
+        assert_eq!(add("e", MAX_NETWORK_BYTES + 1), "d", "one that exceeds the limit by itself is not stored");
         assert_eq!(add(UNCHANGED, 1), UNCHANGED);
         assert_eq!(add("f", MAX_NETWORK_BYTES - 1), format!("{UNCHANGED} f"));
         assert_eq!(add("g", 2), format!("{UNCHANGED} g"));

@@ -125,7 +125,8 @@ pub struct SessionLock {
 }
 
 impl SessionLock {
-    /// For stores: creates a lock of this session. Dropping the lock drops `guard`, which must then release the lock.
+    /// Creates a lock of this session. Only stores call this. Dropping the lock drops `guard`, which must then release
+    /// the lock.
     pub fn new(id: SessionId, guard: impl Any + Send + Sync) -> Self {
         Self { id, guard: Box::new(guard) }
     }
@@ -136,7 +137,7 @@ impl SessionLock {
         &self.id
     }
 
-    /// For stores: returns the guard that the lock was created with, such as a lease to check before a write. `None` if
+    /// Returns the guard that the lock was created with, such as a lease that a store checks before a write. `None` if
     /// the guard has a different type, because the lock is from a different store.
     #[must_use]
     pub fn guard<T: Any>(&self) -> Option<&T> {

@@ -278,7 +278,7 @@ pub struct StoredPage {
 }
 
 impl StoredPage {
-    /// For stores: creates a page. `next` is the ID after which the next page begins.
+    /// Creates a page. Only stores call this. `next` is the ID after which the next page begins.
     #[must_use]
     pub fn new(entries: Vec<StoredEntry>, next: Option<SessionId>) -> Self {
         Self { entries, next }

@@ -51,7 +51,7 @@ pub struct StoredRecord {
 }
 
 impl StoredRecord {
-    /// For stores: combines a record and its version.
+    /// Combines a record and its version. Only stores call this.
     #[must_use]
     pub fn new(record: SessionRecord, version: StoredVersion) -> Self {
         Self { record, version }
@@ -71,7 +71,7 @@ pub struct StoredSession {
 }
 
 impl StoredSession {
-    /// For stores: combines a record and a state of the same write.
+    /// Combines a record and a state of the same write. Only stores call this.
     #[must_use]
     pub fn new(stored: StoredRecord, state: Vec<u8>) -> Self {
         Self { record: stored.record, version: stored.version, state }
@@ -98,7 +98,7 @@ pub struct StoredEntry {
 }
 
 impl StoredEntry {
-    /// For stores: creates the entry of a session from its record, or from the description of its damage.
+    /// Creates the entry of a session from its record, or from the description of its damage. Only stores call this.
     #[must_use]
     pub fn new(id: SessionId, stored_bytes: u64, stored_at: Timestamp, found: Result<StoredRecord, String>) -> Self {
         let (stored, damage) = match found {
@@ -126,14 +126,14 @@ pub(crate) const MAX_WORKSPACE_BYTES: usize = 4096;
 pub struct StoredVersion(String);
 
 impl StoredVersion {
-    /// For stores: creates a version from the name that the store uses for it, such as an object's ETag. The name must
-    /// differ for each write.
+    /// Creates a version from the name that a store uses for it, such as an object's ETag. The name must differ for
+    /// each write.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
 
-    /// For stores that name versions themselves: returns a unique version, 128 random bits in hexadecimal.
+    /// Returns a unique version, 128 random bits in hexadecimal, for stores that name versions themselves.
     #[must_use]
     pub fn random() -> Self {
         Self(random_id())

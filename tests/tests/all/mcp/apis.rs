@@ -88,7 +88,7 @@ fn scripts_call_the_operations_of_an_api() {
     assert!(!format!("{upstreams:?}").contains("secret"));
     assert_eq!(
         upstreams.notices(),
-        ["API `pets` leaves out the operation `upload`: it has a body of the type `image/png`; only JSON is supported"]
+        ["API `pets` leaves out the operation `upload`: it has a body of type `image/png`; only JSON is supported"]
     );
     let stub = glovebox::tool_stubs(&upstreams.tools(), glovebox::Language::Python).unwrap();
     assert!(stub.contains("class _pets_getPet") && stub.contains("petId: str"), "{stub}");
@@ -238,7 +238,7 @@ fn unusable_document_is_named() {
     assert_eq!(error, "API `pets` has no tool `getCat`; remove it from its `tools`");
     missing.tools = Some(vec!["getPet".into(), "upload".into()]);
     let error = start(&runtime, vec![missing.clone()], 1 << 20).unwrap_err();
-    assert!(error.starts_with("API `pets` has the operation `upload`, which has a body of the type"), "{error}");
+    assert!(error.starts_with("API `pets` has the operation `upload`, which has a body of type"), "{error}");
     missing.tools = None;
     missing.approve = Approve::Tools(vec!["createPet".into()]);
     let upstreams = start(&runtime, vec![missing], 1 << 20).unwrap();

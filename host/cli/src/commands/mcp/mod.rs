@@ -146,7 +146,7 @@ struct ServerArgs {
     #[command(flatten)]
     programs: ProgramArgs,
 
-    /// Tool of --tool or --tools-from, as named in scripts, whose calls a person at the client must approve; repeatable
+    /// Tool, by its name in scripts, whose calls the user of the client must approve; repeatable
     #[arg(long, value_name = "NAME", help_heading = "Tools")]
     approve: Vec<String>,
 
@@ -156,8 +156,8 @@ struct ServerArgs {
     #[command(flatten)]
     workers: WorkersArgs,
 
-    /// Fleet for the sessions, `restate://HOST`, instead of a store; its nodes execute the requests to sessions,
-    /// without access to this host's functions
+    /// Fleet that stores and runs the sessions, instead of a store: `restate://HOST`; its nodes cannot call this
+    /// host's functions
     #[arg(long, value_name = "URL", help_heading = "Sessions")]
     #[arg(conflicts_with_all = ["store", "key_file", "tools_from", "tools", "approve"])]
     fleet: Option<FleetUrl>,

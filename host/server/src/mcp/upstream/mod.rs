@@ -262,7 +262,7 @@ impl Server {
         }
         let Some(url) = self.url else {
             if let Some(kind) = self.kind.filter(|kind| kind != "stdio") {
-                return Err(format!("has the type `{}` but no `url`; only `stdio` needs none", escaped(&kind)));
+                return Err(format!("has type `{}` but no `url`; only `stdio` needs none", escaped(&kind)));
             }
             let command = self.command.filter(|command| !command.is_empty());
             let command = command.ok_or("has no `command`, `url` or `openapi`; add one")?;
@@ -275,7 +275,7 @@ impl Server {
             return Ok(UpstreamTransport::Process(config));
         };
         if let Some(kind) = self.kind.filter(|kind| !HTTP_TYPES.contains(&&**kind)) {
-            return Err(format!("has a `url` and the type `{}`; only `http` is supported", escaped(&kind)));
+            return Err(format!("has a `url` and type `{}`; only `http` is supported", escaped(&kind)));
         }
         if has_process {
             return Err("has a `url` and also `command`, `args`, `env` or `cwd`; remove one of them".to_owned());
@@ -368,7 +368,7 @@ mod tests {
             (r#"{"url": "secret"}"#, "has an invalid `url`: "),
             (r#"{"url": "ftp://secret"}"#, "does not begin with `http://`"),
             (r#"{"url": "http://u:secret@x"}"#, "has credentials in its `url`"),
-            (r#"{"url": "http://x", "type": "sse"}"#, "has a `url` and the type `sse`; only `http` is supported"),
+            (r#"{"url": "http://x", "type": "sse"}"#, "has a `url` and type `sse`; only `http` is supported"),
             (r#"{"url": "http://x", "command": "secret"}"#, "has a `url` and also `command`"),
             (r#"{"url": "http://x", "headers": "secret"}"#, "has `headers` that are not an object with strings"),
             (r#"{"url": "http://x", "headers": {"A": ["secret"]}}"#, "has `headers` that are not an object"),
@@ -444,7 +444,7 @@ mod tests {
             ("", "line 1"),
             ("{}", "missing field `mcpServers`"),
             (r#"{"mcpServers": {"a": {}}}"#, "MCP server `a` has no `command`, `url` or `openapi`; add one"),
-            (r#"{"mcpServers": {"a": {"command": "x", "type": "sse"}}}"#, "has the type `sse` but no `url`"),
+            (r#"{"mcpServers": {"a": {"command": "x", "type": "sse"}}}"#, "has type `sse` but no `url`"),
             (r#"{"mcpServers": {"a": {"command": "x", "arg": []}}}"#, "unknown field `arg`"),
             (r#"{"mcpServers": {"a": {"command": "x", "env": {"A=B": ""}}}}"#, "`A=B`"),
             (r#"{"mcpServers": {"a\n": {"command": "x\u0000"}}}"#, "MCP server `a\\n` contains a NUL"),

@@ -417,7 +417,7 @@ fn result(kind: &str, body: &[u8]) -> Result<String, String> {
     }
     let text = std::str::from_utf8(body).map_err(|_| {
         let kind = shown(kind);
-        format!("answered with binary data of the type `{kind}`; only JSON and text are supported")
+        format!("answered with binary data of type `{kind}`; only JSON and text are supported")
     })?;
     if !media::is_json(kind) {
         return Ok(Value::from(text).to_string());

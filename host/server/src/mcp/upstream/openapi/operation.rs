@@ -296,7 +296,7 @@ fn body<'a>(document: &'a OpenApiDocument, entry: OperationEntry<'a>) -> Result<
     let json = content.and_then(|content| content.iter().find(|(kind, _)| media::is_json(kind)));
     let Some((kind, schema)) = json else {
         let kind = content.and_then(|content| content.keys().next()).map_or("", String::as_str);
-        return Err(format!("has a body of the type `{}`; only JSON is supported", shown(kind)));
+        return Err(format!("has a body of type `{}`; only JSON is supported", shown(kind)));
     };
     let kind = media::essence(kind);
     let media_type = if kind.contains('*') { "application/json" } else { kind };
@@ -371,7 +371,7 @@ fn output(document: &OpenApiDocument, operation: &Map<String, Value>) -> Result<
     }
     if let Some(kind) = unsupported {
         if schemas.is_empty() && is_known {
-            return Err(format!("answers with the type `{}`; only JSON and text are supported", shown(kind)));
+            return Err(format!("answers with type `{}`; only JSON and text are supported", shown(kind)));
         }
         is_known = false;
     }

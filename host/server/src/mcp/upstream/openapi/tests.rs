@@ -94,11 +94,11 @@ async fn unsupported_operation_is_left_out_with_a_reason() {
         (
             "/x",
             with(json!({ "requestBody": content("multipart/form-data") })),
-            "has a body of the type `multipart/form-data`",
+            "has a body of type `multipart/form-data`",
         ),
-        ("/x", with(json!({ "requestBody": { "content": { "\u{1b}[2J": {} } } })), r"of the type `\u{1b}[2J`"),
+        ("/x", with(json!({ "requestBody": { "content": { "\u{1b}[2J": {} } } })), r"of type `\u{1b}[2J`"),
         ("/x", with(json!({ "requestBody": { "$ref": "#/x" } })), "a body with an unresolved `$ref`"),
-        ("/x", with(json!({ "responses": { "200": content("image/png") } })), "answers with the type `image/png`"),
+        ("/x", with(json!({ "responses": { "200": content("image/png") } })), "answers with type `image/png`"),
         ("/x", with(json!({ "servers": [{ "url": "http://evil.test" }] })), "has its own `servers`"),
         ("/x", with(json!({ "parameters": cookie })), "has the parameter `c` in a cookie"),
         ("/x", with(json!({ "parameters": [{ "$ref": "#/paths/~1x/post/parameters/0" }] })), "an unresolved `$ref`"),
@@ -245,7 +245,7 @@ fn body_of_an_answer_becomes_json() {
     for (kind, body, part) in [
         (kind, &b"{"[..], "answered with invalid JSON"),
         (kind, many.as_bytes(), "too many values"),
-        ("image/png\u{1b}", b"\xff", "binary data of the type `image/png\\u{1b}`"),
+        ("image/png\u{1b}", b"\xff", "binary data of type `image/png\\u{1b}`"),
     ] {
         let reason = result(kind, body).unwrap_err();
         assert!(reason.contains(part), "{reason}");
