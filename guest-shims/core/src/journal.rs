@@ -1,5 +1,6 @@
 //! The journal of an execution: everything nondeterministic that the guest receives from outside, in order. If the
-//! guest starts in the same state and receives the same entries, it repeats the execution exactly, to the unit of fuel.
+//! guest starts in the same state and receives the same entries, it repeats the execution exactly, down to the unit of
+//! fuel.
 //!
 //! An execution is suspended at a point where it waits for its caller's answers. To resume it, another guest repeats
 //! it with the journal up to that point ([`Journal::replay`]), without calling tools, and then continues. The journal

@@ -68,7 +68,7 @@ fn the_packages_of_javascript_are_pure_and_small() {
     let mut count = 0;
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        // `intl` is made from libraries, see its README.
+        // `intl` is built from libraries, as its README explains.
         if ["README.md", "intl"].contains(&path.file_name().unwrap().to_str().unwrap()) {
             continue;
         }

@@ -11,7 +11,7 @@ const SIMPLE: Record<string, string> = { string: 'string', integer: 'number | bi
 
 type Schema = Record<string, unknown>;
 
-/** Declares the global `tools`. Results have the type `any`. */
+/** Declares the global `tools`. Results have type `any`. */
 export function declare(tools: readonly NamedTool[]): string {
   const members = tools.map(({ name, schema }) => `  ${name}: ${signatures(schema as Schema)};`);
   return `interface Tools {

@@ -14,7 +14,7 @@ export const FIRST_LIBRARY = 'lib.es2024.d.ts';
  */
 const CODES = [2304, 2322, 2339, 2345, 2349, 2353, 2488, 2551, 2552, 2554, 2555, 2561, 2570, 2575, 2740, 2741, 2769, 2739];
 
-/** Defines `check`. The declarations of globals that the library does not know have the type `any`. */
+/** Defines `check`. The declarations of globals that the library does not know have type `any`. */
 export const GUEST = `
 const ts = require('typescript');
 const fs = require('fs');

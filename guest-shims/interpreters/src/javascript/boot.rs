@@ -224,7 +224,7 @@ pub(super) fn settle(
         wipe_free_memory(&mut booted.guest, first)?;
     }
     if booted.rejection()?.is_some() {
-        return Err(fault("a boot script left a promise rejected"));
+        return Err(fault("a boot script left a rejected promise"));
     }
     booted.guest.machine.wasi().begin_execution(); // discards the setup's output
     Ok(booted.at.into_anchors())

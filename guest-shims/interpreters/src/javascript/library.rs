@@ -64,7 +64,7 @@ pub fn library() -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Returns the files that an image contains compiled.
+/// Returns the files that an image contains in compiled form.
 ///
 /// Indentation and comments are removed, because guests pay for reading and compiling the files, and providers contain
 /// the files.

@@ -383,7 +383,7 @@ fn forged_state_is_an_error_or_sound() {
                 continue;
             }
             accepted += 1;
-            // Accepted state is unchanged when it is saved again, and a guest can continue in it.
+            // Accepted state does not change when it is saved again, and a guest can continue from it.
             let again = other.wasi.save();
             let mut third = fork_host(&guest);
             third.wasi.restore(&again).unwrap();

@@ -141,7 +141,7 @@ fn suspended_script_behaves_like_an_uninterrupted_one() {
     }
 }
 
-/// With fixed time and seeded random numbers, all runs are equal to the unit of fuel.
+/// With fixed time and seeded random numbers, all runs are equal down to the unit of fuel.
 #[test]
 fn suspensions_cost_no_fuel() {
     for language in BOTH {

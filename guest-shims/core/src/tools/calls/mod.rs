@@ -1,7 +1,7 @@
 //! The tool calls of one execution.
 //!
 //! This code runs while the guest writes to the tool device or reads from it. The platform decides whether a tool runs
-//! on its own thread, or inline until it is finished ([`ToolRunner`]).
+//! on its own thread, or inline to completion ([`ToolRunner`]).
 
 mod journaled;
 mod runner;

@@ -19,7 +19,7 @@ pub trait ToolRunner {
     /// A guard that exists while the guest waits.
     type Wait;
 
-    /// `true` if starting a tool runs it until it is finished, on the guest's time.
+    /// `true` if starting a tool runs it to completion on the guest's thread.
     const RUN_INLINE: bool = false;
 
     /// Returns the tools that scripts may call.

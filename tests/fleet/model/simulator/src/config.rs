@@ -14,7 +14,7 @@ pub struct Kind {
     /// The median of the processor time that a script uses beyond the measured step. Log-normal, capped at
     /// `work_max_s`.
     pub work_median_s: f64,
-    /// The standard deviation of the logarithm of that time.
+    /// The standard deviation of the logarithm of this processor time.
     pub work_sigma: f64,
     /// Maximum processor time of a script beyond the measured step.
     pub work_max_s: f64,

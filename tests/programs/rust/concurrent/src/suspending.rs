@@ -36,7 +36,7 @@ const ASKS_TWICE: &str = "console.log('before', Math.random(), Date.now());
 /// A script that makes one call.
 const ASKS: &str = "console.log(await tools.ask({ q: 1 }))";
 
-/// Returns a policy under which two executions are equal to the unit of fuel.
+/// Returns a policy under which two executions are equal down to the unit of fuel.
 fn repeatable() -> Policy {
     Policy { clock: Some(Clock::Fixed(1_000_000_000)), entropy: Some(Entropy::Seeded(7)), ..policy() }
 }
