@@ -153,8 +153,8 @@ impl Sandbox {
 /// rolled back to its last checkpoint; [`Execution::rolled_back_to`] reports the rollback. Dropping the session drops
 /// the interpreter without running its exit handlers; [`close`](Self::close) runs them.
 ///
-/// After the session has ended, every function except [`id`](Self::id), [`info`](Self::info) and [`close`](Self::close)
-/// returns [`Error::SessionEnded`]. While an execution from [`start`](Self::start) has not ended, every function except
+/// After the session has ended, every method except [`id`](Self::id), [`info`](Self::info) and [`close`](Self::close)
+/// returns [`Error::SessionEnded`]. While an execution from [`start`](Self::start) has not ended, every method except
 /// `id` and `info` returns [`Error::SessionBusy`].
 ///
 /// ```no_run

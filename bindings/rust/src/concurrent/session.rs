@@ -6,8 +6,8 @@ use crate::{CheckpointInfo, Error, Execution, FileEntry, GuestValue, IfExists, R
 /// An interpreter that persists between executions, with its variables, functions, imports and files.
 ///
 /// A session runs one call at a time. Until a call has returned, and while an execution from [`start`](Self::start) has
-/// not ended, every function except [`id`](Self::id) and [`info`](Self::info) returns [`Error::SessionBusy`]. After the
-/// session has ended, every function except `id`, `info` and [`close`](Self::close) returns [`Error::SessionEnded`].
+/// not ended, every method except [`id`](Self::id) and [`info`](Self::info) returns [`Error::SessionBusy`]. After the
+/// session has ended, every method except `id`, `info` and [`close`](Self::close) returns [`Error::SessionEnded`].
 ///
 /// Dropping a call that has not returned cancels its script. The next call waits until the script has stopped. Dropping
 /// the session drops the interpreter without running its exit handlers.

@@ -344,7 +344,7 @@ impl Sessions {
         let place = self.0.place(id, None)?;
         let live = Live::new(make(&self.0.storage)?, lock, place);
         live.save(&self.0.storage).map_err(|error| match error {
-            // Another process has created the session in the meantime.
+            // A concurrent process has created the session.
             SessionsError::Fenced { .. } => exists(),
             error => error,
         })?;
