@@ -15,7 +15,7 @@ export interface Platform {
   openNative?: (language: string, policy: Policy, host: Host) => Promise<Backend> | Error;
   /** Opens a sandbox in the daemon. */
   openDaemon?: (language: string, policy: Policy, host: Host) => Promise<Backend>;
-  /** Opens an ordinary Python, WITHOUT a sandbox. */
+  /** Opens an ordinary Python interpreter, WITHOUT a sandbox. */
   openUnsafe?: (language: string, policy: Policy, host: Host) => Promise<Backend>;
   /** Loads the hashes and locations of the package's own providers. */
   own(): Promise<Own>;

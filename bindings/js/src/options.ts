@@ -55,8 +55,8 @@ export interface SandboxOptions {
    */
   backend?: 'auto' | 'wasm' | 'native' | 'component' | 'daemon';
   /**
-   * With `backend: 'native'`: runs scripts in an ordinary Python in another process, WITHOUT a sandbox. They can read
-   * and write your files, use the network and start programs. Never chosen automatically. Default: false.
+   * With `backend: 'native'`: runs scripts in an ordinary Python interpreter in another process, WITHOUT a sandbox.
+   * They can read and write your files, use the network and start programs. Never chosen automatically. Default: false.
    */
   unsafeNative?: boolean;
   /** Limits on an execution's resources. */
@@ -270,7 +270,7 @@ function choose(given: unknown, unsafeNative: boolean): BackendChoice {
   if (!unsafeNative) return backend;
   if (backend !== 'native') {
     throw new TypeError(
-      'unsafeNative requires an explicit backend: "native": it runs scripts in an ordinary Python, without a sandbox, where they can ' +
+      'unsafeNative requires an explicit backend: "native": it runs scripts in an ordinary Python interpreter, without a sandbox, where they can ' +
         'read and write your files, use the network and start programs',
     );
   }

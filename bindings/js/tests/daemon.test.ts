@@ -1,4 +1,4 @@
-// Tests the daemon and its selection, and the ordinary Python, which is never selected automatically.
+// Tests the daemon and its selection, and the ordinary Python interpreter, which is never selected automatically.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';

@@ -97,8 +97,8 @@ impl Blob {
         self.raw.size()
     }
 
-    /// Returns the blob's bytes from `offset` on: at most `len` bytes, and at most 16,777,216. Empty at the end of the
-    /// blob.
+    /// Returns the blob's bytes starting at `offset`: at most `len` bytes, and at most 16,777,216. Empty at the end of
+    /// the blob.
     #[must_use]
     pub fn read_at(&self, offset: u64, len: u64) -> Vec<u8> {
         self.raw.read(offset, len)

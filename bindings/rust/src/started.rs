@@ -82,8 +82,8 @@ impl Started {
         })
     }
 
-    /// Returns the script's output so far from `offset` on: at most `len` bytes, and at most 16,777,216. Empty at the
-    /// current end.
+    /// Returns the script's output so far, starting at `offset`: at most `len` bytes, and at most 16,777,216. Empty at
+    /// the current end.
     #[must_use]
     pub fn read_output(&self, stream: OutputStream, offset: u64, len: u64) -> Vec<u8> {
         self.raw.read_output(stream, offset, len)

@@ -5,7 +5,7 @@
 //! interpreters, each with its own memory and table, and meters their code. The result is a component that exports the
 //! interface. It imports the tools and the clocks if the features `tools` and `clock` are enabled, and nothing else.
 //!
-//! All but two modules compile for any target and have native tests. The trait [`Guests`] is the interface to the woven
+//! All but two modules compile for any target and have native tests. The [`Guests`] trait is the interface to the woven
 //! module. The fields of [`World`], such as the [`Clocks`], are the interface to the component's host.
 //!
 //! * [`Provider`] implements the component's exports. [`Sandbox`] is a runtime with a policy, [`Guest`] is a guest in

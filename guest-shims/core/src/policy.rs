@@ -114,7 +114,7 @@ pub enum PolicyError {
         /// The rule that the value violates.
         reason: String,
     },
-    /// The restrictions of a tool are invalid.
+    /// The restrictions on a tool are invalid.
     #[error("`{key}`: {reason}", key = escaped(.key), reason = escaped_text(.reason))]
     Tool {
         /// The key, such as `tools.weather.schema`.

@@ -363,7 +363,7 @@ impl Chunks {
         Ok(Self { chunks })
     }
 
-    /// Drops all bytes from `len` on, so that they read as zeros if the file grows again.
+    /// Drops all bytes after the first `len`, so that they read as zeros if the file grows again.
     pub(crate) fn truncate(&mut self, len: u64) {
         drop(self.chunks.split_off(&len.div_ceil(CHUNK_BYTES)));
         let within = usize::try_from(len % CHUNK_BYTES).unwrap_or(0);

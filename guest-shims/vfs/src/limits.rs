@@ -11,7 +11,7 @@ use crate::{
     vfs::Vfs,
 };
 
-/// The charge per inode, for the inode itself, and its shares of a table page and of the surrounding maps. A single
+/// The charge per inode: for the inode itself and its shares of a table page and of the surrounding maps. A single
 /// inode can keep a table page alive. Rounded up, so that the quota bounds real memory.
 pub(crate) const INODE_BYTES: u64 = 512;
 

@@ -50,7 +50,7 @@ impl Default for WasiLimits {
 pub struct WasiConfig {
     /// The file system. `mounts` assigns paths to its roots.
     pub vfs: Vfs,
-    /// Mounts that are preopened in this order, from descriptor 3 on.
+    /// Mounts that are preopened in this order, starting at descriptor 3.
     pub mounts: Vec<Mount>,
     /// `true` to add a preopen `/`: a read-only directory that contains only the mounts.
     ///

@@ -22,11 +22,11 @@
 //! ```
 //!
 //! Between executions the state can be saved, and restored in another process and from untrusted bytes: see
-//! [`Wasi::save`] and [`Wasi::restore`]. Scripts call the embedder's functions through the device [`TOOLS_DEVICE`], and
+//! [`Wasi::save`] and [`Wasi::restore`]. Scripts call the embedder's functions through the [`TOOLS_DEVICE`] device, and
 //! display pictures through [`DISPLAYS_DEVICE`].
 //!
 //! The core types are [`Wasi`] with its [`WasiConfig`] and [`WasiLimits`], [`Host`] and [`Stop`], [`Errno`],
-//! [`SecurityEvent`] and [`RestoreError`]. The macro [`wasi_preview1_functions!`] lists the functions, and [`prices`]
+//! [`SecurityEvent`] and [`RestoreError`]. The [`wasi_preview1_functions!`] macro lists the functions, and [`prices`]
 //! contains their fuel costs.
 //!
 //! The crate does not protect against a [`Host`] that does not stop a guest without fuel, or against an embedder that

@@ -21,7 +21,7 @@
 //! * [`SharedWorkspace`]: files that several sessions share.
 //! * [`Files`], [`SessionFiles`]: the workspace of an execution or a session, for the embedder.
 //! * [`Request`]: a script with its name, its standard input, a [`CancelToken`] and a listener for its output.
-//! * [`Tool`]: a host function that scripts may call. [`ToolPolicy`]: a policy's restrictions of one tool.
+//! * [`Tool`]: a host function that scripts may call. [`ToolPolicy`]: a policy's restrictions on one tool.
 //! * [`Started`]: an execution that the caller steps through, to answer its tool calls or to stream its output.
 //!   [`PendingToolCalls`] is for callers with their own threads.
 //! * [`Execution`]: the result of a script: its [`Outcome`], its output, its resource usage and its file changes.

@@ -130,8 +130,8 @@ pub struct Policy {
     pub session: SessionPolicy,
     /// Network access for scripts. Default: none.
     pub network: NetworkPolicy,
-    /// Restrictions of single tools, by the tool's name. Default: none. A name without a tool has no effect until a tool
-    /// of that name is added, for example by [`Request::tools`](crate::Request::tools).
+    /// Restrictions on individual tools, by the tool's name. Default: none. A name without a tool has no effect until a
+    /// tool of that name is added, for example by [`Request::tools`](crate::Request::tools).
     pub tools: BTreeMap<String, ToolPolicy>,
     /// The environment variables of the guest. The host's own variables are never passed on. Default: none.
     pub env: BTreeMap<String, String>,
@@ -186,7 +186,7 @@ impl Policy {
     }
 
     /// Checks constraints that the types do not express: limits, session settings, arguments, variables, packages,
-    /// guest paths, network rules and the restrictions of tools.
+    /// guest paths, network rules and the restrictions on tools.
     ///
     /// # Errors
     /// Fails with the name of the key if a value is invalid.

@@ -40,7 +40,7 @@ class Report:
 
 
 def figure(ms: float) -> str:
-    """Formats a number with two significant digits below ten, and without decimals from ten on."""
+    """Formats a number with two significant digits below ten, and without decimals otherwise."""
     if ms < 0.1:
         return f"{ms:.3f}"
     if ms < 10:

@@ -1,4 +1,5 @@
-//! Runs hostile scripts, each of which must have its exact outcome, in a separate process whose memory is measured.
+//! Runs hostile scripts, each of which must have exactly the expected outcome, in a separate process whose memory is
+//! measured.
 //!
 //! The rows are data, in `hostile/*.toml`. An abort, a hang, excessive memory growth in the host, and any outcome other
 //! than the row's are failures.

@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// An ordinary Python as a backend, WITHOUT a sandbox: scripts have all permissions of the current user.
+// An ordinary Python interpreter as a backend, WITHOUT a sandbox: scripts have all permissions of the current user.
 import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import type { Socket } from 'node:net';

@@ -1,4 +1,4 @@
-"""An ordinary Python as a backend, without a sandbox: scripts have all rights of the current user."""
+"""An ordinary Python interpreter as a backend, without a sandbox: scripts have all rights of the current user."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ REPL = Path(__file__).with_name("_unsafe_repl.py")
 """The program that runs in the other process."""
 
 WHY = (
-    'backend="native" with unsafe_native=True runs scripts in an ordinary Python: they can read and write your files, use the network and '
-    "start programs"
+    'backend="native" with unsafe_native=True runs scripts in an ordinary Python interpreter: they can read and write '
+    "your files, use the network and start programs"
 )
 
 _CANCELLED = -32800

@@ -1,4 +1,4 @@
-"""Runs scripts in an ordinary Python, with all rights of the current user: NOT a sandbox.
+"""Runs scripts in an ordinary Python interpreter, with all rights of the current user: NOT a sandbox.
 
 Speaks JSON-RPC 2.0 with the package over standard input and output, one message per line. Needs only Python 3.8 or later.
 """

@@ -36,8 +36,8 @@ def choose(backend: str | None, unsafe_native: bool) -> str:
         return backend or "wasm"
     if backend != "native":
         raise TypeError(
-            'unsafe_native=True requires an explicit backend="native": it runs scripts in an ordinary Python, without a '
-            "sandbox, where they can read and write your files, use the network and start programs"
+            'unsafe_native=True requires an explicit backend="native": it runs scripts in an ordinary Python '
+            "interpreter, without a sandbox, where they can read and write your files, use the network and start programs"
         )
     return "unsafe-native"
 
@@ -92,8 +92,8 @@ class Sandbox(Starting):
         the scripts in `glovebox daemon`. `auto` uses a daemon if one answers and supports the options, and no tool has
         `waits=True`; otherwise `wasm`. `provider` is the component's file.
 
-        `unsafe_native=True` with `backend="native"` runs scripts in an ordinary Python in another process, WITHOUT a
-        sandbox: they can read and write your files, use the network and start programs. It is never chosen
+        `unsafe_native=True` with `backend="native"` runs scripts in an ordinary Python interpreter in another process,
+        WITHOUT a sandbox: they can read and write your files, use the network and start programs. It is never chosen
         automatically.
 
         `workspace` is the host directory behind `/app`. Without it, the workspace is in memory and starts with `files`.

@@ -84,7 +84,7 @@ fn large_session_leaves_no_data_to_a_small_one() {
     let space = Space::new();
     let (large, small) = (space.open(), space.open());
     run(&small, "set 5000 1");
-    // The secret fills the real memory from address 1024 on, including the bytes beyond the virtual size.
+    // The secret fills the real memory starting at address 1024, including the bytes beyond the virtual size.
     run(&large, "grow 5\nfill 1024 250");
     assert!(space.fake.memory_grow(0, 3));
     run(&large, "fill 1024 250");

@@ -1,8 +1,8 @@
 //! The backend-independent implementation of the contract `glovebox:sandbox` (`wit/`).
 //!
 //! A backend generates its own types from `wit/`. [`contract_conversions!`](crate::contract_conversions) converts
-//! between these types and this crate's types. The module also defines the size limits of single calls, the checks of
-//! arguments, and the error messages, which spell keys as the contract does.
+//! between these types and this crate's types. The module also defines the size limits of individual calls, the checks
+//! of arguments, and the error messages, which spell keys as the contract does.
 
 mod conversions;
 mod policy;

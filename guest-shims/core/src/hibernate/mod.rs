@@ -20,7 +20,7 @@
 //! * the mutable globals, with name and bits of each
 //! * the seeded entropy's key, and the fork count
 //! * the private pages' numbers as ranges, and the pages
-//! * the WASI state as `glovebox-wasi` writes it: descriptor table, files, standard input, clock, generator
+//! * the WASI state as `glovebox-wasi` writes it: descriptor table, files, standard input, clock and generator
 //!
 //! A private page is stored as its difference (exclusive or) from the image's page. The difference is mostly zero: an
 //! interpreter changes reference counts all over its heap.

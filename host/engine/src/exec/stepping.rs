@@ -351,7 +351,7 @@ impl Started {
         Ok(Suspended::new(sandbox, request, before, recording))
     }
 
-    /// Returns at most `len_bytes` of the script's output on a stream, from the byte `offset` on. Returns an empty
+    /// Returns at most `len_bytes` of the script's output on a stream, starting at byte `offset`. Returns an empty
     /// vector at the end of the current output. Bytes beyond the stream's limit are never included.
     #[must_use]
     pub fn read_output(&self, stream: Stream, offset: u64, len_bytes: u64) -> Vec<u8> {

@@ -37,7 +37,7 @@ impl Transcript {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Returns at most `len_bytes` of a stream, from `offset` on. Returns `None` if the transcript is closed.
+    /// Returns at most `len_bytes` of a stream, starting at `offset`. Returns `None` if the transcript is closed.
     pub(super) fn read(&self, stream: Stream, offset: u64, len_bytes: u64) -> Option<Vec<u8>> {
         let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = written.as_ref().map(|written| match stream {

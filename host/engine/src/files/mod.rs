@@ -212,7 +212,7 @@ impl Files {
         Ok(self.0.read(path, 0, None)?)
     }
 
-    /// Reads at most `len_bytes` bytes of a file, from the byte `offset` on. Returns fewer bytes only at the end of the
+    /// Reads at most `len_bytes` bytes of a file, starting at byte `offset`. Returns fewer bytes only at the end of the
     /// file, and none beyond it.
     ///
     /// # Errors

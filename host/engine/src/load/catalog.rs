@@ -256,8 +256,8 @@ impl Engine {
     /// language. If the default is an image that preloads modules, and the source mentions none of them, it is the
     /// runtime that the image is based on.
     ///
-    /// The command-line tool uses this for single scripts. Sandboxes and sessions use the default of their language,
-    /// because they are created before the source is known.
+    /// The command-line tool uses this for individual scripts. Sandboxes and sessions use the default of their
+    /// language, because they are created before the source is known.
     ///
     /// # Errors
     /// Fails if the default runtime is unknown, or if the cache cannot be read.

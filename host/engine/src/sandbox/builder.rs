@@ -98,7 +98,7 @@ impl SandboxBuilder {
         self
     }
 
-    /// Sets tools that have already been validated, with the policy's restrictions of them. Tools added with `tool` are
+    /// Sets tools that have already been validated, with the policy's restrictions on them. Tools added with `tool` are
     /// ignored.
     pub(crate) fn toolbox(mut self, toolbox: &Arc<Toolbox>) -> Self {
         self.toolbox = Some(Arc::clone(toolbox));

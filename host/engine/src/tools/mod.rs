@@ -15,7 +15,7 @@
 //! | `abandoned` | limits on the memory of abandoned calls |
 //! | `relay` | tools whose scripts run in another process |
 //! | `stubs` | declarations of tools with types, for editors, type checkers and models |
-//! | `tool_policy` | [`ToolPolicy`], the policy's restrictions of one tool; the checks of calls against them |
+//! | `tool_policy` | [`ToolPolicy`], the policy's restrictions on one tool; the checks of calls against them |
 
 mod abandoned;
 mod call_memory;

@@ -327,7 +327,7 @@ impl ToolThreads {
 pub(super) struct Job {
     pub(super) call: ToolCall,
     pub(super) entry: Arc<Entry>,
-    /// The policy's restrictions of the tools.
+    /// The policy's restrictions on the tools.
     pub(super) rules: Arc<ToolRules>,
     pub(super) arguments: Value,
     /// The arguments as JSON text, with all digits and the original key order.

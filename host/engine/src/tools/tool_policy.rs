@@ -1,4 +1,4 @@
-//! The `tools` table of a policy: restrictions of single tools.
+//! The `tools` table of a policy: restrictions on individual tools.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{ToolDefinitionError, ToolErrorKind, toolbox::simple_schema_size};
 
-/// Restrictions of one tool, in addition to the tool's own schema and to the limits on all tools. Default: none.
+/// Restrictions on one tool, in addition to the tool's own schema and to the limits on all tools. Default: none.
 ///
 /// A call that violates a restriction fails in the script, and the tool is not called.
 ///
@@ -71,11 +71,11 @@ impl ToolPolicy {
     }
 }
 
-/// A policy's restrictions of all tools, with compiled schemas.
+/// A policy's restrictions on all tools, with compiled schemas.
 #[derive(Debug, Default)]
 pub(crate) struct ToolRules(BTreeMap<String, ToolRule>);
 
-/// The restrictions of one tool.
+/// The restrictions on one tool.
 #[derive(Debug)]
 struct ToolRule {
     max_calls: Option<u64>,

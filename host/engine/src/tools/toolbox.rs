@@ -28,7 +28,7 @@ pub(crate) struct Toolbox {
     tools: Toolset<Arc<Entry>>,
     /// Performs scripts' network requests. `None` if the policy allows no addresses.
     network: Option<Arc<Entry>>,
-    /// The policy's restrictions of the tools.
+    /// The policy's restrictions on the tools.
     rules: Arc<ToolRules>,
     /// A value that this toolbox and its copies keep alive.
     _keeps: Option<Arc<dyn fmt::Debug + Send + Sync>>,
@@ -126,12 +126,12 @@ impl Toolbox {
         Ok(Self { network: Some(Arc::new(entry)), ..self.clone() })
     }
 
-    /// Replaces the restrictions of the tools. They also apply to tools that are added later.
+    /// Replaces the restrictions on the tools. They also apply to tools that are added later.
     pub(crate) fn restricted(self, rules: ToolRules) -> Self {
         Self { rules: Arc::new(rules), ..self }
     }
 
-    /// Returns the policy's restrictions of the tools.
+    /// Returns the policy's restrictions on the tools.
     pub(super) fn rules(&self) -> &Arc<ToolRules> {
         &self.rules
     }

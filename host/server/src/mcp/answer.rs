@@ -1,4 +1,4 @@
-//! Results of MCP tools, in particular of `run_code`: content blocks for the model, and structured content for
+//! Results of MCP tools, especially of `run_code`: content blocks for the model, and structured content for
 //! programs.
 //!
 //! Each picture is a separate content block. The structured content never contains pictures, because clients pass it to
@@ -256,7 +256,7 @@ fn hints(execution: &Execution) -> Vec<Hint> {
         .collect()
 }
 
-/// Returns remarks for a model, which follow the output: among others the failure, the changed files, and advice.
+/// Returns remarks for a model, which follow the output: the failure, the changed files, advice and others.
 fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     let mut lines = Vec::new();
     if let Some(reason) = &answer.reason {

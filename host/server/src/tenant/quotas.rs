@@ -38,8 +38,8 @@ impl Tenant {
     }
 
     /// Like [`admit`](Self::admit), but also locks session creation if the operation creates a session.
-    /// Waits for that lock after the session's turn, so that a busy session does not delay the creation of others.
-    /// Waits for it before the permit to run, so that waiting requests occupy nothing that other tenants need.
+    /// Takes that lock after its turn in the session, so that a busy session does not delay the creation of others, and
+    /// before the permit to run, so that waiting requests occupy nothing that other tenants need.
     pub(super) async fn admit_operation(
         &self,
         operation: &SessionOperation,
@@ -55,7 +55,7 @@ impl Tenant {
         Ok((permits, making))
     }
 
-    /// Acquires a permit to run on this machine, or for a request to the fleet if the work is on a session in a fleet.
+    /// Acquires a permit to run on this machine or, for work on a session in a fleet, to send a request to the fleet.
     pub(super) async fn place(&self, is_on_session: bool) -> Result<ExecutionPermit, ServiceError> {
         let (service, name) = (&self.inner.service, &self.inner.config.name);
         match is_on_session && self.inner.executor.has_remote_sessions() {

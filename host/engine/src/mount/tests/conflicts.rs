@@ -94,7 +94,7 @@ fn later_commit_conflicts_only_with_foreign_changes() {
         ["changed.txt", "second-name.txt", "held/changed.txt", "new.txt"]
             .map(|path| (path.to_owned(), shown(&host, path)))
             .into();
-    // Commit both names of one file. From the first commit on, they are separate files.
+    // Commit both names of one file. After the first commit, they are separate files.
     for round in 0..3 {
         let plan: Vec<_> =
             known.iter().map(|(path, base)| guest.write(path, format!("{path} {round}").as_bytes(), *base)).collect();

@@ -110,7 +110,7 @@ impl Approve {
         *self == Self::Always || self.names().iter().any(|name| name == tool)
     }
 
-    /// Returns the names of single tools.
+    /// Returns the names of individual tools.
     fn names(&self) -> &[String] {
         match self {
             Self::Tools(names) => names,
