@@ -55,8 +55,9 @@ export interface SandboxOptions {
    */
   backend?: 'auto' | 'wasm' | 'native' | 'component' | 'daemon';
   /**
-   * With `backend: 'native'`: runs scripts in an ordinary Python interpreter in another process, WITHOUT a sandbox.
-   * They can read and write your files, use the network and start programs. Never chosen automatically. Default: false.
+   * With `backend: 'native'`: runs scripts in an ordinary Python interpreter in another process, WITHOUT a sandbox. The
+   * scripts can read and write your files, use the network and start programs. Never chosen automatically. Default:
+   * false.
    */
   unsafeNative?: boolean;
   /** Limits on an execution's resources. */
