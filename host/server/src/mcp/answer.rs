@@ -256,7 +256,7 @@ fn hints(execution: &Execution) -> Vec<Hint> {
         .collect()
 }
 
-/// Returns remarks for a model, which follow the output: the failure, the changed files, advice and others.
+/// Returns remarks for a model, which follow the output, such as the failure, the changed files and advice.
 fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     let mut lines = Vec::new();
     if let Some(reason) = &answer.reason {

@@ -19,7 +19,7 @@ pub trait ToolRunner {
     /// A guard that exists while the guest waits.
     type Wait;
 
-    /// `true` if starting a tool runs it to completion on the guest's thread.
+    /// `true` if starting a tool runs it to completion while the guest waits.
     const RUN_INLINE: bool = false;
 
     /// Returns the tools that scripts may call.
