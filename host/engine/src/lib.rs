@@ -99,7 +99,7 @@ pub use session::{
     },
 };
 pub use tools::{
-    CallMemory, CallMemoryError, MemoryBudget, NETWORK_TOOL, RelayedCall, ReservedMemory, Tool, ToolCall,
+    Approve, CallMemory, CallMemoryError, MemoryBudget, NETWORK_TOOL, RelayedCall, ReservedMemory, Tool, ToolCall,
     ToolDefinition, ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolPolicy, ToolRecord,
     check_tools, tool_stubs, weight as json_weight,
 };

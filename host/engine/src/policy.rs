@@ -7,7 +7,7 @@ use glovebox_core::{Metering, PolicyParts, WORKSPACE};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Limits, NetworkPolicy, PackageList, SessionPolicy, ToolPolicy, files::workspace::clashes, tools::ToolRules,
+    Approve, Limits, NetworkPolicy, PackageList, SessionPolicy, ToolPolicy, files::workspace::clashes, tools::ToolRules,
 };
 
 /// The condition for committing a guest's changes to host directories.
@@ -217,6 +217,12 @@ impl Policy {
         }
     }
 
+    /// Returns `true` if calls to this tool need an approval ([`ToolPolicy::approve`]).
+    #[must_use]
+    pub fn needs_approval(&self, tool: &str) -> bool {
+        self.tools.get(tool).is_some_and(|tool| tool.approve == Approve::Always)
+    }
+
     /// Returns `true` if identical inputs produce identical executions, including the fuel used.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.clock.is_repeatable() && self.entropy.is_repeatable()
@@ -292,7 +298,9 @@ mod tests {
         let text = "
             [tools.a]
             max_calls = 0
+            approve = 'never'
             [tools.b]
+            approve = 'always'
             schema = { properties = { x = { enum = [1, 1.5, 'y', [], {}, [{}, 2]] } } }
             [tools.c.schema]
             required = ['x']
@@ -304,10 +312,13 @@ mod tests {
         let mut policy = Policy::from_toml(text).unwrap();
         let added = policy.tools["c"].clone();
         policy.tools.get_mut("b").unwrap().narrow(added);
+        assert_eq!(["a", "b", "c", "d"].map(|name| policy.needs_approval(name)), [false, true, false, false]);
         assert_eq!(Policy::from_toml(&policy.to_toml().unwrap()).unwrap(), policy);
         for (text, expected) in [
             ("[tools.a]\ncalls = 1", "calls"),
             ("[tools.a]\nmax_calls = -1", "-1"),
+            ("[tools.a]\napprove = 'ask'", "unknown variant `ask`, expected `never` or `always`"),
+            ("[tools.a]\napprove = true", "approve = true"),
             ("[tools.a]\nschema = { title = nan }", "`tools.a.schema`: `null` is not allowed"),
             ("[tools.a]\nschema = { minProperties = 'x' }", "`tools.a.schema`: `minProperties`"),
         ] {

@@ -246,7 +246,7 @@ impl From<ToolAnswer> for stepping::ToolAnswer {
 }
 
 impl From<stepping::ToolRequest> for ToolRequest {
-    fn from(stepping::ToolRequest { id, name, arguments }: stepping::ToolRequest) -> Self {
+    fn from(stepping::ToolRequest { id, name, arguments, .. }: stepping::ToolRequest) -> Self {
         Self { id, name, arguments }
     }
 }

@@ -77,6 +77,8 @@ pub(crate) struct RequestOptions {
     pub(crate) tools: Vec<Tool>,
     /// Set if the caller answers tool calls.
     pub(crate) pending: Option<Arc<PendingCalls>>,
+    /// `true` if the caller decides about calls that need an approval.
+    pub(crate) is_approver: bool,
     pub(crate) budget: Budget,
     pub(crate) is_suspendable: bool,
     /// The execution to resume.
@@ -278,6 +280,18 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn pending_calls(mut self, calls: &PendingToolCalls) -> Self {
         self.options.pending = Some(Arc::clone(&calls.0));
+        self
+    }
+
+    /// Sets whether the caller of a started execution decides about calls that need an approval
+    /// ([`ToolPolicy::approve`](crate::ToolPolicy::approve)). Default: `false`, and such calls fail with
+    /// [`ToolErrorKind::Denied`](crate::ToolErrorKind::Denied).
+    ///
+    /// Set it only if the caller checks [`ToolRequest::approve`](crate::ToolRequest::approve) before it answers. Requires
+    /// `start` or [`pending_calls`](Self::pending_calls). Set it again for a [resumed](Suspended::request) execution.
+    #[must_use]
+    pub fn approvals(mut self, approvals: bool) -> Self {
+        self.options.is_approver = approvals;
         self
     }
 

@@ -83,7 +83,7 @@ impl<'a> PreparedRequest<'a> {
             tools => Arc::new(sandbox.0.toolbox.with(tools)?),
         };
         if let Some(suspended) = &options.replay {
-            suspended.check_tools(&toolbox)?;
+            suspended.check_tools(&toolbox, options.is_approver)?;
         }
         let toolbox = match &options.repeated {
             Some(recording) => Arc::new(recording.toolbox(&toolbox)?),
@@ -183,6 +183,9 @@ impl<'a> PreparedRequest<'a> {
         let is_recording = self.recorded.is_some() || self.options.repeated.is_some();
         let keeps_none = inner.policy.is_repeatable() || is_recording || inner.policy.metering == Metering::None;
         let soft = SoftStop::within(limits, self.options.budget.within(limits.fuel), keeps_none);
+        if let Some(pending) = &self.options.pending {
+            pending.set_approver(self.options.is_approver);
+        }
         let tools = ThreadRunner::calls(
             Arc::clone(&self.toolbox),
             Arc::clone(&inner.engine.0.tool_threads),

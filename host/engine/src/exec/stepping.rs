@@ -51,6 +51,11 @@ pub struct ToolRequest {
     pub name: String,
     /// The arguments: text of a JSON object that matches the tool's schema, at most `limits.tool_bytes`.
     pub arguments: String,
+    /// `true` if the policy requires an approval for the call ([`ToolPolicy::approve`](crate::ToolPolicy::approve)). If
+    /// the tool has a handler, the engine has not called it: answer with its result ([`Tool::answer`](crate::Tool::answer)),
+    /// or refuse the call with [`ToolErrorKind::Denied`](crate::ToolErrorKind::Denied).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approve: bool,
 }
 
 impl ToolRequest {

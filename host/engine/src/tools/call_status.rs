@@ -18,6 +18,8 @@ pub(super) struct CallStatus {
     origin: Origin,
     /// The size of the arguments in memory, in bytes.
     bytes: u64,
+    /// `true` if the caller answers the call although the tool has a handler, because the call needs an approval.
+    needs_approval: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +35,19 @@ enum CallPhase {
 impl CallStatus {
     /// Creates the status of a running call. `abandoned` tracks the call if it is abandoned. `bytes` is the size of its
     /// arguments in memory.
-    pub(super) fn new(entry: &Arc<Entry>, abandoned: &Arc<Abandoned>, origin: Origin, bytes: u64) -> Arc<Self> {
+    pub(super) fn new(entry: &Arc<Entry>, abandoned: &Arc<Abandoned>, origin: Origin, bytes: u64) -> Self {
         let (entry, abandoned) = (Arc::clone(entry), Arc::clone(abandoned));
-        Arc::new(Self { state: Mutex::new(CallPhase::Running), entry, abandoned, origin, bytes })
+        Self { state: Mutex::new(CallPhase::Running), entry, abandoned, origin, bytes, needs_approval: false }
+    }
+
+    /// Sets whether the call needs an approval. Default: `false`.
+    pub(super) fn needs_approval(self, needs_approval: bool) -> Self {
+        Self { needs_approval, ..self }
     }
 
     /// Returns `true` if the caller of a started execution answers this call.
     pub(super) fn is_answered_by_caller(&self) -> bool {
-        matches!(self.entry.answerer, Answerer::Caller)
+        self.needs_approval || matches!(self.entry.answerer, Answerer::Caller)
     }
 
     /// Returns `true` if the caller of a started execution must answer the call, and no thread runs for it.
@@ -160,7 +167,7 @@ mod tests {
     fn running() -> (Arc<CallStatus>, impl Fn() -> usize) {
         let toolbox = Toolbox::new(&[Tool::new("ask", "").stepped()]).unwrap();
         let entry = Arc::clone(toolbox.tools().find("ask").unwrap());
-        let status = CallStatus::new(&entry, toolbox.abandoned(), None, 1);
+        let status = Arc::new(CallStatus::new(&entry, toolbox.abandoned(), None, 1));
         (status, move || entry.abandoned().load(Ordering::SeqCst))
     }
 

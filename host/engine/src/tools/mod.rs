@@ -39,7 +39,7 @@ pub(crate) use pending::{PendingCalls, Progress};
 pub use relay::{RelayedCall, ToolDefinition};
 pub(crate) use runner::{DirectCall, ThreadRunner, ToolThreads};
 pub use stubs::tool_stubs;
-pub use tool_policy::ToolPolicy;
 pub(crate) use tool_policy::ToolRules;
+pub use tool_policy::{Approve, ToolPolicy};
 pub use toolbox::{NETWORK_TOOL, Tool, ToolCall, check_tools};
 pub(crate) use toolbox::{TextHandler, Toolbox};

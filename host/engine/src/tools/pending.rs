@@ -43,6 +43,8 @@ struct PendingState {
     /// The time before which [`PendingCalls::wait`] does not report the current wait ([`SETTLE_TIME`]).
     reported_from: Option<Instant>,
     has_ended: bool,
+    /// `true` if the caller decides about calls that need an approval.
+    is_approver: bool,
     /// The tasks to wake when the caller must act.
     wakers: Vec<Waker>,
     /// Woken for each new call and at the end of the execution.
@@ -56,6 +58,8 @@ pub(super) struct PendingCall {
     /// Memory charged for the arguments.
     pub(super) held: ReservedMemory,
     pub(super) max_bytes: u64,
+    /// `true` if the call needs an approval.
+    pub(super) approve: bool,
     pub(super) status: Arc<CallStatus>,
     pub(super) completions: Arc<CompletionQueue>,
 }
@@ -93,6 +97,16 @@ impl Drop for Waiting {
 impl PendingCalls {
     fn state(&self) -> MutexGuard<'_, PendingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets whether the caller decides about calls that need an approval. Default: `false`.
+    pub(crate) fn set_approver(&self, is_approver: bool) {
+        self.state().is_approver = is_approver;
+    }
+
+    /// Returns `true` if the caller decides about calls that need an approval.
+    pub(super) fn is_approver(&self) -> bool {
+        self.state().is_approver
     }
 
     /// Adds a call for the caller to answer, unless it was abandoned in the meantime.
@@ -278,7 +292,8 @@ impl PendingState {
 }
 
 fn open_call((index, call): (&usize, &PendingCall)) -> ToolRequest {
-    ToolRequest { id: *index as u64, name: call.name.clone(), arguments: call.arguments.clone() }
+    let PendingCall { name, arguments, approve, .. } = call;
+    ToolRequest { id: *index as u64, name: name.clone(), arguments: arguments.clone(), approve: *approve }
 }
 
 impl PendingCall {
@@ -329,7 +344,8 @@ mod tests {
             arguments: "{}".to_owned(),
             held: account.hold(2).unwrap(),
             max_bytes: 100,
-            status: CallStatus::new(&entry, toolbox.abandoned(), None, 2),
+            approve: false,
+            status: Arc::new(CallStatus::new(&entry, toolbox.abandoned(), None, 2)),
             completions: CompletionQueue::new(CancelToken::new(), account, Stopwatch(Instant::now())),
         }
     }

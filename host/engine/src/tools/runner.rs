@@ -358,6 +358,7 @@ pub(super) fn start(
     let place =
         threads.enter().ok_or_else(|| busy("the host is running the maximum number of tools; try again later"))?;
     let status = CallStatus::new(&job.entry, &job.abandoned, job.call.session_id.clone(), job.held.bytes());
+    let status = Arc::new(status.needs_approval(job.rules.needs_approval(&job.call.name)));
     let rule_size = job.rules.schema_size(&job.call.name);
     if job.pending.is_some() && job.entry.is_checked_at_once(rule_size, job.text.len()) {
         run(completions, &status, job, place);
@@ -374,10 +375,12 @@ pub(super) fn start(
 
 fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, place: ThreadPermit) {
     let Job { call, entry, rules, arguments, text, held, max_bytes, pending, .. } = job;
+    let approve = rules.needs_approval(&call.name);
     // Catch a panic in the handler. The panic hook has already reported it, and an error is raised in the script.
     let worked = panic::catch_unwind(AssertUnwindSafe(|| {
         let checked = entry.checked.check(&arguments).and_then(|()| rules.check(&call.name, &arguments));
         match checked {
+            Ok(()) if approve => leave_to_approver(&call.name, text, pending),
             Ok(()) => work(&call, &entry, (arguments, text), max_bytes, pending),
             Err(failure) => Work::Answered(Err(failure)),
         }
@@ -399,9 +402,22 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, p
         }
         Work::Checked(pending, arguments) => {
             let (status, completions) = (Arc::clone(status), Arc::clone(completions));
-            pending.push(index, PendingCall { name: call.name, arguments, held, max_bytes, status, completions });
+            let name = call.name;
+            pending.push(index, PendingCall { name, arguments, held, max_bytes, approve, status, completions });
         }
     }
+}
+
+/// Leaves a call that needs an approval to the caller of the execution. Denies it if the caller does not approve calls.
+fn leave_to_approver(name: &str, text: String, pending: Option<Arc<PendingCalls>>) -> Work {
+    if let Some(pending) = pending.filter(|pending| pending.is_approver()) {
+        return Work::Checked(pending, text);
+    }
+    let message = format!(
+        "calls to `{name}` need an approval (`tools.{name}.approve`), and this execution has no approver; run the script \
+         with `glovebox run` or `glovebox mcp`, or start it with `Request::approvals`"
+    );
+    Work::Answered(Err(CallFailure::new(ToolErrorKind::Denied, message)))
 }
 
 /// Calls the handler with valid arguments, or leaves the call to the caller of a started execution.

@@ -11,6 +11,23 @@ use serde_json::{Value, json};
 
 use super::{ToolDefinitionError, ToolErrorKind, toolbox::simple_schema_size};
 
+/// The calls to a tool that need an approval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Approve {
+    /// No call.
+    #[default]
+    Never,
+    /// Every call.
+    Always,
+}
+
+impl Approve {
+    fn is_never(&self) -> bool {
+        *self == Self::Never
+    }
+}
+
 /// Restrictions on one tool, in addition to the tool's own schema and to the limits on all tools. Default: none.
 ///
 /// A call that violates a restriction fails in the script, and the tool is not called.
@@ -43,6 +60,14 @@ pub struct ToolPolicy {
     /// size of each regular expression is limited to 64 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+    /// The calls that need an approval. Default: none.
+    ///
+    /// Such a call waits, and its handler is not called. [`Started::advance`](crate::Started::advance) returns the call
+    /// with [`ToolRequest::approve`](crate::ToolRequest::approve), if the request sets
+    /// [`Request::approvals`](crate::Request::approvals). In all other executions, the call fails with
+    /// [`ToolErrorKind::Denied`].
+    #[serde(skip_serializing_if = "Approve::is_never")]
+    pub approve: Approve,
 }
 
 impl ToolPolicy {
@@ -60,9 +85,11 @@ impl ToolPolicy {
     /// Maximum value of `max_calls`, as for `limits.tool_calls`.
     const MAX_CALLS: u64 = 1_000_000;
 
-    /// Adds restrictions. The lower `max_calls` applies, and arguments must match both schemas.
+    /// Adds restrictions. The lower `max_calls` applies, arguments must match both schemas, and calls need an approval if
+    /// either policy requires it.
     pub fn narrow(&mut self, other: Self) {
-        let Self { max_calls, schema } = other;
+        let Self { max_calls, schema, approve } = other;
+        self.approve = self.approve.max(approve);
         self.max_calls = self.max_calls.into_iter().chain(max_calls).min();
         self.schema = match (self.schema.take(), schema) {
             (Some(own), Some(added)) if own != added => Some(json!({ "allOf": [own, added] })),
@@ -82,6 +109,7 @@ struct ToolRule {
     schema: Option<Checked>,
     /// The result of [`simple_schema_size`], or 0 without a schema.
     schema_size: Option<usize>,
+    approve: Approve,
 }
 
 impl ToolRules {
@@ -94,7 +122,7 @@ impl ToolRules {
         }
         let (mut bytes, mut patterns) = (0_usize, 0_usize);
         let mut rules = BTreeMap::new();
-        for (name, ToolPolicy { max_calls, schema }) in tools {
+        for (name, ToolPolicy { max_calls, schema, approve }) in tools {
             let wrong = |key: &str, reason: String| PolicyError::Tool { key: format!("tools.{name}{key}"), reason };
             let any = json!({});
             let definition = Definition {
@@ -137,7 +165,8 @@ impl ToolRules {
                     Some(checked)
                 }
             };
-            rules.insert(name.clone(), ToolRule { max_calls: *max_calls, schema, schema_size });
+            let rule = ToolRule { max_calls: *max_calls, schema, schema_size, approve: *approve };
+            rules.insert(name.clone(), rule);
         }
         Ok(Self(rules))
     }
@@ -159,6 +188,11 @@ impl ToolRules {
     /// Returns the size of the schema for the tool `name`, as [`simple_schema_size`] does, or 0 without a schema.
     pub(super) fn schema_size(&self, name: &str) -> Option<usize> {
         self.0.get(name).map_or(Some(0), |rule| rule.schema_size)
+    }
+
+    /// Returns `true` if calls to the tool `name` need an approval.
+    pub(super) fn needs_approval(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|rule| rule.approve == Approve::Always)
     }
 
     /// Checks the arguments of a call to the tool `name` against the policy's schema.
@@ -201,7 +235,7 @@ mod tests {
     use super::*;
 
     fn tool(max_calls: Option<u64>, schema: Option<Value>) -> ToolPolicy {
-        ToolPolicy { max_calls, schema }
+        ToolPolicy { max_calls, schema, ..ToolPolicy::default() }
     }
 
     fn rules(tools: impl IntoIterator<Item = (String, ToolPolicy)>) -> Result<ToolRules, String> {
@@ -309,6 +343,15 @@ mod tests {
         {
             assert_eq!(narrowed(tool(own, None), tool(added, None)).max_calls, calls);
             assert_eq!(narrowed(tool(added, None), tool(own, None)).max_calls, calls);
+        }
+        let approving = |approve| ToolPolicy { approve, ..ToolPolicy::default() };
+        for (own, added, approve) in [
+            (Approve::Never, Approve::Never, Approve::Never),
+            (Approve::Always, Approve::Never, Approve::Always),
+            (Approve::Never, Approve::Always, Approve::Always),
+            (Approve::Always, Approve::Always, Approve::Always),
+        ] {
+            assert_eq!(narrowed(approving(own), approving(added)).approve, approve, "{own:?} {added:?}");
         }
         let schema = |own: Option<&Value>, added: Option<&Value>| {
             narrowed(tool(None, own.cloned()), tool(None, added.cloned())).schema

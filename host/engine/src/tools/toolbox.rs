@@ -155,10 +155,15 @@ impl Toolbox {
         self.tools.find(name).is_some()
     }
 
-    /// Returns `true` if a handler answers calls to this tool.
+    /// Returns `true` if calls to the tool `name` need an approval.
+    pub(crate) fn needs_approval(&self, name: &str) -> bool {
+        self.rules.needs_approval(name)
+    }
+
+    /// Returns `true` if a handler answers calls to this tool. A call that needs an approval is answered by the caller.
     pub(crate) fn has_handler(&self, name: &str) -> bool {
         let entry = self.reserved(name).or_else(|| self.tools.find(name).cloned());
-        entry.is_some_and(|entry| !matches!(entry.answerer, Answerer::Caller))
+        !self.needs_approval(name) && entry.is_some_and(|entry| !matches!(entry.answerer, Answerer::Caller))
     }
 
     /// Returns the abandoned calls that still run.

@@ -143,7 +143,7 @@ impl<D: 'static> StreamProducer<D> for Calls {
 }
 
 impl From<ToolRequest> for Event {
-    fn from(ToolRequest { id, name, arguments }: ToolRequest) -> Self {
+    fn from(ToolRequest { id, name, arguments, .. }: ToolRequest) -> Self {
         Self::ToolRequest(wit::ToolRequest { id, name, arguments })
     }
 }

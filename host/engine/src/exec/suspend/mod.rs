@@ -174,7 +174,8 @@ impl Suspended {
         self.session.is_some()
     }
 
-    /// Returns the unanswered calls, in the order in which the script made them.
+    /// Returns the unanswered calls, in the order in which the script made them. [`ToolRequest::approve`] is `false` in all
+    /// of them, because the policy is not part of the execution: use [`Policy::needs_approval`](crate::Policy::needs_approval).
     #[must_use]
     pub fn tool_requests(&self) -> Vec<ToolRequest> {
         let calls = self.recording.at.calls.unanswered.iter();
@@ -182,6 +183,7 @@ impl Suspended {
             id: call.index as u64,
             name: call.name.clone(),
             arguments: call.arguments.clone(),
+            approve: false,
         });
         requested.collect()
     }
@@ -276,17 +278,21 @@ impl Suspended {
         }
     }
 
-    /// Fails if a handler would answer one of the waiting calls. The caller's answer, such as a refusal, would have no
-    /// effect.
-    pub(in crate::exec) fn check_tools(&self, toolbox: &Toolbox) -> Result<(), ExecuteError> {
-        match self.recording.at.calls.unanswered.iter().find(|call| toolbox.has_handler(&call.name)) {
-            None => Ok(()),
-            Some(call) => {
-                let difference =
-                    format!("the tool `{}` now has a handler, but a suspended call waits for its caller", call.name);
-                Err(ExecuteError::Diverged { difference })
+    /// Fails if one of the waiting calls would not wait for the caller: a handler would answer it, or it needs an approval
+    /// and the caller does not approve calls. The caller's answer, such as a refusal, would have no effect.
+    pub(in crate::exec) fn check_tools(&self, toolbox: &Toolbox, is_approver: bool) -> Result<(), ExecuteError> {
+        let mut names = self.recording.at.calls.unanswered.iter().map(|call| &call.name);
+        let difference = names.find_map(|name| {
+            if toolbox.has_handler(name) {
+                return Some(format!("the tool `{name}` now has a handler, but a suspended call waits for its caller"));
             }
-        }
+            (!is_approver && toolbox.needs_approval(name)).then(|| {
+                format!(
+                    "a suspended call to `{name}` needs an approval (`tools.{name}.approve`); set `Request::approvals`"
+                )
+            })
+        });
+        difference.map_or(Ok(()), |difference| Err(ExecuteError::Diverged { difference }))
     }
 
     /// Fails if the execution cannot be resumed in `sandbox`.

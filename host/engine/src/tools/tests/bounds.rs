@@ -74,6 +74,35 @@ fn policy_can_forbid_a_tool() {
 }
 
 #[test]
+fn call_that_needs_an_approval_is_denied_without_an_approver() {
+    let reached = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&reached);
+    let pay = Tool::new("pay", "").schema(json!({ "required": ["euros"] })).handler(move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        Ok(json!(null))
+    });
+    let table = json!({ "pay": { "approve": "always", "max_calls": 2 }, "echo": { "approve": "never" } });
+    let toolbox = restricted(&[pay, echo()], table);
+    assert!(!toolbox.has_handler("pay") && toolbox.has_handler("echo"));
+    let mut guest = Guest::of("s1", &ToolThreads::new(64), &toolbox, |_| {});
+    guest.call(0, "pay", &json!({}));
+    assert_eq!(guest.error().0, "InvalidArguments", "invalid calls need no approval");
+    guest.call(1, "pay", &json!({ "euros": 20 }));
+    let (kind, message) = guest.error();
+    assert_eq!(kind, "ToolDenied");
+    assert_eq!(
+        message,
+        "calls to `pay` need an approval (`tools.pay.approve`), and this execution has no approver; run the script with \
+         `glovebox run` or `glovebox mcp`, or start it with `Request::approvals`"
+    );
+    guest.call(2, "pay", &json!({ "euros": 20 }));
+    assert_eq!(guest.error().0, "ToolLimit", "denied calls count");
+    guest.call(3, "echo", &json!({}));
+    guest.ok();
+    assert_eq!(reached.load(Ordering::SeqCst), 0, "no call reached the tool");
+}
+
+#[test]
 fn arguments_must_match_the_policys_schema_too() {
     let reached = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&reached);
