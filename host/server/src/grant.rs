@@ -191,11 +191,19 @@ mod tests {
                 "c": { "max_calls": 0 },
             })
         );
+        let approving = Policy::from_toml("[tools.a]\napprove = 'always'").unwrap();
+        for approve in ["never", "always"] {
+            let requested = json!({ "tools": { "a": { "approve": approve }, "b": { "approve": approve } } });
+            let policy = narrowed(&approving, requested.as_object().unwrap()).unwrap();
+            assert!(policy.needs_approval("a"), "a request cannot remove the approval");
+            assert_eq!(policy.needs_approval("b"), approve == "always");
+        }
         for (tools, expected) in [
             (json!([]), "invalid type"),
             (json!(null), "invalid type"),
             (json!({ "a": { "calls": 1 } }), "unknown field `calls`"),
             (json!({ "a": { "max_calls": -1 } }), "integer `-1`"),
+            (json!({ "a": { "approve": "ask" } }), "unknown variant `ask`, expected `never` or `always`"),
             (json!({ "a": { "schema": { "$ref": "http://127.0.0.1/" } } }), "`tools.a.schema`: `$ref`"),
             (json!({ "a": { "schema": { "$id": "http://127.0.0.1/" } } }), "`tools.a.schema`: `$id`"),
             (json!({ "a b": {} }), "`tools.a b`"),

@@ -162,7 +162,7 @@ fn stepped_request<'a>(script: &'a mut Script, suspended: Option<&'a Suspended>,
         let is_suspendable = script.suspendable;
         return script.request().suspendable(is_suspendable).value(wants_value);
     };
-    let request = suspended.request().tools(std::mem::take(&mut script.tools));
+    let request = suspended.request().approvals(true).tools(std::mem::take(&mut script.tools));
     match script.cancel_after {
         Some(after) => request.cancel_after(after),
         None => request,

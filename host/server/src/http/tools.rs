@@ -145,6 +145,10 @@ pub(crate) struct CallAnswer {
     /// Arguments of the call, an object.
     #[schema(value_type = Value)]
     arguments: Box<RawValue>,
+    /// `true` if the policy requires an approval for the call (`tools.NAME.approve`). Answer it only after a person or a
+    /// rule has approved it; otherwise, refuse it with the error `ToolDenied`. Default: `false`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    approve: bool,
 }
 
 impl NeedsToolsAnswer {
@@ -164,13 +168,25 @@ impl From<ToolRequest> for CallAnswer {
     fn from(request: ToolRequest) -> Self {
         // The arguments have already been parsed, so the text is a valid JSON object.
         let arguments = RawValue::from_string(request.arguments).unwrap_or_default();
-        Self { id: request.id, name: request.name, arguments }
+        Self { id: request.id, name: request.name, arguments, approve: request.approve }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn call_shows_whether_it_needs_an_approval() {
+        for (approve, expected) in [
+            (true, r#"{"id":3,"name":"pay","arguments":{},"approve":true}"#),
+            (false, r#"{"id":3,"name":"pay","arguments":{}}"#),
+        ] {
+            let call = serde_json::json!({ "id": 3, "name": "pay", "arguments": "{}", "approve": approve });
+            let request: ToolRequest = serde_json::from_value(call).unwrap();
+            assert_eq!(serde_json::to_string(&CallAnswer::from(request)).unwrap(), expected);
+        }
+    }
 
     #[test]
     fn null_is_a_tool_result_unless_there_is_an_error() {

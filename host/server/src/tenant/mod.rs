@@ -95,7 +95,8 @@ impl fmt::Debug for Tenant {
 impl Tenant {
     /// Creates a tenant of `service`. Requests arrive through [`Door::Http`]; see [`through`](Self::through).
     #[must_use]
-    pub fn new(service: &Service, config: TenantConfig) -> Self {
+    pub fn new(service: &Service, mut config: TenantConfig) -> Self {
+        config.separate_approved_tools();
         let store: Arc<dyn SessionStore> = match &config.place {
             SessionPlace::Store(store) => Arc::clone(store),
             SessionPlace::Memory | SessionPlace::Fleet { .. } => Arc::new(NoStore),
@@ -196,7 +197,7 @@ impl Tenant {
         self.inner.config.sessions
     }
 
-    /// Returns the tools that the tenant's scripts may call.
+    /// Returns the tools that the tenant's scripts may call. Tools whose calls need an approval have no handler.
     pub fn tools(&self) -> &[Tool] {
         &self.inner.config.tools
     }
@@ -263,11 +264,13 @@ pub struct TenantConfig {
     pub name: String,
     /// The granted policy: the default for each request, and the maximum that a request can set.
     pub policy: Policy,
-    /// Tools that the tenant's scripts may call.
+    /// Tools that the tenant's scripts may call. If the policy requires an approval for a tool's calls
+    /// ([`ToolPolicy::approve`](glovebox::ToolPolicy::approve)), only [`McpServer`](crate::mcp::McpServer) calls it, after a
+    /// person at the client has approved the call. Other front ends leave the call to the client or deny it.
     pub tools: Vec<Tool>,
-    /// Tools that the tenant's scripts may call if a person at the client approves each call. Only
-    /// [`McpServer`](crate::mcp::McpServer) offers them. A call that is not approved raises `ToolDenied`. Default:
-    /// none.
+    /// Tools that the tenant's scripts may call if a person at the client approves each call, whatever the policy
+    /// requires. Only [`McpServer`](crate::mcp::McpServer) offers them. A call that is not approved raises `ToolDenied`.
+    /// Default: none.
     pub approved_tools: Vec<Tool>,
     /// The client for callbacks, which lets requests define tools that external services answer. Default: none.
     pub callbacks: Option<Callbacks>,
@@ -314,6 +317,17 @@ impl TenantConfig {
     #[must_use]
     pub fn in_fleet(name: SessionId, client: FleetClient) -> Self {
         Self::with(name.to_string(), SessionPlace::Fleet { client, scope: name })
+    }
+
+    /// Adds the tools whose calls need an approval to `approved_tools`, and removes their handlers from `tools`, so that no
+    /// executor can call them.
+    fn separate_approved_tools(&mut self) {
+        for tool in &mut self.tools {
+            if self.policy.needs_approval(tool.name()) && !tool.definition().is_stepped() {
+                self.approved_tools.push(tool.clone());
+                *tool = tool.clone().stepped();
+            }
+        }
     }
 
     fn with(name: String, place: SessionPlace) -> Self {

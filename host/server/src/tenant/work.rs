@@ -89,6 +89,8 @@ impl Script {
     pub(crate) fn request(&mut self) -> Request<'_> {
         let (context, tools) = (self.context.take(), std::mem::take(&mut self.tools));
         let mut request = Request::new(&self.source).kind(self.kind).stdin(&self.stdin).tools(tools);
+        // Clients see which calls need an approval (`ToolRequest::approve`).
+        request = request.approvals(true);
         if let Some(name) = &self.name {
             request = request.name(name);
         }

@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use glovebox::{CancelToken, Policy, Sandbox, Tool, escaped};
+use glovebox::{Approve, CancelToken, Policy, Sandbox, Tool, escaped};
 use glovebox_fleet::{FleetClient, FleetUrl};
 use glovebox_server::{
     ServerConfig, Service, ServiceConfig, Tenant, TenantConfig, WorkersTable,
@@ -59,7 +59,8 @@ With --tools-from, scripts may call the tools of other servers as tools.SERVER_T
 your permissions; its environment contains PATH, HOME and the variables in FILE. A server over HTTP has the keys \"url\" and \
 \"headers\" instead: {\"url\": \"https://…\", \"headers\": {\"Authorization\": \"…\"}}. {\"openapi\": \"FILE or URL\"} offers the \
 operations of an HTTP API with an OpenAPI document. \"tools\": [\"NAME\"] offers only these tools. \
-With \"approve\": \"always\" or [\"NAME\"], or with --approve, the client asks a person before a script calls a tool.
+With \"approve\": \"always\" or [\"NAME\"], with --approve, or with `approve = \"always\"` in the policy's table `tools.NAME`, the \
+client asks a person before a script calls a tool.
 
 Standard output contains only protocol messages; notes, errors and logs (-v) go to standard error. The server exits at the end \
 of standard input or on Ctrl-C.";
@@ -176,7 +177,7 @@ struct ServerArgs {
 
 fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     args.store.check(None)?;
-    let policy = args.policy.resolve()?;
+    let mut policy = args.policy.resolve()?;
     add_allowed(&policy)?;
     let servers = args.tools_from.as_deref().map(servers).transpose()?.unwrap_or_default();
     let programs = args.programs.tools(&policy)?;
@@ -211,11 +212,11 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
         config.tools = programs;
         config.tools.extend(upstreams.iter().flat_map(Upstreams::tools));
         config.approved_tools.extend(upstreams.iter().flat_map(Upstreams::approved_tools));
-        if let Err(error) = require_approval(&mut config, &args.approve) {
+        if let Err(error) = require_approval(&config, &mut policy, &args.approve) {
             if let Some(upstreams) = &upstreams {
                 upstreams.close().await;
             }
-            return Err(error.into());
+            return Err(error);
         }
         if let Some(fleet) = &fleet {
             probe(fleet).await;
@@ -265,23 +266,23 @@ fn tenant_config(args: &ServerArgs, fleet: Option<&FleetClient>) -> anyhow::Resu
     Ok((config, Some(sessions.location().to_owned())))
 }
 
-/// Requires approval for calls to these tools.
-fn require_approval(config: &mut TenantConfig, names: &[String]) -> Result<(), Hinted> {
+/// Requires approval for calls to these tools in the policy.
+fn require_approval(config: &TenantConfig, policy: &mut Policy, names: &[String]) -> anyhow::Result<()> {
     for name in names {
         if config.approved_tools.iter().any(|tool| tool.name() == name) {
             continue;
         }
-        let Some(at) = config.tools.iter().position(|tool| tool.name() == name) else {
+        if config.tools.iter().all(|tool| tool.name() != name) {
             let known: Vec<&str> = config.tools.iter().map(Tool::name).take(MAX_SHOWN_NAMES).collect();
             let hint = match known.is_empty() {
                 true => "add tools with --tool or --tools-from".to_owned(),
                 false => format!("use a name as in scripts, such as {}", known.join(", ")),
             };
-            return Err(Hinted::new(format!("there is no tool `{}` to approve", escaped(name)), hint));
-        };
-        config.approved_tools.push(config.tools.remove(at));
+            return Err(Hinted::new(format!("there is no tool `{}` to approve", escaped(name)), hint).into());
+        }
+        policy.tools.entry(name.clone()).or_default().approve = Approve::Always;
     }
-    Ok(())
+    Ok(policy.check()?)
 }
 
 /// Starts the MCP servers and reads the documents of the APIs whose tools scripts can call.

@@ -1,5 +1,6 @@
-//! Approval of tool calls: `run_code` asks the person at the client before a script calls certain tools
-//! ([`TenantConfig::approved_tools`](crate::TenantConfig::approved_tools)).
+//! Approval of tool calls: `run_code` asks the person at the client before a script calls certain tools: those that the
+//! policy marks ([`ToolPolicy::approve`](glovebox::ToolPolicy::approve)), and
+//! [`TenantConfig::approved_tools`](crate::TenantConfig::approved_tools).
 //!
 //! Scripts see these tools as stepped tools. When a script waits for their calls, the server suspends the execution as
 //! bytes and asks the client. Afterwards, it resumes the execution, which repeats what it did until it waits for the
@@ -220,7 +221,11 @@ impl ApprovedRun<'_> {
         }
         let mut work = self.server.work(given).await?;
         let script = work.script();
-        script.tools = self.tenant.approved_tools().iter().map(|tool| tool.clone().stepped()).collect();
+        // The sandbox already has the tools that the policy marks.
+        let offered = self.tenant.tools();
+        let is_missing = |tool: &&Tool| offered.iter().all(|other| other.name() != tool.name());
+        let missing = self.tenant.approved_tools().iter().filter(is_missing);
+        script.tools = missing.map(|tool| tool.clone().stepped()).collect();
         script.suspendable = self.is_suspendable();
         if let Some(SuspendedRun { bytes, generation }) = suspended {
             // The bytes contain the source. It would count twice when the execution is suspended again.
