@@ -1,4 +1,5 @@
-//! Executions that wait for a person: tools declared with `--tool NAME=@ask`, and the files of suspended executions.
+//! Executions that wait for a person: tools declared with `--tool NAME=@ask`, calls that the policy requires an approval
+//! for, and the files of suspended executions.
 
 use std::{
     ffi::OsString,
@@ -257,7 +258,10 @@ pub(crate) fn write_waiting(suspended: &Suspended, path: &Path, options: &Repeat
 fn command(suspended: &Suspended, path: &Path, options: &RepeatedOptions) -> String {
     let mut words = vec!["glovebox resume".to_owned(), quoted(&path.to_string_lossy())];
     words.extend_from_slice(options.words());
-    words.extend(suspended.tool_requests().first().map(|call| format!("--answer {}=JSON", call.id)));
+    words.extend(suspended.tool_requests().first().map(|call| match options.has_program(&call.name) {
+        true => format!("--approve {}", call.id),
+        false => format!("--answer {}=JSON", call.id),
+    }));
     words.join(" ")
 }
 
@@ -296,6 +300,9 @@ struct WaitingCall {
     id: u64,
     name: String,
     arguments: JsonText,
+    /// `true` if a program answers the call after its approval.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    approve: bool,
 }
 
 /// Prints the waiting calls as JSON, with the script's output if it has run.
@@ -308,7 +315,8 @@ pub(crate) fn waiting_json(
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let calls = suspended.tool_requests().into_iter().map(|call| -> anyhow::Result<WaitingCall> {
         let arguments = JsonText::new(call.arguments.as_str()).context("the file contains invalid arguments")?;
-        Ok(WaitingCall { id: call.id, name: call.name, arguments })
+        let approve = options.has_program(&call.name);
+        Ok(WaitingCall { id: call.id, name: call.name, arguments, approve })
     });
     out_json(&SuspendedReport {
         success: false,

@@ -18,7 +18,7 @@ pub(crate) use component::{AppArgs, CompileArgs, QuotaArgs, ToolsArgs};
 #[cfg(feature = "full")]
 pub(crate) use policy::GrantArgs;
 pub(crate) use policy::PolicyArgs;
-pub(crate) use source::{ContextArgs, LanguageArg, ProgramArgs, RuntimeArgs, SourceArgs, interactive_tool};
+pub(crate) use source::{ASK, ContextArgs, LanguageArg, ProgramArgs, RuntimeArgs, SourceArgs, interactive_tool};
 
 /// Flags of every subcommand.
 #[derive(Args, Clone, Debug)]

@@ -129,7 +129,7 @@ impl ContextArgs {
 }
 
 /// The command of a tool whose calls a person answers while the execution is suspended.
-const ASK: &str = "@ask";
+pub(crate) const ASK: &str = "@ask";
 
 /// Tools that scripts may call.
 #[derive(Args, Clone, Debug, Default)]
@@ -138,7 +138,8 @@ pub(crate) struct ProgramArgs {
     /// Host program that scripts call as `tools.NAME(…)`; repeatable
     ///
     /// The program receives the arguments as a JSON object on standard input, and prints the result as JSON. In a policy
-    /// file, `[tools.NAME]` limits the number of calls (`max_calls`) and their arguments (`schema`).
+    /// file, `[tools.NAME]` limits the number of calls (`max_calls`) and their arguments (`schema`), and requires an
+    /// approval for each call (`approve = "always"`).
     ///
     /// `NAME=@ask` declares a tool whose calls a person answers later. Only `glovebox run` and `glovebox resume`
     /// can run scripts with such a tool.
@@ -177,6 +178,11 @@ impl ProgramArgs {
     /// Returns the names of the tools whose calls a person answers.
     pub(crate) fn interactive_names(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().filter(|tool| tool.program.is_none()).map(|tool| tool.name.as_str())
+    }
+
+    /// Returns `true` if the policy requires an approval for calls to one of the tools.
+    pub(crate) fn need_approval(&self, policy: &Policy) -> bool {
+        self.tools.iter().any(|tool| policy.needs_approval(&tool.name))
     }
 
     /// Returns the tools for sandboxes with this policy. Rejects tools whose calls a person answers.

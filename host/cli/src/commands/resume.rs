@@ -4,15 +4,20 @@ use std::{
     borrow::Cow,
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
-use glovebox::{JsonText, Outcome, Step, Suspended, ToolAnswer, ToolError, ToolErrorKind, escaped, escaped_text};
+use glovebox::{
+    CancelToken, JsonText, Limits, Outcome, RelayedCall, Step, Suspended, Tool, ToolAnswer, ToolError, ToolErrorKind,
+    ToolRequest, escaped, escaped_text,
+};
 use glovebox_sessions::SessionId;
 
 use crate::{
-    args::{GlobalArgs, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs, interactive_tool},
+    args::{ASK, GlobalArgs, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs, interactive_tool},
     engine::{Host, Pooling},
     interrupt,
     report::{ReportArgs, Reporter},
@@ -27,6 +32,7 @@ Examples:
   glovebox resume script.suspended                                 # lists the waiting calls
   glovebox resume script.suspended --answer 0='{\"receipt\": 17}'    # the script receives {'receipt': 17}
   glovebox resume script.suspended --deny 0='too expensive'        # the script receives the exception ToolDenied
+  glovebox resume script.suspended --tool pay=./pay --approve 0    # runs ./pay, if the policy requires an approval for it
 
 The script continues with the new answers. A program that has answered a call does not run again for it, and only new \
 output is printed. If the script waits again, FILE is replaced and the exit code is 75. If the script ends, FILE is \
@@ -44,8 +50,8 @@ continued by then, resuming FILE again repeats the tool calls that the script ma
 
 /// Continue a script that waits for a person's answers
 ///
-/// Without --answer and --deny, lists the waiting calls and exits with 75. You can answer some of the calls now and the
-/// others later, in any order.
+/// Without --answer, --approve and --deny, lists the waiting calls and exits with 75. You can answer some of the calls
+/// now and the others later, in any order.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ResumeArgs {
@@ -60,6 +66,10 @@ pub(crate) struct ResumeArgs {
     /// Answer a waiting call with JSON, such as `0=true` or `0='"text"'`; repeatable
     #[arg(long = "answer", value_name = "CALL=JSON", value_parser = answer)]
     answers: Vec<ToolAnswer>,
+
+    /// Approve a waiting call to a program of --tool: runs the program, and the script receives its result; repeatable
+    #[arg(long = "approve", value_name = "CALL")]
+    approvals: Vec<u64>,
 
     /// Refuse a waiting call: it raises `ToolDenied` in the script, with this reason; repeatable
     #[arg(long = "deny", value_name = "CALL=REASON", value_parser = denial)]
@@ -114,14 +124,21 @@ fn parts(text: &str) -> Option<(u64, &str)> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RepeatedOptions {
     words: Vec<String>,
+    /// The names of the tools that are programs.
+    programs: Vec<String>,
 }
 
 impl RepeatedOptions {
     /// Options that are not repeated, because each command has new ones.
-    const NEW_EACH_TIME: [&str; 2] = ["answers", "denials"];
+    const NEW_EACH_TIME: [&str; 3] = ["answers", "approvals", "denials"];
 
     pub(crate) fn words(&self) -> &[String] {
         &self.words
+    }
+
+    /// Returns `true` if the tool is a program. A script waits for its calls only if they need an approval.
+    pub(crate) fn has_program(&self, tool: &str) -> bool {
+        self.programs.iter().any(|name| name == tool)
     }
 
     /// Adds an option with a value.
@@ -150,7 +167,13 @@ impl FromArgMatches for RepeatedOptions {
                 continue;
             }
             for value in matches.try_get_raw(id).ok().flatten().into_iter().flatten() {
-                options.push(long, &value.to_string_lossy());
+                let value = value.to_string_lossy();
+                options.push(long, &value);
+                if let ("tool", Some((name, command))) = (long, value.split_once('='))
+                    && command != ASK
+                {
+                    options.programs.push(name.to_owned());
+                }
             }
         }
         Ok(options)
@@ -184,7 +207,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
     let suspended = file.read()?;
     args.check_session(&suspended)?;
     let answers = args.tool_answers(&suspended)?;
-    if answers.is_empty() {
+    if answers.is_empty() && args.approvals.is_empty() {
         if args.report.json {
             waiting_json(&suspended, file.path(), &args.options, None)?;
         } else {
@@ -201,6 +224,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
             tools.push(interactive_tool(&call.name));
         }
     }
+    let approved = args.approved_calls(&suspended, &tools)?;
     let displays = args.report.display_files()?;
     // From here on, every blocking operation checks for Ctrl-C.
     let cancel = interrupt::install()?;
@@ -219,7 +243,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
     };
     let sandbox = host.sandbox(&runtime, None, &policy)?.with_tools(&tools).context("cannot add the tools")?;
     let reporter = Reporter::new(&args.report, displays, &cancel);
-    let (request, passed) = reporter.forward(suspended.request().cancel(&cancel));
+    let (request, passed) = reporter.forward(suspended.request().approvals(true).cancel(&cancel));
     // Set while the script has made tool calls that resuming the file again would repeat.
     let mut has_continued = false;
     let mut is_reported = false;
@@ -238,6 +262,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
             return reporter.finish(&passed, &execution, false);
         }
         has_continued = true;
+        let mut answers = answers;
+        answers.extend(run_programs(&approved, suspended.session_id(), &policy.limits, &cancel));
         let execution = match suspending::advance(&started, answers, |suspended| file.replace(suspended))? {
             SuspendableRun::Ended(execution) => execution,
             SuspendableRun::Suspended(script) => {
@@ -271,6 +297,52 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
     })
 }
 
+/// A call that a person has approved, and the tool that the call is for.
+struct ApprovedCall {
+    call: ToolRequest,
+    tool: Tool,
+}
+
+impl ApprovedCall {
+    /// Runs the tool's program.
+    fn answer(&self, relayed: RelayedCall) -> ToolAnswer {
+        let answer = self.tool.answer(relayed, self.call.arguments.clone()).and_then(|text| {
+            let text = JsonText::new(text);
+            text.map(String::from).map_err(|error| ToolError::new(format!("the tool's result is invalid: {error}")))
+        });
+        ToolAnswer { id: self.call.id, answer }
+    }
+}
+
+/// Runs the programs of approved calls, all at once, and returns their answers.
+fn run_programs(
+    approved: &[ApprovedCall],
+    session_id: Option<&str>,
+    limits: &Limits,
+    cancel: &CancelToken,
+) -> Vec<ToolAnswer> {
+    let deadline = Instant::now() + Duration::from_millis(limits.tool_timeout_ms);
+    let relayed = |call: &ToolRequest| RelayedCall {
+        index: usize::try_from(call.id).unwrap_or(usize::MAX),
+        session_id: session_id.map(str::to_owned),
+        cancel: cancel.clone(),
+        deadline,
+        memory_bytes: limits.memory_bytes,
+        budget: None,
+    };
+    thread::scope(|scope| {
+        let running: Vec<_> = approved
+            .iter()
+            .map(|approved| {
+                let relayed = relayed(&approved.call);
+                (approved.call.id, scope.spawn(move || approved.answer(relayed)))
+            })
+            .collect();
+        let panicked = |id| ToolAnswer::error(id, ToolError::new("the tool panicked"));
+        running.into_iter().map(|(id, answer)| answer.join().unwrap_or_else(|_| panicked(id))).collect()
+    })
+}
+
 /// Warns that the file does not contain the calls that the script made after it continued.
 fn warn_of_repetition(file: &Path) {
     note(&format!(
@@ -296,11 +368,34 @@ impl ResumeArgs {
         }
     }
 
-    /// Returns the answers from `--answer` and `--deny`. Fails if a call does not wait or has two answers.
+    /// Returns the calls that `--approve` names. Fails if the tool of a call has no program.
+    fn approved_calls(&self, suspended: &Suspended, tools: &[Tool]) -> Result<Vec<ApprovedCall>, Hinted> {
+        let calls = suspended.tool_requests().into_iter().filter(|call| self.approvals.contains(&call.id));
+        let approved = calls.map(|call| {
+            let has_program = |tool: &&Tool| tool.name() == call.name && !tool.definition().is_stepped();
+            let tool = tools.iter().find(has_program).cloned();
+            match tool {
+                Some(tool) => Ok(ApprovedCall { call, tool }),
+                None => Err(Hinted::new(
+                    format!(
+                        "call {} cannot be approved: no program answers calls to `{}`",
+                        call.id,
+                        escaped(&call.name)
+                    ),
+                    "name the program with --tool NAME=COMMAND, or use --answer CALL=JSON",
+                )),
+            }
+        });
+        approved.collect()
+    }
+
+    /// Returns the answers from `--answer` and `--deny`. Fails if one of these calls or of the approved calls does not wait,
+    /// or is named twice.
     fn tool_answers(&self, suspended: &Suspended) -> Result<Vec<ToolAnswer>, Hinted> {
         let answers: Vec<ToolAnswer> = self.answers.iter().chain(&self.denials).cloned().collect();
         let waiting: Vec<u64> = suspended.tool_requests().iter().map(|call| call.id).collect();
-        for (at, ToolAnswer { id, .. }) in answers.iter().enumerate() {
+        let ids: Vec<u64> = answers.iter().map(|answer| answer.id).chain(self.approvals.iter().copied()).collect();
+        for (at, id) in ids.iter().enumerate() {
             if !waiting.contains(id) {
                 let ids: Vec<String> = waiting.iter().map(u64::to_string).collect();
                 return Err(Hinted::new(
@@ -308,10 +403,10 @@ impl ResumeArgs {
                     format!("answer one of these calls: {}", ids.join(", ")),
                 ));
             }
-            if answers.iter().skip(at + 1).any(|other| other.id == *id) {
+            if ids.iter().skip(at + 1).any(|other| other == id) {
                 return Err(Hinted::new(
                     format!("call {id} has more than one answer"),
-                    "give each call one --answer or --deny",
+                    "give each call one --answer, --approve or --deny",
                 ));
             }
         }

@@ -73,6 +73,10 @@ the file also contains the session's state before the script. The stored session
 ended. If the session changes in the meantime, the script cannot continue. Not supported with --no-prepare or several \
 scripts.
 
+With `approve = \"always\"` in the policy's table `tools.NAME`, a person approves each call of a program in the same way: \
+`glovebox resume --approve CALL` runs the program, and --deny refuses the call. With several scripts, --no-prepare or --record, \
+and in other commands, these calls raise ToolDenied.
+
 With --record FILE, the script, its input and everything that it receives from outside are written to FILE: tool answers, \
 times and random numbers. `glovebox replay FILE` runs the script again on any machine, without calling tools, and \
 compares the results down to the unit of fuel. FILE is overwritten. If the script receives more than 1 MiB, or if a time \
@@ -115,7 +119,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     programs: ProgramArgs,
 
-    /// File for a script that waits for a person (`--tool NAME=@ask`); it must be empty or missing [default: the script's name with
+    /// File for a script that waits for a person (`--tool NAME=@ask`, or `approve` in the policy); it must be empty or missing [default: the script's name with
     /// the extension `.suspended`, or `script.suspended`]
     #[arg(long, value_name = "FILE", help_heading = "Tools")]
     suspended: Option<PathBuf>,
@@ -154,25 +158,18 @@ impl RunArgs {
         Ok(())
     }
 
-    /// Returns the file for a suspended execution, if the script has a tool whose calls a person answers.
-    fn suspended_file(&self, scripts: &[Source]) -> anyhow::Result<Option<NewSuspendedFile>> {
-        let Some(name) = self.programs.interactive_names().next() else {
-            return match &self.suspended {
-                None => Ok(None),
-                Some(_) => {
-                    Err(Hinted::new("--suspended requires a tool whose calls a person answers", "add --tool NAME=@ask")
-                        .into())
-                }
-            };
-        };
-        let unsupported = |with: &str, hint: &str| {
-            Hinted::new(format!("`--tool {}=@ask` is not supported with {with}", escaped(name)), hint)
-        };
-        if self.no_prepare {
-            return Err(unsupported("--no-prepare", "remove --no-prepare").into());
-        }
-        if scripts.len() > 1 {
-            return Err(unsupported("several scripts", "run the scripts one at a time").into());
+    /// Returns the file for a suspended execution, if the script has a tool whose calls a person answers or approves.
+    fn suspended_file(&self, scripts: &[Source], policy: &Policy) -> anyhow::Result<Option<NewSuspendedFile>> {
+        let is_suspendable = !self.no_prepare && self.record.is_none() && scripts.len() == 1;
+        match self.programs.interactive_names().next() {
+            Some(name) => self.check_interactive(name, scripts)?,
+            // Other executions deny calls that need an approval.
+            None if is_suspendable && self.programs.need_approval(policy) => {}
+            None if self.suspended.is_some() => {
+                let message = "--suspended requires a tool whose calls a person answers";
+                return Err(Hinted::new(message, "add --tool NAME=@ask").into());
+            }
+            None => return Ok(None),
         }
         let path = match (&self.suspended, self.source.code.files.first()) {
             (Some(path), _) => path.clone(),
@@ -184,6 +181,20 @@ impl RunArgs {
             _ => "script.suspended".into(),
         };
         Ok(Some(NewSuspendedFile::new(path, stored::key(&self.store)?)?))
+    }
+
+    /// Rejects options that are not supported with the tool `name`, whose calls a person answers.
+    fn check_interactive(&self, name: &str, scripts: &[Source]) -> Result<(), Hinted> {
+        let unsupported = |with: &str, hint: &str| {
+            Err(Hinted::new(format!("`--tool {}=@ask` is not supported with {with}", escaped(name)), hint))
+        };
+        if self.no_prepare {
+            return unsupported("--no-prepare", "remove --no-prepare");
+        }
+        if scripts.len() > 1 {
+            return unsupported("several scripts", "run the scripts one at a time");
+        }
+        Ok(())
     }
 
     /// Rejects options that are not supported with `--record`.
@@ -224,7 +235,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
     let policy = args.policy.resolve()?;
     let scripts = Source::read_all(&args.source, &args.runtime, policy.limits.source_bytes)?;
     args.check_record(&scripts)?;
-    let suspended_file = args.suspended_file(&scripts)?;
+    let suspended_file = args.suspended_file(&scripts, &policy)?;
     let mut stdin = Stdin::new(args.stdin.as_deref(), &args.source, policy.limits.stdin_bytes)?;
     let displays = args.report.display_files()?;
     let context = args.context.value(&policy)?;
@@ -320,7 +331,7 @@ impl Job<'_> {
         with_value: bool,
         run: impl FnOnce(Request<'_>) -> anyhow::Result<SuspendableRun>,
     ) -> anyhow::Result<i32> {
-        let (request, passed) = self.reporter.forward(self.request(source).suspendable(true));
+        let (request, passed) = self.reporter.forward(self.request(source).suspendable(true).approvals(true));
         match interrupt::run_guest(|| run(request)) {
             Ok(SuspendableRun::Ended(execution)) => self.reporter.finish(&passed, &execution, with_value),
             Ok(SuspendableRun::Suspended(script)) => self.reporter.suspend(&passed, &script, &self.args.options),

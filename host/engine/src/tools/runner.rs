@@ -415,7 +415,7 @@ fn leave_to_approver(name: &str, text: String, pending: Option<Arc<PendingCalls>
     }
     let message = format!(
         "calls to `{name}` need an approval (`tools.{name}.approve`), and this execution has no approver; run the script \
-         with `glovebox run` or `glovebox mcp`, or start it with `Request::approvals`"
+         alone with `glovebox run`, use `glovebox mcp`, or start it with `Request::approvals`"
     );
     Work::Answered(Err(CallFailure::new(ToolErrorKind::Denied, message)))
 }
