@@ -30,6 +30,8 @@ interface Call {
   id: number;
   name: string;
   arguments: unknown;
+  /** True if the daemon's policy requires an approval for the call. */
+  approve?: boolean;
 }
 
 /** An answer to a tool call: its outcome, and its result as JSON text or the message of its failure. */
@@ -213,14 +215,17 @@ export class DaemonExecution {
     return this.#isStarted && this.#context.tools.some((tool) => tool.waits && tool.name === name);
   }
 
-  async #answer({ id, name, arguments: parameters }: Call): Promise<void> {
+  async #answer({ id, name, arguments: parameters, approve }: Call): Promise<void> {
     const { tools, host } = this.#context;
     const call = new AbortController();
     this.#calls.set(id, call);
     const index = tools.findIndex((tool) => tool.name === name);
-    const [kind, text] = tools[index]?.waits
-      ? (['failed', `calls to \`${name}\` wait for an answer, but this run was not begun with \`start\`; use \`start\``] as const)
-      : await host.answer(index, stringifyParsedJson(parameters), call.signal);
+    const refusal: Answer | undefined = approve
+      ? ['denied', `calls to \`${name}\` need an approval; define the tool without an execute function, and use \`start\``]
+      : tools[index]?.waits
+        ? ['failed', `calls to \`${name}\` wait for an answer, but this run was not begun with \`start\`; use \`start\``]
+        : undefined;
+    const [kind, text] = refusal ?? (await host.answer(index, stringifyParsedJson(parameters), call.signal));
     if (call.signal.aborted) return;
     this.#calls.set(id, undefined);
     this.#answers.push({ id, kind, text });

@@ -44,14 +44,17 @@ class Handlers:
         """The names of the tools whose calls wait for the caller of `start`."""
         return frozenset(name for name, tool in self.tools.items() if tool.waits)
 
-    def answer(self, name: str, arguments: Any, token: CancelToken) -> Answer:
-        """Answers a call."""
+    def answer(self, call: dict[str, Any], token: CancelToken) -> Answer:
+        """Answers a call. Denies it if the daemon's policy requires an approval for it."""
+        name: str = call["name"]
+        if call.get("approve"):
+            return "denied", f"calls to `{name}` need an approval; define the tool with `waits=True`, and use `start`"
         tool = self.tools.get(name)
         if tool is None:
             return "failed", f"unknown tool `{name}`; call a registered tool"
         if tool.waits:
             return "failed", f"calls to `{name}` wait for an answer, but the script was not begun with `start`; use `start`"
-        return answer(tool, self.wait, json.dumps(arguments), token)
+        return answer(tool, self.wait, json.dumps(call["arguments"]), token)
 
 
 _Jobs = queue.SimpleQueue[tuple[dict[str, Any], CancelToken] | None]
@@ -318,7 +321,7 @@ class Execution:
         job: tuple[dict[str, Any], CancelToken] | None = (call, token)
         while job is not None:
             call, token = job
-            kind, text = self._handlers.answer(call["name"], call["arguments"], token)
+            kind, text = self._handlers.answer(call, token)
             self._events.put(CallAnswer(call["id"], kind, text, jobs))
             job = jobs.get()
 
