@@ -1,6 +1,7 @@
 //! Tests executions that the caller steps through.
 
 mod answers;
+mod approvals;
 mod ending;
 mod output;
 mod repeating;
