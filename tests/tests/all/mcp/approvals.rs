@@ -75,7 +75,8 @@ fn changed(
 ) -> Mcp {
     let tool = payments.tool();
     let change = move |config: &mut TenantConfig| {
-        config.approved_tools = vec![tool];
+        config.tools = vec![tool];
+        config.policy.tools.entry("pay".to_owned()).or_default().approve = glovebox::Approve::Always;
         config.policy.limits.timeout_ms = 60_000;
         config.policy.limits.tool_timeout_ms = 60_000;
         change(config);

@@ -91,6 +91,25 @@ fn client_answers_the_scripts_tool_calls() {
 }
 
 #[test]
+fn call_that_needs_an_approval_is_marked() {
+    let server = Server::start(Setup::default());
+    let mut body = asking("python");
+    body["source"] = json!("try: print(tools.ask('name?'))\nexcept tools.ToolDenied as error: print('denied:', error)");
+    body["policy"] = json!({"tools": {"ask": {"approve": "always"}}});
+    for (answer, stdout) in [
+        (json!({"id": 0, "value": "Ada"}), "Ada\n"),
+        (json!({"id": 0, "error": {"type": "ToolDenied", "message": "too late"}}), "denied: too late\n"),
+    ] {
+        let (execution, calls) = needs(&server.post("/v1/execute", &body));
+        let expected = json!({"id": 0, "name": "ask", "arguments": {"question": "name?"}, "approve": true});
+        assert_eq!(calls, [expected]);
+        assert_eq!(resume(&server, &execution, &json!([answer])).ok()["stdout"], stdout);
+    }
+    body["policy"] = json!({"tools": {"ask": {"approve": "sometimes"}}});
+    assert_eq!(server.post("/v1/execute", &body).status, 400);
+}
+
+#[test]
 fn calls_are_batched_and_failures_raise_errors() {
     let server = Server::start(Setup::default());
     let source = "import asyncio\nasync def main():\n    return await asyncio.gather(*(tools.ask.aio(str(n)) for n in range(3)), return_exceptions=True)\nprint(asyncio.run(main()))";
