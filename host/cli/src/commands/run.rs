@@ -119,8 +119,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     programs: ProgramArgs,
 
-    /// File for a script that waits for a person (`--tool NAME=@ask`, or `approve` in the policy); it must be empty or missing [default: the script's name with
-    /// the extension `.suspended`, or `script.suspended`]
+    /// File for a script that waits for a person (`--tool NAME=@ask`, or `approve` in the policy); it must be empty or
+    /// missing [default: the script's name with the extension `.suspended`, or `script.suspended`]
     #[arg(long, value_name = "FILE", help_heading = "Tools")]
     suspended: Option<PathBuf>,
 

@@ -265,8 +265,8 @@ pub struct TenantConfig {
     /// The granted policy: the default for each request, and the maximum that a request can set.
     pub policy: Policy,
     /// Tools that the tenant's scripts may call. If the policy requires an approval for a tool's calls
-    /// ([`ToolPolicy::approve`](glovebox::ToolPolicy::approve)), only [`McpServer`](crate::mcp::McpServer) calls it, after a
-    /// person at the client has approved the call. Other front ends leave the call to the client or deny it.
+    /// ([`ToolPolicy::approve`](glovebox::ToolPolicy::approve)), only [`McpServer`](crate::mcp::McpServer) calls it,
+    /// after a person at the client has approved the call. Other front ends leave the call to the client or deny it.
     pub tools: Vec<Tool>,
     /// Tools that the tenant's scripts may call if a person at the client approves each call, whatever the policy
     /// requires. Only [`McpServer`](crate::mcp::McpServer) offers them. A call that is not approved raises `ToolDenied`.
@@ -319,8 +319,8 @@ impl TenantConfig {
         Self::with(name.to_string(), SessionPlace::Fleet { client, scope: name })
     }
 
-    /// Adds the tools whose calls need an approval to `approved_tools`, and removes their handlers from `tools`, so that no
-    /// executor can call them.
+    /// Adds the tools whose calls need an approval to `approved_tools`, and removes their handlers from `tools`. No
+    /// executor can then call them.
     fn separate_approved_tools(&mut self) {
         for tool in &mut self.tools {
             if self.policy.needs_approval(tool.name()) && !tool.definition().is_stepped() {
