@@ -28,6 +28,7 @@ pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
     for key in ["workspace", "mounts", "commit", "metering", "network", "packages", "tools"] {
         fields.remove(key);
     }
+    fields["limits"].as_object_mut().expect("limits are an object").remove("journal_bytes");
     if options.any_clock_and_entropy {
         if matches!(case.policy.clock, Clock::Host) {
             fields.insert("clock".into(), Value::Null);

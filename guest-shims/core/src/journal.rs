@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tools::Answer;
+use crate::{Limits, tools::Answer};
 
-/// The maximum size of a journal, in bytes.
-pub const JOURNAL_BYTES: u64 = 1 << 20;
+/// The maximum size of a journal, in bytes. [`Limits::journal_bytes`] can lower it.
+pub const JOURNAL_BYTES: u64 = Limits::MAX_JOURNAL_BYTES;
 
 /// The size of an entry that counts in addition to its texts, in bytes.
 const ENTRY_BYTES: u64 = 16;
@@ -125,8 +125,8 @@ pub struct Recording {
 pub enum SuspendRefusal {
     /// The journal exceeds its maximum size, or the script has made too many tool calls.
     #[error(
-        "the script has received more than {JOURNAL_BYTES} bytes from outside since its start (tool results, input, \
-         random numbers, clock readings and sleeps, with {ENTRY_BYTES} bytes more for each) or made more than \
+        "the script has received more than `limits.journal_bytes` bytes from outside since its start (tool results, \
+         input, random numbers, clock readings and sleeps, with {ENTRY_BYTES} bytes more for each) or made more than \
          {MAX_ENTRIES} tool calls; let it finish, then return less from its tools, or call tools and clocks less often"
     )]
     JournalFull,
@@ -144,6 +144,7 @@ pub struct Journal {
     /// `None` if the journal would exceed its maximum size.
     entries: Option<Vec<JournalEntry>>,
     bytes: u64,
+    max_bytes: u64,
     /// The position of the next entry to repeat. While recording, the number of entries.
     repeated: usize,
     /// The state that the repeated execution must reach; `None` while recording.
@@ -170,6 +171,7 @@ impl Journal {
         Self {
             entries: Some(Vec::new()),
             bytes: 0,
+            max_bytes: JOURNAL_BYTES,
             repeated: 0,
             until: None,
             is_whole: false,
@@ -180,6 +182,12 @@ impl Journal {
             is_suspended: false,
             repeating: Duration::ZERO,
         }
+    }
+
+    /// Sets the maximum size of the journal, in bytes. Default and maximum: [`JOURNAL_BYTES`].
+    #[must_use]
+    pub fn with_max_bytes(self, max_bytes: u64) -> Self {
+        Self { max_bytes: max_bytes.min(JOURNAL_BYTES), ..self }
     }
 
     /// Sets the value of the monotonic clock when the execution starts, in nanoseconds since the start of the instance.
@@ -250,7 +258,7 @@ impl Journal {
     /// Records an entry.
     pub(crate) fn push(&mut self, entry: JournalEntry) {
         self.bytes = self.bytes.saturating_add(entry.bytes());
-        if self.bytes > JOURNAL_BYTES {
+        if self.bytes > self.max_bytes {
             self.entries = None;
         }
         if let Some(entries) = &mut self.entries {
@@ -317,7 +325,8 @@ impl Journal {
         calls: SuspendedCalls,
     ) -> Result<Recording, SuspendRefusal> {
         let fuel_used = self.fuel_used(fuel_left);
-        if calls.times.len() > MAX_ENTRIES {
+        // A resumed execution can exceed its limit from the start.
+        if calls.times.len() > MAX_ENTRIES || self.bytes > self.max_bytes {
             return Err(SuspendRefusal::JournalFull);
         }
         let entries = self.entries.take().ok_or(SuspendRefusal::JournalFull)?;
@@ -342,3 +351,49 @@ impl Journal {
 
 /// An entry is counted with at least [`ENTRY_BYTES`], so a journal within its maximum size has at most [`MAX_ENTRIES`].
 const _: () = assert!(JOURNAL_BYTES / ENTRY_BYTES == MAX_ENTRIES as u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn suspend(journal: &mut Journal) -> Result<Recording, SuspendRefusal> {
+        journal.suspend(0, Duration::ZERO, 0, SuspendedCalls::default())
+    }
+
+    #[test]
+    fn journal_is_full_above_its_maximum_size() {
+        for (bytes, fits) in [(83, true), (84, true), (85, false)] {
+            let mut journal = Journal::record().with_max_bytes(116);
+            journal.push(JournalEntry::Slept);
+            journal.push(JournalEntry::Random(vec![0; bytes]));
+            assert_eq!(
+                suspend(&mut journal).map(|recording| recording.entries.len()).ok(),
+                fits.then_some(2),
+                "{bytes}"
+            );
+        }
+        for (max_bytes, fits) in [(15, false), (16, true), (u64::MAX, true)] {
+            let mut journal = Journal::record().with_max_bytes(max_bytes);
+            journal.push(JournalEntry::Slept);
+            assert_eq!(suspend(&mut journal).is_ok(), fits, "{max_bytes}");
+        }
+        let mut empty = Journal::record().with_max_bytes(0);
+        assert!(suspend(&mut empty).is_ok(), "nothing was received");
+        let mut longest = Journal::record().with_max_bytes(u64::MAX);
+        longest.push(JournalEntry::Random(vec![0; 1 << 20]));
+        assert_eq!(suspend(&mut longest), Err(SuspendRefusal::JournalFull), "a limit cannot raise the maximum");
+    }
+
+    #[test]
+    fn resumed_execution_has_the_limit_of_its_own_policy() {
+        let mut journal = Journal::record();
+        (0..10).for_each(|_| journal.push(JournalEntry::Slept));
+        let recording = suspend(&mut journal).unwrap();
+        for (max_bytes, fits) in [(159, false), (160, true), (161, true)] {
+            let mut resumed = Journal::replay(recording.clone()).with_max_bytes(max_bytes);
+            (0..10).for_each(|_| resumed.advance());
+            resumed.start_recording(Duration::ZERO);
+            assert_eq!(suspend(&mut resumed).is_ok(), fits, "{max_bytes}");
+        }
+    }
+}

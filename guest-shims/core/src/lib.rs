@@ -24,8 +24,8 @@
 //! | `tools` | functions that scripts can call |
 //!
 //! Most types that describe a guest's results are not `non_exhaustive`: [`contract_conversions!`] destructures each of
-//! them, so the compiler reports any field that the contract does not have yet. [`with_limits!`] lists the names of all
-//! limits for the same purpose; a test checks that none is missing.
+//! them, so the compiler reports any field that the contract does not have yet. [`with_limits!`] lists the names of the
+//! contract's limits for the same purpose; a test checks that none is missing.
 
 mod call;
 pub mod contract;

@@ -94,6 +94,10 @@ pub struct Limits {
     /// Maximum total size of arguments, results and messages in the record of an execution's tool calls, in bytes.
     /// Default: 1 MiB. Beyond the limit, only names, times and the kinds of outcomes are recorded.
     pub tool_record_bytes: u64,
+    /// Maximum size of an execution's journal, in bytes: everything that a suspendable or recorded execution receives from
+    /// outside, with 16 bytes more for each value. Default and maximum: 1 MiB. Beyond the limit, the execution continues,
+    /// but can no longer be suspended, and has no recording. The contract with components has no such limit.
+    pub journal_bytes: u64,
     /// Maximum size of the file that stores an execution's globals, in bytes, if the policy persists them. Default: 1
     /// MiB. If the globals exceed the limit, the largest are omitted until the others fit, and a line on standard error
     /// names each omitted global.
@@ -112,7 +116,8 @@ pub struct Limits {
     pub session_total_bytes: u64,
 }
 
-/// Calls the macro `$what` with the given arguments, followed by the names of all limits.
+/// Calls the macro `$what` with the given arguments, followed by the names of all limits of the contract. The contract
+/// has no `journal_bytes`.
 #[macro_export]
 macro_rules! with_limits {
     ($what:ident, $($rest:expr),*) => {
@@ -145,6 +150,7 @@ impl Default for Limits {
             tool_timeout_ms: 10_000,
             tool_bytes: 1 << 20,
             tool_record_bytes: 1 << 20,
+            journal_bytes: Self::MAX_JOURNAL_BYTES,
             persisted_bytes: 1 << 20,
             session_count: 1_000,
             session_total_bytes: 4 << 30,
@@ -169,6 +175,8 @@ pub struct LimitError {
 impl Limits {
     /// The maximum linear memory of a guest, in bytes: the address space of 32-bit WebAssembly.
     pub const MAX_MEMORY_BYTES: u64 = 4 << 30;
+    /// The maximum size of an execution's journal, in bytes.
+    pub const MAX_JOURNAL_BYTES: u64 = 1 << 20;
 
     /// Returns `timeout_ms` as a duration.
     #[must_use]
@@ -215,7 +223,7 @@ impl Limits {
     }
 
     /// Returns each limit as name, value, minimum and maximum.
-    fn table(&self) -> [(&'static str, u64, u64, u64); 21] {
+    fn table(&self) -> [(&'static str, u64, u64, u64); 22] {
         const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
         // Fuel is an `i64` inside the engine. A year is practically no deadline and does not overflow a `u64` of
         // nanoseconds.
@@ -238,6 +246,8 @@ impl Limits {
             ("tool_timeout_ms", self.tool_timeout_ms, 1, YEAR_MS),
             ("tool_bytes", self.tool_bytes, 1, 64 << 20),
             ("tool_record_bytes", self.tool_record_bytes, 0, 1 << 30),
+            // Callers reserve memory for a journal of this size.
+            ("journal_bytes", self.journal_bytes, 0, Self::MAX_JOURNAL_BYTES),
             // The minimum is the size of an object with only an empty `_state`.
             ("persisted_bytes", self.persisted_bytes, 13, 64 << 20),
             ("session_count", u64::from(self.session_count), 0, 1_000_000),
@@ -376,8 +386,8 @@ mod tests {
     /// Lists all limits of a record. The compiler reports a limit that is missing from the list of names.
     macro_rules! taken {
         ($limits:expr, $($name:ident),*) => {{
-            let Limits { $($name),* } = $limits;
-            [$((stringify!($name), u64::from($name))),*]
+            let Limits { $($name,)* journal_bytes } = $limits;
+            [$((stringify!($name), u64::from($name)),)* ("journal_bytes", journal_bytes)]
         }};
     }
 

@@ -203,6 +203,7 @@ fn impossible_limits_are_refused_by_name() {
         ("tool_bytes", 0),
         ("tool_bytes", (64 << 20) + 1),
         ("tool_record_bytes", u64::MAX),
+        ("journal_bytes", (1 << 20) + 1),
         ("persisted_bytes", 12),
         ("persisted_bytes", (64 << 20) + 1),
     ] {

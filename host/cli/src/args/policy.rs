@@ -170,6 +170,9 @@ limit_flags! {
     /// Size of tool calls' arguments and results that the execution's result records [default: 1048576]
     tool_record_bytes: u64 = bytes, hide_short_help = true;
 
+    /// Size of what a script that can be suspended or recorded receives from outside [default: 1048576]
+    journal_bytes: u64 = bytes, hide_short_help = true;
+
     /// Size of the file in which --auto-persist-globals stores global variables [default: 1048576]
     persisted_bytes: u64 = bytes, hide_short_help = true;
 

@@ -79,8 +79,8 @@ and in other commands, these calls raise ToolDenied.
 
 With --record FILE, the script, its input and everything that it receives from outside are written to FILE: tool answers, \
 times and random numbers. `glovebox replay FILE` runs the script again on any machine, without calling tools, and \
-compares the results down to the unit of fuel. FILE is overwritten. If the script receives more than 1 MiB, or if a time \
-limit or Ctrl-C stops it, nothing is written and the exit code is 125. --fuel-reserve has no effect. Not supported with \
+compares the results down to the unit of fuel. FILE is overwritten. If the script receives more than --journal-bytes, or if a \
+time limit or Ctrl-C stops it, nothing is written and the exit code is 125. --fuel-reserve has no effect. Not supported with \
 --session, --no-prepare, tools whose calls a person answers, or several scripts.
 
 With --json, one line per script goes to standard output, an object with these keys: success, outcome, \

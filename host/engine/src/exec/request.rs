@@ -239,8 +239,8 @@ impl<'a> Request<'a> {
     /// saved state counts towards `limits.session_total_bytes` until the execution has ended.
     ///
     /// A suspendable execution records what the script receives from outside: tool answers, times, random numbers,
-    /// standard input that is not provided in advance. If the record exceeds 1 MiB, the execution continues, but can no
-    /// longer be suspended.
+    /// standard input that is not provided in advance. If the record exceeds `limits.journal_bytes` (1 MiB by default),
+    /// the execution continues, but can no longer be suspended.
     #[must_use]
     pub fn suspendable(mut self, suspendable: bool) -> Self {
         self.options.is_suspendable = suspendable;
@@ -259,8 +259,9 @@ impl<'a> Request<'a> {
     /// everything that is needed to repeat it. Default: `false`. Requires a prepared runtime. Not supported in
     /// sessions.
     ///
-    /// The recording contains at most 1 MiB of inputs from outside: tool answers, times, random numbers, and standard
-    /// input that is not provided in advance. Beyond this limit, the execution continues without a recording.
+    /// The recording contains at most `limits.journal_bytes` of inputs from outside: tool answers, times, random numbers,
+    /// and standard input that is not provided in advance. Beyond this limit, the execution continues without a
+    /// recording.
     /// `limits.fuel_reserve` does not apply, because its exception would not occur at the same point again.
     #[must_use]
     pub fn recorded(mut self, recorded: bool) -> Self {

@@ -197,10 +197,10 @@ impl<'a> PreparedRequest<'a> {
         );
         let ctx = ctx.with_soft_stop(soft).with_tools(tools);
         let journal = match (&self.options.replay, &self.options.repeated) {
-            (Some(suspended), _) => Some(suspended.journal()),
+            (Some(suspended), _) => Some(suspended.journal().with_max_bytes(limits.journal_bytes)),
             (None, Some(recording)) => Some(recording.journal()),
             (None, None) if self.options.is_suspendable || self.recorded.is_some() => {
-                Some(Journal::record().with_origin(self.origin_ns))
+                Some(Journal::record().with_max_bytes(limits.journal_bytes).with_origin(self.origin_ns))
             }
             (None, None) => None,
         };

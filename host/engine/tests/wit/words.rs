@@ -16,7 +16,10 @@ use crate::Contract;
 
 #[test]
 fn limits_are_the_same_in_wit_and_rust() {
-    assert_eq!(Contract::read().names("limits"), fields(&Limits::default()));
+    let mut limits = fields(&Limits::default());
+    // Quotas bound the suspended executions of components.
+    assert!(limits.remove("journal-bytes"));
+    assert_eq!(Contract::read().names("limits"), limits);
 }
 
 #[test]

@@ -283,6 +283,27 @@ fn journal_has_a_maximum_size() {
 }
 
 #[test]
+fn policy_can_lower_the_maximum_size_of_the_journal() {
+    let sandbox = stepped(Language::Python, &[], |policy| policy.limits.journal_bytes = 10_000);
+    // Returns `true` if the execution can be suspended after an answer of this length.
+    let fits = |bytes: usize| {
+        let started = sandbox.start(request("print(len(tools.ask(q=1)))\ntools.ask(q=2)")).unwrap();
+        let calls = needs(&started, Vec::new());
+        let calls = needs(&started, vec![ToolAnswer::value(calls[0].id, &json!("x".repeat(bytes)))]);
+        let Err(error) = started.suspend() else { return true };
+        assert!(error.to_string().contains("`limits.journal_bytes`"), "{error}");
+        assert_eq!(text(&done(&started, vec![reply(&calls[0])])), format!("{bytes}\n"), "the script continues");
+        false
+    };
+    let (mut at, mut over) = (5_000, 10_000);
+    while over - at > 1 {
+        let bytes = (at + over) / 2;
+        (at, over) = if fits(bytes) { (bytes, over) } else { (at, bytes) };
+    }
+    assert!(fits(at - 1) && fits(at) && !fits(over), "{at}");
+}
+
+#[test]
 fn clock_readings_fill_the_journal() {
     let sandbox = stepped(Language::Python, &[], |_| {});
     for (readings, fits) in [(60_000, true), (70_000, false)] {

@@ -313,7 +313,7 @@ fn check_image(sandbox: &Sandbox, expected: &str, expected_runtime: &str) -> Res
     })
 }
 
-/// The default maximum size of a journal is part of the documentation of [`Request::suspendable`].
+/// The default of `limits.journal_bytes` is part of the documentation of [`Request::suspendable`].
 const _: () = assert!(JOURNAL_BYTES == 1 << 20);
 
 #[cfg(test)]

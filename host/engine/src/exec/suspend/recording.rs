@@ -35,9 +35,17 @@ const FORMAT: SealedFormat = SealedFormat {
 const MAX_TOOLS_BYTES: usize = 1 << 20;
 
 /// The limits that can differ when an execution is replayed. The time limits do not affect the results of a replay
-/// that ends in time. Recorded executions have no fuel reserve. The other limits apply only to sessions.
-const FREE_LIMITS: [&str; 6] =
-    ["fuel_reserve", "timeout_ms", "timeout_reserve_ms", "tool_timeout_ms", "session_count", "session_total_bytes"];
+/// that ends in time. Recorded executions have no fuel reserve. A replay has no journal of its own. The other limits
+/// apply only to sessions.
+const FREE_LIMITS: [&str; 7] = [
+    "fuel_reserve",
+    "timeout_ms",
+    "timeout_reserve_ms",
+    "tool_timeout_ms",
+    "journal_bytes",
+    "session_count",
+    "session_total_bytes",
+];
 
 /// A recorded execution: everything that is needed to repeat it, and digests of its results. [`Execution::recording`]
 /// returns it, [`to_bytes`](Self::to_bytes) turns it into bytes, and [`Sandbox::replay`] repeats it.
@@ -86,8 +94,9 @@ pub enum RecordError {
     NotRecorded,
     /// The script received too much from outside.
     #[error(
-        "the script received more than 1 MiB from outside (tool results, input, random numbers, clock readings and \
-         sleeps, with 16 bytes more for each); return less from its tools, or call tools and clocks less often"
+        "the script received more than `limits.journal_bytes` bytes from outside (tool results, input, random numbers, \
+         clock readings and sleeps, with 16 bytes more for each); return less from its tools, or call tools and clocks \
+         less often"
     )]
     TooLarge,
     /// A time limit or a cancellation interrupted the script. The point of the interruption differs in each run.
