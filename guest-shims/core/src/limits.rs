@@ -96,7 +96,7 @@ pub struct Limits {
     pub tool_record_bytes: u64,
     /// Maximum size of an execution's journal, in bytes: everything that a suspendable or recorded execution receives from
     /// outside, with 16 bytes more for each value. Default and maximum: 1 MiB. Beyond the limit, the execution continues,
-    /// but can no longer be suspended, and has no recording. The contract with components has no such limit.
+    /// but can no longer be suspended, and has no recording. Components cannot set this limit.
     pub journal_bytes: u64,
     /// Maximum size of the file that stores an execution's globals, in bytes, if the policy persists them. Default: 1
     /// MiB. If the globals exceed the limit, the largest are omitted until the others fit, and a line on standard error

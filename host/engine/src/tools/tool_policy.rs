@@ -62,9 +62,10 @@ pub struct ToolPolicy {
     pub schema: Option<Value>,
     /// The calls that need an approval. Default: none.
     ///
-    /// Such a call waits, and its handler is not called. [`Started::advance`](crate::Started::advance) returns the call
-    /// with [`ToolRequest::approve`](crate::ToolRequest::approve), if the request sets
-    /// [`Request::approvals`](crate::Request::approvals). In all other executions, the call fails with
+    /// A call that needs an approval does not reach the tool's handler. If the request sets
+    /// [`Request::approvals`](crate::Request::approvals), the call waits, and
+    /// [`Started::advance`](crate::Started::advance) returns it with
+    /// [`ToolRequest::approve`](crate::ToolRequest::approve). In all other executions, the call fails with
     /// [`ToolErrorKind::Denied`].
     #[serde(skip_serializing_if = "Approve::is_never")]
     pub approve: Approve,
