@@ -57,6 +57,29 @@ fn script_is_suspended_after_running_programs_have_answered() {
     }
 }
 
+#[test]
+fn program_runs_once_after_its_approval() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("policy.toml"), "[tools.pay]\napprove = 'always'\n").unwrap();
+    let pay = "pay=sh -c 'cat >>runs; echo >>runs; echo 7'";
+    let options = ["--policy", "policy.toml", "--tool", pay];
+    let code = "for n in range(3):\n try: print(tools.pay(n=n))\n except tools.ToolDenied as error: print(error)";
+    suspend(dir.path(), &[&["run"][..], &options, &["-e", code]].concat());
+    assert!(!dir.path().join("runs").exists(), "the program ran without an approval");
+    let resume =
+        |answer: &[&str]| output(dir.path(), &[&["resume", "script.suspended"][..], &options, answer].concat());
+    for (answer, code, stdout) in [
+        (["--approve", "0"], 75, "7\n"),
+        (["--deny", "1=too expensive"], 75, "too expensive\n"),
+        (["--approve", "2"], 0, "7\n"),
+    ] {
+        let ran = resume(&answer);
+        assert_eq!((ran.status.code(), &*text(&ran.stdout)), (Some(code), stdout), "{}", text(&ran.stderr));
+    }
+    assert_eq!(fs::read_to_string(dir.path().join("runs")).unwrap(), "{\"n\":0}\n{\"n\":2}\n");
+    assert!(!dir.path().join("script.suspended").exists());
+}
+
 /// Ctrl-C waits until a suspended execution is stored.
 #[test]
 fn interruption_while_the_file_is_written_loses_nothing() {
