@@ -356,7 +356,7 @@ pub struct ExportList {
     /// The names, in the binary's `name` section, of the functions to export.
     #[serde(default)]
     pub functions: Vec<String>,
-    /// Functions to export whose names are ambiguous in the binary: export name to function index.
+    /// Functions to export whose names are missing or ambiguous in the binary: export name to function index.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub indices: BTreeMap<String, u32>,
     /// The names, in the `name` section, of functions whose calls each reserve a small frame on the C stack. The

@@ -177,7 +177,6 @@ impl<M: GuestMachine> Guest<M> {
         if let (Some(image), Err(DriverError::Machine(MachineError::Stopped(stop)))) = (image, &result)
             && matches!(stop, Stop::OutOfFuel | Stop::Deadline | Stop::Cancelled)
             && !self.ctx().is_abandoned()
-            && (image.driver.flushes_after_waits() || !self.ctx().was_stopped_in_wait())
         {
             self.flush_streams(image);
         }
@@ -193,7 +192,7 @@ impl<M: GuestMachine> Guest<M> {
         }
         let written_bytes = self.machine.host().wasi.stderr_bytes();
         self.ctx_mut().hold_stderr();
-        // CPython releases its lock in system calls. After a stop there, it reports a fatal error and traps.
+        // CPython reports a fatal error and traps if the script was stopped while CPython took or released its lock.
         let is_failed = image.driver.flush_streams(&mut self.machine, image.anchors).is_err();
         if is_failed {
             self.machine.host_mut().wasi.shorten_stderr(written_bytes);

@@ -275,12 +275,6 @@ pub trait Driver: Send + Sync {
         Ok(())
     }
 
-    /// Returns `true` if [`flush_streams`](Self::flush_streams) works after the host stopped the script in a call that
-    /// waits, such as a sleep.
-    fn flushes_after_waits(&self) -> bool {
-        true
-    }
-
     /// Runs the exit handlers of a session's interpreter before the instance is dropped.
     fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError>;
 }

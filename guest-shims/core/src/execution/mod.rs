@@ -120,8 +120,6 @@ pub struct ExecutionCtx<P: Platform> {
     extension: Duration,
     /// The time by which the guest's monotonic clock is ahead of `made`, because it continued from a suspension.
     ahead: Duration,
-    /// `true` if the guest was stopped while it waited.
-    was_stopped_in_wait: bool,
     /// The output to standard error that is held back. `None` if standard error is not held back.
     held_stderr: Option<Vec<u8>>,
     /// `true` from the end of a replay to the end of the host call in which it ended.
@@ -156,7 +154,6 @@ impl<P: Platform> ExecutionCtx<P> {
             journal: None,
             extension: Duration::ZERO,
             ahead: Duration::ZERO,
-            was_stopped_in_wait: false,
             held_stderr: None,
             has_continued: false,
             platform,
@@ -216,11 +213,6 @@ impl<P: Platform> ExecutionCtx<P> {
     /// Enables the soft stop, which writes these words to guest memory.
     pub(crate) fn arm(&mut self, pokes: InterruptWords) {
         self.soft.arm(pokes);
-    }
-
-    /// Returns `true` if the guest was stopped while it waited.
-    pub(crate) fn was_stopped_in_wait(&self) -> bool {
-        self.was_stopped_in_wait
     }
 
     /// Disables the soft stop when the script has ended. Returns the interrupt that the script received, if any.
@@ -407,12 +399,10 @@ impl<P: Platform> ExecutionCtx<P> {
         fuel_left: u64,
         memory: &mut M,
     ) -> Result<Woken, Stop> {
-        // Reset below if the wait ends without an error.
-        self.was_stopped_in_wait = true;
-        let woken = loop {
+        loop {
             self.look(fuel_left, memory)?;
             if self.soft.is_unread(memory) {
-                break Woken::Interrupted;
+                return Ok(Woken::Interrupted);
             }
             if for_tools {
                 self.suspend_if_wanted(fuel_left)?;
@@ -422,7 +412,7 @@ impl<P: Platform> ExecutionCtx<P> {
             let is_over = !self.begun.has_clock() || self.begun.elapsed() >= end;
             let has_reply = for_tools && tools.is_some_and(ToolCalls::has_reply);
             if is_over || has_reply || has_answer() {
-                break Woken::Due;
+                return Ok(Woken::Due);
             }
             let until = end.min(self.soft.next_check(self.timeout));
             // A cancelled guest can wait until its grace period ends.
@@ -431,8 +421,6 @@ impl<P: Platform> ExecutionCtx<P> {
             let until = cancel_after.map_or(until, |after| after.min(until));
             let is_ready = || has_answer() || (for_tools && self.platform.wants_suspension());
             self.platform.wait(&self.begun, until, heeds_cancellation, is_ready);
-        };
-        self.was_stopped_in_wait = false;
-        Ok(woken)
+        }
     }
 }

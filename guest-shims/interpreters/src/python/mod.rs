@@ -213,12 +213,8 @@ impl Driver for Python {
     fn flush_streams(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
         let mut python = Interpreter::new(machine, anchors);
         python.drop_interrupt(anchors)?;
+        python.take_lock()?;
         python.call("flush_streams").map(drop)
-    }
-
-    /// CPython releases the global interpreter lock while it waits. Its functions then end with a fatal error.
-    fn flushes_after_waits(&self) -> bool {
-        false
     }
 
     fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {

@@ -105,6 +105,16 @@ impl<'a> Interpreter<'a> {
         }
     }
 
+    /// Takes the global interpreter lock unless the interpreter holds it. CPython releases the lock in system calls, and
+    /// a call to a driver function without it is a fatal error.
+    pub(super) fn take_lock(&mut self) -> Result<(), DriverError> {
+        match self.machine.call(Callee::Export("PyGILState_Ensure"), &[]) {
+            // In a runtime without this export, the streams can be flushed only if the interpreter holds its lock.
+            Ok(_) | Err(MachineError::Missing(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Calls `vectorcall(function, scratch, count, NULL)`.
     fn vectorcall(&mut self, function: &str, count: u32, max: u32) -> Result<Option<Vec<u8>>, DriverError> {
         let args = [self.anchors.get(function)?, self.anchors.get("scratch")?, count, 0].map(Value::I32);

@@ -191,7 +191,7 @@ impl Engine {
                 })?
             }
         };
-        let exports = recipe.exports.functions.clone();
+        let exports = recipe.exports.functions.iter().chain(recipe.exports.indices.keys()).cloned().collect();
         let library = self.0.prepared_library(entry)?;
         Ok(PreparedModule { entry: entry.clone(), wasm, record, driver: recipe.driver.as_str(), exports, library })
     }

@@ -225,13 +225,23 @@ def flush():
     return None
 
 
+TextStream, BufferedStream, RawStream = io.TextIOWrapper, io.BufferedWriter, io.FileIO
+
+
 def flush_streams():
-    """Flushes the standard streams after the host stopped a script. Never raises."""
-    for stream in out, err:
-        try:
-            stream.flush()
-        except BaseException:
-            pass
+    """Flushes the standard streams after the host stopped a script, also those that the script opened itself. Runs no
+    code of the script. Never raises."""
+    for name, ours in ("stdout", out), ("stderr", err):
+        for stream in sys.__dict__.get(name), ours:
+            try:
+                if (
+                    type(stream) is TextStream
+                    and type(stream.buffer) is BufferedStream
+                    and type(stream.buffer.raw) is RawStream
+                ):
+                    stream.flush()
+            except BaseException:
+                pass
     return None
 
 
