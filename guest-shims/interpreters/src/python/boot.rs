@@ -26,6 +26,7 @@ macro_rules! boot_code {
             include_str!("boot/threads.py"),
             include_str!("boot/integers.py"),
             include_str!("boot/fonts.py"),
+            include_str!("boot/sources.py"),
             include_str!("boot/report.py"),
             include_str!("boot/value.py"),
             include_str!("boot/text.py"),

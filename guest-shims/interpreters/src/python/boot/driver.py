@@ -77,8 +77,7 @@ def run(last, shown):
     try:
         source = buffer.decode()
         if not last:
-            name = Name(DEFAULT_NAME)
-            name.source = source
+            name = session_name(DEFAULT_NAME)
         sys.argv = [""]
         result = perform(name, shown)
     except BaseException as error:
@@ -110,7 +109,7 @@ def run(last, shown):
 def run_with(last, shown):
     """Like `run`, with a name, arguments, environment and standard input. `buffer` holds length-framed fields: flags,
     name, source, the number of arguments, the arguments, then names and values of the environment."""
-    global source, running, dirty_stdin
+    global source, running, dirty_stdin, cached_name
     result = None
     name = DEFAULT_NAME
     try:
@@ -126,10 +125,10 @@ def run_with(last, shown):
             namespace["__file__"] = os.path.join(WORKSPACE, script)
         else:
             namespace.pop("__file__", None)
-        name = given
-        if not last:
-            name = Name(given)
-            name.source = source
+        name = given if last else session_name(given)
+        if cached_name not in (given, DEFAULT_NAME):
+            linecache.cache.pop(cached_name, None)
+        cached_name = given
         linecache.cache[given] = (len(source), None, quoted, given)
         result = perform(name, shown)
     except BaseException as error:

@@ -129,6 +129,7 @@ buffer = bytearray(BUFFER_BYTES)  # the host writes here; the capacity grows on 
 reserve = bytearray(RESERVE_BYTES)  # freed to report a MemoryError
 answer = b""  # the last reply, kept alive while the host reads it
 source = ""  # the source of the running script, for tracebacks
+cached_name = DEFAULT_NAME  # the name under which linecache has the running script's lines
 dirty_stdin = False  # whether the reader of standard input may buffer bytes of an earlier script
 script_env = {}  # the running script's environment variables, in addition to the image's own
 replaced_env = {}  # the earlier values of these variables

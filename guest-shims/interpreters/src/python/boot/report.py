@@ -1,40 +1,5 @@
 """Reports exceptions and exit codes of scripts in CPython's format."""
 
-class Name(str):
-    """A script's file name in a session, with the script's source. Tracebacks of a function quote the source of the
-    script that defined it, even if a later script has the same name."""
-
-    __slots__ = ("source",)  # the text, replaced by its lines on first use
-
-
-class Lines:
-    """The running script's lines for linecache, split on first use."""
-
-    def __init__(self):
-        self.text, self.split = None, []
-
-    def lines(self):
-        if self.text is not source:
-            self.text, self.split = source, split_lines(source)
-        return self.split
-
-    def __len__(self):
-        return len(self.lines())
-
-    def __getitem__(self, at):
-        return self.lines()[at]
-
-    def __iter__(self):
-        return iter(self.lines())
-
-
-def split_lines(text):
-    # Not str.splitlines, which also splits at form feeds. traceback needs the final newline to align its carets.
-    return io.StringIO(text if text.endswith("\n") else text + "\n", None).readlines()
-
-
-quoted = Lines()
-
 
 def reply(kind, *fields):
     """Builds a reply: `kind`, then each field with its length in four bytes, in UTF-8."""
@@ -133,9 +98,7 @@ def requote(rendered, seen):
     rendered.stack[:] = [frame for frame in rendered.stack if frame.filename != DRIVER_NAME]
     for frame in rendered.stack:
         if type(frame.filename) is Name:
-            lines = frame.filename.source
-            if type(lines) is str:
-                lines = frame.filename.source = split_lines(lines)
+            lines = lines_of(frame.filename)
             if 0 < frame.lineno <= len(lines):
                 quote(frame, lines)
     for other in (rendered.__cause__, rendered.__context__, *(rendered.exceptions or ())):

@@ -92,6 +92,8 @@ def settle():
         buffer[:] = SAMPLES[0].encode()
         run(repeat % 2 == 0, repeat % 4 > 1)
     source, quoted.text, quoted.split = "", None, []
+    scripts.clear()
+    sweep()
     buffer[:] = bytes(BUFFER_BYTES)
     random._inst.gauss_next = None
     answer = numpy_generator()

@@ -247,7 +247,7 @@ chown.__module__ = lchown.__module__ = "os"
 
 # --- stacks without the driver --------------------------------------------------------------------
 
-_walk_stack, _outer_frames, _find_source = traceback.walk_stack, inspect.getouterframes, inspect.findsource
+_walk_stack, _outer_frames = traceback.walk_stack, inspect.getouterframes
 
 
 def walk_stack(f):
@@ -260,16 +260,6 @@ def getouterframes(frame, context=1):
     return [info for info in _outer_frames(frame, context) if info.frame.f_globals is not globals()]
 
 
-def findsource(object):
-    try:
-        return _find_source(object)
-    except OSError:
-        if not inspect.getfile(object).startswith(SOURCES + "/"):
-            raise
-    raise OSError("could not get source code: the image does not include the source of this library module")
-
-
-replace(inspect, "findsource", findsource)
 replace(traceback, "walk_stack", walk_stack)
 replace(inspect, "getouterframes", getouterframes)
 
