@@ -179,6 +179,14 @@ fn script_takes_one_call_with_its_source_in_the_buffer() {
 }
 
 #[test]
+fn streams_are_flushed_after_taking_the_lock() {
+    let (mut guest, mut anchors) = (FakeGuest::new(), anchors());
+    anchors.0.insert("flush_streams".to_owned(), 11);
+    Python::command().flush_streams(&mut guest, &anchors).unwrap();
+    assert_eq!(guest.called, [vec![], [11, SCRATCH, 0, 0].map(Value::I32).to_vec()]);
+}
+
+#[test]
 fn variable_takes_one_call_with_its_name_in_the_buffer() {
     let mut guest = FakeGuest::new();
     assert_eq!(Python::command().get_variable(&mut guest, &anchors(), "name").unwrap(), Ok(None));
