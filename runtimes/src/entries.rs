@@ -375,6 +375,10 @@ pub struct ExportList {
     /// binary; any other is rejected. Cannot be combined with `wide_integers`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub call_sites: bool,
+    /// `true` if QuickJS completes modules that waited for another module's top-level `await`, so that they can be
+    /// imported again. Supports exactly two binaries; any other is rejected.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaited_modules: bool,
     /// Globals to export: export name to global index.
     #[serde(default)]
     pub globals: BTreeMap<String, u32>,

@@ -66,6 +66,8 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
     let widened = list.wide_integers.then(|| numpy::widen(module)).transpose()?;
     let located = list.call_sites.then(|| quickjs::locate_calls(module)).transpose()?;
     let module = widened.as_deref().or(located.as_deref()).unwrap_or(module);
+    let completed = list.awaited_modules.then(|| quickjs::complete_modules(module)).transpose()?;
+    let module = completed.as_deref().unwrap_or(module);
     let sections = Sections::read(module)?;
     let counts = sections.counts()?;
     let mut exports = Exports::of(&sections)?;

@@ -24,6 +24,7 @@ fn list(functions: &[&str], globals: &[(&str, u32)], tables: &[(&str, u32)]) -> 
         framed: Vec::new(),
         wide_integers: false,
         call_sites: false,
+        awaited_modules: false,
         path_finder: None,
         globals: map(globals),
         tables: map(tables),

@@ -103,6 +103,7 @@ fn rewrite_all(module: &[u8]) {
         path_finder: None,
         wide_integers: false,
         call_sites: false,
+        awaited_modules: false,
         callbacks: BTreeMap::new(),
     };
     let framed = ExportList {

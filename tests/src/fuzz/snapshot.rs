@@ -24,6 +24,7 @@ pub fn snapshot(data: &[u8]) {
         path_finder: None,
         wide_integers: false,
         call_sites: false,
+        awaited_modules: false,
         globals: BTreeMap::from([("g".into(), u32::from(tail.byte()))]),
         tables: BTreeMap::from([("__table".into(), u32::from(tail.byte()))]),
         callbacks: (0..tail.byte() % 3).map(|n| (format!("callback {n}"), Callback::LoadWord)).collect(),

@@ -1,4 +1,5 @@
-//! Makes QuickJS-NG 0.17 report where calls begin, and name the callee in errors.
+//! Makes QuickJS-NG 0.17 report where calls begin, and name the callee in errors. In all supported versions, lets
+//! modules that waited for another module's `await` be imported again.
 //!
 //! The compiler records a source position before some instructions, but not before call instructions. These therefore
 //! have the position of their last argument. The parser of calls is changed to remember the position at which a call
@@ -14,7 +15,9 @@
 //! returns the error message with the callee's name. The added global contains the address of the namer's value, or
 //! zero.
 //!
-//! The changes apply to one binary. The error for unexpected code contains the function's name.
+//! The changes apply only to known binaries. The error for unexpected code contains the function's name.
+
+mod splices;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,83 +33,10 @@ use super::{
     index_of, no_room,
     sections::{Changed, Sections, entries, longer},
 };
+use splices::{COMPLETIONS, FULFILLED, SPLICES};
 
 /// The export name of the global with the address of the namer's value.
 pub(super) const NAMER: &str = "__callee_namer";
-
-/// The name of the function that parses calls.
-const PARSER: &str = "js_parse_postfix_expr";
-/// The name of the function that performs calls.
-const CALL: &str = "JS_CallInternal";
-/// The name of the function that calls constructors.
-const CONSTRUCT: &str = "JS_CallConstructorInternal";
-/// The name of the function that implements `apply`.
-const APPLY: &str = "js_function_apply";
-
-/// Changes within functions. In the parser, local 0 is the parser state and local 2 the stack frame.
-const SPLICES: &[Splice] = &[
-    // Enlarges the frame from 112 to 128 bytes.
-    Splice::new(
-        PARSER,
-        "41 f0 00 6b 22 02 24 80 80 80 80 00",
-        "41 80 01 6b 22 02 24 80 80 80 80 00 20 00 20 02 10 {begin_expression}",
-    ),
-    Splice::new(PARSER, "20 02 41 f0 00 6a 24", "20 02 41 80 01 6a 24"),
-    // Records the call of `new X` without arguments: `dup`, `call_constructor`.
-    Splice::new(
-        PARSER,
-        "41 11 10 {emit_op} 20 04 28 02 00 41 21 10 {emit_op}",
-        "41 11 10 {emit_op} 20 00 20 02 10 {record_call} 20 04 28 02 00 41 21 10 {emit_op}",
-    ),
-    // Stores the position of a call's parenthesis. Local 1 is 0 after `?.`.
-    Splice::new(
-        PARSER,
-        "02 40 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0a 0b 41 00 21 0a",
-        "02 40 20 00 20 02 20 01 10 {begin_call} 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0a 0b 41 00 21 0a",
-    ),
-    // Stores the position of a tagged template, for which local 10 is 1. The position of a call is already stored.
-    Splice::new(
-        PARSER,
-        "41 00 21 07 0b 20 00 10 {emit_source_loc} 41 00 21 08",
-        "41 00 21 07 0b 20 00 20 02 20 0a 45 10 {begin_call} 20 00 10 {emit_source_loc} 41 00 21 08",
-    ),
-    // Records a call after its arguments: first a call with spread arguments (`...`), then a call without.
-    Splice::new(
-        PARSER,
-        "20 00 28 02 60 41 0e 10 {emit_op} 02 40 02 40 02 40 02 40 20 08",
-        "20 00 20 02 10 {record_call} 20 00 28 02 60 41 0e 10 {emit_op} 02 40 02 40 02 40 02 40 20 08",
-    ),
-    Splice::new(
-        PARSER,
-        "0c 08 0b 02 40 02 40 02 40 02 40 20 08 41 4e 6a",
-        "0c 08 0b 20 00 20 02 10 {record_call} 02 40 02 40 02 40 02 40 20 08 41 4e 6a",
-    ),
-    // Records the name after `.` or `?.`.
-    Splice::new(
-        PARSER,
-        "21 08 0b 02 40 02 40 20 08 41 a9 7f 47",
-        "21 08 0b 20 00 20 02 10 {record_property} 02 40 02 40 20 08 41 a9 7f 47",
-    ),
-    // Clears the position after a property in brackets, so that a call begins at its parenthesis.
-    Splice::new(
-        PARSER,
-        "41 7f 21 04 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
-        "41 7f 21 04 20 02 41 00 36 02 70 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
-    ),
-    // Replaces the errors "not a function" and "not a constructor".
-    Splice::new(CALL, "20 00 41 {@9368} 41 00 10 {JS_ThrowTypeError} 1a", "20 00 20 01 41 00 10 {throw_uncallable}"),
-    Splice::new(APPLY, "20 00 41 {@9368} 41 00 10 {JS_ThrowTypeError} 1a", "20 00 20 01 41 00 10 {throw_uncallable}"),
-    Splice::new(
-        CONSTRUCT,
-        "20 00 41 {@9368} 41 00 10 {JS_ThrowTypeError} 1a",
-        "20 00 20 01 41 01 10 {throw_uncallable}",
-    ),
-    Splice::new(
-        CONSTRUCT,
-        "20 00 20 01 10 {JS_ThrowTypeErrorNotAConstructor}",
-        "20 00 20 01 41 01 10 {throw_uncallable}",
-    ),
-];
 
 /// Names and encoded types of the added functions, in order.
 const ADDED: &[(&str, &[u8])] = &[
@@ -238,6 +168,30 @@ fn locate_calls_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, Rewri
         Changed::to(longer(&sections, SectionId::Global, 1, &entries(&globals)?)?),
         Changed::to(bodies),
     ]))
+}
+
+/// Marks modules that waited for others as completed. Preserves custom sections.
+pub(super) fn complete_modules(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
+    let sections = Sections::read(module)?;
+    let functions = function_indices(&sections, &BTreeSet::from([FULFILLED]))?;
+    let changed = index_of(&functions, FULFILLED)?;
+    let bodies = bodies_of(&sections)?;
+    let imported = sections.counts()?.functions.saturating_sub(u32::try_from(bodies.len()).unwrap_or(u32::MAX));
+    let mut code = CodeSection::new();
+    for (index, body) in (imported..).zip(bodies) {
+        if index == changed {
+            code.raw(&completed(body, &functions)?);
+        } else {
+            code.raw(body);
+        }
+    }
+    Ok(sections.rebuild_all(vec![Changed::to(code)]))
+}
+
+/// Applies the change for the binary that contains this code of [`FULFILLED`].
+fn completed(body: &[u8], functions: &BTreeMap<String, u32>) -> Result<Vec<u8>, RewriteError> {
+    let mut attempts = COMPLETIONS.iter().map(|splice| apply(body, &[splice], functions));
+    attempts.find(Result::is_ok).unwrap_or_else(|| Err(RewriteError::UnexpectedCode(FULFILLED.to_owned())))
 }
 
 fn at(offset: u64) -> MemArg {
@@ -477,6 +431,25 @@ mod tests {
     }
 
     #[test]
+    fn modules_that_waited_are_completed_in_both_binaries() {
+        for (status, flag) in [(95, 124), (87, 116)] {
+            let store = format!("(i32.store8 offset={status} (local.get 9) (i32.const 5))");
+            let locals = "i32 ".repeat(10);
+            let text = format!("(module (memory 1) (func) (func ${FULFILLED} (local {locals}) {store}))");
+            let after = complete_modules(&wat::parse_str(&text).unwrap()).unwrap();
+            Validator::new().validate_all(&after).unwrap();
+            let code = &bodies(&after)[1];
+            assert_eq!(code.len(), 7, "{code:?}");
+            assert!(code[5].starts_with("I32Store8") && code[5].contains(&format!("offset: {flag}")), "{code:?}");
+        }
+        let problem = complete_modules(&module()).unwrap_err().to_string();
+        assert!(problem.contains("no function named `"), "{problem}");
+        let other = wat::parse_str(format!("(module (func ${FULFILLED}))")).unwrap();
+        let problem = complete_modules(&other).unwrap_err().to_string();
+        assert!(problem.contains("has unexpected code"), "{problem}");
+    }
+
+    #[test]
     fn unknown_binary_error_names_the_function() {
         let problem = locate_calls(&module()).unwrap_err().to_string();
         assert!(problem.contains("no function named `"), "{problem}");
@@ -489,9 +462,10 @@ mod tests {
 
     #[test]
     fn all_splices_can_be_encoded() {
-        let names = SPLICES.iter().flat_map(Splice::calls).chain(SPLICES.iter().map(|splice| splice.function));
+        let splices = || SPLICES.iter().chain(COMPLETIONS);
+        let names = splices().flat_map(Splice::calls).chain(splices().map(|splice| splice.function));
         let functions = names.map(|name| (name.to_owned(), 1)).collect();
-        for splice in SPLICES {
+        for splice in splices() {
             splice.encoded(&functions).unwrap();
         }
     }

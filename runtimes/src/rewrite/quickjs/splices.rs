@@ -1,0 +1,88 @@
+//! The changes within functions of QuickJS-NG.
+
+use super::super::Splice;
+
+/// The name of the function that parses calls.
+const PARSER: &str = "js_parse_postfix_expr";
+/// The name of the function that performs calls.
+const CALL: &str = "JS_CallInternal";
+/// The name of the function that calls constructors.
+const CONSTRUCT: &str = "JS_CallConstructorInternal";
+/// The name of the function that implements `apply`.
+const APPLY: &str = "js_function_apply";
+
+/// The name of the function that runs after a module's promise is fulfilled. It evaluates the modules that waited.
+pub(super) const FULFILLED: &str = "js_async_module_execution_fulfilled";
+
+/// Changes to [`FULFILLED`], one for each supported binary: 0.17 and 0.11. They clear `async_evaluation` of a module
+/// that waited, as for a module with its own `await`. In the original code, modules that import it later wait forever.
+pub(super) const COMPLETIONS: &[Splice] = &[
+    Splice::new(FULFILLED, "20 09 41 05 3a 00 5f", "20 09 41 05 3a 00 5f 20 09 41 00 3a 00 7c"),
+    Splice::new(FULFILLED, "20 09 41 05 3a 00 57", "20 09 41 05 3a 00 57 20 09 41 00 3a 00 74"),
+];
+
+/// Changes that record positions and name callees. In the parser, local 0 is the parser state and local 2 the stack
+/// frame.
+pub(super) const SPLICES: &[Splice] = &[
+    // Enlarges the frame from 112 to 128 bytes.
+    Splice::new(
+        PARSER,
+        "41 f0 00 6b 22 02 24 80 80 80 80 00",
+        "41 80 01 6b 22 02 24 80 80 80 80 00 20 00 20 02 10 {begin_expression}",
+    ),
+    Splice::new(PARSER, "20 02 41 f0 00 6a 24", "20 02 41 80 01 6a 24"),
+    // Records the call of `new X` without arguments: `dup`, `call_constructor`.
+    Splice::new(
+        PARSER,
+        "41 11 10 {emit_op} 20 04 28 02 00 41 21 10 {emit_op}",
+        "41 11 10 {emit_op} 20 00 20 02 10 {record_call} 20 04 28 02 00 41 21 10 {emit_op}",
+    ),
+    // Stores the position of a call's parenthesis. Local 1 is 0 after `?.`.
+    Splice::new(
+        PARSER,
+        "02 40 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0a 0b 41 00 21 0a",
+        "02 40 20 00 20 02 20 01 10 {begin_call} 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0a 0b 41 00 21 0a",
+    ),
+    // Stores the position of a tagged template, for which local 10 is 1. The position of a call is already stored.
+    Splice::new(
+        PARSER,
+        "41 00 21 07 0b 20 00 10 {emit_source_loc} 41 00 21 08",
+        "41 00 21 07 0b 20 00 20 02 20 0a 45 10 {begin_call} 20 00 10 {emit_source_loc} 41 00 21 08",
+    ),
+    // Records a call after its arguments: first a call with spread arguments (`...`), then a call without.
+    Splice::new(
+        PARSER,
+        "20 00 28 02 60 41 0e 10 {emit_op} 02 40 02 40 02 40 02 40 20 08",
+        "20 00 20 02 10 {record_call} 20 00 28 02 60 41 0e 10 {emit_op} 02 40 02 40 02 40 02 40 20 08",
+    ),
+    Splice::new(
+        PARSER,
+        "0c 08 0b 02 40 02 40 02 40 02 40 20 08 41 4e 6a",
+        "0c 08 0b 20 00 20 02 10 {record_call} 02 40 02 40 02 40 02 40 20 08 41 4e 6a",
+    ),
+    // Records the name after `.` or `?.`.
+    Splice::new(
+        PARSER,
+        "21 08 0b 02 40 02 40 20 08 41 a9 7f 47",
+        "21 08 0b 20 00 20 02 10 {record_property} 02 40 02 40 20 08 41 a9 7f 47",
+    ),
+    // Clears the position after a property in brackets, so that a call begins at its parenthesis.
+    Splice::new(
+        PARSER,
+        "41 7f 21 04 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
+        "41 7f 21 04 20 02 41 00 36 02 70 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
+    ),
+    // Replaces the errors "not a function" and "not a constructor".
+    Splice::new(CALL, "20 00 41 {@9368} 41 00 10 {JS_ThrowTypeError} 1a", "20 00 20 01 41 00 10 {throw_uncallable}"),
+    Splice::new(APPLY, "20 00 41 {@9368} 41 00 10 {JS_ThrowTypeError} 1a", "20 00 20 01 41 00 10 {throw_uncallable}"),
+    Splice::new(
+        CONSTRUCT,
+        "20 00 41 {@9368} 41 00 10 {JS_ThrowTypeError} 1a",
+        "20 00 20 01 41 01 10 {throw_uncallable}",
+    ),
+    Splice::new(
+        CONSTRUCT,
+        "20 00 20 01 10 {JS_ThrowTypeErrorNotAConstructor}",
+        "20 00 20 01 41 01 10 {throw_uncallable}",
+    ),
+];
