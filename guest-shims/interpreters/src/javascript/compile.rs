@@ -208,6 +208,20 @@ impl Booted<'_> {
         self.guest.call("js_free_module_def", &[self.at.context, module].map(Value::I32))?;
         Ok(true)
     }
+
+    /// Hides a failed module from later imports of its name, unless modules were loaded after it. Does not free it:
+    /// modules that it imports and that still wait refer to it, and access it when they complete.
+    pub(super) fn unlist_module(&mut self, program: JsValue) -> Result<(), DriverError> {
+        let Some(module) = program.module() else { return Ok(()) };
+        let link = module.saturating_add(self.at.module_link);
+        let previous = self.guest.read_word(link)?;
+        let next = self.guest.read_word(link.saturating_add(4))?;
+        if next == self.at.modules {
+            self.guest.write_word(previous.saturating_add(4), next)?;
+            self.guest.write_word(next, previous)?;
+        }
+        Ok(())
+    }
 }
 
 /// Returns the bytes of a name, truncated to the buffer and at the first NUL.

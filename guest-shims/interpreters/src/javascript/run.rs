@@ -233,9 +233,13 @@ impl Booted<'_> {
         };
         let main = if grammar.is_async() { result } else { JsValue::UNDEFINED };
         let mut ending = self.drain(main)?;
-        // The module may continue in a later execution while its promise is pending.
-        if grammar == Grammar::Module && self.promise_state(result)? != PROMISE_PENDING {
-            *module = program.module();
+        if grammar == Grammar::Module {
+            match self.promise_state(result)? {
+                // The module may continue in a later execution.
+                PROMISE_PENDING => {}
+                PROMISE_FULFILLED => *module = program.module(),
+                _ => self.unlist_module(program)?,
+            }
         }
         if matches!(ending, Completion::Done(_)) && self.state()?.exit.is_none() {
             if grammar.is_async() && self.promise_state(result)? == PROMISE_PENDING {
