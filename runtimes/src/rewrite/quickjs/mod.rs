@@ -9,7 +9,8 @@
 //! * `new`;
 //! * the parenthesis or template, if another expression is called.
 //!
-//! Property accesses are recorded as well. The position of the current call is stored in the parser's stack frame.
+//! Property accesses, destructuring patterns, spread elements of arrays, `this` and the end of a derived constructor are
+//! recorded as well. The position of the current call is stored in the parser's stack frame.
 //!
 //! If the callee is not a function or constructor, the engine calls a function of the boot scripts, the namer. The namer
 //! returns the error message with the callee's name. The added global contains the address of the namer's value, or
@@ -46,6 +47,7 @@ const ADDED: &[(&str, &[u8])] = &[
     ("begin_call", &[0x60, 3, 0x7f, 0x7f, 0x7f, 0]),
     ("record_property", &[0x60, 2, 0x7f, 0x7f, 0]),
     ("record_call", &[0x60, 2, 0x7f, 0x7f, 0]),
+    ("record_token", &[0x60, 1, 0x7f, 0]),
     ("throw_uncallable", &[0x60, 3, 0x7f, 0x7e, 0x7f, 0]),
 ];
 
@@ -238,6 +240,12 @@ impl Context<'_> {
                 code.local_get(0).local_get(1).call(self.call("record")?);
                 code.local_get(1).i32_const(0).i32_store(at(CALL_LINE)).end();
             }
+            "record_token" => {
+                let state = 0;
+                code.local_get(state).i32_load(at(PARSED_FUNCTION)).local_get(state).i32_load(at(TOKEN_LINE));
+                token_column(&mut code);
+                code.call(self.call("emit_source_loc_at")?);
+            }
             _ => return Err(RewriteError::NoFunction(name.to_owned())),
         }
         code.end();
@@ -356,20 +364,27 @@ impl Context<'_> {
     }
 }
 
-/// Stores the position of the current token in the frame. The tokenizer counts columns only for some tokens. A token
-/// that spans lines begins before the current line.
+/// Stores the position of the current token in the frame.
 fn mark(code: &mut InstructionSink<'_>) {
     let (state, frame) = (0, 1);
+    code.local_get(frame).local_get(state).i32_load(at(TOKEN_LINE)).i32_store(at(CALL_LINE));
+    code.local_get(frame);
+    token_column(code);
+    code.i32_store(at(CALL_COLUMN));
+}
+
+/// Computes the column of the current token of the parser state in local 0. The tokenizer counts columns only for some
+/// tokens. A token that spans lines begins before the current line.
+fn token_column(code: &mut InstructionSink<'_>) {
+    let state = 0;
     let text_and_start = |code: &mut InstructionSink<'_>| {
         code.local_get(state).i32_load(at(TOKEN_TEXT)).local_get(state).i32_load(at(LINE_START));
     };
-    code.local_get(frame).local_get(state).i32_load(at(TOKEN_LINE)).i32_store(at(CALL_LINE));
-    code.local_get(frame);
     text_and_start(code);
     code.i32_ge_u().if_(BlockType::Result(ValType::I32));
     text_and_start(code);
     code.i32_sub().i32_const(1).i32_add().else_();
-    code.local_get(state).i32_load(at(TOKEN_COLUMN)).end().i32_store(at(CALL_COLUMN));
+    code.local_get(state).i32_load(at(TOKEN_COLUMN)).end();
 }
 
 #[cfg(test)]

@@ -2,8 +2,12 @@
 
 use super::super::Splice;
 
-/// The name of the function that parses calls.
+/// The name of the function that parses calls, array literals and `this`.
 const PARSER: &str = "js_parse_postfix_expr";
+/// The name of the function that parses destructuring patterns.
+const PATTERN_PARSER: &str = "js_parse_destructuring_element";
+/// The name of the function that compiles the end of a function and `return`.
+const RETURN: &str = "emit_return";
 /// The name of the function that performs calls.
 const CALL: &str = "JS_CallInternal";
 /// The name of the function that calls constructors.
@@ -71,6 +75,33 @@ pub(super) const SPLICES: &[Splice] = &[
         PARSER,
         "41 7f 21 04 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
         "41 7f 21 04 20 02 41 00 36 02 70 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
+    ),
+    // Records the position of a pattern before its code, because the code of its value follows.
+    Splice::new(
+        PATTERN_PARSER,
+        "41 c0 00 6b 22 07 24 80 80 80 80 00",
+        "41 c0 00 6b 22 07 24 80 80 80 80 00 20 00 10 {record_token}",
+    ),
+    // Stores the position of a spread element's value in an array at offset 8 of the call's position, and records it
+    // before `append`.
+    Splice::new(
+        PARSER,
+        "0d 0b 41 d1 00 21 07 20 00 41 01 10 {js_parse_assign_expr2} 45 0d 01 0c 0b",
+        "0d 0b 20 00 20 02 41 08 6a 10 {mark} 41 d1 00 21 07 20 00 41 01 10 {js_parse_assign_expr2} 0d 0b \
+         20 00 20 02 41 08 6a 10 {record} 0c 01",
+    ),
+    // Records `this`, which may be read before `super()`.
+    Splice::new(
+        PARSER,
+        "02 40 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0d 0b 20 00 41 e0 00 6a 22 04 28 02 00 41 bd 01",
+        "20 00 10 {record_token} 02 40 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0d 0b \
+         20 00 41 e0 00 6a 22 04 28 02 00 41 bd 01",
+    ),
+    // Records the last token before a derived constructor returns `this`.
+    Splice::new(
+        RETURN,
+        "20 03 28 02 24 22 02 41 80 80 02 71 45 0d 00",
+        "20 03 28 02 24 22 02 41 80 80 02 71 45 0d 00 20 03 20 00 28 02 04 20 00 28 02 08 10 {emit_source_loc_at}",
     ),
     // Replaces the errors "not a function" and "not a constructor".
     Splice::new(CALL, "20 00 41 {@9368} 41 00 10 {JS_ThrowTypeError} 1a", "20 00 20 01 41 00 10 {throw_uncallable}"),
