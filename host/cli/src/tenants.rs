@@ -2,6 +2,7 @@
 //! servers need.
 
 use std::{
+    convert::Infallible,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -26,9 +27,13 @@ use crate::{
 pub(crate) const ONLY: &str = "default";
 /// The interval between checks for idle sessions.
 pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
+/// The interval between checks for expired suspended executions.
+pub(crate) const EXPIRY_LOOK: Duration = Duration::from_secs(60);
 
 /// The name of the session directory within the state directory.
 const SESSIONS: &str = "server";
+/// The name of the subdirectory or prefix for a tenant's suspended executions, below that for its sessions.
+const SUSPENDED: &str = "suspended";
 
 /// The location of all tenants' sessions.
 pub(crate) enum Root {
@@ -78,7 +83,12 @@ pub(crate) fn tenant_config(
     let name = tenant_name(table);
     let tenant = match root {
         // Joins a subdirectory to a directory, or a prefix to a URL.
-        Root::Store(root) => TenantConfig::new(name.clone(), open_store(&root.join(name))?),
+        Root::Store(root) => {
+            let own = root.join(&name);
+            let mut tenant = TenantConfig::new(name, open_store(&own)?);
+            tenant.suspended_store = Some(open_store(&own.join(SUSPENDED))?);
+            tenant
+        }
         Root::Fleet(client) => {
             let name = SessionId::new(name).context("the token's name cannot be a scope in a fleet")?;
             TenantConfig::in_fleet(name, client.clone())
@@ -103,6 +113,7 @@ pub(crate) fn configure(
         tenant.executions_at_once = table.executions_at_once.unwrap_or(tenant.executions_at_once);
         tenant.executions_per_minute = table.executions_per_minute;
         tenant.suspended = table.suspended.unwrap_or(tenant.suspended);
+        tenant.stored_suspended = table.stored_suspended.unwrap_or(tenant.stored_suspended);
         tenant.sees_all_metrics = table.metrics;
     }
     tenant
@@ -121,6 +132,19 @@ pub(crate) fn root(config: &ServerConfig) -> anyhow::Result<Root> {
         make_private(&root)?;
     }
     Ok(Root::Store(root))
+}
+
+/// Deletes the tenants' expired suspended executions at this interval, until the future is dropped.
+pub(crate) async fn delete_expired(tenants: &[Tenant], interval: Duration) -> Infallible {
+    loop {
+        tokio::time::sleep(interval).await;
+        for tenant in tenants {
+            if let Err(error) = tenant.delete_expired().await {
+                let error = glovebox::with_causes(&error);
+                tracing::warn!(target: "glovebox", error, "cannot delete expired suspended executions");
+            }
+        }
+    }
 }
 
 fn make_private(dir: &Path) -> anyhow::Result<()> {

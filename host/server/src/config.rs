@@ -149,7 +149,7 @@ pub struct TokenTable {
     pub policy: Option<Policy>,
     /// Maximum number of sessions. Default 1,000.
     pub sessions: Option<usize>,
-    /// Maximum total size of the tenant's sessions in the store, in bytes. Default 4 GiB.
+    /// Maximum total size of the tenant's sessions and suspended executions in the store, in bytes. Default 4 GiB.
     pub stored_bytes: Option<u64>,
     /// Maximum number of executions and session operations that run, wait or are suspended simultaneously. Default 64.
     pub executions_at_once: Option<usize>,
@@ -161,6 +161,8 @@ pub struct TokenTable {
     pub callbacks: Option<Vec<String>>,
     /// Maximum number of suspended executions and unread results. Default 16.
     pub suspended: Option<usize>,
+    /// Maximum number of suspended executions in the store. Default 1,000.
+    pub stored_suspended: Option<usize>,
     /// `true` if this token can read the metrics of all tokens at `/metrics`, not only its own. Default `false`.
     #[serde(default)]
     pub metrics: bool,

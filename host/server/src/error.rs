@@ -117,6 +117,15 @@ pub enum ServiceError {
         /// The requested ID.
         execution: String,
     },
+    /// The stored suspended execution does not exist. Answers were not passed to its script.
+    #[error(
+        "the suspended execution `{id}` does not exist: it was resumed or deleted, or it has expired; `GET /v1/suspended` lists the others",
+        id = escaped(.id)
+    )]
+    NoStoredExecution {
+        /// The requested ID.
+        id: String,
+    },
     /// The execution is being resumed or turned into bytes by another request.
     #[error("another request is resuming or suspending execution `{execution}`; try again when it returns", execution = escaped(.execution))]
     ExecutionBusy {
@@ -339,7 +348,7 @@ impl ServiceError {
             Self::TooMany { .. } => TOO_MANY,
             Self::Advance(error) => of_advance(error),
             Self::AnswerTooLarge { .. } | Self::FileTooLarge { .. } => TOO_LARGE,
-            Self::NoExecution { .. } | Self::StepFailed => NOT_FOUND,
+            Self::NoExecution { .. } | Self::NoStoredExecution { .. } | Self::StepFailed => NOT_FOUND,
             Self::ExecutionBusy { .. } => BUSY_EXECUTION,
             Self::Cancelled => CANCELLED,
             Self::Unsupported(_) => UNSUPPORTED,

@@ -25,7 +25,10 @@ use crate::{
     script_packages::add_allowed,
     source::read_text,
     stored::read_key,
-    tenants::{IDLE_LOOK, ONLY, Root, callbacks, root, save_all, save_idle, tenant_config, threads},
+    tenants::{
+        EXPIRY_LOOK, IDLE_LOOK, ONLY, Root, callbacks, delete_expired, root, save_all, save_idle, tenant_config,
+        threads,
+    },
     terminal::{Hinted, OrHint as _, note, out},
     typecheck::TypeCheckArgs,
 };
@@ -319,7 +322,10 @@ async fn serve(
     };
     let mut http = config.http();
     http.connections = allowed_connections(http.connections, config.admission.running);
-    let (served, ()) = tokio::join!(listening.serve(service, tenants, &http), drain);
+    let (served, ()) = tokio::select! {
+        served = async { tokio::join!(listening.serve(service, tenants, &http), drain) } => served,
+        never = delete_expired(&all, EXPIRY_LOOK) => match never {},
+    };
     served?;
     drop(idle);
     save_all(all).await?;

@@ -97,19 +97,28 @@ impl Responder {
         Ok(ReservedResponse { bytes: json.into(), room })
     }
 
-    /// Serializes the unanswered calls of a suspended execution.
-    pub(super) fn calls(&self, needs: NeedsTools) -> Result<BuiltResponse, ServiceError> {
-        let (answer, bytes, _reply_room) = NeedsToolsAnswer::new(needs);
+    /// Serializes the unanswered calls of a suspended execution. `not_stored` is the reason why it was not stored,
+    /// although the request asked for that.
+    pub(super) fn calls(&self, needs: NeedsTools, not_stored: Option<Problem>) -> Result<BuiltResponse, ServiceError> {
+        let (answer, bytes, _reply_room) = NeedsToolsAnswer::new(needs, not_stored);
         let room = self.reserve(bytes)?;
-        let [before, after] = self.form.frame("needs-tools");
+        self.accepted("needs-tools", &answer, room, None)
+    }
+
+    /// Serializes the answer for an execution that waits, with its `type`. `room` is the memory reserved for it.
+    pub(super) fn accepted(
+        &self,
+        kind: &str,
+        answer: &impl Serialize,
+        room: Room,
+        etag: Option<String>,
+    ) -> Result<BuiltResponse, ServiceError> {
+        let [before, after] = self.form.frame(kind);
         let mut json = before.into_bytes();
-        serde_json::to_writer(&mut json, &answer).map_err(invalid)?;
+        serde_json::to_writer(&mut json, answer).map_err(invalid)?;
         json.extend_from_slice(after.as_bytes());
-        Ok(BuiltResponse {
-            status: StatusCode::ACCEPTED,
-            body: ReservedResponse { bytes: json.into(), room },
-            etag: None,
-        })
+        let body = ReservedResponse { bytes: json.into(), room };
+        Ok(BuiltResponse { status: StatusCode::ACCEPTED, body, etag })
     }
 }
 

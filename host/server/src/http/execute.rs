@@ -16,11 +16,11 @@ use super::{
     output::{Form, Pieces, Responder},
     parameters::{Failures, IfMatch},
     tools::{ContinueBody, NeedsToolsAnswer},
-    wire::{ExecuteBody, ValidateAnswer},
+    wire::{ExecuteBody, NO_STEPPED_TOOL, ValidateAnswer},
 };
 use crate::{
     DeliveryError, Door, FinishedExecution, ServiceError, SessionTarget, Stepped, Tenant, Watch, Work,
-    tenant::RunningExecution,
+    tenant::{Claim, NotStored, RunningExecution, SuspendedRequest},
 };
 
 /// Runs a script in a new interpreter with new files.
@@ -37,10 +37,14 @@ use crate::{
 /// with a `callback`. Calls to other tools suspend the execution: the response has status 202, or the last chunk has
 /// the `type` `needs-tools`. `POST /v1/executions/{id}/continue` resumes the execution. If `suspendable` is set,
 /// `POST /v1/executions/{id}/suspend` turns it into bytes.
+///
+/// If `suspend` is set, the server stores the execution instead: the response with status 202, or the last chunk, has
+/// the `type` `suspended` and the `id` for `POST /v1/suspended/{id}`. If the execution cannot be stored, the response
+/// has the `type` `needs-tools`, and contains the reason in `not_stored`.
 #[utoipa::path(post, path = "/v1/execute", operation_id = "execute", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key and request returns the same response.")),
     responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),
-        (status = 202, description = "The execution is waiting for answers to tool calls.", body = NeedsToolsAnswer), Failures))]
+        (status = 202, description = "The execution is waiting for answers to tool calls. With `suspend`, it is stored, and the body is a `SuspendedAnswer`.", body = NeedsToolsAnswer), Failures))]
 pub(crate) async fn fresh(
     shared: Shared,
     Caller(tenant): Caller,
@@ -59,7 +63,7 @@ async fn parse(
     read: ReadBody,
     session: Option<SessionTarget>,
 ) -> Result<ParsedRequest, Problem> {
-    let (shared, tenant) = (shared.clone(), tenant.clone());
+    let (shared, tenant, checking) = (shared.clone(), tenant.clone(), tenant);
     let parsed = read.parse_with(move |read| {
         let begun = match &session {
             None => shared.answered.begin(tenant.name(), &headers, &[b"execute", &read.bytes]),
@@ -70,33 +74,43 @@ async fn parse(
         }?;
         let (body, held) = ExecuteBody::read(read)?;
         let tools_bytes = body.tools_bytes()?;
+        let store = body.stored(session.as_ref().map(|target| &target.id))?;
         let (mut work, patterns) = body.work(session, &tenant)?;
         let script = work.script();
         let is_stepped = !script.tools.is_empty();
         if script.suspendable && !is_stepped {
-            return Err(Problem::invalid(
-                "`suspendable` requires a tool without a `callback`; add one to `tools`, or remove `suspendable`",
-            ));
+            return Err(Problem::invalid(match store {
+                Some(_) => NO_STEPPED_TOOL,
+                None => {
+                    "`suspendable` requires a tool without a `callback`; add one to `tools`, or remove `suspendable`"
+                }
+            }));
         }
         let key = new_key(&begun);
-        if is_stepped && key.is_some() {
-            let detail = "`Idempotency-Key` is not supported with tools without a `callback`; remove it";
+        if is_stepped && store.is_none() && key.is_some() {
+            let detail = "`Idempotency-Key` is not supported with tools without a `callback`; remove it, or set \
+                          `suspend` to `true`";
             return Err(Problem::invalid(detail));
         }
         script.key = key.map(str::to_owned);
         // A suspendable execution keeps its script and its input.
         let kept_bytes = if script.suspendable { held.bytes() } else { tools_bytes };
-        let step = StepRequest::Start { work, patterns, is_stepped, kept_bytes };
+        let step = StepRequest::Start { work, patterns, is_stepped, kept_bytes, store, claim: None };
         Ok(ParsedRequest { begun, step, form: Form::of(&headers), held })
     });
-    parsed.await
+    let parsed = parsed.await?;
+    // A client whose execution cannot be stored must know before its script runs.
+    if let Some(in_session) = parsed.stores_in_session() {
+        checking.check_suspended_store(in_session).await?;
+    }
+    Ok(parsed)
 }
 
 /// Runs a script in a session. Concurrent requests to a session run one after another.
 #[utoipa::path(post, path = "/v1/sessions/{id}/execute", operation_id = "execute_in_session", tag = "sessions", security(("token" = [])), request_body = ExecuteBody,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header), IfMatch),
     responses((status = 200, description = "Outcome of the script. The session is saved.", body = ExecutionAnswer),
-        (status = 202, description = "The execution is waiting for answers to tool calls. Other requests to the session wait until it ends.", body = NeedsToolsAnswer),
+        (status = 202, description = "The execution is waiting for answers to tool calls. Other requests to the session wait until it ends. With `suspend`, it is stored, the body is a `SuspendedAnswer`, and the session can be used.", body = NeedsToolsAnswer),
         (status = 412, description = "The session's generation does not match `If-Match`. The script did not run.", body = Problem), Failures))]
 pub(crate) async fn in_session(
     shared: Shared,
@@ -137,6 +151,17 @@ pub(super) struct ParsedRequest {
     pub(super) held: ChargedBytes,
 }
 
+impl ParsedRequest {
+    /// Returns `true` if the request is executed in a session, or `None` if it is not executed or its execution is not
+    /// stored.
+    fn stores_in_session(&self) -> Option<bool> {
+        match &self.step {
+            StepRequest::Start { store: Some(request), .. } if self.begun.is_ok() => Some(request.session.is_some()),
+            _ => None,
+        }
+    }
+}
+
 /// Executes a script, and responds in the format that the client accepts.
 pub(super) async fn respond(shared: Shared, tenant: Tenant, request: ParsedRequest) -> Result<Response, Problem> {
     let ParsedRequest { begun, step, form, held } = request;
@@ -146,6 +171,12 @@ pub(super) async fn respond(shared: Shared, tenant: Tenant, request: ParsedReque
     };
     let (responder, name) = (Responder::new(&shared, &tenant, form), tenant.name().to_owned());
     match (form, slot) {
+        // The answers of a stored execution are used up. If the client disconnects, the execution still continues, and
+        // `GET /v1/suspended` lists it when it is stored again.
+        (Form::Whole, None) if step.is_claimed() => {
+            let done = async move { step.respond(&tenant, Watch::default(), responder, held).await.flatten() };
+            send_whole(&shared, &name, in_task(done).await?).await
+        }
         (Form::Whole, None) => {
             let response = step.respond(&tenant, Watch::default(), responder, held).await??;
             send_whole(&shared, &name, response).await
@@ -224,6 +255,10 @@ pub(super) enum StepRequest {
         is_stepped: bool,
         /// The memory that stays charged while the execution is suspended, in bytes, because it keeps its tools.
         kept_bytes: usize,
+        /// The parts of the request to store with the execution if it waits. `None` to keep it in memory.
+        store: Option<SuspendedRequest>,
+        /// Claims the stored execution that the step resumes.
+        claim: Option<Claim>,
     },
     Resume {
         execution: String,
@@ -232,6 +267,11 @@ pub(super) enum StepRequest {
 }
 
 impl StepRequest {
+    /// Returns `true` if the step uses up the answers of a stored execution.
+    fn is_claimed(&self) -> bool {
+        matches!(self, Self::Start { claim: Some(_), .. })
+    }
+
     /// Performs the step and builds the response. Releases `held`, the memory charged for the request. The outer error is
     /// that of a failed step, the inner one the reason why the response could not be built.
     async fn respond(
@@ -246,27 +286,38 @@ impl StepRequest {
             Err(unread @ DeliveryError::NoRoom(_)) => Err(unread),
             response => Ok(response.map_err(ServiceError::from)),
         };
-        let (stepped, kept_bytes) = match self {
+        let (stepped, kept_bytes, store) = match self {
             Self::Start { work, patterns, is_stepped: false, .. } => {
                 let then = move |finished| {
                     then(FinishedExecution { finished, return_files: patterns, charged: None })
                         .map_err(ServiceError::from)
                 };
-                (tenant.execute_then(Door::Http, work, watch, then).await.map(Stepped::Done), 0)
+                (tenant.execute_then(Door::Http, work, watch, then).await.map(Stepped::Done), 0, None)
             }
-            Self::Start { work, patterns, kept_bytes, .. } => {
-                (tenant.start_then(Door::Http, work, patterns, watch, then).await, kept_bytes)
+            Self::Start { work, patterns, kept_bytes, store, claim, .. } => {
+                let started = tenant.start_claimed(Door::Http, work, patterns, watch, claim, then).await;
+                (started, kept_bytes, store)
             }
-            Self::Resume { execution, answers } => (tenant.resume_then(&execution, answers, watch, then).await, 0),
+            Self::Resume { execution, answers } => {
+                (tenant.resume_then(&execution, answers, watch, then).await, 0, None)
+            }
         };
-        Ok(match stepped? {
-            Stepped::Done(response) => response,
-            Stepped::NeedsTools(needs) => {
-                held.shrink(kept_bytes);
-                tenant.charge_suspended(&needs.execution, held);
-                responder.calls(needs)
+        let needs = match stepped? {
+            Stepped::Done(response) => return Ok(response),
+            Stepped::NeedsTools(needs) => needs,
+        };
+        let (execution, mut not_stored) = (needs.execution.clone(), None);
+        if let Some(request) = store {
+            match responder.store(tenant, &needs, request).await {
+                Ok(response) => return Ok(Ok(response)),
+                // The script has run, even though there is no response.
+                Err(NotStored::Ended(error)) => return Ok(Err(error)),
+                Err(NotStored::Waits(error)) => not_stored = Some(error.into()),
             }
-        })
+        }
+        held.shrink(kept_bytes);
+        tenant.charge_suspended(&execution, held);
+        Ok(responder.calls(needs, not_stored))
     }
 }
 

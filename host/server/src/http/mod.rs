@@ -8,6 +8,7 @@
 //! | `POST /v1/sessions/{id}/execute`, `fork`, `undo`, `checkpoint`, `hibernate` | operations on a session |
 //! | `POST /v1/executions/{id}/continue`, `DELETE /v1/executions/{id}` | answers tool calls, cancels an execution |
 //! | `POST /v1/executions/{id}/suspend`, `/v1/executions/resume` | turns a waiting execution into bytes, resumes it |
+//! | `GET /v1/suspended`; `GET`, `POST`, `DELETE /v1/suspended/{id}` | suspended executions that the server stores |
 //! | `GET /v1/sessions/{id}/checkpoints`, `state` | lists checkpoints, exports a session |
 //! | `GET`, `PUT /v1/sessions/{id}/variables/{name}` | reads, sets a global variable |
 //! | `GET /v1/sessions/{id}/files`; `GET`, `PUT`, `DELETE /v1/sessions/{id}/files/{path}` | files of a session |
@@ -34,6 +35,7 @@ mod serve;
 mod sessions;
 #[cfg(unix)]
 mod socket;
+mod stored;
 mod suspend;
 mod tokens;
 mod tools;

@@ -24,7 +24,7 @@ use utoipa::{
 use super::{
     Answered, BodyBudget, Caller, HttpConfig, Problem, Tenants, budget, e2b, execute,
     guard::{self, Names},
-    page, sessions, suspend,
+    page, sessions, stored, suspend,
     wire::{InfoAnswer, RuntimeAnswer},
 };
 use crate::{Service, Tenant, byte_budget::ByteBudget, workers::Workers};
@@ -107,6 +107,8 @@ fn executing() -> Router<Shared> {
         .route("/v1/executions/{id}/continue", post(execute::continue_execution))
         .route("/v1/executions/{id}/suspend", post(suspend::suspend))
         .route("/v1/executions/resume", post(suspend::resume))
+        .route("/v1/suspended", get(stored::list))
+        .route("/v1/suspended/{id}", get(stored::describe).post(stored::resume).delete(stored::delete))
         .route("/v1/sessions", get(sessions::list).post(sessions::open))
         .nest("/v1/sessions/{id}", session)
 }
@@ -159,7 +161,7 @@ impl FromRequestParts<Self> for Shared {
     info(title = "Glovebox", description = "Runs untrusted Python and JavaScript. The contract `glovebox:sandbox` over HTTP, as JSON."),
     paths(
         execute::fresh, execute::validate, execute::in_session, execute::continue_execution, execute::cancel, suspend::suspend, suspend::resume,
-        sessions::list, sessions::open, sessions::describe, sessions::resume,
+        stored::list, stored::describe, stored::resume, stored::delete, sessions::list, sessions::open, sessions::describe, sessions::resume,
         sessions::close, sessions::state, sessions::fork, sessions::undo, sessions::checkpoint, sessions::checkpoints, sessions::hibernate,
         sessions::get_variable, sessions::set_variable, sessions::list_files, sessions::read_file, sessions::write_file,
         sessions::delete_file, info, health, ready, metrics, answer

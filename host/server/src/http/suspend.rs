@@ -151,7 +151,7 @@ pub(crate) async fn suspend(
 }
 
 /// Reserves memory for a suspended execution of at most `bytes`. Fails if no request could resume it.
-fn reserve_suspended(bodies: &BodyBudget, tenant: &str, bytes: usize) -> Result<Room, ServiceError> {
+pub(super) fn reserve_suspended(bodies: &BodyBudget, tenant: &str, bytes: usize) -> Result<Room, ServiceError> {
     let max = bodies.max_suspended_bytes();
     if bytes > max {
         return Err(ServiceError::NotSuspendable(format!(
@@ -200,7 +200,7 @@ pub(crate) async fn resume(
 }
 
 /// Returns the memory that a suspended execution occupies when it is decoded and resumed, in bytes.
-fn decoded_bytes(suspended: &[u8]) -> usize {
+pub(super) fn decoded_bytes(suspended: &[u8]) -> usize {
     // Bytes that cannot be decoded are rejected, and occupy no additional memory.
     Suspended::peek(suspended).map_or(suspended.len(), |peek| peek.memory_bytes)
 }
@@ -223,6 +223,7 @@ fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant, begun: Begun) -
     }
     script.resumption = Some(resumption);
     script.key = new_key(&begun).map(str::to_owned);
-    let step = StepRequest::Start { work, patterns, is_stepped: true, kept_bytes: held.bytes() };
+    let kept_bytes = held.bytes();
+    let step = StepRequest::Start { work, patterns, is_stepped: true, kept_bytes, store: None, claim: None };
     Ok(ParsedRequest { begun, step, form: Form::of(headers), held })
 }

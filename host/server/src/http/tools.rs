@@ -8,6 +8,8 @@ use utoipa::ToSchema;
 use super::Problem;
 use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, byte_budget::Room, json::at_most, tools::Callback};
 
+/// Maximum size of a problem in a response in bytes.
+const MAX_PROBLEM_BYTES: usize = 8 << 10;
 /// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 64;
 /// Maximum number of answers in a request.
@@ -133,6 +135,9 @@ pub(crate) struct NeedsToolsAnswer {
     calls: Vec<CallAnswer>,
     /// Milliseconds after which an execution without answers is cancelled. The limits of its policy still apply.
     expires_after_ms: u64,
+    /// Reason why the execution was not stored, although the request set `suspend`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_stored: Option<Problem>,
 }
 
 /// A tool call.
@@ -154,14 +159,19 @@ pub(crate) struct CallAnswer {
 impl NeedsToolsAnswer {
     /// Returns the answer, the maximum size of its JSON in bytes, and the memory reserved for the worker's reply, if
     /// any.
-    pub(super) fn new(needs: NeedsTools) -> (Self, usize, Option<Room>) {
-        // The constants are upper bounds for the rest of the JSON of each call and of the answer.
-        let bytes = needs.calls.iter().map(|call| call.arguments.len() + call.name.len() + 256).sum::<usize>() + 1_024;
+    pub(super) fn new(needs: NeedsTools, not_stored: Option<Problem>) -> (Self, usize, Option<Room>) {
+        let bytes = max_bytes(&needs.calls) + not_stored.as_ref().map_or(0, |_| MAX_PROBLEM_BYTES);
         let NeedsTools { execution, calls, expires_after, reply_room } = needs;
         let calls = calls.into_iter().map(CallAnswer::from).collect();
         let expires_after_ms = u64::try_from(expires_after.as_millis()).unwrap_or(u64::MAX);
-        (Self { kind: "needs-tools", execution, calls, expires_after_ms }, bytes, reply_room)
+        (Self { kind: "needs-tools", execution, calls, expires_after_ms, not_stored }, bytes, reply_room)
     }
+}
+
+/// Returns the maximum size of an answer with these calls in bytes of JSON.
+pub(super) fn max_bytes(calls: &[ToolRequest]) -> usize {
+    // The constants are upper bounds for the rest of the JSON of each call and of the answer.
+    calls.iter().map(|call| call.arguments.len() + call.name.len() + 256).sum::<usize>() + 1_024
 }
 
 impl From<ToolRequest> for CallAnswer {

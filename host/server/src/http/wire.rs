@@ -1,6 +1,6 @@
 //! JSON form of requests and responses.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use glovebox::{CheckpointInfo, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SourceKind};
 use glovebox_sessions::SessionId;
@@ -16,6 +16,7 @@ use super::{
 use crate::{
     Fresh, Script, ServiceError, SessionTarget, Tenant, Work,
     json::{Bytes, JsonCost, UNIT_BYTES, at_most, entries_at_most},
+    tenant::SuspendedRequest,
     text::quoted,
     workers::WorkersState,
 };
@@ -33,6 +34,25 @@ pub(super) const MAX_PATTERNS: usize = 16;
 const MAX_PATTERN_BYTES: usize = 1_024;
 /// Maximum number of `*` in one pattern of `return_files`.
 const MAX_STARS: usize = 8;
+
+/// The default time for which a suspended execution is stored: 7 days.
+const DEFAULT_TTL_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
+/// The times for which a suspended execution can be stored: 1 s to 30 days. Longer than most approvals take; a longer
+/// time would fill the store with executions that their clients have forgotten.
+const TTL_MS: RangeInclusive<u64> = 1_000..=30 * 24 * 60 * 60 * 1_000;
+
+/// The problem of a request that suspends its execution, but has no tools that its client answers.
+pub(super) const NO_STEPPED_TOOL: &str =
+    "`suspend` requires a tool without a `callback`; add one to `tools`, or remove `suspend`";
+
+/// Returns `ttl_ms` if a suspended execution can be stored for that time.
+pub(super) fn checked_ttl(ttl_ms: u64) -> Result<u64, Problem> {
+    if TTL_MS.contains(&ttl_ms) {
+        return Ok(ttl_ms);
+    }
+    let (min, max) = TTL_MS.into_inner();
+    Err(Problem::invalid(format!("`ttl_ms` is {ttl_ms}; it must be between {min} and {max}")))
+}
 
 /// A script with its input, files, tools and limits.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -81,6 +101,13 @@ pub(crate) struct ExecuteBody {
     /// `true` to allow `POST /v1/executions/{id}/suspend` while the script waits for the client's answers. Requires a
     /// tool without a `callback`. Default: `false`.
     pub(super) suspendable: Option<bool>,
+    /// `true` to suspend and store the execution when the script waits for the client's answers. The response has the
+    /// `type` `suspended`, and `POST /v1/suspended/{id}` resumes the execution, even after a restart of the server.
+    /// Requires a tool without a `callback`. Default: `false`.
+    pub(super) suspend: Option<bool>,
+    /// Milliseconds for which the server stores the suspended execution, from 1,000 to 2,592,000,000 (30 days). Requires
+    /// `suspend`. Default: 604,800,000 (7 days).
+    pub(super) ttl_ms: Option<u64>,
     /// `true` to check the types of a Python script, which does not run if it has type errors. Default: `false`.
     pub(super) check_types: Option<bool>,
     /// Patterns of files to return, such as `*.png` or `out/**`. Default: none. The names of changed files are always
@@ -96,8 +123,44 @@ impl ExecuteBody {
     pub(super) fn read(read: ReadBody) -> Result<(Self, ChargedBytes), Problem> {
         read.json_with(|body: &Self| {
             let values = values_bytes(body.files.as_ref(), body.policy.as_deref(), body.tools.as_deref())?;
-            Ok(values + if body.suspendable == Some(true) { body.script_bytes() } else { 0 })
+            let copied = if body.is_suspendable() { body.script_bytes() } else { 0 };
+            Ok(values + copied + if body.suspend == Some(true) { body.stored_bytes() } else { 0 })
         })
+    }
+
+    /// Returns `true` if the execution can be turned into bytes.
+    fn is_suspendable(&self) -> bool {
+        self.suspendable == Some(true) || self.suspend == Some(true)
+    }
+
+    /// Returns the size of the parts that [`stored`](Self::stored) copies, in bytes.
+    fn stored_bytes(&self) -> usize {
+        let files = self.files.iter().flatten().map(|(path, content)| path.len() + content.0.len()).sum::<usize>();
+        let values = [&self.policy, &self.tools].into_iter().flatten().map(|value| value.get().len());
+        files + values.sum::<usize>()
+    }
+
+    /// Returns a copy of the parts of the request that are stored with its suspended execution, if the request asks for
+    /// that.
+    pub(super) fn stored(&self, session: Option<&SessionId>) -> Result<Option<SuspendedRequest>, Problem> {
+        if self.suspend != Some(true) {
+            return match self.ttl_ms {
+                Some(_) => {
+                    Err(Problem::invalid("`ttl_ms` requires `suspend`; set `suspend` to `true`, or remove `ttl_ms`"))
+                }
+                None => Ok(None),
+            };
+        }
+        let tools = self.tools.clone().ok_or_else(|| Problem::invalid(NO_STEPPED_TOOL))?;
+        let files = self.files.iter().flatten().map(|(path, content)| (path.clone(), content.0.clone()));
+        Ok(Some(SuspendedRequest {
+            tools,
+            policy: self.policy.clone(),
+            return_files: self.return_files.clone().unwrap_or_default(),
+            session: session.cloned(),
+            ttl_ms: checked_ttl(self.ttl_ms.unwrap_or(DEFAULT_TTL_MS))?,
+            files: files.collect(),
+        }))
     }
 
     /// Returns the size of the script and its input, in bytes.
@@ -143,7 +206,7 @@ impl ExecuteBody {
             context: self.context.map(json_text).transpose()?,
             cancel_after: self.deadline_ms.map(Duration::from_millis),
             without_value: self.value == Some(false),
-            suspendable: self.suspendable == Some(true),
+            suspendable: self.is_suspendable(),
             check_types: self.check_types == Some(true),
             wants_files: !patterns.is_empty(),
             ..Script::default()

@@ -1,9 +1,10 @@
 //! Tenants: clients of the service, and the operations on their behalf.
 //!
-//! * [`executing`], [`type_checking`], [`stepping`], [`suspending`], [`sessions`]: a tenant's operations, which its
-//!   [executor](crate::executor) performs.
+//! * [`executing`], [`type_checking`], [`stepping`], [`suspending`], [`storing`], [`sessions`]: a tenant's operations,
+//!   which its [executor](crate::executor) performs.
 //! * [`work`]: the scripts and operations that clients request. [`summary`]: descriptions of sessions.
-//! * [`running`], [`suspended`]: running and suspended executions. [`replies`]: the memory of workers' replies.
+//! * [`running`], [`suspended`]: running and suspended executions. [`suspended_store`]: stored suspended executions.
+//!   [`replies`]: the memory of workers' replies.
 //! * [`quotas`], [`stores`]: the limits on a tenant.
 
 mod executing;
@@ -13,8 +14,10 @@ mod running;
 mod sessions;
 mod stepping;
 mod stores;
+mod storing;
 mod summary;
 mod suspended;
+mod suspended_store;
 mod suspending;
 mod type_checking;
 mod work;
@@ -45,6 +48,7 @@ use crate::{
 use replies::WeakReplyRooms;
 use running::RunningExecutions;
 use suspended::SuspendedExecutions;
+use suspended_store::SuspendedStore;
 
 pub(crate) use executing::CancelOnDrop;
 pub(crate) use replies::ReplyRooms;
@@ -52,8 +56,10 @@ pub(crate) use running::RunningExecution;
 pub use stepping::{DeliveryError, FinishedExecution, NeedsTools, Stepped};
 pub use stores::NoStore;
 pub(crate) use stores::{BoundedStore, ByteQuota, Reservation};
+pub(crate) use storing::{Claim, NotStored, StoredSummaries, Suspension};
 pub(crate) use summary::generation;
 pub use summary::{SessionPage, SessionSummary};
+pub(crate) use suspended_store::{ReadEntry, StoredExecution, SuspendedId, SuspendedRequest};
 pub(crate) use work::NO_CALLBACKS;
 pub use work::{Changed, Fresh, OnOutput, Script, SessionTarget, Watch, Work};
 
@@ -82,6 +88,7 @@ struct TenantInner {
     rate: Option<(NonZeroU32, DefaultDirectRateLimiter)>,
     running: RunningExecutions,
     suspended: SuspendedExecutions,
+    suspended_store: Option<Arc<SuspendedStore>>,
     suspensions: Arc<Semaphore>,
     metrics: Metrics,
 }
@@ -101,7 +108,15 @@ impl Tenant {
             SessionPlace::Store(store) => Arc::clone(store),
             SessionPlace::Memory | SessionPlace::Fleet { .. } => Arc::new(NoStore),
         };
-        let store = Arc::new(BoundedStore::new(store, config.stored_bytes));
+        let (store, suspended_store) = match &config.suspended_store {
+            Some(suspended) => {
+                let [store, suspended] = BoundedStore::pair([store, Arc::clone(suspended)], config.stored_bytes);
+                let (max, key, name) = (config.stored_suspended, config.key.clone(), config.name.clone());
+                (store, Some(Arc::new(SuspendedStore::new(suspended, max, key, name))))
+            }
+            None => (BoundedStore::new(store, config.stored_bytes), None),
+        };
+        let store = Arc::new(store);
         let here = Arc::new(InProcess::new(service, &config, Arc::clone(&store) as Arc<dyn SessionStore>));
         service.0.session_memory.add(&here);
         let local: Arc<dyn Executor> = match service.has_workers() {
@@ -130,6 +145,7 @@ impl Tenant {
             rate,
             running: RunningExecutions::default(),
             suspended: SuspendedExecutions::default(),
+            suspended_store,
             suspensions: Arc::new(Semaphore::new(config.suspended.min(Semaphore::MAX_PERMITS))),
             metrics: Metrics::new(),
             config,
@@ -284,8 +300,8 @@ pub struct TenantConfig {
     pub key: Option<SessionKey>,
     /// Maximum number of sessions, live or stored. Default 1,000.
     pub sessions: usize,
-    /// Maximum total size of the tenant's sessions in the store, in bytes. A session that would exceed the limit is not
-    /// saved. Default 4 GiB.
+    /// Maximum total size of the tenant's sessions and suspended executions in its stores, in bytes. A session or a
+    /// suspended execution that would exceed the limit is not saved. Default 4 GiB.
     pub stored_bytes: u64,
     /// Maximum number of executions and session operations that run, wait or are suspended simultaneously. Default 64.
     pub executions_at_once: usize,
@@ -295,6 +311,11 @@ pub struct TenantConfig {
     /// Maximum number of simultaneous executions whose tool calls the client answers, including unread results of
     /// executions that ended while suspended. Default 16.
     pub suspended: usize,
+    /// The store of suspended executions, which only this tenant uses. It can be a part of the place of the sessions, such
+    /// as a subdirectory, but it must not be the same store. Default: none, so clients store suspended executions.
+    pub suspended_store: Option<Arc<dyn SessionStore>>,
+    /// Maximum number of suspended executions in `suspended_store`. Default 1,000.
+    pub stored_suspended: usize,
     /// `true` to include the metrics of all tenants in [`Tenant::metrics_text`]. Default `true`.
     pub sees_all_metrics: bool,
     /// Adds the network to the tenant's sandboxes in a worker process.
@@ -345,6 +366,8 @@ impl TenantConfig {
             executions_at_once: 64,
             executions_per_minute: None,
             suspended: 16,
+            suspended_store: None,
+            stored_suspended: 1_000,
             sees_all_metrics: true,
             add_network: None,
         }

@@ -10,6 +10,7 @@ use tracing::{Instrument as _, Span};
 use super::{
     OnOutput, Tenant, Watch, Work,
     executing::{AuditedRequest, CancelOnDrop},
+    storing::Claim,
     suspended::SuspensionState,
 };
 use crate::{
@@ -138,9 +139,24 @@ impl Tenant {
     pub async fn start_then<T: Send + 'static>(
         &self,
         door: Door,
+        work: Work,
+        return_files: Vec<String>,
+        watch: Watch,
+        then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError> + Send + 'static,
+    ) -> Result<Stepped<T>, ServiceError> {
+        self.start_claimed(door, work, return_files, watch, None, then).await
+    }
+
+    /// Like [`start_then`](Self::start_then), but resumes a stored execution. Claims it when the script has repeated
+    /// what it did before, so a request that fails earlier can be repeated. The script receives no answer if the claim
+    /// fails.
+    pub(crate) async fn start_claimed<T: Send + 'static>(
+        &self,
+        door: Door,
         mut work: Work,
         return_files: Vec<String>,
         watch: Watch,
+        claim: Option<Claim>,
         then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         let (session, is_remote) = (work.session().cloned(), self.is_remote(&work));
@@ -185,6 +201,17 @@ impl Tenant {
                 _turn: turn,
             };
             let mut advanced = stepping.started.advance(Vec::new()).await;
+            if let Some(claim) = claim
+                && advanced.is_ok()
+                && let Err(error) = Service::blocking(claim).await.flatten()
+            {
+                stepping.output.set(None).await;
+                let _ = match advanced {
+                    Ok(Advanced::Done(finished)) => tenant.finish(stepping, *finished),
+                    _ => tenant.end(stepping).await,
+                };
+                return Err(error);
+            }
             // A resumed script repeats what it did before until it waits for the same calls.
             if !answers.is_empty() && matches!(advanced, Ok(Advanced::NeedsTools { .. })) {
                 advanced = match stepping.started.advance(answers).await {

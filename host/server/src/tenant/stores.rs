@@ -38,10 +38,12 @@ pub(crate) trait ByteQuota: fmt::Debug + Send + Sync {
 /// Bytes reserved for a write, dropped when the write has ended.
 pub(crate) type Reservation = Box<dyn Send + Sync>;
 
-/// The quota of a store, counted from its sessions.
+/// The quota of a store, counted from its sessions and from those of the stores that share the quota.
 #[derive(Debug)]
 struct StoredBytes {
     store: Arc<dyn SessionStore>,
+    /// The stores that share the quota, including `store`.
+    counted: Vec<Arc<dyn SessionStore>>,
     max: u64,
     count: Arc<Mutex<Count>>,
 }
@@ -85,8 +87,19 @@ impl Drop for ReservedBytes {
 impl BoundedStore {
     /// Limits the total size of the sessions in `store` to `max` bytes. `u64::MAX` means no limit.
     pub(crate) fn new(store: Arc<dyn SessionStore>, max: u64) -> Self {
-        let quota = StoredBytes { store: Arc::clone(&store), max, count: Arc::default() };
+        let counted = vec![Arc::clone(&store)];
+        let quota = StoredBytes { store: Arc::clone(&store), counted, max, count: Arc::default() };
         Self::within(store, Arc::new(quota))
+    }
+
+    /// Like [`new`](Self::new), but limits the total size of the sessions in two stores together.
+    pub(crate) fn pair(stores: [Arc<dyn SessionStore>; 2], max: u64) -> [Self; 2] {
+        let (counted, count) = (stores.to_vec(), Arc::<Mutex<Count>>::default());
+        stores.map(|store| {
+            let (counted, count) = (counted.clone(), Arc::clone(&count));
+            let quota = StoredBytes { store: Arc::clone(&store), counted, max, count };
+            Self::within(store, Arc::new(quota))
+        })
     }
 
     /// Limits the total size of the sessions in `store` with a quota that other stores can share.
@@ -96,6 +109,17 @@ impl BoundedStore {
 
     pub(crate) fn quota(&self) -> &dyn ByteQuota {
         &*self.quota
+    }
+
+    /// Writes a new session whose bytes the caller has already reserved in [`quota`](Self::quota).
+    pub(crate) async fn put_reserved(
+        &self,
+        lock: &SessionLock,
+        record: &SessionRecord,
+        state: &[u8],
+    ) -> Result<StoredVersion, StoreError> {
+        let put = self.store.put(lock, &Expected::Absent, record, state);
+        traced("put", Some(state.len()), put).await
     }
 }
 
@@ -110,12 +134,15 @@ impl StoredBytes {
             count.written
         };
         let at = Instant::now();
-        let (mut bytes, mut page) = (0_u64, PageRequest::default());
-        loop {
-            let StoredPage { entries, next, .. } = self.store.list(&page).await?;
-            bytes = entries.iter().fold(bytes, |bytes, entry| bytes.saturating_add(entry.stored_bytes));
-            let Some(next) = next else { break };
-            page = page.after(next);
+        let mut bytes = 0_u64;
+        for store in &self.counted {
+            let mut page = PageRequest::default();
+            loop {
+                let StoredPage { entries, next, .. } = store.list(&page).await?;
+                bytes = entries.iter().fold(bytes, |bytes, entry| bytes.saturating_add(entry.stored_bytes));
+                let Some(next) = next else { break };
+                page = page.after(next);
+            }
         }
         let mut count = self.count.lock();
         // The list might not include writes that have finished since its start.
@@ -262,8 +289,30 @@ mod tests {
     }
 
     fn quota(dir: &Path) -> Arc<StoredBytes> {
-        let store = Arc::new(DirectoryStore::open(dir).unwrap());
-        Arc::new(StoredBytes { store, max: 25_000, count: Arc::default() })
+        let store: Arc<dyn SessionStore> = Arc::new(DirectoryStore::open(dir).unwrap());
+        Arc::new(StoredBytes { counted: vec![Arc::clone(&store)], store, max: 25_000, count: Arc::default() })
+    }
+
+    #[test]
+    fn two_stores_share_one_limit() {
+        let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let stores =
+            dirs.each_ref().map(|dir| Arc::new(DirectoryStore::open(dir.path()).unwrap()) as Arc<dyn SessionStore>);
+        let [first, second] = BoundedStore::pair(stores, 25_000);
+        let put = |store: &BoundedStore, name: &str, bytes: usize| {
+            let id = SessionId::new(name).unwrap();
+            let lock = block_on(store.try_lock(&id)).unwrap().unwrap();
+            block_on(store.put(&lock, &Expected::Any, &record(&id, bytes as u64), &vec![0; bytes])).map(drop)
+        };
+        put(&first, "a", 10_000).unwrap();
+        put(&second, "b", 10_000).unwrap();
+        for store in [&first, &second] {
+            assert!(matches!(put(store, "c", 10_000), Err(StoreError::Full { bytes: 10_000, max: 25_000, .. })));
+        }
+        let id = SessionId::new("b").unwrap();
+        let lock = block_on(second.try_lock(&id)).unwrap().unwrap();
+        assert!(block_on(second.remove(&lock, &Expected::Any)).unwrap());
+        put(&first, "c", 10_000).unwrap();
     }
 
     #[test]

@@ -39,6 +39,15 @@ impl Tenant {
         execution: &str,
         reserve: impl FnOnce(usize) -> Result<R, ServiceError>,
     ) -> Result<(Changed<Vec<u8>>, R), ServiceError> {
+        self.suspend_reserved(execution, |bytes| std::future::ready(reserve(bytes))).await
+    }
+
+    /// Like [`suspend_to_bytes`](Self::suspend_to_bytes), but waits for `reserve`.
+    pub(super) async fn suspend_reserved<R: Send + 'static, F: Future<Output = Result<R, ServiceError>>>(
+        &self,
+        execution: &str,
+        reserve: impl FnOnce(usize) -> F,
+    ) -> Result<(Changed<Vec<u8>>, R), ServiceError> {
         // If `reserve` fails or the future is dropped, `back` suspends the execution again.
         let back = self.inner.suspended.take_to_suspend(execution).await?;
         let session = match back.state() {
@@ -53,10 +62,11 @@ impl Tenant {
             Some((id, false)) => self.state_bytes(id).await?,
             None => 0,
         };
-        let reserved = match back.state() {
-            Some(SuspensionState::Waiting(stepping)) => reserve(stepping.max_bytes().saturating_add(state_bytes))?,
+        let max_bytes = match back.state() {
+            Some(SuspensionState::Waiting(stepping)) => stepping.max_bytes().saturating_add(state_bytes),
             _ => return Err(ServiceError::NotSuspendable("it has ended; read its result with `continue`".to_owned())),
         };
+        let reserved = reserve(max_bytes).await?;
         let Some((id, SuspensionState::Waiting(stepping))) = back.keep() else { return Err(ServiceError::Panicked) };
         let tenant = self.clone();
         // Runs in a separate task, so that the execution is not lost if the client disconnects at the beginning.

@@ -40,6 +40,28 @@ pub struct SessionRecord {
     pub bytes: u64,
 }
 
+impl SessionRecord {
+    /// Creates the record of a first write of `bytes` bytes. The language is Python, the generation is 1, and the other
+    /// fields are empty; the caller sets those that it knows.
+    #[must_use]
+    pub fn new(id: SessionId, created_at: Timestamp, bytes: u64) -> Self {
+        Self {
+            id,
+            created_at,
+            updated_at: created_at,
+            language: Language::Python,
+            runtime: String::new(),
+            version: None,
+            image_sha256: String::new(),
+            executions: 0,
+            generation: 1,
+            files: None,
+            workspace: None,
+            bytes,
+        }
+    }
+}
+
 /// The record and version of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -73,7 +73,9 @@ impl Server {
         let service = Service::new(engine().clone(), service).unwrap();
         let tenant = |name: &str, change: Option<Change>| {
             let store = DirectoryStore::open(dir.path().join(name)).unwrap();
+            let suspended = DirectoryStore::open(dir.path().join(format!("{name}-suspended"))).unwrap();
             let mut config = TenantConfig::new(name, Arc::new(store));
+            config.suspended_store = Some(Arc::new(suspended));
             config.key = key.clone();
             if let Some(change) = change {
                 change(&mut config);

@@ -1,0 +1,233 @@
+//! Operations on a tenant's stored suspended executions.
+
+use std::{sync::Arc, time::Duration};
+
+use glovebox::{Timestamp, ToolRequest};
+use glovebox_sessions::{PageRequest, SessionId, StoredVersion};
+use serde::Serialize;
+use tracing::{Instrument as _, Span};
+use utoipa::ToSchema;
+
+use super::{
+    Changed, Tenant,
+    suspended_store::{
+        EntryPage, ReadEntry, StoredExecution, SuspendedId, SuspendedRequest, SuspendedStore, not_found,
+    },
+};
+use crate::{
+    Service, ServiceError,
+    audit::{AuditAction, AuditSubject},
+};
+
+/// The error message for tenants without a store for suspended executions.
+const NO_STORE: &str = "this server does not store suspended executions; set `suspendable` instead of `suspend`, and \
+                        store the bytes from `POST /v1/executions/{id}/suspend`";
+
+/// Removes a stored execution from the store, so that no other request resumes it. Blocks.
+pub(crate) type Claim = Box<dyn FnOnce() -> Result<(), ServiceError> + Send>;
+
+/// An execution that was suspended and stored.
+pub(crate) struct Suspension {
+    pub(crate) id: SuspendedId,
+    pub(crate) calls: Vec<ToolRequest>,
+    /// The generation of the execution's session afterwards, if known.
+    pub(crate) generation: Option<String>,
+}
+
+/// The reason why an execution was not stored.
+pub(crate) enum NotStored {
+    /// The execution still waits for answers.
+    Waits(ServiceError),
+    /// The execution has ended.
+    Ended(ServiceError),
+}
+
+/// A suspended execution that the server stores.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StoredExecutionAnswer)]
+pub(crate) struct StoredSummary {
+    /// ID of the suspended execution. `GET /v1/suspended/{id}` lists its calls.
+    id: String,
+    /// Time of the suspension (RFC 3339).
+    #[schema(value_type = String)]
+    created_at: Timestamp,
+    /// Time after which the server deletes the suspended execution (RFC 3339).
+    #[schema(value_type = String)]
+    expires_at: Timestamp,
+    /// Size in the store in bytes.
+    bytes: u64,
+}
+
+/// A page of a token's stored suspended executions.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StoredExecutionsAnswer)]
+pub(crate) struct StoredSummaries {
+    /// Suspended executions in the order of their expiry.
+    suspended: Vec<StoredSummary>,
+    /// ID after which the next page starts; `null` on the last page.
+    #[schema(value_type = Option<String>)]
+    next: Option<SessionId>,
+}
+
+impl From<EntryPage> for StoredSummaries {
+    fn from(page: EntryPage) -> Self {
+        let summaries = page.entries.into_iter().map(|(id, entry)| StoredSummary {
+            id: id.as_str().to_owned(),
+            created_at: entry.updated_at(),
+            expires_at: id.expires(),
+            bytes: entry.stored_bytes,
+        });
+        Self { suspended: summaries.collect(), next: page.next }
+    }
+}
+
+impl Tenant {
+    fn suspended_store(&self) -> Result<Arc<SuspendedStore>, ServiceError> {
+        self.inner.suspended_store.clone().ok_or(ServiceError::Unsupported(NO_STORE))
+    }
+
+    /// Performs an operation on the store when the tenant and the service admit it. A started operation is completed
+    /// even if the caller drops the future.
+    async fn with_suspended_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&SuspendedStore) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let store = self.suspended_store()?;
+        let permits = self.admit(None).await?;
+        let span = Span::current();
+        let work = move || {
+            let _permits = permits;
+            span.in_scope(|| work(&store))
+        };
+        Service::blocking(work).await?
+    }
+
+    /// Fails if the tenant has no store for suspended executions, or if the store has no room for another one. Also
+    /// fails for an execution in a session of a fleet, whose nodes pass answers to scripts without a claim.
+    pub(crate) async fn check_suspended_store(&self, in_session: bool) -> Result<(), ServiceError> {
+        if in_session && self.is_in_fleet() {
+            return Err(ServiceError::Unsupported(NO_STORE));
+        }
+        self.with_suspended_store(|store| store.check_room(Timestamp::now())).await
+    }
+
+    /// Suspends an execution that waits for answers to `calls`, and stores it with its request. Calls `reserve` first,
+    /// with upper bounds of the sizes of the suspended execution and of its stored form in bytes. Once the execution is
+    /// suspended, it is also stored if the caller drops the future. In a session, the session can then be used by other
+    /// servers with the same store.
+    pub(crate) async fn store_suspended<R: Send + 'static>(
+        &self,
+        execution: String,
+        request: SuspendedRequest,
+        calls: Vec<ToolRequest>,
+        reserve: impl FnOnce(usize, usize) -> Result<R, ServiceError> + Send + 'static,
+    ) -> Result<Suspension, NotStored> {
+        let store = self.suspended_store().map_err(NotStored::Waits)?;
+        let tenant = self.clone();
+        let work = async move { tenant.suspend_into(store, execution, request, calls, reserve).await };
+        let stored = tokio::spawn(work.in_current_span()).await;
+        stored.unwrap_or_else(|_| Err(NotStored::Ended(ServiceError::Panicked)))
+    }
+
+    /// The implementation of [`store_suspended`](Self::store_suspended). The caller must poll the future to its end.
+    async fn suspend_into<R: Send + 'static>(
+        &self,
+        store: Arc<SuspendedStore>,
+        execution: String,
+        request: SuspendedRequest,
+        calls: Vec<ToolRequest>,
+        reserve: impl FnOnce(usize, usize) -> Result<R, ServiceError>,
+    ) -> Result<Suspension, NotStored> {
+        // Each string of a call can become twice as long, because its quotes are escaped in the stored form.
+        let calls_bytes = calls.iter().map(|call| 2 * (call.name.len() + call.arguments.len()) + 128).sum::<usize>();
+        let other_bytes = request.max_bytes() + calls_bytes;
+        let (ttl, entries) = (Duration::from_millis(request.ttl_ms), Arc::clone(&store));
+        let reserve_all = move |bytes: usize| {
+            let stored_bytes = bytes.saturating_add(other_bytes);
+            let reserved = reserve(bytes, stored_bytes);
+            async move {
+                let reserved = reserved?;
+                let reserve_entry = move || entries.reserve(Timestamp::now(), ttl, stored_bytes);
+                let entry = Service::blocking(reserve_entry).await??;
+                Ok::<_, ServiceError>((reserved, entry))
+            }
+        };
+        let suspended = self.suspend_reserved(&execution, reserve_all).await;
+        let (Changed { value, generation }, (reserved, entry)) = suspended.map_err(|error| match error {
+            ServiceError::NoExecution { .. } | ServiceError::Panicked => NotStored::Ended(error),
+            error => NotStored::Waits(error),
+        })?;
+        let session = request.session.clone();
+        let stored = StoredExecution { request, calls, generation: generation.clone(), suspended: value };
+        let span = Span::current();
+        let write = move || {
+            let id = span.in_scope(|| store.write(entry, &stored))?;
+            // The bytes are in memory until here.
+            drop(reserved);
+            Ok::<_, ServiceError>((id, stored.calls))
+        };
+        let written = Service::blocking(write).await.flatten();
+        let (id, calls) = written.map_err(NotStored::Ended)?;
+        if let (Some(session), Some(generation)) = (session, &generation) {
+            self.release_session(session, generation.clone()).await;
+        }
+        Ok(Suspension { id, calls, generation })
+    }
+
+    /// Reads a stored execution. Calls `reserve` with its size in bytes before.
+    ///
+    /// # Errors
+    /// Fails if it does not exist or has expired, if its seal is wrong, or if `reserve` fails.
+    pub(crate) async fn read_suspended<R: Send + 'static>(
+        &self,
+        id: &str,
+        reserve: impl FnOnce(usize) -> Result<R, ServiceError> + Send + 'static,
+    ) -> Result<(ReadEntry, R), ServiceError> {
+        let parsed = SuspendedId::parse(id).ok_or_else(|| not_found(id));
+        self.with_suspended_store(move |store| store.read(parsed?, Timestamp::now(), reserve)).await
+    }
+
+    /// Returns a callback that removes a stored execution. Of several callbacks for the same execution, one succeeds.
+    pub(crate) fn claim(&self, id: SuspendedId, version: StoredVersion) -> Result<Claim, ServiceError> {
+        let store = self.suspended_store()?;
+        Ok(Box::new(move || store.claim(&id, version)))
+    }
+
+    /// Returns a page of the stored executions, in the order of their expiry.
+    pub(crate) async fn list_suspended(&self, page: PageRequest) -> Result<StoredSummaries, ServiceError> {
+        let listed = self.with_suspended_store(move |store| store.list(Timestamp::now(), &page)).await?;
+        Ok(listed.into())
+    }
+
+    /// Deletes a stored execution, and records this in the audit log.
+    ///
+    /// # Errors
+    /// Fails if it does not exist, or if a request is resuming it.
+    pub(crate) async fn delete_suspended(&self, id: String) -> Result<(), ServiceError> {
+        let tenant = self.clone();
+        let delete = move |store: &SuspendedStore| {
+            let parsed = SuspendedId::parse(&id).ok_or_else(|| not_found(&id));
+            let deleted = parsed.and_then(|parsed| match store.delete(&parsed)? {
+                true => Ok(()),
+                false => Err(not_found(&id)),
+            });
+            if let Some(audit) = &tenant.inner.service.0.audit {
+                let subject = AuditSubject { door: tenant.door, tenant: tenant.name(), session: None };
+                let action = AuditAction::new("delete-suspended").of(&id);
+                audit.record(&subject, &action.ended(deleted.as_ref().err()));
+            }
+            deleted
+        };
+        self.with_suspended_store(delete).await
+    }
+
+    /// Deletes the stored suspended executions that have expired. Other operations on them delete only some of the
+    /// expired ones. Does nothing if the tenant has no store for suspended executions.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    pub async fn delete_expired(&self) -> Result<(), ServiceError> {
+        let Some(store) = self.inner.suspended_store.clone() else { return Ok(()) };
+        Service::blocking(move || store.delete_expired(Timestamp::now())).await?
+    }
+}
