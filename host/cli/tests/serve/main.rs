@@ -5,6 +5,7 @@
 mod load;
 mod relayed;
 mod server;
+mod stored;
 #[expect(dead_code, reason = "other tests of the command use the rest")]
 #[path = "../support/mod.rs"]
 mod support;

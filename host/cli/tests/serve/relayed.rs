@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::server::{Server, in_session, kill, peak_kib, python, until};
 
 /// Reads a request. Returns its body, or its header `x-key` if it has no body.
-fn read_request(stream: &TcpStream) -> String {
+pub(crate) fn read_request(stream: &TcpStream) -> String {
     let mut lines = BufReader::new(stream);
     let (mut length, mut key, mut head) = (0, String::new(), String::new());
     while lines.read_line(&mut head).unwrap() > 2 {

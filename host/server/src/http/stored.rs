@@ -243,7 +243,7 @@ impl Stored {
         held: ChargedBytes,
     ) -> Result<ParsedRequest, Problem> {
         let Self { entry, body, answers } = self;
-        let ReadEntry { id, version, execution, .. } = entry;
+        let ReadEntry { id, version, execution } = entry;
         let StoredExecution { request, calls, generation, suspended } = execution;
         for ToolAnswer { id: answered, .. } in &answers {
             if !calls.iter().any(|call| call.id == *answered) {

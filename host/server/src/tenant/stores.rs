@@ -118,8 +118,8 @@ impl BoundedStore {
         record: &SessionRecord,
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
-        let put = self.store.put(lock, &Expected::Absent, record, state);
-        traced("put", Some(state.len()), put).await
+        let expected = Expected::Absent;
+        traced("put", Some(state.len()), self.store.put(lock, &expected, record, state)).await
     }
 }
 

@@ -38,7 +38,13 @@ fn responses_match_the_openapi_document() {
         properties(&document, &content.values().next().unwrap()["schema"])
     };
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    let waits = json!({"source": "tools.ask()", "tools": [{"name": "ask"}], "suspend": true});
+    let suspended = server.post("/v1/execute", &waits).json();
+    let id = suspended["id"].as_str().unwrap();
     for (answer, path, method, status) in [
+        (server.get("/v1/suspended").ok(), "/v1/suspended", "get", "200"),
+        (server.get(&format!("/v1/suspended/{id}")).ok(), "/v1/suspended/{id}", "get", "200"),
+        (suspended.clone(), "/v1/suspended/{id}", "post", "202"),
         (server.get("/v1/info").ok(), "/v1/info", "get", "200"),
         (server.post("/v1/execute", &json!({"source": "1"})).ok(), "/v1/execute", "post", "200"),
         (server.post("/v1/validate", &json!({"source": "1"})).ok(), "/v1/validate", "post", "200"),

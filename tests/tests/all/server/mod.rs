@@ -15,6 +15,7 @@ mod preconditions;
 mod running;
 mod sessions;
 mod stepping;
+mod storing;
 pub(crate) mod support;
 mod suspending;
 mod suspending_sessions;

@@ -1,11 +1,15 @@
 //! The store of a tenant's suspended executions: entries with an ID, a time of expiry and single use.
 //!
-//! An entry is written once and removed once. Whoever removes it may pass answers to its execution, so an execution
-//! continues at most once, whichever processes resume it at the same time or are killed.
+//! An entry is written once and removed once. Only the caller that removes it passes answers to its execution. So an
+//! execution continues at most once, even if several processes resume it at the same time or are killed.
 
 mod format;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use glovebox::{SessionKey, SuspendedBytesError, Timestamp};
 use glovebox_core::hibernate::Seal;
@@ -20,6 +24,11 @@ use crate::ServiceError;
 
 pub(crate) use format::{StoredExecution, SuspendedRequest};
 
+/// Maximum time to wait for the lock of an entry. Longer than the 15 s for which the lock of a killed process remains in
+/// an object store.
+const LOCK_TIME: Duration = Duration::from_secs(20);
+/// The interval between attempts to lock an entry.
+const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 /// The number of entries that each operation checks for expiry. Expired entries are the first of the store.
 const CHECKED: usize = 16;
 
@@ -161,7 +170,7 @@ impl SuspendedStore {
             }
             reserved => reserved,
         };
-        let lock = block_on(self.store.try_lock(&id.id)).map_err(failed)?.ok_or_else(|| busy(&id))?;
+        let lock = self.lock(&id, LOCK_TIME)?;
         let bytes = reserved.map_err(failed)?;
         Ok(NewEntry { id, created_at: now, lock, _bytes: bytes, _counted: counted })
     }
@@ -186,7 +195,7 @@ impl SuspendedStore {
         reserve: impl FnOnce(usize) -> Result<R, ServiceError>,
     ) -> Result<(ReadEntry, R), ServiceError> {
         if id.has_expired(now) {
-            self.delete(&id)?;
+            self.delete_now(&id);
             return Err(not_found(id.as_str()));
         }
         let found = block_on(self.store.record(&id.id)).map_err(failed)?;
@@ -202,9 +211,9 @@ impl SuspendedStore {
     /// Removes an entry in order to resume its execution. Of several callers, in all processes, one succeeds.
     ///
     /// # Errors
-    /// Fails if another process has locked the entry, or if it no longer exists.
+    /// Fails if the entry no longer exists, or if another process holds its lock for too long.
     pub(crate) fn claim(&self, id: &SuspendedId, version: StoredVersion) -> Result<(), ServiceError> {
-        let lock = block_on(self.store.try_lock(&id.id)).map_err(failed)?.ok_or_else(|| busy(id))?;
+        let lock = self.lock(id, LOCK_TIME)?;
         match block_on(self.store.remove(&lock, &Expected::Version(version))) {
             Ok(true) => Ok(()),
             Ok(false) | Err(StoreError::Fenced { .. }) => Err(not_found(id.as_str())),
@@ -214,8 +223,22 @@ impl SuspendedStore {
 
     /// Deletes an entry. Returns `false` if it did not exist.
     pub(crate) fn delete(&self, id: &SuspendedId) -> Result<bool, ServiceError> {
-        let lock = block_on(self.store.try_lock(&id.id)).map_err(failed)?.ok_or_else(|| busy(id))?;
+        let lock = self.lock(id, LOCK_TIME)?;
         block_on(self.store.remove(&lock, &Expected::Any)).map_err(failed)
+    }
+
+    /// Locks an entry. Waits for at most `max` while another process holds the lock.
+    fn lock(&self, id: &SuspendedId, max: Duration) -> Result<SessionLock, ServiceError> {
+        let begun = Instant::now();
+        loop {
+            if let Some(lock) = block_on(self.store.try_lock(&id.id)).map_err(failed)? {
+                return Ok(lock);
+            }
+            if begun.elapsed() >= max {
+                return Err(ServiceError::ExecutionBusy { execution: id.as_str().to_owned() });
+            }
+            thread::sleep(LOCK_INTERVAL);
+        }
     }
 
     /// Returns a page of the entries that have not expired.
@@ -251,20 +274,22 @@ impl SuspendedStore {
             if !id.has_expired(now) {
                 return Ok(None);
             }
-            // An entry that another process is just deleting stays.
-            let _ = self.delete(&id);
+            self.delete_now(&id);
         }
         Ok(next)
+    }
+
+    /// Deletes an expired entry, unless another process has locked it or the store fails: a later operation tries again.
+    fn delete_now(&self, id: &SuspendedId) {
+        if let Ok(lock) = self.lock(id, Duration::ZERO) {
+            let _ = block_on(self.store.remove(&lock, &Expected::Any));
+        }
     }
 }
 
 /// Returns the error for an entry that does not exist.
 pub(crate) fn not_found(id: &str) -> ServiceError {
     ServiceError::NoStoredExecution { id: id.to_owned() }
-}
-
-fn busy(id: &SuspendedId) -> ServiceError {
-    ServiceError::ExecutionBusy { execution: id.as_str().to_owned() }
 }
 
 fn failed(error: StoreError) -> ServiceError {
