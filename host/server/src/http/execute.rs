@@ -311,8 +311,8 @@ impl StepRequest {
             match responder.store(tenant, &needs, request).await {
                 Ok(response) => return Ok(Ok(response)),
                 // The script has run, even though there is no response.
-                Err(NotStored::Ended(error)) => return Ok(Err(error)),
-                Err(NotStored::Waits(error)) => not_stored = Some(error.into()),
+                Err(NotStored::Ended(error)) => return Ok(Err(*error)),
+                Err(NotStored::Waits(error)) => not_stored = Some(Problem::from(*error)),
             }
         }
         held.shrink(kept_bytes);

@@ -112,7 +112,7 @@ pub(crate) async fn guard(State(shared): State<Shared>, request: Request, next: 
 }
 
 /// Rejects `If-Match` on routes that would ignore it, because a conditional change must not become unconditional.
-/// Routes that change an existing session evaluate the header, as does the route that resumes an execution in one.
+/// Routes that change an existing session evaluate the header, as do the routes that resume an execution in one.
 /// `PUT /v1/sessions/{id}` only creates sessions.
 fn check_precondition(request: &Request) -> Result<(), Problem> {
     let (method, path) = (request.method(), request.uri().path());
@@ -122,7 +122,8 @@ fn check_precondition(request: &Request) -> Result<(), Problem> {
     let below = path.strip_prefix("/v1/sessions/").map(|rest| rest.trim_end_matches('/'));
     let changes_session =
         below.is_some_and(|below| below.contains('/') || (!below.is_empty() && method == Method::DELETE));
-    if changes_session || path == "/v1/executions/resume" {
+    let resumes = path == "/v1/executions/resume" || (method == Method::POST && path.starts_with("/v1/suspended/"));
+    if changes_session || resumes {
         return Ok(());
     }
     Err(Problem::invalid("`If-Match` is supported only for changes to a session; remove it here"))

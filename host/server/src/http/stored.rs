@@ -256,6 +256,9 @@ impl Stored {
         }
         let session = match request.session.clone() {
             Some(session) => Some(target(session, generation, headers)?),
+            None if headers.contains_key(header::IF_MATCH) => {
+                return Err(Problem::invalid("the execution is not in a session; remove `If-Match`"));
+            }
             None => None,
         };
         let (mut work, patterns) = execute_body(&request, &body).work(session, tenant)?;
@@ -309,7 +312,7 @@ impl Responder {
         needs: &NeedsTools,
         request: SuspendedRequest,
     ) -> Result<BuiltResponse, NotStored> {
-        let room = self.reserve(max_bytes(&needs.calls)).map_err(NotStored::Waits)?;
+        let room = self.reserve(max_bytes(&needs.calls)).map_err(NotStored::waits)?;
         let (bodies, name, session) = (self.bodies.clone(), self.tenant.clone(), request.session.clone());
         let reserve = move |bytes: usize, stored_bytes: usize| {
             // Includes the stored form, which contains a copy.
@@ -320,6 +323,6 @@ impl Responder {
         let (execution, calls) = (needs.execution.clone(), needs.calls.clone());
         let Suspension { id, calls, generation } = tenant.store_suspended(execution, request, calls, reserve).await?;
         let answer = SuspendedAnswer::new(&id, calls, session);
-        self.accepted("suspended", &answer, room, generation).map_err(NotStored::Ended)
+        self.accepted("suspended", &answer, room, generation).map_err(NotStored::ended)
     }
 }

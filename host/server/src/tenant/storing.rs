@@ -37,9 +37,19 @@ pub(crate) struct Suspension {
 /// The reason why an execution was not stored.
 pub(crate) enum NotStored {
     /// The execution still waits for answers.
-    Waits(ServiceError),
+    Waits(Box<ServiceError>),
     /// The execution has ended.
-    Ended(ServiceError),
+    Ended(Box<ServiceError>),
+}
+
+impl NotStored {
+    pub(crate) fn waits(error: ServiceError) -> Self {
+        Self::Waits(Box::new(error))
+    }
+
+    pub(crate) fn ended(error: ServiceError) -> Self {
+        Self::Ended(Box::new(error))
+    }
 }
 
 /// A suspended execution that the server stores.
@@ -122,11 +132,11 @@ impl Tenant {
         calls: Vec<ToolRequest>,
         reserve: impl FnOnce(usize, usize) -> Result<R, ServiceError> + Send + 'static,
     ) -> Result<Suspension, NotStored> {
-        let store = self.suspended_store().map_err(NotStored::Waits)?;
+        let store = self.suspended_store().map_err(NotStored::waits)?;
         let tenant = self.clone();
         let work = async move { tenant.suspend_into(store, execution, request, calls, reserve).await };
         let stored = tokio::spawn(work.in_current_span()).await;
-        stored.unwrap_or_else(|_| Err(NotStored::Ended(ServiceError::Panicked)))
+        stored.unwrap_or_else(|_| Err(NotStored::ended(ServiceError::Panicked)))
     }
 
     /// The implementation of [`store_suspended`](Self::store_suspended). The caller must poll the future to its end.
@@ -154,8 +164,8 @@ impl Tenant {
         };
         let suspended = self.suspend_reserved(&execution, reserve_all).await;
         let (Changed { value, generation }, (reserved, entry)) = suspended.map_err(|error| match error {
-            ServiceError::NoExecution { .. } | ServiceError::Panicked => NotStored::Ended(error),
-            error => NotStored::Waits(error),
+            ServiceError::NoExecution { .. } | ServiceError::Panicked => NotStored::ended(error),
+            error => NotStored::waits(error),
         })?;
         let session = request.session.clone();
         let stored = StoredExecution { request, calls, generation: generation.clone(), suspended: value };
@@ -167,7 +177,7 @@ impl Tenant {
             Ok::<_, ServiceError>((id, stored.calls))
         };
         let written = Service::blocking(write).await.flatten();
-        let (id, calls) = written.map_err(NotStored::Ended)?;
+        let (id, calls) = written.map_err(NotStored::ended)?;
         if let (Some(session), Some(generation)) = (session, &generation) {
             self.release_session(session, generation.clone()).await;
         }

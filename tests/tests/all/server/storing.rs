@@ -158,6 +158,9 @@ fn request_that_fails_before_the_script_continues_can_be_repeated() {
     }
     let deep = format!("{{\"answers\": [{{\"id\": 0, \"value\": {}{}}}]}}", "[".repeat(5_000), "]".repeat(5_000));
     assert_eq!(server.ask("POST", &path(&id), &[], deep.as_bytes()).problem().0, 400);
+    let body = json!({"answers": answer(0, "x")}).to_string();
+    let conditional = server.ask("POST", &path(&id), &[("if-match", "*")], body.as_bytes());
+    assert_eq!(conditional.problem(), (400, "invalid-argument".into()), "it is not in a session");
     let unknown = resume(&server, &id, &json!([{"id": 7, "value": 1}]));
     assert!(unknown.text().contains("these calls wait: 0"), "{unknown:?}");
     assert_eq!(resume(&server, &id, &answer(0, "x")).ok()["stdout"], "x\n");
