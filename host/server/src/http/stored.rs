@@ -80,7 +80,8 @@ pub(crate) struct ResumeStoredBody {
 }
 
 impl ResumeStoredBody {
-    /// Returns the answers. Fails if there is none, or if one of them is not JSON: the script would not receive it.
+    /// Returns the answers. Fails if the list is empty, or if the script would not receive an answer because it is
+    /// invalid JSON.
     fn take_answers(&mut self) -> Result<Vec<ToolAnswer>, Problem> {
         let answers = std::mem::take(&mut self.answers);
         if answers.is_empty() {

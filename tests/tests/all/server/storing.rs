@@ -190,13 +190,13 @@ fn stored_execution_expires() {
     }
     assert!(server.audited().is_empty(), "no script ran");
     let before = Timestamp::now();
-    let kept = start(&server);
+    let remaining = start(&server);
     brief["ttl_ms"] = 1_000.into();
     let (id, _) = stored(&server.post("/v1/execute", &brief));
     until("it has expired", || server.get(&path(&id)).status == 404);
     assert!(is_gone(&resume(&server, &id, &answer(0, "x"))) && is_gone(&delete(&server, &id)));
     let page = server.get("/v1/suspended").ok();
-    assert_eq!((listed(&server), &page["next"]), (vec![kept], &Value::Null));
+    assert_eq!((listed(&server), &page["next"]), (vec![remaining], &Value::Null));
     let entry = &page["suspended"][0];
     let time = |name: &str| entry[name].as_str().unwrap().parse::<Timestamp>().unwrap();
     let (created, expires) = (time("created_at"), time("expires_at"));
