@@ -2,7 +2,6 @@
 //! servers need.
 
 use std::{
-    convert::Infallible,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -135,10 +134,10 @@ pub(crate) fn root(config: &ServerConfig) -> anyhow::Result<Root> {
 }
 
 /// Deletes the tenants' expired suspended executions at this interval, until the future is dropped.
-pub(crate) async fn delete_expired(tenants: &[Tenant], interval: Duration) -> Infallible {
+pub(crate) async fn delete_expired(tenants: Vec<Tenant>, interval: Duration) {
     loop {
         tokio::time::sleep(interval).await;
-        for tenant in tenants {
+        for tenant in &tenants {
             if let Err(error) = tenant.delete_expired().await {
                 let error = glovebox::with_causes(&error);
                 tracing::warn!(target: "glovebox", error, "cannot delete expired suspended executions");

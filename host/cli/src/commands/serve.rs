@@ -322,10 +322,9 @@ async fn serve(
     };
     let mut http = config.http();
     http.connections = allowed_connections(http.connections, config.admission.running);
-    let (served, ()) = tokio::select! {
-        served = async { tokio::join!(listening.serve(service, tenants, &http), drain) } => served,
-        never = delete_expired(&all, EXPIRY_LOOK) => match never {},
-    };
+    let expiry = tokio::spawn(delete_expired(all.clone(), EXPIRY_LOOK));
+    let (served, ()) = tokio::join!(listening.serve(service, tenants, &http), drain);
+    expiry.abort();
     served?;
     drop(idle);
     save_all(all).await?;

@@ -337,10 +337,8 @@ fn streamed_execution_ends_with_its_id() {
     let (types, suspended) = last("/v1/execute", &request("python", source));
     assert_eq!(types, ["started", "stdout", "suspended"]);
     let (types, done) = last(&path(suspended["id"].as_str().unwrap()), &json!({"answers": answer(0, "x")}));
-    assert_eq!(
-        (types, &done["result"]["stdout"]),
-        (vec!["started".into(), "stdout".into(), "result".into()], &json!("one\ntwo x\n"))
-    );
+    assert_eq!(types, ["started", "stdout", "result"]);
+    assert_eq!(done["result"]["stdout"], "one\ntwo x\n");
 }
 
 #[test]
