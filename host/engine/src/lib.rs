@@ -55,7 +55,7 @@ pub use exec::{
     request::{IfBusy, Request, SANDBOX_NAME},
     stepping::{AdvanceError, PendingToolCalls, Started, Step, ToolAnswer, ToolRequest},
     suspend::recording::{RecordError, Recording, RecordingBytesError},
-    suspend::{SuspendError, Suspended, SuspendedBytesError, UncheckedSuspended},
+    suspend::{Fork, ForkError, SuspendError, Suspended, SuspendedBytesError, UncheckedSuspended},
     timestamp::{Timestamp, TimestampError},
 };
 pub use files::{

@@ -3,6 +3,7 @@
 mod answers;
 mod approvals;
 mod ending;
+mod forks;
 mod output;
 mod repeating;
 mod replaying;

@@ -15,6 +15,7 @@
 //! | body | the image, the request and the journal, in the postcard format |
 //! | trailer | 32 bytes: the seal over all preceding bytes |
 
+mod fork;
 mod limits;
 mod peek;
 pub(crate) mod recording;
@@ -27,6 +28,7 @@ use std::{sync::Arc, time::Duration};
 use glovebox_core::journal::{JOURNAL_BYTES, Journal, Recording, SuspendRefusal};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use fork::{Fork, ForkError};
 pub(in crate::exec) use limits::{check_context, checked_context};
 pub use peek::UncheckedSuspended;
 use sealed::SealedFormat;
@@ -47,7 +49,7 @@ const FORMAT: SealedFormat = SealedFormat {
 /// An execution that was suspended while it waited for its caller's answers. [`Started::suspend`](crate::Started::suspend)
 /// creates it, [`to_bytes`](Self::to_bytes) turns it into bytes, and [`request`](Self::request) resumes it.
 ///
-/// Resuming does not consume it. To try several answers to the same call, resume it several times.
+/// Resuming does not consume it. To try several answers to the same call, [`fork`](Self::fork) it.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, Request, Sandbox, Step, Suspended, Tool, ToolAnswer};
