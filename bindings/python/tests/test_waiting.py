@@ -19,6 +19,7 @@ from glovebox_sandbox import (
     Limits,
     Run,
     Sandbox,
+    SessionError,
     SuspensionError,
     Tool,
     UnsupportedError,
@@ -277,6 +278,53 @@ class Suspension(Case):
         run = self.waits(box.resume_suspended(state), 0)
         self.assertEqual(self.ended(run.answer({0: 3})).stdout, "paid: 3\n")
 
+    def test_forks_are_answered_differently(self) -> None:
+        out: list[str] = []
+        run = self.waits(self.sandbox().start(STREAMS, on_stdout=out.append), 0)
+        first = self.waits(run.answer({0: "paid"}), 1)
+        forks = first.fork(3)
+        self.assertIsNone(first.session)
+        for fork, answer in zip(forks, ["x", "y", "z"], strict=True):
+            self.assertEqual(fork.calls, first.calls)
+            self.assertIsNone(fork.session)
+            self.assertIn("c\n", self.ended(fork.answer({1: answer})).stdout)
+        self.assertEqual("".join(out), "a\npaid\n" + 3 * "c\n")
+        with self.assertRaisesRegex(SuspensionError, "has ended"):
+            first.fork(1)
+
+    def test_forks_are_independent(self) -> None:
+        source = """
+with open("log", "w") as log: log.write("begun")
+x = tools.pay(euros=1)
+with open("log", "a") as log: log.write(f" {x}")
+print(open("log").read(), tools.pay(euros=2))
+"""
+        outputs = []
+        for fork, first in zip(self.waits(self.sandbox().start(source), 0).fork(2), "ab", strict=True):
+            again = self.waits(fork.answer({0: first}), 1).fork(2)
+            outputs += [self.ended(each.answer({1: last})).stdout for each, last in zip(again, "cd", strict=True)]
+        self.assertEqual(outputs, ["begun a c\n", "begun a d\n", "begun b c\n", "begun b d\n"])
+
+    def test_fork_checks_its_input(self) -> None:
+        box = self.sandbox()
+        run = self.waits(box.start(CAUGHT), 0)
+        with self.assertRaisesRegex(TypeError, "count must be int"):
+            run.fork("2")  # type: ignore[arg-type]
+        with self.assertRaisesRegex(ValueError, "count must be a number from 0"):
+            run.fork(-1)
+        box.close()
+        with self.assertRaisesRegex(SessionError, "the sandbox was closed"):
+            run.fork(2)
+        self.assertEqual(self.ended(run.answer({0: 1})).stdout, "paid: 1\n")
+        self.assertEqual(self.waits(self.sandbox().start(CAUGHT), 0).fork(0), [])
+
+    def test_forks_obey_the_timeout_of_the_run(self) -> None:
+        box = self.sandbox(limits=Limits(timeout_ms=100_000))
+        run = self.waits(box.start("tools.pay(euros=1)\nwhile True: pass", timeout_ms=3_000), 0)
+        (fork,) = run.fork(1)
+        stopped: Any = fork.answer({0: 1})
+        self.assertEqual(stopped.outcome.kind, "cancelled")
+
     def test_answers_are_given_in_steps(self) -> None:
         box = self.sandbox()
         state = self.waits(box.start(BOTH), 0, 1).suspend()
@@ -367,6 +415,22 @@ class Sessions(Case):
                 self.assertEqual(self.ended(session.resume_suspended(state, {0: receipt})).value, receipt)
                 self.assertEqual((session.variables["receipt"], session.variables["total"]), (receipt, 21))
 
+    def test_each_fork_in_a_session_has_its_own_session(self) -> None:
+        with self.sandbox().session() as session:
+            session.execute("x = [0]")
+            run = self.waits(session.start("x.append(tools.pay(euros=1))\nx"), 0)
+            self.assertIs(run.session, session)
+            forks = run.fork(2)
+            for fork, answer in zip(forks, [1, 2], strict=True):
+                assert fork.session is not None
+                self.assertNotEqual(fork.session.id, session.id)
+                self.assertEqual(self.ended(fork.answer({0: answer})).value, [0, answer])
+            for fork, answer in zip(forks, [1, 2], strict=True):
+                assert fork.session is not None
+                self.assertEqual(fork.session.variables["x"], [0, answer])
+                fork.session.close()
+            self.assertEqual(session.variables["x"], [0])
+
     def test_place_must_be_the_same(self) -> None:
         box = self.sandbox()
         with box.session() as session:
@@ -411,6 +475,16 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
             await box.resume_suspended(await run.suspend(), {1: None}, on_stdout=out.append)
             self.assertEqual("".join(out), "a\npaid\nc\n")
 
+    async def test_forks_are_answered_at_the_same_time(self) -> None:
+        async with AsyncSandbox(backend=self.backend, tools=[PAY]) as box:
+            run = await box.start(CAUGHT)
+            assert isinstance(run, AsyncWaitingRun), run
+            forks = await run.fork(3)
+            self.assertEqual([(fork.calls, fork.session) for fork in forks], 3 * [(run.calls, None)])
+            given = zip(forks, [1, 2, 3], strict=True)
+            ended = await asyncio.gather(*[fork.answer({0: answer}) for fork, answer in given])
+            self.assertEqual([each.stdout for each in ended], ["paid: 1\n", "paid: 2\n", "paid: 3\n"])
+
     async def test_cancelled_task_cancels_its_script(self) -> None:
         async with AsyncSandbox(backend=self.backend, tools=[PAY], limits=Limits(timeout_ms=100_000)) as box:
             run = await box.start("tools.pay(euros=1)\nwhile True: pass")
@@ -433,6 +507,14 @@ class AsynchronousSessions(unittest.IsolatedAsyncioTestCase):
                 state = await run.suspend()
             async with box.resume_suspended_session(state) as session:
                 await session.resume_suspended(state, {0: 5})
+                self.assertEqual(await session.get_variable("x"), 5)
+                run = await session.start("x = tools.pay(euros=1)")
+                assert isinstance(run, AsyncWaitingRun), run
+                for answer, fork in enumerate(await run.fork(2)):
+                    await fork.answer({0: answer})
+                    assert fork.session is not None
+                    self.assertEqual(await fork.session.get_variable("x"), answer)
+                    await fork.session.close()
                 self.assertEqual(await session.get_variable("x"), 5)
 
 
@@ -492,8 +574,9 @@ except tools.ToolTimeout:
         with self.sandbox().session() as session:
             session.execute("x = 1")
             run = self.waits(session.start("y = tools.pay(euros=x)\ny"), 0)
-            with self.assertRaisesRegex(UnsupportedError, "keeps sessions only in memory"):
-                run.suspend()
+            for end in (run.suspend, lambda: run.fork(2)):
+                with self.assertRaisesRegex(UnsupportedError, "keeps sessions only in memory"):
+                    end()
             self.assertEqual(self.ended(run.answer({0: 2})).value, 2)
             with self.assertRaisesRegex(UnsupportedError, "keeps sessions only in memory"):
                 session.resume_suspended(self.suspended())

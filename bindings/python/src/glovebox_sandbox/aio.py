@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from . import _native_backend
+from . import _check, _native_backend
 from ._backend import Backend, Policy
 from ._input import _input, listener_of
 from .run import Diagnostic, Run
@@ -169,9 +169,9 @@ class AsyncSandbox:
         on_stderr: Callable[[str], object] | None = None,
     ) -> Run | AsyncWaitingRun:
         """Like `Sandbox.start`. The callbacks are called on the execution's thread."""
-        backend = (await self._ready())._backend
+        box = await self._ready()
         given = (source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr)
-        return await _advance(self._threads, lambda token: start(backend, _input(*given, token)))
+        return await _advance(self, lambda token: start(box, _input(*given, token)))
 
     async def resume_suspended(
         self,
@@ -185,9 +185,9 @@ class AsyncSandbox:
         on_stderr: Callable[[str], object] | None = None,
     ) -> Run | AsyncWaitingRun:
         """Like `Sandbox.resume_suspended`. The callbacks are called on the execution's thread."""
-        backend = (await self._ready())._backend
+        box = await self._ready()
         listener, given = listener_of(on_stdout, on_stderr), (answers, denied, failed)
-        return await _advance(self._threads, lambda token: resume(backend, state, timeout_ms, listener, token, *given))
+        return await _advance(self, lambda token: resume(box, state, timeout_ms, listener, token, *given))
 
     async def suspended_calls(self, state: bytes) -> list[WaitingCall]:
         """Like `Sandbox.suspended_calls`."""
@@ -287,9 +287,9 @@ class AsyncSession:
         on_stderr: Callable[[str], object] | None = None,
     ) -> Run | AsyncWaitingRun:
         """Like `Session.start`. The callbacks are called on the execution's thread."""
-        session = (await self._ready())._session
+        session = await self._ready()
         given = (source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr)
-        return await _advance(self._sandbox._threads, lambda token: start(session, _input(*given, token)))
+        return await _advance(self._sandbox, lambda token: start(session, _input(*given, token)))
 
     async def resume_suspended(
         self,
@@ -303,10 +303,10 @@ class AsyncSession:
         on_stderr: Callable[[str], object] | None = None,
     ) -> Run | AsyncWaitingRun:
         """Like `Session.resume_suspended`. The callbacks are called on the execution's thread."""
-        session = (await self._ready())._session
+        session = await self._ready()
         listener, given = listener_of(on_stdout, on_stderr), (answers, denied, failed)
         return await _advance(
-            self._sandbox._threads, lambda token: resume(session, state, timeout_ms, listener, token, *given)
+            self._sandbox, lambda token: resume(session, state, timeout_ms, listener, token, *given)
         )
 
     async def get_variable(self, name: str, default: Any = None) -> Any:
@@ -335,10 +335,7 @@ class AsyncSession:
 
     async def fork(self, *, context: Any = None, id: str | None = None) -> AsyncSession:
         """Like `Session.fork`."""
-        fork = await self._run(lambda session: session.fork(context=context, id=id))
-        made = AsyncSession(self._sandbox, lambda _: fork)
-        made._session = fork
-        return made
+        return _opened(self._sandbox, await self._run(lambda session: session.fork(context=context, id=id)))
 
     async def checkpoint(self) -> int:
         """Like `Session.checkpoint`."""
@@ -371,12 +368,19 @@ class AsyncSession:
         await self.close()
 
 
+def _opened(sandbox: AsyncSandbox, session: Session) -> AsyncSession:
+    """Wraps an open session."""
+    opened = AsyncSession(sandbox, lambda _: session)
+    opened._session = session
+    return opened
+
+
 class AsyncWaitingRun:
     """Like `WaitingRun`, for asynchronous code."""
 
-    def __init__(self, threads: _Threads, token: Any, run: WaitingRun) -> None:
+    def __init__(self, sandbox: AsyncSandbox, token: Any, run: WaitingRun) -> None:
         """`AsyncSandbox.start` and `AsyncSession.start` make instances."""
-        self._threads = threads
+        self._sandbox = sandbox
         self._token = token
         self._run = run
 
@@ -384,6 +388,12 @@ class AsyncWaitingRun:
     def calls(self) -> list[WaitingCall]:
         """The waiting calls, in the order in which the script made them."""
         return self._run.calls
+
+    @property
+    def session(self) -> AsyncSession | None:
+        """The session in which the script runs. `None` outside sessions."""
+        session = self._run.session
+        return None if session is None else _opened(self._sandbox, session)
 
     @property
     def stdout(self) -> str:
@@ -405,21 +415,29 @@ class AsyncWaitingRun:
         """Like `WaitingRun.answer`. A cancelled task cancels the script."""
         run = self._run
         return await _advance(
-            self._threads, lambda _: run.answer(answers, denied=denied, failed=failed), self._token
+            self._sandbox, lambda _: run.answer(answers, denied=denied, failed=failed), self._token
         )
 
     async def suspend(self) -> bytes:
         """Like `WaitingRun.suspend`."""
-        return await self._threads.run(self._run.suspend)
+        return await self._sandbox._threads.run(self._run.suspend)
+
+    async def fork(self, count: int) -> list[AsyncWaitingRun]:
+        """Like `WaitingRun.fork`."""
+        threads = self._sandbox._threads
+        tokens = [threads.token() for _ in range(_check.whole("count", count))]
+        forks = await threads.run(self._run._fork, tokens)
+        return [AsyncWaitingRun(self._sandbox, token, run) for token, run in zip(tokens, forks, strict=True)]
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._run)[1:]}"
 
 
 async def _advance(
-    threads: _Threads, advance: Callable[[Any], Run | WaitingRun], token: Any = None
+    sandbox: AsyncSandbox, advance: Callable[[Any], Run | WaitingRun], token: Any = None
 ) -> Run | AsyncWaitingRun:
-    """Advances a run on one of the threads."""
+    """Advances a run on one of the sandbox's threads."""
+    threads = sandbox._threads
     token = threads.token() if token is None else token
     run = await threads.run_cancellable(advance, token)
-    return AsyncWaitingRun(threads, token, run) if isinstance(run, WaitingRun) else run
+    return AsyncWaitingRun(sandbox, token, run) if isinstance(run, WaitingRun) else run

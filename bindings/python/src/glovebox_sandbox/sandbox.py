@@ -268,17 +268,25 @@ class Sandbox(Starting):
     def session(self, *, context: Any = None, id: str | None = None) -> Session:
         """Opens a session: an interpreter that persists between executions. `context` becomes the global variable of
         that name."""
-        return Session(self._backend.session(_check.optional("id", str, id), _json("context", context)))
+        backend = self._backend
+        return Session(backend.session(_check.optional("id", str, id), _json("context", context)), backend)
 
     def resume(self, state: bytes, *, id: str | None = None) -> Session:
         """Restores a session from the bytes that `Session.hibernate` returned, here or elsewhere.
 
         Resuming bytes from another author runs their code, within this sandbox's limits.
         """
-        return Session(self._backend.resume(_check.of("state", bytes, state), _check.optional("id", str, id)))
+        backend = self._backend
+        return Session(backend.resume(_check.of("state", bytes, state), _check.optional("id", str, id)), backend)
 
     def _startable(self) -> object:
         return self._backend
+
+    def _own_session(self) -> None:
+        return None
+
+    def _fork_place(self, state: bytes) -> Sandbox:
+        return self
 
     def suspended_calls(self, state: bytes) -> list[WaitingCall]:
         """Returns the calls that a suspended run waits for, without running anything. `state` is the result of
@@ -290,9 +298,7 @@ class Sandbox(Starting):
 
         Random numbers of the interpreter's generators are the same in all sessions that are restored from these bytes.
         """
-        backend = suspending_backend(self._backend)
-        id = _check.optional("id", str, id)
-        return Session(backend.resume_suspended_session(_check.of("state", bytes, state), id))
+        return _restored(self._backend, _check.of("state", bytes, state), _check.optional("id", str, id))
 
     def close(self) -> None:
         """Releases the sandbox's resources. Its sessions continue."""
@@ -313,9 +319,10 @@ class Sandbox(Starting):
 class Session(Starting):
     """An interpreter whose variables, functions, imports and files persist between executions."""
 
-    def __init__(self, session: BackendSession) -> None:
+    def __init__(self, session: BackendSession, backend: Backend) -> None:
         """Use `Sandbox.session` to open a session."""
         self._session = session
+        self._backend = backend
 
     @property
     def id(self) -> str:
@@ -362,9 +369,17 @@ class Session(Starting):
     def _startable(self) -> object:
         return self._session
 
+    def _own_session(self) -> Session:
+        return self
+
+    def _fork_place(self, state: bytes) -> Session:
+        return _restored(self._backend, state, None)
+
     def fork(self, *, context: Any = None, id: str | None = None) -> Session:
         """Creates a second session with the same state. Later changes in one are invisible to the other."""
-        return Session(self._session.fork(_check.optional("id", str, id), _json("context", context)))
+        return Session(
+            self._session.fork(_check.optional("id", str, id), _json("context", context)), self._backend
+        )
 
     def checkpoint(self) -> int:
         """Takes a checkpoint of the state for `undo`, and returns its ID."""
@@ -458,6 +473,11 @@ class SessionFiles:
     def delete(self, path: str, *, recursive: bool = False) -> None:
         """Deletes a file, a link or a directory; with `recursive`, also everything below a directory."""
         self._session.delete_file(_check.of("path", str, path), _check.of("recursive", bool, recursive))
+
+
+def _restored(backend: Backend, state: bytes, id: str | None) -> Session:
+    """Restores the session of a suspended run, in its state before the run."""
+    return Session(suspending_backend(backend).resume_suspended_session(state, id), backend)
 
 
 def _json(name: str, value: Any) -> str | None:

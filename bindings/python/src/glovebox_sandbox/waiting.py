@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from . import _check
 from ._backend import SuspendingBackend, SuspendingSession
 from ._input import _input, listener_of
-from .errors import UnsupportedError
+from .errors import SuspensionError, UnsupportedError
 from .run import Run
 from .tools import AnswerKind
 from .types import SourceKind
 
 if TYPE_CHECKING:
     from ._backend import Call, Input, Listener, Started
+    from .sandbox import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +51,21 @@ class WaitingRun:
     if the run is dropped.
     """
 
-    def __init__(self, started: Started, calls: list[Call], listener: Listener | None) -> None:
+    def __init__(self, started: Started, calls: list[Call], options: RunOptions) -> None:
         """`Sandbox.start` and `Session.start` make instances."""
         self._started = started
-        self._listener = listener
+        self._options = options
         self._calls = waiting_calls(calls)
 
     @property
     def calls(self) -> list[WaitingCall]:
         """The waiting calls, in the order in which the script made them."""
         return list(self._calls)
+
+    @property
+    def session(self) -> Session | None:
+        """The session in which the script runs. `None` outside sessions."""
+        return self._options.place._own_session()
 
     @property
     def stdout(self) -> str:
@@ -87,7 +93,7 @@ class WaitingRun:
 
         The listeners of `start` receive the output that the script has written since.
         """
-        return advance(self._started, _answers(self._calls, answers, denied, failed), self._listener)
+        return advance(self._started, _answers(self._calls, answers, denied, failed), self._options)
 
     def suspend(self) -> bytes:
         """Ends the run, and returns it as bytes for `resume_suspended`, in any process on any machine that has the same
@@ -102,6 +108,42 @@ class WaitingRun:
         """
         return self._started.suspend()
 
+    def fork(self, count: int) -> list[WaitingRun]:
+        """Ends the run, and returns `count` copies that wait for the same calls. Answer each one differently to compare
+        the results:
+
+        >>> def choose() -> str:
+        ...     "Chooses a color."
+        >>> run = Sandbox("python", tools=[Tool(choose, waits=True)]).start("print(tools.choose())")
+        >>> forks = run.fork(3)
+        >>> [fork.answer({0: color}).stdout for fork, color in zip(forks, ["red", "green", "blue"])]
+        ['red\n', 'green\n', 'blue\n']
+
+        Each fork repeats the script without calling tools, until it waits. This takes about as much CPU time as the
+        script had used. Each fork has its own interpreter and files. In a session, it has its own `session`, in its
+        state before the script. Forks keep the listeners and the `timeout_ms` of `start`, and the time of each one
+        starts again.
+
+        Raises the errors of `suspend` and `resume_suspended`. If a fork cannot be created, the other forks are
+        cancelled. To keep the run in this case, use `suspend`, and resume its bytes several times.
+        """
+        return self._fork([None] * _check.whole("count", count))
+
+    def _fork(self, tokens: list[Any]) -> list[WaitingRun]:
+        """Like `fork`, with a token for each fork."""
+        options = self._options
+        # Raises an error before the run ends, if the sandbox was closed.
+        _suspending(options.place._startable())
+        state = self.suspend()
+        forks = []
+        for token in tokens:
+            at = replace(options, place=options.place._fork_place(state))
+            run = _resume(state, at, token)
+            if isinstance(run, Run):
+                raise SuspensionError(f"a fork ended before it waited for its calls: {run.outcome}")
+            forks.append(run)
+        return forks
+
     def __repr__(self) -> str:
         return f"<WaitingRun: {', '.join(f'{call.name} ({call.id})' for call in self._calls)}>"
 
@@ -112,6 +154,15 @@ class Starting:
 
     def _startable(self) -> object:
         """Returns the sandbox or the session of the backend."""
+        raise NotImplementedError
+
+    def _own_session(self) -> Session | None:
+        """Returns the session in which scripts run. `None` for a sandbox."""
+        raise NotImplementedError
+
+    def _fork_place(self, state: bytes) -> Starting:
+        """Returns the sandbox, or a new session in its state before a suspended run, where a fork of the run is
+        resumed."""
         raise NotImplementedError
 
     def start(
@@ -133,8 +184,7 @@ class Starting:
         `on_stdout` and `on_stderr` are called while this method or `WaitingRun.answer` runs, from its thread. An
         exception from them cancels the script and is raised.
         """
-        input = _input(source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr, None)
-        return start(self._startable(), input)
+        return start(self, _input(source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr, None))
 
     def resume_suspended(
         self,
@@ -162,7 +212,7 @@ class Starting:
         Resuming bytes from another author runs their code, within this sandbox's limits.
         """
         listener = listener_of(on_stdout, on_stderr)
-        return resume(self._startable(), state, timeout_ms, listener, None, answers, denied, failed)
+        return resume(self, state, timeout_ms, listener, None, answers, denied, failed)
 
 
 def suspending_backend(backend: object) -> SuspendingBackend:
@@ -172,14 +222,24 @@ def suspending_backend(backend: object) -> SuspendingBackend:
     return backend
 
 
-def start(on: object, input: Input) -> Run | WaitingRun:
-    """Starts a script in a backend or its session, and runs it until it ends or waits for answers."""
-    listener = input[6]
-    return advance(_suspending(on).start(input), [], listener)
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of a run that its forks keep."""
+
+    place: Starting
+    """The sandbox or session in which the script runs."""
+    timeout_ms: int | None
+    listener: Listener | None
+
+
+def start(place: Starting, input: Input) -> Run | WaitingRun:
+    """Starts a script in a sandbox or a session, and runs it until it ends or waits for answers."""
+    *_, timeout_ms, listener, _ = input
+    return advance(_suspending(place._startable()).start(input), [], RunOptions(place, timeout_ms, listener))
 
 
 def resume(
-    on: object,
+    place: Starting,
     state: bytes,
     timeout_ms: int | None,
     listener: Listener | None,
@@ -188,20 +248,25 @@ def resume(
     denied: Mapping[int, str] | None,
     failed: Mapping[int, str] | None,
 ) -> Run | WaitingRun:
-    """Resumes a suspended run in a backend or its session, and answers when the script waits again."""
+    """Resumes a suspended run in a sandbox or a session, and answers when the script waits again."""
     if timeout_ms is not None:
         _check.whole("timeout_ms", timeout_ms)
-    input = (_check.of("state", bytes, state), timeout_ms, listener is not None, token)
-    run = advance(_suspending(on).start_suspended(input), [], listener)
+    run = _resume(_check.of("state", bytes, state), RunOptions(place, timeout_ms, listener), token)
     return run.answer(answers, denied=denied, failed=failed) if isinstance(run, WaitingRun) else run
 
 
+def _resume(state: bytes, options: RunOptions, token: Any) -> Run | WaitingRun:
+    """Resumes a suspended run, and runs it until it waits for the same calls."""
+    input = (state, options.timeout_ms, options.listener is not None, token)
+    return advance(_suspending(options.place._startable()).start_suspended(input), [], options)
+
+
 def advance(
-    started: Started, answers: list[tuple[int, AnswerKind, str]], listener: Listener | None
+    started: Started, answers: list[tuple[int, AnswerKind, str]], options: RunOptions
 ) -> Run | WaitingRun:
     """Passes answers to a script, and runs it until it ends or needs more answers."""
-    executed, calls = started.advance(answers, listener)
-    return WaitingRun(started, calls, listener) if executed is None else Run(executed)
+    executed, calls = started.advance(answers, options.listener)
+    return WaitingRun(started, calls, options) if executed is None else Run(executed)
 
 
 def waiting_calls(calls: list[Call]) -> list[WaitingCall]:
