@@ -1,5 +1,5 @@
 import { attended } from './attended.ts';
-import type { Backend, BackendKind, Diagnostic, SteppingBackend } from './backend.ts';
+import type { Backend, BackendKind, BackendSession, Diagnostic, SteppingBackend } from './backend.ts';
 import { Cancel } from './cancel.ts';
 import * as check from './check.ts';
 import { SessionError, UnsupportedError } from './errors.ts';
@@ -87,7 +87,14 @@ export class Sandbox implements AsyncDisposable {
   /** Opens a session: an interpreter that persists between executions. */
   async session(options: SessionOptions = {}): Promise<Session> {
     const { id, context } = sessionOptions(options);
-    return new Session(await this.#open.session(id, context), (run) => this.#cancellable(run));
+    const backend = this.#open;
+    return this.#session(await backend.session(id, context), backend);
+  }
+
+  #session(session: BackendSession, backend: Backend): Session {
+    // Only runs of a stepping backend can be suspended.
+    const restore = (state: Uint8Array): Promise<BackendSession> => (backend as SteppingBackend).resumeSuspendedSession(state, undefined);
+    return new Session(session, (run) => this.#cancellable(run), restore);
   }
 
   /**
@@ -96,8 +103,8 @@ export class Sandbox implements AsyncDisposable {
    */
   async resume(state: Uint8Array, options: { id?: string } = {}): Promise<Session> {
     check.known('options', options, ['id']);
-    const session = await this.#open.resume(check.bytes('state', state), check.optional('id', 'string', options.id));
-    return new Session(session, (run) => this.#cancellable(run));
+    const backend = this.#open;
+    return this.#session(await backend.resume(check.bytes('state', state), check.optional('id', 'string', options.id)), backend);
   }
 
   /**
@@ -123,8 +130,8 @@ export class Sandbox implements AsyncDisposable {
   async resumeSuspendedSession(state: Uint8Array, options: { id?: string } = {}): Promise<Session> {
     check.known('options', options, ['id']);
     const { place } = this.#starter('resumeSuspendedSession');
-    const session = await place.resumeSuspendedSession(check.bytes('state', state), check.optional('id', 'string', options.id));
-    return new Session(session, (run) => this.#cancellable(run));
+    const id = check.optional('id', 'string', options.id);
+    return this.#session(await place.resumeSuspendedSession(check.bytes('state', state), id), place);
   }
 
   /**

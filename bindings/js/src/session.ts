@@ -58,10 +58,14 @@ function camel(record: Record<string, unknown>): any {
   return Object.fromEntries(entries.map(([key, value]) => [key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()), value]));
 }
 
+/** Restores the session of a suspended run, in its state before the run. */
+export type Restore = (state: Uint8Array) => Promise<BackendSession>;
+
 /** An interpreter that persists between executions, with its variables, functions, imports and files. */
 export class Session implements AsyncDisposable {
   readonly #session: BackendSession;
   readonly #cancellable: Cancellable;
+  readonly #restore: Restore;
   readonly #turn = turns();
   /** The session's global variables. */
   readonly variables: Variables;
@@ -69,9 +73,10 @@ export class Session implements AsyncDisposable {
   readonly files: SessionFiles;
 
   /** Use `Sandbox.session` to open a session. */
-  constructor(session: BackendSession, cancellable: Cancellable) {
+  constructor(session: BackendSession, cancellable: Cancellable, restore: Restore) {
     this.#session = session;
     this.#cancellable = cancellable;
+    this.#restore = restore;
     this.variables = new Variables(session, this.#turn);
     this.files = new SessionFiles(session, this.#turn);
   }
@@ -117,13 +122,18 @@ export class Session implements AsyncDisposable {
   }
 
   #starter(method: string): Starter<BackendSession> {
-    return new Starter(method, undefined, this.#session, this.#cancellable, this.#turn);
+    const fork = async (state: Uint8Array): Promise<Starter<BackendSession>> => this.#copy(await this.#restore(state)).#starter('fork');
+    return new Starter(method, undefined, this.#session, this.#cancellable, { session: this, turn: this.#turn, fork });
+  }
+
+  #copy(session: BackendSession): Session {
+    return new Session(session, this.#cancellable, this.#restore);
   }
 
   /** Creates a second session with the same state. Later changes in either session do not affect the other. */
   async fork(options: SessionOptions = {}): Promise<Session> {
     const { id, context } = sessionOptions(options);
-    return new Session(await this.#turn(() => this.#session.fork(id, context)), this.#cancellable);
+    return this.#copy(await this.#turn(() => this.#session.fork(id, context)));
   }
 
   /** Takes a checkpoint of the state for `undo`, and returns its ID. */

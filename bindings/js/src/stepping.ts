@@ -1,11 +1,12 @@
 // Starts and resumes runs that can wait for answers to tool calls, in a sandbox or a session.
 import { attended } from './attended.ts';
-import type { Attendant, BackendKind, Stepped, Stepping } from './backend.ts';
+import type { Attendant, BackendKind, BackendSession, BackendWaiting, Stepped, Stepping } from './backend.ts';
 import type { Cancel } from './cancel.ts';
 import * as check from './check.ts';
-import { UnsupportedError } from './errors.ts';
+import { SuspensionError, UnsupportedError } from './errors.ts';
 import { type ExecuteOptions, type ListenOptions, type ResumeOptions, inputOf, resumeTimeout } from './options.ts';
 import { Run } from './run.ts';
+import type { Session } from './session.ts';
 import { WaitingRun, answersOf } from './waiting.ts';
 
 /** Registers the execution for `Sandbox.cancel` while `run` is pending. */
@@ -16,21 +17,35 @@ export type Turn = <Result>(ask: () => Promise<Result>) => Promise<Result>;
 
 const atOnce: Turn = (ask) => ask();
 
+/** The part of a session that its runs need. */
+export interface SessionRuns {
+  readonly session: Session;
+  readonly turn: Turn;
+  /** Restores a new session in its state before a suspended run, and returns its starter. */
+  fork(state: Uint8Array): Promise<Starter<BackendSession>>;
+}
+
+/** The options of a run that its forks keep. */
+interface RunOptions {
+  listen: ListenOptions;
+  timeoutMs: number | undefined;
+}
+
 /** The part of a sandbox or a session that starts and resumes runs. */
 export class Starter<Place extends object> {
   readonly #place: Place & Stepping;
   readonly #cancellable: Cancellable;
-  readonly #turn: Turn;
+  readonly #session: SessionRuns | undefined;
 
   /** Throws `UnsupportedError` if the backend does not support runs that wait for answers. */
-  constructor(method: string, kind: BackendKind | undefined, place: Place, cancellable: Cancellable, turn: Turn = atOnce) {
+  constructor(method: string, kind: BackendKind | undefined, place: Place, cancellable: Cancellable, session?: SessionRuns) {
     if (!isStepping(place)) {
       const named = kind === undefined ? 'this backend' : `backend: "${kind}"`;
       throw new UnsupportedError(`${method}: ${named} does not support runs that wait for answers; use backend: "native" or "daemon" outside browsers`);
     }
     this.#place = place;
     this.#cancellable = cancellable;
-    this.#turn = turn;
+    this.#session = session;
   }
 
   get place(): Place & Stepping {
@@ -39,14 +54,14 @@ export class Starter<Place extends object> {
 
   start(source: string, options: ExecuteOptions): Promise<Run | WaitingRun> {
     const input = inputOf(source, options);
-    return this.#step(options, (to) => this.#place.start(input, to), this.#turn);
+    return this.#begin({ listen: options, timeoutMs: input.timeoutMs }, (to) => this.#place.start(input, to));
   }
 
   async resume(state: Uint8Array, options: ResumeOptions): Promise<Run | WaitingRun> {
     const bytes = check.bytes('state', state);
     const timeoutMs = resumeTimeout(options);
     const answers = answersOf(options);
-    const run = await this.#step(options, (to) => this.#place.startSuspended(bytes, timeoutMs, to), this.#turn);
+    const run = await this.#resume(bytes, { listen: options, timeoutMs });
     // A cancellation or a timeout may have ended the run.
     if (run instanceof Run || answers.length === 0) return run;
     try {
@@ -57,16 +72,50 @@ export class Starter<Place extends object> {
     }
   }
 
+  /** Resumes a suspended run. Returns when it waits for the same calls. */
+  #resume(state: Uint8Array, options: RunOptions): Promise<Run | WaitingRun> {
+    return this.#begin(options, (to) => this.#place.startSuspended(state, options.timeoutMs, to));
+  }
+
+  #begin(options: RunOptions, step: (to: Attendant) => Promise<Stepped>): Promise<Run | WaitingRun> {
+    return this.#step(options, step, this.#session?.turn ?? atOnce);
+  }
+
   /** Runs a step. Only the first one waits for its turn, because the later ones let the session continue. */
-  #step(options: ListenOptions, step: (to: Attendant) => Promise<Stepped>, turn: Turn): Promise<Run | WaitingRun> {
+  #step(options: RunOptions, step: (to: Attendant) => Promise<Stepped>, turn: Turn): Promise<Run | WaitingRun> {
     return this.#cancellable((cancel) =>
       turn(() =>
-        attended(cancel, options, async (to) => {
+        attended(cancel, options.listen, async (to) => {
           const stepped = await step(to);
-          return 'calls' in stepped ? new WaitingRun(stepped, (next) => this.#step(options, next, atOnce)) : new Run(stepped);
+          return 'calls' in stepped ? this.#waiting(stepped, options) : new Run(stepped);
         }),
       ),
     );
+  }
+
+  #waiting(waiting: BackendWaiting, options: RunOptions): WaitingRun {
+    return new WaitingRun(waiting, {
+      session: this.#session?.session,
+      step: (next) => this.#step(options, next, atOnce),
+      fork: (state, count) => this.#forks(state, count, options),
+    });
+  }
+
+  /** Resumes a suspended run `count` times. Cancels all forks if one fails. */
+  async #forks(state: Uint8Array, count: number, options: RunOptions): Promise<WaitingRun[]> {
+    const forks = await Promise.allSettled(Array.from({ length: count }, () => this.#fork(state, options)));
+    const runs = forks.flatMap((fork) => (fork.status === 'fulfilled' ? [fork.value] : []));
+    const failed = forks.find((fork) => fork.status === 'rejected');
+    if (!failed) return runs;
+    for (const run of runs) run.cancel();
+    throw failed.reason;
+  }
+
+  async #fork(state: Uint8Array, options: RunOptions): Promise<WaitingRun> {
+    const starter: Starter<object> = this.#session ? await this.#session.fork(state) : this;
+    const run = await starter.#resume(state, options);
+    if (run instanceof WaitingRun) return run;
+    throw new SuspensionError(`a fork ended before it waited for its calls: ${run.outcome}`);
   }
 }
 

@@ -4,6 +4,7 @@ import * as check from './check.ts';
 import { PolicyError, SuspensionError } from './errors.ts';
 import { parseJson } from './json.ts';
 import type { Run } from './run.ts';
+import type { Session } from './session.ts';
 import type { Answer } from './tools.ts';
 
 /** A tool call that waits for an answer. */
@@ -43,26 +44,37 @@ export function answersOf({ answers, denied, failed }: CallAnswers): [call: stri
   return all;
 }
 
-/** Runs the next step of a run, with the listeners of the first one. */
-type RunStep = (step: (to: Attendant) => Promise<Stepped>) => Promise<Run | WaitingRun>;
+/** The sandbox or session of a run. It remembers the options of the call that started the run. */
+export interface RunPlace {
+  readonly session: Session | undefined;
+  /** Runs the next step of the run, with the listeners of the first one. */
+  step(step: (to: Attendant) => Promise<Stepped>): Promise<Run | WaitingRun>;
+  /** Resumes a suspended run `count` times. */
+  fork(state: Uint8Array, count: number): Promise<WaitingRun[]>;
+}
 
 /**
  * A run that has called tools without `execute` and waits for the answers. Answer it, or suspend it and resume it
  * later. Until then, its interpreter stays in memory, and `limits.timeoutMs` and `limits.toolTimeoutMs` apply. Each
- * instance can be continued or suspended once.
+ * instance can be continued, suspended or forked once.
  */
 export class WaitingRun {
   readonly #waiting: BackendWaiting;
-  readonly #step: RunStep;
+  readonly #place: RunPlace;
   #isUsed = false;
   /** The calls without an answer, in the order in which the script made them. */
   readonly calls: readonly WaitingCall[];
 
   /** Use `Sandbox.start` or `Sandbox.resumeSuspended` to obtain instances. */
-  constructor(waiting: BackendWaiting, step: RunStep) {
+  constructor(waiting: BackendWaiting, place: RunPlace) {
     this.#waiting = waiting;
-    this.#step = step;
+    this.#place = place;
     this.calls = callsOf(waiting.calls);
+  }
+
+  /** The session in which the script runs; `undefined` outside sessions. */
+  get session(): Session | undefined {
+    return this.#place.session;
   }
 
   /** Standard output so far, as text. */
@@ -84,7 +96,7 @@ export class WaitingRun {
     const answers = answersOf(options).map((answer) => this.#callAnswer(answer));
     this.#use();
     try {
-      return await this.#step((to) => this.#waiting.answer(answers, to));
+      return await this.#place.step((to) => this.#waiting.answer(answers, to));
     } catch (error) {
       // For example, the signal was aborted before this step.
       this.cancel();
@@ -112,6 +124,18 @@ export class WaitingRun {
       this.#isUsed = false;
       throw error;
     }
+  }
+
+  /**
+   * Ends the run and returns `count` copies that wait for the same calls. Answer each one differently to compare the
+   * results. Each fork repeats the script without calling tools, until it waits. It has its own interpreter and files. In
+   * a session, it has its own `session`, in its state before the script. Forks keep the listeners, the signal and
+   * `timeoutMs` of the first call, and the time of each one starts again. Fails like `suspend`. If a fork cannot be created,
+   * the other forks are cancelled. To keep the run in this case, use `suspend`, and resume its bytes several times.
+   */
+  async fork(count: number): Promise<WaitingRun[]> {
+    const copies = Number(check.whole('count', count));
+    return this.#place.fork(await this.suspend(), copies);
   }
 
   #use(): void {

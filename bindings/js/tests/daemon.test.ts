@@ -460,6 +460,15 @@ except tools.ToolError as error: print(type(error).__name__, error)`;
   assert.equal(here.backend, 'native', 'this process also suspends runs in sessions');
 });
 
+test('a run in a daemon is forked', { skip }, async () => {
+  at(somewhere);
+  await using box = await createSandbox({ language: 'python', backend: 'daemon', tools: { pay } });
+  const run = waiting(await box.start('print(tools.pay(euros=1))'));
+  const forks = await run.fork(3);
+  const outputs = forks.map(async (fork, index) => ended(await fork.answer({ answers: { 0: index } })).stdout);
+  assert.deepEqual(await Promise.all(outputs), ['0\n', '1\n', '2\n']);
+});
+
 test('a run in a daemon is cancelled', { skip }, async () => {
   at(somewhere);
   await using box = await createSandbox({ language: 'python', backend: 'daemon', tools: { pay } });
@@ -480,6 +489,7 @@ test('a run in a session of a daemon waits in memory', { skip }, async () => {
   const run = waiting(await session.start('y = tools.pay(euros=x)\ny'));
   const rejected = (error: unknown): boolean => error instanceof UnsupportedError && /keeps sessions only in memory/.test(error.message);
   await assert.rejects(run.suspend(), rejected);
+  await assert.rejects(run.fork(2), rejected);
   assert.equal(ended(await run.answer({ answers: { 0: 2 } })).value, 2);
   await assert.rejects(session.resumeSuspended(new Uint8Array()), rejected);
   await assert.rejects(box.resumeSuspendedSession(new Uint8Array()), rejected);

@@ -116,6 +116,39 @@ test('the same bytes are resumed twice with different answers', async () => {
   assert.deepEqual(runs.map((run) => ended(run).stdout), ['before\npaid: a\n', 'before\npaid: b\n']);
 });
 
+test('forks are answered differently', async () => {
+  const box = await sandbox();
+  const heard: string[] = [];
+  const script = 'print("begun")\nx = tools.pay(euros=1)\nprint(x, tools.pay(euros=2))';
+  const run = waiting(await box.start(script, { onStdout: (text) => void heard.push(text) }));
+  const forks = await run.fork(2);
+  assert.deepEqual([run.session, forks[0]?.calls, forks[0]?.session], [undefined, run.calls, undefined]);
+  const outputs = await Promise.all(forks.map(async (fork, index) => {
+    const again = await waiting(await fork.answer({ answers: { 0: 'ab'[index] } })).fork(2);
+    return Promise.all(again.map(async (each, last) => ended(await each.answer({ answers: { 1: 'cd'[last] } })).stdout));
+  }));
+  assert.deepEqual(outputs.flat(), ['a c', 'a d', 'b c', 'b d'].map((line) => `begun\n${line}\n`));
+  assert.deepEqual(heard.join('').split('\n').sort(), ['', 'a c', 'a d', 'b c', 'b d', 'begun']);
+  await assert.rejects(run.fork(1), (error) => error instanceof SuspensionError && /already continued or suspended/.test(error.message));
+  const other = waiting(await box.start(PAYS));
+  await assert.rejects(other.fork(-1), RangeError);
+  await assert.rejects(other.fork('2' as unknown as number), TypeError);
+  assert.deepEqual(await other.fork(0), []);
+});
+
+test('forks obey the timeout and the signal of the run', async () => {
+  const box = await sandbox();
+  const endless = 'tools.pay(euros=1)\nwhile True: pass';
+  const [timed] = await waiting(await box.start(endless, { timeoutMs: 3_000 })).fork(1);
+  assert.ok(timed);
+  assert.equal(ended(await timed.answer({ answers: { 0: 1 } })).outcome.kind, 'cancelled');
+  const controller = new AbortController();
+  const [aborted] = await waiting(await box.start(endless, { signal: controller.signal })).fork(1);
+  assert.ok(aborted);
+  setTimeout(() => controller.abort(new Error('enough')), 200);
+  await assert.rejects(aborted.answer({ answers: { 0: 1 } }), /enough/);
+});
+
 test('several calls are answered in steps', async () => {
   const box = await sandbox({ language: 'javascript' });
   const script = `const paid = await Promise.all([1, 2, 3].map((euros) => tools.pay({ euros }).catch((error) => error.message)));
@@ -240,6 +273,24 @@ test('a run in a session is resumed in a restored session', async () => {
   for (const rejected of [() => session.resumeSuspended(outside), () => box.resumeSuspendedSession(outside)]) {
     await assert.rejects(rejected, (error) => error instanceof SuspensionError && /outside a session/.test(error.message));
   }
+});
+
+test('each fork in a session has its own session', async () => {
+  const session = await (await sandbox()).session();
+  await session.execute('x = [0]');
+  const run = waiting(await session.start('x.append(tools.pay(euros=1))\nx'));
+  assert.equal(run.session, session);
+  const forks = await run.fork(2);
+  for (const [index, fork] of forks.entries()) {
+    assert.deepEqual(ended(await fork.answer({ answers: { 0: index } })).value, [0, index]);
+  }
+  for (const [index, { session: own }] of forks.entries()) {
+    assert.ok(own);
+    assert.notEqual(own.id, session.id);
+    assert.deepEqual(await own.variables.get('x'), [0, index]);
+    await own.close();
+  }
+  assert.deepEqual(await session.variables.get('x'), [0]);
 });
 
 test('other executions wait until a run in a session has ended', async () => {
