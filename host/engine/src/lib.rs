@@ -117,6 +117,8 @@ mod pages {
     mod tools {}
     #[doc = include_str!("../../../docs/approvals.md")]
     mod approvals {}
+    #[doc = include_str!("../../../docs/forks.md")]
+    mod forks {}
     #[doc = include_str!("../../../docs/recordings.md")]
     mod recordings {}
 }
