@@ -24,6 +24,8 @@
 //! * [`Tool`]: a host function that scripts may call. [`ToolPolicy`]: a policy's restrictions on one tool.
 //! * [`Started`]: an execution that the caller steps through, to answer its tool calls or to stream its output.
 //!   [`PendingToolCalls`] is for callers with their own threads.
+//! * [`Suspended`]: an execution that waits for answers, to store and resume later. [`Suspended::fork`] continues it
+//!   several times, each time with other answers.
 //! * [`Execution`]: the result of a script: its [`Outcome`], its output, its resource usage and its file changes.
 //! * [`Recording`]: an execution as bytes, to repeat it and compare the results.
 //!

@@ -117,7 +117,7 @@ class WaitingRun:
         >>> run = Sandbox("python", tools=[Tool(choose, waits=True)]).start("print(tools.choose())")
         >>> forks = run.fork(3)
         >>> [fork.answer({0: color}).stdout for fork, color in zip(forks, ["red", "green", "blue"])]
-        ['red\n', 'green\n', 'blue\n']
+        ['red\\n', 'green\\n', 'blue\\n']
 
         Each fork repeats the script without calling tools, until it waits. This takes about as much CPU time as the
         script had used. Each fork has its own interpreter and files. In a session, it has its own `session`, in its
