@@ -191,7 +191,7 @@ impl Sandbox {
     }
 
     /// Restores the session in which an execution was suspended, in its state before the execution. The session then
-    /// resumes the execution: start [`Suspended::request`] in it. To fork the session, restore it several times.
+    /// resumes the execution: start [`Suspended::request`] in it. [`Suspended::fork`] does both several times.
     ///
     /// The generators of random numbers continue as in the suspended session, so two sessions restored from the same
     /// execution draw the same random numbers from the interpreter's generators. Random bytes of the operating system

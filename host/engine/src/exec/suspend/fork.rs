@@ -3,7 +3,7 @@
 use super::Suspended;
 use crate::{AdvanceError, ExecuteError, ResumeError, ResumeOptions, Sandbox, Session, Started};
 
-/// One of the executions that [`Suspended::fork`] returns.
+/// An execution that [`Suspended::fork`] has resumed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Fork {
