@@ -43,7 +43,7 @@ pub use telemetry::{Telemetry, TelemetryError};
 pub(crate) use tenant::NO_CALLBACKS;
 pub use tenant::{
     Changed, DeliveryError, FinishedExecution, Fresh, NeedsTools, NoStore, OnOutput, Script, SessionPage, SessionPlace,
-    SessionSummary, SessionTarget, Stepped, Tenant, TenantConfig, Watch, Work,
+    SessionSummary, SessionTarget, StepOutcome, Tenant, TenantConfig, Watch, Work,
 };
 pub use type_checks::{CheckTypes, TypeCheckError, TypedScript};
 pub use workers::{

@@ -12,7 +12,7 @@ use glovebox_sessions::SessionId;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    Advanced, BoxFuture, NOT_STARTED_SUSPENDABLE, SteppedExecution,
+    BoxFuture, ExecutorStep, NOT_STARTED_SUSPENDABLE, SteppedExecution,
     fleet::{Fleet, read},
 };
 use crate::{Service, ServiceError, byte_budget::Room};
@@ -169,7 +169,7 @@ impl FleetExecution {
         progress: &mut FleetProgress,
         mut step: Box<FleetStep>,
         answers: &mut Vec<ToolAnswer>,
-    ) -> Result<Option<Advanced>, ServiceError> {
+    ) -> Result<Option<ExecutorStep>, ServiceError> {
         if step.created.elapsed() > MAX_REPEAT_TIME {
             return Err(ServiceError::StepLost);
         }
@@ -200,7 +200,7 @@ impl FleetExecution {
         *progress = FleetProgress::Sent(step);
         let calls = waiting.calls;
         match open_answers(&calls, call_count, mem::take(answers)).await?.is_empty() {
-            true => Ok(Some(Advanced::NeedsTools { calls, reply_room: None })),
+            true => Ok(Some(ExecutorStep::NeedsTools { calls, reply_room: None })),
             false => Err(ServiceError::StepUnanswered),
         }
     }
@@ -212,11 +212,11 @@ impl FleetExecution {
     }
 
     /// Returns the result of an execution. Parses it on a thread that is allowed to block, because it may be long.
-    async fn done(&self, executed: Executed) -> Result<Advanced, ServiceError> {
+    async fn done(&self, executed: Executed) -> Result<ExecutorStep, ServiceError> {
         self.ended.cancel();
         let id = self.start.id.clone();
         let finished = Service::blocking(move || read(executed, &id)).await?;
-        Ok(Advanced::Done(Box::new(finished)))
+        Ok(ExecutorStep::Done(Box::new(finished)))
     }
 }
 
@@ -282,7 +282,7 @@ fn has_ended() -> ServiceError {
 }
 
 impl SteppedExecution for FleetExecution {
-    fn advance(&self, mut answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>> {
+    fn advance(&self, mut answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<ExecutorStep, ServiceError>> {
         Box::pin(async move {
             let mut progress = self.progress.lock().await;
             loop {
@@ -311,7 +311,7 @@ impl SteppedExecution for FleetExecution {
                         }
                         let calls = waits.waiting.calls.clone();
                         *progress = FleetProgress::Waiting(waits);
-                        return next.map(|_| Advanced::NeedsTools { calls, reply_room: None });
+                        return next.map(|_| ExecutorStep::NeedsTools { calls, reply_room: None });
                     }
                     FleetProgress::Ended => return Err(ServiceError::StepFailed),
                 }

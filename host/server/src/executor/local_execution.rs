@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
-use super::{Advanced, BoxFuture, Finished, NOT_STARTED_SUSPENDABLE, SteppedExecution};
+use super::{BoxFuture, ExecutorStep, Finished, NOT_STARTED_SUSPENDABLE, SteppedExecution};
 use crate::{OnOutput, Service, ServiceError};
 
 /// Converts the outcome of an execution that has ended, after saving its session. Must be called on a thread that is
@@ -61,12 +61,12 @@ impl Drop for LocalExecution {
 }
 
 impl SteppedExecution for LocalExecution {
-    fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>> {
+    fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<ExecutorStep, ServiceError>> {
         Box::pin(async move {
             let started = self.started()?;
             let step = Service::blocking(move || started.advance(answers, None)).await?;
             let executed = match step.map_err(failed) {
-                Ok(Step::NeedsTools(calls)) => return Ok(Advanced::NeedsTools { calls, reply_room: None }),
+                Ok(Step::NeedsTools(calls)) => return Ok(ExecutorStep::NeedsTools { calls, reply_room: None }),
                 // Only a wait with a time limit ends while the script runs.
                 Ok(Step::Running) => return Err(ServiceError::Panicked),
                 Err(error) if error.is_answer_error() => return Err(error),
@@ -79,7 +79,7 @@ impl SteppedExecution for LocalExecution {
             let (finish, span) = (finish.ok_or(ServiceError::Panicked)?, Span::current());
             let finish = move || span.in_scope(|| finish(executed.map(Arc::unwrap_or_clone)));
             let finished = Service::blocking(finish).await?;
-            Ok(Advanced::Done(Box::new(finished)))
+            Ok(ExecutorStep::Done(Box::new(finished)))
         })
     }
 

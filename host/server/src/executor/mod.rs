@@ -117,7 +117,7 @@ pub(crate) trait SteppedExecution: Send + Sync {
     /// Fails if an answer is invalid ([`ServiceError::is_answer_error`]). In that case, no answer was used, and the
     /// execution stays suspended. It also stays suspended after [`ServiceError::StepUnanswered`]: the caller can repeat
     /// the step. After any other error, such as the death of a worker, the caller must drop the execution.
-    fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>>;
+    fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<ExecutorStep, ServiceError>>;
 
     /// Turns the execution into sealed bytes while it waits for answers
     /// ([`Script::is_suspendable`](crate::Script::is_suspendable)). It then ends, and [`advance`](Self::advance) returns
@@ -140,7 +140,7 @@ const NOT_STARTED_SUSPENDABLE: &str = "it was started without `suspendable`; set
 const NOT_STEPPED: &str = "suspending or resuming an execution requires that the client answers its tool calls";
 
 /// The state of an execution after a step.
-pub(crate) enum Advanced {
+pub(crate) enum ExecutorStep {
     /// The execution has finished. If its session had to be saved but could not be, the result is an error.
     Done(Box<Result<Finished, ServiceError>>),
     NeedsTools {

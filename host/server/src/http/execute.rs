@@ -19,7 +19,7 @@ use super::{
     wire::{ExecuteBody, NO_STEPPED_TOOL, ValidateAnswer},
 };
 use crate::{
-    DeliveryError, Door, FinishedExecution, ServiceError, SessionTarget, Stepped, Tenant, Watch, Work,
+    DeliveryError, Door, FinishedExecution, ServiceError, SessionTarget, StepOutcome, Tenant, Watch, Work,
     tenant::{Claim, NotStored, RunningExecution, SuspendedRequest},
 };
 
@@ -292,7 +292,7 @@ impl StepRequest {
                     then(FinishedExecution { finished, return_files: patterns, charged: None })
                         .map_err(ServiceError::from)
                 };
-                (tenant.execute_then(Door::Http, work, watch, then).await.map(Stepped::Done), 0, None)
+                (tenant.execute_then(Door::Http, work, watch, then).await.map(StepOutcome::Done), 0, None)
             }
             Self::Start { work, patterns, kept_bytes, store, claim, .. } => {
                 let started = tenant.start_claimed(Door::Http, work, patterns, watch, claim, then).await;
@@ -303,8 +303,8 @@ impl StepRequest {
             }
         };
         let needs = match stepped? {
-            Stepped::Done(response) => return Ok(response),
-            Stepped::NeedsTools(needs) => needs,
+            StepOutcome::Done(response) => return Ok(response),
+            StepOutcome::NeedsTools(needs) => needs,
         };
         let (execution, mut not_stored) = (needs.execution.clone(), None);
         if let Some(request) = store {

@@ -53,7 +53,7 @@ use suspended_store::SuspendedStore;
 pub(crate) use executing::CancelOnDrop;
 pub(crate) use replies::ReplyRooms;
 pub(crate) use running::RunningExecution;
-pub use stepping::{DeliveryError, FinishedExecution, NeedsTools, Stepped};
+pub use stepping::{DeliveryError, FinishedExecution, NeedsTools, StepOutcome};
 pub use stores::NoStore;
 pub(crate) use stores::{BoundedStore, ByteQuota, Reservation};
 pub(crate) use storing::{Claim, NotStored, StoredSummaries, Suspension};

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Door, Service, ServiceError,
     byte_budget::{ChargedBytes, Room},
-    executor::{Advanced, Finished, Job, SteppedExecution},
+    executor::{ExecutorStep, Finished, Job, SteppedExecution},
     service::ExecutionPermit,
 };
 
@@ -26,7 +26,7 @@ const MAX_SHORT_BYTES: usize = 16 << 10;
 
 /// The state of an execution after a step.
 #[derive(Debug)]
-pub enum Stepped<T> {
+pub enum StepOutcome<T> {
     /// The execution has finished.
     Done(T),
     /// The execution is suspended until its tool calls are answered.
@@ -143,7 +143,7 @@ impl Tenant {
         return_files: Vec<String>,
         watch: Watch,
         then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError> + Send + 'static,
-    ) -> Result<Stepped<T>, ServiceError> {
+    ) -> Result<StepOutcome<T>, ServiceError> {
         self.start_claimed(door, work, return_files, watch, None, then).await
     }
 
@@ -158,7 +158,7 @@ impl Tenant {
         watch: Watch,
         claim: Option<Claim>,
         then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError> + Send + 'static,
-    ) -> Result<Stepped<T>, ServiceError> {
+    ) -> Result<StepOutcome<T>, ServiceError> {
         let (session, is_remote) = (work.session().cloned(), self.is_remote(&work));
         let permits = self.admit_stepped(session.as_ref());
         let (suspended, held) = self.admit_work(door, &mut work, watch.cancel.as_ref(), true, permits).await?;
@@ -207,13 +207,13 @@ impl Tenant {
             {
                 stepping.output.set(None).await;
                 let _ = match advanced {
-                    Ok(Advanced::Done(finished)) => tenant.finish(stepping, *finished),
+                    Ok(ExecutorStep::Done(finished)) => tenant.finish(stepping, *finished),
                     _ => tenant.end(stepping).await,
                 };
                 return Err(error);
             }
             // A resumed script repeats what it did before until it waits for the same calls.
-            if !answers.is_empty() && matches!(advanced, Ok(Advanced::NeedsTools { .. })) {
+            if !answers.is_empty() && matches!(advanced, Ok(ExecutorStep::NeedsTools { .. })) {
                 advanced = match stepping.started.advance(answers).await {
                     // The client can resume the same bytes with other answers.
                     Err(error) if error.is_answer_error() => {
@@ -227,7 +227,7 @@ impl Tenant {
             tenant.after_step(id, stepping, advanced, place, then).await
         };
         let stepped = tokio::spawn(step.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
-        guard.disarm_if(matches!(stepped, Stepped::NeedsTools(_)));
+        guard.disarm_if(matches!(stepped, StepOutcome::NeedsTools(_)));
         Ok(stepped)
     }
 
@@ -247,7 +247,7 @@ impl Tenant {
         answers: Vec<ToolAnswer>,
         watch: Watch,
         then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError> + Send + 'static,
-    ) -> Result<Stepped<T>, ServiceError> {
+    ) -> Result<StepOutcome<T>, ServiceError> {
         if self.inner.service.is_draining() {
             return Err(ServiceError::Draining);
         }
@@ -268,7 +268,7 @@ impl Tenant {
                     executions.read(&named, *unread, then)
                 };
                 let read = Service::blocking(read).await.inspect_err(|_| self.inner.suspended.forget(&id));
-                return read?.map(Stepped::Done);
+                return read?.map(StepOutcome::Done);
             }
             _ => return Err(ServiceError::Panicked),
         };
@@ -283,8 +283,8 @@ impl Tenant {
         };
         let stepped = tokio::spawn(step.in_current_span()).await.map_err(|_| ServiceError::Panicked)?;
         let is_suspended = match &stepped {
-            Ok(Stepped::Done(_)) => false,
-            Ok(Stepped::NeedsTools(_)) => true,
+            Ok(StepOutcome::Done(_)) => false,
+            Ok(StepOutcome::NeedsTools(_)) => true,
             Err(error) => error.is_still_waiting(),
         };
         guard.disarm_if(is_suspended);
@@ -332,24 +332,24 @@ impl Tenant {
         &self,
         id: String,
         mut stepping: Stepping,
-        advanced: Result<Advanced, ServiceError>,
+        advanced: Result<ExecutorStep, ServiceError>,
         place: ExecutionPermit,
         then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError> + Send + 'static,
-    ) -> Result<Stepped<T>, ServiceError> {
+    ) -> Result<StepOutcome<T>, ServiceError> {
         stepping.output.set(None).await;
         // A suspended execution does not keep its permit to run.
         drop(place);
         let ended = match advanced {
-            Ok(Advanced::Done(finished)) => {
+            Ok(ExecutorStep::Done(finished)) => {
                 self.inner.suspended.forget(&id);
                 self.finish(stepping, *finished)?
             }
-            Ok(Advanced::NeedsTools { calls, reply_room }) => {
+            Ok(ExecutorStep::NeedsTools { calls, reply_room }) => {
                 stepping.calls_bytes = calls.iter().map(|call| call.name.len() + call.arguments.len()).sum();
                 match self.suspend(id.clone(), stepping, true) {
                     Ok(expires_after) => {
                         let needs = NeedsTools { execution: id, calls, expires_after, reply_room };
-                        return Ok(Stepped::NeedsTools(needs));
+                        return Ok(StepOutcome::NeedsTools(needs));
                     }
                     // The script is about to end, so its calls need no answers.
                     Err(cancelled) => self.end(*cancelled).await?,
@@ -365,7 +365,7 @@ impl Tenant {
             }
         };
         let mapped = if is_short(&ended) { then(ended) } else { Service::blocking(move || then(ended)).await? };
-        Ok(Stepped::Done(mapped?))
+        Ok(StepOutcome::Done(mapped?))
     }
 }
 
@@ -403,9 +403,9 @@ impl Tenant {
     pub(super) async fn result(&self, stepping: Stepping) -> Result<FinishedExecution, ServiceError> {
         stepping.started.ended().cancelled().await;
         match stepping.started.advance(Vec::new()).await {
-            Ok(Advanced::Done(finished)) => self.finish(stepping, *finished),
+            Ok(ExecutorStep::Done(finished)) => self.finish(stepping, *finished),
             // Only a faulty worker reports calls after the end.
-            Ok(Advanced::NeedsTools { .. }) => self.finish(stepping, Err(ServiceError::WorkerDied)),
+            Ok(ExecutorStep::NeedsTools { .. }) => self.finish(stepping, Err(ServiceError::WorkerDied)),
             Err(error) => self.finish(stepping, Err(error)),
         }
     }

@@ -6,7 +6,7 @@ use tracing::{Instrument as _, Span};
 use super::{Changed, SessionTarget, Tenant, stepping::Stepping, suspended::SuspensionState};
 use crate::{
     Service, ServiceError,
-    executor::{Advanced, SessionOperation},
+    executor::{ExecutorStep, SessionOperation},
 };
 
 /// Maximum size of the journal in the bytes of a suspended execution. The engine limits its contents to 1 MiB, and
@@ -121,9 +121,9 @@ impl Tenant {
         self.inner.suspended.forget(&id);
         stepping.started.ended().cancelled().await;
         let result = match stepping.started.advance(Vec::new()).await {
-            Ok(Advanced::Done(finished)) => *finished,
+            Ok(ExecutorStep::Done(finished)) => *finished,
             // Only a faulty worker reports calls after the end.
-            Ok(Advanced::NeedsTools { .. }) => Err(ServiceError::WorkerDied),
+            Ok(ExecutorStep::NeedsTools { .. }) => Err(ServiceError::WorkerDied),
             Err(error) => Err(error),
         };
         let (tenant, span) = (self.clone(), Span::current());

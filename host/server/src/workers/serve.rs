@@ -29,7 +29,7 @@ use super::{
 use crate::{
     OnOutput, Service, ServiceError, Tenant, TenantConfig, Work,
     executor::{
-        AddNetwork, Advanced, Executor, Finished, InProcess, Job, LeftFiles, SessionCall, SessionReply,
+        AddNetwork, Executor, ExecutorStep, Finished, InProcess, Job, LeftFiles, SessionCall, SessionReply,
         SteppedExecution,
     },
     tenant::BoundedStore,
@@ -403,8 +403,8 @@ impl WorkerSide {
         let started = self.find(execution)?;
         let step = started.run.advance(answers).await?;
         Ok(match step {
-            Advanced::NeedsTools { calls, .. } => StepReply::NeedsTools(calls),
-            Advanced::Done(result) => StepReply::Done(Box::new(match *result {
+            ExecutorStep::NeedsTools { calls, .. } => StepReply::NeedsTools(calls),
+            ExecutorStep::Done(result) => StepReply::Done(Box::new(match *result {
                 Ok(finished) => Ok(self.finished(execution, started.wants_files, finished)),
                 Err(error) => Err(RelayedError::from(&error)),
             })),

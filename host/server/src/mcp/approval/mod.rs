@@ -28,7 +28,7 @@ use tokio::{runtime::Handle, task::JoinSet};
 
 use super::{LastLine, McpServer, answer::Answering, arguments as given, http::Account};
 use crate::{
-    Changed, Door, FinishedExecution, Resumption, Service, ServiceError, Stepped, Tenant, Work,
+    Changed, Door, FinishedExecution, Resumption, Service, ServiceError, StepOutcome, Tenant, Work,
     byte_budget::{ChargedBytes, NoRoom, Room},
     tenant::CancelOnDrop,
 };
@@ -69,7 +69,7 @@ pub(super) struct ApprovedRun<'a> {
     pub(super) last: LastLine,
 }
 
-type Step = Stepped<CallToolResult>;
+type Step = StepOutcome<CallToolResult>;
 
 /// The result of an attempt to suspend an execution as bytes.
 enum SuspendAttempt {
@@ -129,8 +129,8 @@ impl ApprovedRun<'_> {
         let approver = Approver::of(self.context);
         loop {
             let needs = match step {
-                Stepped::Done(result) => return Ok(result.into()),
-                Stepped::NeedsTools(needs) => needs,
+                StepOutcome::Done(result) => return Ok(result.into()),
+                StepOutcome::NeedsTools(needs) => needs,
             };
             let waiting = CancelWaiting { tenant: self.tenant.clone(), execution: Some(needs.execution.clone()) };
             let (decided, open) =

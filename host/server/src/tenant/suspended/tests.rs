@@ -4,7 +4,7 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::{
     Door,
-    executor::{Advanced, BoxFuture, SteppedExecution},
+    executor::{BoxFuture, ExecutorStep, SteppedExecution},
     tenant::{executing::AuditedRequest, stepping::Output},
 };
 
@@ -12,7 +12,7 @@ use crate::{
 struct Waiting(CancellationToken);
 
 impl SteppedExecution for Waiting {
-    fn advance(&self, _: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>> {
+    fn advance(&self, _: Vec<ToolAnswer>) -> BoxFuture<'_, Result<ExecutorStep, ServiceError>> {
         Box::pin(async move { Err(ServiceError::Panicked) })
     }
 

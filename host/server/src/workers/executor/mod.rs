@@ -18,8 +18,8 @@ use super::{
 use crate::{
     Fresh, OnOutput, Service, ServiceError, SessionPage, TenantConfig, Work, byte_budget,
     executor::{
-        Advanced, BoxFuture, Completion, Executor, FileAnswer, FileOperation, Finished, Job, LeftFiles, Listed, Room,
-        SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
+        BoxFuture, Completion, Executor, ExecutorStep, FileAnswer, FileOperation, Finished, Job, LeftFiles, Listed,
+        Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
     },
     tenant::BoundedStore,
 };
@@ -391,7 +391,7 @@ impl WorkerExecution {
 type StepResult = Result<(StepReply, Vec<u8>, Option<byte_budget::Room>), ServiceError>;
 
 impl SteppedExecution for WorkerExecution {
-    fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<Advanced, ServiceError>> {
+    fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<ExecutorStep, ServiceError>> {
         Box::pin(async move {
             let script = self.script.lock().take();
             let stepped: StepResult = match script {
@@ -410,12 +410,12 @@ impl SteppedExecution for WorkerExecution {
                 }
             })?;
             Ok(match step {
-                StepReply::NeedsTools(calls) => Advanced::NeedsTools { calls, reply_room: room },
+                StepReply::NeedsTools(calls) => ExecutorStep::NeedsTools { calls, reply_room: room },
                 StepReply::Done(result) => {
                     let there = self.wants_files.then(|| self.left());
                     let result = result.map(|reply| Finished { reply_room: room, ..finished(reply, there) });
                     let result = result.map_err(ServiceError::from);
-                    Advanced::Done(Box::new(result))
+                    ExecutorStep::Done(Box::new(result))
                 }
             })
         })

@@ -110,7 +110,7 @@ async fn replies_are_charged_until_their_values_are_dropped() {
         _hook: CancelToken::new().on_cancel(|| {}),
     };
     let step = started.advance(Vec::new()).await;
-    assert!(matches!(step, Ok(Advanced::NeedsTools { .. })) && used() >= LONG, "calls to tools: {}", used());
+    assert!(matches!(step, Ok(ExecutorStep::NeedsTools { .. })) && used() >= LONG, "calls to tools: {}", used());
     drop(step);
     assert_eq!(used(), 0);
 }
