@@ -100,7 +100,9 @@ pub(crate) enum Room {
 
 /// The budget is exhausted, or no permits became available in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoRoom;
+pub(crate) struct BudgetExhausted;
+
+type Result<T> = std::result::Result<T, BudgetExhausted>;
 
 impl Room {
     /// Releases the reservation beyond `bytes`.
@@ -182,28 +184,28 @@ impl ByteBudget {
 
     /// Grows `held` to a total of `bytes`, waiting for permits if necessary. Dropping the future leaves `held`
     /// unchanged.
-    pub(crate) async fn grow(&self, tenant: Option<&str>, held: &mut ChargedBytes, bytes: usize) -> Result<(), NoRoom> {
+    pub(crate) async fn grow(&self, tenant: Option<&str>, held: &mut ChargedBytes, bytes: usize) -> Result<()> {
         let more = self.missing(tenant, held, bytes);
         if more > 0 {
             let waited = tokio::time::timeout(self.budget.wait, self.wait(tenant, more)).await;
-            held.join(ChargedBytes { permits: waited.map_err(|_| NoRoom)??, steps: more });
+            held.join(ChargedBytes { permits: waited.map_err(|_| BudgetExhausted)??, steps: more });
         }
         Ok(())
     }
 
     /// Like [`grow`](Self::grow), but fails instead of waiting.
-    pub(crate) fn try_grow(&self, tenant: Option<&str>, held: &mut ChargedBytes, bytes: usize) -> Result<(), NoRoom> {
+    pub(crate) fn try_grow(&self, tenant: Option<&str>, held: &mut ChargedBytes, bytes: usize) -> Result<()> {
         let more = self.missing(tenant, held, bytes);
         if more > 0 {
-            held.join(ChargedBytes { permits: self.take(tenant, more).ok_or(NoRoom)?, steps: more });
+            held.join(ChargedBytes { permits: self.take(tenant, more).ok_or(BudgetExhausted)?, steps: more });
         }
         Ok(())
     }
 
     /// Acquires `bytes` without waiting. Fails if the budget has too little left.
-    pub(crate) fn try_room(&self, tenant: Option<&str>, bytes: usize) -> Result<ChargedBytes, NoRoom> {
+    pub(crate) fn try_room(&self, tenant: Option<&str>, bytes: usize) -> Result<ChargedBytes> {
         let steps = bytes.div_ceil(STEP_BYTES);
-        Ok(ChargedBytes { permits: self.take(tenant, steps).ok_or(NoRoom)?, steps })
+        Ok(ChargedBytes { permits: self.take(tenant, steps).ok_or(BudgetExhausted)?, steps })
     }
 
     /// Changes `held` to `bytes` without waiting, and charges all of it to the client as well. If the budget has too little
@@ -213,13 +215,13 @@ impl ByteBudget {
         tenant: Option<&str>,
         mut held: ChargedBytes,
         bytes: usize,
-    ) -> Result<ChargedBytes, NoRoom> {
+    ) -> Result<ChargedBytes> {
         held.shrink(bytes);
         if let Some(client) = &self.client {
             // The reply of a worker is reserved without a client.
             for permit in held.permits.iter_mut().filter(|permit| permit.client.is_none()) {
                 let steps = count(permit.steps.num_permits());
-                permit.client = Some(Arc::clone(client).try_acquire_many_owned(steps).map_err(|_| NoRoom)?);
+                permit.client = Some(Arc::clone(client).try_acquire_many_owned(steps).map_err(|_| BudgetExhausted)?);
             }
         }
         held.join(self.try_room(tenant, bytes.saturating_sub(held.bytes()))?);
@@ -237,24 +239,19 @@ impl ByteBudget {
 
     /// Reserves `bytes` for a buffer that is about to be created, without waiting. If the budget is exhausted, small
     /// buffers can still be created; their total size is limited by `late_steps`.
-    pub(crate) fn reserve(&self, tenant: Option<&str>, bytes: usize) -> Result<Room, NoRoom> {
+    pub(crate) fn reserve(&self, tenant: Option<&str>, bytes: usize) -> Result<Room> {
         if let Ok(held) = self.try_room(tenant, bytes) {
             return Ok(Room::ChargedBytes(held));
         }
         let steps = bytes.div_ceil(STEP_BYTES);
         if steps > self.budget.late_steps {
-            return Err(NoRoom);
+            return Err(BudgetExhausted);
         }
-        Arc::clone(&self.budget.late).try_acquire_many_owned(count(steps)).map(Room::Late).map_err(|_| NoRoom)
+        Arc::clone(&self.budget.late).try_acquire_many_owned(count(steps)).map(Room::Late).map_err(|_| BudgetExhausted)
     }
 
     /// Converts a reservation into permits for `bytes`, the final size of the buffer.
-    pub(crate) async fn settle(
-        &self,
-        tenant: Option<&str>,
-        mut room: Room,
-        bytes: usize,
-    ) -> Result<ChargedBytes, NoRoom> {
+    pub(crate) async fn settle(&self, tenant: Option<&str>, mut room: Room, bytes: usize) -> Result<ChargedBytes> {
         let mut held = match &mut room {
             Room::ChargedBytes(held) => std::mem::take(held),
             Room::Late(_) => ChargedBytes::default(),
@@ -265,7 +262,7 @@ impl ByteBudget {
     }
 
     /// Acquires permits for `bytes` that are already in memory.
-    pub(crate) async fn room(&self, tenant: Option<&str>, bytes: usize) -> Result<ChargedBytes, NoRoom> {
+    pub(crate) async fn room(&self, tenant: Option<&str>, bytes: usize) -> Result<ChargedBytes> {
         let room = self.reserve(tenant, bytes)?;
         self.settle(tenant, room, bytes).await
     }
@@ -326,9 +323,9 @@ impl ByteBudget {
         Some(permits)
     }
 
-    async fn wait(&self, tenant: Option<&str>, steps: usize) -> Result<Vec<Permit>, NoRoom> {
+    async fn wait(&self, tenant: Option<&str>, steps: usize) -> Result<Vec<Permit>> {
         let take = async |semaphore: &Arc<Semaphore>, steps: usize| {
-            Arc::clone(semaphore).acquire_many_owned(count(steps)).await.map_err(|_| NoRoom)
+            Arc::clone(semaphore).acquire_many_owned(count(steps)).await.map_err(|_| BudgetExhausted)
         };
         // Acquire the client's steps first, then the allowance. A client that held steps of its tenant while it waited,
         // or a tenant that waited in the queue of the shared half, would block the others.
@@ -396,7 +393,7 @@ mod tests {
         assert_eq!((held.steps, permits(&held)), (2, 2));
         drop(budget.try_room(Some("a"), 6 * STEP_BYTES).unwrap());
         drop(held);
-        assert_eq!(budget.room(Some("a"), 9 * STEP_BYTES).await.map(drop), Err(NoRoom), "more than the whole budget");
+        assert_eq!(budget.room(Some("a"), 9 * STEP_BYTES).await.map(drop), Err(BudgetExhausted), "over the budget");
         drop(budget.room(Some("a"), 8 * STEP_BYTES).await.unwrap());
         drop(budget.room(Some("a"), 0).await.unwrap());
         assert!(budget.try_room(Some("a"), 100 * STEP_BYTES).is_err());
@@ -410,7 +407,7 @@ mod tests {
             tokio::task::yield_now().await;
             budget.try_room(Some("b"), 8 * STEP_BYTES)
         });
-        assert_eq!((waited.map(drop), other.is_ok()), (Err(NoRoom), true));
+        assert_eq!((waited.map(drop), other.is_ok()), (Err(BudgetExhausted), true));
         // A buffer above the total is admitted if its tenant holds nothing else.
         held.shrink(0);
         budget.grow(Some("a"), &mut held, 100 * STEP_BYTES).await.unwrap();
@@ -435,7 +432,7 @@ mod tests {
             tokio::task::yield_now().await;
             other.try_room(tenant, 8 * STEP_BYTES)
         });
-        assert_eq!((waited.map(drop), others.is_ok()), (Err(NoRoom), true));
+        assert_eq!((waited.map(drop), others.is_ok()), (Err(BudgetExhausted), true));
         held.shrink(5 * STEP_BYTES);
         assert_eq!(one.free_bytes(tenant), 3 * STEP_BYTES);
         drop((held, others));
@@ -471,7 +468,7 @@ mod tests {
         let mut one = budget.room(None, STEP_BYTES).await.unwrap();
         budget.grow(None, &mut one, 7 * STEP_BYTES).await.unwrap();
         assert_eq!(budget.grow(None, &mut one, 9 * STEP_BYTES).await, Ok(()), "growth stops at the whole budget");
-        assert_eq!(budget.try_grow(None, &mut ChargedBytes::default(), 1), Err(NoRoom));
+        assert_eq!(budget.try_grow(None, &mut ChargedBytes::default(), 1), Err(BudgetExhausted));
         let has_waited = Cell::new(false);
         let (first, second) = tokio::join!(
             async {
@@ -484,8 +481,8 @@ mod tests {
                 (room.map(drop), has_waited.get())
             }
         );
-        assert_eq!(first, Err(NoRoom), "the wait for room times out");
-        assert_eq!(second, (Err(NoRoom), false), "rejected: a quarter of the budget is already waiting");
+        assert_eq!(first, Err(BudgetExhausted), "the wait for room times out");
+        assert_eq!(second, (Err(BudgetExhausted), false), "rejected: a quarter of the budget is already waiting");
         drop(one);
         budget.room(None, 8 * STEP_BYTES).await.unwrap();
     }

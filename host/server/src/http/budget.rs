@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use super::{HttpConfig, Problem, Shared};
 use crate::{
     Service, ServiceError, Tenant,
-    byte_budget::{ByteBudget, ClientProcess, NoRoom, Room},
+    byte_budget::{BudgetExhausted, ByteBudget, ClientProcess, Room},
     tenant::ReplyRooms,
     text::quoted,
 };
@@ -103,7 +103,7 @@ impl BodyBudget {
                 return Err(self.too_large());
             }
             let len = bytes.len() + data.len();
-            self.bytes.try_grow(tenant, &mut held, len).map_err(|NoRoom| too_many_requests())?;
+            self.bytes.try_grow(tenant, &mut held, len).map_err(|BudgetExhausted| too_many_requests())?;
             bytes.extend_from_slice(&data);
         }
         Ok(ReadBody { bytes, held, tenant: tenant.map(str::to_owned), budget: self.clone() })
@@ -111,7 +111,7 @@ impl BodyBudget {
 
     /// Reserves memory for a response that is about to be built, without waiting.
     pub(crate) fn reserve(&self, tenant: &str, bytes: usize) -> Result<Room, ServiceError> {
-        self.bytes.reserve(Some(tenant), bytes).map_err(|NoRoom| self.refusal(tenant, bytes))
+        self.bytes.reserve(Some(tenant), bytes).map_err(|BudgetExhausted| self.refusal(tenant, bytes))
     }
 
     /// Returns the error for a response of `bytes` without room. A retry cannot deliver a response that exceeds the
@@ -124,13 +124,13 @@ impl BodyBudget {
     /// Grows the memory charged for a result to the size of its response, `bytes`, without waiting.
     pub(crate) fn grow(&self, tenant: &str, held: &mut ChargedBytes, bytes: usize) -> Result<(), ServiceError> {
         let more = self.bytes.try_room(Some(tenant), bytes.saturating_sub(held.bytes()));
-        held.join(more.map_err(|NoRoom| self.refusal(tenant, bytes))?);
+        held.join(more.map_err(|BudgetExhausted| self.refusal(tenant, bytes))?);
         Ok(())
     }
 
     /// Adjusts the memory reserved for a response to its actual size, `bytes`.
     pub(crate) async fn settle(&self, tenant: &str, room: Room, bytes: usize) -> Result<ChargedBytes, Problem> {
-        self.bytes.settle(Some(tenant), room, bytes).await.map_err(|NoRoom| too_many_answers())
+        self.bytes.settle(Some(tenant), room, bytes).await.map_err(|BudgetExhausted| too_many_answers())
     }
 
     pub(crate) fn bytes(&self) -> &ByteBudget {
@@ -168,7 +168,7 @@ impl ReadBody {
     /// Grows the charged memory to `bytes`, to account for the values that are parsed from the body.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
         let grown = self.budget.bytes.try_grow(self.tenant.as_deref(), &mut self.held, bytes);
-        grown.map_err(|NoRoom| too_many_requests())
+        grown.map_err(|BudgetExhausted| too_many_requests())
     }
 }
 

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     NeedsTools, Resumption, Service, ServiceError, SessionTarget, Tenant,
-    byte_budget::NoRoom,
+    byte_budget::BudgetExhausted,
     json::{Bytes, at_most},
     tenant::{NotStored, ReadEntry, StoredExecution, StoredSummaries, SuspendedId, SuspendedRequest, Suspension},
 };
@@ -202,7 +202,7 @@ pub(crate) async fn resume(
         let stored = Stored { entry, body, answers };
         let values_bytes = stored.values_bytes()?;
         let more = bodies.bytes().try_room(Some(parsing.name()), values_bytes);
-        held.join(more.map_err(|NoRoom| ServiceError::NoRoomToSuspend)?);
+        held.join(more.map_err(|BudgetExhausted| ServiceError::NoRoomToSuspend)?);
         stored.parse(begun, &headers, &parsing, held)
     };
     let request = Service::blocking(parse).await??;
@@ -214,7 +214,7 @@ async fn read(shared: &Shared, tenant: &Tenant, id: &str) -> Result<(ReadEntry, 
     let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
     let reserve = move |bytes: usize| {
         let held = bodies.bytes().try_room(Some(&name), bytes.saturating_mul(COPIES));
-        held.map_err(|NoRoom| ServiceError::NoRoomToSuspend)
+        held.map_err(|BudgetExhausted| ServiceError::NoRoomToSuspend)
     };
     tenant.read_suspended(id, reserve).await
 }
@@ -319,7 +319,7 @@ impl Responder {
             // Includes the stored form, which contains a copy.
             let held = reserve_suspended(&bodies, &name, bytes)?;
             let stored = bodies.bytes().try_room(Some(&name), stored_bytes);
-            Ok::<_, ServiceError>((held, stored.map_err(|NoRoom| ServiceError::NoRoomToSuspend)?))
+            Ok::<_, ServiceError>((held, stored.map_err(|BudgetExhausted| ServiceError::NoRoomToSuspend)?))
         };
         let (execution, calls) = (needs.execution.clone(), needs.calls.clone());
         let Suspension { id, calls, generation } = tenant.store_suspended(execution, request, calls, reserve).await?;

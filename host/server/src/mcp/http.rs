@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use super::{McpServer, connections::Connections};
 use crate::{
     Tenant,
-    byte_budget::{ChargedBytes, NoRoom},
+    byte_budget::{BudgetExhausted, ChargedBytes},
     http::{BodyBudget, HttpConfig, Names, PIECE_BYTES, Problem, Tenants, count_answer, counted},
     json::{JsonCost, json_len},
     text::quoted,
@@ -247,7 +247,7 @@ impl Account {
 
     /// Reserves memory for data from which an answer is built, without waiting. Reserves nothing if the request did not
     /// arrive over HTTP.
-    pub(super) fn reserve(context: &RequestContext<RoleServer>, bytes: usize) -> Result<ChargedBytes, NoRoom> {
+    pub(super) fn reserve(context: &RequestContext<RoleServer>, bytes: usize) -> Result<ChargedBytes, BudgetExhausted> {
         let Some(Self { bodies, tenant, .. }) = Self::of(&context.extensions) else {
             return Ok(ChargedBytes::default());
         };
@@ -260,13 +260,13 @@ impl Account {
         context: &RequestContext<RoleServer>,
         data: ChargedBytes,
         answer: &impl Serialize,
-    ) -> Result<(), NoRoom> {
+    ) -> Result<(), BudgetExhausted> {
         let Some(Self { bodies, tenant, held }) = Self::of(&context.extensions) else { return Ok(()) };
         // An answer that cannot be serialized is not sent and needs no memory.
         let len = ANSWER_COPIES * json_len(answer).unwrap_or_default();
         let more = match bodies.bytes().try_resize(Some(tenant), data, len) {
             Ok(more) => more,
-            Err(NoRoom) => bodies.bytes().room(Some(tenant), len).await?,
+            Err(BudgetExhausted) => bodies.bytes().room(Some(tenant), len).await?,
         };
         held.lock().unwrap_or_else(PoisonError::into_inner).join(more);
         Ok(())

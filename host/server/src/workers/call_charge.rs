@@ -6,7 +6,7 @@ use glovebox::MemoryBudget;
 use parking_lot::Mutex;
 
 use super::peer::ReplyBudget;
-use crate::byte_budget::{ChargedBytes, NoRoom};
+use crate::byte_budget::{BudgetExhausted, ChargedBytes};
 
 /// The number of copies of a call's arguments in memory: the text, the parsed request, and the body that is sent.
 const COPIES_OF_ARGUMENTS: usize = 3;
@@ -30,14 +30,14 @@ struct Charged {
 
 impl CallCharge {
     /// Charges a call with arguments of this length. Fails if the budget has no room.
-    pub(super) fn begin(budget: Option<ReplyBudget>, arguments_bytes: usize) -> Result<Arc<Self>, NoRoom> {
+    pub(super) fn begin(budget: Option<ReplyBudget>, arguments_bytes: usize) -> Result<Arc<Self>, BudgetExhausted> {
         let charge = Self { budget, charged: Mutex::default() };
         charge.grow(CALL_BYTES + COPIES_OF_ARGUMENTS * arguments_bytes)?;
         Ok(Arc::new(charge))
     }
 
     /// Returns the memory for a result of this length and releases the rest. Fails if the budget has no room.
-    pub(super) fn settle(&self, result_bytes: usize) -> Result<ChargedBytes, NoRoom> {
+    pub(super) fn settle(&self, result_bytes: usize) -> Result<ChargedBytes, BudgetExhausted> {
         let held = std::mem::take(&mut self.charged.lock().held);
         match &self.budget {
             Some(ReplyBudget { bytes, tenant }) => bytes.try_resize(Some(tenant), held, result_bytes),
@@ -45,7 +45,7 @@ impl CallCharge {
         }
     }
 
-    fn grow(&self, more: usize) -> Result<(), NoRoom> {
+    fn grow(&self, more: usize) -> Result<(), BudgetExhausted> {
         let Some(ReplyBudget { bytes, tenant }) = &self.budget else { return Ok(()) };
         let mut charged = self.charged.lock();
         let total = charged.bytes.saturating_add(more);

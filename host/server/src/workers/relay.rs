@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     OnOutput, Service, ServiceError,
-    byte_budget::{ChargedBytes, NoRoom},
+    byte_budget::{BudgetExhausted, ChargedBytes},
     grant::narrowed,
     json::JsonCost,
     tenant::BoundedStore,
@@ -269,7 +269,7 @@ impl ServerSide {
         arguments: String,
         run: impl FnOnce(String, Arc<CallCharge>) -> Result<String, ToolError> + Send + 'static,
     ) -> Result<(String, ChargedBytes), ToolError> {
-        let no_room = |NoRoom| ToolError::of(ToolErrorKind::Limit, NO_ROOM);
+        let no_room = |BudgetExhausted| ToolError::of(ToolErrorKind::Limit, NO_ROOM);
         let too_many = || ToolError::of(ToolErrorKind::Limit, TOO_MANY);
         let charge = CallCharge::begin(budget, arguments.len()).map_err(no_room)?;
         let permit = Arc::clone(&self.tools).try_acquire_owned().map_err(|_| too_many())?;

@@ -29,7 +29,7 @@ use tokio::{runtime::Handle, task::JoinSet};
 use super::{LastLine, McpServer, answer::Answering, arguments as given, http::Account};
 use crate::{
     Changed, Door, FinishedExecution, Resumption, Service, ServiceError, StepOutcome, Tenant, Work,
-    byte_budget::{ChargedBytes, NoRoom, Room},
+    byte_budget::{BudgetExhausted, ChargedBytes, Room},
     tenant::CancelOnDrop,
 };
 use decision::{ANSWER_TIME, Approver, Decision, Decisions, MAX_QUESTIONS, decisions, questions, request_decisions};
@@ -272,7 +272,7 @@ impl ApprovedRun<'_> {
                 let bytes = &suspended.bytes;
                 let memory_bytes = Suspended::peek(bytes).map_or(bytes.len(), |peek| peek.memory_bytes);
                 let held = Account::reserve(self.context, memory_bytes);
-                self.tenant.keep([Room::ChargedBytes(held.map_err(|NoRoom| ServiceError::NoRoomToSuspend)?)]);
+                self.tenant.keep([Room::ChargedBytes(held.map_err(|BudgetExhausted| ServiceError::NoRoomToSuspend)?)]);
                 self.start(Some(std::mem::take(suspended))).await
             }
             WaitingRun::InMemory(execution) => self.advance(execution, Vec::new()).await,
@@ -318,7 +318,7 @@ impl ApprovedRun<'_> {
                 is_too_large = true;
                 return Err(ServiceError::NotSuspendable(String::new()));
             }
-            Account::reserve(self.context, bytes * COPIES).map_err(|NoRoom| ServiceError::NoRoomToAsk)
+            Account::reserve(self.context, bytes * COPIES).map_err(|BudgetExhausted| ServiceError::NoRoomToAsk)
         };
         let error = match self.tenant.suspend_to_bytes(execution, reserve).await {
             Ok((Changed { generation: None, .. }, _)) if self.is_in_session() => {
