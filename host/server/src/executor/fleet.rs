@@ -17,8 +17,8 @@ use super::{
     fleet_execution::{FleetExecution, FleetStart},
 };
 use crate::{
-    Changed, Fresh, NO_CALLBACKS, SPANS, Script, Service, ServiceError, SessionPage, SessionSummary, SessionTarget,
-    Work, tenant::generation, tools::Callbacks,
+    Changed, FreshScript, NO_CALLBACKS, SPANS, Script, Service, ServiceError, SessionPage, SessionSummary,
+    SessionTarget, Work, tenant::generation, tools::Callbacks,
 };
 
 /// The executor that sends work on a tenant's sessions to a fleet, and other work to another executor.
@@ -79,7 +79,7 @@ impl Executor for FleetExecutor {
         tokio::spawn(work.instrument(span));
     }
 
-    fn validate(&self, fresh: Fresh) -> BoxFuture<'_, Result<Validated, ServiceError>> {
+    fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<Validated, ServiceError>> {
         self.others.validate(fresh)
     }
 

@@ -20,7 +20,7 @@ use super::{
     local_execution::LocalExecution,
 };
 use crate::{
-    Changed, Fresh, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost,
+    Changed, FreshScript, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost,
     tenant::generation,
 };
 
@@ -122,7 +122,7 @@ impl Executor for InMemory {
         });
     }
 
-    fn validate(&self, fresh: Fresh) -> BoxFuture<'_, Result<Validated, ServiceError>> {
+    fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<Validated, ServiceError>> {
         self.0.here.validate(fresh)
     }
 
@@ -188,7 +188,7 @@ impl SessionsInMemory {
         let HibernatedInfo { language, runtime, .. } =
             HibernatedInfo::read(state).map_err(|error| unusable(error.widened()))?;
         let (language, runtime) = (Some(language), Some(runtime));
-        let sandbox = self.here.sandbox(&mut Fresh { language, runtime, policy, ..Fresh::default() })?;
+        let sandbox = self.here.sandbox(&mut FreshScript { language, runtime, policy, ..FreshScript::default() })?;
         let options = ResumeOptions::default().id(id.as_str()).cancel(&self.stop);
         Ok(sandbox.resume(state, options).map_err(unusable)?)
     }
@@ -223,7 +223,8 @@ impl LiveSessions for SessionsInMemory {
             SessionOperation::Open { id, language, runtime, context, policy, max } => {
                 let policy_bytes = parsed_bytes(&policy)?;
                 self.check_new(&id, policy_bytes, max)?;
-                let sandbox = self.here.sandbox(&mut Fresh { language, runtime, policy, ..Fresh::default() })?;
+                let sandbox =
+                    self.here.sandbox(&mut FreshScript { language, runtime, policy, ..FreshScript::default() })?;
                 let mut options = SessionOptions::default().id(id.as_str()).cancel(&self.stop);
                 options.context = context;
                 self.add(id, policy_bytes, sandbox.open_session(options)?).into()

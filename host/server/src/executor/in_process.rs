@@ -18,7 +18,7 @@ use super::{
     SessionReply, SteppedExecution, Validated, live::LiveSessions, local_execution::LocalExecution,
 };
 use crate::{
-    Changed, Fresh, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, TenantConfig, Work,
+    Changed, FreshScript, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, TenantConfig, Work,
     grant::narrowed, tenant::generation,
 };
 
@@ -92,7 +92,7 @@ impl InProcess {
     }
 
     /// Returns the sandbox for a new interpreter. Must be called on a thread that is allowed to block.
-    pub(crate) fn sandbox(&self, fresh: &mut Fresh) -> Result<Sandbox, ServiceError> {
+    pub(crate) fn sandbox(&self, fresh: &mut FreshScript) -> Result<Sandbox, ServiceError> {
         self.0.sandbox(fresh)
     }
 }
@@ -115,7 +115,7 @@ impl Executor for InProcess {
         });
     }
 
-    fn validate(&self, mut fresh: Fresh) -> BoxFuture<'_, Result<Validated, ServiceError>> {
+    fn validate(&self, mut fresh: FreshScript) -> BoxFuture<'_, Result<Validated, ServiceError>> {
         Box::pin(async move {
             let local = Arc::clone(&self.0);
             Service::blocking(move || {
@@ -284,7 +284,7 @@ impl Local {
     }
 
     /// Returns the sandbox for a new interpreter, with its initial files.
-    fn sandbox(&self, fresh: &mut Fresh) -> Result<Sandbox, ServiceError> {
+    fn sandbox(&self, fresh: &mut FreshScript) -> Result<Sandbox, ServiceError> {
         let name = &self.service.runtime(fresh.language, fresh.runtime.as_deref())?.name;
         let files = std::mem::take(&mut fresh.files);
         if !files.is_empty() || !fresh.policy.is_empty() {

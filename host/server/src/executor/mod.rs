@@ -24,7 +24,7 @@ use glovebox_sessions::SessionId;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
-use crate::{Fresh, OnOutput, ServiceError, Work, byte_budget, workers::WorkerFiles};
+use crate::{FreshScript, OnOutput, ServiceError, Work, byte_budget, workers::WorkerFiles};
 
 pub use fleet::NotInFleet;
 pub(crate) use fleet::{Fleet, FleetExecutor};
@@ -82,7 +82,7 @@ pub(crate) trait Executor: Send + Sync {
     fn run(self: Arc<Self>, job: Job, done: Completion);
 
     /// Checks a script's syntax with the parser of its language, without running it.
-    fn validate(&self, fresh: Fresh) -> BoxFuture<'_, Result<Validated, ServiceError>>;
+    fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<Validated, ServiceError>>;
 
     /// Performs a session operation. The caller must poll the future to its end: dropping it can leave an operation
     /// incomplete.

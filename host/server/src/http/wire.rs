@@ -14,7 +14,7 @@ use super::{
     tools::{ToolBodies, ToolBody},
 };
 use crate::{
-    Fresh, Script, ServiceError, SessionTarget, Tenant, Work,
+    FreshScript, Script, ServiceError, SessionTarget, Tenant, Work,
     json::{Bytes, JsonCost, UNIT_BYTES, at_most, entries_at_most},
     tenant::SuspendedRequest,
     text::quoted,
@@ -227,13 +227,13 @@ impl ExecuteBody {
     }
 
     /// Converts the body to a request for a new interpreter.
-    pub(super) fn fresh(mut self, tenant: &Tenant) -> Result<(Fresh, Vec<String>), Problem> {
+    pub(super) fn fresh(mut self, tenant: &Tenant) -> Result<(FreshScript, Vec<String>), Problem> {
         let files = self.files.take().unwrap_or_default();
         let files = files.into_iter().map(|(path, bytes)| (path, bytes.0)).collect();
         let (language, runtime) = (self.language, self.runtime.take());
         let policy = parsed("policy", self.policy.take())?;
         let (script, patterns) = self.script(tenant)?;
-        Ok((Fresh { script, language, runtime, files, policy }, patterns))
+        Ok((FreshScript { script, language, runtime, files, policy }, patterns))
     }
 
     /// Converts the body to a script for a session. Fails if it sets fields that sessions do not allow.

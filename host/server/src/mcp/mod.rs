@@ -38,7 +38,7 @@ use rmcp::{
 use serde_json::{Map, json};
 
 use crate::{
-    Door, Fresh, Script, Service, ServiceError, Tenant, TypeCheckError, Watch, Work, executor::Finished,
+    Door, FreshScript, Script, Service, ServiceError, Tenant, TypeCheckError, Watch, Work, executor::Finished,
     tenant::ReplyRooms, text::quoted,
 };
 use answer::Answering;
@@ -196,7 +196,13 @@ impl McpServer {
                 if let Some(timeout_ms) = timeout_ms {
                     policy.insert("limits".to_owned(), json!({ "timeout_ms": timeout_ms }));
                 }
-                let fresh = Fresh { script, language: Some(language.language()), files, policy, ..Fresh::default() };
+                let fresh = FreshScript {
+                    script,
+                    language: Some(language.language()),
+                    files,
+                    policy,
+                    ..FreshScript::default()
+                };
                 Work::Fresh(Box::new(fresh))
             }
         })

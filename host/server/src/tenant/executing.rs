@@ -8,7 +8,7 @@ use glovebox_sessions::SessionId;
 use tokio::sync::oneshot;
 use tracing::{Span, field::Empty, info_span};
 
-use super::{Fresh, Script, SessionTarget, Tenant, Watch, Work};
+use super::{FreshScript, Script, SessionTarget, Tenant, Watch, Work};
 use crate::{
     Door, OnOutput, SPANS, Service, ServiceError,
     audit::{AuditSource, AuditSubject, Executed, ExecutionEnd, Failed},
@@ -81,7 +81,7 @@ impl Tenant {
     ///
     /// # Errors
     /// Fails if the script cannot be run. An exception raised by the script is part of the [`Execution`].
-    pub async fn execute(&self, door: Door, fresh: Fresh, watch: Watch) -> Result<Execution, ServiceError> {
+    pub async fn execute(&self, door: Door, fresh: FreshScript, watch: Watch) -> Result<Execution, ServiceError> {
         self.execute_then(door, Work::Fresh(Box::new(fresh)), watch, |finished| Ok(finished.execution)).await
     }
 

@@ -7,7 +7,7 @@ use glovebox_sessions::SessionId;
 use tracing::Instrument as _;
 
 use super::{
-    Fresh, Script, Tenant, Work,
+    FreshScript, Script, Tenant, Work,
     executing::{CancelOnDrop, unless_cancelled},
 };
 use crate::{
@@ -57,7 +57,7 @@ impl Tenant {
     ///
     /// # Errors
     /// Fails like [`execute`](Self::execute). Syntax and type errors are not errors: they are returned as diagnostics.
-    pub async fn validate(&self, mut fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
+    pub async fn validate(&self, mut fresh: FreshScript) -> Result<Vec<Diagnostic>, ServiceError> {
         self.check_rate()?;
         let check = match fresh.script.check_types {
             true => {
@@ -91,10 +91,13 @@ impl Tenant {
         let check = self.type_check(work.script(), session)?;
         let script = Script { source: check.source.clone(), ..Script::default() };
         let fresh = match work {
-            Work::Fresh(fresh) => {
-                Fresh { script, language: fresh.language, runtime: fresh.runtime.clone(), ..Fresh::default() }
-            }
-            Work::InSession(..) => Fresh { script, ..Fresh::default() },
+            Work::Fresh(fresh) => FreshScript {
+                script,
+                language: fresh.language,
+                runtime: fresh.runtime.clone(),
+                ..FreshScript::default()
+            },
+            Work::InSession(..) => FreshScript { script, ..FreshScript::default() },
         };
         let (Findings { type_errors, .. }, held) = self.find_errors(fresh, Some(check), held).await?;
         match type_errors.is_empty() {
@@ -117,7 +120,7 @@ impl Tenant {
     /// Checks a script in a separate task, which holds `held` until it ends. Dropping the future cancels the check.
     async fn find_errors<H: Send + 'static>(
         &self,
-        fresh: Fresh,
+        fresh: FreshScript,
         check: Option<TypeCheck>,
         held: H,
     ) -> Result<(Findings, H), ServiceError> {
@@ -132,7 +135,7 @@ impl Tenant {
 
     async fn findings(
         &self,
-        mut fresh: Fresh,
+        mut fresh: FreshScript,
         check: Option<TypeCheck>,
         cancel: &CancelToken,
     ) -> Result<Findings, ServiceError> {
@@ -164,7 +167,7 @@ impl Tenant {
         Ok(Findings { type_errors: checked.await??, ..Findings::default() })
     }
 
-    async fn syntax_errors(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
+    async fn syntax_errors(&self, fresh: FreshScript) -> Result<Vec<Diagnostic>, ServiceError> {
         let (found, room) = self.inner.executor.validate(fresh).await?;
         self.keep(room);
         Ok(found)

@@ -106,7 +106,7 @@ impl Script {
 
 /// A script to run in a new interpreter with a new workspace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Fresh {
+pub struct FreshScript {
     /// The script to run.
     pub script: Script,
     /// The language. Default: the language of the runtime, or of the first served runtime.
@@ -124,7 +124,7 @@ pub struct Fresh {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Work {
     /// Runs in a new interpreter.
-    Fresh(Box<Fresh>),
+    Fresh(Box<FreshScript>),
     /// Runs in a session.
     InSession(SessionTarget, Box<Script>),
 }

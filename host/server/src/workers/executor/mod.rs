@@ -16,7 +16,7 @@ use super::{
     slot::Live,
 };
 use crate::{
-    Fresh, OnOutput, Service, ServiceError, SessionPage, TenantConfig, Work, byte_budget,
+    FreshScript, OnOutput, Service, ServiceError, SessionPage, TenantConfig, Work, byte_budget,
     executor::{
         BoxFuture, Completion, Executor, ExecutorStep, FileAnswer, FileOperation, Finished, Job, LeftFiles, Listed,
         Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
@@ -228,7 +228,7 @@ impl Executor for WorkerProcesses {
         });
     }
 
-    fn validate(&self, fresh: Fresh) -> BoxFuture<'_, Result<Validated, ServiceError>> {
+    fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<Validated, ServiceError>> {
         Box::pin(async move {
             let live = self.ready(Chosen::Any).await?;
             let (call, bytes) = self.prepare(&live, Work::Fresh(Box::new(fresh)), None)?;
