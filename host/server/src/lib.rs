@@ -42,7 +42,7 @@ pub use service::{Admission, Door, Service, ServiceConfig, Suspension};
 pub use telemetry::{Telemetry, TelemetryError};
 pub(crate) use tenant::NO_CALLBACKS;
 pub use tenant::{
-    Changed, DeliveryError, FinishedExecution, FreshScript, NeedsTools, NoStore, OnOutput, Script, SessionPage,
+    ChangeResult, DeliveryError, FinishedExecution, FreshScript, NeedsTools, NoStore, OnOutput, Script, SessionPage,
     SessionPlace, SessionSummary, SessionTarget, StepOutcome, Tenant, TenantConfig, Watch, Work,
 };
 pub use type_checks::{CheckTypes, TypeCheckError, TypedScript};

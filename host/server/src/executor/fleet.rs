@@ -17,7 +17,7 @@ use super::{
     fleet_execution::{FleetExecution, FleetStart},
 };
 use crate::{
-    Changed, FreshScript, NO_CALLBACKS, SPANS, Script, Service, ServiceError, SessionPage, SessionSummary,
+    ChangeResult, FreshScript, NO_CALLBACKS, SPANS, Script, Service, ServiceError, SessionPage, SessionSummary,
     SessionTarget, Work, tenant::generation, tools::Callbacks,
 };
 
@@ -302,7 +302,7 @@ impl Fleet {
                 let session = undone.map_err(with_tenant_name(&target.id))?;
                 let value = CheckpointId(session.generation);
                 let generation = Some(SessionSummary::from(session).generation);
-                SessionAnswer::Checkpoint(Changed { value, generation })
+                SessionAnswer::Checkpoint(ChangeResult { value, generation })
             }
             SessionOperation::Close { target } => match self.close(&target).await? {
                 true => SessionAnswer::Done,

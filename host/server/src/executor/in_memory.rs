@@ -20,7 +20,7 @@ use super::{
     local_execution::LocalExecution,
 };
 use crate::{
-    Changed, FreshScript, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost,
+    ChangeResult, FreshScript, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost,
     tenant::generation,
 };
 
@@ -276,10 +276,10 @@ impl LiveSessions for SessionsInMemory {
         &self,
         target: &SessionTarget,
         change: impl FnOnce(&Session) -> Result<T, ServiceError>,
-    ) -> Result<Changed<T>, ServiceError> {
+    ) -> Result<ChangeResult<T>, ServiceError> {
         let session = self.expected(target)?;
         let value = change(&session.session)?;
-        Ok(Changed { value, generation: Some(session.changed()) })
+        Ok(ChangeResult { value, generation: Some(session.changed()) })
     }
 }
 

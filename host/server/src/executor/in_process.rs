@@ -18,8 +18,8 @@ use super::{
     SessionReply, SteppedExecution, Validated, live::LiveSessions, local_execution::LocalExecution,
 };
 use crate::{
-    Changed, FreshScript, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, TenantConfig, Work,
-    grant::narrowed, tenant::generation,
+    ChangeResult, FreshScript, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, TenantConfig,
+    Work, grant::narrowed, tenant::generation,
 };
 
 type NetworkAdder =
@@ -421,7 +421,7 @@ impl LiveSessions for Local {
             SessionOperation::Hibernate { target } => {
                 self.check_generation(&target)?;
                 let value = sessions.hibernate(&target.id)?;
-                SessionAnswer::Hibernated(Changed { value, generation: self.generation(&target.id) }).into()
+                SessionAnswer::Hibernated(ChangeResult { value, generation: self.generation(&target.id) }).into()
             }
             SessionOperation::Close { target } => self.close(&target)?.into(),
             SessionOperation::Remove { id } => SessionAnswer::Removed(sessions.delete(&id)?).into(),
@@ -455,10 +455,10 @@ impl LiveSessions for Local {
         &self,
         target: &SessionTarget,
         change: impl FnOnce(&Session) -> Result<T, ServiceError>,
-    ) -> Result<Changed<T>, ServiceError> {
+    ) -> Result<ChangeResult<T>, ServiceError> {
         let active = self.active(target, None)?;
         let value = change(&active)?;
         active.save()?;
-        Ok(Changed { value, generation: self.generation(&target.id) })
+        Ok(ChangeResult { value, generation: self.generation(&target.id) })
     }
 }

@@ -7,7 +7,7 @@ use glovebox_sessions::SessionId;
 use tracing::Span;
 
 use super::{BoxFuture, FileAnswer, FileOperation, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply};
-use crate::{Changed, Service, ServiceError, SessionTarget};
+use crate::{ChangeResult, Service, ServiceError, SessionTarget};
 
 /// Sessions that can be brought into memory.
 pub(super) trait LiveSessions: Send + Sync + 'static {
@@ -42,7 +42,7 @@ pub(super) trait LiveSessions: Send + Sync + 'static {
         &self,
         target: &SessionTarget,
         change: impl FnOnce(&Session) -> Result<T, ServiceError>,
-    ) -> Result<Changed<T>, ServiceError>;
+    ) -> Result<ChangeResult<T>, ServiceError>;
 
     /// Performs an operation on a live session. The executors perform the other operations themselves.
     fn perform_live(

@@ -7,7 +7,7 @@ use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Changed, ServiceError, SessionPage, SessionSummary, SessionTarget, audit::AuditAction, byte_budget};
+use crate::{ChangeResult, ServiceError, SessionPage, SessionSummary, SessionTarget, audit::AuditAction, byte_budget};
 
 /// An operation on a tenant's sessions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -262,16 +262,16 @@ pub(crate) enum SessionAnswer {
     Done,
     Session(Box<SessionSummary>),
     Page(SessionPage),
-    Checkpoint(Changed<CheckpointId>),
+    Checkpoint(ChangeResult<CheckpointId>),
     Checkpoints(Vec<CheckpointInfo>),
     /// `true` if the session was in memory.
-    Hibernated(Changed<bool>),
+    Hibernated(ChangeResult<bool>),
     /// `true` if the session existed.
     Removed(bool),
     Variable(Option<GuestValue>),
-    Set(Changed<()>),
+    Set(ChangeResult<()>),
     Files(FileAnswer),
-    ChangedFiles(Changed<FileAnswer>),
+    ChangedFiles(ChangeResult<FileAnswer>),
     /// The bytes of the reply are the exported session.
     Exported,
 }
@@ -324,13 +324,13 @@ macro_rules! take {
 
 take! {
     page: Page -> SessionPage;
-    checkpoint: Checkpoint -> Changed<CheckpointId>;
+    checkpoint: Checkpoint -> ChangeResult<CheckpointId>;
     checkpoints: Checkpoints -> Vec<CheckpointInfo>;
-    hibernated: Hibernated -> Changed<bool>;
+    hibernated: Hibernated -> ChangeResult<bool>;
     removed: Removed -> bool;
     variable: Variable -> Option<GuestValue>;
-    set: Set -> Changed<()>;
-    changed_files: ChangedFiles -> Changed<FileAnswer>;
+    set: Set -> ChangeResult<()>;
+    changed_files: ChangedFiles -> ChangeResult<FileAnswer>;
 }
 
 impl SessionReply {

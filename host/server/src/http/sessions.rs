@@ -22,7 +22,7 @@ use super::{
     },
 };
 use crate::{
-    Changed, ServiceError, SessionPage, SessionSummary, SessionTarget, Tenant, byte_budget::Room,
+    ChangeResult, ServiceError, SessionPage, SessionSummary, SessionTarget, Tenant, byte_budget::Room,
     executor::FileOperation, text::quoted,
 };
 
@@ -159,7 +159,7 @@ pub(crate) async fn fork(Caller(tenant): Caller, target: SessionTarget, read: Re
 pub(crate) async fn undo(Caller(tenant): Caller, target: SessionTarget, read: ReadBody) -> Result<Response, Problem> {
     let (body, _held) = read.json_or_default::<UndoBody>()?;
     let undone = tenant.undo(target, body.checkpoint.map(CheckpointId)).await?;
-    let Changed { value: CheckpointId(checkpoint), generation } = undone;
+    let ChangeResult { value: CheckpointId(checkpoint), generation } = undone;
     Ok(with_etag(generation, Json(CheckpointAnswer { checkpoint })))
 }
 
@@ -168,7 +168,7 @@ pub(crate) async fn undo(Caller(tenant): Caller, target: SessionTarget, read: Re
 #[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", operation_id = "create_checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path), IfMatch),
     responses((status = 200, description = "The checkpoint.", body = CheckpointAnswer), Failures))]
 pub(crate) async fn checkpoint(Caller(tenant): Caller, target: SessionTarget) -> Result<Response, Problem> {
-    let Changed { value: CheckpointId(checkpoint), generation } = tenant.checkpoint(target).await?;
+    let ChangeResult { value: CheckpointId(checkpoint), generation } = tenant.checkpoint(target).await?;
     Ok(with_etag(generation, Json(CheckpointAnswer { checkpoint })))
 }
 
@@ -186,7 +186,7 @@ pub(crate) async fn checkpoints(
 #[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", operation_id = "hibernate_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), IfMatch),
     responses((status = 200, description = "`was_live` is `true` if the session was in memory.", body = HibernateAnswer), Failures))]
 pub(crate) async fn hibernate(Caller(tenant): Caller, target: SessionTarget) -> Result<Response, Problem> {
-    let Changed { value: was_live, generation } = tenant.hibernate(target).await?;
+    let ChangeResult { value: was_live, generation } = tenant.hibernate(target).await?;
     Ok(with_etag(generation, Json(HibernateAnswer { was_live })))
 }
 

@@ -25,7 +25,7 @@ use super::{
     wire::{ExecuteBody, MAX_FILES, MAX_PATTERNS, values_bytes},
 };
 use crate::{
-    Changed, Resumption, ServiceError, SessionTarget, Tenant,
+    ChangeResult, Resumption, ServiceError, SessionTarget, Tenant,
     byte_budget::Room,
     json::{Bytes, at_most, entries_at_most},
 };
@@ -139,7 +139,7 @@ pub(crate) async fn suspend(
             slot.as_mut().map_or(Ok(()), |slot| slot.reserve(bytes))?;
             Ok::<_, ServiceError>(room)
         };
-        let (Changed { value, generation }, room) = tenant.suspend_to_bytes(&execution, reserve).await?;
+        let (ChangeResult { value, generation }, room) = tenant.suspend_to_bytes(&execution, reserve).await?;
         let bytes: axum::body::Bytes = value.into();
         if let Some(slot) = slot {
             slot.done(Answer { status: StatusCode::OK, body: bytes.clone(), etag: generation.clone() });

@@ -61,7 +61,7 @@ pub(crate) use summary::generation;
 pub use summary::{SessionPage, SessionSummary};
 pub(crate) use suspended_store::{ReadEntry, StoredExecution, SuspendedId, SuspendedRequest};
 pub(crate) use work::NO_CALLBACKS;
-pub use work::{Changed, FreshScript, OnOutput, Script, SessionTarget, Watch, Work};
+pub use work::{ChangeResult, FreshScript, OnOutput, Script, SessionTarget, Watch, Work};
 
 /// A client of the service, with a policy, quotas, and sessions that other tenants cannot access. Cheap to clone.
 #[derive(Clone)]

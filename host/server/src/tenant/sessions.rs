@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
-use super::{Changed, SessionPage, SessionSummary, SessionTarget, Tenant};
+use super::{ChangeResult, SessionPage, SessionSummary, SessionTarget, Tenant};
 use crate::{
     ServiceError,
     audit::{AuditAction, AuditSubject},
@@ -90,7 +90,10 @@ impl Tenant {
     ///
     /// # Errors
     /// Fails if the session does not exist or has a different generation, or if the store is full.
-    pub async fn checkpoint(&self, target: impl Into<SessionTarget>) -> Result<Changed<CheckpointId>, ServiceError> {
+    pub async fn checkpoint(
+        &self,
+        target: impl Into<SessionTarget>,
+    ) -> Result<ChangeResult<CheckpointId>, ServiceError> {
         self.perform(SessionOperation::Checkpoint { target: target.into() }).await?.checkpoint()
     }
 
@@ -103,7 +106,7 @@ impl Tenant {
         &self,
         target: impl Into<SessionTarget>,
         to: Option<CheckpointId>,
-    ) -> Result<Changed<CheckpointId>, ServiceError> {
+    ) -> Result<ChangeResult<CheckpointId>, ServiceError> {
         self.perform(SessionOperation::Undo { target: target.into(), to }).await?.checkpoint()
     }
 
@@ -111,7 +114,7 @@ impl Tenant {
     ///
     /// # Errors
     /// Fails if the session does not exist, has a different generation, is in use, or cannot be saved.
-    pub async fn hibernate(&self, target: impl Into<SessionTarget>) -> Result<Changed<bool>, ServiceError> {
+    pub async fn hibernate(&self, target: impl Into<SessionTarget>) -> Result<ChangeResult<bool>, ServiceError> {
         self.perform(SessionOperation::Hibernate { target: target.into() }).await?.hibernated()
     }
 
@@ -158,7 +161,7 @@ impl Tenant {
         name: String,
         json: JsonText,
         held: impl Send + 'static,
-    ) -> Result<Changed<()>, ServiceError> {
+    ) -> Result<ChangeResult<()>, ServiceError> {
         let operation = SessionOperation::SetVariable { target: target.into(), name, json };
         self.perform_within(operation, held).await?.0.set()
     }
@@ -295,7 +298,7 @@ impl Tenant {
         files: Vec<(String, Vec<u8>)>,
         if_exists: IfExists,
         held: impl Send + 'static,
-    ) -> Result<Changed<FileAnswer>, ServiceError> {
+    ) -> Result<ChangeResult<FileAnswer>, ServiceError> {
         let (operation, bytes) = join_files(files, if_exists);
         let operation = SessionOperation::ChangeFiles { target: target.into(), operation };
         let (reply, _) = self.perform_within(SessionCall { bytes, ..operation.into() }, held).await?;
@@ -307,7 +310,7 @@ impl Tenant {
         &self,
         target: impl Into<SessionTarget>,
         operation: FileOperation,
-    ) -> Result<Changed<FileAnswer>, ServiceError> {
+    ) -> Result<ChangeResult<FileAnswer>, ServiceError> {
         self.perform(SessionOperation::ChangeFiles { target: target.into(), operation }).await?.changed_files()
     }
 

@@ -9,7 +9,7 @@ use tracing::{Instrument as _, Span};
 use utoipa::ToSchema;
 
 use super::{
-    Changed, Tenant,
+    ChangeResult, Tenant,
     suspended_store::{
         EntryPage, ReadEntry, StoredExecution, SuspendedId, SuspendedRequest, SuspendedStore, not_found,
     },
@@ -163,7 +163,7 @@ impl Tenant {
             }
         };
         let suspended = self.suspend_reserved(&execution, reserve_all).await;
-        let (Changed { value, generation }, (reserved, entry)) = suspended.map_err(|error| match error {
+        let (ChangeResult { value, generation }, (reserved, entry)) = suspended.map_err(|error| match error {
             ServiceError::NoExecution { .. } | ServiceError::Panicked => NotStored::ended(error),
             error => NotStored::waits(error),
         })?;

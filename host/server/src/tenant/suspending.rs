@@ -3,7 +3,7 @@
 use glovebox_sessions::SessionId;
 use tracing::{Instrument as _, Span};
 
-use super::{Changed, SessionTarget, Tenant, stepping::Stepping, suspended::SuspensionState};
+use super::{ChangeResult, SessionTarget, Tenant, stepping::Stepping, suspended::SuspensionState};
 use crate::{
     Service, ServiceError,
     executor::{ExecutorStep, SessionOperation},
@@ -38,7 +38,7 @@ impl Tenant {
         &self,
         execution: &str,
         reserve: impl FnOnce(usize) -> Result<R, ServiceError>,
-    ) -> Result<(Changed<Vec<u8>>, R), ServiceError> {
+    ) -> Result<(ChangeResult<Vec<u8>>, R), ServiceError> {
         self.suspend_reserved(execution, |bytes| std::future::ready(reserve(bytes))).await
     }
 
@@ -47,7 +47,7 @@ impl Tenant {
         &self,
         execution: &str,
         reserve: impl FnOnce(usize) -> F,
-    ) -> Result<(Changed<Vec<u8>>, R), ServiceError> {
+    ) -> Result<(ChangeResult<Vec<u8>>, R), ServiceError> {
         // If `reserve` fails or the future is dropped, `back` suspends the execution again.
         let back = self.inner.suspended.take_to_suspend(execution).await?;
         let session = match back.state() {
@@ -103,7 +103,7 @@ impl Tenant {
 
     /// Turns an execution into bytes, ends it and forgets it. If that fails, suspends it again. The caller must poll
     /// the future to its end.
-    async fn to_bytes(&self, id: String, stepping: Stepping) -> Result<Changed<Vec<u8>>, ServiceError> {
+    async fn to_bytes(&self, id: String, stepping: Stepping) -> Result<ChangeResult<Vec<u8>>, ServiceError> {
         let bytes = match stepping.started.suspend().await {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -132,7 +132,7 @@ impl Tenant {
             // Even if the result was lost, the bytes can be resumed.
             let execution = result.as_ref().ok().map(|finished| &finished.execution);
             tenant.record_suspension(&span, request, execution, &bytes);
-            Changed { value: bytes, generation: result.ok().and_then(|finished| finished.generation) }
+            ChangeResult { value: bytes, generation: result.ok().and_then(|finished| finished.generation) }
         };
         Service::blocking(note).await
     }

@@ -190,7 +190,7 @@ impl From<&SessionId> for SessionTarget {
 
 /// The result of a change to a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Changed<T> {
+pub struct ChangeResult<T> {
     /// The result of the operation.
     pub value: T,
     /// The session's generation after the change, if known.

@@ -28,7 +28,7 @@ use tokio::{runtime::Handle, task::JoinSet};
 
 use super::{LastLine, McpServer, answer::Answering, arguments as given, http::Account};
 use crate::{
-    Changed, Door, FinishedExecution, Resumption, Service, ServiceError, StepOutcome, Tenant, Work,
+    ChangeResult, Door, FinishedExecution, Resumption, Service, ServiceError, StepOutcome, Tenant, Work,
     byte_budget::{BudgetExhausted, ChargedBytes, Room},
     tenant::CancelOnDrop,
 };
@@ -321,12 +321,12 @@ impl ApprovedRun<'_> {
             Account::reserve(self.context, bytes * COPIES).map_err(|BudgetExhausted| ServiceError::NoRoomToAsk)
         };
         let error = match self.tenant.suspend_to_bytes(execution, reserve).await {
-            Ok((Changed { generation: None, .. }, _)) if self.is_in_session() => {
+            Ok((ChangeResult { generation: None, .. }, _)) if self.is_in_session() => {
                 return Err(ServiceError::NotSuspendable(
                     "its session could not be saved; run the script again".to_owned(),
                 ));
             }
-            Ok((Changed { value: bytes, generation }, mut held)) => {
+            Ok((ChangeResult { value: bytes, generation }, mut held)) => {
                 held.shrink(bytes.len() * COPIES);
                 return Ok(SuspendAttempt::Suspended(SuspendedRun { bytes, generation }, held));
             }
