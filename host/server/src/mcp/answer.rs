@@ -98,7 +98,7 @@ struct Hint {
 }
 
 /// Builder of the answer to `run_code`.
-pub(super) struct Answering {
+pub(super) struct AnswerBuilder {
     server: McpServer,
     /// The random ID in the URIs of the execution's stored outputs.
     id: OutputId,
@@ -107,7 +107,7 @@ pub(super) struct Answering {
     cancelled_after_ms: Option<u64>,
 }
 
-impl Answering {
+impl AnswerBuilder {
     pub(super) fn new(server: &McpServer, given: &RunCode) -> Result<Self, ServiceError> {
         let cancelled_after_ms = given.timeout_ms.filter(|_| given.session.is_some());
         Ok(Self { server: server.clone(), id: OutputId::random()?, cancelled_after_ms })

@@ -41,7 +41,7 @@ use crate::{
     Door, FreshScript, Script, Service, ServiceError, Tenant, TypeCheckError, Watch, Work, executor::Finished,
     tenant::ReplyRooms, text::quoted,
 };
-use answer::Answering;
+use answer::AnswerBuilder;
 use approval::{ApprovedRun, RequestStates};
 use arguments::{self as given, CodeLanguage};
 use http::Account;
@@ -170,7 +170,7 @@ impl McpServer {
 
     /// Runs a script to its end.
     async fn run_at_once(&self, given: given::RunCode, watch: Watch) -> Result<CallToolResult, ServiceError> {
-        let answering = Answering::new(self, &given)?;
+        let answering = AnswerBuilder::new(self, &given)?;
         let then = move |finished: Finished| Ok(answering.answer(&finished.execution));
         let work = self.work(given).await?;
         self.0.tenant.execute_then(Door::Mcp, work, watch, then).await

@@ -10,7 +10,7 @@ use glovebox::{Display, Execution, Form};
 use rmcp::model::{ContentBlock, Resource};
 
 use super::{
-    answer::{Answering, HEAD_CHARS},
+    answer::{AnswerBuilder, HEAD_CHARS},
     resources::OUTPUT,
 };
 use crate::ServiceError;
@@ -146,7 +146,7 @@ pub(super) fn picture(media_type: &str, bytes: &[u8]) -> Option<ContentBlock> {
     (bytes.len() <= MAX_PICTURE_BYTES).then(|| ContentBlock::image(BASE64_STANDARD.encode(bytes), media_type))
 }
 
-impl Answering {
+impl AnswerBuilder {
     /// Appends the execution's displays to `content`.
     pub(super) fn displays(&self, execution: &Execution, content: &mut Vec<ContentBlock>) {
         let (mut pictures, mut picture_bytes, mut texts) = (0, 0, 0);

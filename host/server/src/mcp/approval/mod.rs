@@ -26,7 +26,7 @@ use rmcp::{
 };
 use tokio::{runtime::Handle, task::JoinSet};
 
-use super::{LastLine, McpServer, answer::Answering, arguments as given, http::Account};
+use super::{LastLine, McpServer, answer::AnswerBuilder, arguments as given, http::Account};
 use crate::{
     ChangeResult, Door, FinishedExecution, Resumption, Service, ServiceError, StepOutcome, Tenant, Work,
     byte_budget::{BudgetExhausted, ChargedBytes, Room},
@@ -237,7 +237,7 @@ impl ApprovedRun<'_> {
                 target.expected = generation;
             }
         }
-        let answering = Answering::new(self.server, &self.given)?;
+        let answering = AnswerBuilder::new(self.server, &self.given)?;
         let then = move |ended: FinishedExecution| Ok(answering.answer(ended.execution()));
         let started = self.tenant.start_then(Door::Mcp, work, Vec::new(), self.last.watch(), then).await;
         // The code also identifies the error of a worker or a fleet.
@@ -281,7 +281,7 @@ impl ApprovedRun<'_> {
 
     /// Passes answers to an execution in memory.
     async fn advance(&self, execution: &str, answers: Vec<ToolAnswer>) -> Result<Step, ServiceError> {
-        let answering = Answering::new(self.server, &self.given)?;
+        let answering = AnswerBuilder::new(self.server, &self.given)?;
         let then = move |ended: FinishedExecution| Ok(answering.answer(ended.execution()));
         self.tenant.resume_then(execution, answers, self.last.watch(), then).await
     }
