@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, oneshot};
 use super::{
     call_charge::CallCharge,
     parent_store::Locks,
-    peer::{Answering, Message, Reply, ReplyBudget},
+    peer::{CallHandler, Message, Reply, ReplyBudget},
     protocol::{CallPart, StoreFailure, ToServer, ToolReply},
     slot::Live,
 };
@@ -170,7 +170,7 @@ impl ServerSide {
     }
 }
 
-impl Answering for ServerSide {
+impl CallHandler for ServerSide {
     fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply) {
         tokio::spawn(async move {
             let bytes = call.bytes;

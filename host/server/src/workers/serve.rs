@@ -20,7 +20,7 @@ use super::{
     Confinement,
     confine::die_with_parent,
     parent_store::ParentStore,
-    peer::{Answering, Message, Peer, Reply},
+    peer::{CallHandler, Message, Peer, Reply},
     protocol::{
         AnswerPart, CallPart, EnvironmentReply, RelayedError, RunCall, RunReply, StepReply, ToServer, ToWorker,
         ToolReply,
@@ -239,7 +239,7 @@ fn answered(value: &impl Serialize) -> Message {
     Message::reply(value, Vec::new())
 }
 
-impl Answering for WorkerSide {
+impl CallHandler for WorkerSide {
     fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply) {
         match serde_json::from_slice::<ToWorker>(&call.json) {
             // Scripts run without an additional task: most calls are scripts, and many are short.

@@ -5,7 +5,7 @@ use serde_json::json;
 use tokio::{net::UnixStream, task::spawn_blocking};
 
 use super::{
-    super::peer::{Answering, Peer, Reply},
+    super::peer::{CallHandler, Peer, Reply},
     *,
 };
 use crate::{SessionSummary, byte_budget::ByteBudget};
@@ -61,7 +61,7 @@ const LONG: usize = 100_000;
 /// A worker with long replies.
 struct LongReplies;
 
-impl Answering for LongReplies {
+impl CallHandler for LongReplies {
     fn answer(self: Arc<Self>, call: Message, _: CancelToken, reply: Reply) {
         let long = "x".repeat(LONG);
         let entry = json!({ "path": long, "kind": "file", "size_bytes": 1, "modified_ns": 0 });

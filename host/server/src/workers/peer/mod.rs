@@ -39,7 +39,7 @@ pub(super) use frame::{MAX_SHORT_BYTES, Message};
 const MAX_CALL_JSON_BYTES: u32 = 64 << 20;
 
 /// The side that answers calls from its peer.
-pub(super) trait Answering: Send + Sync + 'static {
+pub(super) trait CallHandler: Send + Sync + 'static {
     /// Starts to answer a call. Must not block. Called within a Tokio runtime. `cancel` is cancelled when the other
     /// side cancels the call or disconnects.
     fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply);
@@ -122,7 +122,7 @@ impl fmt::Debug for Peer {
 
 impl Peer {
     /// Starts the exchange of frames. Must be called within a Tokio runtime.
-    pub(super) fn start(stream: UnixStream, answering: Arc<dyn Answering>) -> Self {
+    pub(super) fn start(stream: UnixStream, answering: Arc<dyn CallHandler>) -> Self {
         let (read, write) = stream.into_split();
         let peer = Self(Arc::new(PeerState {
             output: Mutex::new(Output { socket: Some(Arc::new(write)), rest: VecDeque::new() }),
@@ -329,7 +329,7 @@ impl Peer {
     async fn read_frames(
         &self,
         read: impl AsyncRead + Unpin,
-        answering: &Arc<dyn Answering>,
+        answering: &Arc<dyn CallHandler>,
         calls: &Calls,
     ) -> io::Result<()> {
         let mut read = BufReader::new(read);

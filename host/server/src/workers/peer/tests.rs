@@ -12,7 +12,7 @@ use crate::byte_budget::ByteBudget;
 /// cancelled.
 struct Double;
 
-impl Answering for Double {
+impl CallHandler for Double {
     fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply) {
         tokio::spawn(async move {
             let number: u64 = serde_json::from_slice(&call.json).unwrap_or(1);
@@ -73,7 +73,7 @@ async fn replies_beyond_the_budget_are_discarded() {
 /// A side that replies with a string of the requested length.
 struct Text;
 
-impl Answering for Text {
+impl CallHandler for Text {
     fn answer(self: Arc<Self>, call: Message, _: CancelToken, reply: Reply) {
         let len = serde_json::from_slice(&call.json).unwrap();
         reply.send(Ok(Message::reply(&"x".repeat(len), Vec::new())));
@@ -103,7 +103,7 @@ async fn long_replies_are_parsed_on_blocking_threads() {
 /// A side that replies with 3 MiB that are charged to a budget.
 struct Charged(ByteBudget);
 
-impl Answering for Charged {
+impl CallHandler for Charged {
     fn answer(self: Arc<Self>, _: Message, _: CancelToken, reply: Reply) {
         let held = self.0.try_room(None, 3 << 20).unwrap();
         reply.send(Ok(Message::reply(&(), vec![7; 3 << 20]).holding(held)));
@@ -158,7 +158,7 @@ async fn a_cancelled_call_returns_its_reply() {
 /// A side that drops its reply, like a task that panics.
 struct Drops;
 
-impl Answering for Drops {
+impl CallHandler for Drops {
     fn answer(self: Arc<Self>, _: Message, _: CancelToken, reply: Reply) {
         drop(reply);
     }
