@@ -12,7 +12,7 @@ use super::{
     Caller, InPath, Problem, ReadBody, Shared,
     answer::{BuiltResponse, ExecutionAnswer, send_stored, send_whole},
     budget::ChargedBytes,
-    idempotency::{Begun, KeySlot, new_key},
+    idempotency::{KeyLookup, KeySlot, new_key},
     output::{Form, Pieces, Responder},
     parameters::{Failures, IfMatch},
     tools::{ContinueBody, NeedsToolsAnswer},
@@ -145,7 +145,7 @@ pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<J
 
 /// A request to execute a script, or to resume an execution.
 pub(super) struct ParsedRequest {
-    pub(super) begun: Begun,
+    pub(super) begun: KeyLookup,
     pub(super) step: StepRequest,
     pub(super) form: Form,
     pub(super) held: ChargedBytes,

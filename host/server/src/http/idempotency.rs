@@ -50,10 +50,10 @@ enum KeyState {
 
 /// Keys and their stored responses. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Answered(Arc<Answers>);
+pub(crate) struct IdempotencyStore(Arc<IdempotencyStoreInner>);
 
 #[derive(Debug)]
-struct Answers {
+struct IdempotencyStoreInner {
     /// Keyed by token name.
     entries: Mutex<HashMap<String, Entries>>,
     max_keys: usize,
@@ -80,16 +80,16 @@ struct CompletedKey {
 
 /// The result of looking up a request's key: the reserved key, if the request has one, or the response to the first
 /// request.
-pub(crate) type Begun = Result<Option<KeySlot>, Answer>;
+pub(crate) type KeyLookup = Result<Option<KeySlot>, Answer>;
 
 /// Returns a request's key if it is new.
-pub(super) fn new_key(begun: &Begun) -> Option<&str> {
+pub(super) fn new_key(begun: &KeyLookup) -> Option<&str> {
     begun.as_ref().ok()?.as_ref()?.key.as_deref()
 }
 
 /// A reserved key. Dropping the slot without calling `done` or `forget` releases the key.
 pub(crate) struct KeySlot {
-    held: Arc<Answers>,
+    held: Arc<IdempotencyStoreInner>,
     tenant: String,
     key: Option<Arc<str>>,
     request: Request,
@@ -97,15 +97,15 @@ pub(crate) struct KeySlot {
     reserved: Option<ChargedBytes>,
 }
 
-impl Answered {
+impl IdempotencyStore {
     pub(crate) fn new(max_keys: usize, budget: ByteBudget) -> Self {
-        Self(Arc::new(Answers { entries: Mutex::default(), max_keys, budget }))
+        Self(Arc::new(IdempotencyStoreInner { entries: Mutex::default(), max_keys, budget }))
     }
 
     /// Looks up the key of a request and reserves it if it is new. The elements of `parts` identify the request. Fails
     /// if the key belongs to a different request, or if the first request is still running or has no stored response.
     /// Also fails if the key is invalid, or if too many requests with keys are running.
-    pub(crate) fn begin(&self, tenant: &str, headers: &HeaderMap, parts: &[&[u8]]) -> Result<Begun, Problem> {
+    pub(crate) fn begin(&self, tenant: &str, headers: &HeaderMap, parts: &[&[u8]]) -> Result<KeyLookup, Problem> {
         let Some(key) = headers.get("idempotency-key") else { return Ok(Ok(None)) };
         let key = key.to_str().ok().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
         let Some(key) = key else {
@@ -157,7 +157,7 @@ impl Answered {
     }
 }
 
-impl Answers {
+impl IdempotencyStoreInner {
     fn entries(&self) -> MutexGuard<'_, HashMap<String, Entries>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -285,15 +285,15 @@ mod tests {
         HeaderMap::from_iter([("idempotency-key".parse().unwrap(), key.parse().unwrap())])
     }
 
-    fn answered(max_keys: usize, kib: usize, tenants: &[&str]) -> Answered {
-        Answered::new(max_keys, ByteBudget::new(kib << 10, Duration::ZERO, tenants.iter().copied()))
+    fn answered(max_keys: usize, kib: usize, tenants: &[&str]) -> IdempotencyStore {
+        IdempotencyStore::new(max_keys, ByteBudget::new(kib << 10, Duration::ZERO, tenants.iter().copied()))
     }
 
     fn answer(bytes: usize) -> Answer {
         Answer { status: StatusCode::OK, body: vec![b'x'; bytes].into(), etag: None }
     }
 
-    fn first(answered: &Answered, key: &str) -> KeySlot {
+    fn first(answered: &IdempotencyStore, key: &str) -> KeySlot {
         match answered.begin("a", &headers(key), &[b"x"]) {
             Ok(Ok(Some(slot))) => slot,
             Ok(_) => panic!("`{key}` already exists"),
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    fn status(answered: &Answered, tenant: &str, key: &str, request: &[u8]) -> u16 {
+    fn status(answered: &IdempotencyStore, tenant: &str, key: &str, request: &[u8]) -> u16 {
         match answered.begin(tenant, &headers(key), &[request]) {
             Ok(Err(_)) => 200,
             Ok(Ok(Some(_))) => 201,

@@ -44,7 +44,7 @@ mod wire;
 pub use answer::Problem;
 pub(crate) use budget::{BodyBudget, PIECE_BYTES, ReadBody, count_answer, counted};
 pub(crate) use guard::Names;
-pub(crate) use idempotency::Answered;
+pub(crate) use idempotency::IdempotencyStore;
 pub(crate) use parameters::{InPath, InQuery};
 pub(crate) use routes::Shared;
 #[cfg(unix)]

@@ -22,7 +22,7 @@ use utoipa::{
 };
 
 use super::{
-    Answered, BodyBudget, Caller, HttpConfig, Problem, Tenants, budget, e2b, execute,
+    BodyBudget, Caller, HttpConfig, IdempotencyStore, Problem, Tenants, budget, e2b, execute,
     guard::{self, Names},
     page, sessions, stored, suspend,
     wire::{InfoAnswer, RuntimeAnswer},
@@ -77,7 +77,7 @@ fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, accepted: Na
     service.set_reply_budget(bodies.bytes());
     let state = SharedState {
         service: service.clone(),
-        answered: Answered::new(config.idempotency_keys, stored),
+        answered: IdempotencyStore::new(config.idempotency_keys, stored),
         tenants,
         names: accepted,
         sandboxes: e2b::Sandboxes::default(),
@@ -133,7 +133,7 @@ pub(crate) struct Shared {
 pub(crate) struct SharedState {
     pub(crate) service: Service,
     pub(crate) tenants: Tenants,
-    pub(crate) answered: Answered,
+    pub(crate) answered: IdempotencyStore,
     pub(crate) names: Names,
     pub(super) sandboxes: e2b::Sandboxes,
     begun: Instant,

@@ -17,7 +17,7 @@ use super::{
     answer::{BuiltResponse, ExecutionAnswer, send_stored},
     budget::ChargedBytes,
     execute::{ParsedRequest, StepRequest, respond},
-    idempotency::Begun,
+    idempotency::KeyLookup,
     output::{Form, Responder},
     parameters::{Failures, if_match},
     suspend::{decoded_bytes, reserve_suspended},
@@ -238,7 +238,7 @@ impl Stored {
     /// Builds the request to the tenant. `begun` describes its idempotency key.
     fn parse(
         self,
-        begun: Begun,
+        begun: KeyLookup,
         headers: &HeaderMap,
         tenant: &Tenant,
         held: ChargedBytes,

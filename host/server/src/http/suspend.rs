@@ -17,7 +17,7 @@ use super::{
     answer::ExecutionAnswer,
     budget::{ChargedBytes, ReadResumption, ReservedResponse},
     execute::{ParsedRequest, StepRequest, in_task, respond},
-    idempotency::{Answer, Begun, new_key},
+    idempotency::{Answer, KeyLookup, new_key},
     output::Form,
     parameters::{Octets, if_match, with_etag},
     sessions::octets,
@@ -206,7 +206,7 @@ pub(super) fn decoded_bytes(suspended: &[u8]) -> usize {
 }
 
 /// Parses a request to resume an execution. `begun` describes its idempotency key.
-fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant, begun: Begun) -> Result<ParsedRequest, Problem> {
+fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant, begun: KeyLookup) -> Result<ParsedRequest, Problem> {
     let (mut body, held) = ResumeBody::read(read)?;
     let session = body.session.take();
     let (resumption, body) = body.into_parts()?;
