@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::{
     Shared,
-    budget::{Counted, ReservedResponse, held_body},
+    budget::{AlreadyCharged, ReservedResponse, held_body},
     idempotency::Answer,
     output::{Form, Responder},
     parameters::with_etag,
@@ -134,7 +134,7 @@ pub(super) async fn send_whole(
 ) -> Result<Response, Problem> {
     let held = shared.bodies.settle(tenant, room, bytes.len()).await?;
     let json = [(header::CONTENT_TYPE, "application/json")];
-    Ok(with_etag(etag, (status, Extension(Counted), json, held_body(bytes, held))))
+    Ok(with_etag(etag, (status, Extension(AlreadyCharged), json, held_body(bytes, held))))
 }
 
 /// Responds with a stored answer.

@@ -333,7 +333,7 @@ impl AsRef<[u8]> for ReadBody {
 
 /// A marker of a response that is already charged to the budget.
 #[derive(Clone, Copy)]
-pub(super) struct Counted;
+pub(super) struct AlreadyCharged;
 
 /// Middleware that charges responses to the memory budget with [`count_answer`], including error responses. Adds the
 /// budget for the request to its extensions.
@@ -350,14 +350,14 @@ pub(super) async fn count(State(shared): State<Shared>, mut request: Request, ne
 
 /// Charges a response until it is written. Uses `held`, the memory of the data from which the response was built.
 /// Replaces the response with an error if the budget has no room, unless the response is short. Ignores responses that
-/// are marked as [`Counted`] or have no known length.
+/// are marked as [`AlreadyCharged`] or have no known length.
 pub(crate) async fn count_answer(
     bodies: &BodyBudget,
     tenant: Option<&str>,
     held: ChargedBytes,
     response: Response,
 ) -> Response {
-    let is_counted = response.extensions().get::<Counted>().is_some();
+    let is_counted = response.extensions().get::<AlreadyCharged>().is_some();
     let Some(len) = response.body().size_hint().exact().filter(|len| !is_counted && *len > 0) else { return response };
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     let held = match bodies.bytes().try_resize(tenant, held, len) {

@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 
 use super::{
     BodyBudget, Problem, Shared,
-    budget::{ChargedBytes, Counted, ReservedResponse, counted, in_pieces},
+    budget::{AlreadyCharged, ChargedBytes, ReservedResponse, counted, in_pieces},
 };
 use crate::{OnOutput, ServiceError, Tenant, byte_budget::Room, text::Utf8Pieces};
 
@@ -131,7 +131,7 @@ impl Pieces {
             // nginx would otherwise buffer the response.
             (HeaderName::from_static("x-accel-buffering"), "no"),
         ];
-        (Extension(Counted), headers, Body::from_stream(stream)).into_response()
+        (Extension(AlreadyCharged), headers, Body::from_stream(stream)).into_response()
     }
 
     /// Sends the first chunk, with the ID that the client needs to cancel the execution. The chunk is short, so it is

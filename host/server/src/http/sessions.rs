@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 use super::{
     Caller, InPath, InQuery, Problem, ReadBody, Shared,
     answer::MAX_RETURNED_BYTES,
-    budget::{Counted, ReservedResponse, held_body},
+    budget::{AlreadyCharged, ReservedResponse, held_body},
     parameters::{Failures, IfMatch, InSession, Octets, done, with_etag},
     wire::{
         CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_LISTED, MAX_LISTED_BYTES,
@@ -389,7 +389,7 @@ pub(super) async fn octets(
     let body = held_body(bytes, held);
     // Browsers must never interpret a guest's bytes as a page of this server.
     let headers = [(header::CONTENT_TYPE, "application/octet-stream"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
-    Ok((Extension(Counted), headers, body).into_response())
+    Ok((Extension(AlreadyCharged), headers, body).into_response())
 }
 
 #[cfg(test)]
