@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 pub use confine::{ConfinedAccess, Confinement, Measure, confine, confine_program};
 pub(crate) use executor::{WorkerFiles, WorkerProcesses};
 pub use parent_store::ParentStore;
-pub(crate) use pool::{Chosen, Workers, WorkersState};
+pub(crate) use pool::{WorkerChoice, Workers, WorkersState};
 pub use protocol::RelayedError;
 pub(crate) use relay::Relays;
 pub use serve::{WorkerError, WorkerTenants, orders, serve};

@@ -39,7 +39,7 @@ pub(crate) struct Workers {
 
 /// The worker that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chosen {
+pub(crate) enum WorkerChoice {
     Any,
     /// The worker at this index.
     Number(usize),
@@ -108,7 +108,7 @@ impl Workers {
     }
 
     /// Waits up to `wait` until the chosen worker is ready.
-    pub(crate) async fn ready(&self, chosen: Chosen, wait: Duration) -> Result<Arc<Live>, ServiceError> {
+    pub(crate) async fn ready(&self, chosen: WorkerChoice, wait: Duration) -> Result<Arc<Live>, ServiceError> {
         let mut changed = self.changed.clone();
         let found = async {
             loop {
@@ -125,10 +125,10 @@ impl Workers {
     }
 
     /// Returns the chosen worker if it is ready.
-    pub(super) fn choose(&self, chosen: Chosen) -> Option<Arc<Live>> {
+    pub(super) fn choose(&self, chosen: WorkerChoice) -> Option<Arc<Live>> {
         match chosen {
-            Chosen::Number(index) => self.slots.get(index)?.live(),
-            Chosen::Any => self.slots.iter().filter_map(|slot| slot.live()).min_by_key(|live| live.load()),
+            WorkerChoice::Number(index) => self.slots.get(index)?.live(),
+            WorkerChoice::Any => self.slots.iter().filter_map(|slot| slot.live()).min_by_key(|live| live.load()),
         }
     }
 

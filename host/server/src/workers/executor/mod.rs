@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Chosen, Workers,
+    WorkerChoice, Workers,
     peer::{MAX_SHORT_BYTES, Message, ReplyBudget},
     protocol::{AnswerPart, EntriesReply, RunCall, RunReply, StepReply, ToWorker},
     relay::{TenantRelay, WorkerJobCallbacks},
@@ -58,15 +58,15 @@ impl WorkerProcesses {
         Ok(self.workers()?.worker_of(&self.tenant, id))
     }
 
-    async fn ready(&self, chosen: Chosen) -> Result<Arc<Live>, ServiceError> {
+    async fn ready(&self, chosen: WorkerChoice) -> Result<Arc<Live>, ServiceError> {
         self.workers()?.ready(chosen, self.service.wait()).await
     }
 
     /// Selects the worker for a script: the session's worker, or any worker.
-    fn choose(&self, work: &Work) -> Result<Chosen, ServiceError> {
+    fn choose(&self, work: &Work) -> Result<WorkerChoice, ServiceError> {
         Ok(match work.session() {
-            Some(id) => Chosen::Number(self.worker_of(id)?),
-            None => Chosen::Any,
+            Some(id) => WorkerChoice::Number(self.worker_of(id)?),
+            None => WorkerChoice::Any,
         })
     }
 
@@ -119,7 +119,7 @@ impl WorkerProcesses {
         let workers = self.workers()?;
         let (mut pages, mut rooms) = (Vec::new(), Vec::new());
         for index in 0..workers.count() {
-            let live = self.ready(Chosen::Number(index)).await?;
+            let live = self.ready(WorkerChoice::Number(index)).await?;
             let mut reply = self.ask(&live, operation.clone(), Vec::new()).await?;
             rooms.append(&mut reply.rooms);
             pages.push(reply.page()?);
@@ -187,7 +187,7 @@ impl WorkerProcesses {
                 "cannot replace the files of `{id}` with those of `{session}`: the sessions belong to different workers"
             )));
         }
-        let live = self.ready(Chosen::Number(worker)).await?;
+        let live = self.ready(WorkerChoice::Number(worker)).await?;
         let operation = match operation {
             SessionOperation::Files { id, operation } if room.0.is_some() => {
                 return self.read_file(&live, id, operation, room).await;
@@ -230,7 +230,7 @@ impl Executor for WorkerProcesses {
 
     fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<Validated, ServiceError>> {
         Box::pin(async move {
-            let live = self.ready(Chosen::Any).await?;
+            let live = self.ready(WorkerChoice::Any).await?;
             let (call, bytes) = self.prepare(&live, Work::Fresh(Box::new(fresh)), None)?;
             let _job = live.ends(call.execution);
             let (found, _, room) = live.peer.call_within(&ToWorker::Validate(call), bytes, self.reply_budget()).await?;
