@@ -13,7 +13,7 @@ use glovebox::{Engine, escaped};
 use glovebox_fleet::FleetClient;
 use glovebox_server::{
     Audit, ServerConfig, Service, ServiceConfig, Telemetry, Tenant, TokenTable,
-    http::{self, Bound, HttpConfig, SocketListener, Tenants, TokenHash},
+    http::{self, BoundServer, HttpConfig, SocketListener, Tenants, TokenHash},
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -259,7 +259,7 @@ pub(super) fn blocking_threads(config: &ServerConfig) -> usize {
 
 /// The address or the socket of a server.
 enum Listening {
-    Address(Bound),
+    Address(BoundServer),
     Socket(SocketListener),
 }
 
@@ -269,7 +269,7 @@ impl Listening {
             return Ok(Self::Socket(SocketListener::bind(path)?));
         }
         let message = || format!("cannot listen on {}", config.listen);
-        let bound = Bound::new(config.listen).await.or_hint(message, "choose another address with --listen")?;
+        let bound = BoundServer::new(config.listen).await.or_hint(message, "choose another address with --listen")?;
         Ok(Self::Address(bound))
     }
 

@@ -52,7 +52,7 @@ pub use routes::socket_router;
 pub use routes::{document, router};
 #[cfg(unix)]
 pub use serve::serve_socket;
-pub use serve::{Bound, HttpConfig, serve};
+pub use serve::{BoundServer, HttpConfig, serve};
 #[cfg(unix)]
 pub use socket::{SocketError, SocketListener};
 pub(crate) use tokens::Caller;

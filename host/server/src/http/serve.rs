@@ -39,13 +39,13 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// A server that is bound to its address but does not yet accept connections.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundServer {
     listener: TcpListener,
     /// The address on which the server listens.
     pub address: SocketAddr,
 }
 
-impl Bound {
+impl BoundServer {
     /// Binds to an address. Port 0 selects a free port.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Bound {
 
 /// Serves `routes` until the service shuts down ([`Service::drain`]). Then accepts no further connections, waits until
 /// all executions have ended, lets open connections finish within 5 s, and returns.
-pub async fn serve(bound: Bound, service: &Service, routes: Router, config: &HttpConfig) {
+pub async fn serve(bound: BoundServer, service: &Service, routes: Router, config: &HttpConfig) {
     serve_connections(bound, service, routes, config).await;
 }
 
@@ -81,7 +81,7 @@ trait Listen: Send + Sync {
     }
 }
 
-impl Listen for Bound {
+impl Listen for BoundServer {
     type Stream = TcpStream;
 
     async fn next(&self) -> io::Result<TcpStream> {

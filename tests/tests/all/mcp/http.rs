@@ -10,7 +10,7 @@ use std::{
 use glovebox::Tool;
 use glovebox_server::{
     Service, ServiceConfig, Tenant, TenantConfig,
-    http::{self, Bound, HttpConfig, Tenants, TokenHash},
+    http::{self, BoundServer, HttpConfig, Tenants, TokenHash},
     mcp,
 };
 use glovebox_sessions::DirectoryStore;
@@ -50,7 +50,7 @@ impl Server {
             change(&mut tenant);
             tenants.add(TokenHash::of(token), Tenant::new(&service, tenant));
         }
-        let bound = runtime.block_on(Bound::new(([127, 0, 0, 1], 0).into())).unwrap();
+        let bound = runtime.block_on(BoundServer::new(([127, 0, 0, 1], 0).into())).unwrap();
         let (address, stop) = (bound.address, CancellationToken::new());
         let routes = mcp::router(tenants, "", &config, address, stop.clone());
         let serves = service.clone();

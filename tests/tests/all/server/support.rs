@@ -11,7 +11,7 @@ use std::{
 use glovebox::SessionKey;
 use glovebox_server::{
     Audit, Service, ServiceConfig, Tenant, TenantConfig,
-    http::{self, Bound, HttpConfig, Tenants, TokenHash},
+    http::{self, BoundServer, HttpConfig, Tenants, TokenHash},
 };
 use glovebox_sessions::DirectoryStore;
 use glovebox_tests::engine;
@@ -89,7 +89,7 @@ impl Server {
             tenants.add(TokenHash::of(token), tenant("other", None));
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let bound = runtime.block_on(Bound::new(([127, 0, 0, 1], 0).into())).unwrap();
+        let bound = runtime.block_on(BoundServer::new(([127, 0, 0, 1], 0).into())).unwrap();
         let address = bound.address;
         let serving = {
             let (service, routes) = (service.clone(), http::router(&service, tenants, &http, address));

@@ -19,7 +19,7 @@ use glovebox::{Approve, CancelToken, Policy, Sandbox, Tool, escaped};
 use glovebox_fleet::{FleetClient, FleetUrl};
 use glovebox_server::{
     ServerConfig, Service, ServiceConfig, Tenant, TenantConfig, WorkersTable,
-    http::{self, Bound, HttpConfig, Tenants, TokenHash},
+    http::{self, BoundServer, HttpConfig, Tenants, TokenHash},
     mcp::{self, Listing, McpServer, UpstreamConfig, Upstreams, serve_stdio},
 };
 use glovebox_sessions::SessionId;
@@ -365,7 +365,7 @@ async fn over_http(
     token: Option<&str>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let bound = Bound::new(address).await.or_hint(
+    let bound = BoundServer::new(address).await.or_hint(
         || format!("cannot listen on {address}"),
         "choose another address with --listen; port 0 picks a free port",
     )?;
