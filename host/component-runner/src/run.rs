@@ -228,7 +228,7 @@ impl Export {
             Some(interface) => format!("{interface}.{function}"),
             None => function.to_owned(),
         };
-        let mut text = Cut(String::new());
+        let mut text = TruncatedText(String::new());
         // An error means that the text was truncated.
         let _ = signature(&mut text, &name, ty);
         let parameters: Vec<Type> = ty.params().map(|(_, ty)| ty).collect();
@@ -286,9 +286,9 @@ pub(crate) fn exports(engine: &Engine, component: &Component) -> Vec<Export> {
 }
 
 /// Text that is truncated after [`SIGNATURE_BYTES`] bytes.
-struct Cut(String);
+struct TruncatedText(String);
 
-impl fmt::Write for Cut {
+impl fmt::Write for TruncatedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = SIGNATURE_BYTES.saturating_sub(self.0.len());
         if text.len() <= room {
@@ -302,7 +302,7 @@ impl fmt::Write for Cut {
     }
 }
 
-fn signature(text: &mut Cut, name: &str, ty: &ComponentFunc) -> fmt::Result {
+fn signature(text: &mut TruncatedText, name: &str, ty: &ComponentFunc) -> fmt::Result {
     let asynchronous = if ty.async_() { "async " } else { "" };
     write!(text, "{name}: {asynchronous}func(")?;
     for (at, (name, ty)) in ty.params().enumerate() {
@@ -318,7 +318,7 @@ fn signature(text: &mut Cut, name: &str, ty: &ComponentFunc) -> fmt::Result {
     Ok(())
 }
 
-fn type_text(text: &mut Cut, ty: &Type) -> fmt::Result {
+fn type_text(text: &mut TruncatedText, ty: &Type) -> fmt::Result {
     let mut left = TYPES_MAX;
     // Each type takes at least a byte, so unvisited types lie beyond the maximum length.
     if has_text(ty, &mut left) || left == 0 {

@@ -27,8 +27,8 @@ pub(crate) fn message(text: impl Display) -> String {
 }
 
 fn cut(text: impl Display, max_head: usize) -> String {
-    let mut cut = Cut { head: String::new(), left: max_head, tail: VecDeque::new(), is_cut: false };
-    // Writing to `Cut` never fails.
+    let mut cut = TruncatedText { head: String::new(), left: max_head, tail: VecDeque::new(), is_cut: false };
+    // Writing to `TruncatedText` never fails.
     let _ = write!(cut, "{text}");
     if cut.is_cut {
         cut.head.push('…');
@@ -37,7 +37,7 @@ fn cut(text: impl Display, max_head: usize) -> String {
     cut.head
 }
 
-struct Cut {
+struct TruncatedText {
     head: String,
     /// The number of characters that still fit into `head`.
     left: usize,
@@ -45,7 +45,7 @@ struct Cut {
     is_cut: bool,
 }
 
-impl Write for Cut {
+impl Write for TruncatedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let head = text.char_indices().nth(self.left).map_or(text.len(), |(at, _)| at);
         let (head, rest) = text.split_at(head);
