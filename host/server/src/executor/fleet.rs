@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tracing::{Instrument as _, info_span};
 
 use super::{
-    BoxFuture, Completion, Executor, Finished, Job, NOT_STEPPED, SessionAnswer, SessionCall, SessionOperation,
+    BoxFuture, Completion, Executor, FinishedJob, Job, NOT_STEPPED, SessionAnswer, SessionCall, SessionOperation,
     SessionReply, SteppedExecution, Validated,
     fleet_execution::{FleetExecution, FleetStart},
 };
@@ -199,7 +199,7 @@ fn json(text: JsonText) -> Result<Box<RawValue>, ServiceError> {
 }
 
 /// Parses the answer to an execution in a session.
-pub(super) fn read(executed: Executed, id: &SessionId) -> Result<Finished, ServiceError> {
+pub(super) fn read(executed: Executed, id: &SessionId) -> Result<FinishedJob, ServiceError> {
     let wrong = |error: serde_json::Error| FleetError::Answer(format!("malformed execution: {error}"));
     let mut execution: Execution = serde_json::from_str(executed.execution.get()).map_err(wrong)?;
     execution.session_id = Some(id.to_string());
@@ -207,7 +207,7 @@ pub(super) fn read(executed: Executed, id: &SessionId) -> Result<Finished, Servi
         let checkpoint = CheckpointId(executed.generation);
         execution.rolled_back_to = Some(Rollback { checkpoint, executions_lost: 0 });
     }
-    Ok(Finished::local(execution, Some(generation(executed.created_at, executed.generation))))
+    Ok(FinishedJob::local(execution, Some(generation(executed.created_at, executed.generation))))
 }
 
 /// The initial and maximum delay between repeated cancellations. A cancellation has no effect on an execution that

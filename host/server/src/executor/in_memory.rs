@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::{
-    BoxFuture, Completion, Executor, Finished, InProcess, Job, SessionAnswer, SessionCall, SessionOperation,
+    BoxFuture, Completion, Executor, FinishedJob, InProcess, Job, SessionAnswer, SessionCall, SessionOperation,
     SessionReply, SteppedExecution, Validated, in_process::engine_request, live::LiveSessions,
     local_execution::LocalExecution,
 };
@@ -302,11 +302,11 @@ fn unsaved(id: SessionId, error: HibernateError) -> ServiceError {
 
 impl SessionInMemory {
     /// Counts an execution as a change. A failed commit also changes the generation, because the script has run.
-    fn finished(&self, executed: Result<Execution, ServiceError>) -> Result<Finished, ServiceError> {
+    fn finished(&self, executed: Result<Execution, ServiceError>) -> Result<FinishedJob, ServiceError> {
         if executed.as_ref().map_or_else(ServiceError::has_run, |_| true) {
             self.changed();
         }
-        Ok(Finished::local(executed?, Some(self.generation())))
+        Ok(FinishedJob::local(executed?, Some(self.generation())))
     }
 
     /// Counts a change and returns the new generation.

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::{
-    BoxFuture, Completion, Executor, Finished, Job, NOT_STEPPED, SessionAnswer, SessionCall, SessionOperation,
+    BoxFuture, Completion, Executor, FinishedJob, Job, NOT_STEPPED, SessionAnswer, SessionCall, SessionOperation,
     SessionReply, SteppedExecution, Validated, live::LiveSessions, local_execution::LocalExecution,
 };
 use crate::{
@@ -175,7 +175,7 @@ impl Local {
         work: &mut Work,
         cancel: &CancelToken,
         on_output: Option<OnOutput>,
-    ) -> Result<Finished, ServiceError> {
+    ) -> Result<FinishedJob, ServiceError> {
         if work.script().is_suspendable() {
             return Err(ServiceError::Unsupported(NOT_STEPPED));
         }
@@ -184,12 +184,12 @@ impl Local {
                 let sandbox = self.sandbox(fresh)?;
                 let wants_value = !fresh.script.without_value;
                 let request = engine_request(&mut fresh.script, cancel, on_output).value(wants_value);
-                Ok(Finished::local(sandbox.run(request)?, None))
+                Ok(FinishedJob::local(sandbox.run(request)?, None))
             }
             Work::InSession(target, script) => {
                 self.prepare(target)?;
                 let execution = self.sessions.open(&target.id)?.run(engine_request(script, cancel, on_output))?;
-                Ok(Finished::local(execution, self.generation(&target.id)))
+                Ok(FinishedJob::local(execution, self.generation(&target.id)))
             }
         }
     }
@@ -215,7 +215,7 @@ impl Local {
                 let wants_value = !fresh.script.without_value;
                 let request = stepped_request(&mut fresh.script, suspended.as_ref(), wants_value).cancel(cancel);
                 LocalExecution::start(request, on_output, key, |request| {
-                    Ok((sandbox.start(request)?, Box::new(|executed| Ok(Finished::local(executed?, None)))))
+                    Ok((sandbox.start(request)?, Box::new(|executed| Ok(FinishedJob::local(executed?, None)))))
                 })
             }
             Work::InSession(target, mut script) => {
@@ -249,13 +249,13 @@ impl Local {
         active: &ActiveSession,
         id: &SessionId,
         executed: Result<Execution, ServiceError>,
-    ) -> Result<Finished, ServiceError> {
+    ) -> Result<FinishedJob, ServiceError> {
         let execution = executed.inspect_err(|_| {
             // The script may have run, for example if its files could not be written to a host directory. Ignores
             // errors, because the result is an error already.
             let _ = active.save();
         })?;
-        Ok(Finished::local(active.save_after(Ok(execution))?, self.generation(id)))
+        Ok(FinishedJob::local(active.save_after(Ok(execution))?, self.generation(id)))
     }
 
     /// Takes the suspended execution that a script resumes, and reads its bytes. Fails if it was suspended in a session

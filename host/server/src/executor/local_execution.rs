@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
-use super::{BoxFuture, ExecutorStep, Finished, NOT_STARTED_SUSPENDABLE, SteppedExecution};
+use super::{BoxFuture, ExecutorStep, FinishedJob, NOT_STARTED_SUSPENDABLE, SteppedExecution};
 use crate::{OnOutput, Service, ServiceError};
 
 /// Converts the outcome of an execution that has ended, after saving its session. Must be called on a thread that is
 /// allowed to block.
-pub(super) type Finish = Box<dyn FnOnce(Result<Execution, ServiceError>) -> Result<Finished, ServiceError> + Send>;
+pub(super) type Finish = Box<dyn FnOnce(Result<Execution, ServiceError>) -> Result<FinishedJob, ServiceError> + Send>;
 
 /// A stepwise execution in this process. It has its own thread until the script has ended, and each step waits on a
 /// blocking thread.

@@ -97,7 +97,7 @@ pub(crate) trait Executor: Send + Sync {
 pub(crate) type Validated = (Vec<Diagnostic>, Option<byte_budget::Room>);
 
 /// Called with the result of a [`Job`], or dropped without a call if the job panicked.
-pub(crate) type Completion = Box<dyn FnOnce(Result<Finished, ServiceError>) + Send>;
+pub(crate) type Completion = Box<dyn FnOnce(Result<FinishedJob, ServiceError>) + Send>;
 
 /// A script to run.
 pub(crate) struct Job {
@@ -142,7 +142,7 @@ const NOT_STEPPED: &str = "suspending or resuming an execution requires that the
 /// The state of an execution after a step.
 pub(crate) enum ExecutorStep {
     /// The execution has finished. If its session had to be saved but could not be, the result is an error.
-    Done(Box<Result<Finished, ServiceError>>),
+    Done(Box<Result<FinishedJob, ServiceError>>),
     NeedsTools {
         calls: Vec<ToolRequest>,
         /// The memory reserved for the calls if a worker sent them. Must be held until memory is reserved for the
@@ -152,7 +152,7 @@ pub(crate) enum ExecutorStep {
 }
 
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedJob {
     pub(crate) execution: Execution,
     /// The session's generation after the execution. `None` outside a session.
     pub(crate) generation: Option<String>,
@@ -162,7 +162,7 @@ pub(crate) struct Finished {
     pub(crate) reply_room: Option<byte_budget::Room>,
 }
 
-impl Finished {
+impl FinishedJob {
     /// Wraps the result of an execution in this process.
     pub(crate) fn local(execution: Execution, generation: Option<String>) -> Self {
         let files = LeftFiles::Here(execution.files().clone());
@@ -179,11 +179,11 @@ pub(crate) enum LeftFiles {
 }
 
 /// A list of files, and the memory reserved for it if a worker sent it.
-pub(crate) type Listed = (Vec<FileEntry>, Option<byte_budget::Room>);
+pub(crate) type FileListing = (Vec<FileEntry>, Option<byte_budget::Room>);
 
 impl LeftFiles {
     /// Lists the files that match a pattern. Must be called on a thread that is allowed to block.
-    pub(crate) fn list(&self, pattern: &str) -> Result<Listed, ServiceError> {
+    pub(crate) fn list(&self, pattern: &str) -> Result<FileListing, ServiceError> {
         match self {
             Self::Here(files) => Ok((files.list(pattern)?, None)),
             Self::There(files) => files.list(pattern),

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     DeliveryError, FinishedExecution, NeedsTools, ServiceError, TypeCheckError,
     byte_budget::Room,
-    executor::{Finished, LeftFiles},
+    executor::{FinishedJob, LeftFiles},
     json::json_len,
     text::shown,
 };
@@ -269,8 +269,8 @@ fn base64(output: &Output) -> Option<String> {
 }
 
 impl ExecutionAnswer {
-    pub(crate) fn new(finished: Finished) -> Self {
-        let Finished { mut execution, generation, files: left, reply_room } = finished;
+    pub(crate) fn new(finished: FinishedJob) -> Self {
+        let FinishedJob { mut execution, generation, files: left, reply_room } = finished;
         // Network clients must not see host paths.
         execution.workspace_path = None;
         Self {
@@ -288,9 +288,9 @@ impl ExecutionAnswer {
         }
     }
 
-    fn into_finished(self) -> Finished {
+    fn into_finished(self) -> FinishedJob {
         let Self { execution, left, generation, reply_room, .. } = self;
-        Finished { execution: *execution, generation, files: left, reply_room }
+        FinishedJob { execution: *execution, generation, files: left, reply_room }
     }
 
     /// Lists the entries that match one of `patterns`. [`read_files`](Self::read_files) reads the files' contents.

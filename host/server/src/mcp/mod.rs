@@ -38,7 +38,7 @@ use rmcp::{
 use serde_json::{Map, json};
 
 use crate::{
-    Door, FreshScript, Script, Service, ServiceError, Tenant, TypeCheckError, Watch, Work, executor::Finished,
+    Door, FreshScript, Script, Service, ServiceError, Tenant, TypeCheckError, Watch, Work, executor::FinishedJob,
     tenant::ReplyRooms, text::quoted,
 };
 use answer::AnswerBuilder;
@@ -171,7 +171,7 @@ impl McpServer {
     /// Runs a script to its end.
     async fn run_at_once(&self, given: given::RunCode, watch: Watch) -> Result<CallToolResult, ServiceError> {
         let answering = AnswerBuilder::new(self, &given)?;
-        let then = move |finished: Finished| Ok(answering.answer(&finished.execution));
+        let then = move |finished: FinishedJob| Ok(answering.answer(&finished.execution));
         let work = self.work(given).await?;
         self.0.tenant.execute_then(Door::Mcp, work, watch, then).await
     }

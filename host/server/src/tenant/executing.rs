@@ -12,7 +12,7 @@ use super::{FreshScript, Script, SessionTarget, Tenant, Watch, Work};
 use crate::{
     Door, OnOutput, SPANS, Service, ServiceError,
     audit::{AuditSource, AuditSubject, Executed, ExecutionEnd, Failed},
-    executor::{Completion, Finished, Job},
+    executor::{Completion, FinishedJob, Job},
 };
 
 /// A guard that cancels an execution or a call on drop.
@@ -111,7 +111,7 @@ impl Tenant {
         door: Door,
         mut work: Work,
         watch: Watch,
-        then: impl FnOnce(Finished) -> Result<T, ServiceError> + Send + 'static,
+        then: impl FnOnce(FinishedJob) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
         let session = work.session().cloned();
         let permits = self.admit(session.as_ref());
@@ -156,7 +156,7 @@ impl Tenant {
         held: impl Send + 'static,
         watch: Watch,
         begin: impl FnOnce(CancelToken, Option<OnOutput>, Span, Completion),
-        then: impl FnOnce(Finished) -> Result<T, ServiceError> + Send + 'static,
+        then: impl FnOnce(FinishedJob) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
         let token = self.inner.service.token();
         let _cancel = CancelOnDrop(token.clone());
@@ -165,7 +165,7 @@ impl Tenant {
         let (sender, receiver) = oneshot::channel();
         let (tenant, span) = (self.clone(), execution_span());
         let recorded = span.clone();
-        let done = move |result: Result<Finished, ServiceError>| {
+        let done = move |result: Result<FinishedJob, ServiceError>| {
             tenant.record_result(&recorded, request, result.as_ref().map(|finished| &finished.execution));
             let result = result.and_then(then);
             // Release the permits before responding: the client can send its next request as soon as it has the

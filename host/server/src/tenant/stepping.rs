@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Door, Service, ServiceError,
     byte_budget::{ChargedBytes, Room},
-    executor::{ExecutorStep, Finished, Job, SteppedExecution},
+    executor::{ExecutorStep, FinishedJob, Job, SteppedExecution},
     service::ExecutionPermit,
 };
 
@@ -49,7 +49,7 @@ pub struct NeedsTools {
 /// A finished execution.
 #[derive(Debug)]
 pub struct FinishedExecution {
-    pub(crate) finished: Finished,
+    pub(crate) finished: FinishedJob,
     /// Patterns of the workspace files to return, as given when the execution was started.
     pub return_files: Vec<String>,
     /// The memory charged for the result if it was unread until now.
@@ -414,7 +414,7 @@ impl Tenant {
     fn finish(
         &self,
         stepping: Stepping,
-        result: Result<Finished, ServiceError>,
+        result: Result<FinishedJob, ServiceError>,
     ) -> Result<FinishedExecution, ServiceError> {
         let Stepping { request, return_files, .. } = stepping;
         self.record_result(&Span::current(), request, result.as_ref().map(|finished| &finished.execution));

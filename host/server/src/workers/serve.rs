@@ -29,7 +29,7 @@ use super::{
 use crate::{
     OnOutput, Service, ServiceError, Tenant, TenantConfig, Work,
     executor::{
-        AddNetwork, Executor, ExecutorStep, Finished, InProcess, Job, LeftFiles, SessionCall, SessionReply,
+        AddNetwork, Executor, ExecutorStep, FinishedJob, InProcess, Job, LeftFiles, SessionCall, SessionReply,
         SteppedExecution,
     },
     tenant::BoundedStore,
@@ -292,7 +292,7 @@ impl WorkerSide {
         let hook = cancel.on_cancel(move || stopped.cancel());
         let job = self.job(run, bytes, token);
         // A panic in the executor drops `reply`, which then reports the panic.
-        let done = move |result: Result<Finished, ServiceError>| {
+        let done = move |result: Result<FinishedJob, ServiceError>| {
             drop(hook);
             reply.send(result.map(|finished| answered(&self.finished(execution, wants_files, finished))));
         };
@@ -300,8 +300,8 @@ impl WorkerSide {
     }
 
     /// Retains the workspace files of an execution if the server wants them.
-    fn finished(&self, execution: u64, wants_files: bool, finished: Finished) -> RunReply {
-        let Finished { execution: result, generation, files, .. } = finished;
+    fn finished(&self, execution: u64, wants_files: bool, finished: FinishedJob) -> RunReply {
+        let FinishedJob { execution: result, generation, files, .. } = finished;
         if let (true, LeftFiles::Here(files)) = (wants_files, files) {
             self.left.lock().insert(execution, files);
         }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Door, Script, ServiceError, SessionPage, SessionSummary, Watch, Work,
-    executor::Finished,
+    executor::FinishedJob,
     http::{
         InPath, Problem, ReadBody, Shared,
         budget::ChargedBytes,
@@ -228,7 +228,7 @@ pub(super) async fn execute(
         let count = sandbox.count(&context);
         let watch = Watch { on_output: Some(pieces.on_output_with(lines::output)), ..Watch::default() };
         let framing = pieces.clone();
-        let then = move |finished: Finished| lines::end(&framing, &finished.execution, count);
+        let then = move |finished: FinishedJob| lines::end(&framing, &finished.execution, count);
         let executed = async {
             let _turn = sandbox.turn.lock().await;
             sandbox.bring_files(&context).await?;

@@ -18,8 +18,8 @@ use super::{
 use crate::{
     FreshScript, OnOutput, Service, ServiceError, SessionPage, TenantConfig, Work, byte_budget,
     executor::{
-        BoxFuture, Completion, Executor, ExecutorStep, FileAnswer, FileOperation, Finished, Job, LeftFiles, Listed,
-        Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
+        BoxFuture, Completion, Executor, ExecutorStep, FileAnswer, FileListing, FileOperation, FinishedJob, Job,
+        LeftFiles, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
     },
     tenant::BoundedStore,
 };
@@ -104,7 +104,7 @@ impl WorkerProcesses {
             let left = wants_files.then(|| WorkerFiles::new(&there, execution, budget));
             let finish = move || {
                 let reply = reply.and_then(Message::held_result::<RunReply>);
-                done(reply.map(|(reply, _, room)| Finished { reply_room: room, ..finished(reply, left) }));
+                done(reply.map(|(reply, _, room)| FinishedJob { reply_room: room, ..finished(reply, left) }));
             };
             if is_short {
                 finish();
@@ -277,8 +277,8 @@ async fn session_reply(
     Ok(SessionReply { answer, bytes, rooms: room.into_iter().collect() })
 }
 
-fn finished(reply: RunReply, there: Option<WorkerFiles>) -> Finished {
-    let mut finished = Finished::local(reply.execution, reply.generation);
+fn finished(reply: RunReply, there: Option<WorkerFiles>) -> FinishedJob {
+    let mut finished = FinishedJob::local(reply.execution, reply.generation);
     if let Some(there) = there {
         finished.files = LeftFiles::There(there);
     }
@@ -323,7 +323,7 @@ impl WorkerFiles {
         Self { live: Arc::clone(live), execution, reply_budget, runtime: Handle::current() }
     }
 
-    pub(crate) fn list(&self, pattern: &str) -> Result<Listed, ServiceError> {
+    pub(crate) fn list(&self, pattern: &str) -> Result<FileListing, ServiceError> {
         let ask = ToWorker::ListLeft { execution: self.execution, pattern: pattern.to_owned() };
         let call = self.live.peer.call_within::<EntriesReply>(&ask, Vec::new(), self.reply_budget.clone());
         let (entries, _, room) = self.runtime.block_on(call)?;
@@ -413,7 +413,7 @@ impl SteppedExecution for WorkerExecution {
                 StepReply::NeedsTools(calls) => ExecutorStep::NeedsTools { calls, reply_room: room },
                 StepReply::Done(result) => {
                     let there = self.wants_files.then(|| self.left());
-                    let result = result.map(|reply| Finished { reply_room: room, ..finished(reply, there) });
+                    let result = result.map(|reply| FinishedJob { reply_room: room, ..finished(reply, there) });
                     let result = result.map_err(ServiceError::from);
                     ExecutorStep::Done(Box::new(result))
                 }
