@@ -227,7 +227,7 @@ impl Audit {
 
 /// The recorded result of an execution.
 #[derive(Clone, Debug)]
-pub(crate) struct Executed {
+pub(crate) struct AuditedResult {
     pub(crate) language: Language,
     pub(crate) runtime: String,
     pub(crate) outcome: &'static str,
@@ -242,14 +242,14 @@ fn sha256(bytes: impl AsRef<[u8]>) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl Executed {
+impl AuditedResult {
     /// Sets the bytes that the execution was turned into. Hashing them may take a tenth of a second.
     pub(crate) fn suspended(self, bytes: &[u8]) -> Self {
         Self { outcome: SUSPENDED, suspended_sha256: Some(sha256(bytes)), ..self }
     }
 }
 
-impl From<&Execution> for Executed {
+impl From<&Execution> for AuditedResult {
     fn from(execution: &Execution) -> Self {
         Self {
             language: execution.metadata.runtime,
@@ -264,13 +264,13 @@ impl From<&Execution> for Executed {
 
 /// An execution without a result: it failed, or its result was lost.
 #[derive(Clone, Debug)]
-pub(crate) struct Failed {
+pub(crate) struct AuditedFailure {
     pub(crate) code: &'static str,
     /// The hash of the bytes that the execution was turned into.
     suspended_sha256: Option<String>,
 }
 
-impl Failed {
+impl AuditedFailure {
     /// Describes an execution that was turned into bytes, and whose result was lost. Hashing the bytes may take a tenth
     /// of a second.
     pub(crate) fn suspended(bytes: &[u8]) -> Self {
@@ -283,13 +283,13 @@ impl Failed {
     }
 }
 
-impl From<&ServiceError> for Failed {
+impl From<&ServiceError> for AuditedFailure {
     fn from(error: &ServiceError) -> Self {
         Self { code: error.code(), suspended_sha256: None }
     }
 }
 
-pub(crate) type ExecutionEnd = Result<Executed, Failed>;
+pub(crate) type ExecutionEnd = Result<AuditedResult, AuditedFailure>;
 
 /// Returns the name of an outcome in audit lines, metrics and the results of MCP tools.
 pub(crate) fn outcome_name(outcome: &Outcome) -> &'static str {
@@ -312,13 +312,13 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{Audit, AuditAction, AuditSource, AuditSubject, Executed, Failed};
+    use super::{Audit, AuditAction, AuditSource, AuditSubject, AuditedFailure, AuditedResult};
     use crate::{Door, ServiceError};
 
     #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
+    struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Written {
+    impl Write for SharedBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -331,11 +331,11 @@ mod tests {
     #[test]
     fn names_and_source_are_escaped_in_audit_lines() {
         let hostile = "a\n{}\r\u{1b}[2J\u{7f}\u{85}\u{9b}\u{2028}\u{202e}\u{e0041}";
-        let out = Written::default();
+        let out = SharedBuffer::default();
         let audit = Audit::new(out.clone(), true);
         let subject = AuditSubject { door: Door::Http, tenant: "me", session: Some(hostile) };
         audit.record(&subject, &AuditAction::new("read-file").of(hostile).ended(None));
-        let executed = Executed {
+        let executed = AuditedResult {
             language: glovebox::Language::Python,
             runtime: hostile.to_owned(),
             outcome: "completed",
@@ -353,13 +353,13 @@ mod tests {
 
     #[test]
     fn execution_whose_result_was_lost_is_suspended_if_its_bytes_exist() {
-        let out = Written::default();
+        let out = SharedBuffer::default();
         let audit = Audit::new(out.clone(), false);
         let subject = AuditSubject { door: Door::Http, tenant: "me", session: None };
-        let failed = Failed::from(&ServiceError::WorkerDied);
-        assert_eq!((failed.is_suspended(), Failed::suspended(b"x").is_suspended()), (false, true));
+        let failed = AuditedFailure::from(&ServiceError::WorkerDied);
+        assert_eq!((failed.is_suspended(), AuditedFailure::suspended(b"x").is_suspended()), (false, true));
         audit.write(&subject, &audit.source("1"), &Err(failed));
-        audit.write(&subject, &audit.source("1"), &Err(Failed::suspended(b"x")));
+        audit.write(&subject, &audit.source("1"), &Err(AuditedFailure::suspended(b"x")));
         let text = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((&lines[0]["outcome"], &lines[1]["outcome"]), (&"worker-died".into(), &"suspended".into()));
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn damaged_bytes_of_a_suspended_execution_have_no_source() {
-        let audit = Audit::new(Written::default(), true);
+        let audit = Audit::new(SharedBuffer::default(), true);
         let AuditSource { source_sha256, source, resumed_sha256 } = audit.resumed(b"GLOVESUS");
         assert_eq!((source_sha256, source, resumed_sha256), (None, None, Some(super::sha256("GLOVESUS"))));
     }

@@ -13,7 +13,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::{Door, audit::Executed};
+use crate::{Door, audit::AuditedResult};
 
 /// A label value that is known at compile time. Text from guests or clients is never a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +33,7 @@ struct RunLabels {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Refused {
+struct RefusalLabels {
     door: Word,
     code: Word,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     seconds: Family<RunLabels, Histogram, fn() -> Histogram>,
     fuel: Counter,
-    refused: Family<Refused, Counter>,
+    refused: Family<RefusalLabels, Counter>,
     running: Gauge<i64, AtomicI64>,
     waiting: Gauge<i64, AtomicI64>,
     sessions: Gauge<i64, AtomicI64>,
@@ -90,7 +90,7 @@ impl Metrics {
         text
     }
 
-    pub(crate) fn executed(&self, door: Door, executed: &Executed) {
+    pub(crate) fn executed(&self, door: Door, executed: &AuditedResult) {
         let labels = RunLabels {
             door: Word(door.name()),
             language: Word(executed.language.name()),
@@ -101,7 +101,7 @@ impl Metrics {
     }
 
     pub(crate) fn refused(&self, door: Door, code: &'static str) {
-        self.refused.get_or_create(&Refused { door: Word(door.name()), code: Word(code) }).inc();
+        self.refused.get_or_create(&RefusalLabels { door: Word(door.name()), code: Word(code) }).inc();
     }
 
     /// Records the number of ready workers, and the number of restarts since the service started.

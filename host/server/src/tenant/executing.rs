@@ -11,7 +11,7 @@ use tracing::{Span, field::Empty, info_span};
 use super::{FreshScript, Script, SessionTarget, Tenant, Watch, Work};
 use crate::{
     Door, OnOutput, SPANS, Service, ServiceError,
-    audit::{AuditSource, AuditSubject, Executed, ExecutionEnd, Failed},
+    audit::{AuditSource, AuditSubject, AuditedFailure, AuditedResult, ExecutionEnd},
     executor::{Completion, FinishedJob, Job},
 };
 
@@ -215,7 +215,7 @@ impl Tenant {
         request: AuditedRequest,
         result: Result<&Execution, &ServiceError>,
     ) {
-        self.record_end(span, request, &result.map(Executed::from).map_err(Failed::from));
+        self.record_end(span, request, &result.map(AuditedResult::from).map_err(AuditedFailure::from));
     }
 
     /// Like [`record_result`](Self::record_result), for an execution that was turned into bytes. `execution`
@@ -229,8 +229,8 @@ impl Tenant {
         bytes: &[u8],
     ) {
         let ended = match execution {
-            Some(execution) => Ok(Executed::from(execution).suspended(bytes)),
-            None => Err(Failed::suspended(bytes)),
+            Some(execution) => Ok(AuditedResult::from(execution).suspended(bytes)),
+            None => Err(AuditedFailure::suspended(bytes)),
         };
         self.record_end(span, request, &ended);
     }
