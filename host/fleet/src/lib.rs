@@ -23,5 +23,5 @@ pub use address::{FleetName, FleetNameError, FleetUrl, FleetUrlError};
 pub use client::{FleetClient, FleetError, FleetImage, FleetPage};
 pub use node::{Node, NodeConfig, NodeError, NodePolicyError, Registered};
 pub use wire::{
-    ExecuteRequest, Executed, Expected, FleetSession, OpenRequest, Resumption, ToolOffer, WaitingExecution,
+    ExecuteReply, ExecuteRequest, Expected, FleetSession, OpenRequest, Resumption, ToolOffer, WaitingExecution,
 };

@@ -84,7 +84,7 @@ pub struct ToolOffer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
     /// The URL of the service that answers the tool's calls. It must match the nodes' allow list. Default: the caller
-    /// answers them. A script that waits for such an answer is suspended ([`Executed::waiting`]).
+    /// answers them. A script that waits for such an answer is suspended ([`ExecuteReply::waiting`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback: Option<String>,
 }
@@ -106,7 +106,7 @@ pub struct OpenRequest {
 
 /// The result of an execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Executed {
+pub struct ExecuteReply {
     /// Time when the session was opened.
     pub created_at: Timestamp,
     /// The session's generation after the execution.

@@ -10,7 +10,7 @@ use restate_sdk::{
     serde::{Deserialize, Json, PayloadMetadata, Serialize},
 };
 
-use crate::{ExecuteRequest, Executed, Expected, FleetName, FleetSession, FleetUrl, OpenRequest};
+use crate::{ExecuteReply, ExecuteRequest, Expected, FleetName, FleetSession, FleetUrl, OpenRequest};
 
 pub(crate) use listing::Http;
 pub use listing::{FleetImage, FleetPage};
@@ -78,7 +78,7 @@ impl FleetClient {
         name: &FleetName,
         request: ExecuteRequest,
         key: Option<&str>,
-    ) -> Result<Executed, FleetError> {
+    ) -> Result<ExecuteReply, FleetError> {
         self.call(name, "execute", request, key).await
     }
 

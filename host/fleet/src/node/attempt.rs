@@ -31,7 +31,7 @@ use super::{
     object::SessionState,
     suspending::{self, SuspendAttempt, SuspendedExecution},
 };
-use crate::{ExecuteRequest, Executed, WaitingExecution, client::status};
+use crate::{ExecuteReply, ExecuteRequest, WaitingExecution, client::status};
 
 /// Maximum size of an answer in bytes: half of the engine's limit on messages. The engine does not deliver messages
 /// beyond its limit.
@@ -333,7 +333,7 @@ fn done(
     }
     let execution = RawValue::from_string(execution).map_err(|error| StepError::failed(&error))?;
     let (created_at, generation) = (state.session.created_at, state.session.generation);
-    let executed = Executed { created_at, generation, is_rolled_back, execution, waiting };
+    let executed = ExecuteReply { created_at, generation, is_rolled_back, execution, waiting };
     Ok(JournalStep::Done(Box::new(Done { state, executed })))
 }
 
@@ -408,7 +408,7 @@ pub(super) struct Done {
     /// The state of the session after the execution.
     pub(super) state: SessionState,
     /// The answer to the caller.
-    pub(super) executed: Executed,
+    pub(super) executed: ExecuteReply,
 }
 
 impl Called {

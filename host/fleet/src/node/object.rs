@@ -20,7 +20,7 @@ use super::{
     services,
 };
 use crate::{
-    ExecuteRequest, Executed, Expected, FleetName, FleetSession, OpenRequest,
+    ExecuteReply, ExecuteRequest, Expected, FleetName, FleetSession, OpenRequest,
     client::{EXISTS, status},
 };
 
@@ -49,7 +49,7 @@ impl SessionObject {
         &self,
         ctx: ObjectContext<'_>,
         Json(mut request): Json<ExecuteRequest>,
-    ) -> Result<Json<Executed>, HandlerError> {
+    ) -> Result<Json<ExecuteReply>, HandlerError> {
         let name = name(ctx.key())?;
         let mut state = match (ctx.get::<Json<SessionState>>(STATE_KEY).await?, request.open.take()) {
             (Some(Json(state)), _) => state,

@@ -4,7 +4,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use glovebox::{CancelToken, CheckpointId, Execution, JsonText, Rollback, Timestamp, Tool};
 use glovebox_fleet::{
-    ExecuteRequest, Executed, Expected, FleetClient, FleetError, FleetName, FleetSession, OpenRequest, ToolOffer,
+    ExecuteReply, ExecuteRequest, Expected, FleetClient, FleetError, FleetName, FleetSession, OpenRequest, ToolOffer,
 };
 use glovebox_requests::cancelled;
 use glovebox_sessions::{SessionId, SessionsError};
@@ -133,7 +133,7 @@ impl FleetExecutor {
         target: &SessionTarget,
         mut script: Script,
         cancel: &CancelToken,
-    ) -> Result<Executed, ServiceError> {
+    ) -> Result<ExecuteReply, ServiceError> {
         self.check(target, &script, false)?;
         let key = self.fleet.key(&mut script);
         let request = request(target, script, key.as_deref())?;
@@ -199,7 +199,7 @@ fn json(text: JsonText) -> Result<Box<RawValue>, ServiceError> {
 }
 
 /// Parses the answer to an execution in a session.
-pub(super) fn read(executed: Executed, id: &SessionId) -> Result<FinishedJob, ServiceError> {
+pub(super) fn read(executed: ExecuteReply, id: &SessionId) -> Result<FinishedJob, ServiceError> {
     let wrong = |error: serde_json::Error| FleetError::Answer(format!("malformed execution: {error}"));
     let mut execution: Execution = serde_json::from_str(executed.execution.get()).map_err(wrong)?;
     execution.session_id = Some(id.to_string());
@@ -321,7 +321,7 @@ impl Fleet {
         request: ExecuteRequest,
         key: Option<&str>,
         cancel: &CancelToken,
-    ) -> Result<Executed, ServiceError> {
+    ) -> Result<ExecuteReply, ServiceError> {
         let (name, execution) = (self.name(id), request.id.clone());
         let executed = async {
             tokio::select! {

@@ -7,7 +7,7 @@ use std::{
 
 use glovebox::{AdvanceError, CancelToken, OnCancel, ToolAnswer, ToolRequest, with_causes};
 use glovebox_core::check_json;
-use glovebox_fleet::{ExecuteRequest, Executed, Expected, FleetError, Resumption, ToolOffer, WaitingExecution};
+use glovebox_fleet::{ExecuteReply, ExecuteRequest, Expected, FleetError, Resumption, ToolOffer, WaitingExecution};
 use glovebox_sessions::SessionId;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -79,7 +79,7 @@ impl FleetStep {
 /// An execution that waits for the client.
 struct WaitingInFleet {
     /// The execution as if it had been cancelled, and the generation of the session.
-    executed: Executed,
+    executed: ExecuteReply,
     waiting: WaitingExecution,
     /// All calls that the client has seen have smaller IDs. An answered call can have a larger ID than those that wait.
     call_count: u64,
@@ -147,7 +147,7 @@ impl FleetExecution {
     }
 
     /// Sends a step's request. The engine runs requests with the same key once.
-    async fn send(&self, step: &FleetStep) -> Result<Executed, ServiceError> {
+    async fn send(&self, step: &FleetStep) -> Result<ExecuteReply, ServiceError> {
         let (mut request, has_ended) = (step.request.clone(), self.ended.is_cancelled());
         if step.is_repeatable {
             let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -212,7 +212,7 @@ impl FleetExecution {
     }
 
     /// Returns the result of an execution. Parses it on a thread that is allowed to block, because it may be long.
-    async fn done(&self, executed: Executed) -> Result<ExecutorStep, ServiceError> {
+    async fn done(&self, executed: ExecuteReply) -> Result<ExecutorStep, ServiceError> {
         self.ended.cancel();
         let id = self.start.id.clone();
         let finished = Service::blocking(move || read(executed, &id)).await?;
@@ -234,7 +234,7 @@ fn end_at(deadline: Instant, ended: CancellationToken) -> DropGuard {
 }
 
 /// Returns the memory that a waiting execution occupies, in bytes.
-fn waiting_bytes(executed: &Executed, waiting: &WaitingExecution) -> usize {
+fn waiting_bytes(executed: &ExecuteReply, waiting: &WaitingExecution) -> usize {
     let calls = waiting.calls.iter().map(|call| call.name.len() + call.arguments.len() + CALL_BYTES);
     calls.sum::<usize>() + waiting.suspended.len() + executed.execution.get().len()
 }
