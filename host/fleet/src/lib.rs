@@ -21,7 +21,7 @@ mod wire;
 
 pub use address::{FleetName, FleetNameError, FleetUrl, FleetUrlError};
 pub use client::{FleetClient, FleetError, FleetImage, FleetPage};
-pub use node::{Node, NodeConfig, NodeError, NodePolicyError, Registered};
+pub use node::{Node, NodeConfig, NodeError, NodePolicyError, Registration};
 pub use wire::{
     ExecuteReply, ExecuteRequest, Expected, FleetSession, OpenRequest, Resumption, ToolOffer, WaitingExecution,
 };

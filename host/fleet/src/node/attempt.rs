@@ -73,7 +73,7 @@ impl Running {
     }
 
     /// Returns `true` if the script waits for this call.
-    fn waits_for(&self, called: &Called) -> bool {
+    fn waits_for(&self, called: &AnsweredCall) -> bool {
         self.waits_for.iter().any(|call| (call.id, &call.name) == (called.call, &called.tool))
     }
 }
@@ -92,7 +92,7 @@ impl Attempt {
 
     /// Runs the step after the recorded steps. `recorded` are the calls recorded since the last step that this attempt
     /// ran.
-    pub(super) async fn step(&mut self, recorded: Vec<Called>) -> Result<JournalStep, StepError> {
+    pub(super) async fn step(&mut self, recorded: Vec<AnsweredCall>) -> Result<JournalStep, StepError> {
         let mut recorded = recorded.into_iter();
         let mut running = match self.running.take() {
             Some(running) => running,
@@ -235,7 +235,7 @@ impl Attempt {
         match suspending::suspend(&running.started, key).await? {
             SuspendAttempt::Suspended(suspended) => self.waiting(running, suspended).map(Some),
             SuspendAttempt::Never(reason) => {
-                let refused = running.waits_for.first().map(|call| Called {
+                let refused = running.waits_for.first().map(|call| AnsweredCall {
                     call: call.id,
                     tool: call.name.clone(),
                     answer: Err(ToolError::of(ToolErrorKind::Limit, reason)),
@@ -255,7 +255,7 @@ impl Attempt {
     }
 
     /// Calls the service that answers a tool.
-    async fn ask(&self, running: &Running, call: &ToolRequest) -> Called {
+    async fn ask(&self, running: &Running, call: &ToolRequest) -> AnsweredCall {
         let session = &self.state.session.name;
         // The generation is unique among stored executions, and the invocation among all executions.
         let key = format!("{session}/{}-{}/{}", self.state.next_execution(), self.invocation, call.id);
@@ -289,7 +289,7 @@ impl Attempt {
             )),
             false => Ok(answer),
         });
-        Called { call: call.id, tool: call.name.clone(), answer }
+        AnsweredCall { call: call.id, tool: call.name.clone(), answer }
     }
 
     /// Returns `true` if the execution was cancelled or timed out. A replay can be stopped earlier than the first run.
@@ -334,7 +334,7 @@ fn done(
     let execution = RawValue::from_string(execution).map_err(|error| StepError::failed(&error))?;
     let (created_at, generation) = (state.session.created_at, state.session.generation);
     let executed = ExecuteReply { created_at, generation, is_rolled_back, execution, waiting };
-    Ok(JournalStep::Done(Box::new(Done { state, executed })))
+    Ok(JournalStep::Done(Box::new(ExecutionEnd { state, executed })))
 }
 
 /// Returns an upper bound of the length of a suspended execution in an answer, in bytes.
@@ -388,14 +388,14 @@ pub(super) const CANCEL: &str = "cancel";
 #[serde(rename_all = "kebab-case")]
 pub(super) enum JournalStep {
     /// The script called a tool.
-    Tool(Called),
+    Tool(AnsweredCall),
     /// The script ended, or was suspended because it waits for its caller.
-    Done(Box<Done>),
+    Done(Box<ExecutionEnd>),
 }
 
 /// A tool call and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Called {
+pub(super) struct AnsweredCall {
     /// The call's ID within the execution.
     pub(super) call: u64,
     pub(super) tool: String,
@@ -404,14 +404,14 @@ pub(super) struct Called {
 
 /// The end of an execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Done {
+pub(super) struct ExecutionEnd {
     /// The state of the session after the execution.
     pub(super) state: SessionState,
     /// The answer to the caller.
     pub(super) executed: ExecuteReply,
 }
 
-impl Called {
+impl AnsweredCall {
     /// Returns the answer for the script.
     pub(super) fn answer(&self) -> ToolAnswer {
         ToolAnswer { id: self.call, answer: self.answer.clone() }
@@ -475,7 +475,7 @@ mod tests {
     fn recorded_tool_failure_round_trips() {
         for kind in ToolErrorKind::ALL {
             let error = ToolError::of(kind, "too much");
-            let called = Called { call: 3, tool: "t".into(), answer: Err(error.clone()) };
+            let called = AnsweredCall { call: 3, tool: "t".into(), answer: Err(error.clone()) };
             let text = serde_json::to_string(&JournalStep::Tool(called)).unwrap();
             let JournalStep::Tool(read) = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
             assert_eq!(read.answer().answer, Err(error));

@@ -29,7 +29,7 @@ const REMOVED_AT_ONCE: usize = 1_000;
 
 /// A runtime for new sessions.
 #[derive(Clone, Debug)]
-struct Served {
+struct ServedRuntime {
     language: Language,
     name: String,
     version: Option<String>,
@@ -60,13 +60,13 @@ pub(super) struct Machine {
     blobs: BlobStore,
     key: Option<SessionKey>,
     policy: Policy,
-    served: Vec<Served>,
+    served: Vec<ServedRuntime>,
     pub(super) callbacks: Option<Callbacks>,
     /// A permit for each concurrent execution.
     pub(super) places: Arc<Semaphore>,
     /// Maximum time to wait for a permit.
     pub(super) queue: Duration,
-    warm: Warm,
+    warm: WarmSessionCache,
 }
 
 impl Machine {
@@ -81,13 +81,13 @@ impl Machine {
             true => Language::ALL.iter().map(|language| language.name().to_owned()).collect(),
             false => runtimes,
         };
-        let mut served: Vec<Served> = Vec::new();
+        let mut served: Vec<ServedRuntime> = Vec::new();
         for name in named {
             let sandbox = Sandbox::builder(&engine).named(&name).policy(policy.clone()).build()?;
             sandbox.load_all_code().map_err(BuildError::from)?;
             let Some(image) = sandbox.image_sha256() else { continue };
             if !served.iter().any(|other| other.image_sha256 == image) {
-                served.push(Served {
+                served.push(ServedRuntime {
                     language: sandbox.language(),
                     name: sandbox.runtime_name().to_owned(),
                     version: sandbox.version().map(str::to_owned),
@@ -96,7 +96,7 @@ impl Machine {
             }
         }
         let places = Arc::new(Semaphore::new(running));
-        let warm = Warm::new(config.warm_count, config.warm_bytes);
+        let warm = WarmSessionCache::new(config.warm_count, config.warm_bytes);
         let admin = Admin::new(&fleet)?;
         Ok(Self { engine, admin, blobs, key, policy, served, callbacks, places, queue, warm })
     }
@@ -256,7 +256,7 @@ impl Machine {
     }
 
     /// Finds the runtime for a new session.
-    fn runtime(&self, language: Option<Language>, runtime: Option<&str>) -> Result<Served, StepError> {
+    fn runtime(&self, language: Option<Language>, runtime: Option<&str>) -> Result<ServedRuntime, StepError> {
         let named = runtime.map(|name| match self.engine.runtimes() {
             // `name` can be an alias.
             Ok(known) => {
@@ -264,7 +264,7 @@ impl Machine {
             }
             Err(_) => name.to_owned(),
         });
-        let fits = |served: &&Served| {
+        let fits = |served: &&ServedRuntime| {
             language.is_none_or(|wanted| served.language == wanted)
                 && named.as_ref().is_none_or(|name| served.name == *name)
         };
@@ -342,7 +342,7 @@ const INSTANCE_BYTES: u64 = 1 << 20;
 
 /// Sessions in memory, by name. Each is in the state of one blob, and serves only executions on that state.
 #[derive(Debug)]
-pub(super) struct Warm {
+pub(super) struct WarmSessionCache {
     max_count: usize,
     max_bytes: u64,
     held: Mutex<WarmSessions>,
@@ -364,7 +364,7 @@ struct WarmSession {
     used: u64,
 }
 
-impl Warm {
+impl WarmSessionCache {
     pub(super) fn new(max_count: usize, max_bytes: u64) -> Self {
         Self { max_count, max_bytes, held: Mutex::default() }
     }

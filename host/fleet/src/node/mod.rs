@@ -27,7 +27,7 @@ use glovebox_sessions::BlobStore;
 use crate::FleetUrl;
 
 pub(crate) use object::STATE_KEY;
-pub use serve::{Node, NodeError, Registered};
+pub use serve::{Node, NodeError, Registration};
 
 /// The configuration of a node. Create it with [`new`](Self::new) and change fields.
 #[derive(Debug)]

@@ -102,7 +102,7 @@ impl Node {
         &self,
         advertised: String,
         replaces: bool,
-    ) -> impl Future<Output = Result<Registered, NodeError>> + Send + 'static {
+    ) -> impl Future<Output = Result<Registration, NodeError>> + Send + 'static {
         let admin = self.machine.admin.clone();
         let images = self.machine.images().map(image_service).collect();
         async move { admin.register(&advertised, &images, replaces).await }
@@ -111,7 +111,7 @@ impl Node {
     /// Serves until `end` completes, and then drains: running executions have [`NodeConfig::drain`] to finish, and
     /// unfinished executions restart on another node. Acknowledged executions are already stored.
     pub async fn serve(self, end: impl Future<Output = ()>) {
-        let answering = Answering {
+        let answering = NodeService {
             endpoint: HyperEndpoint::new(self.endpoint),
             health: HyperEndpoint::new(Endpoint::builder().build()),
             is_draining: Arc::default(),
@@ -140,7 +140,7 @@ impl Node {
 async fn accept(
     listener: &TcpListener,
     room: &Arc<Semaphore>,
-    answering: &Answering,
+    answering: &NodeService,
     graceful: Option<&GracefulShutdown>,
 ) -> Infallible {
     loop {
@@ -171,14 +171,14 @@ async fn log(connection: impl Future<Output = hyper::Result<()>>, _place: OwnedS
 
 /// The service of a connection: the node's endpoint and its health check.
 #[derive(Clone)]
-struct Answering {
+struct NodeService {
     endpoint: HyperEndpoint,
     /// An endpoint without services or an identity key, because health checks are not signed.
     health: HyperEndpoint,
     is_draining: Arc<AtomicBool>,
 }
 
-impl Service<Request<Incoming>> for Answering {
+impl Service<Request<Incoming>> for NodeService {
     type Response = <HyperEndpoint as Service<Request<Incoming>>>::Response;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
@@ -201,8 +201,8 @@ impl Service<Request<Incoming>> for Answering {
 /// call.
 fn connection(
     stream: TcpStream,
-    answering: Answering,
-) -> http2::Connection<TokioIo<TcpStream>, Answering, TokioExecutor> {
+    answering: NodeService,
+) -> http2::Connection<TokioIo<TcpStream>, NodeService, TokioExecutor> {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(target: "glovebox", %error, "cannot turn off Nagle's algorithm on a connection");
     }
@@ -255,7 +255,7 @@ impl RegisterAnswer {
 /// The registration of nodes with the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Registered {
+pub struct Registration {
     /// The engine's deployment ID.
     pub deployment: String,
 }
@@ -279,14 +279,14 @@ impl Admin {
         advertised: &str,
         images: &BTreeSet<String>,
         replaces: bool,
-    ) -> Result<Registered, NodeError> {
+    ) -> Result<Registration, NodeError> {
         let url = format!("{}/deployments", self.url);
         let question = RegisterRequest { uri: advertised, force: replaces };
         let mut tries = 0;
         loop {
             tries += 1;
             match self.http.ask::<RegisterAnswer>(&url, Some(&question), WAIT).await {
-                Ok(Ok(answer)) if answer.has(images) => return Ok(Registered { deployment: answer.id }),
+                Ok(Ok(answer)) if answer.has(images) => return Ok(Registration { deployment: answer.id }),
                 Ok(Ok(_)) | Ok(Err((CONFLICT, _))) => return Err(NodeError::OtherVersion(advertised.to_owned())),
                 // The engine cannot reach the node: perhaps a balancer is not up yet.
                 Ok(Err((status, text))) if tries >= MAX_ATTEMPTS => {

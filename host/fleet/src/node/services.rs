@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::{
-    attempt::{Attempt, BoxFuture, CANCEL, Called, Done, JournalStep, StepError},
+    attempt::{AnsweredCall, Attempt, BoxFuture, CANCEL, ExecutionEnd, JournalStep, StepError},
     machine::Machine,
     object::{RUNNING_KEY, SessionObject, SessionState},
     serve::NodeError,
@@ -166,7 +166,7 @@ impl ImageObject {
         &self,
         ctx: ObjectContext<'_>,
         Json(question): Json<Question>,
-    ) -> Result<Json<Done>, HandlerError> {
+    ) -> Result<Json<ExecutionEnd>, HandlerError> {
         Ok(Json(execute_here(&ctx, &self.0, question.state, question.request).await?))
     }
 }
@@ -177,7 +177,7 @@ pub(super) fn execute<'a>(
     machine: &'a Arc<Machine>,
     state: SessionState,
     request: ExecuteRequest,
-) -> BoxFuture<'a, Result<Done, TerminalError>> {
+) -> BoxFuture<'a, Result<ExecutionEnd, TerminalError>> {
     Box::pin(async move {
         if machine.images().any(|image| image == state.session.image_sha256) {
             ctx.set(RUNNING_KEY, ctx.invocation_id().to_owned());
@@ -198,7 +198,7 @@ pub(super) fn execute<'a>(
             return Err(TerminalError::new_with_code(status::FAILED, message));
         }
         let target = RequestTarget::object(service, state.session.name.to_string(), "execute");
-        let call = ctx.request::<_, Json<Done>>(target, Json(Question { state, request })).call();
+        let call = ctx.request::<_, Json<ExecutionEnd>>(target, Json(Question { state, request })).call();
         ctx.set(RUNNING_KEY, call.invocation_handle().await?.invocation_id().to_owned());
         let Json(done) = call.await?;
         Ok(done)
@@ -211,7 +211,7 @@ fn execute_here<'a>(
     machine: &'a Arc<Machine>,
     state: SessionState,
     request: ExecuteRequest,
-) -> BoxFuture<'a, Result<Done, TerminalError>> {
+) -> BoxFuture<'a, Result<ExecutionEnd, TerminalError>> {
     let cancel = CancelToken::new();
     let invocation = ctx.invocation_id().to_owned();
     let attempt = Attempt::new(Arc::clone(machine), state, Arc::new(request), cancel.clone(), invocation);
@@ -220,7 +220,7 @@ fn execute_here<'a>(
         // If this future is dropped, the script is cancelled: another node takes over and restarts it.
         let _cancel = CancelOnDrop(cancel.clone());
         // The calls recorded since the last step that ran here. Steps that are already in the journal do not run.
-        let recorded: Arc<parking_lot::Mutex<Vec<Called>>> = Arc::default();
+        let recorded: Arc<parking_lot::Mutex<Vec<AnsweredCall>>> = Arc::default();
         let mut count = 0_usize;
         let mut stop = pin!(ctx.signal::<()>(CANCEL));
         let mut is_stopped = false;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{
     NodeConfig,
-    attempt::{Attempt, Called, Done, JournalStep, StepError},
+    attempt::{AnsweredCall, Attempt, ExecutionEnd, JournalStep, StepError},
     machine::{Machine, Opening},
     object::{SessionState, blob_dir},
     serve::Admin,
@@ -62,8 +62,8 @@ async fn run(
     machine: &Arc<Machine>,
     state: &SessionState,
     request: Arc<ExecuteRequest>,
-    mut recorded: Vec<Called>,
-) -> Result<(Done, Vec<Called>), StepError> {
+    mut recorded: Vec<AnsweredCall>,
+) -> Result<(ExecutionEnd, Vec<AnsweredCall>), StepError> {
     let mut attempt = Attempt::new(Arc::clone(machine), state.clone(), request, CancelToken::new(), INVOCATION.into());
     let mut fresh = recorded.clone();
     loop {
@@ -78,7 +78,7 @@ async fn run(
 }
 
 /// Starts an execution and drops it after its first call. Returns that call.
-async fn interrupted(machine: &Arc<Machine>, state: &SessionState, request: Arc<ExecuteRequest>) -> Called {
+async fn interrupted(machine: &Arc<Machine>, state: &SessionState, request: Arc<ExecuteRequest>) -> AnsweredCall {
     let mut attempt = Attempt::new(Arc::clone(machine), state.clone(), request, CancelToken::new(), INVOCATION.into());
     let JournalStep::Tool(called) = attempt.step(Vec::new()).await.unwrap() else {
         panic!("the script must call a tool")
@@ -86,7 +86,7 @@ async fn interrupted(machine: &Arc<Machine>, state: &SessionState, request: Arc<
     called
 }
 
-fn printed(done: &Done) -> String {
+fn printed(done: &ExecutionEnd) -> String {
     let execution: Value = serde_json::from_str(done.executed.execution.get()).unwrap();
     execution["stdout"].as_str().unwrap_or_default().trim_end().to_owned()
 }

@@ -26,11 +26,11 @@ fn paid(id: u64) -> ToolAnswer {
     ToolAnswer::value(id, &json!("paid"))
 }
 
-fn waiting(done: &Done) -> &WaitingExecution {
+fn waiting(done: &ExecutionEnd) -> &WaitingExecution {
     done.executed.waiting.as_ref().unwrap_or_else(|| panic!("the script has ended: {}", done.executed.execution))
 }
 
-fn waits_for(done: &Done) -> Vec<(u64, String)> {
+fn waits_for(done: &ExecutionEnd) -> Vec<(u64, String)> {
     waiting(done).calls.iter().map(|call| (call.id, call.arguments.clone())).collect()
 }
 
