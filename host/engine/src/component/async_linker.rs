@@ -13,7 +13,7 @@ use super::{
     convert::SandboxFailure,
     sandbox::{Bytes, Snapshot},
     session::SessionResource,
-    started::Stepped,
+    started::StartedResource,
     thread_call::ThreadCall,
     wit::{
         sandbox::{Host, HostBlob, HostFiles, HostSession, HostStarted},
@@ -124,7 +124,7 @@ pub(super) fn add_sandbox<T: SandboxView + 'static>(linker: &mut Linker<T>) -> w
 }
 
 fn add_started<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
-    of.awaited_resource::<Stepped>("started", HostStarted::drop)?;
+    of.awaited_resource::<StartedResource>("started", HostStarted::drop)?;
     of.awaited("[method]started.suspend", |ctx, (it,)| HostStarted::suspend(ctx, it))?;
     of.awaited("[method]started.continue", |ctx, (it, answers, wait_ms)| {
         HostStarted::continue_(ctx, it, answers, wait_ms)
@@ -133,9 +133,12 @@ fn add_started<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime:
         HostStarted::read_output(ctx, it, stream, offset, len)
     })?;
     of.at_once("[method]started.files", |ctx, (it,)| HostStarted::files(ctx, it))?;
-    of.0.func_wrap("[method]started.cancel", |mut store: StoreContextMut<'_, T>, (it,): (Resource<Stepped>,)| {
-        HostStarted::cancel(store.data_mut().sandbox().here()?, it)
-    })
+    of.0.func_wrap(
+        "[method]started.cancel",
+        |mut store: StoreContextMut<'_, T>, (it,): (Resource<StartedResource>,)| {
+            HostStarted::cancel(store.data_mut().sandbox().here()?, it)
+        },
+    )
 }
 
 fn add_session<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {

@@ -381,7 +381,7 @@ wasmtime::component::bindgen!({
     trappable_error_type: { "glovebox:sandbox/types.sandbox-error" => SandboxFailure },
     with: {
         "glovebox:sandbox/sandbox.session": crate::component::session::SessionResource,
-        "glovebox:sandbox/sandbox.started": crate::component::started::Stepped,
+        "glovebox:sandbox/sandbox.started": crate::component::started::StartedResource,
         "glovebox:sandbox/sandbox.files": crate::component::sandbox::Snapshot,
         "glovebox:sandbox/sandbox.blob": crate::component::sandbox::Bytes,
     },

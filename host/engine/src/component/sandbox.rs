@@ -14,7 +14,7 @@ use super::{
     convert::{self, SandboxFailure, refused},
     ctx::Caller,
     quotas::{Meter, OverQuota, QuotaUse, Share},
-    started::{StartRequest, Stepped, SuspendableRequest},
+    started::{StartRequest, StartedResource, SuspendableRequest},
     wit::{
         sandbox::{Host, HostBlob, HostFiles},
         tools,
@@ -131,7 +131,7 @@ impl Host for SandboxCtx {
         mut request: Request,
         policy: Policy,
         tools: Vec<Tool>,
-    ) -> Result<Resource<Stepped>, SandboxFailure> {
+    ) -> Result<Resource<StartedResource>, SandboxFailure> {
         let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
         let fuel = fuel_of_an_execution(&sandbox, &request);
         self.start_outside_sessions(sandbox, StartRequest::new(convert::request(&request), fuel, &tools))
@@ -143,7 +143,7 @@ impl Host for SandboxCtx {
         mut request: Request,
         policy: Policy,
         tools: Vec<Tool>,
-    ) -> Result<Resource<Stepped>, SandboxFailure> {
+    ) -> Result<Resource<StartedResource>, SandboxFailure> {
         let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
         let fuel = fuel_of_an_execution(&sandbox, &request);
         let suspendable = Some(SuspendableRequest::new(&request));
@@ -159,7 +159,7 @@ impl Host for SandboxCtx {
         files: Vec<InputFile>,
         policy: Policy,
         tools: Vec<Tool>,
-    ) -> Result<Resource<Stepped>, SandboxFailure> {
+    ) -> Result<Resource<StartedResource>, SandboxFailure> {
         let sandbox = self.caller.sandbox_with_files(runtime, policy, files)?;
         let bytes = self.get(&suspended)?.as_slice();
         let (suspended, suspendable) = self.caller.decode_suspended(bytes)?;

@@ -14,7 +14,7 @@ use super::{
     ctx::Caller,
     quotas::{QuotaUse, Share},
     sandbox::{Bytes, Snapshot},
-    started::Stepped,
+    started::StartedResource,
     wit::{
         sandbox::{HostSession, SessionOptions},
         types::{CheckpointInfo, Execution, GuestValue, IfExists, Policy, Request, Runtime, SessionInfo},
@@ -198,7 +198,7 @@ impl HostSession for SandboxCtx {
         &mut self,
         session: Resource<SessionResource>,
         request: Request,
-    ) -> Result<Resource<Stepped>, SandboxFailure> {
+    ) -> Result<Resource<StartedResource>, SandboxFailure> {
         request.check_in_session()?;
         self.start_in_session(&session, request)
     }

@@ -75,7 +75,7 @@ impl Caller {
         started: Share,
         sandbox: Sandbox,
         start: StartRequest<'_>,
-    ) -> Result<Stepped, SandboxFailure> {
+    ) -> Result<StartedResource, SandboxFailure> {
         let StartRequest { request, fuel, tools, mut suspendable, retains_files, request_share } = start;
         let left = RetainedResults::new(self.output_share(&sandbox)?);
         let (meter, there) = (Arc::clone(&self.meter), Arc::clone(&left));
@@ -106,7 +106,7 @@ impl Caller {
             }
             there.finish(execution);
         })?;
-        Ok(Stepped { started, left, stepping: None, suspendable, is_in_session: false, is_done: false })
+        Ok(StartedResource { started, left, stepping: None, suspendable, is_in_session: false, is_done: false })
     }
 
     /// Starts an execution in a session. `started` is its share of the quota. `until_end` is dropped when the execution
@@ -117,7 +117,7 @@ impl Caller {
         started: Share,
         request: crate::Request<'_>,
         until_end: impl Send + 'static,
-    ) -> Result<Stepped, SandboxFailure> {
+    ) -> Result<StartedResource, SandboxFailure> {
         let sandbox = resource.session().sandbox();
         let left = RetainedResults::new(self.output_share(sandbox)?);
         let there = Arc::clone(&left);
@@ -132,7 +132,7 @@ impl Caller {
             drop(execution.take_files());
             there.finish(execution);
         })?;
-        Ok(Stepped { started, left, stepping: None, suspendable: None, is_in_session: true, is_done: false })
+        Ok(StartedResource { started, left, stepping: None, suspendable: None, is_in_session: true, is_done: false })
     }
 }
 
@@ -142,7 +142,7 @@ impl SandboxCtx {
         &mut self,
         sandbox: Sandbox,
         start: StartRequest<'_>,
-    ) -> Result<Resource<Stepped>, SandboxFailure> {
+    ) -> Result<Resource<StartedResource>, SandboxFailure> {
         let (handle, started) = (self.caller.meter.take(QuotaUse::Handle)?, self.caller.meter.take(QuotaUse::Started)?);
         let stepped = self.caller.start(started, sandbox, start)?;
         self.put(handle, stepped)
@@ -153,19 +153,19 @@ impl SandboxCtx {
         &mut self,
         session: &Resource<SessionResource>,
         request: Request,
-    ) -> Result<Resource<Stepped>, SandboxFailure> {
+    ) -> Result<Resource<StartedResource>, SandboxFailure> {
         let resource = self.get(session)?.clone();
         let (stepping, running) = resource.step()?;
         let (handle, started) = (self.caller.meter.take(QuotaUse::Handle)?, self.caller.meter.take(QuotaUse::Started)?);
         let stepped = self.caller.start_in_session(resource, started, convert::request(&request), running)?;
-        self.put(handle, Stepped { stepping: Some(stepping), ..stepped })
+        self.put(handle, StartedResource { stepping: Some(stepping), ..stepped })
     }
 }
 
 impl HostStarted for SandboxCtx {
     fn continue_(
         &mut self,
-        started: Resource<Stepped>,
+        started: Resource<StartedResource>,
         answers: Vec<ToolAnswer>,
         wait_ms: Option<u64>,
     ) -> Result<Step, SandboxFailure> {
@@ -192,7 +192,7 @@ impl HostStarted for SandboxCtx {
 
     fn read_output(
         &mut self,
-        started: Resource<Stepped>,
+        started: Resource<StartedResource>,
         stream: OutputStream,
         offset: u64,
         len: u64,
@@ -200,7 +200,7 @@ impl HostStarted for SandboxCtx {
         Ok(self.get(&started)?.started.read_output(stream.into(), offset, len.min(MAX_READ_BYTES)))
     }
 
-    fn files(&mut self, started: Resource<Stepped>) -> Result<Resource<Snapshot>, SandboxFailure> {
+    fn files(&mut self, started: Resource<StartedResource>) -> Result<Resource<Snapshot>, SandboxFailure> {
         let stepped = self.get(&started)?;
         if stepped.is_in_session {
             let text = "the files of an execution in a session belong to the session; use `session.files`";
@@ -221,7 +221,7 @@ impl HostStarted for SandboxCtx {
         self.put_files(files)
     }
 
-    fn suspend(&mut self, started: Resource<Stepped>) -> Result<Resource<Bytes>, SandboxFailure> {
+    fn suspend(&mut self, started: Resource<StartedResource>) -> Result<Resource<Bytes>, SandboxFailure> {
         let stepped = self.get(&started)?;
         // A suspended execution without a handle for its bytes would be lost.
         let handle = self.caller.meter.take(QuotaUse::Handle)?;
@@ -229,12 +229,12 @@ impl HostStarted for SandboxCtx {
         self.put(handle, bytes)
     }
 
-    fn cancel(&mut self, started: Resource<Stepped>) -> wasmtime::Result<()> {
+    fn cancel(&mut self, started: Resource<StartedResource>) -> wasmtime::Result<()> {
         self.get(&started)?.started.cancel();
         Ok(())
     }
 
-    fn drop(&mut self, started: Resource<Stepped>) -> wasmtime::Result<()> {
+    fn drop(&mut self, started: Resource<StartedResource>) -> wasmtime::Result<()> {
         self.take(started).map(drop)
     }
 }
@@ -254,7 +254,7 @@ impl From<stepping::ToolRequest> for ToolRequest {
 /// A started execution.
 #[expect(unreachable_pub, reason = "the bindings re-export it, some of them from a private module")]
 #[derive(Debug)]
-pub struct Stepped {
+pub struct StartedResource {
     pub(super) started: Started,
     pub(super) left: Arc<RetainedResults>,
     /// In a session, keeps the session busy until the component has received the final result.
@@ -265,7 +265,7 @@ pub struct Stepped {
     pub(super) is_done: bool,
 }
 
-impl Stepped {
+impl StartedResource {
     /// Fails if the execution cannot be suspended, now or later.
     pub(super) fn check_suspendable(&self) -> Result<(), SuspendError> {
         match &self.suspendable {

@@ -23,7 +23,7 @@ use crate::{
         SandboxCtx,
         convert::SandboxFailure,
         quotas::{QuotaUse, Share},
-        started::Stepped,
+        started::StartedResource,
         wit::types::{CallFailure, Execution, SandboxError},
     },
     exec::stepping,
@@ -36,7 +36,7 @@ pub struct ConcurrentExecution(Arc<ExecutionState>);
 
 #[derive(Debug)]
 struct ExecutionState {
-    stepped: Stepped,
+    stepped: StartedResource,
     observers: Arc<Observers>,
     /// Maximum size of one call's arguments, in bytes.
     tool_bytes: u64,
@@ -56,12 +56,12 @@ impl Drop for Awaiting {
 }
 
 impl ConcurrentExecution {
-    pub(super) fn new(stepped: Stepped, observers: Arc<Observers>, tool_bytes: u64) -> Self {
+    pub(super) fn new(stepped: StartedResource, observers: Arc<Observers>, tool_bytes: u64) -> Self {
         let (is_awaited, suspended) = (AtomicBool::new(false), SuspendedBytes::default());
         Self(Arc::new(ExecutionState { stepped, observers, tool_bytes, is_awaited, suspended }))
     }
 
-    pub(super) fn stepped(&self) -> &Stepped {
+    pub(super) fn stepped(&self) -> &StartedResource {
         &self.0.stepped
     }
 

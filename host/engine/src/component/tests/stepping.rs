@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     ToolError,
     component::{
-        started::Stepped,
+        started::StartedResource,
         wit::{
             sandbox::{HostFiles, HostStarted, OutputStream, Step, ToolAnswer, ToolRequest},
             types::{CallFailure, Tool, ToolOutcome},
@@ -32,26 +32,34 @@ fn asking() -> SessionOptions {
     SessionOptions { context: None, tools: Some(vec![ask()]) }
 }
 
-pub(super) fn start(ctx: &mut SandboxCtx, source: &str) -> Resource<Stepped> {
+pub(super) fn start(ctx: &mut SandboxCtx, source: &str) -> Resource<StartedResource> {
     try_start(ctx, source).unwrap()
 }
 
-fn try_start(ctx: &mut SandboxCtx, source: &str) -> Result<Resource<Stepped>, SandboxFailure> {
+fn try_start(ctx: &mut SandboxCtx, source: &str) -> Result<Resource<StartedResource>, SandboxFailure> {
     Host::start(ctx, Runtime::Javascript, request(source), no_policy(), vec![ask()])
 }
 
-fn step(ctx: &mut SandboxCtx, started: &Resource<Stepped>, answers: Vec<ToolAnswer>) -> Result<Step, SandboxFailure> {
+fn step(
+    ctx: &mut SandboxCtx,
+    started: &Resource<StartedResource>,
+    answers: Vec<ToolAnswer>,
+) -> Result<Step, SandboxFailure> {
     ctx.continue_(same(started), answers, Some(LONG_MS))
 }
 
-pub(super) fn needs(ctx: &mut SandboxCtx, started: &Resource<Stepped>, answers: Vec<ToolAnswer>) -> Vec<ToolRequest> {
+pub(super) fn needs(
+    ctx: &mut SandboxCtx,
+    started: &Resource<StartedResource>,
+    answers: Vec<ToolAnswer>,
+) -> Vec<ToolRequest> {
     match step(ctx, started, answers) {
         Ok(Step::NeedsTools(requests)) => requests,
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn done(ctx: &mut SandboxCtx, started: &Resource<Stepped>, answers: Vec<ToolAnswer>) -> Execution {
+pub(super) fn done(ctx: &mut SandboxCtx, started: &Resource<StartedResource>, answers: Vec<ToolAnswer>) -> Execution {
     match step(ctx, started, answers) {
         Ok(Step::Done(execution)) => execution,
         other => panic!("{other:?}"),
@@ -67,7 +75,7 @@ pub(super) fn output(execution: &Execution) -> &str {
     std::str::from_utf8(&execution.stdout.bytes).unwrap()
 }
 
-pub(super) fn release(ctx: &mut SandboxCtx, started: Resource<Stepped>) {
+pub(super) fn release(ctx: &mut SandboxCtx, started: Resource<StartedResource>) {
     HostStarted::drop(ctx, started).unwrap();
 }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::component::{
     quotas::QuotaUse,
     sandbox::Bytes,
-    started::{JOURNAL_MEMORY_BYTES, MAX_JOURNAL_BYTES, Stepped},
+    started::{JOURNAL_MEMORY_BYTES, MAX_JOURNAL_BYTES, StartedResource},
     wit::{
         sandbox::{HostBlob, HostStarted, Step},
         types::InputFile,
@@ -18,12 +18,12 @@ use crate::component::{
 
 const ASKS_TWICE: &str = "print('before'); print(await tools.ask({q: 1})); print(await tools.ask({q: 2}))";
 
-fn start(ctx: &mut SandboxCtx, request: Request) -> Resource<Stepped> {
+fn start(ctx: &mut SandboxCtx, request: Request) -> Resource<StartedResource> {
     Host::start_suspendable(ctx, Runtime::Javascript, request, no_policy(), vec![ask()]).unwrap()
 }
 
 /// Suspends an execution and returns the bytes.
-fn suspend(ctx: &mut SandboxCtx, started: &Resource<Stepped>) -> Vec<u8> {
+fn suspend(ctx: &mut SandboxCtx, started: &Resource<StartedResource>) -> Vec<u8> {
     let blob = HostStarted::suspend(ctx, same(started)).unwrap();
     let bytes = HostBlob::read(ctx, same(&blob), 0, u64::MAX).unwrap();
     HostBlob::drop(ctx, blob).unwrap();
@@ -44,14 +44,14 @@ fn blob(ctx: &mut SandboxCtx, bytes: &[u8]) -> Resource<Bytes> {
     blob
 }
 
-fn try_resume(ctx: &mut SandboxCtx, bytes: &[u8], policy: Policy) -> Result<Resource<Stepped>, SandboxFailure> {
+fn try_resume(ctx: &mut SandboxCtx, bytes: &[u8], policy: Policy) -> Result<Resource<StartedResource>, SandboxFailure> {
     let blob = blob(ctx, bytes);
     let resumed = Host::resume_suspended(ctx, Runtime::Javascript, same(&blob), vec![], policy, vec![ask()]);
     HostBlob::drop(ctx, blob).unwrap();
     resumed
 }
 
-fn resume(ctx: &mut SandboxCtx, bytes: &[u8]) -> Resource<Stepped> {
+fn resume(ctx: &mut SandboxCtx, bytes: &[u8]) -> Resource<StartedResource> {
     try_resume(ctx, bytes, no_policy()).unwrap()
 }
 
