@@ -10,9 +10,9 @@ use wasmtime::component::ResourceTableError;
 
 use super::{
     SandboxCtx,
-    quotas::OverQuota,
-    sandbox::NoRoom,
-    session::NotIdle,
+    quotas::QuotaError,
+    sandbox::QuotaIoError,
+    session::BusySessionError,
     wit::{
         sandbox::OutputStream,
         types::{self, SandboxError, TooLarge},
@@ -201,14 +201,14 @@ impl types::Host for SandboxCtx {
     }
 }
 
-impl From<OverQuota> for SandboxError {
-    fn from(OverQuota(text): OverQuota) -> Self {
+impl From<QuotaError> for SandboxError {
+    fn from(QuotaError(text): QuotaError) -> Self {
         Self::QuotaExceeded(text)
     }
 }
 
-impl From<NotIdle> for SandboxError {
-    fn from(NotIdle(text): NotIdle) -> Self {
+impl From<BusySessionError> for SandboxError {
+    fn from(BusySessionError(text): BusySessionError) -> Self {
         Self::SessionBusy(text)
     }
 }
@@ -328,8 +328,8 @@ impl From<HibernateError> for SandboxError {
     fn from(error: HibernateError) -> Self {
         match error {
             HibernateError::Session(error) => error.into(),
-            HibernateError::Write(error) => match error.downcast::<NoRoom>() {
-                Ok(NoRoom(error)) => error.into(),
+            HibernateError::Write(error) => match error.downcast::<QuotaIoError>() {
+                Ok(QuotaIoError(error)) => error.into(),
                 Err(error) => unavailable("the session could not be saved", &error),
             },
         }

@@ -114,10 +114,10 @@ const RAISE: &str = "raise the quota in the host";
 /// An exceeded quota. The text contains the name and the limit of the quota, and advice.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct OverQuota(pub(super) String);
+pub(super) struct QuotaError(pub(super) String);
 
-fn exceeded(quota: &str, max: u64, advice: &str) -> OverQuota {
-    OverQuota(format!("`{quota}` would be exceeded: the maximum is {max}; {advice}"))
+fn exceeded(quota: &str, max: u64, advice: &str) -> QuotaError {
+    QuotaError(format!("`{quota}` would be exceeded: the maximum is {max}; {advice}"))
 }
 
 impl Meter {
@@ -134,7 +134,7 @@ impl Meter {
     }
 
     /// Takes a share of a quota. Fails if that would exceed the quota.
-    pub(super) fn take(self: &Arc<Self>, of: QuotaUse) -> Result<Share, OverQuota> {
+    pub(super) fn take(self: &Arc<Self>, of: QuotaUse) -> Result<Share, QuotaError> {
         let mut used = self.used();
         let Usage { sessions, started, held_bytes, handles, .. } = &mut *used;
         match of {
@@ -148,7 +148,7 @@ impl Meter {
 
     /// Counts an execution and reserves `fuel` for its budget, or the remaining fuel if that is less. Fails if no fuel
     /// or no execution remains.
-    pub(super) fn execution(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Result<Bill, OverQuota> {
+    pub(super) fn execution(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Result<Bill, QuotaError> {
         let mut used = self.used();
         if used.fuel >= self.quotas.fuel {
             return Err(exceeded("fuel", self.quotas.fuel, RAISE));
@@ -164,11 +164,11 @@ impl Meter {
     }
 
     /// Counts a call that uses no fuel.
-    pub(super) fn call(&self) -> Result<(), OverQuota> {
+    pub(super) fn call(&self) -> Result<(), QuotaError> {
         self.count(&mut self.used())
     }
 
-    fn count(&self, used: &mut Usage) -> Result<(), OverQuota> {
+    fn count(&self, used: &mut Usage) -> Result<(), QuotaError> {
         if used.executions >= self.quotas.executions {
             return Err(exceeded("executions", self.quotas.executions, RAISE));
         }
@@ -184,7 +184,7 @@ impl Meter {
     }
 }
 
-fn one_more(count: &mut u32, max: u32, quota: &str) -> Result<(), OverQuota> {
+fn one_more(count: &mut u32, max: u32, quota: &str) -> Result<(), QuotaError> {
     if *count >= max {
         return Err(exceeded(quota, u64::from(max), DROP));
     }
@@ -192,7 +192,7 @@ fn one_more(count: &mut u32, max: u32, quota: &str) -> Result<(), OverQuota> {
     Ok(())
 }
 
-fn more_bytes(held: &mut u64, bytes: u64, max: u64) -> Result<(), OverQuota> {
+fn more_bytes(held: &mut u64, bytes: u64, max: u64) -> Result<(), QuotaError> {
     match held.checked_add(bytes) {
         Some(sum) if sum <= max => *held = sum,
         _ => return Err(exceeded("held-bytes", max, DROP)),
@@ -202,7 +202,7 @@ fn more_bytes(held: &mut u64, bytes: u64, max: u64) -> Result<(), OverQuota> {
 
 impl Share {
     /// Changes the number of bytes in the share. Fails if that would exceed the quota.
-    pub(super) fn resize(&mut self, bytes: u64) -> Result<(), OverQuota> {
+    pub(super) fn resize(&mut self, bytes: u64) -> Result<(), QuotaError> {
         let QuotaUse::Bytes(before) = &mut self.of else { return Ok(()) };
         let mut used = self.meter.used();
         let mut held = used.held_bytes.saturating_sub(*before);

@@ -13,7 +13,7 @@ use super::{
     SandboxCtx,
     convert::{self, SandboxFailure, refused},
     ctx::Caller,
-    quotas::{Meter, OverQuota, QuotaUse, Share},
+    quotas::{Meter, QuotaError, QuotaUse, Share},
     started::{StartRequest, StartedResource, SuspendableRequest},
     wit::{
         sandbox::{Host, HostBlob, HostFiles},
@@ -182,7 +182,7 @@ impl tools::Host for SandboxCtx {
     fn call(&mut self, name: String, arguments: String) -> wasmtime::Result<Result<String, CallFailure>> {
         let host = &self.caller.host.0;
         let failed = |kind, message: &str| Ok(Err(CallFailure { kind, message: message.to_owned() }));
-        if let Err(OverQuota(quota)) = self.caller.meter.call() {
+        if let Err(QuotaError(quota)) = self.caller.meter.call() {
             return failed(ToolError::Limit, &quota);
         }
         let call = DirectCall {
@@ -308,7 +308,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    pub(super) fn new(meter: &Arc<Meter>) -> Result<Self, OverQuota> {
+    pub(super) fn new(meter: &Arc<Meter>) -> Result<Self, QuotaError> {
         Ok(Self { bytes: Vec::new(), share: meter.take(QuotaUse::Bytes(0))? })
     }
 
@@ -317,13 +317,13 @@ impl Bytes {
     }
 
     /// Wraps bytes, and adjusts the share that was taken for them.
-    pub(super) fn with(bytes: Vec<u8>, mut share: Share) -> Result<Self, OverQuota> {
+    pub(super) fn with(bytes: Vec<u8>, mut share: Share) -> Result<Self, QuotaError> {
         share.resize(bytes.capacity() as u64)?;
         Ok(Self { bytes, share })
     }
 
     /// Appends bytes. Fails if that would exceed the quota.
-    pub(super) fn append(&mut self, more: &[u8]) -> Result<(), OverQuota> {
+    pub(super) fn append(&mut self, more: &[u8]) -> Result<(), QuotaError> {
         let wanted = self.bytes.len().saturating_add(more.len());
         if wanted > self.bytes.capacity() {
             let roomy = wanted.saturating_add(wanted.min(MAX_SPARE_BYTES));
@@ -343,7 +343,7 @@ impl Bytes {
 
 impl Write for Bytes {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.append(bytes).map_err(|error| io::Error::other(NoRoom(error)))?;
+        self.append(bytes).map_err(|error| io::Error::other(QuotaIoError(error)))?;
         Ok(bytes.len())
     }
 
@@ -355,4 +355,4 @@ impl Write for Bytes {
 /// An exceeded quota as an I/O error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct NoRoom(pub(super) OverQuota);
+pub(super) struct QuotaIoError(pub(super) QuotaError);

@@ -408,7 +408,7 @@ impl Drop for Running {
 
 /// The error of a call into a session during another call or a started execution.
 #[derive(Debug)]
-pub(super) struct NotIdle(pub(super) String);
+pub(super) struct BusySessionError(pub(super) String);
 
 impl SessionResource {
     pub(super) fn new(session: Session, keeper: SessionScope, share: Share) -> Self {
@@ -434,12 +434,12 @@ impl SessionResource {
 
     /// Waits until no execution uses the session. Fails while the component steps through an execution, because only
     /// the component can answer that execution's calls.
-    pub(super) fn wait_until_idle(&self) -> Result<(), NotIdle> {
+    pub(super) fn wait_until_idle(&self) -> Result<(), BusySessionError> {
         self.idle_state().map(drop)
     }
 
     /// Marks the session as busy and in use, for a new execution.
-    pub(super) fn step(&self) -> Result<(Stepping, Running), NotIdle> {
+    pub(super) fn step(&self) -> Result<(Stepping, Running), BusySessionError> {
         let mut state = self.idle_state()?;
         state.is_running = true;
         Ok((self.steps.stepping(&mut state), Running(Arc::clone(&self.steps))))
@@ -447,13 +447,13 @@ impl SessionResource {
 
     /// Marks the session as busy, for a component that makes several calls at the same time. Does not wait. Fails if
     /// the session is busy.
-    pub(super) fn begin_call(&self) -> Result<Stepping, NotIdle> {
+    pub(super) fn begin_call(&self) -> Result<Stepping, BusySessionError> {
         let mut state = self.steps.state();
         if state.stepped.is_some() {
             let id = self.session.id();
             let text =
                 format!("another call or a started execution uses session `{id}`; wait until it has ended, or drop it");
-            return Err(NotIdle(text));
+            return Err(BusySessionError(text));
         }
         Ok(self.steps.stepping(&mut state))
     }
@@ -477,7 +477,7 @@ impl SessionResource {
     }
 
     /// Waits for a dropped execution that is being unwound. Fails while the component steps through an execution.
-    fn idle_state(&self) -> Result<MutexGuard<'_, StepsState>, NotIdle> {
+    fn idle_state(&self) -> Result<MutexGuard<'_, StepsState>, BusySessionError> {
         let mut state = self.steps.state();
         loop {
             if state.stepped.is_some() {
@@ -485,7 +485,7 @@ impl SessionResource {
                 let text = format!(
                     "an execution started in session `{id}` has not ended; call `continue` until it returns `done`, or drop the execution"
                 );
-                return Err(NotIdle(text));
+                return Err(BusySessionError(text));
             }
             if !state.is_running {
                 return Ok(state);

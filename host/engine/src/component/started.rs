@@ -16,7 +16,7 @@ use super::{
     caller_tools::checked,
     convert::{self, SandboxFailure},
     ctx::Caller,
-    quotas::{Meter, OverQuota, QuotaUse, Share},
+    quotas::{Meter, QuotaError, QuotaUse, Share},
     sandbox::{Bytes, Snapshot},
     session::{SessionResource, Stepping, fuel_of_a_call},
     wit::{
@@ -63,7 +63,7 @@ impl Caller {
     }
 
     /// Takes a share of the byte quota for the maximum output of an execution.
-    pub(super) fn output_share(&self, sandbox: &Sandbox) -> Result<Share, OverQuota> {
+    pub(super) fn output_share(&self, sandbox: &Sandbox) -> Result<Share, QuotaError> {
         let limits = &sandbox.policy().limits;
         let bytes = [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes];
         self.meter.take(QuotaUse::Bytes(bytes.into_iter().fold(0, u64::saturating_add)))
@@ -329,7 +329,7 @@ pub(super) struct RetainedResults {
     share: Mutex<Share>,
     files: Mutex<RetainedFiles>,
     /// Set if the result exceeded the quota and was dropped.
-    pub(super) over_quota: OnceLock<OverQuota>,
+    pub(super) over_quota: OnceLock<QuotaError>,
 }
 
 /// Files of an execution outside sessions.
@@ -337,7 +337,7 @@ pub(super) struct RetainedResults {
 pub(super) enum RetainedFiles {
     None,
     Held { files: Files, _share: Share },
-    TooLarge(OverQuota),
+    TooLarge(QuotaError),
 }
 
 impl RetainedResults {
