@@ -14,7 +14,7 @@ use crate::{
         request::{RequestOptions, RequestParts, StdinSource},
         suspend::{StateBefore, check_context},
     },
-    files::workspace::{Committed, Roots},
+    files::workspace::{CommitResult, Roots},
     guest::Guest,
     mount::commit::SessionCommits,
     sandbox::Sandbox,
@@ -331,7 +331,7 @@ impl<'a> PreparedRequest<'a> {
         roots: &Roots,
         last: bool,
         own: Option<&mut SessionCommits>,
-    ) -> Result<Executed, ExecuteError> {
+    ) -> Result<FinishedRun, ExecuteError> {
         let inner = &self.sandbox.0;
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
         events::start(runtime.language, self.parts.session_id.as_deref(), limits);
@@ -363,7 +363,7 @@ impl<'a> PreparedRequest<'a> {
         // The files of a repeated execution were committed in its first run.
         let is_suspended = self.options.suspension.as_ref().is_some_and(|suspension| suspension.is_suspended());
         let committed = if is_suspended || self.options.repeated.is_some() {
-            Committed::default()
+            CommitResult::default()
         } else {
             inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own)
         };
@@ -398,7 +398,7 @@ impl<'a> PreparedRequest<'a> {
             let recording = Recording::new(self.sandbox, &self.toolbox, request, ended, &execution);
             execution.recording = recording.map(Arc::new);
         }
-        Ok(Executed { execution, after: ran.after, committed })
+        Ok(FinishedRun { execution, after: ran.after, committed })
     }
 
     /// Returns the result of an execution that ended with `outcome` before the script started.
@@ -456,13 +456,13 @@ impl<'a> PreparedRequest<'a> {
 }
 
 /// An execution, the state of its guest, and the result of committing its files.
-pub(crate) struct Executed {
+pub(crate) struct FinishedRun {
     pub(crate) execution: Execution,
     pub(crate) after: GuestState,
-    pub(crate) committed: Committed,
+    pub(crate) committed: CommitResult,
 }
 
-impl Executed {
+impl FinishedRun {
     /// Returns the result for the caller: an error if files could not be committed to the host.
     pub(crate) fn into_result(self) -> Result<Execution, ExecuteError> {
         match self.committed.failed {

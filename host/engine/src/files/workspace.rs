@@ -159,8 +159,8 @@ impl Workspace {
         roots: &Roots,
         succeeded: bool,
         mut own: Option<&mut SessionCommits>,
-    ) -> Committed {
-        let mut committed = Committed::default();
+    ) -> CommitResult {
+        let mut committed = CommitResult::default();
         match self.commit {
             Commit::Always => {}
             Commit::OnSuccess if succeeded => {}
@@ -183,14 +183,14 @@ impl Workspace {
 
 /// The result of committing an execution's changes.
 #[derive(Debug, Default)]
-pub(crate) struct Committed {
+pub(crate) struct CommitResult {
     /// `true` if at least one host directory had changes and they were committed.
     pub(crate) any: bool,
     /// The first host directory that could not be committed to, and the error.
     pub(crate) failed: Option<(PathBuf, MountError)>,
 }
 
-impl Committed {
+impl CommitResult {
     /// Returns `Some(true)` if all changes were committed, `Some(false)` if only some were, and `None` if none were or
     /// there were no changes.
     pub(crate) fn whole(&self) -> Option<bool> {

@@ -8,7 +8,7 @@ use glovebox_vfs::{RootId, Vfs};
 use crate::{
     ExecuteError, Execution,
     exec::{
-        run::{CONTEXT, Executed, PreparedRequest},
+        run::{CONTEXT, FinishedRun, PreparedRequest},
         suspend::StateBefore,
     },
     session::{backend::EngineBackend, handle::SessionParts, line::FairLockGuard, shared},
@@ -70,7 +70,7 @@ impl SessionTurn<'_> {
             Ok((executed, after))
         };
         let (mut executed, rollback) =
-            self.state.run(&stdin, execute, |executed: &Executed| &executed.execution.outcome)?;
+            self.state.run(&stdin, execute, |executed: &FinishedRun| &executed.execution.outcome)?;
         executed.execution.rolled_back_to = rollback;
         executed.into_result()
     }
