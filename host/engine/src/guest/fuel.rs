@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    struct Counted {
+    struct MeteredState {
         fuel: Fuel,
         /// The remaining fuel at each check.
         checks: Vec<u64>,
@@ -177,7 +177,7 @@ mod tests {
         allowed: usize,
     }
 
-    impl Fueled for Counted {
+    impl Fueled for MeteredState {
         fn fuel(&mut self) -> &mut Fuel {
             &mut self.fuel
         }
@@ -210,27 +210,27 @@ mod tests {
                 (br_if $again (i32.gt_s (local.get $rounds) (i32.const 0)))))
         (func $start nop nop (drop (i32.const 0))) (start $start))"#;
 
-    fn instance(allowed: usize) -> (Store<Counted>, Instance) {
+    fn instance(allowed: usize) -> (Store<MeteredState>, Instance) {
         let engine = Engine::default();
         let module = wat::parse_str(MODULE).unwrap();
         let module = Module::new(&engine, metered(Metering::Fuel, module, Counter::Own).unwrap()).unwrap();
         let mut linker = Linker::new(&engine);
         define_refuel(&mut linker).unwrap();
-        let host = |caller: Caller<'_, Counted>| i64::try_from(left(caller)).unwrap();
+        let host = |caller: Caller<'_, MeteredState>| i64::try_from(left(caller)).unwrap();
         linker.func_wrap("host", "left", host).unwrap();
-        let pay = |mut caller: Caller<'_, Counted>, amount: i64| {
+        let pay = |mut caller: Caller<'_, MeteredState>, amount: i64| {
             charge(&mut caller, amount.unsigned_abs()).unwrap();
             i64::try_from(left(caller)).unwrap()
         };
         linker.func_wrap("host", "pay", pay).unwrap();
         let fuel = Fuel::new(Metering::Fuel, UNBILLED_FUEL);
-        let mut store = Store::new(&engine, Counted { fuel, checks: Vec::new(), allowed });
+        let mut store = Store::new(&engine, MeteredState { fuel, checks: Vec::new(), allowed });
         let instance = linker.instantiate(&mut store, &module).unwrap();
         attach(&mut store, &instance);
         (store, instance)
     }
 
-    fn run(store: &mut Store<Counted>, instance: &Instance, rounds: i32) -> Option<Stop> {
+    fn run(store: &mut Store<MeteredState>, instance: &Instance, rounds: i32) -> Option<Stop> {
         let run: TypedFunc<i32, ()> = instance.get_typed_func(&mut *store, "run").unwrap();
         run.call(store, rounds).err().map(|error| error.downcast::<Unwound>().unwrap().0)
     }
