@@ -9,7 +9,7 @@ use glovebox_core::files::{FileError, Walked, fill, inside_path, walk};
 use glovebox_vfs::{FileKind, InodeId, Stat, Vfs};
 use tar::{Archive, Builder, Entries, Entry, EntryType, Header};
 
-use crate::files::{CopyReport, FilesError, IfExists, carry::Placer};
+use crate::files::{CopyReport, FilesError, IfExists, carry::TreeWriter};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -308,7 +308,7 @@ pub(in crate::files) fn import(
     let max_headers = vfs.limits().inodes.saturating_mul(HEADERS_PER_INODE).saturating_add(MIN_HEADERS);
     let mut archive = Archive::new(reader);
     let mut entries = Reader::new(&mut archive, max_headers)?;
-    let mut placer = Placer::new(vfs, top, if_exists, "import");
+    let mut placer = TreeWriter::new(vfs, top, if_exists, "import");
     // Set the times of directories last, because adding entries changes them.
     let mut directories = Vec::new();
     while let Some((archived, mut contents)) = entries.next()? {

@@ -91,14 +91,14 @@ pub(super) fn into(
             if stat.kind != FileKind::File {
                 return Err(host_path(host));
             }
-            let mut placer = Placer::new(vfs, top, if_exists, "write");
+            let mut placer = TreeWriter::new(vfs, top, if_exists, "write");
             copy_file(&mut placer, &directory, host, name, &to, stat.size_bytes)?;
             Ok(placer.report)
         }
         Some(HostTarget::Directory) => {
             let to = inside_path(to)?;
             let max_entries = usize::try_from(vfs.limits().inodes).unwrap_or(usize::MAX);
-            let placer = Placer::new(vfs, top, if_exists, "write");
+            let placer = TreeWriter::new(vfs, top, if_exists, "write");
             copy_tree(placer, &HostDirectory::open(host)?, host, &to, max_entries)
         }
     }
@@ -110,7 +110,7 @@ fn host_read(host: &Path) -> impl FnOnce(SourceError) -> FilesError + use<> {
 }
 
 fn copy_file(
-    placer: &mut Placer<'_>,
+    placer: &mut TreeWriter<'_>,
     directory: &HostDirectory,
     host: &Path,
     from: &str,
@@ -126,7 +126,7 @@ fn copy_file(
 }
 
 fn copy_tree(
-    mut placer: Placer<'_>,
+    mut placer: TreeWriter<'_>,
     directory: &HostDirectory,
     host: &Path,
     to: &str,
@@ -324,7 +324,7 @@ pub struct CopyReport {
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// A writer that creates files, directories and links below one directory of a workspace, without following links.
-pub(super) struct Placer<'v> {
+pub(super) struct TreeWriter<'v> {
     vfs: &'v mut Vfs,
     top: InodeId,
     if_exists: IfExists,
@@ -336,7 +336,7 @@ pub(super) struct Placer<'v> {
     pub(super) report: CopyReport,
 }
 
-impl<'v> Placer<'v> {
+impl<'v> TreeWriter<'v> {
     /// Creates a placer for entries below `top`. `action` is a verb for error messages, such as `import`.
     pub(super) fn new(vfs: &'v mut Vfs, top: InodeId, if_exists: IfExists, action: &'static str) -> Self {
         let report = CopyReport::default();

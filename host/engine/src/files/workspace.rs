@@ -17,7 +17,7 @@ use crate::{
 
 /// A host directory that is mounted at a guest path.
 #[derive(Clone)]
-struct Mounted {
+struct MountedDirectory {
     guest: String,
     host: PathBuf,
     directory: Arc<HostDirectory>,
@@ -38,7 +38,7 @@ pub(crate) struct Workspace {
     /// The guest directories that are neither the workspace nor mounts of the policy, with their roots: the JavaScript
     /// library, the Python packages, the standard library and the scratch directory.
     provided: Vec<(String, RootId)>,
-    mounted: Vec<Mounted>,
+    mounted: Vec<MountedDirectory>,
     pub(crate) path: Option<PathBuf>,
     commit: Commit,
 }
@@ -101,7 +101,12 @@ impl Workspace {
                 // Changes that are discarded need no write permission.
                 let read = policy.commit == Commit::Never;
                 let directory = open_directory(host, read)?;
-                mounted.push(Mounted { guest: WORKSPACE.into(), host: host.clone(), directory, read_only: false });
+                mounted.push(MountedDirectory {
+                    guest: WORKSPACE.into(),
+                    host: host.clone(),
+                    directory,
+                    read_only: false,
+                });
             }
             None => root = Some(vfs.add_root(Access::ReadWrite)),
         }
@@ -118,7 +123,7 @@ impl Workspace {
             provided.push((SCRATCH.to_owned(), vfs.add_root(Access::ReadWrite)));
         }
         for mount in &policy.mounts {
-            mounted.push(Mounted {
+            mounted.push(MountedDirectory {
                 guest: mount.guest.clone(),
                 host: mount.host.clone(),
                 directory: open_directory(&mount.host, mount.read_only || policy.commit == Commit::Never)?,

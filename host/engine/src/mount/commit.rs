@@ -21,7 +21,7 @@ use super::{
 
 /// The new and changed files and links of a commit: paths relative to the directory, and the states that the next
 /// commit compares with the host.
-pub(crate) type Written = Vec<(String, SourceStat)>;
+pub(crate) type WrittenFiles = Vec<(String, SourceStat)>;
 
 impl HostDirectory {
     /// Like [`commit`](Self::commit), but fails with [`MountError::TooLarge`] if the commit would write more to the host
@@ -30,7 +30,7 @@ impl HostDirectory {
     /// The quotas apply to the guest's own writes. However, a commit writes a file once for each of its hard links, and
     /// writes a renamed host file again. A thousand links to one file, or a renamed directory, could write a thousand
     /// times the quota.
-    pub(crate) fn commit_within_quotas(&self, plan: &[CommitStep], vfs: &mut Vfs) -> Result<Written, MountError> {
+    pub(crate) fn commit_within_quotas(&self, plan: &[CommitStep], vfs: &mut Vfs) -> Result<WrittenFiles, MountError> {
         let (mut files, mut bytes) = (0_u64, 0_u64);
         for step in plan {
             if let CommitStep::WriteFile { size_bytes, .. } = step {
@@ -57,12 +57,12 @@ impl HostDirectory {
     /// [`MountError::Conflict`] if the host changed one of the files since the guest saw it. [`MountError::LinkLeaves`]
     /// and [`MountError::ReservedName`] for links and names that are never written. [`MountError::Busy`] if another
     /// commit takes too long. Other errors such as [`MountError::Io`] if an operation fails.
-    pub(crate) fn commit(&self, plan: &[CommitStep], contents: &mut Vfs) -> Result<Written, MountError> {
+    pub(crate) fn commit(&self, plan: &[CommitStep], contents: &mut Vfs) -> Result<WrittenFiles, MountError> {
         if !self.is_writable() {
             return Err(MountError::ReadOnly { path: self.path().to_owned() });
         }
         if plan.is_empty() {
-            return Ok(Written::new());
+            return Ok(WrittenFiles::new());
         }
         self.check_guarded()?;
         stage::refuse(plan)?;
@@ -94,7 +94,7 @@ pub(super) fn prepare(
     site: &mut Site<'_>,
     plan: &[CommitStep],
     contents: &mut Vfs,
-) -> Result<(Journal, Written), MountError> {
+) -> Result<(Journal, WrittenFiles), MountError> {
     let mut stager = Stager::new(site, plan);
     for step in plan {
         stager.add(step, contents)?;

@@ -30,7 +30,7 @@ pub const DEFAULT_LOCK_WAIT: Duration = Duration::from_secs(10);
 /// listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Skipped {
+pub struct SkippedEntries {
     /// The number of entries with names that are not UTF-8.
     pub not_utf8_count: u64,
     /// The number of pipes, sockets and devices.
@@ -112,8 +112,8 @@ impl HostDirectory {
         Ok(Self::new(opened, path, reach, Some(lock_wait), recovered))
     }
 
-    fn new(opened: Opened, path: &Path, reach: Reach, writing: Option<Duration>, recovered: Recovery) -> Self {
-        let Opened { root, lineage, generation } = opened;
+    fn new(opened: OpenedRoot, path: &Path, reach: Reach, writing: Option<Duration>, recovered: Recovery) -> Self {
+        let OpenedRoot { root, lineage, generation } = opened;
         Self {
             root,
             path: path.to_owned(),
@@ -147,8 +147,8 @@ impl HostDirectory {
 
     /// Returns the counts of entries that were hidden from guests so far.
     #[must_use]
-    pub fn skipped(&self) -> Skipped {
-        Skipped {
+    pub fn skipped(&self) -> SkippedEntries {
+        SkippedEntries {
             not_utf8_count: self.not_utf8_count.load(Ordering::Relaxed),
             special_count: self.special_count.load(Ordering::Relaxed),
         }
@@ -298,14 +298,14 @@ fn check_lineage(path: &Path, lineage: &Lineage, reach: Reach) -> Result<(), Mou
 }
 
 /// An opened directory that passed all checks.
-struct Opened {
+struct OpenedRoot {
     root: Folder,
     lineage: Lineage,
     /// The generation of the guard before the lineage was checked.
     generation: u64,
 }
 
-fn open_root(path: &Path, writing: bool, reach: Reach) -> Result<Opened, MountError> {
+fn open_root(path: &Path, writing: bool, reach: Reach) -> Result<OpenedRoot, MountError> {
     let refused = |source: io::Error| {
         let path = path.to_owned();
         match source.kind() {
@@ -327,5 +327,5 @@ fn open_root(path: &Path, writing: bool, reach: Reach) -> Result<Opened, MountEr
         .map_err(|source| MountError::io("inspect the ancestors of", path.display().to_string())(source))?;
     check_lineage(path, &lineage, reach)?;
     root.check_access(writing).map_err(refused)?;
-    Ok(Opened { root, lineage, generation })
+    Ok(OpenedRoot { root, lineage, generation })
 }

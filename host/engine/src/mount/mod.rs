@@ -51,7 +51,7 @@ mod stage;
 mod tests;
 
 pub(crate) use directory::Reach;
-pub use directory::{DEFAULT_LOCK_WAIT, HostDirectory, Skipped, check_directory};
+pub use directory::{DEFAULT_LOCK_WAIT, HostDirectory, SkippedEntries, check_directory};
 pub use error::{Collision, MountError};
 pub use glovebox_runtimes::guard::{Guarded, Relation};
 pub use recover::Recovery;

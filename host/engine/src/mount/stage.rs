@@ -10,7 +10,7 @@ use cap_std::fs::{File, Permissions, PermissionsExt as _};
 use glovebox_vfs::{CommitStep, InodeId, SourceStat, Vfs, VfsError};
 
 use super::{
-    commit::{self, Walker, Written},
+    commit::{self, Walker, WrittenFiles},
     error::{Collision, MountError},
     folder::{EntryAt, EntryKind, Folder, Ident},
     journal::{JournalStep, new_slot},
@@ -90,7 +90,7 @@ pub(super) struct Stager<'s, 'a, 'p> {
     tops: HashMap<&'p str, usize>,
     sync_each: bool,
     pub(super) steps: Vec<JournalStep>,
-    pub(super) written: Written,
+    pub(super) written: WrittenFiles,
 }
 
 impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {

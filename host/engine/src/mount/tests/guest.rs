@@ -18,7 +18,7 @@ fn mounted(path: &Path) -> (Arc<HostDirectory>, Vfs, RootId) {
 }
 
 /// Commits the changes of a root, and marks them as committed in the guest's file system.
-fn commit_root(host: &HostDirectory, vfs: &mut Vfs, root: RootId) -> Result<Written, MountError> {
+fn commit_root(host: &HostDirectory, vfs: &mut Vfs, root: RootId) -> Result<WrittenFiles, MountError> {
     let plan = vfs.commit_plan(root);
     let written = host.commit(&plan, vfs)?;
     vfs.mark_committed(root, written.iter().cloned()).unwrap();

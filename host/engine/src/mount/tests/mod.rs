@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use glovebox_vfs::{Access, CommitStep, FileKind, MountSource as _, RootId, SourceStat, Vfs, VfsLimits};
 
-use super::{HostDirectory, MountError, commit::Written};
+use super::{HostDirectory, MountError, commit::WrittenFiles};
 
 /// The maximum wait for other commits. Long enough for a busy machine.
 const WAIT: Duration = Duration::from_secs(20);
@@ -46,7 +46,7 @@ impl Guest {
         }
     }
 
-    fn commit(&mut self, host: &HostDirectory, plan: &[CommitStep]) -> Result<Written, MountError> {
+    fn commit(&mut self, host: &HostDirectory, plan: &[CommitStep]) -> Result<WrittenFiles, MountError> {
         host.commit(plan, &mut self.vfs)
     }
 }
