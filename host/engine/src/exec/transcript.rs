@@ -7,17 +7,17 @@ use crate::{Execution, Stream};
 /// Both output streams of a running execution, up to their limits. `None` once the execution has a result, which
 /// contains them.
 #[derive(Debug)]
-pub(super) struct Transcript(Mutex<Option<Written>>);
+pub(super) struct Transcript(Mutex<Option<TranscriptBytes>>);
 
 #[derive(Debug, Default)]
-struct Written {
+struct TranscriptBytes {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
 
 impl Default for Transcript {
     fn default() -> Self {
-        Self(Mutex::new(Some(Written::default())))
+        Self(Mutex::new(Some(TranscriptBytes::default())))
     }
 }
 

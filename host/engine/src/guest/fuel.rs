@@ -10,7 +10,7 @@ use glovebox_wasi::Stop;
 use glovebox_weave::{Counter, FUEL_EXPORT, REFUEL_IMPORT, WeaveError};
 use wasmtime::{AsContextMut, Caller, Extern, Global, Instance, Linker, Val};
 
-use crate::{Metering, guest::recycled::Unwound};
+use crate::{Metering, guest::recycled::UnwindError};
 
 /// Fuel limit for work that is not charged to the script: instantiating and reseeding.
 pub(crate) const UNBILLED_FUEL: u64 = u64::MAX;
@@ -147,7 +147,7 @@ fn refuel<T: Fueled>(mut caller: Caller<'_, T>, exhausted: i64) -> wasmtime::Res
     let next = caller.data_mut().fuel().divide(left);
     counter.set(&mut caller, Val::I64(next))?;
     let checked = if left == 0 { Err(Stop::OutOfFuel) } else { T::check(&mut caller, left) };
-    checked.map(|()| next).map_err(|stop| wasmtime::Error::new(Unwound(stop)))
+    checked.map(|()| next).map_err(|stop| wasmtime::Error::new(UnwindError(stop)))
 }
 
 fn no_counter() -> wasmtime::Error {
@@ -232,7 +232,7 @@ mod tests {
 
     fn run(store: &mut Store<MeteredState>, instance: &Instance, rounds: i32) -> Option<Stop> {
         let run: TypedFunc<i32, ()> = instance.get_typed_func(&mut *store, "run").unwrap();
-        run.call(store, rounds).err().map(|error| error.downcast::<Unwound>().unwrap().0)
+        run.call(store, rounds).err().map(|error| error.downcast::<UnwindError>().unwrap().0)
     }
 
     #[test]

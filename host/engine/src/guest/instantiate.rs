@@ -15,7 +15,7 @@ use crate::{
     guest::{
         fuel::{self, Fuel, UNBILLED_FUEL},
         machine::GuestMachine,
-        recycled::{EarlyEnd, GuestStoreData, Unwound, classify},
+        recycled::{EarlyEnd, GuestStoreData, UnwindError, classify},
     },
     load::{
         parts::{self, Code},
@@ -64,7 +64,7 @@ fn instantiate_once(inner: &EngineInner, template: &Template, mut state: GuestSt
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|context| match GuestStoreData::look(context, u64::MAX) {
             Ok(()) => Ok(UpdateDeadline::Continue(1)),
-            Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
+            Err(stop) => Err(wasmtime::Error::new(UnwindError(stop))),
         });
     }
     let instance = template.instantiate(&inner.linker, &mut store);
@@ -229,7 +229,7 @@ fn call<R>(
 ) -> wasmtime::Result<R> {
     // The store data contains the memory only after instantiation, but a start function can call WASI before that.
     let memory = caller.data().memory.or_else(|| caller.get_export("memory").and_then(Extern::into_memory));
-    with_wasi(caller, memory, run)?.map_err(|stop| wasmtime::Error::new(Unwound(stop)))
+    with_wasi(caller, memory, run)?.map_err(|stop| wasmtime::Error::new(UnwindError(stop)))
 }
 
 /// Defines all functions of WASI preview 1.

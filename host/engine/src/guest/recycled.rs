@@ -350,7 +350,7 @@ fn grow_memory(limiter: &mut MemoryLimiter, current: usize, desired: usize, maxi
 /// A [`Stop`] as a Wasmtime error.
 #[derive(Debug, thiserror::Error)]
 #[error("the guest was unwound")]
-pub(crate) struct Unwound(pub(crate) Stop);
+pub(crate) struct UnwindError(pub(crate) Stop);
 
 /// The reason why a call ended early.
 #[derive(Debug)]
@@ -363,8 +363,8 @@ pub(crate) enum EarlyEnd {
 
 /// Extracts the reason from Wasmtime's error.
 pub(crate) fn classify(error: wasmtime::Error) -> EarlyEnd {
-    let error = match error.downcast::<Unwound>() {
-        Ok(Unwound(stop)) => return EarlyEnd::Stopped(stop),
+    let error = match error.downcast::<UnwindError>() {
+        Ok(UnwindError(stop)) => return EarlyEnd::Stopped(stop),
         Err(error) => error,
     };
     EarlyEnd::Trapped(match error.downcast_ref::<Trap>() {
@@ -482,7 +482,7 @@ mod tests {
         for (trap, kind) in table {
             assert!(matches!(classify(trap.into()), EarlyEnd::Trapped(got) if got == kind), "{trap:?}");
         }
-        let exit = wasmtime::Error::new(Unwound(Stop::Exit(3)));
+        let exit = wasmtime::Error::new(UnwindError(Stop::Exit(3)));
         assert!(matches!(classify(exit), EarlyEnd::Stopped(Stop::Exit(3))));
         let host = wasmtime::Error::msg("all fuel consumed by WebAssembly");
         assert!(matches!(classify(host), EarlyEnd::Trapped(TrapKind::Other)), "the message is not parsed");

@@ -127,7 +127,7 @@ fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) ->
 }
 
 /// The modules and the record of an interpreter that was booted and parked.
-pub(crate) struct Booted {
+pub(crate) struct BootedInterpreter {
     /// The module with the image as its initial state. It is the input for weaving providers, and its digest is the
     /// image's identity.
     pub(crate) module: Vec<u8>,
@@ -144,7 +144,7 @@ pub(crate) fn boot(
     code: Code,
     recipe: &Recipe,
     (library, mut setup): (Option<&LibraryMount>, Option<Setup<'_>>),
-) -> Result<Booted, RuntimeError> {
+) -> Result<BootedInterpreter, RuntimeError> {
     let rewriting = |source| RuntimeError::Rewrite { name: name.to_owned(), source };
     let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
     let booting = |reason: String| RuntimeError::Boot { name: name.to_owned(), reason };
@@ -212,7 +212,7 @@ pub(crate) fn boot(
         notes,
     };
     let memory = rewrite::memory_of(&bootable.bytes, machine.memory()).map_err(rewriting)?;
-    Ok(Booted { module, memory, record })
+    Ok(BootedInterpreter { module, memory, record })
 }
 
 /// Returns the values of an image's globals with their export names.

@@ -19,7 +19,7 @@ use crate::{
     load::{
         aot,
         parts::{BinarySource, CodeInputs},
-        prepare::{self, Booted, Setup},
+        prepare::{self, BootedInterpreter, Setup},
         runtime::{ExecutionMode, Image, Runtime, SharedPackages, display_name, driver, library_mount},
     },
 };
@@ -429,13 +429,13 @@ impl EngineInner {
     }
 
     /// Boots a runtime in the manifest.
-    pub(crate) fn boot_named(&self, entry: &RuntimeEntry) -> Result<Booted, RuntimeError> {
+    pub(crate) fn boot_named(&self, entry: &RuntimeEntry) -> Result<BootedInterpreter, RuntimeError> {
         let plan = self.plan(&entry.into(), true);
         let recipe = self.runtimes.recipe_of(entry)?;
         self.boot(&plan, &recipe)
     }
 
-    fn boot(&self, plan: &Plan<'_>, recipe: &Recipe) -> Result<Booted, RuntimeError> {
+    fn boot(&self, plan: &Plan<'_>, recipe: &Recipe) -> Result<BootedInterpreter, RuntimeError> {
         let inputs = plan.code(self, recipe);
         let code = self.code(inputs.clone())?;
         let bootable = self.bootable(&inputs)?;

@@ -11,12 +11,12 @@ use crate::{
 };
 
 /// A memory and the image to compare it with.
-struct Compared<'a> {
+struct ImageComparison<'a> {
     memory: &'a [Page],
     pristine: &'a Pristine,
 }
 
-impl GuestPages for Compared<'_> {
+impl GuestPages for ImageComparison<'_> {
     fn compare(&mut self, number: u32, saved: Option<&Page>) -> PageChange {
         match self.memory.get(number as usize) {
             Some(page) if saved == Some(page) => PageChange::Unchanged,
@@ -64,7 +64,7 @@ impl PrivateBytes {
 /// Returns the pages of `memory` that differ from the image, sharing equal pages with `earlier`. Compares only the
 /// pages in `numbers`, if they are known.
 pub(super) fn own_pages(memory: &[u8], pristine: &Pristine, numbers: Option<Vec<u32>>, earlier: Pages) -> Pages {
-    let mut compared = Compared { memory: memory.as_chunks::<PAGE_BYTES>().0, pristine };
+    let mut compared = ImageComparison { memory: memory.as_chunks::<PAGE_BYTES>().0, pristine };
     match numbers {
         Some(numbers) => Pages::of(&mut compared, numbers, earlier),
         None => {

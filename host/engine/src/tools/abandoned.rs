@@ -30,7 +30,7 @@ pub(super) type Origin = Option<String>;
 
 /// A sandbox's abandoned calls that still run.
 #[derive(Debug, Default)]
-pub(super) struct Abandoned(Mutex<BTreeMap<Origin, Share>>);
+pub(super) struct AbandonedCalls(Mutex<BTreeMap<Origin, Share>>);
 
 /// The number and size of one origin's abandoned calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +39,7 @@ struct Share {
     bytes: u64,
 }
 
-impl Abandoned {
+impl AbandonedCalls {
     /// Decides whether a call with `bytes` of arguments can start now. `running_bytes` is the size of the arguments of
     /// the execution's running calls, or 0 if none runs.
     pub(super) fn admit(&self, origin: &Origin, bytes: u64, running_bytes: u64) -> Result<Admission, CallFailure> {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn abandoned_calls_of_an_origin_are_limited() {
-        let (abandoned, own) = (Abandoned::default(), origin("a"));
+        let (abandoned, own) = (AbandonedCalls::default(), origin("a"));
         for calls in 0..16 {
             assert_eq!(abandoned.admit(&own, 1, 0), Ok(Admission::Now), "{calls}");
             abandoned.add(&own, 1);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn abandoned_bytes_of_an_origin_are_limited() {
-        let (abandoned, own) = (Abandoned::default(), origin("a"));
+        let (abandoned, own) = (AbandonedCalls::default(), origin("a"));
         abandoned.add(&own, 6 << 20);
         for (more, fits) in [(-1, true), (0, true), (1, false)] {
             let bytes = (10_u64 << 20).saturating_add_signed(more);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn single_abandoned_call_may_be_large() {
-        let (abandoned, own) = (Abandoned::default(), origin("a"));
+        let (abandoned, own) = (AbandonedCalls::default(), origin("a"));
         assert_eq!(abandoned.admit(&own, 100 << 20, 0), Ok(Admission::Now));
         assert_eq!(abandoned.admit(&own, 100 << 20, 1), Ok(Admission::Later));
         abandoned.add(&own, 1);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn abandoned_bytes_of_all_origins_are_shared_fairly() {
-        let (abandoned, own) = (Abandoned::default(), origin("z"));
+        let (abandoned, own) = (AbandonedCalls::default(), origin("z"));
         abandoned.add(&origin("a"), 1 << 40);
         assert_eq!(
             abandoned.admit(&own, 100 << 20, 0),

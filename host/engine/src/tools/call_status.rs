@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
 
 use super::{
-    abandoned::{Abandoned, Origin},
+    abandoned::{AbandonedCalls, Origin},
     pending::{PendingCalls, Waiting},
     toolbox::{Answerer, Entry},
 };
@@ -14,7 +14,7 @@ use super::{
 pub(super) struct CallStatus {
     state: Mutex<CallPhase>,
     entry: Arc<Entry>,
-    abandoned: Arc<Abandoned>,
+    abandoned: Arc<AbandonedCalls>,
     origin: Origin,
     /// The size of the arguments in memory, in bytes.
     bytes: u64,
@@ -35,7 +35,7 @@ enum CallPhase {
 impl CallStatus {
     /// Creates the status of a running call. `abandoned` tracks the call if it is abandoned. `bytes` is the size of its
     /// arguments in memory.
-    pub(super) fn new(entry: &Arc<Entry>, abandoned: &Arc<Abandoned>, origin: Origin, bytes: u64) -> Self {
+    pub(super) fn new(entry: &Arc<Entry>, abandoned: &Arc<AbandonedCalls>, origin: Origin, bytes: u64) -> Self {
         let (entry, abandoned) = (Arc::clone(entry), Arc::clone(abandoned));
         Self { state: Mutex::new(CallPhase::Running), entry, abandoned, origin, bytes, needs_approval: false }
     }

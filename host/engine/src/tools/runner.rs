@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use super::{
     CallMemory, ToolCall, ToolErrorKind, ToolMemory, ToolOutcome, ToolRules, Toolbox,
-    abandoned::Abandoned,
+    abandoned::AbandonedCalls,
     call_status::{CallStatus, WaitTracker},
     pending::{PendingCall, PendingCalls, Waiting},
     toolbox::{Answerer, Entry},
@@ -336,7 +336,7 @@ pub(super) struct Job {
     pub(super) held: ReservedMemory,
     pub(super) max_bytes: u64,
     /// Tracks the call if it is abandoned.
-    pub(super) abandoned: Arc<Abandoned>,
+    pub(super) abandoned: Arc<AbandonedCalls>,
     /// Receives the call if the caller must answer it. `None` if no caller steps through the execution.
     pub(super) pending: Option<Arc<PendingCalls>>,
 }

@@ -12,7 +12,7 @@ use std::{
 use glovebox_core::tools::{CallFailure, Checked, Definition, MAX_ENGINE_LEVELS, Toolset};
 use serde_json::{Value, json};
 
-use super::{CallMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolRules, abandoned::Abandoned};
+use super::{CallMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolRules, abandoned::AbandonedCalls};
 use crate::{CancelToken, NetworkPolicy};
 
 /// Maximum number of abandoned calls to one tool that still run. Further calls to a tool that hangs are refused, so
@@ -32,7 +32,7 @@ pub(crate) struct Toolbox {
     rules: Arc<ToolRules>,
     /// A value that this toolbox and its copies keep alive.
     _keeps: Option<Arc<dyn fmt::Debug + Send + Sync>>,
-    abandoned: Arc<Abandoned>,
+    abandoned: Arc<AbandonedCalls>,
 }
 
 /// A tool with its compiled schema and its limits.
@@ -167,7 +167,7 @@ impl Toolbox {
     }
 
     /// Returns the abandoned calls that still run.
-    pub(super) fn abandoned(&self) -> &Arc<Abandoned> {
+    pub(super) fn abandoned(&self) -> &Arc<AbandonedCalls> {
         &self.abandoned
     }
 }

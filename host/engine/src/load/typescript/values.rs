@@ -10,7 +10,7 @@ use crate::{
     exec::platform::ExecutionCtx,
     guest::{
         fuel::{Fuel, Fueled},
-        recycled::{GuestLimiter, Unwound},
+        recycled::{GuestLimiter, UnwindError},
     },
 };
 
@@ -204,7 +204,7 @@ impl Glue {
 
     /// Fails if the call was cancelled or its time limit has expired.
     pub(super) fn check(&self) -> wasmtime::Result<()> {
-        self.ctx.check().map_err(|stop| wasmtime::Error::new(Unwound(stop)))
+        self.ctx.check().map_err(|stop| wasmtime::Error::new(UnwindError(stop)))
     }
 }
 
