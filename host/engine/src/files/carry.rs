@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     files::{FileError, FilesError, IfExists},
-    mount::{self, DEFAULT_LOCK_WAIT, HostDirectory, Reach},
+    mount::{self, DEFAULT_LOCK_WAIT, DirectoryScope, HostDirectory},
 };
 
 /// A host path from the caller, with its type.
@@ -86,7 +86,7 @@ pub(super) fn into(
         None => Err(host_missing(host)),
         Some(HostTarget::File(dir, name)) => {
             let to = entry_path(to)?;
-            let directory = HostDirectory::open_reaching(dir, Reach::Files)?;
+            let directory = HostDirectory::open_in_scope(dir, DirectoryScope::Files)?;
             let stat = directory.stat(name).map_err(host_read(host))?.ok_or_else(|| host_missing(host))?;
             if stat.kind != FileKind::File {
                 return Err(host_path(host));
@@ -204,7 +204,7 @@ pub(super) fn out_of(
         let HostTarget::File(dir, name) = place else {
             return Err(FilesError::Workspace(FileError::Exists { path: host.display().to_string() }));
         };
-        let directory = HostDirectory::open_for_writing_reaching(dir, Reach::Files, DEFAULT_LOCK_WAIT)?;
+        let directory = HostDirectory::open_for_writing_in_scope(dir, DirectoryScope::Files, DEFAULT_LOCK_WAIT)?;
         plan.file(vfs, &directory, name, source)?;
         return plan.carry_out(vfs, &directory);
     };

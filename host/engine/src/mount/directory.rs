@@ -45,7 +45,7 @@ pub struct SkippedEntries {
 pub struct HostDirectory {
     root: Folder,
     path: PathBuf,
-    reach: Reach,
+    scope: DirectoryScope,
     lineage: Lineage,
     /// The generation of the guard when the lineage was last checked.
     checked: AtomicU64,
@@ -66,12 +66,12 @@ impl HostDirectory {
     /// [`MountError::Unfinished`] if a crash interrupted a commit, so that the directory may have neither its old nor
     /// its new state. [`MountError::Busy`] if a running commit takes too long.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, MountError> {
-        Self::open_reaching(path.as_ref(), Reach::Tree)
+        Self::open_in_scope(path.as_ref(), DirectoryScope::Tree)
     }
 
     /// Like [`open`](Self::open), but for the given part of the directory.
-    pub(crate) fn open_reaching(path: &Path, reach: Reach) -> Result<Self, MountError> {
-        let opened = open_root(path, false, reach)?;
+    pub(crate) fn open_in_scope(path: &Path, scope: DirectoryScope) -> Result<Self, MountError> {
+        let opened = open_root(path, false, scope)?;
         let root = &opened.root;
         if recover::unfinished(root)?.is_some() {
             // A commit may be in progress: wait until it is done.
@@ -80,7 +80,7 @@ impl HostDirectory {
                 return Err(MountError::Unfinished { path: path.to_owned(), staging });
             }
         }
-        Ok(Self::new(opened, path, reach, None, Recovery::default()))
+        Ok(Self::new(opened, path, scope, None, Recovery::default()))
     }
 
     /// Opens a directory for reading and for commits. First finishes or undoes commits that a crash interrupted.
@@ -92,16 +92,16 @@ impl HostDirectory {
     /// Fails like [`open`](Self::open), except with [`MountError::Unfinished`], or if the directory is not writable.
     /// [`MountError::BadJournal`] or [`MountError::Torn`] if an interrupted commit can be neither finished nor undone.
     pub fn open_for_writing(path: impl AsRef<Path>, lock_wait: Duration) -> Result<Self, MountError> {
-        Self::open_for_writing_reaching(path.as_ref(), Reach::Tree, lock_wait)
+        Self::open_for_writing_in_scope(path.as_ref(), DirectoryScope::Tree, lock_wait)
     }
 
     /// Like [`open_for_writing`](Self::open_for_writing), but for the given part of the directory.
-    pub(crate) fn open_for_writing_reaching(
+    pub(crate) fn open_for_writing_in_scope(
         path: &Path,
-        reach: Reach,
+        scope: DirectoryScope,
         lock_wait: Duration,
     ) -> Result<Self, MountError> {
-        let opened = open_root(path, true, reach)?;
+        let opened = open_root(path, true, scope)?;
         let root = &opened.root;
         let recovered = if recover::find_staging(root)?.is_empty() {
             Recovery::default()
@@ -109,15 +109,21 @@ impl HostDirectory {
             let _lock = Lock::take(root, path, lock_wait)?;
             recover::run(root, path)?
         };
-        Ok(Self::new(opened, path, reach, Some(lock_wait), recovered))
+        Ok(Self::new(opened, path, scope, Some(lock_wait), recovered))
     }
 
-    fn new(opened: OpenedRoot, path: &Path, reach: Reach, writing: Option<Duration>, recovered: Recovery) -> Self {
+    fn new(
+        opened: OpenedRoot,
+        path: &Path,
+        scope: DirectoryScope,
+        writing: Option<Duration>,
+        recovered: Recovery,
+    ) -> Self {
         let OpenedRoot { root, lineage, generation } = opened;
         Self {
             root,
             path: path.to_owned(),
-            reach,
+            scope,
             lineage,
             checked: AtomicU64::new(generation),
             writing,
@@ -163,7 +169,7 @@ impl HostDirectory {
     pub fn check_guarded(&self) -> Result<(), MountError> {
         let generation = guard::generation();
         if self.checked.load(Ordering::Acquire) != generation {
-            check_lineage(&self.path, &self.lineage, self.reach)?;
+            check_lineage(&self.path, &self.lineage, self.scope)?;
             self.checked.store(generation, Ordering::Release);
         }
         Ok(())
@@ -279,21 +285,21 @@ impl MountSource for HostDirectory {
 ///
 /// Fails like [`HostDirectory::open`], except with [`MountError::Unfinished`].
 pub fn check_directory(path: impl AsRef<Path>) -> Result<(), MountError> {
-    open_root(path.as_ref(), false, Reach::Tree).map(drop)
+    open_root(path.as_ref(), false, DirectoryScope::Tree).map(drop)
 }
 
 /// The part of a directory that is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum DirectoryScope {
     /// The whole tree.
     Tree,
     /// Only files that the user named. The directory may therefore contain one of Glovebox's own directories.
     Files,
 }
 
-fn check_lineage(path: &Path, lineage: &Lineage, reach: Reach) -> Result<(), MountError> {
-    let refused =
-        guard::overlaps(lineage).find(|overlap| reach == Reach::Tree || overlap.relation != Relation::Contains);
+fn check_lineage(path: &Path, lineage: &Lineage, scope: DirectoryScope) -> Result<(), MountError> {
+    let refused = guard::overlaps(lineage)
+        .find(|overlap| scope == DirectoryScope::Tree || overlap.relation != Relation::Contains);
     refused.map_or(Ok(()), |overlap| Err(MountError::guarded(path, overlap)))
 }
 
@@ -305,7 +311,7 @@ struct OpenedRoot {
     generation: u64,
 }
 
-fn open_root(path: &Path, writing: bool, reach: Reach) -> Result<OpenedRoot, MountError> {
+fn open_root(path: &Path, writing: bool, scope: DirectoryScope) -> Result<OpenedRoot, MountError> {
     let refused = |source: io::Error| {
         let path = path.to_owned();
         match source.kind() {
@@ -325,7 +331,7 @@ fn open_root(path: &Path, writing: bool, reach: Reach) -> Result<OpenedRoot, Mou
     let lineage = root
         .lineage()
         .map_err(|source| MountError::io("inspect the ancestors of", path.display().to_string())(source))?;
-    check_lineage(path, &lineage, reach)?;
+    check_lineage(path, &lineage, scope)?;
     root.check_access(writing).map_err(refused)?;
     Ok(OpenedRoot { root, lineage, generation })
 }

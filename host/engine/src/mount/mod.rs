@@ -50,7 +50,7 @@ mod stage;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use directory::Reach;
+pub(crate) use directory::DirectoryScope;
 pub use directory::{DEFAULT_LOCK_WAIT, HostDirectory, SkippedEntries, check_directory};
 pub use error::{Collision, MountError};
 pub use glovebox_runtimes::guard::{Guarded, Relation};
