@@ -174,7 +174,7 @@ const SHOWN_PATHS: usize = 8;
 const SHOWN_CHARS: usize = 64;
 
 /// A saved descriptor. Its inode is a number until the file system is restored.
-struct Saved<'a> {
+struct SavedDescriptor<'a> {
     target: SavedTarget<'a>,
     flags: u16,
     rights_base: u64,
@@ -226,7 +226,7 @@ impl Wasi {
             return Err(RestoreError::Memory);
         }
         next.vfs.set_available_bytes(ceiling_bytes);
-        let open: Vec<u64> = descriptors.values().filter_map(Saved::number).collect();
+        let open: Vec<u64> = descriptors.values().filter_map(SavedDescriptor::number).collect();
         next.vfs.restore(from.rest(), &open)?;
         next.table = next.restored_table(descriptors)?;
         *self = next;
@@ -264,7 +264,10 @@ impl Wasi {
         Err(RestoreError::OtherMounts { saved: shown(saved, count), present: shown(present, self.mounts.len()) })
     }
 
-    fn decode_descriptors<'a>(&self, from: &mut Decoder<'a>) -> Result<BTreeMap<u32, Saved<'a>>, RestoreError> {
+    fn decode_descriptors<'a>(
+        &self,
+        from: &mut Decoder<'a>,
+    ) -> Result<BTreeMap<u32, SavedDescriptor<'a>>, RestoreError> {
         let mut descriptors = BTreeMap::new();
         // The limit can be exceeded by three: before an execution, closed standard streams are opened again.
         let max = u64::from(self.limits.open_files).saturating_add(u64::from(FIRST_FREE));
@@ -280,11 +283,11 @@ impl Wasi {
                 return Err(RestoreError::OpenFiles(next));
             }
             let fd = u32::try_from(fd).map_err(|_| Damaged("a descriptor's number is too high"))?;
-            descriptors.insert(fd, Saved::decode(from)?);
+            descriptors.insert(fd, SavedDescriptor::decode(from)?);
         }
     }
 
-    fn restored_table(&self, descriptors: BTreeMap<u32, Saved<'_>>) -> Result<Table, RestoreError> {
+    fn restored_table(&self, descriptors: BTreeMap<u32, SavedDescriptor<'_>>) -> Result<Table, RestoreError> {
         let mut preopens = self.table.iter().filter(|(_, descriptor)| descriptor.preopen.is_some());
         let mut table = Table::default();
         for (fd, saved) in descriptors {
@@ -310,8 +313,8 @@ impl Wasi {
     }
 
     /// Restores one of the guest's descriptors. Rejects rights that the guest could not have obtained.
-    fn descriptor(&self, saved: Saved<'_>) -> Result<Descriptor, RestoreError> {
-        let Saved { target, flags, rights_base, rights_inheriting } = saved;
+    fn descriptor(&self, saved: SavedDescriptor<'_>) -> Result<Descriptor, RestoreError> {
+        let SavedDescriptor { target, flags, rights_base, rights_inheriting } = saved;
         let target = match target {
             SavedTarget::Preopen { .. } => return Err(RestoreError::OtherPreopens),
             SavedTarget::Stream(target) => target,
@@ -349,7 +352,7 @@ impl Wasi {
     }
 }
 
-impl<'a> Saved<'a> {
+impl<'a> SavedDescriptor<'a> {
     fn decode(from: &mut Decoder<'a>) -> Result<Self, Damaged> {
         let target = match from.byte()? {
             PREOPEN => SavedTarget::Preopen { path: from.text()? },

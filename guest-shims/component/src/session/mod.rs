@@ -277,7 +277,7 @@ impl Session {
     /// Returns the session's saved state as bytes.
     pub fn hibernate(&self) -> Result<Blob, SandboxError> {
         let (sandbox, saved) = self.set(|state| Ok((state.backend().sandbox.clone(), state.save()?)))?;
-        let saved = hibernate::Saved::of(saved);
+        let saved = hibernate::SavedSession::of(saved);
         let mut bytes = Vec::new();
         let written = with_image(&sandbox, |image| hibernate::encode(&saved, image, &Zstandard, None, "", &mut bytes));
         let failed = |error| SandboxError::Unavailable(format!("the session could not be saved: {error}"));

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Caps, Codec, ImageView, PAGE_BYTES, Page, Pages, ResumeError, Saved, SessionKey, Unpacked,
+    Caps, Codec, ImageView, PAGE_BYTES, Page, Pages, ResumeError, SavedSession, SessionKey, Unpacked,
     header::{self, Envelope, HibernatedInfo, SEAL_KIND_AT, Seal, SealKind},
 };
 use crate::MemoryLimit;
@@ -23,7 +23,7 @@ pub fn decode(
     caps: &Caps,
     key: Option<&SessionKey>,
     bound_to: &str,
-) -> Result<Saved, ResumeError> {
+) -> Result<SavedSession, ResumeError> {
     let envelope = opened(bytes, key, bound_to)?;
     let info = &envelope.info;
     if info.image_sha256 != image.identity {
@@ -57,7 +57,15 @@ pub fn decode(
     let pages = body.pages(info.page_count, info.memory_bytes, image)?;
     let wasi = body.wasi(info.wasi_bytes)?;
     body.end()?;
-    Ok(Saved { executions: info.executions, memory_bytes: info.memory_bytes, globals, entropy_key, forks, pages, wasi })
+    Ok(SavedSession {
+        executions: info.executions,
+        memory_bytes: info.memory_bytes,
+        globals,
+        entropy_key,
+        forks,
+        pages,
+        wasi,
+    })
 }
 
 /// Moves a seal from the name `bound_to` to `rebound_to`, without decompressing the session.
@@ -207,7 +215,7 @@ impl<'a> Body<'a> {
 /// # Errors
 /// Fails if compression fails, or writing to `into` fails.
 pub fn encode(
-    saved: &Saved,
+    saved: &SavedSession,
     image: &ImageView<'_>,
     codec: &dyn Codec,
     key: Option<&SessionKey>,
@@ -223,7 +231,7 @@ pub fn encode(
     into.write_all(&seal.finish())
 }
 
-fn before_pages(saved: &Saved) -> io::Result<Vec<u8>> {
+fn before_pages(saved: &SavedSession) -> io::Result<Vec<u8>> {
     let small = |length: usize| {
         u8::try_from(length).map_err(|_| {
             let reason = "the image has more than 255 mutable globals, or a global's name is longer than 255 bytes";

@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{ImageView, MEMORY_UNIT_BYTES, PAGE_BYTES, ResumeError, Saved};
+use super::{ImageView, MEMORY_UNIT_BYTES, PAGE_BYTES, ResumeError, SavedSession};
 use crate::Language;
 
 /// The first bytes of every hibernated session.
@@ -73,7 +73,7 @@ impl HibernatedInfo {
         Ok(Envelope::split(bytes)?.info)
     }
 
-    pub(super) fn new(image: &ImageView<'_>, saved: &Saved) -> Self {
+    pub(super) fn new(image: &ImageView<'_>, saved: &SavedSession) -> Self {
         Self {
             image_sha256: image.identity.to_owned(),
             // A custom binary's name is a path. It may contain any text and would reveal details of the machine.

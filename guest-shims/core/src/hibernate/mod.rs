@@ -63,7 +63,7 @@ const MEMORY_UNIT_BYTES: u64 = 64 << 10;
 
 /// The part of a session that its image does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Saved {
+pub struct SavedSession {
     /// The number of executions so far, for information only.
     pub executions: u64,
     /// The size of the linear memory, in bytes.
@@ -80,7 +80,7 @@ pub struct Saved {
     pub wasi: Vec<u8>,
 }
 
-impl Saved {
+impl SavedSession {
     /// Reduces a session's state to the fields that are written.
     #[must_use]
     pub fn of(state: Checkpoint) -> Self {

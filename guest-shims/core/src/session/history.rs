@@ -6,7 +6,7 @@ use super::{Checkpoint, CheckpointId, CheckpointInfo, PAGE_BYTES, Pages, Session
 
 /// A checkpoint in a session's history.
 #[derive(Clone, Debug)]
-pub struct Saved {
+pub struct SavedCheckpoint {
     /// The checkpoint's ID.
     pub id: CheckpointId,
     /// `true` for an automatic checkpoint, `false` for a requested one.
@@ -20,7 +20,7 @@ pub struct Saved {
 /// A session's checkpoints, oldest first. At most one is automatic; the embedder requested the others.
 #[derive(Debug, Default)]
 pub struct History {
-    saved: Vec<Saved>,
+    saved: Vec<SavedCheckpoint>,
     next: u64,
     /// Bytes held by the requested checkpoints. Cached, because counting them for every execution is too expensive.
     retained_bytes: u64,
@@ -29,7 +29,7 @@ pub struct History {
 impl History {
     /// Returns the newest checkpoint, the default target of a rollback.
     #[must_use]
-    pub fn last(&self) -> Option<&Saved> {
+    pub fn last(&self) -> Option<&SavedCheckpoint> {
         self.saved.last()
     }
 
@@ -39,7 +39,9 @@ impl History {
         match self.saved.pop_if(|newest| newest.automatic) {
             // The state is rarely shared. An unshared state is moved, which avoids incrementing every page's reference
             // count.
-            Some(Saved { state, .. }) => Some(Arc::try_unwrap(state).unwrap_or_else(|shared| (*shared).clone()).pages),
+            Some(SavedCheckpoint { state, .. }) => {
+                Some(Arc::try_unwrap(state).unwrap_or_else(|shared| (*shared).clone()).pages)
+            }
             None => self.last().map(|newest| newest.state.pages.clone()),
         }
     }
@@ -54,7 +56,7 @@ impl History {
         }
         let id = CheckpointId(self.next);
         self.next += 1;
-        self.saved.push(Saved { id, automatic, state, commits });
+        self.saved.push(SavedCheckpoint { id, automatic, state, commits });
         if !automatic {
             self.count_held();
         }
@@ -83,7 +85,7 @@ impl History {
         });
     }
 
-    /// Returns the lowest [`commits`](Saved::commits) of all checkpoints.
+    /// Returns the lowest [`commits`](SavedCheckpoint::commits) of all checkpoints.
     #[must_use]
     pub fn oldest_commits(&self) -> Option<u64> {
         self.saved.iter().map(|saved| saved.commits).min()
@@ -103,7 +105,7 @@ impl History {
     /// Returns the checkpoint to undo to: the given one, or the last that differs from the current state. `changed` is
     /// `true` if the guest may differ from the last checkpoint, or is lost.
     #[must_use]
-    pub fn undo_target(&self, to: Option<CheckpointId>, changed: bool) -> Option<&Saved> {
+    pub fn undo_target(&self, to: Option<CheckpointId>, changed: bool) -> Option<&SavedCheckpoint> {
         match to {
             Some(id) => self.find(id),
             None if changed => self.last(),
@@ -113,13 +115,13 @@ impl History {
 
     /// Returns the checkpoint with this ID.
     #[must_use]
-    pub fn find(&self, id: CheckpointId) -> Option<&Saved> {
+    pub fn find(&self, id: CheckpointId) -> Option<&SavedCheckpoint> {
         self.saved.iter().find(|saved| saved.id == id)
     }
 
     /// Returns the second newest checkpoint.
     #[must_use]
-    pub fn before_last(&self) -> Option<&Saved> {
+    pub fn before_last(&self) -> Option<&SavedCheckpoint> {
         self.saved.iter().rev().nth(1)
     }
 
@@ -144,7 +146,7 @@ impl History {
     /// Returns descriptions of the checkpoints, oldest first.
     #[must_use]
     pub fn list(&self) -> Vec<CheckpointInfo> {
-        let info = |saved: &Saved| CheckpointInfo {
+        let info = |saved: &SavedCheckpoint| CheckpointInfo {
             id: saved.id,
             automatic: saved.automatic,
             executions: saved.state.executions,

@@ -17,7 +17,7 @@ use glovebox_wasi::Wasi;
 
 use crate::{ExecutionCtx, Guest, GuestMachine, ImageDriver, Limits};
 
-pub use history::{History, Saved};
+pub use history::{History, SavedCheckpoint};
 pub use info::{
     CheckpointId, CheckpointInfo, Checkpoints, MAX_SESSION_ID_BYTES, OnUnwind, Rollback, SessionInfo, SessionPolicy,
     is_session_id,
@@ -129,7 +129,7 @@ pub trait SessionBackend {
     fn accounted(&mut self, _guest: &mut Guest<Self::Machine>, _place: &LedgerEntry) {}
 
     /// Returns the WASI state to restore a checkpoint with.
-    fn wasi_of(&self, saved: &Saved) -> Result<Wasi, Self::Error> {
+    fn wasi_of(&self, saved: &SavedCheckpoint) -> Result<Wasi, Self::Error> {
         Ok(saved.state.wasi.clone())
     }
 
@@ -144,7 +144,7 @@ pub trait SessionBackend {
     }
 
     /// Called when the session has returned to a saved state.
-    fn rolled_back_to(&mut self, _saved: &Saved) {}
+    fn rolled_back_to(&mut self, _saved: &SavedCheckpoint) {}
 
     /// Called when the guest was lost and the session has returned to a saved state. `why` is the reason for the loss.
     fn rolled_back(&self, _executions_lost: u64, _why: &str) {}

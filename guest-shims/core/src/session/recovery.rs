@@ -7,7 +7,8 @@ use glovebox_wasi::{Entropy as WasiEntropy, Wasi};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    OnUnwind, Pages, Rollback, Saved, SessionBackend, SessionFailure, SessionSetup, SessionState, state::Phase,
+    OnUnwind, Pages, Rollback, SavedCheckpoint, SessionBackend, SessionFailure, SessionSetup, SessionState,
+    state::Phase,
 };
 use crate::{Guest, GuestMachine as _, GuestState};
 
@@ -34,7 +35,7 @@ impl<B: SessionBackend> SessionState<B> {
         &mut self,
         mut guest: Box<Guest<B::Machine>>,
         after: GuestState,
-        to: Option<Saved>,
+        to: Option<SavedCheckpoint>,
         why: impl FnOnce() -> String,
     ) -> Option<Rollback> {
         match after {
@@ -60,7 +61,7 @@ impl<B: SessionBackend> SessionState<B> {
 
     /// Rolls back a session whose guest was lost, or ends the session. Fails if no instance is available now. In that
     /// case, the session has no guest but keeps its checkpoints, and the next call rolls it back.
-    fn roll_back(&mut self, to: Option<Saved>, why: String) -> Result<Option<Rollback>, B::Error> {
+    fn roll_back(&mut self, to: Option<SavedCheckpoint>, why: String) -> Result<Option<Rollback>, B::Error> {
         self.phase = Phase::Unwound(why.clone());
         if self.backend.setup().policy.on_unwind == OnUnwind::End {
             self.end(why);
@@ -91,12 +92,12 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Creates a guest in a saved state of this session.
-    pub(super) fn guest_of(&mut self, saved: &Saved) -> Result<Guest<B::Machine>, B::Error> {
+    pub(super) fn guest_of(&mut self, saved: &SavedCheckpoint) -> Result<Guest<B::Machine>, B::Error> {
         let wasi = self.backend.wasi_of(saved)?;
         restore(&mut self.backend, &saved.state, wasi, RandomNumbers::Same)
     }
 
-    pub(super) fn continue_at(&mut self, guest: Guest<B::Machine>, saved: &Saved) {
+    pub(super) fn continue_at(&mut self, guest: Guest<B::Machine>, saved: &SavedCheckpoint) {
         self.executions = saved.state.executions;
         self.backend.rolled_back_to(saved);
         self.changed = false;

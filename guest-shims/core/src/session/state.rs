@@ -6,7 +6,7 @@ use glovebox_interpreters::Machine as _;
 
 use super::{
     Checkpoint, CheckpointId, CheckpointInfo, History, LedgerEntry, Memory, Pages, RandomNumbers, Reservation,
-    Rollback, Saved, SessionBackend, SessionCall, SessionFailure, SessionInfo, SessionSetup, TooMany,
+    Rollback, SavedCheckpoint, SessionBackend, SessionCall, SessionFailure, SessionInfo, SessionSetup, TooMany,
     recovery::restore,
 };
 use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, WORKSPACE, files::Snapshot};
@@ -137,7 +137,7 @@ impl<B: SessionBackend> SessionState<B> {
             None if self.backend.setup().policy.interval(0).is_some() => {
                 let state = Arc::new(self.save_from(&mut guest)?);
                 let commits = self.backend.known_commits();
-                Some(Saved { id: CheckpointId(0), automatic: true, state, commits })
+                Some(SavedCheckpoint { id: CheckpointId(0), automatic: true, state, commits })
             }
             last => last,
         };

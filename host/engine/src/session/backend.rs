@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use glovebox_core::session::{
-    Checkpoint, History, Memory, Pages, Saved, SessionBackend, SessionError, SessionFailure, SessionSetup, TooMany,
+    Checkpoint, History, Memory, Pages, SavedCheckpoint, SessionBackend, SessionError, SessionFailure, SessionSetup,
+    TooMany,
 };
 use glovebox_vfs::Vfs;
 use glovebox_wasi::Wasi;
@@ -191,7 +192,7 @@ impl SessionBackend for EngineBackend {
         self.own = PrivateBytes::measure(&mut guest.machine, self.setup().image_bytes);
     }
 
-    fn wasi_of(&self, saved: &Saved) -> Result<Wasi, ExecuteError> {
+    fn wasi_of(&self, saved: &SavedCheckpoint) -> Result<Wasi, ExecuteError> {
         let mut wasi = if self.commits.count() == saved.commits || self.workspace.is_some() {
             saved.state.wasi.clone()
         } else {
@@ -219,7 +220,7 @@ impl SessionBackend for EngineBackend {
         self.commits.known()
     }
 
-    fn rolled_back_to(&mut self, saved: &Saved) {
+    fn rolled_back_to(&mut self, saved: &SavedCheckpoint) {
         self.commits.rolled_back_to(saved.commits);
     }
 

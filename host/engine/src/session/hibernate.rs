@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 
 use glovebox_core::{
-    hibernate::{Caps, Codec, ImageView, Saved, Unpacked, WINDOW_LOG, decode, encode},
+    hibernate::{Caps, Codec, ImageView, SavedSession, Unpacked, WINDOW_LOG, decode, encode},
     session::{Checkpoint, RandomNumbers},
 };
 use zstd::stream::{read::Decoder, write::Encoder};
@@ -164,7 +164,7 @@ impl Sandbox {
         options: &HibernateOptions,
         into: &mut dyn Write,
     ) -> Result<(), HibernateError> {
-        let saved = Saved::of(state);
+        let saved = SavedSession::of(state);
         with_image(self, |image| {
             encode(&saved, image, &Zstandard, options.key.as_ref(), options.bound_to.as_deref().unwrap_or(""), into)
         })?

@@ -80,7 +80,7 @@ pub(super) struct Live {
     /// Counts uses that may have changed the session. Increases when such a use ends or saves the session.
     pub(super) changes: AtomicU64,
     /// Held while the session is written, so that states are written in order.
-    saved: Mutex<Saved>,
+    saved: Mutex<SavedVersion>,
     /// The stored record, which cannot change elsewhere while the session is locked. `None` before the first save and
     /// after the removal.
     record: Mutex<Option<SessionRecord>>,
@@ -89,7 +89,7 @@ pub(super) struct Live {
 
 /// The stored version of a live session.
 #[derive(Debug)]
-struct Saved {
+struct SavedVersion {
     /// The value of [`Live::changes`] when the version was saved.
     changes: u64,
     /// The version of the stored record that this process last read or wrote.
@@ -240,7 +240,7 @@ impl Live {
             created_at: Timestamp::now(),
             is_fenced: AtomicBool::new(false),
             changes: AtomicU64::new(1),
-            saved: Mutex::new(Saved { changes: 0, expected: Expected::Absent }),
+            saved: Mutex::new(SavedVersion { changes: 0, expected: Expected::Absent }),
             record: Mutex::default(),
             _place: place,
         }
@@ -272,7 +272,7 @@ impl Live {
         })?;
         store::log_session("session.resumed", id);
         let expected = Expected::Version(stored.version.clone());
-        let saved = Mutex::new(Saved { changes: 0, expected });
+        let saved = Mutex::new(SavedVersion { changes: 0, expected });
         let (created_at, record) = (stored.record.created_at, Mutex::new(Some(stored.record.clone())));
         Ok(Self { created_at, changes: AtomicU64::new(0), saved, record, ..Self::new(session, lock, place) })
     }
@@ -292,7 +292,7 @@ impl Live {
             .resume_suspended_session(suspended, options)
             .map_err(|source| SessionsError::Resume { id: id.clone(), source: Box::new(source) })?;
         store::log_session("session.resumed", id);
-        let saved = Mutex::new(Saved { changes: 0, expected: Expected::Version(version) });
+        let saved = Mutex::new(SavedVersion { changes: 0, expected: Expected::Version(version) });
         let (created_at, record) = (record.created_at, Mutex::new(Some(record)));
         Ok(Self { created_at, saved, record, ..Self::new(session, lock, place) })
     }
@@ -327,7 +327,7 @@ impl Live {
         };
         let put = block_on(storage.store.put(&self.lock, &saved.expected, &record, &state.bytes));
         let version = put.map_err(|error| self.failed(error))?;
-        *saved = Saved { changes, expected: Expected::Version(version) };
+        *saved = SavedVersion { changes, expected: Expected::Version(version) };
         *self.record.lock() = Some(record);
         Ok(())
     }

@@ -20,7 +20,7 @@ struct Forged {
 impl Forged {
     /// Starts with the body of a real session, up to the page ranges.
     fn new(sample: &Sample) -> Self {
-        let saved = Saved { wasi: Vec::new(), ..sample.saved(&[]) };
+        let saved = SavedSession { wasi: Vec::new(), ..sample.saved(&[]) };
         let mut body = vec![2];
         for (name, bits) in &sample.globals {
             body.push(u8::try_from(name.len()).unwrap());

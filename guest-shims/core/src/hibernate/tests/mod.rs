@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Caps, Codec, ImageView, PAGE_BYTES, Page, Pages, ResumeError, Saved, SessionKey, Unpacked, WINDOW_LOG,
+    Caps, Codec, ImageView, PAGE_BYTES, Page, Pages, ResumeError, SavedSession, SessionKey, Unpacked, WINDOW_LOG,
     codec::{decode, encode, reseal, seal, unseal},
     header::HibernatedInfo,
 };
@@ -105,7 +105,7 @@ impl Sample {
 
     /// Returns a 192 KiB session with these private pages. Even-numbered pages differ from the image in one byte,
     /// odd-numbered ones completely.
-    fn saved(&self, pages: &[u32]) -> Saved {
+    fn saved(&self, pages: &[u32]) -> SavedSession {
         let mut numbers = Numbers(pages.len() as u64);
         let mut private = Pages::default();
         for number in pages {
@@ -117,7 +117,7 @@ impl Sample {
             }
             assert!(private.push(*number, Arc::new(page)));
         }
-        Saved {
+        SavedSession {
             executions: 12,
             memory_bytes: 192 << 10,
             globals: self.globals.clone(),
@@ -128,17 +128,17 @@ impl Sample {
         }
     }
 
-    fn encode(&self, saved: &Saved, key: Option<&SessionKey>, bound_to: &str) -> Vec<u8> {
+    fn encode(&self, saved: &SavedSession, key: Option<&SessionKey>, bound_to: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.with_view(|view| encode(saved, view, &Zstandard, key, bound_to, &mut bytes)).unwrap();
         bytes
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Saved, ResumeError> {
+    fn decode(&self, bytes: &[u8]) -> Result<SavedSession, ResumeError> {
         self.open(bytes, None, "")
     }
 
-    fn open(&self, bytes: &[u8], key: Option<&SessionKey>, bound_to: &str) -> Result<Saved, ResumeError> {
+    fn open(&self, bytes: &[u8], key: Option<&SessionKey>, bound_to: &str) -> Result<SavedSession, ResumeError> {
         self.with_view(|view| decode(bytes, view, &Zstandard, &CAPS, key, bound_to))
     }
 }
@@ -155,7 +155,7 @@ fn resume_restores_the_whole_session() {
     let every: Vec<u32> = (0..48).collect();
     let saved = sample.saved(&every);
     assert_eq!(sample.decode(&sample.encode(&saved, None, "")).unwrap(), saved);
-    let empty = Saved { wasi: Vec::new(), entropy_key: None, ..saved };
+    let empty = SavedSession { wasi: Vec::new(), entropy_key: None, ..saved };
     assert_eq!(sample.decode(&sample.encode(&empty, None, "")).unwrap(), empty);
 }
 
