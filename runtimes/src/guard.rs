@@ -162,11 +162,11 @@ struct Entry {
     guarded: Guarded,
     path: PathBuf,
     /// `None` for a directory that is guarded by path and might not exist yet. The path is resolved at each check.
-    opened: Option<Opened>,
+    opened: Option<OpenedDirectory>,
 }
 
 #[derive(Debug)]
-struct Opened {
+struct OpenedDirectory {
     lineage: Lineage,
     /// The identity of the directory, and of directories inside it that this process opened.
     ids: Mutex<Vec<DirectoryId>>,
@@ -184,7 +184,7 @@ impl Guard {
     pub fn opened(guarded: Guarded, path: &Path, dir: impl AsFd) -> io::Result<Self> {
         let lineage = Lineage::of(dir)?;
         let ids = Mutex::new(lineage.own().copied().into_iter().collect());
-        Ok(Self::add(Entry { guarded, path: path.to_owned(), opened: Some(Opened { lineage, ids }) }))
+        Ok(Self::add(Entry { guarded, path: path.to_owned(), opened: Some(OpenedDirectory { lineage, ids }) }))
     }
 
     /// Guards the current or future directory at a path.

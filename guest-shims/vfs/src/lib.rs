@@ -66,7 +66,7 @@ pub use escaped::{Escaped, Untrusted, escaped, escaped_text, is_control, is_hidd
 pub use inode::{FileKind, InodeId, RootId, Stat};
 pub use limits::{FileError, VfsError, VfsLimits};
 pub use mount::{FileIdentity, MountSource, SourceEntry, SourceError, SourceStat};
-pub use names::{OpenOptions, Opened};
+pub use names::{OpenOptions, OpenedInode};
 pub use resolve::Follow;
 pub use saved::RestoreError;
 pub use vfs::{Access, Vfs};

@@ -29,7 +29,7 @@ pub struct OpenOptions {
 
 /// The result of [`Vfs::open`]. It owns one reference, which must be released with [`Vfs::release`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Opened {
+pub struct OpenedInode {
     /// The opened inode.
     pub inode: InodeId,
     /// The type of the inode: a file or a directory.
@@ -46,7 +46,7 @@ impl Vfs {
     /// [`VfsError::TooManySymlinks`] for a symlink that must not be followed; [`VfsError::NotADirectory`] with
     /// `directory`; [`VfsError::IsADirectory`] for a directory with `write`, `create` or `truncate`;
     /// [`VfsError::ReadOnly`]; [`VfsError::NoSpace`]; or [`VfsError::Invalid`] for `create` with `directory`.
-    pub fn open(&mut self, at: InodeId, path: &[u8], options: OpenOptions) -> Result<Opened, VfsError> {
+    pub fn open(&mut self, at: InodeId, path: &[u8], options: OpenOptions) -> Result<OpenedInode, VfsError> {
         if options.create && options.directory {
             return Err(VfsError::Invalid);
         }
@@ -69,7 +69,7 @@ impl Vfs {
         }
         self.retain(inode)?;
         let kind = self.inode(inode)?.kind();
-        Ok(Opened { inode, kind, created })
+        Ok(OpenedInode { inode, kind, created })
     }
 
     fn check_open(&self, found: InodeId, slash: bool, options: OpenOptions) -> Result<(), VfsError> {

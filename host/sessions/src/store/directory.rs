@@ -81,13 +81,13 @@ impl DirectoryStore {
         Ok(names.iter().filter_map(|name| SessionId::new(name.strip_suffix(ENDING)?).ok()).collect())
     }
 
-    fn read(&self, id: &SessionId) -> Result<Option<Opened>, StoreError> {
+    fn read(&self, id: &SessionId) -> Result<Option<SessionFile>, StoreError> {
         let name = file_name(id);
         let Some((mut file, bytes)) = self.dir.open_file(&name)? else { return Ok(None) };
         let failed = |error| CacheError::io("read", &self.dir.path_of(&name), error);
         let mut start = Vec::new();
         Read::by_ref(&mut file).take(MAX_HEAD_BYTES as u64).read_to_end(&mut start).map_err(failed)?;
-        Ok(Some(Opened { head: read_head(id, &start, bytes), file, bytes }))
+        Ok(Some(SessionFile { head: read_head(id, &start, bytes), file, bytes }))
     }
 
     /// Returns `true` if the session exists in the expected version, and always for [`Expected::Any`]. Fails if a
@@ -130,7 +130,7 @@ impl DirectoryStore {
 }
 
 /// A session's file and its parsed head.
-struct Opened {
+struct SessionFile {
     file: File,
     bytes: u64,
     head: Result<(StoredRecord, usize), RecordError>,
@@ -165,7 +165,7 @@ impl SessionStore for DirectoryStore {
     }
 
     async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
-        let Some(Opened { mut file, head, .. }) = self.read(id)? else { return Ok(None) };
+        let Some(SessionFile { mut file, head, .. }) = self.read(id)? else { return Ok(None) };
         let (stored, start) = head.map_err(|reason| self.unreadable(id, reason))?;
         let bytes = stored.record.bytes;
         check_length(id, bytes, Self::MAX_STATE_BYTES)?;
