@@ -45,7 +45,7 @@ pub use runtime::{
 };
 pub use sandbox::{Sandbox, Task};
 pub use session::{Session, Sessions};
-pub use started::{Blob, Executed, Files, Started};
+pub use started::{Blob, Files, FinishedExecution, Started};
 #[cfg(feature = "clock")]
 pub use world::HostClocks;
 #[cfg(feature = "tools")]

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
 use glovebox_core::{
-    Clock, Entropy, GuestWorld, LIBRARY_PATH, LibraryMount, Limits, MemoryLimit, PolicyParts, Refusal, SCRATCH,
-    SoftStop, WORKSPACE, Written, changes, check_request,
+    Clock, CollectedOutput, Entropy, GuestWorld, LIBRARY_PATH, LibraryMount, Limits, MemoryLimit, PolicyParts, Refusal,
+    SCRATCH, SoftStop, WORKSPACE, changes, check_request,
     contract::{
         ContractPolicy, Grant, PolicyRefusal, check_file_path, check_json, not_resumable, quoted, refused_file,
     },
@@ -19,7 +19,7 @@ use glovebox_vfs::{Access, Vfs};
 use glovebox_wasi::{Mount, Wasi};
 
 use crate::{
-    ComponentPlatform, Executed, ExecutionCtx, Guest, InlineRunner, Runtime, Toolbox, World,
+    ComponentPlatform, ExecutionCtx, FinishedExecution, Guest, InlineRunner, Runtime, Toolbox, World,
     bindings::types::{self, InputFile, SandboxError, TooLarge},
     library, machine,
 };
@@ -201,7 +201,7 @@ impl Sandbox {
     }
 
     /// Runs a script in a new guest, which is discarded afterwards.
-    pub fn execute(&self, task: &Task) -> Result<Executed, SandboxError> {
+    pub fn execute(&self, task: &Task) -> Result<FinishedExecution, SandboxError> {
         let mut guest = self.guest(task.stdin.clone(), &task.files, self.start(task))?;
         if let Some(json) = &task.context {
             let (set, _) = guest.set_variable(self.runtime.driver(), &self.policy.limits, CONTEXT, json);
@@ -211,10 +211,10 @@ impl Sandbox {
     }
 
     /// Runs a script in `guest` and collects the results. `last` is `true` if the guest is discarded afterwards.
-    pub fn execute_in(&self, guest: &mut Guest, task: &Task, last: bool) -> Result<Executed, SandboxError> {
+    pub fn execute_in(&self, guest: &mut Guest, task: &Task, last: bool) -> Result<FinishedExecution, SandboxError> {
         let script = self.script(task, last);
         let ran = guest.run(Some(self.runtime.driver()), &self.policy.limits, &script)?;
-        let Written { output, tool_calls, duration } = guest.written(&ran.outcome, &self.policy.limits, None);
+        let CollectedOutput { output, tool_calls, duration } = guest.written(&ran.outcome, &self.policy.limits, None);
         let wasi = guest.wasi();
         let root = wasi.mount_root(WORKSPACE);
         let changes = changes(wasi.vfs(), root, self.runtime.language, script.persisted_bytes.is_some());
@@ -229,7 +229,7 @@ impl Sandbox {
             stdout_bytes: output.stdout.total_bytes,
             stderr_bytes: output.stderr.total_bytes,
         });
-        Ok(Executed {
+        Ok(FinishedExecution {
             ran,
             output,
             tool_calls,

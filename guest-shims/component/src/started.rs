@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Runs a started execution. The argument is `true` if the execution was cancelled before it ran.
-type Begin = Box<dyn FnOnce(bool) -> Result<Executed, SandboxError>>;
+type Begin = Box<dyn FnOnce(bool) -> Result<FinishedExecution, SandboxError>>;
 
 /// An execution that the caller continues step by step.
 pub struct Started {
@@ -35,7 +35,7 @@ pub struct Started {
 
 enum Stage {
     Waiting(Begin),
-    Done(Box<Executed>),
+    Done(Box<FinishedExecution>),
     Failed(SandboxError),
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn no_tools(tools: &[types::Tool]) -> Result<(), SandboxError> {
 
 /// The result of one execution.
 #[derive(Debug)]
-pub struct Executed {
+pub struct FinishedExecution {
     /// The result of the call into the guest.
     pub ran: CallResult,
     /// The retained output.
@@ -179,7 +179,7 @@ pub struct Executed {
     pub guidance: Guidance,
 }
 
-impl Executed {
+impl FinishedExecution {
     /// Converts the result to the contract's type.
     #[must_use]
     pub fn to_wit(&self) -> types::Execution {

@@ -51,7 +51,7 @@ pub trait GuestMachine: Machine {
 
 /// The output and the tool calls of an execution.
 #[derive(Debug)]
-pub struct Written {
+pub struct CollectedOutput {
     /// The retained output.
     pub output: Output,
     /// The records of the tool calls.
@@ -209,7 +209,7 @@ impl<M: GuestMachine> Guest<M> {
 
     /// Takes an execution's output and ends its tool calls. `printed` replaces the guest's standard error. If a limit
     /// ended the script, adds a last line to standard error that names the limit.
-    pub fn written(&mut self, outcome: &Outcome, limits: &Limits, printed: Option<Captured>) -> Written {
+    pub fn written(&mut self, outcome: &Outcome, limits: &Limits, printed: Option<Captured>) -> CollectedOutput {
         let GuestHost { wasi, ctx, .. } = self.machine.host_mut();
         let (duration, tool_calls) = (ctx.duration(), ctx.end_tools());
         let mut output = wasi.take_output();
@@ -220,7 +220,7 @@ impl<M: GuestMachine> Guest<M> {
         if let Some(line) = name_limit(outcome, &mut output.stderr, limits.stderr_bytes) {
             ctx.platform.output(Stream::Stderr, line.as_bytes());
         }
-        Written { output, tool_calls, duration }
+        CollectedOutput { output, tool_calls, duration }
     }
 
     /// Parses a script without running it. Returns its diagnostics, or the reason why the parser was stopped, and the

@@ -53,7 +53,7 @@ pub use display::{Display, Displays, Form, is_text};
 pub use execution::{ExecutionCtx, Moment, Platform, Woken};
 pub use glovebox_interpreters::{Raised as RaisedOutcome, SCRATCH, WORKSPACE};
 pub use guest::{
-    BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, Guest, GuestMachine, GuestWorld, ImageDriver, Written, boot_wasi,
+    BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, CollectedOutput, Guest, GuestMachine, GuestWorld, ImageDriver, boot_wasi,
 };
 pub use host::{CallHost, GuestHost, LinearMemory, Watch};
 pub use json::{GuestValue, check_json, from_milliseconds, milliseconds};

@@ -29,7 +29,7 @@ use resident::{ComponentBackend, Image, change_files};
 
 use self::zstandard::Zstandard;
 use crate::{
-    Blob, Executed, Files, GuestMemory, Runtime, Sandbox, Started, Task,
+    Blob, Files, FinishedExecution, GuestMemory, Runtime, Sandbox, Started, Task,
     bindings::{
         exports::glovebox::sandbox::sandbox::SessionOptions,
         types::{self, SandboxError},
@@ -165,7 +165,7 @@ impl Session {
     }
 
     /// Runs a script in the session's interpreter.
-    pub fn execute(&self, request: types::Request) -> Result<Executed, SandboxError> {
+    pub fn execute(&self, request: types::Request) -> Result<FinishedExecution, SandboxError> {
         request.check_in_session()?;
         self.set(|state| {
             let task = state.backend().sandbox.task(request)?;
@@ -173,7 +173,7 @@ impl Session {
         })
     }
 
-    fn run(&self, state: &mut ComponentSession, task: &Task) -> Result<Executed, SandboxError> {
+    fn run(&self, state: &mut ComponentSession, task: &Task) -> Result<FinishedExecution, SandboxError> {
         let execute = |SessionCall { backend, guest, .. }: SessionCall<'_, ComponentBackend>| {
             guest.ctx_mut().renew(backend.sandbox.start(task));
             let executed = backend.sandbox.execute_in(guest, task, false)?;

@@ -21,7 +21,7 @@ use crate::{
     tools::{ThreadRunner, Toolbox},
 };
 use glovebox_core::{
-    CallResult, Displays, GuestMachine as _, GuestState, Refusal, SoftStop, Written, changes, check_request,
+    CallResult, CollectedOutput, Displays, GuestMachine as _, GuestState, Refusal, SoftStop, changes, check_request,
     guidance::{Facts, Guidance, guidance},
     journal::Journal,
 };
@@ -354,7 +354,7 @@ impl<'a> PreparedRequest<'a> {
             let ctx = guest.ctx_mut();
             (ctx.end_journal(ran.fuel_consumed), ctx.has_unreceived())
         };
-        let Written { output, tool_calls, duration } = guest.written(&ran.outcome, limits, printed);
+        let CollectedOutput { output, tool_calls, duration } = guest.written(&ran.outcome, limits, printed);
         let wasi = guest.wasi_mut();
         events::security(self.parts.session_id.as_deref(), &ran, &wasi.take_events());
         let persists = script.persisted_bytes.is_some();
