@@ -7,8 +7,8 @@ use glovebox_core::tools::{Definition, MAX_PROVIDER_LEVELS, ToolDefinitionError,
 use glovebox_core::{
     Moment, Platform, Watch,
     tools::{
-        Answer, CallFailure, Checked, QueuedCall, ReadyCall, Start, ToolError, ToolErrorKind, ToolRunner, Toolset,
-        json_text, within,
+        Answer, CallFailure, CheckedDefinition, QueuedCall, ReadyCall, Start, ToolError, ToolErrorKind, ToolRunner,
+        Toolset, json_text, within,
     },
 };
 #[cfg(any(feature = "tools", test))]
@@ -87,7 +87,7 @@ impl InlineRunner {
         Self { toolbox, host: world.tools.clone() }
     }
 
-    fn answer(&self, call: QueuedCall<Rc<Checked>>, max_bytes: u64) -> Answer {
+    fn answer(&self, call: QueuedCall<Rc<CheckedDefinition>>, max_bytes: u64) -> Answer {
         let QueuedCall { name, tool, arguments, text, .. } = call;
         tool.check(&arguments)?;
         let Some(host) = &self.host else {
@@ -104,7 +104,7 @@ impl InlineRunner {
 
 impl ToolRunner for InlineRunner {
     type Watch = Stopwatch;
-    type Tool = Rc<Checked>;
+    type Tool = Rc<CheckedDefinition>;
     type Running = Never;
     type Wait = Never;
 
@@ -114,7 +114,7 @@ impl ToolRunner for InlineRunner {
         &self.toolbox
     }
 
-    fn start(&mut self, ready: ReadyCall<Rc<Checked>>) -> Result<Start<Never>, CallFailure> {
+    fn start(&mut self, ready: ReadyCall<Rc<CheckedDefinition>>) -> Result<Start<Never>, CallFailure> {
         let ReadyCall { call, max_bytes, .. } = ready;
         Ok(Start::Answered(self.answer(call, max_bytes)))
     }
@@ -184,7 +184,7 @@ const MAX_TOOLS: usize = 1_024;
 const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
 
 /// The host's tools with their compiled schemas.
-pub type Toolbox = Toolset<Rc<Checked>>;
+pub type Toolbox = Toolset<Rc<CheckedDefinition>>;
 
 /// Returns the host's tools, with their schemas compiled.
 ///

@@ -45,15 +45,15 @@ pub struct Definition<'a> {
 }
 
 /// A valid tool definition with its compiled schema.
-pub struct Checked {
+pub struct CheckedDefinition {
     costs: Costs,
     validator: Validator,
     description: Value,
 }
 
-impl fmt::Debug for Checked {
+impl fmt::Debug for CheckedDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Checked").field("description", &self.description).finish_non_exhaustive()
+        f.debug_struct("CheckedDefinition").field("description", &self.description).finish_non_exhaustive()
     }
 }
 
@@ -67,7 +67,7 @@ impl Definition<'_> {
     }
 
     /// Checks the name and compiles the schema.
-    pub fn check(&self) -> Result<Checked, ToolDefinitionError> {
+    pub fn check(&self) -> Result<CheckedDefinition, ToolDefinitionError> {
         self.check_name()?;
         let Self { name, description, schema, .. } = *self;
         let wrong = |reason: String| ToolDefinitionError::Schema { name: name.to_owned(), reason };
@@ -83,17 +83,17 @@ impl Definition<'_> {
             "schema": schema,
             "parameters": parameters(schema),
         });
-        Ok(Checked { costs, validator, description })
+        Ok(CheckedDefinition { costs, validator, description })
     }
 }
 
-impl AsRef<Self> for Checked {
+impl AsRef<Self> for CheckedDefinition {
     fn as_ref(&self) -> &Self {
         self
     }
 }
 
-impl Checked {
+impl CheckedDefinition {
     /// Returns the tool's entry in the guest's list of tools.
     pub(super) fn description(&self) -> &Value {
         &self.description
@@ -158,7 +158,7 @@ impl<T> fmt::Debug for Toolset<T> {
     }
 }
 
-impl<T: Deref<Target: AsRef<Checked>>> Toolset<T> {
+impl<T: Deref<Target: AsRef<CheckedDefinition>>> Toolset<T> {
     /// Adds a tool.
     ///
     /// # Errors

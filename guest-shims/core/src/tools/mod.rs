@@ -27,7 +27,9 @@ use reply::{Reply, answered, not_understood, timeout};
 use tally::{NO_ROOM, Size, StartedCall, Tally};
 
 pub use calls::{Admission, FinishedCall, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolCalls, ToolRunner};
-pub use definition::{Checked, Definition, MAX_CATALOGUE_BYTES, MAX_UNTRUSTED_PATTERN_BYTES, Toolset, parameters};
+pub use definition::{
+    CheckedDefinition, Definition, MAX_CATALOGUE_BYTES, MAX_UNTRUSTED_PATTERN_BYTES, Toolset, parameters,
+};
 pub use message::{ToolOutcome, ToolRecord, weight};
 pub use reply::{Answer, CallFailure, ToolDefinitionError, ToolError, ToolErrorKind, hold_answer, json_text, within};
 pub use tally::{CALL_FUEL, ReservedMemory, ToolMemory, message_fuel};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use glovebox_core::{
     PolicyError,
-    tools::{CallFailure, Checked, Definition, MAX_ENGINE_LEVELS},
+    tools::{CallFailure, CheckedDefinition, Definition, MAX_ENGINE_LEVELS},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ pub(crate) struct ToolRules(BTreeMap<String, ToolRule>);
 #[derive(Debug)]
 struct ToolRule {
     max_calls: Option<u64>,
-    schema: Option<Checked>,
+    schema: Option<CheckedDefinition>,
     /// The result of [`simple_schema_size`], or 0 without a schema.
     schema_size: Option<usize>,
     approve: Approve,

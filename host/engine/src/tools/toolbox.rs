@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use glovebox_core::tools::{CallFailure, Checked, Definition, MAX_ENGINE_LEVELS, Toolset};
+use glovebox_core::tools::{CallFailure, CheckedDefinition, Definition, MAX_ENGINE_LEVELS, Toolset};
 use serde_json::{Value, json};
 
 use super::{CallMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolRules, abandoned::AbandonedCalls};
@@ -38,7 +38,7 @@ pub(crate) struct Toolbox {
 /// A tool with its compiled schema and its limits.
 pub(crate) struct Entry {
     pub(super) answerer: Answerer,
-    pub(super) checked: Checked,
+    pub(super) checked: CheckedDefinition,
     /// Maximum size of the arguments and of the result in bytes, instead of `limits.tool_bytes`.
     pub(super) max_bytes: Option<u64>,
     /// Maximum number of calls in one execution, in addition to the limit on calls to all tools.
@@ -54,8 +54,8 @@ impl fmt::Debug for Entry {
     }
 }
 
-impl AsRef<Checked> for Entry {
-    fn as_ref(&self) -> &Checked {
+impl AsRef<CheckedDefinition> for Entry {
+    fn as_ref(&self) -> &CheckedDefinition {
         &self.checked
     }
 }

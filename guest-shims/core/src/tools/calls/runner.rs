@@ -5,7 +5,7 @@ use std::ops::Deref;
 use super::{Admission, FinishedCall, QueuedCall, ReadyCall, RunningCall, Start};
 use crate::{
     Watch,
-    tools::{CallFailure, Checked, ToolRecord, Toolset},
+    tools::{CallFailure, CheckedDefinition, ToolRecord, Toolset},
 };
 
 /// The platform's executor for the tools of one execution.
@@ -13,7 +13,7 @@ pub trait ToolRunner {
     /// The platform's stopwatch.
     type Watch: Watch;
     /// A registered tool that can be called.
-    type Tool: Clone + Deref<Target: AsRef<Checked>>;
+    type Tool: Clone + Deref<Target: AsRef<CheckedDefinition>>;
     /// A handle of a running call.
     type Running;
     /// A guard that exists while the guest waits.
