@@ -87,7 +87,7 @@ pub enum Refusal {
 }
 
 /// The reason why any call into a guest failed.
-enum Stopped {
+enum CallError {
     Guest(Outcome, GuestState),
     Driver(DriverError),
 }
@@ -126,8 +126,8 @@ impl Usage<'_> {
                 }
             }
             Err(error) if driver.is_some() => match self.stopped_by(error) {
-                Stopped::Guest(outcome, after) => (outcome, after),
-                Stopped::Driver(error) => return Err(error),
+                CallError::Guest(outcome, after) => (outcome, after),
+                CallError::Driver(error) => return Err(error),
             },
             Err(DriverError::Machine(MachineError::Stopped(stop))) => {
                 let after = GuestState::of(&stop);
@@ -152,8 +152,8 @@ impl Usage<'_> {
             Ok(Ok(value)) => (Ok(value), GuestState::Alive),
             Ok(Err(raised)) => (Err(Refusal::Guest(Outcome::Raised(raised).describe())), GuestState::Alive),
             Err(error) => match self.stopped_by(error) {
-                Stopped::Guest(outcome, after) => (Err(Refusal::Guest(outcome.describe())), after),
-                Stopped::Driver(error) => (Err(Refusal::Driver(error)), GuestState::Unwound),
+                CallError::Guest(outcome, after) => (Err(Refusal::Guest(outcome.describe())), after),
+                CallError::Driver(error) => (Err(Refusal::Driver(error)), GuestState::Unwound),
             },
         }
     }
@@ -175,16 +175,16 @@ impl Usage<'_> {
     }
 
     /// Decides whether the guest caused a driver's error.
-    fn stopped_by(&self, error: DriverError) -> Stopped {
+    fn stopped_by(&self, error: DriverError) -> CallError {
         match error {
             DriverError::Machine(MachineError::Stopped(stop)) => {
-                Stopped::Guest(self.stopped(&stop), GuestState::of(&stop))
+                CallError::Guest(self.stopped(&stop), GuestState::of(&stop))
             }
             // An undamaged driver causes neither error, so the guest has damaged the driver's state.
             DriverError::Report(_) | DriverError::Machine(_) => {
-                Stopped::Guest(Outcome::Trapped { trap: TrapKind::BadReport }, GuestState::Unwound)
+                CallError::Guest(Outcome::Trapped { trap: TrapKind::BadReport }, GuestState::Unwound)
             }
-            error => Stopped::Driver(error),
+            error => CallError::Driver(error),
         }
     }
 

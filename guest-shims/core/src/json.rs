@@ -11,61 +11,61 @@ use serde::{
 use serde_json::{Value, value::RawValue};
 
 /// A JSON value that is checked but not stored: its strings are valid text and its numbers are in range.
-struct Read;
+struct CheckedJson;
 
-impl<'de> Deserialize<'de> for Read {
+impl<'de> Deserialize<'de> for CheckedJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ReadVisitor)
+        deserializer.deserialize_any(CheckedJsonVisitor)
     }
 }
 
-struct ReadVisitor;
+struct CheckedJsonVisitor;
 
-impl<'de> Visitor<'de> for ReadVisitor {
-    type Value = Read;
+impl<'de> Visitor<'de> for CheckedJsonVisitor {
+    type Value = CheckedJson;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_unit<E>(self) -> Result<Read, E> {
-        Ok(Read)
+    fn visit_unit<E>(self) -> Result<CheckedJson, E> {
+        Ok(CheckedJson)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Read, E> {
-        Ok(Read)
+    fn visit_bool<E>(self, _: bool) -> Result<CheckedJson, E> {
+        Ok(CheckedJson)
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Read, E> {
-        Ok(Read)
+    fn visit_i64<E>(self, _: i64) -> Result<CheckedJson, E> {
+        Ok(CheckedJson)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Read, E> {
-        Ok(Read)
+    fn visit_u64<E>(self, _: u64) -> Result<CheckedJson, E> {
+        Ok(CheckedJson)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Read, E> {
-        Ok(Read)
+    fn visit_f64<E>(self, _: f64) -> Result<CheckedJson, E> {
+        Ok(CheckedJson)
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Read, E> {
-        Ok(Read)
+    fn visit_str<E>(self, _: &str) -> Result<CheckedJson, E> {
+        Ok(CheckedJson)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Read, A::Error> {
-        while seq.next_element::<Read>()?.is_some() {}
-        Ok(Read)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<CheckedJson, A::Error> {
+        while seq.next_element::<CheckedJson>()?.is_some() {}
+        Ok(CheckedJson)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Read, A::Error> {
-        while map.next_entry::<Read, Read>()?.is_some() {}
-        Ok(Read)
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CheckedJson, A::Error> {
+        while map.next_entry::<CheckedJson, CheckedJson>()?.is_some() {}
+        Ok(CheckedJson)
     }
 }
 
 /// Checks that `text` is a single JSON value, nested at most 127 levels deep.
 pub fn check_json(text: &str) -> Result<(), String> {
-    serde_json::from_str::<Read>(text).map(|Read| ()).map_err(|error| error.to_string())
+    serde_json::from_str::<CheckedJson>(text).map(|CheckedJson| ()).map_err(|error| error.to_string())
 }
 
 /// Returns the text as raw JSON, for embedding in other JSON; `None` if it is not JSON.

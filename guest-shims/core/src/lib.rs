@@ -50,7 +50,7 @@ pub mod tools;
 
 pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use display::{Display, Displays, Form, is_text};
-pub use execution::{ExecutionCtx, Moment, Platform, Woken};
+pub use execution::{ExecutionCtx, Moment, Platform, WakeReason};
 pub use glovebox_interpreters::{Raised as RaisedOutcome, SCRATCH, WORKSPACE};
 pub use guest::{
     BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, CollectedOutput, Guest, GuestMachine, GuestWorld, ImageDriver, boot_wasi,

@@ -96,7 +96,7 @@ pub struct Moment {
 
 /// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Woken {
+pub enum WakeReason {
     /// The wait reached its deadline, or its condition holds.
     Due,
     /// The guest has received a soft stop and must run to see it.
@@ -326,7 +326,7 @@ impl<P: Platform> ExecutionCtx<P> {
         duration: Duration,
         fuel_left: u64,
         memory: &mut M,
-    ) -> Result<Woken, Stop> {
+    ) -> Result<WakeReason, Stop> {
         let end = self.elapsed().saturating_add(duration);
         self.wait(end, false, fuel_left, memory)
     }
@@ -384,7 +384,8 @@ impl<P: Platform> ExecutionCtx<P> {
             let woken = self.wait(until, true, fuel_left, memory)?;
             // An answer that arrived at the end of the wait is delivered, so that a journal contains it with its reply.
             let has_reply = self.tools.as_ref().is_some_and(ToolCalls::has_reply);
-            if woken == Woken::Interrupted || (!has_reply && times_out_at.is_some_and(|end| self.elapsed() >= end)) {
+            if woken == WakeReason::Interrupted || (!has_reply && times_out_at.is_some_and(|end| self.elapsed() >= end))
+            {
                 return Ok(None);
             }
         }
@@ -398,11 +399,11 @@ impl<P: Platform> ExecutionCtx<P> {
         for_tools: bool,
         fuel_left: u64,
         memory: &mut M,
-    ) -> Result<Woken, Stop> {
+    ) -> Result<WakeReason, Stop> {
         loop {
             self.look(fuel_left, memory)?;
             if self.soft.is_unread(memory) {
-                return Ok(Woken::Interrupted);
+                return Ok(WakeReason::Interrupted);
             }
             if for_tools {
                 self.suspend_if_wanted(fuel_left)?;
@@ -412,7 +413,7 @@ impl<P: Platform> ExecutionCtx<P> {
             let is_over = !self.begun.has_clock() || self.begun.elapsed() >= end;
             let has_reply = for_tools && tools.is_some_and(ToolCalls::has_reply);
             if is_over || has_reply || has_answer() {
-                return Ok(Woken::Due);
+                return Ok(WakeReason::Due);
             }
             let until = end.min(self.soft.next_check(self.timeout));
             // A cancelled guest can wait until its grace period ends.

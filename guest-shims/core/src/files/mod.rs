@@ -11,7 +11,7 @@ mod snapshot;
 use glovebox_vfs::{FileKind, Stat, VfsError, escaped};
 use serde::{Deserialize, Serialize};
 
-pub use snapshot::{Snapshot, Walked, check_pattern, fill, walk};
+pub use snapshot::{Snapshot, WalkedEntry, check_pattern, fill, walk};
 
 /// A file, directory or symbolic link of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

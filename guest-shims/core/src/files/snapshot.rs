@@ -171,7 +171,7 @@ fn page_below(
         return Ok(FilePage::default());
     }
     let (mut first, mut path_bytes, mut more) = (BTreeMap::new(), 0, 0_u64);
-    let walked = walk_each(vfs, top, max_depth, |Walked { path, inode, .. }| {
+    let walked = walk_each(vfs, top, max_depth, |WalkedEntry { path, inode, .. }| {
         let path = if dir.is_empty() { path } else { format!("{dir}/{path}") };
         if is_listed(&path) {
             path_bytes += path.len();
@@ -209,7 +209,7 @@ pub fn fill(vfs: &mut Vfs, inode: InodeId, offset: u64, into: &mut [u8]) -> Resu
 
 /// An entry of a recursive listing.
 #[derive(Clone, Debug)]
-pub struct Walked {
+pub struct WalkedEntry {
     /// The path, relative to the start of the walk.
     pub path: String,
     /// The entry's inode.
@@ -223,7 +223,7 @@ pub struct Walked {
 ///
 /// # Errors
 /// Returns the path of a directory that cannot be read, and the reason.
-pub fn walk(vfs: &mut Vfs, top: InodeId, max_depth: usize) -> Result<Vec<Walked>, (String, VfsError)> {
+pub fn walk(vfs: &mut Vfs, top: InodeId, max_depth: usize) -> Result<Vec<WalkedEntry>, (String, VfsError)> {
     let mut found = Vec::new();
     walk_each(vfs, top, max_depth, |entry| found.push(entry))?;
     found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -235,7 +235,7 @@ fn walk_each(
     vfs: &mut Vfs,
     top: InodeId,
     max_depth: usize,
-    mut visit: impl FnMut(Walked),
+    mut visit: impl FnMut(WalkedEntry),
 ) -> Result<(), (String, VfsError)> {
     let mut left = vec![(String::new(), top, 0_usize)];
     while let Some((dir, inode, depth)) = left.pop() {
@@ -252,7 +252,7 @@ fn walk_each(
                 if entry.kind == FileKind::Directory {
                     left.push((path.clone(), entry.inode, depth + 1));
                 }
-                visit(Walked { path, inode: entry.inode, kind: entry.kind });
+                visit(WalkedEntry { path, inode: entry.inode, kind: entry.kind });
             }
         }
     }

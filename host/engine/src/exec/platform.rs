@@ -11,7 +11,7 @@ use std::{
 };
 
 use glovebox_core::{
-    Limits, LinearMemory, Moment, Platform, Watch, Woken,
+    Limits, LinearMemory, Moment, Platform, WakeReason, Watch,
     journal::{Recording, SuspendRefusal, SuspendedCalls},
 };
 use glovebox_runtimes::Progress;
@@ -124,7 +124,7 @@ impl Platform for EnginePlatform {
                 Err(TryRecvError::Disconnected) => return Ok(None),
                 Err(TryRecvError::Empty) => {}
             }
-            if ctx.sleep(STDIN_POLL, fuel_left, memory)? == Woken::Interrupted {
+            if ctx.sleep(STDIN_POLL, fuel_left, memory)? == WakeReason::Interrupted {
                 return Ok(None);
             }
         }

@@ -5,7 +5,7 @@ use std::{
     io::{self, Read, Write},
 };
 
-use glovebox_core::files::{FileError, Walked, fill, inside_path, walk};
+use glovebox_core::files::{FileError, WalkedEntry, fill, inside_path, walk};
 use glovebox_vfs::{FileKind, InodeId, Stat, Vfs};
 use tar::{Archive, Builder, Entries, Entry, EntryType, Header};
 
@@ -35,7 +35,7 @@ pub(in crate::files) fn export(vfs: &mut Vfs, top: InodeId, writer: impl Write) 
     let mut report = CopyReport::default();
     // First name of each file that has several hard links.
     let mut first_names: BTreeMap<InodeId, String> = BTreeMap::new();
-    for Walked { path, inode, kind } in found {
+    for WalkedEntry { path, inode, kind } in found {
         let stat = vfs.stat(inode).map_err(FilesError::refused("read", &path))?;
         let failed = FilesError::io("write the archive");
         match kind {

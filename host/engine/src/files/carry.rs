@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use glovebox_core::files::{Walked, entry_path, inside_path, path_bytes, walk};
+use glovebox_core::files::{WalkedEntry, entry_path, inside_path, path_bytes, walk};
 use glovebox_vfs::{
     CommitStep, FileKind, Follow, InodeId, MountSource as _, OpenOptions, SourceError, SourceStat, Vfs, VfsError,
 };
@@ -231,7 +231,7 @@ impl Plan {
         let found = found.map_err(|(path, error)| FilesError::refused("list", &format!("{from}/{path}"))(error))?;
         let mut files = Vec::new();
         // Directories first: a commit requires this order.
-        for Walked { path, inode, kind } in found {
+        for WalkedEntry { path, inode, kind } in found {
             if mount::is_reserved_path(&path) {
                 self.report.skipped_count += 1;
             } else if kind != FileKind::Directory {

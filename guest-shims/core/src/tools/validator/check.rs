@@ -50,7 +50,7 @@ pub(super) type Validity = Result<(), ValidationError>;
 
 /// The members of a value that the rules of a schema have evaluated.
 #[derive(Default)]
-struct Evaluated<'a> {
+struct EvaluatedMembers<'a> {
     all: bool,
     names: HashSet<&'a str>,
     places: HashSet<usize>,
@@ -217,7 +217,7 @@ impl Check<'_> {
 
     /// Validates against `others` the members that no other rule of `schema` has evaluated.
     fn unevaluated(&self, schema: usize, of: Kind, others: usize, value: &Value, left: usize) -> Validity {
-        let mut evaluated = Evaluated::default();
+        let mut evaluated = EvaluatedMembers::default();
         for rule in self.rules(schema).iter().filter(|rule| !matches!(rule, Rule::Unevaluated { .. })) {
             self.evaluate(rule, of, value, left, &mut evaluated);
         }
@@ -237,7 +237,7 @@ impl Check<'_> {
     }
 
     /// Adds to `into` the members of a value that a matching rule has evaluated.
-    fn evaluate<'v>(&self, rule: &Rule, of: Kind, value: &'v Value, left: usize, into: &mut Evaluated<'v>) {
+    fn evaluate<'v>(&self, rule: &Rule, of: Kind, value: &'v Value, left: usize, into: &mut EvaluatedMembers<'v>) {
         let Some(left) = left.checked_sub(1) else {
             self.stop("the value is too deeply nested to check against the schema; flatten it");
             return;
