@@ -6,7 +6,7 @@
     reason = "functions of the woven module are called by raw signatures, and those for the guests exported by name"
 )]
 
-use crate::{Called, Guests, LibraryBytes, Unwound, entered};
+use crate::{CallOutcome, Guests, LibraryBytes, UnwindReason, entered};
 
 /// The guests in the woven module.
 pub(crate) struct Woven;
@@ -40,19 +40,19 @@ mod machine {
 }
 
 /// Decodes a call's status and result.
-fn called(status: u32, result: u64) -> Called {
+fn called(status: u32, result: u64) -> CallOutcome {
     match status {
-        0 => Called::Nothing,
+        0 => CallOutcome::Nothing,
         // An `i32` is in the lower half of the 64-bit result.
-        1 => Called::I32(u32::try_from(result & u64::from(u32::MAX)).unwrap_or(u32::MAX)),
-        2 => Called::I64(result),
-        3 => Called::Unwound(match machine::unwound() {
-            1 => Unwound::Unreachable,
-            2 => Unwound::CallDepth,
-            3 => Unwound::Thrown,
-            _ => Unwound::Requested,
+        1 => CallOutcome::I32(u32::try_from(result & u64::from(u32::MAX)).unwrap_or(u32::MAX)),
+        2 => CallOutcome::I64(result),
+        3 => CallOutcome::Unwound(match machine::unwound() {
+            1 => UnwindReason::Unreachable,
+            2 => UnwindReason::CallDepth,
+            3 => UnwindReason::Thrown,
+            _ => UnwindReason::Requested,
         }),
-        _ => Called::Missing,
+        _ => CallOutcome::Missing,
     }
 }
 
@@ -128,7 +128,7 @@ impl Guests for Woven {
         machine::fuel_set(fuel);
     }
 
-    fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> Called {
+    fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> CallOutcome {
         let mut result = 0;
         // SAFETY: `call_export` reads the arguments and writes one word. During the call, the guest's code calls the
         // exports below, and these access nothing that is borrowed here.
@@ -136,7 +136,7 @@ impl Guests for Woven {
         called(status, result)
     }
 
-    fn call_table(&self, guest: u32, slot: u32, args: &[u64]) -> Called {
+    fn call_table(&self, guest: u32, slot: u32, args: &[u64]) -> CallOutcome {
         let mut result = 0;
         // SAFETY: like `call_export`, `call_table` reads the arguments and writes one word.
         let status = unsafe { machine::call_table(guest, slot, args.as_ptr(), args.len(), &raw mut result) };

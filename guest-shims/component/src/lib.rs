@@ -50,7 +50,7 @@ pub use started::{Blob, Files, FinishedExecution, Started};
 pub use world::HostClocks;
 #[cfg(feature = "tools")]
 pub use world::HostTools;
-pub use world::{Called, Clocks, Guests, LibraryBytes, Reading, ToolHost, Unwound, World};
+pub use world::{CallOutcome, Clocks, Guests, LibraryBytes, Reading, ToolHost, UnwindReason, World};
 
 /// The types and traits that `wit-bindgen` generates from `wit/`.
 #[allow(

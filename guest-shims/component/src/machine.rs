@@ -8,7 +8,7 @@ use glovebox_interpreters::{Callee, Machine, MachineError, Value};
 use glovebox_wasi::{Fault, Host, Stop, Wasi};
 
 use crate::{
-    Called, ComponentPlatform, ExecutionCtx, Guests, HostState, ImageRuns, Runtime, Unwound,
+    CallOutcome, ComponentPlatform, ExecutionCtx, Guests, HostState, ImageRuns, Runtime, UnwindReason,
     bindings::types::SandboxError, entered, session::ResidentMemory,
 };
 
@@ -46,15 +46,15 @@ impl GuestMachine {
     }
 
     /// Returns the reason why the guest was unwound.
-    fn stopped(&mut self, why: Unwound) -> Stop {
+    fn stopped(&mut self, why: UnwindReason) -> Stop {
         let kind = match why {
-            Unwound::Requested => match self.state.stop.take() {
+            UnwindReason::Requested => match self.state.stop.take() {
                 Some(stop) => return stop,
                 None => TrapKind::Other,
             },
-            Unwound::Unreachable => TrapKind::Unreachable,
-            Unwound::CallDepth => TrapKind::StackOverflow,
-            Unwound::Thrown => TrapKind::Other,
+            UnwindReason::Unreachable => TrapKind::Unreachable,
+            UnwindReason::CallDepth => TrapKind::StackOverflow,
+            UnwindReason::Thrown => TrapKind::Other,
         };
         self.state.host.trapped = Some(kind);
         Stop::Trap(format!("{kind:?}"))
@@ -86,14 +86,14 @@ impl Machine for GuestMachine {
         let called = entered::during(&self.memory, &mut self.state, || match (export, callee) {
             (Some(export), _) => guests.call_export(number, export, words),
             (None, Callee::Table(slot)) => guests.call_table(number, slot, words),
-            (None, Callee::Export(_)) => Called::Missing,
+            (None, Callee::Export(_)) => CallOutcome::Missing,
         });
         match called {
-            Called::Nothing => Ok(None),
-            Called::I32(bits) => Ok(Some(Value::I32(bits))),
-            Called::I64(bits) => Ok(Some(Value::I64(bits))),
-            Called::Unwound(why) => Err(MachineError::Stopped(self.stopped(why))),
-            Called::Missing => Err(wrong()),
+            CallOutcome::Nothing => Ok(None),
+            CallOutcome::I32(bits) => Ok(Some(Value::I32(bits))),
+            CallOutcome::I64(bits) => Ok(Some(Value::I64(bits))),
+            CallOutcome::Unwound(why) => Err(MachineError::Stopped(self.stopped(why))),
+            CallOutcome::Missing => Err(wrong()),
         }
     }
 

@@ -118,10 +118,10 @@ pub trait Guests {
     fn set_fuel(&self, fuel: i64);
 
     /// Calls the exported function with the number `export` in the guest's description.
-    fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> Called;
+    fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> CallOutcome;
 
     /// Calls the function in a slot of a guest's table, with that function's own type.
-    fn call_table(&self, guest: u32, slot: u32, args: &[u64]) -> Called;
+    fn call_table(&self, guest: u32, slot: u32, args: &[u64]) -> CallOutcome;
 }
 
 /// The bytes of the guests' libraries. They never change.
@@ -132,7 +132,7 @@ pub trait LibraryBytes: Send + Sync {
 
 /// The result of a call into a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Called {
+pub enum CallOutcome {
     /// The function returned nothing.
     Nothing,
     /// The function returned an `i32`, as bits.
@@ -140,14 +140,14 @@ pub enum Called {
     /// The function returned an `i64`, as bits.
     I64(u64),
     /// The guest was unwound.
-    Unwound(Unwound),
+    Unwound(UnwindReason),
     /// The guest was not entered: the function does not exist or has a different type.
     Missing,
 }
 
 /// The reason why a guest was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unwound {
+pub enum UnwindReason {
     /// The shim requested it. The reason is in [`HostState`](crate::HostState).
     Requested,
     /// The guest executed `unreachable`: the interpreter aborted.

@@ -35,7 +35,9 @@ use glovebox_interpreters::{
 };
 use glovebox_wasi::{Errno, Host};
 
-use crate::{Called, Clocks, Guests, LibraryBytes, Reading, Runtime, Unwound, World, entered, machine::PAGE_BYTES};
+use crate::{
+    CallOutcome, Clocks, Guests, LibraryBytes, Reading, Runtime, UnwindReason, World, entered, machine::PAGE_BYTES,
+};
 
 /// The address of the source.
 const SOURCE_AT: u32 = 0x8000;
@@ -80,7 +82,7 @@ impl Fake {
         self.memories[guest as usize].borrow().bytes.clone()
     }
 
-    fn line(&self, guest: u32, line: &str) -> Result<i32, Unwound> {
+    fn line(&self, guest: u32, line: &str) -> Result<i32, UnwindReason> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let number = |text: &str| text.parse::<u64>().unwrap();
         let mut words = rest.split(' ');
@@ -142,8 +144,8 @@ impl Fake {
                 let code = next() as u32;
                 answered(entered::wasi(|wasi, host| wasi.proc_exit(host, code)))?;
             }
-            "abort" => return Err(Unwound::Unreachable),
-            "deep" => return Err(Unwound::CallDepth),
+            "abort" => return Err(UnwindReason::Unreachable),
+            "deep" => return Err(UnwindReason::CallDepth),
             _ => panic!("unknown command: {line}"),
         }
         Ok(0)
@@ -153,17 +155,17 @@ impl Fake {
         self.memories[guest as usize].borrow().bytes[SOFT_STOP_AT as usize] != 0
     }
 
-    fn burn(&self, fuel: i64) -> Result<(), Unwound> {
+    fn burn(&self, fuel: i64) -> Result<(), UnwindReason> {
         self.fuel.set(self.fuel.get() - fuel);
         while self.fuel.get() <= 0 {
             if entered::refuel() != 0 {
-                return Err(Unwound::Requested);
+                return Err(UnwindReason::Requested);
             }
         }
         Ok(())
     }
 
-    fn print(&self, guest: u32, text: &str) -> Result<(), Unwound> {
+    fn print(&self, guest: u32, text: &str) -> Result<(), UnwindReason> {
         let line = format!("{text}\n");
         let at = SCRATCH_AT + 16;
         self.memory_write(guest, SCRATCH_AT, &at.to_le_bytes());
@@ -173,8 +175,8 @@ impl Fake {
     }
 }
 
-fn answered(errno: i32) -> Result<(), Unwound> {
-    if errno == entered::UNWIND { Err(Unwound::Requested) } else { Ok(()) }
+fn answered(errno: i32) -> Result<(), UnwindReason> {
+    if errno == entered::UNWIND { Err(UnwindReason::Requested) } else { Ok(()) }
 }
 
 impl Guests for Fake {
@@ -247,22 +249,22 @@ impl Guests for Fake {
         self.fuel.set(fuel);
     }
 
-    fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> Called {
+    fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> CallOutcome {
         assert_eq!(export, 0);
         let mut source = vec![0; args[0] as usize];
         self.memory_read(guest, SOURCE_AT, &mut source);
         for line in String::from_utf8(source).unwrap().lines() {
             match self.line(guest, line) {
                 Ok(0) => {}
-                Ok(report) => return Called::I32(report as u32),
-                Err(why) => return Called::Unwound(why),
+                Ok(report) => return CallOutcome::I32(report as u32),
+                Err(why) => return CallOutcome::Unwound(why),
             }
         }
-        Called::I32(0)
+        CallOutcome::I32(0)
     }
 
-    fn call_table(&self, _guest: u32, slot: u32, _args: &[u64]) -> Called {
-        if slot == 0 { Called::Missing } else { Called::Nothing }
+    fn call_table(&self, _guest: u32, slot: u32, _args: &[u64]) -> CallOutcome {
+        if slot == 0 { CallOutcome::Missing } else { CallOutcome::Nothing }
     }
 }
 
