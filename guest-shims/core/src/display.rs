@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use glovebox_wasi::Shown;
+use glovebox_wasi::CapturedDisplays;
 
 /// Maximum number of forms per display. Further forms are dropped.
 const MAX_FORMS: usize = 32;
@@ -98,9 +98,9 @@ impl Display {
     }
 }
 
-impl From<Shown> for Displays {
+impl From<CapturedDisplays> for Displays {
     /// Counts an invalid message as dropped. No driver writes such a message, so the guest made it up.
-    fn from(Shown { messages, mut dropped }: Shown) -> Self {
+    fn from(CapturedDisplays { messages, mut dropped }: CapturedDisplays) -> Self {
         let mut retained = Vec::new();
         for message in messages {
             match Display::decode(&message) {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn shown(messages: Vec<Vec<u8>>) -> Displays {
-        Shown { messages, dropped: 0 }.into()
+        CapturedDisplays { messages, dropped: 0 }.into()
     }
 
     #[test]

@@ -8,7 +8,8 @@ use glovebox_interpreters::{
 };
 use glovebox_vfs::{Access, MountSource, Vfs, VfsLimits};
 use glovebox_wasi::{
-    Captured, Clock as WasiClock, Entropy as WasiEntropy, Mount, Output, Stop, Stream, Wasi, WasiConfig, WasiError,
+    CapturedStream, Clock as WasiClock, Entropy as WasiEntropy, Mount, Output, Stop, Stream, Wasi, WasiConfig,
+    WasiError,
 };
 
 use crate::{
@@ -209,7 +210,7 @@ impl<M: GuestMachine> Guest<M> {
 
     /// Takes an execution's output and ends its tool calls. `printed` replaces the guest's standard error. If a limit
     /// ended the script, adds a last line to standard error that names the limit.
-    pub fn written(&mut self, outcome: &Outcome, limits: &Limits, printed: Option<Captured>) -> CollectedOutput {
+    pub fn written(&mut self, outcome: &Outcome, limits: &Limits, printed: Option<CapturedStream>) -> CollectedOutput {
         let GuestHost { wasi, ctx, .. } = self.machine.host_mut();
         let (duration, tool_calls) = (ctx.duration(), ctx.end_tools());
         let mut output = wasi.take_output();

@@ -5,7 +5,7 @@ use std::fmt;
 
 use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE, Raised};
 use glovebox_vfs::{Changes, RootId, Vfs};
-use glovebox_wasi::{Captured, whole_characters};
+use glovebox_wasi::{CapturedStream, whole_characters};
 use serde::{Deserialize, Serialize};
 
 use crate::{Language, memory::OUTPUT_RESERVE_BYTES};
@@ -222,8 +222,8 @@ impl Output {
     }
 }
 
-impl From<Captured> for Output {
-    fn from(Captured { bytes, total_bytes, .. }: Captured) -> Self {
+impl From<CapturedStream> for Output {
+    fn from(CapturedStream { bytes, total_bytes, .. }: CapturedStream) -> Self {
         Self { bytes, total_bytes }
     }
 }
@@ -253,7 +253,7 @@ pub fn changes(vfs: &Vfs, workspace: Option<RootId>, language: Language, persist
 /// the output.
 ///
 /// Returns the appended text, for streaming, or `None` if no limit ended the script.
-pub fn name_limit(outcome: &Outcome, stderr: &mut Captured, max_bytes: u64) -> Option<String> {
+pub fn name_limit(outcome: &Outcome, stderr: &mut CapturedStream, max_bytes: u64) -> Option<String> {
     let line = line(outcome)?;
     let max = usize::try_from(max_bytes).unwrap_or(usize::MAX);
     let is_open = |bytes: &[u8]| bytes.last().is_some_and(|last| *last != b'\n');
@@ -323,12 +323,12 @@ mod tests {
 
     const LINE: &str = "TimedOut: the script took longer than 100 ms\n";
 
-    fn captured(text: &str, total_bytes: usize) -> Captured {
+    fn captured(text: &str, total_bytes: usize) -> CapturedStream {
         let total_bytes = u64::try_from(total_bytes).unwrap();
-        Captured { bytes: text.into(), total_bytes, truncated: total_bytes > u64::try_from(text.len()).unwrap() }
+        CapturedStream { bytes: text.into(), total_bytes, truncated: total_bytes > u64::try_from(text.len()).unwrap() }
     }
 
-    fn ended(written: &str, total_bytes: usize, max_bytes: usize) -> (Captured, String) {
+    fn ended(written: &str, total_bytes: usize, max_bytes: usize) -> (CapturedStream, String) {
         let outcome = Outcome::Exhausted { resource: Resource::Time, limit: 100, used: 101 };
         let mut stderr = captured(written, total_bytes);
         let added = name_limit(&outcome, &mut stderr, u64::try_from(max_bytes).unwrap()).unwrap();

@@ -57,5 +57,7 @@ pub use errno::Errno;
 pub use host::{Fault, Host, SecurityEvent, Stop, Stream};
 pub use mounts::Mount;
 pub use saved::RestoreError;
-pub use streams::{Captured, DISPLAYS_DEVICE, MAX_DISPLAYS, Output, PARK_FRAME, Shown, whole_characters};
+pub use streams::{
+    CapturedDisplays, CapturedStream, DISPLAYS_DEVICE, MAX_DISPLAYS, Output, PARK_FRAME, whole_characters,
+};
 pub use wasi::Wasi;

@@ -6,7 +6,7 @@ use crate::memory::size;
 
 /// The output of one execution to one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Captured {
+pub struct CapturedStream {
     /// The retained bytes: the first ones, up to the limit.
     pub bytes: Vec<u8>,
     /// The total number of bytes that the guest wrote.
@@ -15,7 +15,7 @@ pub struct Captured {
     pub truncated: bool,
 }
 
-impl Captured {
+impl CapturedStream {
     /// Returns the retained bytes as text, with U+FFFD for bytes that are not UTF-8. If the limit cuts a character in
     /// two, its bytes are omitted.
     pub fn text(&self) -> Cow<'_, str> {
@@ -48,11 +48,11 @@ pub fn whole_characters(bytes: &[u8]) -> &[u8] {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     /// Output to descriptor 1.
-    pub stdout: Captured,
+    pub stdout: CapturedStream,
     /// Output to descriptor 2.
-    pub stderr: Captured,
+    pub stderr: CapturedStream,
     /// Output to [`DISPLAYS_DEVICE`](crate::DISPLAYS_DEVICE).
-    pub displays: Shown,
+    pub displays: CapturedDisplays,
 }
 
 /// A stream's capture buffer.
@@ -133,8 +133,8 @@ impl Capture {
     }
 
     /// Takes the output and resets the buffer.
-    pub(crate) fn take(&mut self) -> Captured {
-        let taken = Captured {
+    pub(crate) fn take(&mut self) -> CapturedStream {
+        let taken = CapturedStream {
             bytes: std::mem::take(&mut self.bytes),
             total_bytes: self.total_bytes,
             truncated: self.truncated,
@@ -263,7 +263,7 @@ pub const MAX_DISPLAYS: usize = 1_000;
 
 /// The displays of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shown {
+pub struct CapturedDisplays {
     /// The retained displays, in order.
     pub messages: Vec<Vec<u8>>,
     /// The number of dropped displays. A display that does not fit is dropped completely.
@@ -273,7 +273,7 @@ pub struct Shown {
 /// The state of [`DISPLAYS_DEVICE`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DisplaysDevice {
-    shown: Shown,
+    shown: CapturedDisplays,
     bytes: u64,
 }
 
@@ -301,7 +301,7 @@ impl DisplaysDevice {
     }
 
     /// Takes the displays and resets the device.
-    pub(crate) fn take(&mut self) -> Shown {
+    pub(crate) fn take(&mut self) -> CapturedDisplays {
         std::mem::take(self).shown
     }
 }

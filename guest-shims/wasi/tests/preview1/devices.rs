@@ -3,8 +3,8 @@
 
 use glovebox_vfs::{Access, VfsLimits};
 use glovebox_wasi::{
-    DISPLAYS_DEVICE, Errno, MAX_DISPLAYS, MAX_SCRYPT_BLOCKS, MAX_TEXT_BYTES, Mount, NULL_DEVICE, SCRYPT_DEVICE,
-    SPACE_DEVICE, Shown, TEXT_DEVICE, Wasi, WasiConfig, WasiError, WasiLimits, prices,
+    CapturedDisplays, DISPLAYS_DEVICE, Errno, MAX_DISPLAYS, MAX_SCRYPT_BLOCKS, MAX_TEXT_BYTES, Mount, NULL_DEVICE,
+    SCRYPT_DEVICE, SPACE_DEVICE, TEXT_DEVICE, Wasi, WasiConfig, WasiError, WasiLimits, prices,
 };
 
 use crate::support::{
@@ -183,7 +183,7 @@ fn with_limits(limits: WasiLimits) -> (Guest, u32) {
     (guest, fd)
 }
 
-fn shown(guest: &mut Guest) -> Shown {
+fn shown(guest: &mut Guest) -> CapturedDisplays {
     guest.wasi.take_output().displays
 }
 
@@ -198,11 +198,14 @@ fn display_device_records_each_write() {
     assert_eq!(guest.u32_at(OUT), 8);
     assert_eq!(guest.read(fd, 100), Ok(Vec::new()));
     assert_eq!(call!(guest, fd_pwrite(fd, IOVS, count, 0, OUT)), Err(Errno::Spipe));
-    assert_eq!(shown(&mut guest), Shown { messages: vec![b"one".to_vec(), b"twothree".to_vec()], dropped: 0 });
-    assert_eq!(shown(&mut guest), Shown::default(), "taken");
+    assert_eq!(
+        shown(&mut guest),
+        CapturedDisplays { messages: vec![b"one".to_vec(), b"twothree".to_vec()], dropped: 0 }
+    );
+    assert_eq!(shown(&mut guest), CapturedDisplays::default(), "taken");
     guest.write(fd, b"of an earlier execution").unwrap();
     guest.wasi.begin_execution();
-    assert_eq!(shown(&mut guest), Shown::default());
+    assert_eq!(shown(&mut guest), CapturedDisplays::default());
 }
 
 #[test]

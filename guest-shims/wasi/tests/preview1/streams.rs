@@ -1,6 +1,6 @@
 use glovebox_vfs::VfsLimits;
 use glovebox_wasi::{
-    Captured, Clock, Errno, PARK_FRAME, SecurityEvent, Stop, Stream, WasiLimits, prices, whole_characters,
+    CapturedStream, Clock, Errno, PARK_FRAME, SecurityEvent, Stop, Stream, WasiLimits, prices, whole_characters,
 };
 
 use crate::support::{CREAT, DATA, Guest, IOVS, OUT, STAT, call};
@@ -70,7 +70,7 @@ fn output_is_retained_streamed_and_counted_by_stream() {
     let output = guest.wasi.take_output();
     assert_eq!(output.stdout.total_bytes, 8);
     assert!(!output.stdout.truncated && !output.stderr.truncated);
-    assert_eq!(guest.wasi.take_output().stdout, Captured::default());
+    assert_eq!(guest.wasi.take_output().stdout, CapturedStream::default());
 }
 
 #[test]
@@ -141,9 +141,9 @@ fn output_is_truncated_between_characters() {
     ] {
         assert_eq!(whole_characters(bytes), whole, "{bytes:?}");
     }
-    let captured = Captured { bytes: b"a\xE2\x82".to_vec(), total_bytes: 4, truncated: true };
+    let captured = CapturedStream { bytes: b"a\xE2\x82".to_vec(), total_bytes: 4, truncated: true };
     assert_eq!(captured.text(), "a");
-    let damaged = Captured { truncated: false, ..captured };
+    let damaged = CapturedStream { truncated: false, ..captured };
     assert_eq!(damaged.text(), "a\u{FFFD}", "an incomplete character that the guest wrote is replaced");
 }
 
@@ -185,7 +185,7 @@ fn guest_parks_only_at_standard_input() {
     guest.wasi.take_output();
 
     assert_eq!(guest.write(2, PARK_FRAME), Ok(5));
-    assert_eq!(guest.wasi.take_output().stderr, Captured::default());
+    assert_eq!(guest.wasi.take_output().stderr, CapturedStream::default());
     assert_eq!(call!(guest, fd_fdstat_get(1, STAT)), Ok(()));
     assert_eq!(guest.wasi.fd_fdstat_get(&mut guest.host, 0, STAT), Err(Stop::Parked));
     assert_eq!(call!(guest, fd_fdstat_get(0, STAT)), Ok(()), "once");

@@ -26,7 +26,7 @@ use glovebox_core::{
     journal::Journal,
 };
 use glovebox_interpreters::Script;
-use glovebox_wasi::Captured;
+use glovebox_wasi::CapturedStream;
 
 /// The name of the global variable that contains a request's context.
 pub(crate) const CONTEXT: &str = "context";
@@ -343,7 +343,7 @@ impl<'a> PreparedRequest<'a> {
             let (max, total_bytes) = (usize::try_from(limits.stderr_bytes).unwrap_or(usize::MAX), text.len() as u64);
             let mut bytes = text.into_bytes();
             bytes.truncate(max);
-            Captured { truncated: total_bytes > bytes.len() as u64, bytes, total_bytes }
+            CapturedStream { truncated: total_bytes > bytes.len() as u64, bytes, total_bytes }
         });
         let ran = match rejected {
             Some(ran) => ran,
