@@ -9,7 +9,7 @@ use super::{
     compile::{NAME_BYTES, SOURCE_BYTES},
     guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, JsValue, SCRATCH_BYTES},
     library::{FILES, compiled},
-    state::{Addresses, Booted},
+    state::{Addresses, BootedGuest},
     structures::{fault, limit_stack},
     wipe::{fill_holes, wipe_free_memory},
 };
@@ -156,7 +156,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     let tracker = [at.runtime, build.rejection_tracker, 0].map(Value::I32);
     guest.call("JS_SetHostPromiseRejectionTracker", &tracker)?;
 
-    let mut booted = Booted { guest, at };
+    let mut booted = BootedGuest { guest, at };
     booted.at.rejections = booted.find_rejections()?;
     booted.evaluate(NATIVES, EVAL_MODULE)?;
     for (name, magic) in PROMISE_READERS {
@@ -201,7 +201,7 @@ pub(super) fn settle(
     anchors: &Anchors,
     build: &'static Build,
 ) -> Result<Anchors, DriverError> {
-    let mut booted = Booted::new(machine, anchors, build)?;
+    let mut booted = BootedGuest::new(machine, anchors, build)?;
     let lexicals = booted.lexicals()?;
     let bindings = booted.ask(booted.at.keep_bindings, &[lexicals])?;
     booted.at.bindings = bindings.map_or(0, JsValue::small);
@@ -238,7 +238,7 @@ fn not_null(at: u32, what: &str) -> Result<u32, DriverError> {
     if at == 0 { Err(fault(format!("it did not create `{what}`"))) } else { Ok(at) }
 }
 
-impl Booted<'_> {
+impl BootedGuest<'_> {
     /// Adds a function to `$glovebox` that reads its `this`. The `callback` export has the function's table slot.
     fn give_reader(&mut self, callback: &str, name: &str, magic: u32) -> Result<(), DriverError> {
         let shared = self.value_of("glovebox:functions", "$glovebox", 0)?;

@@ -4,7 +4,7 @@ use super::{
     guest::{EVAL_ASYNC, EVAL_COMPILE_ONLY, EVAL_MODULE, EVAL_STRICT, JsValue},
     report::{Facts, Position},
     split::may_import,
-    state::Booted,
+    state::BootedGuest,
 };
 use crate::{DriverError, MachineError, Script, SourceKind, Value};
 
@@ -84,7 +84,7 @@ pub(super) fn keeps_bindings(script: &Script<'_>) -> bool {
 }
 
 /// The result of compiling a script.
-pub(super) enum Compiled {
+pub(super) enum CompileOutcome {
     Program(JsValue, Grammar),
     /// Compiling failed. Holds the exception of the grammar that parsed furthest.
     Failed(JsValue, Facts),
@@ -92,7 +92,7 @@ pub(super) enum Compiled {
     OutOfMemory,
 }
 
-impl Booted<'_> {
+impl BootedGuest<'_> {
     /// Copies text into guest memory, with a terminating zero. Returns `None` if the guest is out of memory.
     pub(super) fn copy_in(&mut self, text: &[u8]) -> Result<Option<u32>, DriverError> {
         let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX).checked_add(1);
@@ -107,7 +107,7 @@ impl Booted<'_> {
         Ok(at)
     }
 
-    /// Frees a copy made by [`Booted::copy_in`].
+    /// Frees a copy made by [`BootedGuest::copy_in`].
     pub(super) fn free_copy(&mut self, at: u32) -> Result<(), DriverError> {
         if at != self.at.source {
             self.guest.release(at)?;
@@ -125,18 +125,18 @@ impl Booted<'_> {
     }
 
     /// Compiles a script without running it.
-    pub(super) fn compile(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
+    pub(super) fn compile(&mut self, script: &Script<'_>) -> Result<CompileOutcome, DriverError> {
         self.compile_as(script, &grammars(script))
     }
 
-    /// Like [`Booted::compile`], but never as a module.
-    pub(super) fn compile_script(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
+    /// Like [`BootedGuest::compile`], but never as a module.
+    pub(super) fn compile_script(&mut self, script: &Script<'_>) -> Result<CompileOutcome, DriverError> {
         self.compile_as(script, &script_grammars(script))
     }
 
-    fn compile_as(&mut self, script: &Script<'_>, grammars: &[Grammar]) -> Result<Compiled, DriverError> {
+    fn compile_as(&mut self, script: &Script<'_>, grammars: &[Grammar]) -> Result<CompileOutcome, DriverError> {
         let Some(source) = self.copy_in(script.source.as_bytes())? else {
-            return Ok(Compiled::OutOfMemory);
+            return Ok(CompileOutcome::OutOfMemory);
         };
         let name = name_bytes(script.name);
         self.guest.write_text(self.at.name, &name)?;
@@ -150,7 +150,7 @@ impl Booted<'_> {
         script: &Script<'_>,
         source: u32,
         grammars: &[Grammar],
-    ) -> Result<Compiled, DriverError> {
+    ) -> Result<CompileOutcome, DriverError> {
         let bytes = u32::try_from(script.source.len()).unwrap_or(u32::MAX);
         let mut failures = Vec::new();
         for &grammar in grammars {
@@ -162,14 +162,14 @@ impl Booted<'_> {
             for failure in failures {
                 self.guest.free(failure)?;
             }
-            return Ok(Compiled::Program(program, grammar));
+            return Ok(CompileOutcome::Program(program, grammar));
         }
         self.choose_failure(failures, script.name)
     }
 
     /// Chooses which grammar's exception to report: one that is not a syntax error in the source, or else the syntax
     /// error that is furthest into the source.
-    fn choose_failure(&mut self, failures: Vec<JsValue>, name: &str) -> Result<Compiled, DriverError> {
+    fn choose_failure(&mut self, failures: Vec<JsValue>, name: &str) -> Result<CompileOutcome, DriverError> {
         let mut best: Option<(Position, JsValue, Facts)> = None;
         for failure in failures {
             let facts = self.facts(failure)?;
@@ -182,7 +182,7 @@ impl Booted<'_> {
                 self.guest.free(replaced)?;
             }
         }
-        Ok(best.map_or(Compiled::OutOfMemory, |(_, failure, facts)| Compiled::Failed(failure, facts)))
+        Ok(best.map_or(CompileOutcome::OutOfMemory, |(_, failure, facts)| CompileOutcome::Failed(failure, facts)))
     }
 
     /// Sets a module's `import.meta.url` and `import.meta.main`.

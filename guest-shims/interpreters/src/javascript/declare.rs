@@ -14,26 +14,26 @@
 use super::{
     compile::Grammar,
     guest::{JsValue, PROMISE_REJECTED},
-    state::Booted,
+    state::BootedGuest,
 };
 use crate::{DriverError, Script};
 
 /// The result of running a compiled program.
-pub(super) enum Started {
+pub(super) enum ProgramOutcome {
     /// The program's value, or a promise of the value.
     Value(JsValue),
     /// The exception that the program threw before it first waited.
     Threw(JsValue),
 }
 
-impl Booted<'_> {
+impl BootedGuest<'_> {
     /// Runs a compiled program. If a session's program redeclares names, frees the names and runs the program again.
     pub(super) fn start(
         &mut self,
         script: &Script<'_>,
         program: JsValue,
         grammar: Grammar,
-    ) -> Result<Started, DriverError> {
+    ) -> Result<ProgramOutcome, DriverError> {
         // A module's bindings are local. A script that runs only once can redeclare only bindings of its image.
         if (script.last && self.at.bindings == 0) || grammar == Grammar::Module {
             return self.run(program, grammar);
@@ -41,7 +41,7 @@ impl Booted<'_> {
         let spare = self.guest.hold(program)?;
         let before = self.binding_count()?;
         let started = self.run(program, grammar)?;
-        if let Started::Threw(thrown) = started
+        if let ProgramOutcome::Threw(thrown) = started
             && self.state()?.exit.is_none()
             && !self.is_interrupted()?
             && self.binding_count()? == before
@@ -54,18 +54,18 @@ impl Booted<'_> {
         Ok(started)
     }
 
-    fn run(&mut self, program: JsValue, grammar: Grammar) -> Result<Started, DriverError> {
+    fn run(&mut self, program: JsValue, grammar: Grammar) -> Result<ProgramOutcome, DriverError> {
         let result = self.guest.run(program)?;
         if result.is_exception() {
-            return Ok(Started::Threw(self.guest.exception()?));
+            return Ok(ProgramOutcome::Threw(self.guest.exception()?));
         }
         if grammar.is_async() && result.address().is_some() && self.promise_state(result)? == PROMISE_REJECTED {
             let reason = self.promise_result(result)?;
             self.guest.handled(result, reason)?;
             self.guest.free(result)?;
-            return Ok(Started::Threw(reason));
+            return Ok(ProgramOutcome::Threw(reason));
         }
-        Ok(Started::Value(result))
+        Ok(ProgramOutcome::Value(result))
     }
 
     /// Returns the number of global bindings; `None` if the guest cannot determine it.
@@ -117,7 +117,7 @@ impl Booted<'_> {
         for (place, real) in places.iter().zip(real) {
             self.guest.machine.write(*place, &real.to_le_bytes())?;
         }
-        let (Started::Value(value) | Started::Threw(value)) = started?;
+        let (ProgramOutcome::Value(value) | ProgramOutcome::Threw(value)) = started?;
         self.guest.free(value)?;
         // Any other value was thrown before the declarations were created.
         Ok(value == JsValue::int(0))

@@ -11,11 +11,11 @@
 //! The driver compiles imported files with `import.meta` or `import()` in the same way, with replacements for both.
 
 use super::{
-    compile::{Compiled, NAME_BYTES},
+    compile::{CompileOutcome, NAME_BYTES},
     guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, JsValue},
     report::{Facts, Position},
     split::{may_import, replace_expressions},
-    state::Booted,
+    state::BootedGuest,
 };
 use crate::{DriverError, Script};
 
@@ -117,13 +117,13 @@ fn named_modules(source: &str) -> Vec<&str> {
     found
 }
 
-impl Booted<'_> {
+impl BootedGuest<'_> {
     /// Compiles a script that may import Node's modules.
-    pub(super) fn compile_importing(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
+    pub(super) fn compile_importing(&mut self, script: &Script<'_>) -> Result<CompileOutcome, DriverError> {
         match self.compile_with_modules(script)? {
-            Compiled::Failed(thrown, facts) if facts.is_missing_module() => {
+            CompileOutcome::Failed(thrown, facts) if facts.is_missing_module() => {
                 let thrown = self.import_error(thrown, &facts, script)?;
-                Ok(Compiled::Failed(thrown, facts))
+                Ok(CompileOutcome::Failed(thrown, facts))
             }
             compiled => Ok(compiled),
         }
@@ -173,7 +173,7 @@ impl Booted<'_> {
         self.forget_rejections()
     }
 
-    fn compile_with_modules(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
+    fn compile_with_modules(&mut self, script: &Script<'_>) -> Result<CompileOutcome, DriverError> {
         self.import_named(script)?;
         if may_import(script.source) {
             let names = declared_names(script.source);
@@ -184,7 +184,7 @@ impl Booted<'_> {
         // Each iteration creates one module.
         for _ in &MODULES {
             let compiled = self.compile(script)?;
-            let Compiled::Failed(thrown, facts) = &compiled else { return Ok(compiled) };
+            let CompileOutcome::Failed(thrown, facts) = &compiled else { return Ok(compiled) };
             let Some(name) = missing(facts).filter(|name| is_module(name)) else { return Ok(compiled) };
             let (thrown, name) = (*thrown, name.to_owned());
             if !self.import(&name)? {

@@ -26,14 +26,14 @@ mod tokens;
 mod variables;
 mod wipe;
 
-use compile::Compiled;
+use compile::CompileOutcome;
 use report::{Facts, OUT_OF_MEMORY};
 use serde_json::json;
-use state::Booted;
+use state::BootedGuest;
 
 use crate::{
     Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
-    persist::Persisting,
+    persist::PersistState,
 };
 
 pub use library::library;
@@ -125,9 +125,9 @@ impl Driver for JavaScript {
         anchors: &Anchors,
         script: &Script<'_>,
     ) -> Result<Report, DriverError> {
-        let mut booted = Booted::new(machine, anchors, self.build)?;
+        let mut booted = BootedGuest::new(machine, anchors, self.build)?;
         let Some(max) = script.persisted_bytes else { return booted.execute(script) };
-        let persisting = Persisting::begin(&mut booted, max)?;
+        let persisting = PersistState::begin(&mut booted, max)?;
         let report = booted.execute(script)?;
         persisting.end(&mut booted, &report, self)?;
         Ok(report)
@@ -143,7 +143,7 @@ impl Driver for JavaScript {
         anchors: &Anchors,
         name: &str,
     ) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
-        Booted::new(machine, anchors, self.build)?.get_variable(name)
+        BootedGuest::new(machine, anchors, self.build)?.get_variable(name)
     }
 
     fn set_variable(
@@ -153,7 +153,7 @@ impl Driver for JavaScript {
         name: &str,
         json: &str,
     ) -> Result<Result<(), Raised>, DriverError> {
-        Booted::new(machine, anchors, self.build)?.set_variable(name, json)
+        BootedGuest::new(machine, anchors, self.build)?.set_variable(name, json)
     }
 
     fn validate(
@@ -162,24 +162,24 @@ impl Driver for JavaScript {
         anchors: &Anchors,
         script: &Script<'_>,
     ) -> Result<Vec<Diagnostic>, DriverError> {
-        let mut booted = Booted::new(machine, anchors, self.build)?;
+        let mut booted = BootedGuest::new(machine, anchors, self.build)?;
         // Parsing does not need imports, and without a loader it opens no files.
         booted.guest.load_modules(false)?;
         let compiled = booted.compile(script)?;
         booted.guest.load_modules(true)?;
         Ok(match compiled {
-            Compiled::Program(program, _) => {
+            CompileOutcome::Program(program, _) => {
                 booted.guest.free(program)?;
                 Vec::new()
             }
-            Compiled::Failed(thrown, facts) => {
+            CompileOutcome::Failed(thrown, facts) => {
                 booted.guest.free(thrown)?;
                 if facts.is_missing_module() {
                     return Ok(Vec::new());
                 }
                 vec![facts.into_diagnostic(script)]
             }
-            Compiled::OutOfMemory => vec![Facts::out_of_memory().into_diagnostic(script)],
+            CompileOutcome::OutOfMemory => vec![Facts::out_of_memory().into_diagnostic(script)],
         })
     }
 

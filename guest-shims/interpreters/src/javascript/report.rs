@@ -1,6 +1,6 @@
 //! Descriptions of thrown values, produced by the boot scripts.
 
-use super::{guest::JsValue, state::Booted};
+use super::{guest::JsValue, state::BootedGuest};
 use crate::{Diagnostic, DriverError, Raised, Script};
 
 /// The result of the functions `facts` and `report` in `driver.js`.
@@ -113,7 +113,7 @@ fn position_in(frame: &str, name: &str) -> Option<Position> {
     Some(Position { line: line.parse().ok()?, column: column.parse().ok()? })
 }
 
-impl Booted<'_> {
+impl BootedGuest<'_> {
     /// Calls a describing function with a thrown value. The caller keeps the reference.
     fn describe(&mut self, function: u32, thrown: JsValue) -> Result<Facts, DriverError> {
         let mut answer = self.guest.apply(JsValue::object(function), &[thrown])?;

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
-    compile::{Compiled, Grammar, keeps_bindings},
-    declare::Started,
+    compile::{CompileOutcome, Grammar, keeps_bindings},
+    declare::ProgramOutcome,
     guest::{JsValue, PROMISE_FULFILLED, PROMISE_PENDING},
     report::Facts,
     split::{Split, replace_expressions, split},
-    state::Booted,
+    state::BootedGuest,
 };
 use crate::{DriverError, GuestValue, Raised, Report, Script, SourceKind, Value};
 
@@ -46,7 +46,7 @@ fn out_of_memory(name: &str) -> Completion {
     Completion::Refused(Facts::out_of_memory().into_raised(name))
 }
 
-impl Booted<'_> {
+impl BootedGuest<'_> {
     pub(super) fn execute(&mut self, script: &Script<'_>) -> Result<Report, DriverError> {
         match replace_expressions(script.source) {
             Some(source) => self.execute_plain(&Script { source: &source, ..*script }),
@@ -142,9 +142,9 @@ impl Booted<'_> {
         if keeps_bindings(script) {
             self.import_named(script)?;
             match self.compile_script(script)? {
-                Compiled::Program(program, grammar) => return self.run_program(script, program, grammar, module),
-                Compiled::Failed(thrown, _) => self.guest.free(thrown)?,
-                Compiled::OutOfMemory => return Ok(out_of_memory(script.name)),
+                CompileOutcome::Program(program, grammar) => return self.run_program(script, program, grammar, module),
+                CompileOutcome::Failed(thrown, _) => self.guest.free(thrown)?,
+                CompileOutcome::OutOfMemory => return Ok(out_of_memory(script.name)),
             }
             if let Some(split) = split(script.source)
                 && let Some(ending) = self.run_split(script, &split, module)?
@@ -153,9 +153,9 @@ impl Booted<'_> {
             }
         }
         match self.compile_importing(script)? {
-            Compiled::Program(program, grammar) => self.run_program(script, program, grammar, module),
-            Compiled::Failed(thrown, _) => Ok(Completion::Threw(thrown)),
-            Compiled::OutOfMemory => Ok(out_of_memory(script.name)),
+            CompileOutcome::Program(program, grammar) => self.run_program(script, program, grammar, module),
+            CompileOutcome::Failed(thrown, _) => Ok(Completion::Threw(thrown)),
+            CompileOutcome::OutOfMemory => Ok(out_of_memory(script.name)),
         }
     }
 
@@ -169,12 +169,12 @@ impl Booted<'_> {
     ) -> Result<Option<Completion>, DriverError> {
         let rest = Script { source: &split.script, ..*script };
         let (program, grammar) = match self.compile_script(&rest)? {
-            Compiled::Program(program, grammar) => (program, grammar),
-            Compiled::Failed(thrown, _) => {
+            CompileOutcome::Program(program, grammar) => (program, grammar),
+            CompileOutcome::Failed(thrown, _) => {
                 self.guest.free(thrown)?;
                 return Ok(None);
             }
-            Compiled::OutOfMemory => return Ok(Some(out_of_memory(script.name))),
+            CompileOutcome::OutOfMemory => return Ok(Some(out_of_memory(script.name))),
         };
         let imports = Script { source: &split.imports, kind: SourceKind::Module, ..*script };
         if let Some(ending) = self.bind_imports(&imports)? {
@@ -187,9 +187,9 @@ impl Booted<'_> {
     /// Runs the module with a script's imports. Returns a completion if it ends the execution.
     fn bind_imports(&mut self, imports: &Script<'_>) -> Result<Option<Completion>, DriverError> {
         let program = match self.compile_importing(imports)? {
-            Compiled::Program(program, _) => program,
-            Compiled::Failed(thrown, _) => return Ok(Some(Completion::Threw(thrown))),
-            Compiled::OutOfMemory => return Ok(Some(out_of_memory(imports.name))),
+            CompileOutcome::Program(program, _) => program,
+            CompileOutcome::Failed(thrown, _) => return Ok(Some(Completion::Threw(thrown))),
+            CompileOutcome::OutOfMemory => return Ok(Some(out_of_memory(imports.name))),
         };
         let lexicals = self.lexicals()?;
         self.ask(self.at.expect_imports, &[lexicals])?;
@@ -218,8 +218,8 @@ impl Booted<'_> {
             self.describe_module(program)?;
         }
         let result = match self.start(script, program, grammar)? {
-            Started::Value(result) => result,
-            Started::Threw(thrown) => {
+            ProgramOutcome::Value(result) => result,
+            ProgramOutcome::Threw(thrown) => {
                 let thrown = if grammar == Grammar::Module { self.link_error(thrown, script)? } else { thrown };
                 // An interrupt may have left the module's evaluation incomplete.
                 if self.state()?.exit.is_none() && !self.is_interrupted()? {

@@ -140,12 +140,12 @@ pub(super) struct BootScriptState {
 }
 
 /// A booted guest: its C API, and the addresses in its image.
-pub(super) struct Booted<'a> {
+pub(super) struct BootedGuest<'a> {
     pub(super) guest: Guest<'a>,
     pub(super) at: Addresses,
 }
 
-impl<'a> Booted<'a> {
+impl<'a> BootedGuest<'a> {
     pub(super) fn new(
         machine: &'a mut dyn Machine,
         anchors: &Anchors,
@@ -210,8 +210,8 @@ impl<'a> Booted<'a> {
         Ok(Some(answer))
     }
 
-    /// Like [`Booted::ask`], but for work that must be done after a script has ended. An interrupt that arrives too
-    /// late for the script is cleared, and the call is repeated.
+    /// Like [`BootedGuest::ask`], but for work that must be done after a script has ended. An interrupt that arrives
+    /// too late for the script is cleared, and the call is repeated.
     pub(super) fn ask_settled(&mut self, function: u32, arguments: &[JsValue]) -> Result<Option<JsValue>, DriverError> {
         let answer = self.ask(function, arguments)?;
         if answer.is_none() && self.take_interrupt()?.is_some() {
@@ -263,7 +263,7 @@ pub(super) fn interrupt_pokes(anchors: &Anchors, interrupt: Interrupt) -> Result
     Ok(vec![Poke::word(anchors.get("interrupt")?, word), Poke::word(counter, ASK_NOW)])
 }
 
-impl Booted<'_> {
+impl BootedGuest<'_> {
     /// Clears the interrupt word. Returns the reason that the host wrote, or `None` if it wrote none. Must come before
     /// any other call into the guest, which would also be interrupted.
     pub(super) fn take_interrupt(&mut self) -> Result<Option<&'static str>, DriverError> {

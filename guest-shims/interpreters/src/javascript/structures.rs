@@ -6,7 +6,7 @@
 
 use super::{
     guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, JsValue},
-    state::Booted,
+    state::BootedGuest,
 };
 use crate::{DriverError, Value};
 
@@ -71,7 +71,7 @@ fn next_random(mut state: u64) -> u64 {
     state ^ (state >> 27)
 }
 
-impl Booted<'_> {
+impl BootedGuest<'_> {
     /// Finds the head of the list of unhandled rejections. Creates a rejection to identify its entry in the list.
     pub(super) fn find_rejections(&mut self) -> Result<u32, DriverError> {
         let promise = self.value_of("glovebox:rejection", &format!("Promise.reject({REASON_MARK})"), 0)?;

@@ -1,7 +1,7 @@
 //! Values for the host, variables that the host reads and sets between executions, and the JSON form of persisted globals
 //! (`persist.js`).
 
-use super::{compile::NAME_BYTES, guest::JsValue, report::Facts, state::Booted};
+use super::{compile::NAME_BYTES, guest::JsValue, report::Facts, state::BootedGuest};
 use crate::{
     DriverError, GuestValue, Machine, Raised, Value,
     persist::{GlobalJson, Globals, JAVASCRIPT_STATE_FILE, NextGlobal},
@@ -22,7 +22,7 @@ pub(super) fn is_identifier(name: &str) -> bool {
     fits && name.starts_with(starts) && name.chars().all(continues) && !RESERVED.split(' ').any(|word| word == name)
 }
 
-impl Booted<'_> {
+impl BootedGuest<'_> {
     /// Returns the interpreter's table of `let`, `const` and `class` bindings. The table keeps the reference.
     pub(super) fn lexicals(&mut self) -> Result<JsValue, DriverError> {
         Ok(JsValue(self.guest.read_long(self.at.global.saturating_add(8))?))
@@ -160,7 +160,7 @@ fn has_long_number(json: &str) -> bool {
 /// The interpreter's largest small integer.
 const MAX_INT: u32 = i32::MAX.cast_unsigned();
 
-impl Booted<'_> {
+impl BootedGuest<'_> {
     /// Parses JSON in the guest. `name` occurs in its error message. Returns an exception if parsing fails, and `None`
     /// if the guest is out of memory.
     fn parse_json(&mut self, name: &str, json: &str) -> Result<Option<JsValue>, DriverError> {
@@ -218,7 +218,7 @@ fn decode(encoded: &str) -> Option<GlobalJson> {
     }
 }
 
-impl Globals for Booted<'_> {
+impl Globals for BootedGuest<'_> {
     const FILE: &'static str = JAVASCRIPT_STATE_FILE;
 
     fn machine(&mut self) -> &mut dyn Machine {
@@ -251,7 +251,7 @@ impl Globals for Booted<'_> {
     }
 
     fn print_error(&mut self, line: &str) -> Result<(), DriverError> {
-        Booted::print_error(self, line)
+        BootedGuest::print_error(self, line)
     }
 }
 

@@ -16,7 +16,7 @@
 //! an object on the list refers to an object that is not, the collector decrements that object's count, but restores
 //! it.
 
-use super::{guest::Guest, state::Booted, structures::fault};
+use super::{guest::Guest, state::BootedGuest, structures::fault};
 use crate::DriverError;
 
 // The flags in the low bits of a chunk's size field.
@@ -34,7 +34,7 @@ const MAX_FOOT_BYTES: u32 = 128;
 /// Maximum size of a hole. A larger free chunk is free space.
 const MAX_HOLE_BYTES: u32 = 16 << 10;
 
-struct Free {
+struct FreeRange {
     at: u32,
     size: u32,
     /// `true` for the last chunk of its segment.
@@ -42,7 +42,7 @@ struct Free {
 }
 
 /// Returns the free chunks of a segment, starting at the chunk whose memory is at `first`.
-fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<Free> {
+fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<FreeRange> {
     let mut found = Vec::new();
     let mut at = first.saturating_sub(HEADER_BYTES);
     loop {
@@ -61,7 +61,7 @@ fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<Free> {
             if !is_known_free && !is_last {
                 return found;
             }
-            found.push(Free { at, size, is_last });
+            found.push(FreeRange { at, size, is_last });
             if is_last {
                 return found;
             }
@@ -88,7 +88,7 @@ pub(super) fn fill_holes(guest: &mut Guest<'_>, first: u32) -> Result<(), Driver
 
 /// Zeroes the free chunks of a segment, starting at the chunk whose memory is at `first`.
 pub(super) fn wipe_free_memory(guest: &mut Guest<'_>, first: u32) -> Result<(), DriverError> {
-    for Free { at, size, .. } in free_chunks(guest, first) {
+    for FreeRange { at, size, .. } in free_chunks(guest, first) {
         let from = at + HEADER_BYTES + LINKS_BYTES;
         if let Some(bytes) = (at + size).checked_sub(from) {
             let zeros = vec![0; usize::try_from(bytes).unwrap_or_default()];
@@ -107,7 +107,7 @@ const RUNTIME_BYTES: u32 = 4 << 10;
 /// More objects than any image can contain: each object takes more than 32 bytes.
 const MAX_OBJECTS: u32 = 1 << 26;
 
-impl Booted<'_> {
+impl BootedGuest<'_> {
     /// Removes all existing objects from the list. Must be called last, because objects created later are collected.
     pub(super) fn freeze(&mut self) -> Result<(), DriverError> {
         let head = self.find_objects()?;

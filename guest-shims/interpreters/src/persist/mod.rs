@@ -72,13 +72,13 @@ pub(crate) trait Globals {
 
 /// The state of persistence between restoring and storing globals.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Persisting {
+pub(crate) struct PersistState {
     max_bytes: u64,
     /// `true` if all stored globals were restored.
     is_restored: bool,
 }
 
-impl Persisting {
+impl PersistState {
     /// Restores the stored globals before the script runs.
     pub(crate) fn begin<G: Globals>(globals: &mut G, max_bytes: u64) -> Result<Self, DriverError> {
         let found = globals.machine().file_at(G::FILE, max_bytes)?;
@@ -114,8 +114,8 @@ impl Persisting {
     }
 }
 
-fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), DriverError> {
-    let Persisting { max_bytes, is_restored } = persisting;
+fn store<G: Globals>(globals: &mut G, persisting: PersistState) -> Result<(), DriverError> {
+    let PersistState { max_bytes, is_restored } = persisting;
     let mut state = StoredGlobals::new(max_bytes);
     loop {
         let (name, global) = match globals.next(max_bytes)? {
@@ -127,7 +127,11 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
             GlobalJson::Text(text) => state.add(name, text),
             GlobalJson::TooLong => vec![name],
             GlobalJson::Refused(why) => {
-                globals.print_error(&format!("glovebox: global `{}` was not saved: {}", Shown(&name), Shown(&why)))?;
+                globals.print_error(&format!(
+                    "glovebox: global `{}` was not saved: {}",
+                    ShortText(&name),
+                    ShortText(&why)
+                ))?;
                 Vec::new()
             }
             GlobalJson::NotState => Vec::new(),
@@ -135,7 +139,7 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
         for name in left_out {
             globals.print_error(&format!(
                 "glovebox: global `{}` was not saved: it does not fit into the {max_bytes} bytes of `limits.persisted_bytes`",
-                Shown(&name)
+                ShortText(&name)
             ))?;
         }
     }
@@ -268,9 +272,9 @@ fn quoted(name: &str) -> String {
 }
 
 /// Untrusted text, shortened for an error line.
-struct Shown<'a>(&'a str);
+struct ShortText<'a>(&'a str);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for ShortText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown: String = self.0.chars().take(SHOWN_CHARS).collect();
         glovebox_vfs::escaped_text(&shown).fmt(f)

@@ -21,7 +21,7 @@ use wire::{DEFAULT_NAME, decode_diagnostic, decode_report, decode_variable, fiel
 
 use crate::{
     Anchors, Boot, COMPILED_FILE, Callee, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine,
-    MachineError, Poke, Raised, Report, Script, persist::Persisting,
+    MachineError, Poke, Raised, Report, Script, persist::PersistState,
 };
 
 /// The driver of CPython.
@@ -121,7 +121,7 @@ impl Driver for Python {
             python.call("withdraw_packages")?;
         }
         let persisting = match script.persisted_bytes {
-            Some(max) => Some(Persisting::begin(&mut python, max)?),
+            Some(max) => Some(PersistState::begin(&mut python, max)?),
             None => None,
         };
         let (source, _) = source_of(script);
