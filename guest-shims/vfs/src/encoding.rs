@@ -8,7 +8,7 @@ use thiserror::Error;
 /// An error for saved bytes that are truncated, modified, or in a different format.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("the saved state is damaged: {0}")]
-pub struct Damaged(
+pub struct DecodeError(
     /// The description of the damage, for a log.
     pub &'static str,
 );
@@ -94,9 +94,9 @@ impl<'a> Decoder<'a> {
     /// Finishes decoding.
     ///
     /// # Errors
-    /// Returns [`Damaged`] if bytes remain.
-    pub fn finish(self) -> Result<(), Damaged> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Damaged("it has trailing bytes")) }
+    /// Returns [`DecodeError`] if bytes remain.
+    pub fn finish(self) -> Result<(), DecodeError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(DecodeError("it has trailing bytes")) }
     }
 
     /// Returns the remaining bytes, for another decoder.
@@ -108,9 +108,9 @@ impl<'a> Decoder<'a> {
     /// Decodes `len` bytes written by [`Encoder::raw`].
     ///
     /// # Errors
-    /// Returns [`Damaged`] if fewer bytes remain.
-    pub fn raw(&mut self, len: usize) -> Result<&'a [u8], Damaged> {
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or(Damaged("it is truncated"))?;
+    /// Returns [`DecodeError`] if fewer bytes remain.
+    pub fn raw(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(DecodeError("it is truncated"))?;
         self.rest = rest;
         Ok(taken)
     }
@@ -118,9 +118,9 @@ impl<'a> Decoder<'a> {
     /// Decodes a byte written by [`Encoder::byte`].
     ///
     /// # Errors
-    /// Returns [`Damaged`] if no bytes remain.
-    pub fn byte(&mut self) -> Result<u8, Damaged> {
-        let (&byte, rest) = self.rest.split_first().ok_or(Damaged("it is truncated"))?;
+    /// Returns [`DecodeError`] if no bytes remain.
+    pub fn byte(&mut self) -> Result<u8, DecodeError> {
+        let (&byte, rest) = self.rest.split_first().ok_or(DecodeError("it is truncated"))?;
         self.rest = rest;
         Ok(byte)
     }
@@ -128,9 +128,9 @@ impl<'a> Decoder<'a> {
     /// Decodes a number written by [`Encoder::number`].
     ///
     /// # Errors
-    /// Returns [`Damaged`] if the bytes end too early, for more than 64 bits, and for an encoding that is longer than
-    /// necessary.
-    pub fn number(&mut self) -> Result<u64, Damaged> {
+    /// Returns [`DecodeError`] if the bytes end too early, for more than 64 bits, and for an encoding that is longer
+    /// than necessary.
+    pub fn number(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -141,42 +141,42 @@ impl<'a> Decoder<'a> {
             value |= bits << shift;
             if byte & 0x80 == 0 {
                 let padded = byte == 0 && shift > 0;
-                return if padded { Err(Damaged("a number is not in its shortest form")) } else { Ok(value) };
+                return if padded { Err(DecodeError("a number is not in its shortest form")) } else { Ok(value) };
             }
         }
-        Err(Damaged("a number has more than 64 bits"))
+        Err(DecodeError("a number has more than 64 bits"))
     }
 
     /// Decodes a number written by [`Encoder::fixed`].
     ///
     /// # Errors
-    /// Returns [`Damaged`] if the bytes end too early.
-    pub fn fixed(&mut self) -> Result<u64, Damaged> {
-        let bytes = self.raw(8)?.try_into().map_err(|_| Damaged("it is truncated"))?;
+    /// Returns [`DecodeError`] if the bytes end too early.
+    pub fn fixed(&mut self) -> Result<u64, DecodeError> {
+        let bytes = self.raw(8)?.try_into().map_err(|_| DecodeError("it is truncated"))?;
         Ok(u64::from_le_bytes(bytes))
     }
 
     /// Decodes bytes written by [`Encoder::run`].
     ///
     /// # Errors
-    /// Returns [`Damaged`] if fewer bytes remain than the length claims.
-    pub fn run(&mut self) -> Result<&'a [u8], Damaged> {
-        let len = usize::try_from(self.number()?).map_err(|_| Damaged("it is truncated"))?;
+    /// Returns [`DecodeError`] if fewer bytes remain than the length claims.
+    pub fn run(&mut self) -> Result<&'a [u8], DecodeError> {
+        let len = usize::try_from(self.number()?).map_err(|_| DecodeError("it is truncated"))?;
         self.raw(len)
     }
 
     /// Decodes a string written by [`Encoder::text`].
     ///
     /// # Errors
-    /// Returns [`Damaged`] if the text is truncated or not UTF-8.
-    pub fn text(&mut self) -> Result<&'a str, Damaged> {
-        std::str::from_utf8(self.run()?).map_err(|_| Damaged("a string is not UTF-8"))
+    /// Returns [`DecodeError`] if the text is truncated or not UTF-8.
+    pub fn text(&mut self) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.run()?).map_err(|_| DecodeError("a string is not UTF-8"))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Damaged, Decoder, Encoder};
+    use super::{DecodeError, Decoder, Encoder};
 
     #[test]
     fn numbers_of_every_length_round_trip() {
@@ -200,7 +200,7 @@ mod tests {
         let max = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1];
         assert_eq!(Decoder::new(&max).number(), Ok(u64::MAX));
         let over = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2];
-        assert_eq!(Decoder::new(&over).number(), Err(Damaged("a number has more than 64 bits")));
+        assert_eq!(Decoder::new(&over).number(), Err(DecodeError("a number has more than 64 bits")));
     }
 
     #[test]
@@ -209,8 +209,8 @@ mod tests {
         encoder.number(u64::MAX);
         encoder.raw(b"abc");
         let bytes = encoder.finish();
-        assert_eq!(Decoder::new(&bytes).run(), Err(Damaged("it is truncated")));
-        assert_eq!(Decoder::new(&[2, 0xC3, 0x28]).text(), Err(Damaged("a string is not UTF-8")));
-        assert_eq!(Decoder::new(&[0]).finish(), Err(Damaged("it has trailing bytes")));
+        assert_eq!(Decoder::new(&bytes).run(), Err(DecodeError("it is truncated")));
+        assert_eq!(Decoder::new(&[2, 0xC3, 0x28]).text(), Err(DecodeError("a string is not UTF-8")));
+        assert_eq!(Decoder::new(&[0]).finish(), Err(DecodeError("it has trailing bytes")));
     }
 }

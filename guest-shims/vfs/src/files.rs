@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    encoding::{Damaged, Decoder, Encoder},
+    encoding::{DecodeError, Decoder, Encoder},
     inode::{Body, Content, InodeId},
     limits::{MAX_FILE_BYTES, VfsError, data_charge},
     mount::{MountCache, MountSource, SOURCE_CHUNK_BYTES, SourceError},
@@ -344,15 +344,15 @@ impl Chunks {
     }
 
     /// Decodes the output of [`encode`](Self::encode). Allocates each chunk after its bytes have been read.
-    pub(crate) fn decode(from: &mut Decoder<'_>, size_bytes: u64) -> Result<Self, Damaged> {
+    pub(crate) fn decode(from: &mut Decoder<'_>, size_bytes: u64) -> Result<Self, DecodeError> {
         let mut chunks = BTreeMap::new();
         let mut next = 0_u64;
         for _ in 0..from.number()? {
-            let number = next.checked_add(from.number()?).ok_or(Damaged("a chunk number overflows"))?;
+            let number = next.checked_add(from.number()?).ok_or(DecodeError("a chunk number overflows"))?;
             next = number.saturating_add(1);
             let bytes = from.raw(within_file(number, size_bytes))?;
             if bytes.iter().all(|&byte| byte == 0) {
-                return Err(Damaged("a chunk is empty or lies past the end of its file"));
+                return Err(DecodeError("a chunk is empty or lies past the end of its file"));
             }
             let mut chunk = ZEROS;
             if let Some(held) = chunk.get_mut(..bytes.len()) {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use glovebox_vfs::{
     Access, FileKind, InodeId, RootId,
-    encoding::{Damaged, Decoder, Encoder},
+    encoding::{DecodeError, Decoder, Encoder},
     escaped, escaped_text,
 };
 
@@ -42,7 +42,7 @@ const VIRTUAL: u8 = 6;
 pub enum RestoreError {
     /// The bytes do not encode a saved state.
     #[error(transparent)]
-    Damaged(#[from] Damaged),
+    Damaged(#[from] DecodeError),
     /// The bytes were saved with another version of the layout.
     #[error("the state was saved with layout version {0}; restore it with the release that saved it")]
     Version(u8),
@@ -213,10 +213,10 @@ impl Wasi {
         next.stdin = Stdin::resumed(from.number()?, from.run()?.to_vec());
         next.clock.restore(SavedClock { monotonic_ns: from.fixed()?, slept_ns: from.number()? });
         let seeded = from.byte()?;
-        let bytes = from.raw(16)?.try_into().map_err(|_| Damaged("it is truncated"))?;
+        let bytes = from.raw(16)?.try_into().map_err(|_| DecodeError("it is truncated"))?;
         let words = u128::from_le_bytes(bytes);
         if seeded > 1 || words >= MAX_ENTROPY_WORDS || (seeded == 0 && words != 0) {
-            return Err(Damaged("the generator's position is out of range").into());
+            return Err(DecodeError("the generator's position is out of range").into());
         }
         if seeded == 1 {
             next.entropy.set_position(words);
@@ -282,7 +282,7 @@ impl Wasi {
             if fd >= max {
                 return Err(RestoreError::OpenFiles(next));
             }
-            let fd = u32::try_from(fd).map_err(|_| Damaged("a descriptor's number is too high"))?;
+            let fd = u32::try_from(fd).map_err(|_| DecodeError("a descriptor's number is too high"))?;
             descriptors.insert(fd, SavedDescriptor::decode(from)?);
         }
     }
@@ -332,7 +332,7 @@ impl Wasi {
             }
             SavedTarget::Virtual { path } => {
                 if path != "/" && !is_above_a_mount(&self.mounts, path) {
-                    return Err(Damaged("a virtual directory is not above any mount").into());
+                    return Err(DecodeError("a virtual directory is not above any mount").into());
                 }
                 FdTarget::Virtual { path: path.to_owned() }
             }
@@ -340,20 +340,24 @@ impl Wasi {
         };
         let (max_base, max_inheriting) = target.max_rights();
         if rights_base & !max_base != 0 || rights_inheriting & !max_inheriting != 0 {
-            return Err(Damaged("a descriptor has invalid rights").into());
+            return Err(DecodeError("a descriptor has invalid rights").into());
         }
         Ok(Descriptor { target, flags, rights_base, rights_inheriting, preopen: None })
     }
 
-    fn opened(&self, number: u64, kind: FileKind) -> Result<(InodeId, RootId), Damaged> {
-        let inode = self.vfs.inode_numbered(number).ok_or(Damaged("a descriptor's inode does not exist"))?;
-        let stat = self.vfs.stat(inode).map_err(|_| Damaged("a descriptor's inode does not exist"))?;
-        if stat.kind == kind { Ok((inode, stat.root)) } else { Err(Damaged("a descriptor's inode has the wrong type")) }
+    fn opened(&self, number: u64, kind: FileKind) -> Result<(InodeId, RootId), DecodeError> {
+        let inode = self.vfs.inode_numbered(number).ok_or(DecodeError("a descriptor's inode does not exist"))?;
+        let stat = self.vfs.stat(inode).map_err(|_| DecodeError("a descriptor's inode does not exist"))?;
+        if stat.kind == kind {
+            Ok((inode, stat.root))
+        } else {
+            Err(DecodeError("a descriptor's inode has the wrong type"))
+        }
     }
 }
 
 impl<'a> SavedDescriptor<'a> {
-    fn decode(from: &mut Decoder<'a>) -> Result<Self, Damaged> {
+    fn decode(from: &mut Decoder<'a>) -> Result<Self, DecodeError> {
         let target = match from.byte()? {
             PREOPEN => SavedTarget::Preopen { path: from.text()? },
             STDIN => SavedTarget::Stream(FdTarget::Stdin),
@@ -363,14 +367,14 @@ impl<'a> SavedDescriptor<'a> {
             DIRECTORY => SavedTarget::Directory { number: from.number()? },
             VIRTUAL => SavedTarget::Virtual { path: from.text()? },
             number => {
-                let device = Device::numbered(number).ok_or(Damaged("a descriptor has an unknown target"))?;
+                let device = Device::numbered(number).ok_or(DecodeError("a descriptor has an unknown target"))?;
                 SavedTarget::Device(device)
             }
         };
         let flags = u16::try_from(from.number()?).ok().filter(|flags| flags & !table::FDFLAGS == 0);
-        let flags = flags.ok_or(Damaged("a descriptor has unknown flags"))?;
+        let flags = flags.ok_or(DecodeError("a descriptor has unknown flags"))?;
         if matches!(target, SavedTarget::File { position, .. } if position > MAX_POSITION) {
-            return Err(Damaged("a descriptor's position is out of range"));
+            return Err(DecodeError("a descriptor's position is out of range"));
         }
         let (rights_base, rights_inheriting) = match target {
             SavedTarget::Preopen { .. } => (0, 0),

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use glovebox_vfs::{
     Access, CommitStep, FileIdentity, FileKind, MountSource, OpenOptions, RestoreError as VfsRestoreError, SourceEntry,
     SourceError, SourceStat, Vfs, VfsLimits,
-    encoding::{Damaged, Encoder},
+    encoding::{DecodeError, Encoder},
 };
 use glovebox_wasi::{Entropy, Mount, RestoreError, Wasi, WasiConfig, WasiLimits};
 
@@ -171,7 +171,7 @@ fn endless_journal() -> Vec<u8> {
         Err(RestoreError::FileSystem(error)) => error,
         other => panic!("the file system is refused: {other:?}"),
     };
-    let damaged = VfsRestoreError::Damaged(Damaged("it is truncated"));
+    let damaged = VfsRestoreError::Damaged(DecodeError("it is truncated"));
     assert_eq!(refused(&journal(MAX)), damaged, "all names within the quota must be read");
     let saved = journal(MAX + 1);
     assert_eq!(refused(&saved), VfsRestoreError::Limit("bytes"), "reading must stop at the first name over the quota");

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     changes::{ChangedNames, Journal, PreviousTarget, charge},
-    encoding::{Damaged, Decoder},
+    encoding::{DecodeError, Decoder},
     entries::{Entries, FIRST_PLACE},
     files::Chunks,
     inode::{Body, Content, FileKind, Inode, InodeId, Link, ListingState, Name, RootId, SourcePath, Table, Times},
@@ -38,7 +38,7 @@ impl Vfs {
         let now_ns = reader.from.fixed()?;
         let next = reader.from.number()?;
         if next >= MAX_INODES {
-            return Err(Damaged("an inode's number is too high").into());
+            return Err(DecodeError("an inode's number is too high").into());
         }
         let roots = reader.roots(next)?;
         let mut read = reader.inodes(roots, next)?;
@@ -102,7 +102,7 @@ impl<'b> Reader<'_, 'b> {
             for _ in 0..self.from.number()? {
                 let name = self.name()?;
                 if names.last_key_value().is_some_and(|(before, _)| **before >= *name) {
-                    return Err(Damaged("the names of a journal are not in order").into());
+                    return Err(DecodeError("the names of a journal are not in order").into());
                 }
                 let was = match self.kind()? {
                     None => {
@@ -121,7 +121,7 @@ impl<'b> Reader<'_, 'b> {
                 names.insert(Name::from(name), was);
             }
             if names.is_empty() {
-                return Err(Damaged("a journal has an empty directory").into());
+                return Err(DecodeError("a journal has an empty directory").into());
             }
             dirs.insert(InodeId(last), names);
         }
@@ -149,14 +149,14 @@ impl<'b> Reader<'_, 'b> {
         let flags = self.from.byte()?;
         let number = self.from.number()?;
         let at = usize::try_from(number).unwrap_or(usize::MAX);
-        let root = read.roots.get_mut(at).ok_or(Damaged("an inode's root does not exist"))?;
+        let root = read.roots.get_mut(at).ok_or(DecodeError("an inode's root does not exist"))?;
         let is_root = root.dir == id;
         let mounted = root.source.is_some();
         let accessed_ns = self.from.fixed()?;
         let times = Times { accessed_ns, modified_ns: self.from.fixed()?, changed_ns: self.from.fixed()? };
         let charged_to_mount = flags & CHARGED_TO_MOUNT != 0;
         if (charged_to_mount && (!mounted || is_root)) || flags & !(KIND | WRITTEN | CHARGED_TO_MOUNT) != 0 {
-            return Err(Damaged("an inode has invalid flags").into());
+            return Err(DecodeError("an inode has invalid flags").into());
         }
         if flags & WRITTEN != 0 {
             if flags & KIND != PRIVATE || (mounted && root.access == Access::ReadOnly) {
@@ -183,13 +183,13 @@ impl<'b> Reader<'_, 'b> {
                 Body::Directory { entries: Arc::new(entries), listed: ListingState::Whole }
             }
             SYMLINK => self.symlink(charged_to_mount)?,
-            _ => return Err(Damaged("an inode has an unknown type").into()),
+            _ => return Err(DecodeError("an inode has an unknown type").into()),
         };
         let mount_charge = charged_to_mount.then(|| match &body {
             Body::Symlink(target) => INODE_BYTES.saturating_add(length(target)),
             Body::File { .. } | Body::Directory { .. } => INODE_BYTES,
         });
-        let root = RootId(u32::try_from(at).map_err(|_| Damaged("an inode's root does not exist"))?);
+        let root = RootId(u32::try_from(at).map_err(|_| DecodeError("an inode's root does not exist"))?);
         let inode = Inode { root, body, links: Vec::new(), times, mount_charge, source };
         if !is_root {
             self.charge(&inode)?;
@@ -233,14 +233,14 @@ impl<'b> Reader<'_, 'b> {
             let name = Name::from(self.name()?);
             let inode = InodeId(below(self.from.number()?, next)?);
             let which = usize::try_from(self.from.number()?)
-                .map_err(|_| Damaged("the names of an inode are not numbered consecutively"))?;
+                .map_err(|_| DecodeError("the names of an inode are not numbered consecutively"))?;
             let base = self.base()?;
             let in_source = mounted && !journal.has(dir, &name);
             let bytes = if in_source { &mut self.usage.mount_bytes } else { &mut self.usage.workspace_bytes };
             *bytes = bytes.saturating_add(entry_charge(&name));
             check_usage(&self.usage, self.vfs)?;
             if !entries.set_at(&name, inode, place, in_source) {
-                return Err(Damaged("a directory has the same name twice").into());
+                return Err(DecodeError("a directory has the same name twice").into());
             }
             entries.set_base(&name, base.map(Arc::new));
             free = place_after(place, 1)?;
@@ -255,7 +255,7 @@ impl<'b> Reader<'_, 'b> {
         // A link from a source can have any target, because links are never followed out of their root.
         let sound = !target.contains('\0') && (charged_to_mount || !(target.is_empty() || target.starts_with('/')));
         if !sound {
-            return Err(Damaged("a symlink has an invalid target").into());
+            return Err(DecodeError("a symlink has an invalid target").into());
         }
         if !charged_to_mount && target.len() > self.vfs.limits.path_bytes {
             return Err(RestoreError::Limit("path_bytes"));
@@ -266,7 +266,7 @@ impl<'b> Reader<'_, 'b> {
     fn source_path(&mut self) -> Result<SourcePath, RestoreError> {
         let path = self.from.text()?;
         if !path.split('/').all(is_name) {
-            return Err(Damaged("a source path is invalid").into());
+            return Err(DecodeError("a source path is invalid").into());
         }
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         Ok(SourcePath { dir: Arc::from(dir), name: Name::from(name) })
@@ -275,7 +275,7 @@ impl<'b> Reader<'_, 'b> {
     fn name(&mut self) -> Result<&'b str, RestoreError> {
         let name = self.from.text()?;
         if !is_name(name) {
-            return Err(Damaged("a name is invalid").into());
+            return Err(DecodeError("a name is invalid").into());
         }
         if name.len() > self.vfs.limits.name_bytes {
             return Err(RestoreError::Limit("name_bytes"));
@@ -297,35 +297,35 @@ impl<'b> Reader<'_, 'b> {
             1 => Ok(Some(FileKind::File)),
             2 => Ok(Some(FileKind::Directory)),
             3 => Ok(Some(FileKind::Symlink)),
-            _ => Err(Damaged("an entry has an unknown type").into()),
+            _ => Err(DecodeError("an entry has an unknown type").into()),
         }
     }
 }
 
-const WRITTEN_WITHOUT_CONTENT: Damaged = Damaged("an inode without its own content is marked as written");
+const WRITTEN_WITHOUT_CONTENT: DecodeError = DecodeError("an inode without its own content is marked as written");
 
 fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
 }
 
-fn below(number: u64, next: u64) -> Result<u64, Damaged> {
-    if number > 0 && number < next { Ok(number) } else { Err(Damaged("an inode's number was never assigned")) }
+fn below(number: u64, next: u64) -> Result<u64, DecodeError> {
+    if number > 0 && number < next { Ok(number) } else { Err(DecodeError("an inode's number was never assigned")) }
 }
 
-fn ascending(last: u64, by: u64, next: u64) -> Result<u64, Damaged> {
+fn ascending(last: u64, by: u64, next: u64) -> Result<u64, DecodeError> {
     if by == 0 {
-        return Err(Damaged("an inode's number occurs twice"));
+        return Err(DecodeError("an inode's number occurs twice"));
     }
     below(last.saturating_add(by), next)
 }
 
-fn place_after(place: u32, by: u64) -> Result<u32, Damaged> {
+fn place_after(place: u32, by: u64) -> Result<u32, DecodeError> {
     let by = u32::try_from(by).ok();
-    by.and_then(|by| place.checked_add(by)).ok_or(Damaged("a directory's position overflows"))
+    by.and_then(|by| place.checked_add(by)).ok_or(DecodeError("a directory's position overflows"))
 }
 
-fn file_size(size_bytes: u64) -> Result<u64, Damaged> {
-    if size_bytes <= MAX_FILE_BYTES { Ok(size_bytes) } else { Err(Damaged("a file is larger than the maximum")) }
+fn file_size(size_bytes: u64) -> Result<u64, DecodeError> {
+    if size_bytes <= MAX_FILE_BYTES { Ok(size_bytes) } else { Err(DecodeError("a file is larger than the maximum")) }
 }
 
 /// The decoded state, before its consistency is checked.

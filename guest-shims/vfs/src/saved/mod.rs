@@ -22,7 +22,7 @@ use thiserror::Error;
 
 use crate::{
     changes::Journal,
-    encoding::{Damaged, Encoder},
+    encoding::{DecodeError, Encoder},
     entries::{Entries, Entry, FIRST_PLACE},
     inode::{Body, Content, FileKind, Inode, InodeId},
     mount::SourceStat,
@@ -53,7 +53,7 @@ const CHARGED_TO_MOUNT: u8 = 16;
 pub enum RestoreError {
     /// The bytes do not encode a saved file system.
     #[error(transparent)]
-    Damaged(#[from] Damaged),
+    Damaged(#[from] DecodeError),
     /// The bytes were saved with another version of the layout.
     #[error("the file system was saved with layout version {0}; restore it with the release that saved it")]
     Version(u8),

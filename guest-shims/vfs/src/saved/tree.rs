@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     changes::Journal,
-    encoding::Damaged,
+    encoding::DecodeError,
     entries::Position,
     inode::{Body, Content, FileKind, Inode, InodeId, ListingState, SourcePath},
     limits::{MAX_LINKS, Usage, VfsLimits, length},
@@ -41,9 +41,9 @@ impl Tree<'_> {
         let roots = self.read.roots.clone();
         let mut met = 0_usize;
         for (index, root) in roots.iter().enumerate() {
-            let dir = self.read.table.get(root.dir).ok_or(Damaged("a root has no directory"))?;
+            let dir = self.read.table.get(root.dir).ok_or(DecodeError("a root has no directory"))?;
             if usize::try_from(dir.root.0) != Ok(index) || dir.kind() != FileKind::Directory {
-                return Err(Damaged("a root is not a directory").into());
+                return Err(DecodeError("a root is not a directory").into());
             }
             met = met.saturating_add(self.walk(root)?);
             self.check_journal(root)?;
@@ -61,10 +61,10 @@ impl Tree<'_> {
         }
         // A directory that has a name but cannot be reached from a root is part of a cycle.
         if met != linked_dirs {
-            return Err(Damaged("a directory is its own ancestor").into());
+            return Err(DecodeError("a directory is its own ancestor").into());
         }
         if self.open.keys().any(|&id| self.read.table.get(id).is_none()) {
-            return Err(Damaged("an open inode does not exist").into());
+            return Err(DecodeError("an open inode does not exist").into());
         }
         check_usage(&self.usage, self.vfs)?;
         Ok(self.usage)
@@ -79,26 +79,26 @@ impl Tree<'_> {
             let is_root = self.read.roots.iter().any(|root| root.dir == id);
             let inode = self.read.table.get_mut(id).ok_or(NOTHING)?;
             if Some(inode.root) != root || is_root {
-                return Err(Damaged("a name refers to an inode in another root").into());
+                return Err(DecodeError("a name refers to an inode in another root").into());
             }
             let max = if inode.kind() == FileKind::Directory { 1 } else { MAX_LINKS };
             if which != inode.links.len() {
-                return Err(Damaged("the names of an inode are not numbered consecutively").into());
+                return Err(DecodeError("the names of an inode are not numbered consecutively").into());
             }
             if which >= max {
-                return Err(Damaged("an inode has too many names").into());
+                return Err(DecodeError("an inode has too many names").into());
             }
             inode.links.push(link);
         }
         Ok(())
     }
 
-    fn check_nameless(&self, id: InodeId, inode: &Inode) -> Result<(), Damaged> {
+    fn check_nameless(&self, id: InodeId, inode: &Inode) -> Result<(), DecodeError> {
         if !self.open.contains_key(&id) {
-            return Err(Damaged("an inode has no name and is not open"));
+            return Err(DecodeError("an inode has no name and is not open"));
         }
         match inode.entries() {
-            Some(entries) if !entries.is_empty() => Err(Damaged("a removed directory has entries")),
+            Some(entries) if !entries.is_empty() => Err(DecodeError("a removed directory has entries")),
             _ => Ok(()),
         }
     }
@@ -124,7 +124,7 @@ impl Tree<'_> {
                 let moved = root.committed.has(dir, name) || root.committed.has_moved(entry.inode);
                 let path = path.clone().filter(|_| !moved);
                 if path.is_some() && child.mount_charge.is_none() {
-                    return Err(Damaged("a mounted directory is not in its source").into());
+                    return Err(DecodeError("a mounted directory is not in its source").into());
                 }
                 shared |= path.is_some();
                 let source = path.map(|dir| SourcePath { dir, name: name.clone() });
@@ -146,7 +146,7 @@ impl Tree<'_> {
             return Err(RestoreError::Limit("path_bytes"));
         }
         if matches!(child.body, Body::File { content: Content::Gone, .. }) {
-            return Err(Damaged("a file that a commit removed has a name").into());
+            return Err(DecodeError("a file that a commit removed has a name").into());
         }
         Ok(())
     }
@@ -179,13 +179,13 @@ impl Tree<'_> {
         for (&dir, names) in &journal.dirs {
             let inode = self.read.table.get(dir);
             if inode.is_some_and(|inode| Some(inode.root) != root_id || inode.kind() != FileKind::Directory) {
-                return Err(Damaged("a journal's directory is not in its root").into());
+                return Err(DecodeError("a journal's directory is not in its root").into());
             }
             let entries = inode.and_then(Inode::entries);
             for (name, was) in names {
                 let now = entries.and_then(|entries| entries.get(name)).map(|entry| entry.inode);
                 if now == was.as_ref().map(|was| was.inode) {
-                    return Err(Damaged("a journal records an unchanged name").into());
+                    return Err(DecodeError("a journal records an unchanged name").into());
                 }
                 let Some(was) = was else { continue };
                 taken = true;
@@ -194,7 +194,7 @@ impl Tree<'_> {
                 if alive.is_some_and(|inode| Some(inode.root) != root_id || inode.kind() != was.kind)
                     || (was.kind != FileKind::Directory && journal.dirs.contains_key(&was.inode))
                 {
-                    return Err(Damaged("a journal contradicts an inode's type or root").into());
+                    return Err(DecodeError("a journal contradicts an inode's type or root").into());
                 }
             }
         }
@@ -207,14 +207,14 @@ impl Tree<'_> {
         let mut left = vec![(root.dir, 0_usize)];
         while let Some((dir, depth)) = left.pop() {
             if !met.insert(dir) {
-                return Err(Damaged("a directory was in two parents at once").into());
+                return Err(DecodeError("a directory was in two parents at once").into());
             }
             check_depth(&self.vfs.limits, depth, FileKind::Directory)?;
             let below = depth.saturating_add(1);
             left.extend(self.old_directories(journal, dir).map(|dir| (dir, below)));
         }
         let strays = journal.dirs.iter().any(|(dir, names)| names.values().any(Option::is_some) && !met.contains(dir));
-        if strays { Err(Damaged("a journal records a directory that had no parent").into()) } else { Ok(()) }
+        if strays { Err(DecodeError("a journal records a directory that had no parent").into()) } else { Ok(()) }
     }
 
     fn old_directories<'b>(&'b self, journal: &'b Journal, dir: InodeId) -> impl Iterator<Item = InodeId> + 'b {
@@ -230,7 +230,7 @@ impl Tree<'_> {
     }
 }
 
-const NOTHING: Damaged = Damaged("a name refers to no inode");
+const NOTHING: DecodeError = DecodeError("a name refers to no inode");
 
 /// Checks the depth of an entry. A directory from a source can be one level deeper than directories that can be listed.
 fn check_depth(limits: &VfsLimits, depth: usize, kind: FileKind) -> Result<(), RestoreError> {

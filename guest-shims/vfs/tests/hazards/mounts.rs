@@ -2,7 +2,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use glovebox_vfs::{
     Access, Follow, InodeId, RestoreError, RootId, Vfs, VfsError, VfsLimits,
-    encoding::{Damaged, Encoder},
+    encoding::{DecodeError, Encoder},
 };
 
 use crate::{
@@ -423,7 +423,7 @@ fn why(names: &[u8], bytes: u64, available_bytes: u64) -> RestoreError {
 #[test]
 fn journal_names_are_limited_while_reading() {
     // If the decoder accepts all names, it then fails at the end of the input.
-    let read = RestoreError::Damaged(Damaged("it is truncated"));
+    let read = RestoreError::Damaged(DecodeError("it is truncated"));
     // Each created name is charged its length and 256 bytes, each removed name its length and 160 bytes.
     for (was, charge) in [(MADE, 260), (TAKEN, 164)] {
         let max = 100 * charge;

@@ -2,7 +2,7 @@
 
 use glovebox_vfs::{
     Access, RestoreError as VfsRestoreError, Vfs, VfsLimits,
-    encoding::{Damaged, Encoder},
+    encoding::{DecodeError, Encoder},
 };
 use glovebox_wasi::{Clock, Entropy, Errno, Mount, RestoreError, Wasi, WasiConfig, WasiLimits};
 
@@ -414,7 +414,7 @@ fn mounts(count: u64, paths: &[String]) -> Vec<u8> {
 #[test]
 fn mismatched_mounts_are_read_only_as_far_as_shown() {
     let restore = |saved: &[u8]| hostile_guest().wasi.restore(saved).unwrap_err();
-    let damaged = RestoreError::Damaged(Damaged("it is truncated"));
+    let damaged = RestoreError::Damaged(DecodeError("it is truncated"));
     let paths: Vec<String> = (0..8).map(|number| format!("/{number}")).collect();
     let quoted: Vec<String> = paths.iter().map(|path| format!("{path:?}")).collect();
     let shown = |saved: &[u8]| match restore(saved) {
