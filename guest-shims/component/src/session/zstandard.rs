@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-use glovebox_core::hibernate::{Codec, Unpacked, WINDOW_LOG};
+use glovebox_core::hibernate::{Codec, FrameReader, WINDOW_LOG};
 use ruzstd::{
     decoding::{FrameDecoder, StreamingDecoder},
     encoding::{CompressionLevel, compress},
@@ -20,7 +20,7 @@ impl Codec for Zstandard {
         into.write_all(&packed)
     }
 
-    fn unpack<'a>(&self, packed: &'a [u8]) -> io::Result<Box<dyn Unpacked<'a> + 'a>> {
+    fn unpack<'a>(&self, packed: &'a [u8]) -> io::Result<Box<dyn FrameReader<'a> + 'a>> {
         check_header(packed)?;
         Ok(Box::new(Frame(StreamingDecoder::new(packed).map_err(io::Error::other)?)))
     }
@@ -66,7 +66,7 @@ impl Read for Frame<'_> {
     }
 }
 
-impl<'a> Unpacked<'a> for Frame<'a> {
+impl<'a> FrameReader<'a> for Frame<'a> {
     fn rest(self: Box<Self>) -> &'a [u8] {
         self.0.into_inner()
     }

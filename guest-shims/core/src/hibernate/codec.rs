@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Caps, Codec, ImageView, PAGE_BYTES, Page, Pages, ResumeError, SavedSession, SessionKey, Unpacked,
+    Caps, Codec, FrameReader, ImageView, PAGE_BYTES, Page, Pages, ResumeError, SavedSession, SessionKey,
     header::{self, Envelope, HibernatedInfo, SEAL_KIND_AT, Seal, SealKind},
 };
 use crate::MemoryLimit;
@@ -128,7 +128,7 @@ fn damaged(reason: &str) -> ResumeError {
 }
 
 /// The body during decompression. Memory is allocated only for decompressed bytes, never for claimed sizes.
-struct Body<'a>(Box<dyn Unpacked<'a> + 'a>);
+struct Body<'a>(Box<dyn FrameReader<'a> + 'a>);
 
 impl<'a> Body<'a> {
     fn new(codec: &dyn Codec, packed: &'a [u8]) -> Result<Self, ResumeError> {

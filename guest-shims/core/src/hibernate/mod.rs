@@ -181,11 +181,11 @@ pub trait Codec {
     ///
     /// # Errors
     /// Fails if the window is larger than 1 MiB, or if the frame needs a dictionary.
-    fn unpack<'a>(&self, packed: &'a [u8]) -> io::Result<Box<dyn Unpacked<'a> + 'a>>;
+    fn unpack<'a>(&self, packed: &'a [u8]) -> io::Result<Box<dyn FrameReader<'a> + 'a>>;
 }
 
 /// A frame during decompression. Reading stops at the end of the frame.
-pub trait Unpacked<'a>: Read {
+pub trait FrameReader<'a>: Read {
     /// Returns the bytes after the frame. Requires that the frame has been read to its end.
     fn rest(self: Box<Self>) -> &'a [u8];
 }

@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 
 use glovebox_core::{
-    hibernate::{Caps, Codec, ImageView, SavedSession, Unpacked, WINDOW_LOG, decode, encode},
+    hibernate::{Caps, Codec, FrameReader, ImageView, SavedSession, WINDOW_LOG, decode, encode},
     session::{Checkpoint, RandomNumbers},
 };
 use zstd::stream::{read::Decoder, write::Encoder};
@@ -281,7 +281,7 @@ impl Codec for Zstandard {
         encoder.finish().map(drop)
     }
 
-    fn unpack<'a>(&self, packed: &'a [u8]) -> io::Result<Box<dyn Unpacked<'a> + 'a>> {
+    fn unpack<'a>(&self, packed: &'a [u8]) -> io::Result<Box<dyn FrameReader<'a> + 'a>> {
         let mut decoder = Decoder::with_buffer(packed)?;
         decoder.window_log_max(WINDOW_LOG)?;
         Ok(Box::new(Frame(decoder.single_frame())))
@@ -296,7 +296,7 @@ impl Read for Frame<'_> {
     }
 }
 
-impl<'a> Unpacked<'a> for Frame<'a> {
+impl<'a> FrameReader<'a> for Frame<'a> {
     fn rest(self: Box<Self>) -> &'a [u8] {
         self.0.finish()
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Caps, Codec, ImageView, PAGE_BYTES, Page, Pages, ResumeError, SavedSession, SessionKey, Unpacked, WINDOW_LOG,
+    Caps, Codec, FrameReader, ImageView, PAGE_BYTES, Page, Pages, ResumeError, SavedSession, SessionKey, WINDOW_LOG,
     codec::{decode, encode, reseal, seal, unseal},
     header::HibernatedInfo,
 };
@@ -25,7 +25,7 @@ impl Codec for Zstandard {
         encoder.finish().map(drop)
     }
 
-    fn unpack<'a>(&self, packed: &'a [u8]) -> io::Result<Box<dyn Unpacked<'a> + 'a>> {
+    fn unpack<'a>(&self, packed: &'a [u8]) -> io::Result<Box<dyn FrameReader<'a> + 'a>> {
         let mut decoder = zstd::Decoder::with_buffer(packed)?;
         decoder.window_log_max(WINDOW_LOG)?;
         Ok(Box::new(Frame(decoder.single_frame())))
@@ -40,7 +40,7 @@ impl Read for Frame<'_> {
     }
 }
 
-impl<'a> Unpacked<'a> for Frame<'a> {
+impl<'a> FrameReader<'a> for Frame<'a> {
     fn rest(self: Box<Self>) -> &'a [u8] {
         self.0.finish()
     }
