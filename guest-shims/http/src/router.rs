@@ -19,7 +19,7 @@ use crate::{
     answer::{ExecutionAnswer, ReturnedFiles, finish},
     http::{Answer, Problem, ReadBody, Request},
     policy::{self, Settings},
-    wire::{self, ExecuteBody, Fresh, InSession, Open, OpenBody},
+    wire::{self, ExecuteBody, FreshExecution, NewSession, OpenBody, SessionExecution},
 };
 
 /// The handler for a path.
@@ -133,7 +133,7 @@ pub(crate) fn check_token(token: Option<&Token>, request: &Request) -> Result<()
 
 /// Runs a script in a new interpreter with a new workspace.
 fn execute(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
-    let Fresh { runtime, policy, request, patterns } = wire::json::<ExecuteBody>(body)?.fresh()?;
+    let FreshExecution { runtime, policy, request, patterns } = wire::json::<ExecuteBody>(body)?.fresh()?;
     let started = sandbox(settings, runtime, &policy)?.start(request, &[])?;
     let execution = finish(&started)?;
     let returned =
@@ -143,7 +143,7 @@ fn execute(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
 
 /// Returns the diagnostics of the language's own parser, without executing the script.
 fn validate(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
-    let Fresh { runtime, policy, request, .. } = wire::json::<ExecuteBody>(body)?.fresh()?;
+    let FreshExecution { runtime, policy, request, .. } = wire::json::<ExecuteBody>(body)?.fresh()?;
     let diagnostics = sandbox(settings, runtime, &policy)?.validate(request)?;
     let diagnostics: Vec<Value> = diagnostics
         .into_iter()
@@ -186,7 +186,7 @@ struct OpenedSession {
 
 /// The result of a script in a session, and the session's new state.
 #[derive(Debug, Serialize)]
-struct InSessionAnswer {
+struct SessionExecutionAnswer {
     #[serde(flatten)]
     execution: ExecutionAnswer,
     /// The new sealed state in base64, or null if the session has ended.
@@ -199,7 +199,7 @@ struct InSessionAnswer {
 fn open_session(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
     let key = settings.session_key()?;
     let body = if body.is_empty() { OpenBody::default() } else { wire::json(body)? };
-    let Open { runtime, context } = body.open()?;
+    let NewSession { runtime, context } = body.open()?;
     let runtime = runtime.map_or_else(first_runtime, Ok)?;
     let sandbox = Sandbox::new(runtime).policy(policy::to_wit(&settings.policy));
     let session = sandbox.open_session(&SessionOptions { context, tools: None })?;
@@ -215,7 +215,8 @@ fn open_session(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
 /// Runs a script in a session. The response contains the session's new sealed state.
 fn execute_in_session(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
     let key = settings.session_key()?;
-    let InSession { state, request, patterns } = wire::json::<ExecuteBody>(body)?.in_session(settings.state_bytes)?;
+    let SessionExecution { state, request, patterns } =
+        wire::json::<ExecuteBody>(body)?.in_session(settings.state_bytes)?;
     let session = resumed(settings, key, state)?;
     let started = session.start(request)?;
     let execution = finish(&started)?;
@@ -230,7 +231,7 @@ fn execute_in_session(settings: &Settings, body: &[u8]) -> Result<Answer, Proble
         None => Some(BASE64_STANDARD.encode(sealed(settings, key, &session)?)),
     };
     let execution = ExecutionAnswer::new(&started, execution, returned);
-    Answer::json(200, &InSessionAnswer { execution, state, session_ended })
+    Answer::json(200, &SessionExecutionAnswer { execution, state, session_ended })
 }
 
 /// Resumes a session from a state that this server sealed. Any other state is rejected before it is decompressed.

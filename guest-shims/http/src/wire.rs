@@ -79,7 +79,7 @@ pub(crate) struct OpenBody {
 
 /// An execution in a new interpreter.
 #[derive(Debug)]
-pub(crate) struct Fresh {
+pub(crate) struct FreshExecution {
     /// The requested runtime. `None` selects the provider's first runtime.
     pub(crate) runtime: Option<Runtime>,
     pub(crate) policy: Map<String, Value>,
@@ -89,14 +89,14 @@ pub(crate) struct Fresh {
 
 /// An execution in a session.
 #[derive(Debug)]
-pub(crate) struct InSession {
+pub(crate) struct SessionExecution {
     pub(crate) state: Vec<u8>,
     pub(crate) request: Request,
     pub(crate) patterns: Vec<String>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct NewSession {
     /// The requested runtime. `None` selects the provider's first runtime.
     pub(crate) runtime: Option<Runtime>,
     /// The context as JSON text.
@@ -113,7 +113,7 @@ pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 
 impl ExecuteBody {
     /// Converts the body of an execution in a new interpreter.
-    pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
+    pub(crate) fn fresh(mut self) -> Result<FreshExecution, Problem> {
         if self.state.is_some() {
             return Err(Problem::invalid(
                 "`state` is supported only for sessions; send it to `/v1/sessions/execute`, or remove it",
@@ -127,11 +127,11 @@ impl ExecuteBody {
             .files
             .take()
             .map(|files| files.into_iter().map(|(path, Bytes(bytes))| InputFile { path, bytes }).collect());
-        Ok(Fresh { runtime, policy, request: Request { context, files, ..self.request()? }, patterns })
+        Ok(FreshExecution { runtime, policy, request: Request { context, files, ..self.request()? }, patterns })
     }
 
     /// Converts the body of an execution in a session. The state can be at most `max_state_bytes` bytes long.
-    pub(crate) fn in_session(mut self, max_state_bytes: usize) -> Result<InSession, Problem> {
+    pub(crate) fn in_session(mut self, max_state_bytes: usize) -> Result<SessionExecution, Problem> {
         let given = [
             ("language", self.language.is_some()),
             ("runtime", self.runtime.is_some()),
@@ -159,7 +159,7 @@ impl ExecuteBody {
         if state.len() > max_state_bytes {
             return Err(too_large());
         }
-        Ok(InSession { state, request: self.request()?, patterns })
+        Ok(SessionExecution { state, request: self.request()?, patterns })
     }
 
     fn request(self) -> Result<Request, Problem> {
@@ -203,12 +203,12 @@ impl ExecuteBody {
 
 impl OpenBody {
     /// Converts the body of a request to open a session.
-    pub(crate) fn open(self) -> Result<Open, Problem> {
+    pub(crate) fn open(self) -> Result<NewSession, Problem> {
         if self.id.is_some() {
             return Err(Problem::invalid("`id` is not supported: `state` identifies a session; remove `id`"));
         }
         let context = self.context.map(context_of).transpose()?;
-        Ok(Open { runtime: runtime(self.language, self.runtime), context })
+        Ok(NewSession { runtime: runtime(self.language, self.runtime), context })
     }
 }
 
@@ -337,13 +337,13 @@ mod tests {
         json(body.to_string().as_bytes())
     }
 
-    fn fresh(body: &Value) -> Result<Fresh, String> {
+    fn fresh(body: &Value) -> Result<FreshExecution, String> {
         execute(body).and_then(ExecuteBody::fresh).map_err(|problem| format!("{}: {}", problem.kind, problem.detail))
     }
 
     #[test]
     fn body_becomes_the_script_request() {
-        let Fresh { runtime, policy, request, patterns } = fresh(&json!({
+        let FreshExecution { runtime, policy, request, patterns } = fresh(&json!({
             "source": "1", "language": "javascript", "kind": "module", "name": "a", "stdin": { "base64": "/w==" },
             "context": { "b": 1, "a": [1.0] }, "files": { "f": "text" }, "deadline_ms": 5, "policy": { "args": [] },
             "return_files": ["*"],
