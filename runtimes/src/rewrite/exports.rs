@@ -14,7 +14,7 @@ use super::{
     RewriteError,
     framed::{self, Wrapper},
     index_of, numpy, quickjs,
-    sections::{Changed, Exports, Raw, Sections, bound, entries, longer},
+    sections::{EncodedSection, Exports, SectionChange, Sections, bound, entries, longer},
 };
 use crate::{Callback, ExportList, FunctionId};
 
@@ -109,7 +109,7 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
     }
     let globals = export_mutable_globals(&sections, &mut exports)?;
     let mut changed = add_callbacks(&sections, &list.callbacks, &mut exports)?;
-    changed.push(Changed::to(exports.section()));
+    changed.push(SectionChange::to(exports.section()));
     let mut bytes = sections.rebuild(changed);
     let wrappers = wrappers(list, &found)?;
     if !wrappers.is_empty() {
@@ -199,7 +199,7 @@ fn add_callbacks(
     sections: &Sections<'_>,
     callbacks: &BTreeMap<String, Callback>,
     exports: &mut Exports,
-) -> Result<Vec<Changed>, RewriteError> {
+) -> Result<Vec<SectionChange>, RewriteError> {
     let Ok(count) = u32::try_from(callbacks.len()) else { return Err(too_many()) };
     if count == 0 {
         return Ok(Vec::new());
@@ -233,12 +233,12 @@ fn add_callbacks(
     elements.active(None, &ConstExpr::i32_const(first_slot.cast_signed()), Elements::Functions(functions.into()));
 
     Ok(vec![
-        Changed::to(longer(sections, SectionId::Type, count, &types)?),
-        Changed::to(longer(sections, SectionId::Function, count, &declarations)?),
-        Changed::to(tables),
-        Changed::to(longer(sections, SectionId::Global, count, entries(&globals)?.as_slice())?),
-        Changed::to(longer(sections, SectionId::Element, 1, entries(&elements)?.as_slice())?),
-        Changed::to(longer(sections, SectionId::Code, count, &bodies)?),
+        SectionChange::to(longer(sections, SectionId::Type, count, &types)?),
+        SectionChange::to(longer(sections, SectionId::Function, count, &declarations)?),
+        SectionChange::to(tables),
+        SectionChange::to(longer(sections, SectionId::Global, count, entries(&globals)?.as_slice())?),
+        SectionChange::to(longer(sections, SectionId::Element, 1, entries(&elements)?.as_slice())?),
+        SectionChange::to(longer(sections, SectionId::Code, count, &bodies)?),
     ])
 }
 
@@ -276,7 +276,7 @@ fn too_many() -> RewriteError {
 }
 
 /// Returns the table section with `more` additional slots in table 0, and the first new slot.
-pub(super) fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), RewriteError> {
+pub(super) fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(EncodedSection, u32), RewriteError> {
     let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
     let found = sections.0.iter().find_map(|section| match &section.payload {
         Payload::TableSection(reader) => Some((reader.clone(), section.data)),
@@ -308,7 +308,7 @@ pub(super) fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u
     count.encode(&mut content);
     longer.encode(&mut content);
     content.extend_from_slice(end.and_then(|end| data.get(end..)).unwrap_or_default());
-    Ok((Raw { id: SectionId::Table.into(), data: content }, slot))
+    Ok((EncodedSection { id: SectionId::Table.into(), data: content }, slot))
 }
 
 /// Returns the number of types. A recursion group is one entry of the section but contains several types.

@@ -10,7 +10,7 @@ use wasm_encoder::{BlockType, CodeSection, Function, FunctionSection, MemArg, Se
 use wasmparser::{BinaryReader, CodeSectionReader, CompositeInnerType, Payload, ValType};
 
 use super::RewriteError;
-use super::sections::{Changed, Sections, bound};
+use super::sections::{SectionChange, Sections, bound};
 
 /// The size of a frame in bytes. The C stack is aligned to 16 bytes.
 const FRAME_BYTES: i32 = 64;
@@ -71,7 +71,7 @@ pub(super) fn wrap(module: &[u8], functions: &BTreeMap<u32, Wrapper>) -> Result<
         types.function(type_index);
         bodies.raw(body);
     }
-    Ok(sections.rebuild(vec![Changed::to(types), Changed::to(bodies)]))
+    Ok(sections.rebuild(vec![SectionChange::to(types), SectionChange::to(bodies)]))
 }
 
 fn check_stack_pointer(sections: &Sections<'_>, stack_pointer: u32) -> Result<(), RewriteError> {

@@ -10,7 +10,7 @@ use wasmparser::{GlobalSectionReader, Operator, Parser, Payload, ValType, Valida
 
 use super::{
     RewriteError,
-    sections::{Changed, Sections, entries, longer},
+    sections::{SectionChange, Sections, entries, longer},
 };
 
 /// The size of a WebAssembly page in bytes.
@@ -69,13 +69,13 @@ pub fn with_image(module: &[u8], image: &Image<'_>) -> Result<Vec<u8>, RewriteEr
     check_code(module)?;
 
     let data = data(image.memory)?;
-    let mut changed = vec![Changed::removed(SectionId::Start)];
+    let mut changed = vec![SectionChange::removed(SectionId::Start)];
     if sections.has(SectionId::DataCount) {
-        changed.push(Changed::to(DataCountSection { count: data.len() }));
+        changed.push(SectionChange::to(DataCountSection { count: data.len() }));
     }
-    changed.push(Changed::to(data));
-    changed.push(Changed::to(memory));
-    changed.extend(saved_globals(&sections, image.globals)?.map(Changed::to));
+    changed.push(SectionChange::to(data));
+    changed.push(SectionChange::to(memory));
+    changed.extend(saved_globals(&sections, image.globals)?.map(SectionChange::to));
     let rewritten = sections.rebuild(changed);
     Validator::new().validate_all(&rewritten)?;
     Ok(rewritten)
@@ -270,10 +270,10 @@ pub fn code_of(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let (from, name) = MEMORY_IMPORT;
     import.import(from, name, EntityType::Memory(memory));
     Ok(sections.rebuild(vec![
-        Changed::to(longer(&sections, SectionId::Import, 1, &entries(&import)?)?),
-        Changed::removed(SectionId::Memory),
-        Changed::removed(SectionId::Data),
-        Changed::removed(SectionId::DataCount),
+        SectionChange::to(longer(&sections, SectionId::Import, 1, &entries(&import)?)?),
+        SectionChange::removed(SectionId::Memory),
+        SectionChange::removed(SectionId::Data),
+        SectionChange::removed(SectionId::DataCount),
     ]))
 }
 

@@ -24,7 +24,7 @@ use super::{
     exports::longer_table,
     framed::{FunctionType, bodies_of, defined_functions, function_types},
     image::MEMORY_IMPORT,
-    sections::{Changed, Exports, Sections, entries, longer},
+    sections::{Exports, SectionChange, Sections, entries, longer},
 };
 use crate::CodePart;
 
@@ -196,17 +196,17 @@ impl<'a> Code<'a> {
         let kind = wasm_encoder::GlobalType { val_type: wasm_encoder::ValType::I32, mutable: false, shared: false };
         global.global(kind, &ConstExpr::i32_const(loader.cast_signed()));
         let mut changed = vec![
-            Changed::to(longer(&self.sections, SectionId::Type, types.added, &types.encoded)?),
-            Changed::to(functions),
-            Changed::to(table),
-            Changed::to(longer(&self.sections, SectionId::Global, 1, &entries(&global)?)?),
-            Changed::to(self.exports(owners, &indices)?),
-            Changed::to(elements(&self.slots, &indices)),
-            Changed::to(code),
+            SectionChange::to(longer(&self.sections, SectionId::Type, types.added, &types.encoded)?),
+            SectionChange::to(functions),
+            SectionChange::to(table),
+            SectionChange::to(longer(&self.sections, SectionId::Global, 1, &entries(&global)?)?),
+            SectionChange::to(self.exports(owners, &indices)?),
+            SectionChange::to(elements(&self.slots, &indices)),
+            SectionChange::to(code),
         ];
         if let Some(start) = self.started() {
             let function_index = indices.get(&start).copied().unwrap_or_default();
-            changed.push(Changed::to(StartSection { function_index }));
+            changed.push(SectionChange::to(StartSection { function_index }));
         }
         Ok(self.sections.rebuild(changed))
     }

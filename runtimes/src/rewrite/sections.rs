@@ -63,16 +63,16 @@ impl<'a> Sections<'a> {
     }
 
     /// Reassembles a module without custom sections. Changed sections replace the originals; all others are copied.
-    pub(super) fn rebuild(&self, changed: Vec<Changed>) -> Vec<u8> {
+    pub(super) fn rebuild(&self, changed: Vec<SectionChange>) -> Vec<u8> {
         self.reassemble(changed, false)
     }
 
     /// Like [`Sections::rebuild`], but preserves custom sections.
-    pub(super) fn rebuild_all(&self, changed: Vec<Changed>) -> Vec<u8> {
+    pub(super) fn rebuild_all(&self, changed: Vec<SectionChange>) -> Vec<u8> {
         self.reassemble(changed, true)
     }
 
-    fn reassemble(&self, mut changed: Vec<Changed>, keep_custom: bool) -> Vec<u8> {
+    fn reassemble(&self, mut changed: Vec<SectionChange>, keep_custom: bool) -> Vec<u8> {
         let mut module = Module::new();
         changed.sort_by_key(|new| order(new.id));
         for section in &self.0 {
@@ -198,12 +198,12 @@ type Append = Box<dyn FnOnce(&mut Module)>;
 
 /// A section that replaces a module's section, or is added to the module. Without contents, it removes the module's
 /// section.
-pub(super) struct Changed {
+pub(super) struct SectionChange {
     id: u8,
     content: Option<Append>,
 }
 
-impl Changed {
+impl SectionChange {
     pub(super) fn to(section: impl wasm_encoder::Section + 'static) -> Self {
         Self { id: section.id(), content: Some(Box::new(move |module| _ = module.section(&section))) }
     }
@@ -256,18 +256,18 @@ pub fn strip(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
 }
 
 /// An encoded section.
-pub(super) struct Raw {
+pub(super) struct EncodedSection {
     pub(super) id: u8,
     pub(super) data: Vec<u8>,
 }
 
-impl Encode for Raw {
+impl Encode for EncodedSection {
     fn encode(&self, sink: &mut Vec<u8>) {
         self.data.encode(sink);
     }
 }
 
-impl wasm_encoder::Section for Raw {
+impl wasm_encoder::Section for EncodedSection {
     fn id(&self) -> u8 {
         self.id
     }
@@ -290,7 +290,12 @@ pub(super) fn entries(section: &impl Encode) -> Result<Vec<u8>, RewriteError> {
 }
 
 /// Returns a section with additional entries. The section may be missing from the module.
-pub(super) fn longer(sections: &Sections<'_>, id: SectionId, more: u32, entries: &[u8]) -> Result<Raw, RewriteError> {
+pub(super) fn longer(
+    sections: &Sections<'_>,
+    id: SectionId,
+    more: u32,
+    entries: &[u8],
+) -> Result<EncodedSection, RewriteError> {
     let id = u8::from(id);
     let (count, before) = match sections.0.iter().find(|section| section.id == id) {
         Some(section) => split(section.data)?,
@@ -300,7 +305,7 @@ pub(super) fn longer(sections: &Sections<'_>, id: SectionId, more: u32, entries:
     count.checked_add(more).ok_or_else(|| too_long(id))?.encode(&mut data);
     data.extend_from_slice(before);
     data.extend_from_slice(entries);
-    Ok(Raw { id, data })
+    Ok(EncodedSection { id, data })
 }
 
 fn too_long(id: u8) -> RewriteError {

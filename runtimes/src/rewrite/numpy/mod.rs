@@ -27,7 +27,7 @@ use super::{
     exports::type_count,
     framed::{bodies_of, defined_functions, function_types},
     index_of, no_room,
-    sections::{Changed, Sections, longer},
+    sections::{SectionChange, Sections, longer},
 };
 
 /// `PyObject_GetBuffer`, which is wrapped to record the buffer for the check of its format.
@@ -228,9 +228,9 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
     }
     let added = u32::try_from(added().count()).map_err(|_| no_room())?;
     Ok(sections.rebuild_all(vec![
-        Changed::to(longer(&sections, SectionId::Type, added, &signatures)?),
-        Changed::to(types),
-        Changed::to(bodies),
+        SectionChange::to(longer(&sections, SectionId::Type, added, &signatures)?),
+        SectionChange::to(types),
+        SectionChange::to(bodies),
     ]))
 }
 

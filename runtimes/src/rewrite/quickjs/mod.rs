@@ -32,7 +32,7 @@ use super::{
     exports::{function_indices, type_count},
     framed::{bodies_of, defined_functions},
     index_of, no_room,
-    sections::{Changed, Sections, entries, longer},
+    sections::{SectionChange, Sections, entries, longer},
 };
 use splices::{COMPLETIONS, FULFILLED, SPLICES};
 
@@ -165,10 +165,10 @@ fn locate_calls_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, Rewri
     let mut globals = GlobalSection::new();
     globals.global(GlobalType { val_type: ValType::I32, mutable: true, shared: false }, &ConstExpr::i32_const(0));
     Ok(sections.rebuild_all(vec![
-        Changed::to(longer(&sections, SectionId::Type, added, &signatures)?),
-        Changed::to(types),
-        Changed::to(longer(&sections, SectionId::Global, 1, &entries(&globals)?)?),
-        Changed::to(bodies),
+        SectionChange::to(longer(&sections, SectionId::Type, added, &signatures)?),
+        SectionChange::to(types),
+        SectionChange::to(longer(&sections, SectionId::Global, 1, &entries(&globals)?)?),
+        SectionChange::to(bodies),
     ]))
 }
 
@@ -187,7 +187,7 @@ pub(super) fn complete_modules(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
             code.raw(body);
         }
     }
-    Ok(sections.rebuild_all(vec![Changed::to(code)]))
+    Ok(sections.rebuild_all(vec![SectionChange::to(code)]))
 }
 
 /// Applies the change for the binary that contains this code of [`FULFILLED`].
