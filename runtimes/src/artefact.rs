@@ -152,7 +152,7 @@ pub struct Artefact {
 
 /// An image in a listing of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedArtefact {
     /// Inputs that determine the image.
     pub parts: KeyParts,
     /// The path of the code.

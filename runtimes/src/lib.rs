@@ -49,7 +49,7 @@ pub mod trusted;
 mod user_packages;
 mod wheel_files;
 
-pub use artefact::{Artefact, ArtefactKey, Digest, DigestError, ImageRecord, KeyParts, Listed, NewArtefact};
+pub use artefact::{Artefact, ArtefactKey, Digest, DigestError, ImageRecord, KeyParts, ListedArtefact, NewArtefact};
 pub use cache::{CacheDir, CacheEntry, CacheError, CacheKind, CacheLock, Eviction, EvictionReport};
 pub use custom_images::{
     CustomImage, CustomImageError, CustomImages, ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_CODE_BYTES,

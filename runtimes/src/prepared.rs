@@ -19,7 +19,7 @@ use crate::fetch::DoneOnDrop;
 use crate::seal::{Seal, Seals};
 use crate::trusted::{TEMP_PREFIX, TrustedDir};
 use crate::{
-    Artefact, ArtefactKey, CacheDir, CacheError, CacheKind, Digest, ImageRecord, KeyParts, Listed, NewArtefact,
+    Artefact, ArtefactKey, CacheDir, CacheError, CacheKind, Digest, ImageRecord, KeyParts, ListedArtefact, NewArtefact,
     Progress, Quiet, prepared_bundle::PreparedBundle,
 };
 
@@ -74,7 +74,7 @@ pub enum BuildError<E> {
 /// A record in its stored form.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Stored {
+pub(crate) struct SerializedRecord {
     format: u32,
     pub(crate) key: KeyParts,
     pub(crate) aot_file: String,
@@ -83,7 +83,7 @@ pub(crate) struct Stored {
     pub(crate) record: ImageRecord,
 }
 
-impl Stored {
+impl SerializedRecord {
     /// Parses a record. Returns `None` for a damaged record or another format version.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let stored: Option<Self> = serde_json::from_slice(text).ok();
@@ -196,13 +196,13 @@ impl<'a> PreparedStore<'a> {
     }
 
     /// Returns the images of all versions and machines, sorted by file name. Fails if the cache cannot be read.
-    pub fn list(&self) -> Result<Vec<Listed>, PreparedError> {
+    pub fn list(&self) -> Result<Vec<ListedArtefact>, PreparedError> {
         let store_dir = self.dir()?;
         let mut listed = Vec::new();
         for name in store_dir.records()? {
             let Some(stored) = store_dir.read_record(&name)? else { continue };
             if store_dir.dir.open_file(&stored.aot_file)?.is_some() {
-                listed.push(Listed {
+                listed.push(ListedArtefact {
                     aot_path: store_dir.dir.path_of(&stored.aot_file),
                     parts: stored.key,
                     aot_bytes: stored.aot_bytes,
@@ -249,7 +249,7 @@ impl<'a> PreparedStore<'a> {
         Ok(store_dir.dir.names()?.iter().fold(0, |sum, name| sum.saturating_add(store_dir.bytes_of(name))))
     }
 
-    fn remove_where(&self, wanted: impl Fn(&Stored) -> bool) -> Result<u64, PreparedError> {
+    fn remove_where(&self, wanted: impl Fn(&SerializedRecord) -> bool) -> Result<u64, PreparedError> {
         let store_dir = self.dir()?;
         let mut freed = 0u64;
         for name in store_dir.records()? {
@@ -283,8 +283,8 @@ pub(crate) struct StoreDir<'a> {
 }
 
 /// A parsed record and its digest.
-struct Recorded {
-    stored: Stored,
+struct ParsedRecord {
+    stored: SerializedRecord,
     sha256: Digest,
 }
 
@@ -324,7 +324,7 @@ impl StoreDir<'_> {
     /// Stores an image, whose code has the digest `aot_sha256`. The caller must hold the lock of the key.
     fn store(&self, key: &ArtefactKey, new: &NewArtefact, aot_sha256: Digest) -> Result<Artefact, PreparedError> {
         let name = record_name(key);
-        let stored = Stored {
+        let stored = SerializedRecord {
             format: FORMAT,
             key: key.parts().clone(),
             aot_file: format!("{}-{}.cwasm", key.stem(), aot_sha256.short()),
@@ -354,8 +354,8 @@ impl StoreDir<'_> {
         Ok(Artefact { is_new: true, ..opened })
     }
 
-    fn open_code(&self, recorded: Recorded) -> Result<Option<Artefact>, PreparedError> {
-        let Recorded { stored, sha256 } = recorded;
+    fn open_code(&self, recorded: ParsedRecord) -> Result<Option<Artefact>, PreparedError> {
+        let ParsedRecord { stored, sha256 } = recorded;
         let Some((mut aot, bytes)) = self.dir.open_file(&stored.aot_file)? else { return Ok(None) };
         let aot_path = self.dir.path_of(&stored.aot_file);
         if !claim(&aot) {
@@ -369,13 +369,13 @@ impl StoreDir<'_> {
             tracing::warn!(file = %escaped(&aot_path), "not sealed by this user's Glovebox; preparing it again");
             return Ok(None);
         }
-        let Stored { record, aot_sha256, .. } = stored;
+        let SerializedRecord { record, aot_sha256, .. } = stored;
         Ok(Some(Artefact { aot, aot_path, aot_bytes: bytes, record, is_new: false, aot_sha256 }))
     }
 
     /// Returns `true` if the code is unchanged since it was written with this record; see `seal.rs`. Renews the seal
     /// after hashing the code.
-    fn is_sealed(&self, stored: &Stored, record: Digest, aot: &mut File) -> Result<bool, PreparedError> {
+    fn is_sealed(&self, stored: &SerializedRecord, record: Digest, aot: &mut File) -> Result<bool, PreparedError> {
         let Some(seals) = self.seals else { return Ok(true) };
         let failed = |action, e| self.failed(action, &stored.aot_file, e);
         let metadata = aot.metadata().map_err(|e| failed("examine", e))?;
@@ -412,13 +412,13 @@ impl StoreDir<'_> {
     }
 
     /// Reads a record. Ignores records that are damaged or have a different format version.
-    fn read_record(&self, name: &str) -> Result<Option<Stored>, CacheError> {
+    fn read_record(&self, name: &str) -> Result<Option<SerializedRecord>, CacheError> {
         Ok(self.recorded(name)?.map(|recorded| recorded.stored))
     }
 
-    fn recorded(&self, name: &str) -> Result<Option<Recorded>, CacheError> {
+    fn recorded(&self, name: &str) -> Result<Option<ParsedRecord>, CacheError> {
         let Some(text) = self.read_text(name)? else { return Ok(None) };
-        Ok(Stored::parse(&text).map(|stored| Recorded { stored, sha256: Digest::of(&text) }))
+        Ok(SerializedRecord::parse(&text).map(|stored| ParsedRecord { stored, sha256: Digest::of(&text) }))
     }
 
     fn read_text(&self, name: &str) -> Result<Option<Vec<u8>>, CacheError> {

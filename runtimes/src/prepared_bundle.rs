@@ -17,7 +17,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 use crate::{
     Artefact, ArtefactKey, CacheKind, Digest, NewArtefact, RuntimeError, Runtimes,
     package_list::{persist_bundle, temp_bundle},
-    prepared::{MAX_RECORD_BYTES, RECORD_SUFFIX, Stored, record_name},
+    prepared::{MAX_RECORD_BYTES, RECORD_SUFFIX, SerializedRecord, record_name},
 };
 
 /// Zstandard's level for the code. Higher levels save at most a tenth and take several times as long.
@@ -71,8 +71,8 @@ fn read(
     let Some(index) = archive.index_for_name(&entry_name(kind, &record_name(key))) else { return Ok(None) };
     let mut text = Vec::new();
     archive.by_index(index)?.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
-    let stored = Stored::parse(&text).filter(|stored| stored.key == *key.parts());
-    let Stored { aot_file, aot_bytes, aot_sha256, record, .. } =
+    let stored = SerializedRecord::parse(&text).filter(|stored| stored.key == *key.parts());
+    let SerializedRecord { aot_file, aot_bytes, aot_sha256, record, .. } =
         stored.ok_or_else(|| invalid("a record is invalid; copy or create the bundle again"))?;
     let packed = archive.by_name(&entry_name(kind, &(aot_file + COMPRESSED)))?;
     let mut aot = Vec::new();
