@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     ArtefactKey, PreparedError, Progress, Runtimes,
-    guard::Guarded,
+    guard::GuardedDirectory,
     prepared::{RECORD_SUFFIX, StoreDir, is_code_name},
     seal::Seals,
     trusted::{FileLock, TrustedDir},
@@ -127,7 +127,7 @@ impl CacheDir {
     }
 
     pub(crate) fn unsealed(path: &Path) -> Result<Self, CacheError> {
-        let root = TrustedDir::open(path, Guarded::Cache)?;
+        let root = TrustedDir::open(path, GuardedDirectory::Cache)?;
         let real_path = std::fs::canonicalize(path).map_err(|e| CacheError::io("find", path, e))?;
         Ok(Self { root, real_path, seals: None })
     }

@@ -79,12 +79,12 @@ pub(crate) struct PinnedFile<'a> {
 }
 
 /// Errors after which no other source is tried.
-pub(crate) enum Stopped {
+pub(crate) enum FatalFetchError {
     Cancelled,
     Cache(CacheError),
 }
 
-impl Stopped {
+impl FatalFetchError {
     /// Returns the error of a download of a runtime, a tool or a program.
     pub(crate) fn fetching(self, name: &str) -> RuntimeError {
         match self {
@@ -94,7 +94,7 @@ impl Stopped {
     }
 }
 
-impl From<CacheError> for Stopped {
+impl From<CacheError> for FatalFetchError {
     fn from(error: CacheError) -> Self {
         match error {
             CacheError::Cancelled { .. } => Self::Cancelled,
@@ -103,11 +103,11 @@ impl From<CacheError> for Stopped {
     }
 }
 
-impl From<Stopped> for PackageError {
-    fn from(stopped: Stopped) -> Self {
+impl From<FatalFetchError> for PackageError {
+    fn from(stopped: FatalFetchError) -> Self {
         match stopped {
-            Stopped::Cancelled => Self::Cancelled,
-            Stopped::Cache(error) => error.into(),
+            FatalFetchError::Cancelled => Self::Cancelled,
+            FatalFetchError::Cache(error) => error.into(),
         }
     }
 }
@@ -116,12 +116,12 @@ impl From<Stopped> for PackageError {
 pub(crate) enum SourceError {
     /// The source failed, but the next one may work.
     Failed(String),
-    Stopped(Stopped),
+    Stopped(FatalFetchError),
 }
 
 impl SourceError {
     /// Returns the cause of the failure, if another source can be tried.
-    fn reason(self) -> Result<String, Stopped> {
+    fn reason(self) -> Result<String, FatalFetchError> {
         match self {
             Self::Failed(reason) => Ok(reason),
             Self::Stopped(stopped) => Err(stopped),
@@ -138,7 +138,7 @@ impl From<CacheError> for SourceError {
 impl From<CommandError> for SourceError {
     fn from(error: CommandError) -> Self {
         match error {
-            CommandError::Cancelled => Self::Stopped(Stopped::Cancelled),
+            CommandError::Cancelled => Self::Stopped(FatalFetchError::Cancelled),
             error => Self::Failed(error.to_string()),
         }
     }
@@ -147,7 +147,7 @@ impl From<CommandError> for SourceError {
 impl From<ExtractError> for SourceError {
     fn from(error: ExtractError) -> Self {
         match error {
-            ExtractError::Cancelled => Self::Stopped(Stopped::Cancelled),
+            ExtractError::Cancelled => Self::Stopped(FatalFetchError::Cancelled),
             ExtractError::Cache(error) => error.into(),
             error => Self::Failed(error.to_string()),
         }
@@ -190,7 +190,7 @@ impl Fetcher {
         files: &[Pinned],
         into: &TrustedDir,
         progress: &dyn Progress,
-    ) -> Result<bool, Stopped> {
+    ) -> Result<bool, FatalFetchError> {
         for pinned in files {
             if !self.bundles.is_empty() && pinned.size_bytes >= MIN_REPORTED_BYTES {
                 progress.message(&format!("unpacking `{}`", pinned.file_name));
@@ -203,7 +203,7 @@ impl Fetcher {
                         break;
                     }
                     Err(ExtractError::NoFile(_)) => {}
-                    Err(ExtractError::Cancelled) => return Err(Stopped::Cancelled),
+                    Err(ExtractError::Cancelled) => return Err(FatalFetchError::Cancelled),
                     Err(ExtractError::Cache(error)) => return Err(error.into()),
                     Err(error) => {
                         tracing::warn!(bundle = %escaped(&bundle.0), file = pinned.file_name, %error, "cannot use the bundled file");

@@ -31,10 +31,10 @@ const MAX_EQUAL: usize = 8;
 static GUARDED: RwLock<Vec<Weak<Entry>>> = RwLock::new(Vec::new());
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// The purpose of a guarded directory.
+/// A kind of guarded directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Guarded {
+pub enum GuardedDirectory {
     /// Binaries and prepared images.
     Cache,
     /// Seals of prepared images.
@@ -49,7 +49,7 @@ pub enum Guarded {
     Private,
 }
 
-impl Guarded {
+impl GuardedDirectory {
     /// Returns advice on moving the guarded directory.
     #[must_use]
     pub fn remedy(self) -> &'static str {
@@ -64,7 +64,7 @@ impl Guarded {
     }
 }
 
-impl fmt::Display for Guarded {
+impl fmt::Display for GuardedDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cache => "the cache of prepared images",
@@ -151,15 +151,15 @@ impl fmt::Display for Relation {
 pub struct Overlap {
     /// The relation to the guarded directory.
     pub relation: Relation,
-    /// The purpose of the guarded directory.
-    pub guarded: Guarded,
+    /// The kind of the guarded directory.
+    pub guarded: GuardedDirectory,
     /// The path of the guarded directory.
     pub path: PathBuf,
 }
 
 #[derive(Debug)]
 struct Entry {
-    guarded: Guarded,
+    guarded: GuardedDirectory,
     path: PathBuf,
     /// `None` for a directory that is guarded by path and might not exist yet. The path is resolved at each check.
     opened: Option<OpenedDirectory>,
@@ -181,7 +181,7 @@ impl Guard {
     ///
     /// # Errors
     /// Fails if a parent directory cannot be opened, or if there are more than 4,096 of them.
-    pub fn opened(guarded: Guarded, path: &Path, dir: impl AsFd) -> io::Result<Self> {
+    pub fn opened(guarded: GuardedDirectory, path: &Path, dir: impl AsFd) -> io::Result<Self> {
         let lineage = Lineage::of(dir)?;
         let ids = Mutex::new(lineage.own().copied().into_iter().collect());
         Ok(Self::add(Entry { guarded, path: path.to_owned(), opened: Some(OpenedDirectory { lineage, ids }) }))
@@ -189,7 +189,7 @@ impl Guard {
 
     /// Guards the current or future directory at a path.
     #[must_use]
-    pub fn named(guarded: Guarded, path: &Path) -> Self {
+    pub fn named(guarded: GuardedDirectory, path: &Path) -> Self {
         Self::add(Entry { guarded, path: path.to_owned(), opened: None })
     }
 
@@ -307,7 +307,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use super::{Guard, Guarded, Lineage, Relation, generation, is_guarded, open, overlaps};
+    use super::{Guard, GuardedDirectory, Lineage, Relation, generation, is_guarded, open, overlaps};
 
     fn lineage(path: &std::path::Path) -> Lineage {
         Lineage::of(open(path).unwrap()).unwrap()
@@ -329,7 +329,7 @@ mod tests {
         fs::create_dir_all(top.join("a/beside")).unwrap();
         symlink(&ours, top.join("link")).unwrap();
         symlink("a", top.join("above")).unwrap();
-        let guard = Guard::opened(Guarded::Cache, &ours, open(&ours).unwrap()).unwrap();
+        let guard = Guard::opened(GuardedDirectory::Cache, &ours, open(&ours).unwrap()).unwrap();
         for (path, expected) in [
             ("a/ours", Some(Relation::Is)),
             ("link", Some(Relation::Is)),
@@ -357,7 +357,7 @@ mod tests {
         let (top, ours) = (dir.path(), dir.path().join("a/b/ours"));
         fs::create_dir_all(top.join("beside")).unwrap();
         let before = generation();
-        let _guard = Guard::named(Guarded::Private, &ours);
+        let _guard = Guard::named(GuardedDirectory::Private, &ours);
         assert!(generation() > before);
         assert_eq!(relation(top, &ours), Some(Relation::Contains));
         assert_eq!(relation(&top.join("beside"), &ours), None);
@@ -374,7 +374,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let ours = dir.path().join("ours");
         fs::create_dir_all(ours.join("in")).unwrap();
-        let guard = Guard::opened(Guarded::Cache, &ours, open(&ours).unwrap()).unwrap();
+        let guard = Guard::opened(GuardedDirectory::Cache, &ours, open(&ours).unwrap()).unwrap();
         let inner = *lineage(&ours.join("in")).own().unwrap();
         assert!(!is_guarded(inner));
         guard.add_child(open(&ours.join("in")).unwrap()).unwrap();

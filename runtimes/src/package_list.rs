@@ -17,11 +17,11 @@ use crate::{
     CacheError, Digest, FetchOutcome, ManifestError, PackageError, Progress, RuntimeEntry, RuntimeError, Runtimes,
     ToolEntry,
     entries::Pinned,
-    fetch::{DoneOnDrop, Stopped},
+    fetch::{DoneOnDrop, FatalFetchError},
     manifest::{check_name, check_text},
     trusted::TrustedDir,
     user_packages::normal,
-    wheel_files::{self, Compiled, ExtractError, wheel_files},
+    wheel_files::{self, CompiledCode, ExtractError, wheel_files},
 };
 
 const BUILTIN: &str = include_str!("../packages.toml");
@@ -177,7 +177,7 @@ impl Runtimes {
             return Ok(FetchOutcome::AlreadyThere);
         }
         let _done = DoneOnDrop(progress);
-        let _lock = self.cache().lock("packages", progress).map_err(Stopped::from)?;
+        let _lock = self.cache().lock("packages", progress).map_err(FatalFetchError::from)?;
         let missing = self.missing(&wheels)?;
         if missing.is_empty() {
             return Ok(FetchOutcome::AlreadyThere);
@@ -197,7 +197,7 @@ impl Runtimes {
         let wheels = self.wheels()?;
         let mut files = Vec::new();
         for package in self.packages.packages() {
-            let compiled = if package.platform.is_some() { Compiled::LeftOut } else { Compiled::Refused };
+            let compiled = if package.platform.is_some() { CompiledCode::LeftOut } else { CompiledCode::Refused };
             let unusable = |source| PackageError::Wheel { name: package.name.clone(), source };
             files.extend(wheel_files(&self.read_wheel(&wheels, package)?, compiled).map_err(unusable)?);
         }

@@ -11,7 +11,7 @@ use crate::{
     CacheDir, CacheError, CacheKind, Digest, Fetcher, Language, Manifest, PackageList, PreparedStore, Progress, Recipe,
     RuntimeEntry, RuntimeError, ToolEntry,
     entries::Pinned,
-    fetch::{DoneOnDrop, Stopped},
+    fetch::{DoneOnDrop, FatalFetchError},
     manifest::MAX_BINARY_BYTES,
     prepared_bundle::PreparedBundle,
     trusted::TrustedDir,
@@ -180,7 +180,7 @@ impl Runtimes {
         }
         let _done = DoneOnDrop(progress);
         let lock = self.cache.lock(&entry.file_name(), progress);
-        let _lock = lock.map_err(|error| Stopped::from(error).fetching(&entry.name))?;
+        let _lock = lock.map_err(|error| FatalFetchError::from(error).fetching(&entry.name))?;
         if self.are_present(&binaries, entry, files)? {
             return Ok(FetchOutcome::AlreadyThere);
         }

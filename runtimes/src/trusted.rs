@@ -20,7 +20,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::CacheError;
-use crate::guard::{Guard, Guarded};
+use crate::guard::{Guard, GuardedDirectory};
 
 /// The prefix of temporary files. No other name begins with it.
 pub const TEMP_PREFIX: &str = ".tmp-";
@@ -49,7 +49,7 @@ impl TrustedDir {
     ///
     /// # Errors
     /// Fails if the directory cannot be opened or created, or does not meet the trust rules.
-    pub fn open(path: &Path, guarded: Guarded) -> Result<Self, CacheError> {
+    pub fn open(path: &Path, guarded: GuardedDirectory) -> Result<Self, CacheError> {
         // Collecting the components drops a trailing slash, which would make the kernel follow a link.
         let path: PathBuf = path.components().collect();
         let mut builder = std::fs::DirBuilder::new();

@@ -49,7 +49,7 @@ pub fn read_wheel(file: File) -> io::Result<Vec<u8>> {
 
 /// The treatment of compiled code in a wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compiled {
+pub enum CompiledCode {
     /// Rejects the wheel.
     Refused,
     /// Omits compiled files, for packages known to work without them.
@@ -90,7 +90,7 @@ pub enum WheelFault {
 ///
 /// # Errors
 /// Fails if the bytes are not a pure Python wheel, or exceed the limits on the number and the size of files.
-pub fn wheel_files(bytes: &[u8], compiled: Compiled) -> Result<Vec<(String, Vec<u8>)>, WheelFault> {
+pub fn wheel_files(bytes: &[u8], compiled: CompiledCode) -> Result<Vec<(String, Vec<u8>)>, WheelFault> {
     Wheel::open(bytes, compiled)?.unpack(MAX_WHEEL_BYTES)
 }
 
@@ -113,7 +113,7 @@ struct Member {
 
 impl<'a> Wheel<'a> {
     /// Reads and checks the list of files in an archive.
-    pub(crate) fn open(bytes: &'a [u8], compiled: Compiled) -> Result<Self, WheelFault> {
+    pub(crate) fn open(bytes: &'a [u8], compiled: CompiledCode) -> Result<Self, WheelFault> {
         if length(bytes) > MAX_WHEEL_BYTES {
             return Err(WheelFault::TooLarge);
         }
@@ -144,8 +144,8 @@ impl<'a> Wheel<'a> {
             }
             if is_compiled(&name) {
                 match compiled {
-                    Compiled::Refused => return Err(WheelFault::Compiled(name)),
-                    Compiled::LeftOut => continue,
+                    CompiledCode::Refused => return Err(WheelFault::Compiled(name)),
+                    CompiledCode::LeftOut => continue,
                 }
             }
             if let Some(path) = installed(&name) {
@@ -382,7 +382,7 @@ pub(crate) mod tests {
     }
 
     fn refused(files: &[(&str, &[u8])]) -> WheelFault {
-        wheel_files(&zipped(files), Compiled::Refused).unwrap_err()
+        wheel_files(&zipped(files), CompiledCode::Refused).unwrap_err()
     }
 
     #[test]
@@ -393,18 +393,19 @@ pub(crate) mod tests {
             ("b-1.data/scripts/run", b"#!"),
             ("b-1.data/purelib/c.py", b"c"),
         ]);
-        let names: Vec<_> = wheel_files(&wheel, Compiled::Refused).unwrap().into_iter().map(|(name, _)| name).collect();
+        let names: Vec<_> =
+            wheel_files(&wheel, CompiledCode::Refused).unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["a.py", "b/x.py", "c.py"]);
     }
 
     #[test]
     fn invalid_wheel_archive_is_rejected() {
         for bytes in [&b""[..], b"PK", b"#!/bin/sh\n", &[0; 4096]] {
-            assert!(matches!(wheel_files(bytes, Compiled::Refused), Err(WheelFault::Unreadable(_))));
+            assert!(matches!(wheel_files(bytes, CompiledCode::Refused), Err(WheelFault::Unreadable(_))));
         }
         let whole = zipped(&[("a.py", b"text")]);
         for length in 0..whole.len() {
-            assert!(wheel_files(&whole[..length], Compiled::Refused).is_err(), "{length}");
+            assert!(wheel_files(&whole[..length], CompiledCode::Refused).is_err(), "{length}");
         }
     }
 
@@ -414,7 +415,7 @@ pub(crate) mod tests {
             assert!(matches!(refused(&[(path, b"")]), WheelFault::Path(_)), "{path}");
         }
         let at = "a".repeat(MAX_PATH_BYTES);
-        assert!(wheel_files(&zipped(&[(&at, b"")]), Compiled::Refused).is_ok());
+        assert!(wheel_files(&zipped(&[(&at, b"")]), CompiledCode::Refused).is_ok());
         assert!(matches!(refused(&[(&format!("{at}a"), b"")]), WheelFault::Path(_)));
     }
 
@@ -429,9 +430,8 @@ pub(crate) mod tests {
                 twice[at] = b'a';
             }
         }
-        assert!(
-            matches!(wheel_files(&twice, Compiled::Refused), Err(WheelFault::Unreadable(why)) if why.contains("same"))
-        );
+        let found = wheel_files(&twice, CompiledCode::Refused);
+        assert!(matches!(found, Err(WheelFault::Unreadable(why)) if why.contains("same")));
     }
 
     #[test]
@@ -439,7 +439,7 @@ pub(crate) mod tests {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         zip.add_symlink("a.py", "/etc/passwd", SimpleFileOptions::default()).unwrap();
         let wheel = zip.finish().unwrap().into_inner();
-        assert_eq!(wheel_files(&wheel, Compiled::Refused), Err(WheelFault::NotAFile("a.py".into())));
+        assert_eq!(wheel_files(&wheel, CompiledCode::Refused), Err(WheelFault::NotAFile("a.py".into())));
     }
 
     #[test]
@@ -448,7 +448,7 @@ pub(crate) mod tests {
             assert_eq!(refused(&[(name, b"")]), WheelFault::Compiled(name.into()));
         }
         let wheel = zipped(&[("a.so", b"\x7fELF"), ("a.py", b"")]);
-        assert_eq!(wheel_files(&wheel, Compiled::LeftOut).unwrap(), [("a.py".to_owned(), Vec::new())]);
+        assert_eq!(wheel_files(&wheel, CompiledCode::LeftOut).unwrap(), [("a.py".to_owned(), Vec::new())]);
     }
 
     #[test]
@@ -456,7 +456,7 @@ pub(crate) mod tests {
         let half = vec![0; 16 << 20];
         let fits = zipped(&[("a.py", &half), ("b.py", &half)]);
         assert!(fits.len() < 100_000);
-        assert_eq!(wheel_files(&fits, Compiled::Refused).unwrap().len(), 2);
+        assert_eq!(wheel_files(&fits, CompiledCode::Refused).unwrap().len(), 2);
         assert_eq!(refused(&[("a.py", &half), ("b.py", &half), ("c.py", b"1")]), WheelFault::TooLarge);
     }
 
@@ -464,10 +464,10 @@ pub(crate) mod tests {
     fn number_of_wheel_files_is_limited() {
         let names: Vec<String> = (0..=MAX_WHEEL_FILES).map(|n| format!("{n}.py")).collect();
         let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
-        assert_eq!(wheel_files(&zipped(&files[1..]), Compiled::Refused).unwrap().len(), MAX_WHEEL_FILES);
+        assert_eq!(wheel_files(&zipped(&files[1..]), CompiledCode::Refused).unwrap().len(), MAX_WHEEL_FILES);
         assert_eq!(refused(&files), WheelFault::TooManyFiles);
         // A central directory with a million names, but no end record.
         let flood = ENTRY_SIGNATURE.repeat(1_000_000);
-        assert_eq!(wheel_files(&flood, Compiled::Refused), Err(WheelFault::TooManyFiles));
+        assert_eq!(wheel_files(&flood, CompiledCode::Refused), Err(WheelFault::TooManyFiles));
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use glovebox_core::session::{SessionLedger, SessionUsage};
 use glovebox_runtimes::{
     CacheDir, CustomImages, Digest, Fetcher, Manifest, Progress, Runtimes,
-    guard::{Guard, Guarded},
+    guard::{Guard, GuardedDirectory},
 };
 use wasmtime::Linker;
 
@@ -134,7 +134,7 @@ impl Engine {
             default_runtimes: config.default_runtimes,
             network: config.network,
             preferred: Default::default(),
-            _guards: config.private_dirs.iter().map(|path| Guard::named(Guarded::Private, path)).collect(),
+            _guards: config.private_dirs.iter().map(|path| Guard::named(GuardedDirectory::Private, path)).collect(),
         };
         Ok(Self(EngineInner::new(Metering::Fuel, Arc::new(shared))?))
     }

@@ -16,7 +16,7 @@ use tar::{Archive, Builder, Entry, EntryType, Header};
 
 use crate::{
     CacheError, Digest, ImageOf, Manifest, RuntimeEntry, UserPackageError,
-    guard::Guarded,
+    guard::GuardedDirectory,
     manifest::check_name,
     trusted::TrustedDir,
     user_packages::{check_wheel, check_wheels, unpack_wheels},
@@ -172,7 +172,7 @@ impl CustomImages {
     /// # Errors
     /// Fails if the directory cannot be opened or created, or does not meet these conditions.
     pub fn open(path: &Path) -> Result<Self, CacheError> {
-        Ok(Self { dir: TrustedDir::open(path, Guarded::Images)? })
+        Ok(Self { dir: TrustedDir::open(path, GuardedDirectory::Images)? })
     }
 
     /// Returns the names of the images, sorted.

@@ -48,7 +48,7 @@ pub struct MutableGlobal {
 
 /// A module that a driver can boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bootable {
+pub struct BootableModule {
     /// The module's binary.
     pub bytes: Vec<u8>,
     /// All mutable globals. Each of them is exported.
@@ -62,7 +62,7 @@ pub struct Bootable {
 ///
 /// # Errors
 /// Fails if the module is invalid, has an unsupported feature, or does not contain the items and functions in `list`.
-pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, RewriteError> {
+pub fn with_exports(module: &[u8], list: &ExportList) -> Result<BootableModule, RewriteError> {
     let widened = list.wide_integers.then(|| numpy::widen(module)).transpose()?;
     let located = list.call_sites.then(|| quickjs::locate_calls(module)).transpose()?;
     let module = widened.as_deref().or(located.as_deref()).unwrap_or(module);
@@ -115,7 +115,7 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
     if !wrappers.is_empty() {
         bytes = framed::wrap(&bytes, &wrappers)?;
     }
-    Ok(Bootable { bytes, globals })
+    Ok(BootableModule { bytes, globals })
 }
 
 /// Returns the functions to wrap. `found` contains the indices of the listed functions.

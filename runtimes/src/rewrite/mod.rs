@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use glovebox_vfs::{escaped, escaped_text};
 use wasmparser::BinaryReaderError;
 
-pub use exports::{Bootable, GlobalKind, MutableGlobal, with_exports};
+pub use exports::{BootableModule, GlobalKind, MutableGlobal, with_exports};
 pub use image::{GlobalValue, Image, MEMORY_EXPORT, MEMORY_IMPORT, code_of, initial_memory_of, memory_of, with_image};
 pub use parts::{BASE_IMPORT, LOADER_EXPORT, MAX_STUB_FUEL, part_of};
 pub use sections::strip;

@@ -7,9 +7,9 @@ use glovebox_vfs::{escaped, escaped_text};
 use crate::{
     CacheError, Digest, Fetcher, PackageEntry, PackageError, Progress,
     fetch::DoneOnDrop,
-    guard::Guarded,
+    guard::GuardedDirectory,
     trusted::TrustedDir,
-    wheel_files::{Compiled, MAX_WHEEL_BYTES, Wheel, WheelFault, read_wheel},
+    wheel_files::{CompiledCode, MAX_WHEEL_BYTES, Wheel, WheelFault, read_wheel},
 };
 
 /// A directory of user packages.
@@ -42,7 +42,7 @@ impl Total {
 impl UserPackages {
     /// Opens or creates the directory. Fails if it does not belong to the user, or other users can write to it.
     pub fn open(path: &Path) -> Result<Self, CacheError> {
-        Ok(Self { dir: TrustedDir::open(path, Guarded::Packages)? })
+        Ok(Self { dir: TrustedDir::open(path, GuardedDirectory::Packages)? })
     }
 
     /// Returns the packages, sorted by file name. Unpacks only metadata, and reads one wheel into memory at a time.
@@ -325,7 +325,7 @@ fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(UserPackage, Wheel<'a>),
         return Err(bad_name());
     }
     let unusable = |source| UserPackageError::Wheel { file: file.to_owned(), source };
-    let mut wheel = Wheel::open(bytes, Compiled::Refused).map_err(unusable)?;
+    let mut wheel = Wheel::open(bytes, CompiledCode::Refused).map_err(unusable)?;
     let wrong = |problem: &str| UserPackageError::Metadata { file: file.to_owned(), problem: problem.to_owned() };
     let metadata = wheel
         .paths()

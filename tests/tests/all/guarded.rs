@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use glovebox::{
     BuildError, ExecuteError, Language, Mount, Policy, Sandbox,
-    mount::{Guarded, MountError, Relation},
+    mount::{GuardedDirectory, MountError, Relation},
 };
 use glovebox_sessions::DirectoryStore;
 use glovebox_tests::{engine, engine_config, sandbox, sandbox_on, short};
@@ -51,7 +51,8 @@ fn store_opened_later_blocks_overlapping_mounts() {
     let store = DirectoryStore::open(dir.path().join("sessions")).unwrap();
     for _ in 0..2 {
         let error = sandbox.execute("1").unwrap_err();
-        let guarded = matches!(error, ExecuteError::Mount(MountError::Guarded { guarded: Guarded::Sessions, .. }));
+        let guarded =
+            matches!(error, ExecuteError::Mount(MountError::Guarded { guarded: GuardedDirectory::Sessions, .. }));
         assert!(guarded, "{error}");
     }
     drop(store);
@@ -72,7 +73,10 @@ fn private_directories_are_guarded_while_their_engine_lives() {
     };
     fs::create_dir(dir.path().join("beside")).unwrap();
     let error = workspace(dir.path()).unwrap_err();
-    assert!(matches!(error, BuildError::Mount(MountError::Guarded { guarded: Guarded::Private, .. })), "{error}");
+    assert!(
+        matches!(error, BuildError::Mount(MountError::Guarded { guarded: GuardedDirectory::Private, .. })),
+        "{error}"
+    );
     assert!(workspace(&dir.path().join("beside")).is_ok());
     assert!(sandbox_on(&lone, Language::JavaScript, |_| {}).execute("1").is_ok());
     drop(lone);

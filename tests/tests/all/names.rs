@@ -4,7 +4,7 @@ use std::{error::Error, fs, io, path::PathBuf};
 
 use glovebox::{
     BuildError, ExecuteError, FileError, FilesError, PolicyError, RuntimeError, ToolDefinitionError,
-    mount::{Collision, Guarded, MountError, Relation},
+    mount::{Collision, GuardedDirectory, MountError, Relation},
 };
 use glovebox_component_runner::{InvokeError, LoadError, RunError};
 use glovebox_runtimes::{
@@ -44,8 +44,18 @@ fn mount_errors_escape_names() {
     let errors = [
         MountError::Missing { path: path() },
         MountError::NotADirectory { path: path() },
-        MountError::Guarded { path: path(), relation: Relation::Is, guarded: Guarded::Cache, ours: "x".into() },
-        MountError::Guarded { path: "x".into(), relation: Relation::Is, guarded: Guarded::Cache, ours: path() },
+        MountError::Guarded {
+            path: path(),
+            relation: Relation::Is,
+            guarded: GuardedDirectory::Cache,
+            ours: "x".into(),
+        },
+        MountError::Guarded {
+            path: "x".into(),
+            relation: Relation::Is,
+            guarded: GuardedDirectory::Cache,
+            ours: path(),
+        },
         MountError::Denied { action: "read", path: path(), source: io_error() },
         MountError::ReadOnly { path: path() },
         MountError::Busy { path: path(), waited_ms: 1 },

@@ -9,7 +9,7 @@ use std::{
 
 use glovebox_runtimes::{
     Artefact, ArtefactKey, Binary, CacheKind, Digest, ImageRecord, NewArtefact, Recipe, RuntimeEntry,
-    rewrite::{self, Bootable, MEMORY_IMPORT},
+    rewrite::{self, BootableModule, MEMORY_IMPORT},
 };
 use glovebox_weave::Counter;
 use wasmtime::{Caller, Instance, Linker, Module, ModuleExport, Ref, Store};
@@ -74,7 +74,7 @@ impl EngineInner {
     }
 
     /// Returns an interpreter's binary with the additional exports that its driver needs.
-    pub(crate) fn bootable(&self, inputs: &CodeInputs) -> Result<Bootable, RuntimeError> {
+    pub(crate) fn bootable(&self, inputs: &CodeInputs) -> Result<BootableModule, RuntimeError> {
         let bootable = rewrite::with_exports(&self.binary(&inputs.binary)?.bytes, &inputs.recipe.exports);
         bootable.map_err(|source| RuntimeError::Rewrite { name: inputs.name.clone(), source })
     }

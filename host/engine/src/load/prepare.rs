@@ -16,7 +16,7 @@ use glovebox_interpreters::{Anchors, Boot, COMPILED_FILE, DriverError, Machine, 
 use glovebox_runtimes::{
     Artefact, ArtefactKey, BuildError, CacheEntry, CacheKind, CustomImage, Digest, Eviction, ImageDefinition,
     ImageInputs, ImageOf, ImageRecord, NewArtefact, Recipe,
-    rewrite::{self, Bootable, GlobalKind, GlobalValue, Image, MutableGlobal},
+    rewrite::{self, BootableModule, GlobalKind, GlobalValue, Image, MutableGlobal},
 };
 use glovebox_vfs::MountSource;
 use glovebox_wasi::{Stop, WasiLimits};
@@ -140,7 +140,7 @@ pub(crate) struct BootedInterpreter {
 pub(crate) fn boot(
     inner: &EngineInner,
     name: &str,
-    bootable: Bootable,
+    bootable: BootableModule,
     code: Code,
     recipe: &Recipe,
     (library, mut setup): (Option<&LibraryMount>, Option<Setup<'_>>),

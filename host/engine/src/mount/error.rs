@@ -4,7 +4,7 @@ use glovebox_vfs::escaped;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use glovebox_runtimes::guard::{Guarded, Overlap, Relation};
+use glovebox_runtimes::guard::{GuardedDirectory, Overlap, Relation};
 
 /// A difference between a host file and the state that the guest saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +56,7 @@ pub enum MountError {
         /// The relation of the directory to the guarded directory.
         relation: Relation,
         /// The purpose of the guarded directory.
-        guarded: Guarded,
+        guarded: GuardedDirectory,
         /// The path of the guarded directory.
         ours: PathBuf,
     },

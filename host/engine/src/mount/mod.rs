@@ -18,7 +18,7 @@
 //!
 //! # Decisions
 //!
-//! * *Glovebox's own directories*: no mount is, contains or is inside a [`Guarded`] directory, such as the cache, whose
+//! * *Glovebox's own directories*: no mount is, contains or is inside a [`GuardedDirectory`], such as the cache, whose
 //!   prepared images run as native code. Directories are compared by device and inode along their ancestors, so aliases
 //!   do not bypass the check. The check runs when the mount is opened, and again before an execution or a commit if
 //!   more directories have been registered since. A walk never enters one of these directories.
@@ -53,7 +53,7 @@ mod tests;
 pub(crate) use directory::DirectoryScope;
 pub use directory::{DEFAULT_LOCK_WAIT, HostDirectory, SkippedEntries, check_directory};
 pub use error::{Collision, MountError};
-pub use glovebox_runtimes::guard::{Guarded, Relation};
+pub use glovebox_runtimes::guard::{GuardedDirectory, Relation};
 pub use recover::Recovery;
 pub(crate) use stage::leaves as link_leaves;
 

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use glovebox::{Limits, Timestamp};
 use glovebox_runtimes::{
     CacheError,
-    guard::Guarded,
+    guard::GuardedDirectory,
     trusted::{FileLock, TrustedDir},
 };
 use sha2::{Digest, Sha256};
@@ -52,7 +52,7 @@ impl DirectoryStore {
     /// # Errors
     /// [`StoreError::Directory`] if the directory cannot be used, for example because another user can write to it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        let dir = Arc::new(TrustedDir::open(path.as_ref(), Guarded::Sessions)?);
+        let dir = Arc::new(TrustedDir::open(path.as_ref(), GuardedDirectory::Sessions)?);
         dir.remove_leftovers()?;
         for name in dir.names()? {
             // Taking and releasing the lock removes its file.

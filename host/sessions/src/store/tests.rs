@@ -9,7 +9,7 @@ use std::{
 
 use glovebox::{
     Language, Timestamp,
-    mount::{Guarded, MountError},
+    mount::{GuardedDirectory, MountError},
 };
 use tempfile::{TempDir, tempdir};
 
@@ -275,7 +275,10 @@ fn directory_with_an_open_store_is_not_mounted() {
     let store = DirectoryStore::open(dir.path().join("a/sessions")).unwrap();
     for path in ["a", "a/sessions"] {
         let refused = glovebox::mount::check_directory(dir.path().join(path)).unwrap_err();
-        assert!(matches!(refused, MountError::Guarded { guarded: Guarded::Sessions, .. }), "{path}: {refused}");
+        assert!(
+            matches!(refused, MountError::Guarded { guarded: GuardedDirectory::Sessions, .. }),
+            "{path}: {refused}"
+        );
     }
     drop(store);
     glovebox::mount::check_directory(dir.path().join("a/sessions")).unwrap();

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use glovebox_runtimes::{
     CacheDir, UserPackages,
-    guard::{Guard, Guarded},
+    guard::{Guard, GuardedDirectory},
 };
 use tempfile::{TempDir, tempdir};
 
@@ -23,7 +23,7 @@ fn home() -> (TempDir, CacheDir) {
     (home, cache)
 }
 
-fn refused(path: &Path, expected: Relation, what: Guarded, ours: &Path) {
+fn refused(path: &Path, expected: Relation, what: GuardedDirectory, ours: &Path) {
     let errors = [
         HostDirectory::open(path).unwrap_err(),
         HostDirectory::open_for_writing(path, WAIT).unwrap_err(),
@@ -57,7 +57,7 @@ fn a_mount_that_reaches_the_cache_is_refused_by_any_name() {
         ("work/.cache/ours/prepared", Relation::Inside),
         ("link/alias/prepared", Relation::Inside),
     ] {
-        refused(&at(path), relation, Guarded::Cache, cache.path());
+        refused(&at(path), relation, GuardedDirectory::Cache, cache.path());
     }
     for path in ["beside", "work/.cache/x", "link/x"] {
         HostDirectory::open(at(path)).unwrap();
@@ -72,13 +72,13 @@ fn mount_over_packages_seals_or_named_directories_is_rejected() {
     let dir = tempdir().unwrap();
     let at = |path: &str| dir.path().join(path);
     let _packages = UserPackages::open(&at("b/packages")).unwrap();
-    refused(&at("b"), Relation::Contains, Guarded::Packages, &at("b/packages"));
+    refused(&at("b"), Relation::Contains, GuardedDirectory::Packages, &at("b/packages"));
     let _cache = CacheDir::open_sealed(at("c/cache"), at("d/seals")).unwrap();
-    refused(&at("d"), Relation::Contains, Guarded::Seals, &at("d/seals"));
+    refused(&at("d"), Relation::Contains, GuardedDirectory::Seals, &at("d/seals"));
     // `e/not/yet` does not exist, but a mount of `e` would contain it once it does.
     fs::create_dir(at("e")).unwrap();
-    let named = Guard::named(Guarded::Private, &at("e/not/yet"));
-    refused(&at("e"), Relation::Contains, Guarded::Private, &at("e/not/yet"));
+    let named = Guard::named(GuardedDirectory::Private, &at("e/not/yet"));
+    refused(&at("e"), Relation::Contains, GuardedDirectory::Private, &at("e/not/yet"));
     drop(named);
     HostDirectory::open(at("e")).unwrap();
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use glovebox_runtimes::{guard::Guarded, trusted::TrustedDir};
+use glovebox_runtimes::{guard::GuardedDirectory, trusted::TrustedDir};
 use http_body_util::BodyExt as _;
 use object_store::{
     BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig,
@@ -94,7 +94,7 @@ impl StoreLocation {
         let path: PathBuf = url
             .to_file_path()
             .map_err(|()| StoreError::Url { url: url.to_string(), reason: "it has no absolute local path".into() })?;
-        let dir = TrustedDir::open(&path, Guarded::Sessions)?;
+        let dir = TrustedDir::open(&path, GuardedDirectory::Sessions)?;
         bucket::remove_staged(&path, STAGED);
         let store =
             LocalFileSystem::new_with_prefix(&path).map_err(|source| failed(url.as_str(), "be opened", source))?;
