@@ -13,7 +13,7 @@ use wasmparser::{FuncType, TypeRef};
 use crate::{
     WeaveError,
     body::Depth,
-    guest::{Module, Read, index, is_host_call},
+    guest::{Module, ParsedGuest, index, is_host_call},
     plan::{Plan, Reason, Shift},
 };
 
@@ -36,7 +36,7 @@ pub(crate) struct ImportedFunction<'a> {
 
 /// Returns the WASI functions that the guests import, by name. Each name is resolved once.
 pub(crate) fn wanted<'a>(
-    guests: &'a [Read<'_>],
+    guests: &'a [ParsedGuest<'_>],
     shim: &Module<'_>,
 ) -> Result<BTreeMap<&'a str, ImportedFunction<'a>>, WeaveError> {
     let mut wanted: BTreeMap<&str, ImportedFunction<'_>> = BTreeMap::new();
@@ -69,7 +69,7 @@ pub(crate) fn wanted<'a>(
 
 /// Returns the type of the guests' host calls, or `None` if no guest has any. The type must return an `i32` and be the
 /// same in all guests.
-pub(crate) fn host_call<'a>(guests: &'a [Read<'_>]) -> Result<Option<&'a FuncType>, WeaveError> {
+pub(crate) fn host_call<'a>(guests: &'a [ParsedGuest<'_>]) -> Result<Option<&'a FuncType>, WeaveError> {
     let mut wanted = None;
     for guest in guests {
         for (number, _) in (0u32..).zip(&guest.module.imports).filter(|(_, import)| is_host_call(import)) {

@@ -56,7 +56,7 @@ pub struct Guest<'a> {
 }
 
 /// A parsed guest.
-pub(crate) struct Read<'a> {
+pub(crate) struct ParsedGuest<'a> {
     pub(crate) guest: &'a Guest<'a>,
     pub(crate) module: Module<'a>,
     pub(crate) depths: Depths,
@@ -71,7 +71,7 @@ pub(crate) struct Read<'a> {
     pub(crate) table: Option<(u32, Slots)>,
 }
 
-impl<'a> Read<'a> {
+impl<'a> ParsedGuest<'a> {
     pub(crate) fn new(guest: &'a Guest<'a>) -> Result<Self, WeaveError> {
         let module = Module::read(guest.name, guest.module)?;
         let wrong = |what: &str| WeaveError::unsupported(guest.name, what);
@@ -391,7 +391,7 @@ pub struct WeaveDescription {
 }
 
 impl Description {
-    pub(crate) fn new(guests: &[Read<'_>], stack_bytes: u32) -> Self {
+    pub(crate) fn new(guests: &[ParsedGuest<'_>], stack_bytes: u32) -> Self {
         let weave = WeaveDescription { version: env!("CARGO_PKG_VERSION").to_owned(), stack_bytes };
         Self { guests: guests.iter().map(GuestDescription::new).collect(), weave }
     }
@@ -403,7 +403,7 @@ impl Description {
 }
 
 impl GuestDescription {
-    fn new(read: &Read<'_>) -> Self {
+    fn new(read: &ParsedGuest<'_>) -> Self {
         let globals = read.globals.iter().map(|(global, value)| GlobalDescription {
             export: global.export.clone(),
             kind: global.kind,

@@ -12,7 +12,7 @@ use wasmparser::FuncType;
 
 use crate::{
     guest::{count, index},
-    plan::{Placed, Plan, Reason},
+    plan::{PlacedGuest, Plan, Reason},
 };
 
 const I32: ValType = ValType::I32;
@@ -90,7 +90,7 @@ fn whole(write: impl FnOnce(&mut InstructionSink<'_>)) -> Function {
 }
 
 /// Generates a function that operates on the guest whose number is the first parameter.
-fn each(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>)) -> Function {
+fn each(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &PlacedGuest<'_>)) -> Function {
     whole(|code| {
         for_guest(code, plan, |code, guest| {
             write(code, guest);
@@ -110,19 +110,19 @@ fn describe(plan: &Plan<'_>) -> Function {
 }
 
 /// Copies bytes from the image's data segment. Parameters: guest, offset in the segment, destination and length.
-fn image(code: &mut InstructionSink<'_>, guest: &Placed<'_>, memory: u32) {
+fn image(code: &mut InstructionSink<'_>, guest: &PlacedGuest<'_>, memory: u32) {
     code.local_get(2).local_get(1).local_get(3).memory_init(memory, guest.image);
 }
 
 /// Like `image`, but copies from the library's data segment. Traps if the guest has no library.
-fn library(code: &mut InstructionSink<'_>, guest: &Placed<'_>, memory: u32) {
+fn library(code: &mut InstructionSink<'_>, guest: &PlacedGuest<'_>, memory: u32) {
     match guest.library {
         Some(segment) => _ = code.local_get(2).local_get(1).local_get(3).memory_init(memory, segment),
         None => _ = code.unreachable(),
     }
 }
 
-fn global_get(code: &mut InstructionSink<'_>, guest: &Placed<'_>) {
+fn global_get(code: &mut InstructionSink<'_>, guest: &PlacedGuest<'_>) {
     switch(code, 1, count(&guest.read.globals), |code, number| {
         let Some((index, kind)) = global(guest, number) else { return };
         code.global_get(index);
@@ -137,7 +137,7 @@ fn global_get(code: &mut InstructionSink<'_>, guest: &Placed<'_>) {
     code.unreachable();
 }
 
-fn global_set(code: &mut InstructionSink<'_>, guest: &Placed<'_>) {
+fn global_set(code: &mut InstructionSink<'_>, guest: &PlacedGuest<'_>) {
     switch(code, 1, count(&guest.read.globals), |code, number| {
         let Some((index, kind)) = global(guest, number) else { return };
         code.local_get(2);
@@ -153,7 +153,7 @@ fn global_set(code: &mut InstructionSink<'_>, guest: &Placed<'_>) {
 }
 
 /// Looks up a mutable global by number. Returns its index and type.
-fn global(guest: &Placed<'_>, number: u32) -> Option<(u32, GlobalKind)> {
+fn global(guest: &PlacedGuest<'_>, number: u32) -> Option<(u32, GlobalKind)> {
     let (global, _) = guest.read.globals.get(index(number))?;
     Some((global.index.saturating_add(guest.shift.globals), global.kind))
 }
@@ -163,7 +163,7 @@ fn global(guest: &Placed<'_>, number: u32) -> Option<(u32, GlobalKind)> {
 pub(crate) fn for_guest(
     code: &mut InstructionSink<'_>,
     plan: &Plan<'_>,
-    write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>),
+    write: impl Fn(&mut InstructionSink<'_>, &PlacedGuest<'_>),
 ) {
     for (number, guest) in (0i32..).zip(&plan.guests) {
         code.local_get(0).i32_const(number).i32_eq().if_(BlockType::Empty);
@@ -320,7 +320,7 @@ pub(crate) fn tables(plan: &Plan<'_>) -> Function {
 
 /// Generates a function that calls into a guest and catches the unwinding exception. `write` must return after each
 /// call that it writes; code after its calls is unreachable.
-fn caught(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>)) -> Function {
+fn caught(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &PlacedGuest<'_>)) -> Function {
     let mut function = Function::new([(2, ValType::I64)]);
     let mut code = function.instructions();
     code.global_get(plan.depth).local_set(DEPTH);

@@ -11,7 +11,7 @@ use wasmparser::{ConstExpr, DataKind, ElementItems, ElementKind, Operator};
 use crate::{
     WeaveError,
     glue::Assembly,
-    guest::{Module, Read, count, index},
+    guest::{Module, ParsedGuest, count, index},
 };
 
 /// Indices that generated functions use.
@@ -29,7 +29,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) depth: u32,
     /// The index and length of the data segment that contains the description.
     pub(crate) description: (u32, u32),
-    pub(crate) guests: Vec<Placed<'a>>,
+    pub(crate) guests: Vec<PlacedGuest<'a>>,
 }
 
 impl Plan<'_> {
@@ -40,8 +40,8 @@ impl Plan<'_> {
 }
 
 /// A guest and its indices in the woven module.
-pub(crate) struct Placed<'a> {
-    pub(crate) read: Read<'a>,
+pub(crate) struct PlacedGuest<'a> {
+    pub(crate) read: ParsedGuest<'a>,
     pub(crate) shift: Shift,
     /// The index of the global with the guest's virtual memory size in pages.
     pub(crate) virtual_size: u32,
@@ -51,7 +51,7 @@ pub(crate) struct Placed<'a> {
     pub(crate) library: Option<u32>,
 }
 
-impl Placed<'_> {
+impl PlacedGuest<'_> {
     /// Returns the index of the guest's memory.
     pub(crate) fn memory(&self) -> u32 {
         self.shift.memories
@@ -150,40 +150,40 @@ impl Shift {
     }
 }
 
-type Moved = Result<u32, Error<Infallible>>;
+type ReencodeResult = Result<u32, Error<Infallible>>;
 
 impl Reencode for Shift {
     type Error = Infallible;
 
-    fn function_index(&mut self, before: u32) -> Moved {
+    fn function_index(&mut self, before: u32) -> ReencodeResult {
         Ok(self.function(before))
     }
 
-    fn type_index(&mut self, before: u32) -> Moved {
+    fn type_index(&mut self, before: u32) -> ReencodeResult {
         Ok(before.saturating_add(self.types))
     }
 
-    fn table_index(&mut self, before: u32) -> Moved {
+    fn table_index(&mut self, before: u32) -> ReencodeResult {
         Ok(before.saturating_add(self.tables))
     }
 
-    fn memory_index(&mut self, before: u32) -> Moved {
+    fn memory_index(&mut self, before: u32) -> ReencodeResult {
         Ok(before.saturating_add(self.memories))
     }
 
-    fn tag_index(&mut self, before: u32) -> Moved {
+    fn tag_index(&mut self, before: u32) -> ReencodeResult {
         Ok(before.saturating_add(self.tags))
     }
 
-    fn global_index(&mut self, before: u32) -> Moved {
+    fn global_index(&mut self, before: u32) -> ReencodeResult {
         Ok(before.saturating_add(self.globals))
     }
 
-    fn element_index(&mut self, before: u32) -> Moved {
+    fn element_index(&mut self, before: u32) -> ReencodeResult {
         Ok(before.saturating_add(self.elements))
     }
 
-    fn data_index(&mut self, before: u32) -> Moved {
+    fn data_index(&mut self, before: u32) -> ReencodeResult {
         Ok(before.saturating_add(self.data))
     }
 }

@@ -13,9 +13,9 @@ use crate::{
     Description, Guest,
     body::{self, Depth, Fuel, FunctionFrame, VirtualMemory, Work},
     glue::{self, Assembly},
-    guest::{Module, Read, count, index, is_host_call},
+    guest::{Module, ParsedGuest, count, index, is_host_call},
     machine,
-    plan::{GeneratedFunctions, Placed, Plan, Reason, Shift},
+    plan::{GeneratedFunctions, PlacedGuest, Plan, Reason, Shift},
 };
 
 /// Weaves guests into a shim, without encoding the result as a component. Identical inputs produce identical bytes.
@@ -24,7 +24,7 @@ pub(crate) fn weave_core(shim: &[u8], guests: &[Guest<'_>], options: &WeaveOptio
         return Err(WeaveError::Guests("no guests given; name at least one".to_owned()));
     }
     let shim = Module::read("the shim", shim)?;
-    let guests = guests.iter().map(Read::new).collect::<Result<_, _>>()?;
+    let guests = guests.iter().map(ParsedGuest::new).collect::<Result<_, _>>()?;
     assemble(&shim, guests, options)
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct WovenCore {
 }
 
 /// Assembles the core module.
-fn assemble(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOptions) -> Result<WovenCore, WeaveError> {
+fn assemble(shim: &Module<'_>, guests: Vec<ParsedGuest<'_>>, options: &WeaveOptions) -> Result<WovenCore, WeaveError> {
     check_shim(shim)?;
     let stack = stack(&guests, options.stack_bytes)?;
     let description = Description::new(&guests, options.stack_bytes);
@@ -201,7 +201,7 @@ fn assemble(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOptions) ->
         segment = segment.saturating_add(u32::from(library.is_some()));
         let pages = ConstExpr::i32_const(read.memory_pages.cast_signed());
         let virtual_size = assembly.global(ValType::I32, &pages);
-        placed.push(Placed { read, shift, virtual_size, image, library });
+        placed.push(PlacedGuest { read, shift, virtual_size, image, library });
     }
     let description_segment = (segment, count(&json));
     let plan = Plan { tag, shim_memory, fuel, reason, depth, description: description_segment, guests: placed };
@@ -283,7 +283,7 @@ fn is_of(of: &wasmparser::FuncType, (parameters, results): machine::Signature) -
 }
 
 /// Returns the native stack budget for metered calls, in bytes.
-fn stack(guests: &[Read<'_>], stack_bytes: u32) -> Result<i64, WeaveError> {
+fn stack(guests: &[ParsedGuest<'_>], stack_bytes: u32) -> Result<i64, WeaveError> {
     for guest in guests {
         let counted = guest.depths.counted.iter().flatten();
         let largest = counted.clone().max().copied().unwrap_or(0);
@@ -358,7 +358,7 @@ fn exports(assembly: &mut Assembly, shim: &Module<'_>, shift: &mut Shift) -> Res
     Ok(())
 }
 
-fn rewrite_functions(assembly: &mut Assembly, guest: &Placed<'_>, work: &Work) -> Result<(), WeaveError> {
+fn rewrite_functions(assembly: &mut Assembly, guest: &PlacedGuest<'_>, work: &Work) -> Result<(), WeaveError> {
     let module = &guest.read.module;
     let mut shift = guest.shift.clone();
     for ((function, body), stack_bytes) in module.own_functions().zip(&guest.read.depths.counted) {
