@@ -246,25 +246,25 @@ fn print_built(built: &BuiltImage, json: bool) -> anyhow::Result<()> {
 /// An image in the listing. A damaged image has only a name and an error.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Listed {
+enum ImageJson {
     Sound(Box<ImageInfo>),
     Damaged { name: String, error: String },
 }
 
 fn list(host: &Host, json: bool) -> anyhow::Result<()> {
     let images = host.engine.images()?.into_iter().map(|(name, found)| match found {
-        Ok(info) => Listed::Sound(Box::new(info)),
-        Err(error) => Listed::Damaged { name, error: error.to_string() },
+        Ok(info) => ImageJson::Sound(Box::new(info)),
+        Err(error) => ImageJson::Damaged { name, error: error.to_string() },
     });
-    let images: Vec<Listed> = images.collect();
+    let images: Vec<ImageJson> = images.collect();
     let rows = images.iter().map(|image| match image {
-        Listed::Sound(image) => {
+        ImageJson::Sound(image) => {
             let state = if image.prepared { "prepared" } else { "not cached" };
             let memory = image.memory_bytes.map(bytes).unwrap_or_default();
             let digest = image.digest.chars().take(16).collect();
             [image.name.clone(), image.runtime.clone(), state.into(), memory, bytes(image.size_bytes), digest]
         }
-        Listed::Damaged { name, error } => {
+        ImageJson::Damaged { name, error } => {
             [name.clone(), "-".into(), printable(error), String::new(), String::new(), String::new()]
         }
     });

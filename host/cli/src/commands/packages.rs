@@ -82,7 +82,7 @@ struct AddArgs {
 
 /// A package in the output.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct PackageJson {
     name: String,
     version: String,
     licence: String,
@@ -97,7 +97,7 @@ struct Shown {
     unpacked_bytes: Option<u64>,
 }
 
-impl From<UserPackage> for Shown {
+impl From<UserPackage> for PackageJson {
     fn from(package: UserPackage) -> Self {
         let UserPackage { name, version, licence, imports, sha256, file_count, unpacked_bytes, .. } = package;
         let (files, unpacked_bytes) = (Some(file_count), Some(unpacked_bytes));
@@ -117,8 +117,8 @@ pub(crate) fn run(args: &PackagesArgs) -> anyhow::Result<i32> {
 }
 
 /// Returns the packages of a list in the form for output.
-fn pinned(list: &PackageList, bundled: bool) -> Vec<Shown> {
-    let shown = list.packages().iter().map(|package| Shown {
+fn pinned(list: &PackageList, bundled: bool) -> Vec<PackageJson> {
+    let shown = list.packages().iter().map(|package| PackageJson {
         name: package.name.clone(),
         version: package.version.clone(),
         licence: package.licence.clone(),
@@ -138,7 +138,7 @@ fn list(args: &ListArgs) -> anyhow::Result<()> {
     };
     let dir = user_packages_dir()?;
     if !args.available && dir.is_dir() {
-        packages.extend(open_user_packages()?.list()?.into_iter().map(Shown::from));
+        packages.extend(open_user_packages()?.list()?.into_iter().map(PackageJson::from));
     }
     let rows = packages.iter().map(|package| {
         let from = match (args.available, package.bundled) {
@@ -187,7 +187,7 @@ fn add(args: &AddArgs) -> anyhow::Result<()> {
         }
     }
     if args.json {
-        out_json(&added.into_iter().map(Shown::from).collect::<Vec<_>>())?;
+        out_json(&added.into_iter().map(PackageJson::from).collect::<Vec<_>>())?;
     }
     Ok(())
 }

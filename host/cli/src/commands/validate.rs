@@ -96,7 +96,7 @@ fn require_python(source: &Source, language: Option<Language>) -> Result<(), Hin
 
 /// Diagnostics of one source, as JSON.
 #[derive(Debug, Serialize)]
-struct Checked<'a> {
+struct ValidationJson<'a> {
     file: &'a str,
     valid: bool,
     diagnostics: &'a [Diagnostic],
@@ -138,7 +138,11 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
         };
         all_valid &= diagnostics.is_empty();
         if args.json {
-            out_json(&Checked { file: &source.label, valid: diagnostics.is_empty(), diagnostics: &diagnostics })?;
+            out_json(&ValidationJson {
+                file: &source.label,
+                valid: diagnostics.is_empty(),
+                diagnostics: &diagnostics,
+            })?;
         } else {
             print(&source.label, &diagnostics);
         }

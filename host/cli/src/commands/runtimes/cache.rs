@@ -65,14 +65,14 @@ pub(super) struct PruneArgs {
 pub(super) fn show(host: &Host, args: &CacheArgs) -> anyhow::Result<()> {
     /// Output as JSON.
     #[derive(Serialize)]
-    struct Shown<'a> {
+    struct CacheJson<'a> {
         path: &'a std::path::Path,
         bytes: u64,
         kinds: &'a [CacheUsage],
     }
     let kinds = host.engine.cache_usage().context("cannot read the cache")?;
     let bytes = kinds.iter().map(|usage| usage.bytes).sum();
-    let shown = Shown { path: host.engine.cache_dir(), bytes, kinds: &kinds };
+    let shown = CacheJson { path: host.engine.cache_dir(), bytes, kinds: &kinds };
     out_report(args.json, &shown, || usage_table(&kinds))
 }
 

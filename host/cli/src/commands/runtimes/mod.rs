@@ -172,7 +172,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i3
 
 /// Interpreters and tools to select if no name is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unnamed {
+enum DefaultSelection {
     Defaults,
     /// Includes the interpreters on which `glovebox run` starts scripts, and the tools that process scripts before an
     /// interpreter runs them.
@@ -239,7 +239,7 @@ fn known(host: &Host) -> anyhow::Result<Vec<RuntimeOrTool>> {
     Ok(host.engine.runtimes()?.into_iter().map(RuntimeOrTool::Runtime).chain(tools).collect())
 }
 
-fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<RuntimeOrTool>> {
+fn select(host: &Host, args: &NameArgs, unnamed: DefaultSelection) -> anyhow::Result<Vec<RuntimeOrTool>> {
     let known = known(host)?;
     if args.names.is_empty() {
         // `glovebox run` starts scripts on the default runtimes, or on the runtimes that those are based on.
@@ -251,9 +251,9 @@ fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<
         };
         return Ok(match unnamed {
             _ if args.all => known,
-            Unnamed::Defaults => known.into_iter().filter(RuntimeOrTool::is_default).collect(),
-            Unnamed::DefaultsAndTools => known.into_iter().filter(is_needed).collect(),
-            Unnamed::None => {
+            DefaultSelection::Defaults => known.into_iter().filter(RuntimeOrTool::is_default).collect(),
+            DefaultSelection::DefaultsAndTools => known.into_iter().filter(is_needed).collect(),
+            DefaultSelection::None => {
                 return Err(Hinted::new("no runtime given", "use names from `glovebox runtimes list`, or --all").into());
             }
         });
@@ -302,7 +302,7 @@ struct LocatedBinary {
 }
 
 fn fetch(host: &Host, args: &NameArgs) -> anyhow::Result<()> {
-    for runtime in select(host, args, Unnamed::DefaultsAndTools)? {
+    for runtime in select(host, args, DefaultSelection::DefaultsAndTools)? {
         let name = runtime.name().to_owned();
         let path =
             host.with_progress(|engine| engine.fetch(&name)).with_context(|| format!("cannot fetch `{name}`"))?;
@@ -313,27 +313,27 @@ fn fetch(host: &Host, args: &NameArgs) -> anyhow::Result<()> {
 
 /// The output of `bundle`.
 #[derive(Debug, Serialize)]
-struct Bundled<'a> {
+struct BundleJson<'a> {
     path: &'a std::path::Path,
     size_bytes: u64,
     names: &'a [&'a str],
 }
 
 fn bundle(host: &Host, args: &BundleArgs) -> anyhow::Result<()> {
-    let selected = select(host, &args.which, Unnamed::DefaultsAndTools)?;
+    let selected = select(host, &args.which, DefaultSelection::DefaultsAndTools)?;
     let names: Vec<&str> = selected.iter().map(RuntimeOrTool::name).collect();
     let write = |engine: &Engine| match args.is_prepared {
         true => engine.write_prepared(&names, args.without.as_deref(), &args.file),
         false => engine.write_bundle(&names, !args.no_packages, &args.file),
     };
     let size_bytes = host.with_progress(write).with_context(|| format!("cannot bundle {}", names.join(", ")))?;
-    out_report(args.which.json, &Bundled { path: &args.file, size_bytes, names: &names }, || {
+    out_report(args.which.json, &BundleJson { path: &args.file, size_bytes, names: &names }, || {
         format!("{}: {}, {}\n", args.file.display(), names.join(", "), bytes(size_bytes))
     })
 }
 
 fn path(host: &Host, args: &NameArgs) -> anyhow::Result<()> {
-    for known in select(host, args, Unnamed::Defaults)? {
+    for known in select(host, args, DefaultSelection::Defaults)? {
         let (RuntimeOrTool::Runtime(RuntimeInfo { name, path, fetched, .. })
         | RuntimeOrTool::Tool(ToolInfo { name, path, fetched, .. })) = known;
         if !fetched {
@@ -355,7 +355,7 @@ fn print_located(args: &NameArgs, located: LocatedBinary) -> anyhow::Result<()> 
 
 /// The output of `prepare` and `add`.
 #[derive(Debug, Serialize)]
-struct Prepared<'a> {
+struct PreparedJson<'a> {
     name: &'a str,
     /// `None` for code without fuel metering, because the previous state is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -365,14 +365,14 @@ struct Prepared<'a> {
     info: &'a PreparedInfo,
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreparedJson<'a> {
     fn new(name: &'a str, was_prepared: Option<bool>, info: &'a PreparedInfo) -> Self {
         Self { name, was_prepared, took_ms: info.took.as_secs_f64() * 1000.0, info }
     }
 }
 
 fn prepare(host: &Host, args: &PrepareArgs) -> anyhow::Result<()> {
-    for runtime in select(host, &args.names, Unnamed::DefaultsAndTools)? {
+    for runtime in select(host, &args.names, DefaultSelection::DefaultsAndTools)? {
         let name = runtime.name().to_owned();
         let prepare = |engine: &Engine| match args.unmetered {
             true => engine.prepare_unmetered(&name),
@@ -380,7 +380,7 @@ fn prepare(host: &Host, args: &PrepareArgs) -> anyhow::Result<()> {
         };
         let info = host.with_progress(prepare).with_context(|| format!("cannot prepare `{name}`"))?;
         let was_prepared = (!args.unmetered).then(|| runtime.is_prepared());
-        out_report(args.names.json, &Prepared::new(&name, was_prepared, &info), || {
+        out_report(args.names.json, &PreparedJson::new(&name, was_prepared, &info), || {
             let how = if was_prepared == Some(true) {
                 "was already prepared".into()
             } else {
@@ -404,7 +404,7 @@ fn add(host: &Host, args: &AddArgs) -> anyhow::Result<()> {
         let name = &runtime.name;
         let info =
             host.with_progress(|engine| engine.add_runtime(name)).with_context(|| format!("cannot add `{name}`"))?;
-        out_report(args.json, &Prepared::new(name, Some(runtime.prepared), &info), || {
+        out_report(args.json, &PreparedJson::new(name, Some(runtime.prepared), &info), || {
             format!("{name}: added, prepared in {:.1} s\n", info.took.as_secs_f64())
         })?;
     }
@@ -420,8 +420,11 @@ fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<()> {
     let is_image = |name: &String| host.engine.image(name).is_ok();
     let (images, names): (Vec<String>, Vec<String>) = args.names.iter().cloned().partition(is_image);
     let args = &NameArgs { names, ..args.clone() };
-    let selected =
-        if args.names.is_empty() && !images.is_empty() { Vec::new() } else { select(host, args, Unnamed::None)? };
+    let selected = if args.names.is_empty() && !images.is_empty() {
+        Vec::new()
+    } else {
+        select(host, args, DefaultSelection::None)?
+    };
     for name in images.into_iter().chain(selected.iter().map(|runtime| runtime.name().to_owned())) {
         freed(&name, host.engine.remove(&name).with_context(|| format!("cannot remove `{name}`"))?)?;
     }

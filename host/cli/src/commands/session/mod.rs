@@ -134,7 +134,7 @@ fn list(session_dir: &SessionDir, json: bool) -> anyhow::Result<()> {
 
 /// The output of `show`.
 #[derive(Debug, Serialize)]
-struct ShownSession {
+struct SessionJson {
     #[serde(flatten)]
     entry: StoredEntry,
     in_use: bool,
@@ -144,7 +144,7 @@ fn show(session_dir: &SessionDir, id: &SessionId, json: bool) -> anyhow::Result<
     let entry = session_dir.entry(id)?.ok_or_else(|| missing(id))?;
     let in_use = session_dir.is_in_use(id)?;
     if json {
-        return out_json(&ShownSession { entry, in_use });
+        return out_json(&SessionJson { entry, in_use });
     }
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
