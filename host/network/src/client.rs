@@ -92,7 +92,7 @@ impl Client {
 
     fn http(&self) -> Result<&reqwest::Client, Fault> {
         let make = || {
-            let resolver = Filtered { resolver: Arc::clone(&self.resolver), rules: Arc::clone(&self.rules) };
+            let resolver = FilteringResolver { resolver: Arc::clone(&self.resolver), rules: Arc::clone(&self.rules) };
             let client = reqwest::Client::builder()
                 .tls_backend_preconfigured(tls_config()?)
                 .dns_resolver(Arc::new(resolver))
@@ -364,13 +364,13 @@ fn clipped(text: &str) -> String {
 }
 
 /// The future returned by a [`Resolver`].
-pub(crate) type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+pub(crate) type ResolveFuture = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// Returns all addresses of a host name. [`Filtered`] checks them.
-pub(crate) type Resolver = dyn Fn(&str) -> Resolved + Send + Sync;
+/// Returns all addresses of a host name. [`FilteringResolver`] checks them.
+pub(crate) type Resolver = dyn Fn(&str) -> ResolveFuture + Send + Sync;
 
 /// Resolves a host name with the operating system's resolver.
-fn resolve_with_system(name: &str) -> Resolved {
+fn resolve_with_system(name: &str) -> ResolveFuture {
     let name = name.to_owned();
     Box::pin(async move {
         let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
@@ -379,7 +379,7 @@ fn resolve_with_system(name: &str) -> Resolved {
 }
 
 /// A resolver that returns only addresses that the policy allows.
-struct Filtered {
+struct FilteringResolver {
     resolver: Arc<Resolver>,
     rules: Arc<AddressRules>,
 }
@@ -391,7 +391,7 @@ struct NotPublic {
     name: String,
 }
 
-impl Resolve for Filtered {
+impl Resolve for FilteringResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (found, rules, name) = ((self.resolver)(name.as_str()), Arc::clone(&self.rules), name.as_str().to_owned());
         Box::pin(async move {

@@ -67,7 +67,7 @@ pub struct CallbackRefused {
 
 /// A callback URL that was checked. [`Callbacks::target`] creates it.
 #[derive(Clone, Debug)]
-pub struct CallbackTarget(Allowed);
+pub struct CallbackTarget(AllowedUrl);
 
 /// A tool call that a service answers.
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +151,7 @@ impl Callbacks {
                 .connect_timeout(CONNECT_TIME)
                 .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")))
         };
-        let public = builder().dns_resolver(Arc::new(PublicOnly)).build().map_err(CallbacksError::Client)?;
+        let public = builder().dns_resolver(Arc::new(PublicResolver)).build().map_err(CallbacksError::Client)?;
         let named = builder().build().map_err(CallbacksError::Client)?;
         Ok(Self(Arc::new(CallbackClients { allowed: config.allowed.clone(), signer, public, named })))
     }
@@ -163,7 +163,7 @@ impl Callbacks {
     /// pattern. Also fails if its host is a private IP address that no pattern names.
     pub fn target(&self, tool: &str, url: &str) -> Result<CallbackTarget, CallbackRefused> {
         let refused = |reason| CallbackRefused { tool: tool.to_owned(), url: url.to_owned(), reason };
-        let target = Allowed::find(&self.0.allowed, url).ok_or_else(|| {
+        let target = AllowedUrl::find(&self.0.allowed, url).ok_or_else(|| {
             refused(
                 "is not an allowed address; add it to `[tools] callbacks` in the server's configuration, or pass \
                  `--callback` to the fleet's nodes",
@@ -224,7 +224,7 @@ fn is_private_literal(url: &Url) -> bool {
 }
 
 impl CallbackClients {
-    async fn ask(&self, target: &Allowed, request: CallbackRequest<'_>) -> Result<String, ToolError> {
+    async fn ask(&self, target: &AllowedUrl, request: CallbackRequest<'_>) -> Result<String, ToolError> {
         let CallbackRequest { key: id, tool, arguments, call, session, deadline, cancel, memory } = request;
         let failed = |reason: &str| ToolError::new(format!("the callback of `{tool}` {reason}"));
         let too_late = || {
@@ -323,19 +323,19 @@ const MAX_URL_BYTES: usize = 2_048;
 
 /// A callback URL that a pattern allows.
 #[derive(Clone, PartialEq, Eq)]
-struct Allowed {
+struct AllowedUrl {
     url: Url,
     /// `true` if a pattern names the host literally. Such a host may have any address, even a private one.
     is_named: bool,
 }
 
-impl fmt::Debug for Allowed {
+impl fmt::Debug for AllowedUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Allowed").field("host", &self.url.host_str()).finish_non_exhaustive()
+        f.debug_struct("AllowedUrl").field("host", &self.url.host_str()).finish_non_exhaustive()
     }
 }
 
-impl Allowed {
+impl AllowedUrl {
     /// Parses a URL. Returns `None` if it is invalid or too long, or if no pattern matches.
     fn find(patterns: &UrlPatterns, address: &str) -> Option<Self> {
         let url = (address.len() <= MAX_URL_BYTES).then(|| Url::parse(address).ok()).flatten()?;
@@ -349,14 +349,14 @@ impl Allowed {
 
 /// A resolver that accepts only host names whose addresses are all public. The connection uses exactly these addresses,
 /// so a later lookup with a different answer has no effect.
-struct PublicOnly;
+struct PublicResolver;
 
 /// At least one of the host's addresses is not public, or the host has no address.
 #[derive(Debug, thiserror::Error)]
 #[error("the host's address is not public")]
 struct NotPublic;
 
-impl Resolve for PublicOnly {
+impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
@@ -441,10 +441,10 @@ mod tests {
             ("file:///etc/passwd", None),
             ("nothing", None),
         ] {
-            assert_eq!(Allowed::find(&patterns, address).map(|found| found.is_named), expected, "{address}");
+            assert_eq!(AllowedUrl::find(&patterns, address).map(|found| found.is_named), expected, "{address}");
         }
         let long = format!("https://tools.example.com/box/{}", "a".repeat(MAX_URL_BYTES));
-        assert_eq!(Allowed::find(&patterns, &long), None);
-        assert!(Allowed::find(&patterns, long.get(..MAX_URL_BYTES).unwrap()).is_some());
+        assert_eq!(AllowedUrl::find(&patterns, &long), None);
+        assert!(AllowedUrl::find(&patterns, long.get(..MAX_URL_BYTES).unwrap()).is_some());
     }
 }

@@ -18,7 +18,7 @@ use glovebox::{CallMemory, CancelToken, Entropy, NetworkPolicy, SecretPolicy, To
 use serde_json::{Value, json};
 
 use crate::{
-    client::{Client, Resolved, Resolver},
+    client::{Client, ResolveFuture, Resolver},
     message::{self, Call},
     secrets::Secrets,
 };
@@ -139,7 +139,7 @@ fn resolver(names: &[(&str, &[&[&str]])]) -> Arc<Resolver> {
     let addresses = |list: &&[&str]| list.iter().map(|text| text.parse().unwrap()).collect();
     let entries = names.iter().map(|(name, answers)| ((*name).to_owned(), answers.iter().map(addresses).collect()));
     let names: Mutex<BTreeMap<String, Vec<Vec<IpAddr>>>> = Mutex::new(entries.collect());
-    Arc::new(move |name: &str| -> Resolved {
+    Arc::new(move |name: &str| -> ResolveFuture {
         let mut names = names.lock().unwrap();
         let answers = names.get_mut(name);
         let found = answers.map(|answers| if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() });
