@@ -63,7 +63,7 @@ pub(crate) struct Plain {
     pub(crate) exports: Vec<Export>,
 }
 
-struct Compiled {
+struct CompiledComponent {
     component: Component,
     /// The host memory per instance, in bytes.
     instance_bytes: u64,
@@ -115,7 +115,7 @@ impl Applications {
     /// Fails if the bytes are not a component, are rejected before compilation, or cannot be compiled.
     pub fn load_bytes(&self, name: impl Into<String>, bytes: &[u8]) -> Result<Application, LoadError> {
         let name = name.into();
-        let Compiled { component, instance_bytes, is_concurrent } = self.compile(&name, bytes)?;
+        let CompiledComponent { component, instance_bytes, is_concurrent } = self.compile(&name, bytes)?;
         let mut linker = wasi(&name, &component)?;
         add_to_linker(&mut linker).map_err(|error| link_error(&name, &error))?;
         if is_concurrent {
@@ -128,12 +128,12 @@ impl Applications {
 
     /// Loads a component that can import WASI, but not the sandbox.
     pub(crate) fn plain(&self, name: &str, bytes: &[u8]) -> Result<Plain, LoadError> {
-        let Compiled { component, instance_bytes, .. } = self.compile(name, bytes)?;
+        let CompiledComponent { component, instance_bytes, .. } = self.compile(name, bytes)?;
         let instance = link(name, &wasi(name, &component)?, &WASI, &component)?;
         Ok(Plain { instance, instance_bytes, exports: exports(component.engine(), &component) })
     }
 
-    fn compile(&self, name: &str, bytes: &[u8]) -> Result<Compiled, LoadError> {
+    fn compile(&self, name: &str, bytes: &[u8]) -> Result<CompiledComponent, LoadError> {
         let name = || name.to_owned();
         match bytes {
             [b'\0', b'a', b's', b'm', _, _, 1, 0, ..] => {}
@@ -151,7 +151,7 @@ impl Applications {
             None => glovebox::compile(&self.engine, wasmtime, bytes),
         };
         let component = compiled.map_err(|source| LoadError::Compile { name: name(), source })?;
-        Ok(Compiled { component, instance_bytes, is_concurrent })
+        Ok(CompiledComponent { component, instance_bytes, is_concurrent })
     }
 }
 

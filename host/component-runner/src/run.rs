@@ -129,12 +129,12 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<CallReport<S>, RunEr
 /// The host memory of the instances would exceed the memory limit.
 #[derive(Debug, thiserror::Error)]
 #[error("the component's instances exceed its memory limit")]
-struct NoRoom;
+struct InstanceMemoryError;
 
 /// The run was stopped while it waited.
 #[derive(Debug, thiserror::Error)]
 #[error("the component was stopped")]
-struct Stopped;
+struct StoppedError;
 
 /// Runs the call on the current thread and reports the result.
 fn carry_out<S: Send + 'static>(
@@ -159,12 +159,12 @@ fn carry_out<S: Send + 'static>(
     });
     let result = store.set_fuel(limits.fuel).and_then(|()| {
         if !has_room {
-            return Err(NoRoom.into());
+            return Err(InstanceMemoryError.into());
         }
         runtime.block_on(async {
             let mut calling = pin!(enter(&mut store, &instance, &call));
             poll_fn(|context| match running.poll_stop(context) {
-                Some(_) => Poll::Ready(Err(Stopped.into())),
+                Some(_) => Poll::Ready(Err(StoppedError.into())),
                 None => calling.as_mut().poll(context),
             })
             .await

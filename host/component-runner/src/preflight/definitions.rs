@@ -39,7 +39,7 @@ pub(super) struct Capture {
 
 /// A reference to an item, and the name under which it is passed or exported.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Named<'a> {
+pub(super) struct NamedItem<'a> {
     pub(super) name: &'a str,
     pub(super) kind: ComponentExternalKind,
     pub(super) index: u32,
@@ -57,9 +57,9 @@ pub(super) enum InstantiationStep<'a> {
     InstantiateModule(u32),
     Instantiate {
         component: u32,
-        arguments: Box<[Named<'a>]>,
+        arguments: Box<[NamedItem<'a>]>,
     },
-    Bundle(Box<[Named<'a>]>),
+    Bundle(Box<[NamedItem<'a>]>),
     AliasExport {
         kind: ComponentExternalKind,
         instance: u32,
@@ -74,7 +74,7 @@ pub(super) enum InstantiationStep<'a> {
     /// The number of items that no other component receives: aliases of core items and types, core instances, and
     /// types.
     Local(u64),
-    Export(Named<'a>),
+    Export(NamedItem<'a>),
 }
 
 impl<'a> Definitions<'a> {
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
                 for instance in instances {
                     match instance? {
                         ComponentInstance::Instantiate { component_index, args } => {
-                            let named = |arg: &wasmparser::ComponentInstantiationArg<'a>| Named {
+                            let named = |arg: &wasmparser::ComponentInstantiationArg<'a>| NamedItem {
                                 name: arg.name,
                                 kind: arg.kind,
                                 index: arg.index,
@@ -264,8 +264,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn exported<'a>(export: &wasmparser::ComponentExport<'a>) -> Named<'a> {
-    Named { name: export.name.name, kind: export.kind, index: export.index }
+fn exported<'a>(export: &wasmparser::ComponentExport<'a>) -> NamedItem<'a> {
+    NamedItem { name: export.name.name, kind: export.kind, index: export.index }
 }
 
 fn count<T>(items: &[T]) -> u64 {

@@ -9,7 +9,7 @@ use wasmparser::ComponentExternalKind as Kind;
 
 use super::{
     MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, Module, Refusal,
-    definitions::{Capture, Component, Definitions, InstantiationStep, Named},
+    definitions::{Capture, Component, Definitions, InstantiationStep, NamedItem},
 };
 
 /// The host memory per component instance, without its handles: `InstanceState`, and flags in `VMComponentContext`.
@@ -324,9 +324,9 @@ impl<'d, 'a> Machine<'d, 'a> {
         at(list, outer.index).ok_or_else(|| unknown("item of an enclosing component"))
     }
 
-    fn items(&mut self, named: &[Named<'a>]) -> Result<Vec<(&'a str, Value<'a>)>, Refusal> {
+    fn items(&mut self, named: &[NamedItem<'a>]) -> Result<Vec<(&'a str, Value<'a>)>, Refusal> {
         let mut items = Vec::with_capacity(named.len());
-        for Named { name, kind, index } in named {
+        for NamedItem { name, kind, index } in named {
             let value = self.item(*kind, *index)?;
             self.count.items(value.weight().saturating_add(1))?;
             items.push((*name, value));
