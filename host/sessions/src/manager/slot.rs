@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     SessionsError,
-    storage::{Attempt, Changes, Storage},
+    storage::{Attempt, EventCounter, Storage},
 };
 use crate::{
     Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredRecord, StoredSession, block_on,
@@ -48,7 +48,7 @@ pub(super) struct SlotState {
 #[derive(Debug)]
 pub(super) struct Change<'a> {
     slot: &'a SessionSlot,
-    changes: &'a Changes,
+    changes: &'a EventCounter,
 }
 
 impl Change<'_> {
@@ -100,12 +100,12 @@ struct SavedVersion {
 #[derive(Debug)]
 pub(super) struct LivePermit {
     taken: Arc<AtomicUsize>,
-    changes: Arc<Changes>,
+    changes: Arc<EventCounter>,
 }
 
 impl LivePermit {
     /// Takes a permit if fewer than `max` permits are taken.
-    pub(super) fn take(taken: &Arc<AtomicUsize>, max: usize, changes: &Arc<Changes>) -> Option<Self> {
+    pub(super) fn take(taken: &Arc<AtomicUsize>, max: usize, changes: &Arc<EventCounter>) -> Option<Self> {
         let one_more = |count: usize| (count < max).then_some(count + 1);
         taken.try_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
         Some(Self { taken: Arc::clone(taken), changes: Arc::clone(changes) })

@@ -39,18 +39,18 @@ pub(super) struct Storage {
     pub(super) sandboxes: RwLock<Vec<Sandbox>>,
     /// Creates sandboxes on demand.
     pub(super) make_sandbox: Option<MakeSandbox>,
-    pub(super) changes: Arc<Changes>,
+    pub(super) changes: Arc<EventCounter>,
 }
 
 /// A counter of the events in this process that threads wait for: the end of a change, the end of a use, and a freed
 /// permit.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct EventCounter {
     count: Mutex<u64>,
     changed: Condvar,
 }
 
-impl Changes {
+impl EventCounter {
     /// Counts an event and wakes all waiting threads.
     pub(super) fn notify(&self) {
         let mut count = self.count.lock();

@@ -51,10 +51,14 @@ impl Prune {
     }
 
     /// Returns the sessions that exceed a limit, oldest first.
-    async fn choose(&self, store: &dyn SessionStore, now: Timestamp) -> Result<Vec<(Listed, PruneReason)>, StoreError> {
+    async fn choose(
+        &self,
+        store: &dyn SessionStore,
+        now: Timestamp,
+    ) -> Result<Vec<(PruneCandidate, PruneReason)>, StoreError> {
         // Sorted by time and name, so the choice is deterministic. Keeps only the needed fields, because there may be
         // many sessions.
-        let mut by_time: BTreeMap<(Timestamp, SessionId), Listed> = BTreeMap::new();
+        let mut by_time: BTreeMap<(Timestamp, SessionId), PruneCandidate> = BTreeMap::new();
         let mut pages = Pages::new(store);
         while let Some(entries) = pages.next().await? {
             by_time
@@ -80,7 +84,11 @@ impl Prune {
         Ok(chosen)
     }
 
-    async fn remove(&self, store: &dyn SessionStore, listed: &Listed) -> Result<Option<SkipReason>, StoreError> {
+    async fn remove(
+        &self,
+        store: &dyn SessionStore,
+        listed: &PruneCandidate,
+    ) -> Result<Option<SkipReason>, StoreError> {
         let Some(lock) = store.try_lock(&listed.id).await? else { return Ok(Some(SkipReason::InUse)) };
         let is_as_listed = match store.record(&listed.id).await {
             Ok(stored) => stored.map(|stored| stored.version) == listed.version,
@@ -104,14 +112,14 @@ impl Prune {
 }
 
 /// The fields of a listed session that pruning needs.
-struct Listed {
+struct PruneCandidate {
     id: SessionId,
     bytes: u64,
     /// `None` if the session is damaged.
     version: Option<StoredVersion>,
 }
 
-impl From<StoredEntry> for Listed {
+impl From<StoredEntry> for PruneCandidate {
     fn from(entry: StoredEntry) -> Self {
         Self { id: entry.id, bytes: entry.stored_bytes, version: entry.version }
     }

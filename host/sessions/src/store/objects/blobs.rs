@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use glovebox::Timestamp;
 
-use super::bucket::{Bucket as _, Created, Objects, create, refused};
+use super::bucket::{Bucket as _, CreateOutcome, Objects, create, refused};
 use crate::store::StoreError;
 
 /// A store of immutable blobs with names, in S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure
@@ -95,9 +95,9 @@ impl BlobStore {
             return Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes: length, max: Self::MAX_BYTES });
         }
         match create(&self.0, name, bytes).await? {
-            Created::Here => Ok(()),
-            Created::Other => Err(StoreError::BlobExists { name: name.to_owned() }),
-            Created::Gone => Err(refused(&self.0, name)),
+            CreateOutcome::Here => Ok(()),
+            CreateOutcome::Other => Err(StoreError::BlobExists { name: name.to_owned() }),
+            CreateOutcome::Gone => Err(refused(&self.0, name)),
         }
     }
 

@@ -42,12 +42,12 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
     async fn delete(&self, name: &str) -> Result<(), StoreError>;
 
     /// Lists up to `limit` objects in a directory after the name `after`, in the order of their names.
-    async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<Listed>, StoreError>;
+    async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<ListedObject>, StoreError>;
 }
 
 /// An object in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct ListedObject {
     /// The name below the URL.
     pub(super) name: String,
     pub(super) bytes: u64,
@@ -57,7 +57,7 @@ pub(super) struct Listed {
 
 /// The state of a name after an attempt to create an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Created {
+pub(super) enum CreateOutcome {
     /// The name has the intended bytes.
     Here,
     /// The name has different bytes, which remain.
@@ -67,26 +67,26 @@ pub(super) enum Created {
     Gone,
 }
 
-/// Creates an object atomically. The object is durable when this returns [`Created::Here`].
+/// Creates an object atomically. The object is durable when this returns [`CreateOutcome::Here`].
 ///
 /// The response to a successful request may be lost, and a store such as S3 can refuse a request because of a
 /// concurrent request for the same name. Unless the store confirms the creation, this compares the existing object with
 /// `bytes`, and retries if no object exists.
-pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Result<Created, StoreError> {
+pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Result<CreateOutcome, StoreError> {
     let mut attempts = 0;
     loop {
         attempts += 1;
         let failed = match bucket.try_create(name, bytes.clone()).await {
-            Ok(true) => return Ok(Created::Here),
+            Ok(true) => return Ok(CreateOutcome::Here),
             Ok(false) => None,
             Err(error) => Some(error),
         };
         let max = bytes.len() as u64;
         match bucket.get(name, max).await {
-            Ok(Some(found)) if found == bytes => return Ok(Created::Here),
-            Ok(Some(_)) | Err(StoreError::BlobTooLarge { .. }) => return Ok(Created::Other),
+            Ok(Some(found)) if found == bytes => return Ok(CreateOutcome::Here),
+            Ok(Some(_)) | Err(StoreError::BlobTooLarge { .. }) => return Ok(CreateOutcome::Other),
             Ok(None) if attempts < CREATE_ATTEMPTS => {}
-            Ok(None) => return failed.map_or(Ok(Created::Gone), Err),
+            Ok(None) => return failed.map_or(Ok(CreateOutcome::Gone), Err),
             Err(error) => return Err(failed.unwrap_or(error)),
         }
     }
@@ -111,7 +111,7 @@ pub(super) fn failed(
 /// Reads all names of a directory before any metadata. A session's log has so few names that Linux returns them in one
 /// call, as a consistent snapshot. A file that is deleted afterwards is listed with length 0, and reading it reports it
 /// as absent.
-pub(super) fn list(root: &Path, dir: &str, after: Option<&str>, limit: usize) -> io::Result<Vec<Listed>> {
+pub(super) fn list(root: &Path, dir: &str, after: Option<&str>, limit: usize) -> io::Result<Vec<ListedObject>> {
     let mut names = Vec::new();
     collect(root, dir, &mut names)?;
     names.retain(|name| after.is_none_or(|after| name.as_str() > after));
@@ -146,14 +146,14 @@ fn collect(root: &Path, dir: &str, names: &mut Vec<String>) -> io::Result<()> {
     dirs.iter().try_for_each(|dir| collect(root, dir, names))
 }
 
-fn describe(root: &Path, name: String) -> io::Result<Listed> {
+fn describe(root: &Path, name: String) -> io::Result<ListedObject> {
     match fs::symlink_metadata(root.join(&name)) {
         Ok(metadata) => {
             let modified = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
             let modified_ms = i64::try_from(modified.as_millis()).unwrap_or(i64::MAX);
-            Ok(Listed { name, bytes: metadata.len(), modified_ms })
+            Ok(ListedObject { name, bytes: metadata.len(), modified_ms })
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Listed { name, bytes: 0, modified_ms: 0 }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ListedObject { name, bytes: 0, modified_ms: 0 }),
         Err(error) => Err(error),
     }
 }
@@ -289,7 +289,7 @@ impl Bucket for Objects {
         deleted.await
     }
 
-    async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<Listed>, StoreError> {
+    async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<ListedObject>, StoreError> {
         if let Some(root) = &self.location.local {
             let (root, dir, after) = (root.clone(), dir.to_owned(), after.map(str::to_owned));
             let action = format!("list `{dir}`");
@@ -321,7 +321,7 @@ impl Bucket for Objects {
                 };
                 let Some(name) = below(&prefix, &found.location) else { continue };
                 let modified_ms = found.last_modified.timestamp_millis();
-                listed.push(Listed { name, bytes: found.size, modified_ms });
+                listed.push(ListedObject { name, bytes: found.size, modified_ms });
             }
             Ok(listed)
         });

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{
-    bucket::{Background, Bucket, Created, Listed, create, failed},
+    bucket::{Background, Bucket, CreateOutcome, ListedObject, create, failed},
     log::numbered,
 };
 use crate::store::{Expected, SessionId, StoreError, StoredVersion, record};
@@ -157,7 +157,7 @@ impl LeaseLog {
         format!("{}/{number:020}", self.dir)
     }
 
-    async fn entries(&self) -> Result<Vec<(u64, Listed)>, StoreError> {
+    async fn entries(&self) -> Result<Vec<(u64, ListedObject)>, StoreError> {
         numbered(&*self.bucket, &self.dir).await
     }
 
@@ -172,7 +172,7 @@ impl LeaseLog {
     /// Creates an entry. Returns `true` if this holder now owns the entry.
     async fn create(&self, number: u64) -> Result<bool, StoreError> {
         let entry = self.holder.clone().into_bytes();
-        Ok(create(&*self.bucket, &self.name(number), entry.into()).await? == Created::Here)
+        Ok(create(&*self.bucket, &self.name(number), entry.into()).await? == CreateOutcome::Here)
     }
 
     pub(super) async fn delete(&self, number: u64) {
@@ -226,7 +226,7 @@ impl LeaseLog {
 }
 
 /// Returns `true` if the lease of this entry has not expired.
-fn is_held(says: &Bytes, listed: &Listed, clock: StoreClock) -> bool {
+fn is_held(says: &Bytes, listed: &ListedObject, clock: StoreClock) -> bool {
     let ms = str::from_utf8(says).ok().and_then(|entry| entry.rsplit_once(' ')?.1.parse().ok());
     let lasts = Duration::from_millis(ms.unwrap_or(0)).min(MAX_LEASE);
     listed.modified_ms >= clock.ms_before_now(lasts + MARGIN)

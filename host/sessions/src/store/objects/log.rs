@@ -57,7 +57,7 @@ use bytes::Bytes;
 
 use super::{
     Entry, MAX_ENTRY_BYTES,
-    bucket::{Bucket, Created, Listed, create, failed, refused},
+    bucket::{Bucket, CreateOutcome, ListedObject, create, failed, refused},
 };
 use crate::store::{RecordError, SessionId, SessionRecord, StoreError, StoredVersion};
 
@@ -129,12 +129,12 @@ impl Log<'_> {
         format!("{STATES}/{}!/{version}", self.id)
     }
 
-    async fn entries(self) -> Result<Vec<(u64, Listed)>, StoreError> {
+    async fn entries(self) -> Result<Vec<(u64, ListedObject)>, StoreError> {
         numbered(self.bucket, &self.dir()).await
     }
 
     /// Reads a listed entry. Returns `None` if it has been deleted since it was listed.
-    pub(super) async fn read(self, number: u64, listed: &Listed) -> Result<Option<Head>, StoreError> {
+    pub(super) async fn read(self, number: u64, listed: &ListedObject) -> Result<Option<Head>, StoreError> {
         let entry = match self.bucket.get(&listed.name, MAX_ENTRY_BYTES).await {
             Ok(None) => return Ok(None),
             Ok(Some(bytes)) => Entry::read(self.id, &bytes),
@@ -169,7 +169,7 @@ impl Log<'_> {
         };
         if let Some((_, state)) = write.session {
             let name = self.state_name(write.version);
-            if create(self.bucket, &name, state.clone()).await? != Created::Here {
+            if create(self.bucket, &name, state.clone()).await? != CreateOutcome::Here {
                 return Err(refused(self.bucket, &name));
             }
         }
@@ -180,7 +180,7 @@ impl Log<'_> {
             let entries = self.entries().await?;
             let has_base = base.is_none_or(|base| entries.iter().any(|(number, _)| *number == base.number));
             match entries.last() {
-                Some((last, _)) if *last == number && created == Created::Here && has_base => {
+                Some((last, _)) if *last == number && created == CreateOutcome::Here && has_base => {
                     self.delete_below(&entries, base).await;
                     return Ok(Outcome::Committed);
                 }
@@ -194,11 +194,11 @@ impl Log<'_> {
                     }
                 }
                 // The store refused, but shows no entry: an aborted request of this process may still arrive.
-                _ if created == Created::Gone => return Err(refused(self.bucket, &self.name(number))),
+                _ if created == CreateOutcome::Gone => return Err(refused(self.bucket, &self.name(number))),
                 // If this write's entry is the only one, its base was removed and expired. If another entry has the
                 // name, its writer was first.
                 Some(_) => {}
-                None if created == Created::Here => return Err(self.unknown("its listing is incomplete")),
+                None if created == CreateOutcome::Here => return Err(self.unknown("its listing is incomplete")),
                 None => {}
             }
             self.discard(number, created, write).await;
@@ -208,8 +208,8 @@ impl Log<'_> {
     }
 
     /// Deletes the objects of a lost write.
-    async fn discard(self, number: u64, created: Created, write: Write<'_>) {
-        if created == Created::Here {
+    async fn discard(self, number: u64, created: CreateOutcome, write: Write<'_>) {
+        if created == CreateOutcome::Here {
             self.delete_unneeded(&self.name(number)).await;
         }
         if write.session.is_some() {
@@ -219,7 +219,7 @@ impl Log<'_> {
 
     /// Deletes all entries but the last, each after its state, because only the entry names the state. The next writer
     /// retries failed deletions.
-    async fn delete_below(self, entries: &[(u64, Listed)], known: Option<&Head>) {
+    async fn delete_below(self, entries: &[(u64, ListedObject)], known: Option<&Head>) {
         let Some((_, below)) = entries.split_last() else { return };
         for (number, listed) in below {
             let version = match known.filter(|known| known.number == *number) {
@@ -290,7 +290,7 @@ impl Log<'_> {
 }
 
 /// Lists the numbered entries in a directory, in ascending order.
-pub(super) async fn numbered(bucket: &dyn Bucket, dir: &str) -> Result<Vec<(u64, Listed)>, StoreError> {
+pub(super) async fn numbered(bucket: &dyn Bucket, dir: &str) -> Result<Vec<(u64, ListedObject)>, StoreError> {
     let listed = bucket.list(dir, None, MAX_LISTED + 1).await?;
     if listed.len() > MAX_LISTED {
         let reason = format!("it has more than {MAX_LISTED} objects; delete those below the last");

@@ -33,7 +33,7 @@ use crate::store::{
     StoredPage, StoredRecord, StoredSession, StoredVersion, check_length, check_write, record::MAX_WORKSPACE_BYTES,
 };
 use blobs::timestamp;
-use bucket::{Background, Bucket, Listed, Objects, failed};
+use bucket::{Background, Bucket, ListedObject, Objects, failed};
 use lease::{Holder, Lease, StoreClock, probe};
 use log::{Head, Log, Outcome, RECORDS, Write, number_of};
 
@@ -130,7 +130,7 @@ impl ObjectStore {
         lock: &SessionLock,
         expected: &Expected,
         session: Option<(&SessionRecord, &Bytes)>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let none = Holder::default();
         let holder = lock.guard::<Holder>().unwrap_or(&none);
         let log = self.log(lock.id());
@@ -141,7 +141,7 @@ impl ObjectStore {
             if session.is_none() && !was_there {
                 // The session also existed if this holder's own removal, whose response was lost, removed it.
                 let ours = |version: &StoredVersion| head.as_ref().is_some_and(|head| head.is(version));
-                return Ok(Written { was_there: holder.wrote(expected, ours), version: None });
+                return Ok(WriteOutcome { was_there: holder.wrote(expected, ours), version: None });
             }
             let version = StoredVersion::random();
             holder.begins(expected, &version);
@@ -149,7 +149,7 @@ impl ObjectStore {
                 Outcome::Committed => {
                     // The settled writes have no higher numbers than this write, so they cannot become the head.
                     log.forget(&holder.settles(&version)).await;
-                    return Ok(Written { was_there, version: Some(version) });
+                    return Ok(WriteOutcome { was_there, version: Some(version) });
                 }
                 // The new head may still be the expected one: with `Any`, or after a late write of this holder.
                 Outcome::Lost => {}
@@ -187,7 +187,7 @@ impl ObjectStore {
 }
 
 /// The result of a write.
-struct Written {
+struct WriteOutcome {
     was_there: bool,
     version: Option<StoredVersion>,
 }
@@ -313,7 +313,7 @@ const LAST: u64 = u64::MAX;
 struct ListedHead {
     id: SessionId,
     number: u64,
-    listed: Listed,
+    listed: ListedObject,
 }
 
 impl ObjectStore {

@@ -17,7 +17,7 @@ use crate::store::{
     StoreError,
     objects::{
         ObjectStore,
-        bucket::{Background, Bucket, Listed, failed},
+        bucket::{Background, Bucket, ListedObject, failed},
         lease::StoreClock,
     },
 };
@@ -180,12 +180,12 @@ impl Bucket for Memory {
         .await
     }
 
-    async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<Listed>, StoreError> {
+    async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<ListedObject>, StoreError> {
         self.turn(|objects| {
             let inside = |name: &str| name.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'));
             let found =
                 objects.iter().filter(|(name, _)| inside(name) && after.is_none_or(|after| name.as_str() > after));
-            let listed = |(name, object): (&String, &Object)| Listed {
+            let listed = |(name, object): (&String, &Object)| ListedObject {
                 name: name.clone(),
                 bytes: object.bytes.len() as u64,
                 modified_ms: object.modified_ms,
