@@ -56,14 +56,14 @@ impl From<FileEntry> for NativeEntry {
 
 /// A display in all its media types.
 #[napi(object, object_from_js = false)]
-pub struct NativeShown {
+pub struct NativeDisplay {
     /// True for the value of the last expression.
     pub is_result: bool,
     /// The media type and bytes of each form.
     pub forms: Vec<(String, Buffer)>,
 }
 
-impl From<&Display> for NativeShown {
+impl From<&Display> for NativeDisplay {
     fn from(display: &Display) -> Self {
         let form = |form: &Form| (form.media_type.clone(), form.data.to_vec().into());
         Self { is_result: display.is_result, forms: display.forms.iter().map(form).collect() }
@@ -130,8 +130,8 @@ impl NativeExecution {
 
     /// The displays of the script, in order.
     #[napi(getter)]
-    pub fn displays(&self) -> Vec<NativeShown> {
-        self.displays.iter().map(NativeShown::from).collect()
+    pub fn displays(&self) -> Vec<NativeDisplay> {
+        self.displays.iter().map(NativeDisplay::from).collect()
     }
 
     /// The whole execution except its displays, as JSON text.

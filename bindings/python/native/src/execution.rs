@@ -23,7 +23,7 @@ use crate::{
 pub(crate) type Entry = (String, &'static str, u64, u64);
 
 /// A display: `true` for a result, and the media type and bytes of each form.
-type Shown<'py> = (bool, Vec<(String, Bound<'py, PyBytes>)>);
+type DisplayTuple<'py> = (bool, Vec<(String, Bound<'py, PyBytes>)>);
 
 pub(crate) fn entry(entry: FileEntry) -> Entry {
     let kind = match entry.kind {
@@ -87,7 +87,7 @@ impl PyExecution {
 
     /// The displays: `true` for a result, and the media type and bytes of each form.
     #[getter]
-    fn displays<'py>(&self, py: Python<'py>) -> Vec<Shown<'py>> {
+    fn displays<'py>(&self, py: Python<'py>) -> Vec<DisplayTuple<'py>> {
         let displays = self.displays.iter();
         let forms = |Display { forms, .. }: &Display| {
             forms.iter().map(|form| (form.media_type.clone(), PyBytes::new(py, &form.data))).collect()
