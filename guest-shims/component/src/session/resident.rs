@@ -350,7 +350,7 @@ impl SessionBackend for ComponentBackend {
         memory(guest).map_or(0, ResidentMemory::own_bytes)
     }
 
-    fn restored(&mut self, guest: &mut Guest, pages: &Pages, is_same: bool) {
+    fn on_restored(&mut self, guest: &mut Guest, pages: &Pages, is_same: bool) {
         guest.machine.make_resident(pages.clone(), is_same);
     }
 
@@ -358,7 +358,7 @@ impl SessionBackend for ComponentBackend {
         memory(guest)?.enter(keep_pages)
     }
 
-    fn accounted(&mut self, guest: &mut Guest, place: &LedgerEntry) {
+    fn on_accounted(&mut self, guest: &mut Guest, place: &LedgerEntry) {
         if let Ok(memory) = memory(guest) {
             memory.reserve_from(place.reservation(self.setup().limits));
         }

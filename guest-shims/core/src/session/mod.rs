@@ -111,10 +111,10 @@ pub trait SessionBackend {
 
     /// Called after the pages of a saved state were written to a guest. With `is_same`, the guest has run no code
     /// since.
-    fn restored(&mut self, guest: &mut Guest<Self::Machine>, _pages: &Pages, is_same: bool);
+    fn on_restored(&mut self, guest: &mut Guest<Self::Machine>, _pages: &Pages, is_same: bool);
 
     /// Called when the session starts with another session's pages, which its first checkpoint may share.
-    fn resumed(&mut self, _pages: Pages) {}
+    fn on_resumed(&mut self, _pages: Pages) {}
 
     /// Prepares the guest for a call. With `keep_pages`, a checkpoint also contains the guest's pages, so they are
     /// worth keeping.
@@ -123,10 +123,10 @@ pub trait SessionBackend {
     }
 
     /// Called when the guest is idle again after a call.
-    fn measure(&mut self, _guest: &mut Guest<Self::Machine>) {}
+    fn on_idle(&mut self, _guest: &mut Guest<Self::Machine>) {}
 
     /// Called after the session's usage was recorded in the ledger.
-    fn accounted(&mut self, _guest: &mut Guest<Self::Machine>, _place: &LedgerEntry) {}
+    fn on_accounted(&mut self, _guest: &mut Guest<Self::Machine>, _place: &LedgerEntry) {}
 
     /// Returns the WASI state to restore a checkpoint with.
     fn wasi_of(&self, saved: &SavedCheckpoint) -> Result<Wasi, Self::Error> {
@@ -144,27 +144,27 @@ pub trait SessionBackend {
     }
 
     /// Called when the session has returned to a saved state.
-    fn rolled_back_to(&mut self, _saved: &SavedCheckpoint) {}
+    fn on_rollback_to(&mut self, _saved: &SavedCheckpoint) {}
 
     /// Called when the guest was lost and the session has returned to a saved state. `why` is the reason for the loss.
-    fn rolled_back(&self, _executions_lost: u64, _why: &str) {}
+    fn on_rollback(&self, _executions_lost: u64, _why: &str) {}
 
     /// Called when a checkpoint was due but exceeded the limit on all sessions.
-    fn skipped(&self, _over: &TooMany) {}
+    fn on_checkpoint_skipped(&self, _over: &TooMany) {}
 
     /// Called after the guest's exit handlers have run.
-    fn closed(&mut self, _guest: &mut Guest<Self::Machine>) -> Result<(), Self::Error> {
+    fn on_closed(&mut self, _guest: &mut Guest<Self::Machine>) -> Result<(), Self::Error> {
         Ok(())
     }
 
     /// Called with the final files of a guest that has exited or was closed.
-    fn left(&mut self, _guest: &Guest<Self::Machine>) {}
+    fn on_final_files(&mut self, _guest: &Guest<Self::Machine>) {}
 
     /// Called when the session has ended.
-    fn ended(&mut self) {}
+    fn on_ended(&mut self) {}
 
     /// Returns the error for an operation that the session could not perform.
-    fn failed(&self, failure: SessionFailure<'_>) -> Self::Error {
+    fn error(&self, failure: SessionFailure<'_>) -> Self::Error {
         SessionError { id: self.setup().id, failure }.into()
     }
 

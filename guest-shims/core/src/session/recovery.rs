@@ -22,7 +22,7 @@ impl<B: SessionBackend> SessionState<B> {
         match mem::replace(&mut self.phase, Phase::Unwound("its last execution did not return".into())) {
             Phase::Active(guest) => Ok(guest),
             Phase::Unwound(reason) | Phase::Ended(reason) => {
-                let error = self.backend.failed(SessionFailure::Ended(&reason));
+                let error = self.backend.error(SessionFailure::Ended(&reason));
                 self.end(reason);
                 Err(error)
             }
@@ -41,12 +41,12 @@ impl<B: SessionBackend> SessionState<B> {
         match after {
             GuestState::Alive | GuestState::Untouched => {
                 guest.wasi_mut().set_stdin(Vec::new());
-                self.backend.measure(&mut guest);
+                self.backend.on_idle(&mut guest);
                 self.put_back(guest);
                 None
             }
             GuestState::Left => {
-                self.backend.left(&guest);
+                self.backend.on_final_files(&guest);
                 self.end(why());
                 None
             }
@@ -80,7 +80,7 @@ impl<B: SessionBackend> SessionState<B> {
                 self.rollbacks += 1;
                 self.continue_at(guest, &saved);
                 self.changed = !is_unchanged;
-                self.backend.rolled_back(executions_lost, &why);
+                self.backend.on_rollback(executions_lost, &why);
                 Ok(Some(Rollback { checkpoint: saved.id, executions_lost }))
             }
             Err(error) if B::is_temporary(&error) => Err(error),
@@ -99,14 +99,14 @@ impl<B: SessionBackend> SessionState<B> {
 
     pub(super) fn continue_at(&mut self, guest: Guest<B::Machine>, saved: &SavedCheckpoint) {
         self.executions = saved.state.executions;
-        self.backend.rolled_back_to(saved);
+        self.backend.on_rollback_to(saved);
         self.changed = false;
         self.put_back(Box::new(guest));
     }
 
     pub(super) fn end(&mut self, reason: String) {
         self.phase = Phase::Ended(reason);
-        self.backend.ended();
+        self.backend.on_ended();
         self.history.clear();
         self.place = None;
     }
@@ -136,13 +136,13 @@ pub(super) fn restore<B: SessionBackend>(
     state.continue_entropy(&mut wasi);
     let mut guest = backend.instantiate(state, wasi)?;
     let grown_bytes = state.memory_bytes.checked_sub(guest.machine.memory_bytes());
-    let grown_bytes = grown_bytes
-        .ok_or_else(|| backend.failed(SessionFailure::Mismatch("its memory is smaller than the image's")))?;
+    let grown_bytes =
+        grown_bytes.ok_or_else(|| backend.error(SessionFailure::Mismatch("its memory is smaller than the image's")))?;
     if !guest.grow_freely(grown_bytes) {
-        return Err(backend.failed(SessionFailure::NoMemory(state.memory_bytes)));
+        return Err(backend.error(SessionFailure::NoMemory(state.memory_bytes)));
     }
     if !guest.machine.write_pages(&state.pages) {
-        return Err(backend.failed(SessionFailure::Mismatch("it has pages beyond the end of its memory")));
+        return Err(backend.error(SessionFailure::Mismatch("it has pages beyond the end of its memory")));
     }
     let is_same = match numbers {
         RandomNumbers::Same => state.entropy_key.is_some(),
@@ -153,7 +153,7 @@ pub(super) fn restore<B: SessionBackend>(
         let SessionSetup { image, limits, .. } = backend.setup();
         guest.reseed_within(image, limits)?;
     }
-    backend.restored(&mut guest, &state.pages, is_same);
+    backend.on_restored(&mut guest, &state.pages, is_same);
     Ok(guest)
 }
 

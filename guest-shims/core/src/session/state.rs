@@ -70,7 +70,7 @@ impl<B: SessionBackend> SessionState<B> {
     ) -> Result<Self, B::Error> {
         let guest = restore(&mut backend, &saved, saved.wasi.clone(), numbers)?;
         let Checkpoint { pages, executions, entropy_key, forks, .. } = saved;
-        backend.resumed(pages);
+        backend.on_resumed(pages);
         let state = Self::new(backend, guest, entropy_key, place);
         Ok(Self { executions, forks, ..state })
     }
@@ -92,7 +92,7 @@ impl<B: SessionBackend> SessionState<B> {
     /// Fails if the session has ended.
     pub fn check_alive(&self) -> Result<(), B::Error> {
         match &self.phase {
-            Phase::Ended(reason) => Err(self.backend.failed(SessionFailure::Ended(reason))),
+            Phase::Ended(reason) => Err(self.backend.error(SessionFailure::Ended(reason))),
             _ => Ok(()),
         }
     }
@@ -229,7 +229,7 @@ impl<B: SessionBackend> SessionState<B> {
         self.check_alive()?;
         let is_new = self.changed || matches!(self.phase, Phase::Unwound(_));
         let saved = self.history.undo_target(to, is_new).cloned();
-        let saved = saved.ok_or_else(|| self.backend.failed(SessionFailure::NoCheckpoint(to)))?;
+        let saved = saved.ok_or_else(|| self.backend.error(SessionFailure::NoCheckpoint(to)))?;
         // Create the new instance first, so that the session stays unchanged if none is available.
         let guest = self.guest_of(&saved)?;
         self.history.forget_after(saved.id);
@@ -294,8 +294,8 @@ impl<B: SessionBackend> SessionState<B> {
         guest.wasi_mut().begin_execution();
         let SessionSetup { image, limits, .. } = self.backend.setup();
         let closed = guest.close(image, limits).map_err(B::Error::from);
-        let closed = closed.and_then(|()| self.backend.closed(&mut guest));
-        self.backend.left(&guest);
+        let closed = closed.and_then(|()| self.backend.on_closed(&mut guest));
+        self.backend.on_final_files(&guest);
         closed
     }
 
@@ -370,7 +370,7 @@ impl<B: SessionBackend> SessionState<B> {
         let page_bytes = self.backend.max_page_bytes(guest)?;
         if let Err(over) = self.check_room(guest, page_bytes.saturating_sub(self.history.automatic_bytes())) {
             self.checkpoints_skipped += 1;
-            self.backend.skipped(&over);
+            self.backend.on_checkpoint_skipped(&over);
             return Ok(());
         }
         let earlier = self.history.replace();
@@ -431,7 +431,7 @@ impl<B: SessionBackend> SessionState<B> {
 
     fn refused(&self, name: &str, refusal: Refusal) -> B::Error {
         match refusal {
-            Refusal::Guest(reason) => self.backend.failed(SessionFailure::Variable { name, reason }),
+            Refusal::Guest(reason) => self.backend.error(SessionFailure::Variable { name, reason }),
             Refusal::Driver(error) => error.into(),
         }
     }
@@ -463,7 +463,7 @@ fn account_for<B: SessionBackend>(
     let held_bytes = [history.held_bytes(), backend.own_bytes(guest), grown_bytes, guest.wasi().host_bytes()];
     place.update(held_bytes.into_iter().fold(0, u64::saturating_add));
     guest.machine.host_mut().limiter.give_back_reservation();
-    backend.accounted(guest, place);
+    backend.on_accounted(guest, place);
 }
 
 /// Returns the reason why a guest could not answer; empty if it did.

@@ -146,7 +146,7 @@ impl SessionBackend for EngineBackend {
 
     fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest, ExecuteError> {
         if state.globals != self.image.pristine()?.globals() {
-            return Err(self.failed(SessionFailure::Mismatch("its WebAssembly globals differ from the image's")));
+            return Err(self.error(SessionFailure::Mismatch("its WebAssembly globals differ from the image's")));
         }
         let inner = &self.sandbox.0;
         guest::instantiate_idle(NewGuest {
@@ -180,15 +180,15 @@ impl SessionBackend for EngineBackend {
         self.shareable.bytes().saturating_add(self.own.in_image)
     }
 
-    fn restored(&mut self, _guest: &mut Guest, pages: &Pages, _is_same: bool) {
+    fn on_restored(&mut self, _guest: &mut Guest, pages: &Pages, _is_same: bool) {
         self.own = PrivateBytes::restored(pages, self.setup().image_bytes);
     }
 
-    fn resumed(&mut self, pages: Pages) {
+    fn on_resumed(&mut self, pages: Pages) {
         self.shareable = pages;
     }
 
-    fn measure(&mut self, guest: &mut Guest) {
+    fn on_idle(&mut self, guest: &mut Guest) {
         self.own = PrivateBytes::measure(&mut guest.machine, self.setup().image_bytes);
     }
 
@@ -220,19 +220,19 @@ impl SessionBackend for EngineBackend {
         self.commits.known()
     }
 
-    fn rolled_back_to(&mut self, saved: &SavedCheckpoint) {
+    fn on_rollback_to(&mut self, saved: &SavedCheckpoint) {
         self.commits.rolled_back_to(saved.commits);
     }
 
-    fn rolled_back(&self, executions_lost: u64, why: &str) {
+    fn on_rollback(&self, executions_lost: u64, why: &str) {
         events::rolled_back(&self.id, executions_lost, why);
     }
 
-    fn skipped(&self, over: &TooMany) {
+    fn on_checkpoint_skipped(&self, over: &TooMany) {
         events::checkpoint_skipped(&self.id, over);
     }
 
-    fn closed(&mut self, guest: &mut Guest) -> Result<(), ExecuteError> {
+    fn on_closed(&mut self, guest: &mut Guest) -> Result<(), ExecuteError> {
         let Self { sandbox, roots, commits, .. } = self;
         let vfs: &mut Vfs = guest.wasi_mut().vfs_mut();
         match sandbox.0.workspace.commit(vfs, roots, true, Some(commits)).failed {
@@ -242,14 +242,14 @@ impl SessionBackend for EngineBackend {
     }
 
     /// Publishes the files of a guest that will not be entered again, in a shared workspace.
-    fn left(&mut self, guest: &Guest) {
+    fn on_final_files(&mut self, guest: &Guest) {
         if let Some(workspace) = &self.workspace {
             workspace.publish(guest.wasi().clone().unbind());
             self.before = None;
         }
     }
 
-    fn ended(&mut self) {
+    fn on_ended(&mut self) {
         if let (Some(workspace), Some(mut before)) = (&self.workspace, self.before.take()) {
             workspace.publish(before.unbind());
         }
