@@ -148,7 +148,7 @@ impl<P: Platform> ExecutionCtx<P> {
     pub(super) fn journal_calls(&mut self) -> Result<(), Stop> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         if let Some(difference) = journal.difference() {
-            self.platform.differed(difference);
+            self.platform.on_difference(difference);
             return Err(Stop::Cancelled);
         }
         if !journal.is_repeating()
@@ -223,9 +223,9 @@ impl<P: Platform> ExecutionCtx<P> {
     pub(crate) fn end_repetition(&mut self, is_stopped: bool) {
         let Some(journal) = &self.journal else { return };
         match journal.difference() {
-            Some(difference) => self.platform.differed(difference),
+            Some(difference) => self.platform.on_difference(difference),
             None if journal.is_repeating() && !journal.is_whole() && !is_stopped => {
-                self.platform.differed("the script ended, which it did not do before");
+                self.platform.on_difference("the script ended, which it did not do before");
             }
             None => {}
         }

@@ -82,7 +82,7 @@ pub trait Platform: Sized {
     fn suspended(&self, _recording: Result<Recording, SuspendRefusal>) {}
 
     /// Called when an execution differs from the recording that it repeats. The execution ends.
-    fn differed(&self, _difference: &str) {}
+    fn on_difference(&self, _difference: &str) {}
 }
 
 /// An execution's elapsed time, and whether it has been cancelled.

@@ -160,7 +160,7 @@ impl Platform for EnginePlatform {
         }
     }
 
-    fn differed(&self, difference: &str) {
+    fn on_difference(&self, difference: &str) {
         if let Some(suspension) = &self.suspension {
             suspension.differ(difference);
         }

@@ -157,7 +157,7 @@ impl ToolRunner for ThreadRunner {
         running.status.is_pending()
     }
 
-    fn repeated(&mut self, name: &str, tool: &Arc<Entry>) {
+    fn count_repeated(&mut self, name: &str, tool: &Arc<Entry>) {
         self.counted += u64::from(tool.max_calls.is_some());
         // The result is ignored: if the first run refused this call, the journal contains the refusal.
         let _ = self.toolbox.rules().count(name, &mut self.counted_by_name);
@@ -167,7 +167,7 @@ impl ToolRunner for ThreadRunner {
         running.cancel.cancel();
     }
 
-    fn give_up(&self, index: usize, running: &ThreadCall) {
+    fn abandon(&self, index: usize, running: &ThreadCall) {
         running.cancel.cancel();
         running.status.abandon();
         if let Some(pending) = self.waits.pending() {
@@ -185,15 +185,15 @@ impl ToolRunner for ThreadRunner {
         self.waits.stop_polling();
     }
 
-    fn began(&self, name: &str, index: usize) {
+    fn on_start(&self, name: &str, index: usize) {
         events::tool_start(self.session_id.as_deref(), name, index);
     }
 
-    fn ended(&self, record: &ToolRecord, index: usize) {
+    fn on_end(&self, record: &ToolRecord, index: usize) {
         events::tool_complete(self.session_id.as_deref(), record, index);
     }
 
-    fn refused(&self, count: u64) {
+    fn on_refused(&self, count: u64) {
         events::tools_refused(self.session_id.as_deref(), count);
     }
 }

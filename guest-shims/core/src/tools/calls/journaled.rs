@@ -162,7 +162,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
         // Counted last: the unanswered calls were within the limits in the first run, but some ended calls were not.
         for (name, tool) in counted {
-            self.runner.repeated(&name, &tool);
+            self.runner.count_repeated(&name, &tool);
         }
     }
 

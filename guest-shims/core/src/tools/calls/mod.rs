@@ -147,7 +147,7 @@ impl<R: ToolRunner> fmt::Debug for ToolCalls<R> {
 
 impl<R: ToolRunner> Drop for ToolCalls<R> {
     fn drop(&mut self) {
-        self.give_up_running();
+        self.abandon_running();
     }
 }
 
@@ -250,7 +250,7 @@ impl<R: ToolRunner> ToolCalls<R> {
             Err(failure) => return self.answer(id, Err(failure)),
         };
         if self.repeated().is_none() {
-            self.runner.began(&name, index);
+            self.runner.on_start(&name, index);
         }
         let tool = self.runner.reserved(&name).or_else(|| self.runner.tools().find(&name).cloned());
         let max_bytes = tool.as_ref().and_then(|tool| self.runner.max_bytes(tool));
@@ -358,7 +358,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         let now = self.watch.elapsed();
         while let Some(at) = self.running.iter().position(|call| call.deadline <= now) {
             let call = self.running.remove(at);
-            self.runner.give_up(call.index, &call.running);
+            self.runner.abandon(call.index, &call.running);
             self.ended_unrun(call.id, call.index, timeout(self.call_timeout_ms), now);
         }
     }
@@ -390,16 +390,16 @@ impl<R: ToolRunner> ToolCalls<R> {
                 self.report(index);
             }
         }
-        self.give_up_running();
+        self.abandon_running();
         if refused > 0 {
-            self.runner.refused(refused);
+            self.runner.on_refused(refused);
         }
         self.tally.take()
     }
 
-    fn give_up_running(&mut self) {
+    fn abandon_running(&mut self) {
         for call in std::mem::take(&mut self.running) {
-            self.runner.give_up(call.index, &call.running);
+            self.runner.abandon(call.index, &call.running);
         }
     }
 
@@ -440,7 +440,7 @@ impl<R: ToolRunner> ToolCalls<R> {
     fn report(&self, index: usize) {
         let repeats = self.journaled.as_ref().is_some_and(|journaled| journaled.repeated.is_some());
         if let Some(record) = self.tally.get(index).filter(|_| !repeats) {
-            self.runner.ended(record, index);
+            self.runner.on_end(record, index);
         }
     }
 }

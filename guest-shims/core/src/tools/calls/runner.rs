@@ -64,13 +64,13 @@ pub trait ToolRunner {
     }
 
     /// Counts a call of an earlier run that is repeated without running its tool.
-    fn repeated(&mut self, _name: &str, _tool: &Self::Tool) {}
+    fn count_repeated(&mut self, _name: &str, _tool: &Self::Tool) {}
 
     /// Asks a call to stop, because its result is no longer needed.
     fn cancel(&self, _running: &Self::Running) {}
 
     /// Abandons a call. Its tool may continue to run.
-    fn give_up(&self, _index: usize, _running: &Self::Running) {}
+    fn abandon(&self, _index: usize, _running: &Self::Running) {}
 
     /// Called when the guest starts to wait for replies. `is_look` is `true` if the guest only polls.
     fn begin_wait(&mut self, _is_look: bool, _running: &[RunningCall<Self::Running>]) -> Option<Self::Wait> {
@@ -81,11 +81,11 @@ pub trait ToolRunner {
     fn end_wait(&mut self) {}
 
     /// Called after a call has been counted and recorded.
-    fn began(&self, _name: &str, _index: usize) {}
+    fn on_start(&self, _name: &str, _index: usize) {}
 
     /// Called when a call has ended. Not called for calls that a suspended execution leaves unanswered.
-    fn ended(&self, _record: &ToolRecord, _index: usize) {}
+    fn on_end(&self, _record: &ToolRecord, _index: usize) {}
 
     /// Called with the number of calls that were refused without a record, except for those before a suspension.
-    fn refused(&self, _count: u64) {}
+    fn on_refused(&self, _count: u64) {}
 }
