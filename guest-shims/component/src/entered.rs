@@ -140,7 +140,7 @@ impl HostState {
         if left == 0 {
             return Err(Stop::OutOfFuel);
         }
-        self.host.ctx.look(left, memory)?;
+        self.host.ctx.check_stop(left, memory)?;
         self.set_fuel(memory, left);
         Ok(())
     }

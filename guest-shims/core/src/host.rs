@@ -106,7 +106,7 @@ impl<M: LinearMemory + ?Sized, P: Platform> Host for CallHost<'_, M, P> {
             return Ok(());
         }
         self.unchecked = 0;
-        self.ctx.look(self.fuel_left, self.memory)
+        self.ctx.check_stop(self.fuel_left, self.memory)
     }
 
     fn realtime_ns(&mut self) -> u64 {
@@ -139,7 +139,7 @@ impl<M: LinearMemory + ?Sized, P: Platform> Host for CallHost<'_, M, P> {
             self.charge(CALL_FUEL)?;
             if P::Tools::RUN_INLINE {
                 // The tool may have run for a long time.
-                self.ctx.look(self.fuel_left, self.memory)?;
+                self.ctx.check_stop(self.fuel_left, self.memory)?;
             }
         }
         Ok(())

@@ -79,7 +79,7 @@ impl SoftStop {
     }
 
     /// Interrupts the guest if a reserve has been reached. `left` is the time until the deadline.
-    pub fn look(&mut self, fuel_left: u64, left: Duration, memory: &mut (impl LinearMemory + ?Sized)) {
+    pub fn interrupt_if_due(&mut self, fuel_left: u64, left: Duration, memory: &mut (impl LinearMemory + ?Sized)) {
         if self.requested.is_some() {
             return;
         }
@@ -171,7 +171,7 @@ mod tests {
     fn soft_stop_starts_below_the_fuel_reserve() {
         for (left, requested) in [(1001, None), (1000, None), (999, Some(Interrupt::Fuel))] {
             let (mut soft, mut memory) = (armed(), [0; 16]);
-            soft.look(left, Duration::MAX, &mut memory[..]);
+            soft.interrupt_if_due(left, Duration::MAX, &mut memory[..]);
             assert_eq!(soft.requested(), requested, "{left}");
             assert_eq!(memory[4], if requested.is_some() { 10 } else { 0 });
         }
@@ -181,7 +181,7 @@ mod tests {
     fn soft_stop_starts_below_the_time_reserve() {
         for (left, requested) in [(101, None), (100, None), (99, Some(Interrupt::Time))] {
             let (mut soft, mut memory) = (armed(), [0; 16]);
-            soft.look(u64::MAX, Duration::from_millis(left), &mut memory[..]);
+            soft.interrupt_if_due(u64::MAX, Duration::from_millis(left), &mut memory[..]);
             assert_eq!(soft.requested(), requested, "{left}");
         }
     }
@@ -189,9 +189,9 @@ mod tests {
     #[test]
     fn soft_stop_is_requested_once() {
         let (mut soft, mut memory) = (armed(), [0; 16]);
-        soft.look(0, Duration::MAX, &mut memory[..]);
+        soft.interrupt_if_due(0, Duration::MAX, &mut memory[..]);
         memory.fill(0);
-        soft.look(0, Duration::ZERO, &mut memory[..]);
+        soft.interrupt_if_due(0, Duration::ZERO, &mut memory[..]);
         assert!(soft.cancelled(Duration::from_secs(7), &mut memory[..]).is_some(), "the grace period still starts");
         assert_eq!((soft.requested(), memory), (Some(Interrupt::Fuel), [0; 16]));
     }
@@ -206,7 +206,7 @@ mod tests {
         let mut without_pokes = SoftStop::new(1000, RESERVE);
         without_pokes.arm(InterruptWords::default());
         for mut soft in [unarmed, without_reserve, without_pokes] {
-            soft.look(0, Duration::ZERO, &mut memory[..]);
+            soft.interrupt_if_due(0, Duration::ZERO, &mut memory[..]);
             assert_eq!(soft.cancelled(now, &mut memory[..]), None, "{soft:?}");
         }
     }
@@ -224,7 +224,7 @@ mod tests {
     fn soft_stop_word_counts_as_unread_until_changed() {
         let (mut soft, mut memory) = (armed(), [0; 16]);
         assert!(!soft.is_unread(&memory[..]), "no interrupt was requested");
-        soft.look(0, Duration::MAX, &mut memory[..]);
+        soft.interrupt_if_due(0, Duration::MAX, &mut memory[..]);
         assert!(soft.is_unread(&memory[..]));
         memory[8] = 0;
         assert!(!soft.is_unread(&memory[..]));
@@ -238,7 +238,7 @@ mod tests {
             ..InterruptWords::default()
         });
         let mut memory = [0; 16];
-        soft.look(0, Duration::MAX, &mut memory[..]);
+        soft.interrupt_if_due(0, Duration::MAX, &mut memory[..]);
         assert_eq!(memory, [0; 16]);
         assert!(!soft.is_unread(&memory[..]));
     }

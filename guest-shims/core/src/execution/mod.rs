@@ -293,7 +293,7 @@ impl<P: Platform> ExecutionCtx<P> {
     }
 
     /// Fails if the guest must stop now. Delivers a soft stop if one is due.
-    pub fn look<M: LinearMemory + ?Sized>(&mut self, fuel_left: u64, memory: &mut M) -> Result<(), Stop> {
+    pub fn check_stop<M: LinearMemory + ?Sized>(&mut self, fuel_left: u64, memory: &mut M) -> Result<(), Stop> {
         if let Some(tools) = &mut self.tools {
             tools.collect();
         }
@@ -314,7 +314,7 @@ impl<P: Platform> ExecutionCtx<P> {
         }
         let left = self.left(elapsed)?;
         if !self.is_repeating() {
-            self.soft.look(fuel_left, left, memory);
+            self.soft.interrupt_if_due(fuel_left, left, memory);
         }
         Ok(())
     }
@@ -371,7 +371,7 @@ impl<P: Platform> ExecutionCtx<P> {
             let received = tools.take();
             if P::Tools::RUN_INLINE {
                 // The tool may have run for a long time.
-                self.look(fuel_left, memory)?;
+                self.check_stop(fuel_left, memory)?;
             }
             let due = match received {
                 Received::Reply(reply) => return Ok(Some(reply)),
@@ -401,7 +401,7 @@ impl<P: Platform> ExecutionCtx<P> {
         memory: &mut M,
     ) -> Result<WakeReason, Stop> {
         loop {
-            self.look(fuel_left, memory)?;
+            self.check_stop(fuel_left, memory)?;
             if self.soft.is_unread(memory) {
                 return Ok(WakeReason::Interrupted);
             }

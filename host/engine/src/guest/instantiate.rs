@@ -62,7 +62,7 @@ fn instantiate_once(inner: &EngineInner, template: &Template, mut state: GuestSt
     store.limiter(|state| state);
     if inner.metering == Metering::None {
         store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(|context| match GuestStoreData::look(context, u64::MAX) {
+        store.epoch_deadline_callback(|context| match GuestStoreData::check_stop(context, u64::MAX) {
             Ok(()) => Ok(UpdateDeadline::Continue(1)),
             Err(stop) => Err(wasmtime::Error::new(UnwindError(stop))),
         });

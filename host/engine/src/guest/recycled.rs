@@ -269,12 +269,12 @@ impl GuestStoreData {
     }
 
     /// Returns an error if a running guest must stop now. Delivers a soft stop that is due.
-    pub(crate) fn look(mut context: StoreContextMut<'_, Self>, fuel_left: u64) -> Result<(), Stop> {
+    pub(crate) fn check_stop(mut context: StoreContextMut<'_, Self>, fuel_left: u64) -> Result<(), Stop> {
         let (memory, state) = match context.data().memory {
             Some(memory) => memory.data_and_store_mut(&mut context),
             None => (&mut [][..], context.data_mut()),
         };
-        state.host.ctx.look(fuel_left, memory)
+        state.host.ctx.check_stop(fuel_left, memory)
     }
 }
 
@@ -284,7 +284,7 @@ impl Fueled for GuestStoreData {
     }
 
     fn check(caller: &mut Caller<'_, Self>, left: u64) -> Result<(), Stop> {
-        Self::look(caller.as_context_mut(), left)
+        Self::check_stop(caller.as_context_mut(), left)
     }
 }
 
