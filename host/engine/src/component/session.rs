@@ -83,7 +83,7 @@ impl Caller {
 
     /// Performs a call that must work without fuel. It runs no code, except rollbacks and, on closing, exit handlers. No
     /// other call may use the session.
-    pub(super) fn look<R, E>(
+    pub(super) fn call_without_fuel<R, E>(
         &self,
         resource: &SessionResource,
         work: impl FnOnce(&Session) -> Result<R, E>,
@@ -127,7 +127,7 @@ impl SandboxCtx {
     }
 
     /// Performs a call that must work without fuel. It runs no code, except rollbacks and, on closing, exit handlers.
-    fn look<R, E>(
+    fn call_without_fuel<R, E>(
         &self,
         handle: &Resource<SessionResource>,
         work: impl FnOnce(&Session) -> Result<R, E>,
@@ -137,7 +137,7 @@ impl SandboxCtx {
     {
         let resource = self.get(handle)?;
         resource.wait_until_idle()?;
-        self.caller.look(resource, work)
+        self.caller.call_without_fuel(resource, work)
     }
 
     /// Performs a call on a session's files.
@@ -146,7 +146,7 @@ impl SandboxCtx {
         handle: &Resource<SessionResource>,
         work: impl FnOnce(&SessionFiles) -> Result<R, SandboxFailure>,
     ) -> Result<R, SandboxFailure> {
-        self.look(handle, |session| work(&session.files()))
+        self.call_without_fuel(handle, |session| work(&session.files()))
     }
 }
 
@@ -275,17 +275,17 @@ impl HostSession for SandboxCtx {
         let ctx = &*self;
         let sandbox = ctx.get(&session)?.session().sandbox().clone();
         let fork = ctx.caller.make(&sandbox, |keeper| {
-            ctx.look(&session, |session| session.fork_with(crate::SessionOptions::default().scope(keeper)))
+            ctx.call_without_fuel(&session, |session| session.fork_with(crate::SessionOptions::default().scope(keeper)))
         })?;
         self.put(handle, fork)
     }
 
     fn checkpoint(&mut self, session: Resource<SessionResource>) -> Result<u64, SandboxFailure> {
-        Ok(self.look(&session, Session::checkpoint)?.0)
+        Ok(self.call_without_fuel(&session, Session::checkpoint)?.0)
     }
 
     fn checkpoints(&mut self, session: Resource<SessionResource>) -> Result<Vec<CheckpointInfo>, SandboxFailure> {
-        self.look(&session, convert::checkpoints)
+        self.call_without_fuel(&session, convert::checkpoints)
     }
 
     fn undo(&mut self, session: Resource<SessionResource>) -> Result<u64, SandboxFailure> {
@@ -298,13 +298,13 @@ impl HostSession for SandboxCtx {
 
     fn hibernate(&mut self, session: Resource<SessionResource>) -> Result<Resource<Bytes>, SandboxFailure> {
         let (handle, mut bytes) = (self.caller.meter.take(QuotaUse::Handle)?, Bytes::new(&self.caller.meter)?);
-        self.look(&session, |session| session.hibernate_to(&HibernateOptions::default(), &mut bytes))?;
+        self.call_without_fuel(&session, |session| session.hibernate_to(&HibernateOptions::default(), &mut bytes))?;
         self.put(handle, bytes)
     }
 
     fn close(&mut self, session: Resource<SessionResource>) -> Result<(), SandboxFailure> {
         // Closing must work even if no fuel remains.
-        self.look(&session, Session::close)
+        self.call_without_fuel(&session, Session::close)
     }
 
     fn drop(&mut self, session: Resource<SessionResource>) -> wasmtime::Result<()> {

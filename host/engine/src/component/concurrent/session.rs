@@ -194,7 +194,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         let contents = incoming.all().await?;
         let call = SessionCall::admit(call, session)?;
         call.run(move |call, session, _| {
-            call.caller.look(&session.resource, |session| {
+            call.caller.call_without_fuel(&session.resource, |session| {
                 session.files().write(&path, contents.as_slice(), if_exists.into()).map_err(refused(&path))
             })
         })
@@ -219,7 +219,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
     ) -> Result<(), SandboxFailure> {
         let call = begin(accessor, &session, from.len().saturating_add(to.len()))?;
         call.run(move |call, session, _| {
-            call.caller.look(&session.resource, |session| {
+            call.caller.call_without_fuel(&session.resource, |session| {
                 session.files().rename(&from, &to, if_exists.into()).map_err(refused(&from))
             })
         })
@@ -234,7 +234,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
     ) -> Result<(), SandboxFailure> {
         let call = begin(accessor, &session, path.len())?;
         call.run(move |call, session, _| {
-            call.caller.look(&session.resource, |session| {
+            call.caller.call_without_fuel(&session.resource, |session| {
                 let files = session.files();
                 let deleted = if recursive { files.delete_all(&path) } else { files.delete(&path) };
                 deleted.map_err(refused(&path))
@@ -251,7 +251,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         let fork = call.run(|call, session, _| {
             call.caller.make(session.resource.session().sandbox(), |keeper| {
                 let options = crate::SessionOptions::default().scope(keeper);
-                call.caller.look(&session.resource, |session| session.fork_with(options))
+                call.caller.call_without_fuel(&session.resource, |session| session.fork_with(options))
             })
         });
         let fork = fork.await?;
@@ -263,7 +263,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         session: Resource<SessionResource>,
     ) -> Result<u64, SandboxFailure> {
         let call = begin(accessor, &session, 0)?;
-        call.run(|call, session, _| Ok(call.caller.look(&session.resource, Session::checkpoint)?.0)).await
+        call.run(|call, session, _| Ok(call.caller.call_without_fuel(&session.resource, Session::checkpoint)?.0)).await
     }
 
     async fn checkpoints(
@@ -271,7 +271,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         session: Resource<SessionResource>,
     ) -> Result<Vec<CheckpointInfo>, SandboxFailure> {
         let call = begin(accessor, &session, 0)?;
-        call.run(|call, session, _| call.caller.look(&session.resource, convert::checkpoints)).await
+        call.run(|call, session, _| call.caller.call_without_fuel(&session.resource, convert::checkpoints)).await
     }
 
     async fn undo(accessor: &Accessor<T, Self>, session: Resource<SessionResource>) -> Result<u64, SandboxFailure> {
@@ -298,8 +298,9 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         let (call, handle) = begin(accessor, &session, 0)?.with_handle()?;
         let saved = call.run(|call, session, _| {
             let mut bytes = Bytes::new(&call.caller.meter)?;
-            call.caller
-                .look(&session.resource, |session| session.hibernate_to(&HibernateOptions::default(), &mut bytes))?;
+            call.caller.call_without_fuel(&session.resource, |session| {
+                session.hibernate_to(&HibernateOptions::default(), &mut bytes)
+            })?;
             Ok(bytes)
         });
         stream(accessor, saved.await?, handle)
@@ -308,7 +309,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
     async fn close(accessor: &Accessor<T, Self>, session: Resource<SessionResource>) -> Result<(), SandboxFailure> {
         let call = begin(accessor, &session, 0)?;
         // Closing must work even if no fuel remains.
-        call.run(|call, session, _| call.caller.look(&session.resource, Session::close)).await
+        call.run(|call, session, _| call.caller.call_without_fuel(&session.resource, Session::close)).await
     }
 }
 
@@ -356,7 +357,7 @@ fn begin_upload(
 
 /// Returns a snapshot of a session's files, and lets other calls use the session.
 fn snapshot(call: &Call, session: UsedSession) -> Result<Files, SandboxFailure> {
-    call.caller.look(&session.resource, |session| session.files().snapshot().map_err(refused("")))
+    call.caller.call_without_fuel(&session.resource, |session| session.files().snapshot().map_err(refused("")))
 }
 
 /// Opens a stream that returns these bytes.
