@@ -118,7 +118,7 @@ impl GuestMachine {
     /// Returns the numbers of the pages that may differ from the image, in ascending order. Returns `None` if the
     /// system does not expose them.
     pub(crate) fn private_pages(&mut self) -> Option<&[u32]> {
-        self.private_pages.look(self.memory.data(&self.store))
+        self.private_pages.scan(self.memory.data(&self.store))
     }
 
     /// Restores the memory from its image, page by page. `original` returns a page of the image. Returns the number of
@@ -131,7 +131,7 @@ impl GuestMachine {
         max: usize,
         original: impl Fn(u32) -> Option<&'a Page>,
     ) -> Option<usize> {
-        let numbers = self.private_pages.look(self.memory.data(&self.store)).filter(|numbers| numbers.len() <= max)?;
+        let numbers = self.private_pages.scan(self.memory.data(&self.store)).filter(|numbers| numbers.len() <= max)?;
         // These pages are already private, so `before_write` is not needed.
         let memory = self.memory.data_mut(&mut self.store).as_chunks_mut::<PAGE_BYTES>().0;
         for number in numbers {

@@ -2,7 +2,7 @@
 //!
 //! A memory is a private mapping of its image. The first write to a page causes a page fault, which makes the page
 //! private for the lifetime of the mapping. The kernel counts each thread's page faults. The private pages are
-//! unchanged if only one thread has written to the memory since the last look, and that thread has had no page fault.
+//! unchanged if only one thread has written to the memory since the last scan, and that thread has had no page fault.
 //! Reading the fault count takes a fraction of a microsecond. Reading the page map of an interpreter's memory takes 60
 //! microseconds, and concurrent readers wait for each other.
 //!
@@ -25,18 +25,18 @@ use glovebox_core::session::PAGE_BYTES;
 /// to pages that are already private.
 #[derive(Debug, Default)]
 pub(crate) struct PrivatePages {
-    /// Page numbers as of the last `look`, in ascending order.
+    /// Page numbers as of the last `scan`, in ascending order.
     numbers: Vec<u32>,
-    /// The length of the memory at the last `look`. Memory beyond this length can contain private pages of the slot's
+    /// The length of the memory at the last `scan`. Memory beyond this length can contain private pages of the slot's
     /// previous guest.
     len: usize,
-    since: WritesSinceLook,
+    since: WritesSinceScan,
 }
 
-/// Writes to the memory since the last `look`.
+/// Writes to the memory since the last `scan`.
 #[derive(Debug, Default)]
-enum WritesSinceLook {
-    /// `look` has not been called yet, several threads have written, or page faults cannot be counted.
+enum WritesSinceScan {
+    /// `scan` has not been called yet, several threads have written, or page faults cannot be counted.
     #[default]
     Unknown,
     /// No writes.
@@ -50,29 +50,29 @@ impl PrivatePages {
     pub(crate) fn before_write(&mut self) {
         let thread = thread::current().id();
         match self.since {
-            WritesSinceLook::Idle => {
-                self.since = faults().map_or(WritesSinceLook::Unknown, |count| WritesSinceLook::Written(thread, count))
+            WritesSinceScan::Idle => {
+                self.since = faults().map_or(WritesSinceScan::Unknown, |count| WritesSinceScan::Written(thread, count))
             }
-            WritesSinceLook::Written(writer, _) if writer != thread => self.since = WritesSinceLook::Unknown,
-            WritesSinceLook::Written(..) | WritesSinceLook::Unknown => {}
+            WritesSinceScan::Written(writer, _) if writer != thread => self.since = WritesSinceScan::Unknown,
+            WritesSinceScan::Written(..) | WritesSinceScan::Unknown => {}
         }
     }
 
     /// Returns the numbers of the pages in `memory` that may differ from its image, in ascending order. Returns `None`
     /// if the system does not expose them.
-    pub(crate) fn look(&mut self, memory: &[u8]) -> Option<&[u32]> {
+    pub(crate) fn scan(&mut self, memory: &[u8]) -> Option<&[u32]> {
         let is_known = match self.since {
-            WritesSinceLook::Unknown => false,
+            WritesSinceScan::Unknown => false,
             _ if memory.len() != self.len => false,
-            WritesSinceLook::Idle => true,
-            WritesSinceLook::Written(writer, count) => writer == thread::current().id() && faults() == Some(count),
+            WritesSinceScan::Idle => true,
+            WritesSinceScan::Written(writer, count) => writer == thread::current().id() && faults() == Some(count),
         };
         if !is_known {
-            self.since = WritesSinceLook::Unknown;
+            self.since = WritesSinceScan::Unknown;
             self.numbers = private_pages(memory)?;
             self.len = memory.len();
         }
-        self.since = WritesSinceLook::Idle;
+        self.since = WritesSinceScan::Idle;
         Some(&self.numbers)
     }
 }
@@ -220,11 +220,11 @@ mod tests {
     fn written_pages_are_found_by_every_scan() {
         let (mut store, memory) = memory();
         let mut pages = PrivatePages::default();
-        let Some(_) = pages.look(memory.data(&store)) else { return };
+        let Some(_) = pages.scan(memory.data(&store)) else { return };
         for round in 0..3 {
             for page in [3, 3, 40, 7, 63, 40] {
                 write(&mut pages, &mut store, memory, page);
-                let found = pages.look(memory.data(&store)).unwrap().to_vec();
+                let found = pages.scan(memory.data(&store)).unwrap().to_vec();
                 assert_eq!(found, private_pages(memory.data(&store)).unwrap(), "{page} in round {round}");
                 assert!(found.contains(&u32::try_from(page).unwrap()));
             }
@@ -232,11 +232,11 @@ mod tests {
             write(&mut pages, &mut store, memory, 20 + round);
             thread::scope(|scope| drop(scope.spawn(|| write(&mut pages, &mut store, memory, 30 + round))));
             write(&mut pages, &mut store, memory, 40 + round);
-            let found = pages.look(memory.data(&store)).unwrap().to_vec();
+            let found = pages.scan(memory.data(&store)).unwrap().to_vec();
             assert_eq!(found, private_pages(memory.data(&store)).unwrap());
             // Only another thread writes.
             thread::scope(|scope| drop(scope.spawn(|| write(&mut pages, &mut store, memory, 50 + round))));
-            let found = pages.look(memory.data(&store)).unwrap().to_vec();
+            let found = pages.scan(memory.data(&store)).unwrap().to_vec();
             assert_eq!(found, private_pages(memory.data(&store)).unwrap());
         }
     }
@@ -245,20 +245,20 @@ mod tests {
     fn the_page_map_is_read_only_after_a_fault() {
         let (mut store, memory) = memory();
         let mut pages = PrivatePages::default();
-        if pages.look(memory.data(&store)).is_none() || faults().is_none() {
+        if pages.scan(memory.data(&store)).is_none() || faults().is_none() {
             return;
         }
         write(&mut pages, &mut store, memory, 5);
-        let found = pages.look(memory.data(&store)).unwrap().to_vec();
+        let found = pages.scan(memory.data(&store)).unwrap().to_vec();
         let len = memory.data_size(&store);
         let elsewhere = vec![0; len + 1];
         let at = usize::from(elsewhere.as_ptr().align_offset(4096) == 0);
         // The page map of an unaligned address cannot be read, so a result proves that it was not read. The test
         // retries, because this thread can have an unrelated page fault.
         let is_known = (0..100).any(|_| {
-            pages.look(memory.data(&store)).unwrap();
+            pages.scan(memory.data(&store)).unwrap();
             write(&mut pages, &mut store, memory, 5);
-            pages.look(&elsewhere[at..][..len]).is_some_and(|numbers| numbers == found)
+            pages.scan(&elsewhere[at..][..len]).is_some_and(|numbers| numbers == found)
         });
         assert!(is_known);
     }

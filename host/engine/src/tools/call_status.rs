@@ -131,11 +131,11 @@ impl WaitTracker {
     }
 
     /// Marks the guest as waiting for the first answer to `calls`, until the returned guard is dropped. A single poll
-    /// (`is_look`) is not a wait, but many consecutive polls are. Their guard stays in the tracker until
+    /// (`is_poll`) is not a wait, but many consecutive polls are. Their guard stays in the tracker until
     /// [`stop_polling`](Self::stop_polling).
-    pub(super) fn begin_wait(&mut self, is_look: bool, calls: impl Iterator<Item = usize>) -> Option<Waiting> {
+    pub(super) fn begin_wait(&mut self, is_poll: bool, calls: impl Iterator<Item = usize>) -> Option<Waiting> {
         let pending = self.pending.as_ref()?;
-        if is_look {
+        if is_poll {
             self.empty_polls = self.empty_polls.saturating_add(1);
             if self.empty_polls != POLLS_BEFORE_WAITING {
                 return None;
@@ -144,7 +144,7 @@ impl WaitTracker {
         // Drop the old guard before creating the new one, because dropping a guard ends any wait.
         self.looking = None;
         let waits = pending.wait_for(calls);
-        if is_look {
+        if is_poll {
             self.looking = Some(waits);
             return None;
         }

@@ -176,9 +176,9 @@ impl ToolRunner for ThreadRunner {
     }
 
     /// Reports to the caller of a started execution that the guest waits for these calls, if the caller answers them.
-    fn begin_wait(&mut self, is_look: bool, running: &[RunningCall<ThreadCall>]) -> Option<Waiting> {
+    fn begin_wait(&mut self, is_poll: bool, running: &[RunningCall<ThreadCall>]) -> Option<Waiting> {
         let calls = running.iter().filter(|call| call.running.status.is_answered_by_caller());
-        self.waits.begin_wait(is_look, calls.map(|call| call.index))
+        self.waits.begin_wait(is_poll, calls.map(|call| call.index))
     }
 
     fn end_wait(&mut self) {

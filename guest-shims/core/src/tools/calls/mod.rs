@@ -199,8 +199,8 @@ impl<R: ToolRunner> ToolCalls<R> {
 
     /// Registers that the guest waits until `until`. The wait ends when the returned guard is dropped.
     pub(crate) fn begin_wait(&mut self, until: Duration) -> Option<R::Wait> {
-        let is_look = until <= self.watch.elapsed();
-        self.runner.begin_wait(is_look, &self.running)
+        let is_poll = until <= self.watch.elapsed();
+        self.runner.begin_wait(is_poll, &self.running)
     }
 
     /// Handles a guest's message. Returns `true` if it is a tool call.

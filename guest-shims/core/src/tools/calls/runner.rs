@@ -72,7 +72,7 @@ pub trait ToolRunner {
     /// Abandons a call. Its tool may continue to run.
     fn abandon(&self, _index: usize, _running: &Self::Running) {}
 
-    /// Called when the guest starts to wait for replies. `is_look` is `true` if the guest only polls.
+    /// Called when the guest starts to wait for replies. `is_poll` is `true` if the guest only polls.
     fn begin_wait(&mut self, _is_look: bool, _running: &[RunningCall<Self::Running>]) -> Option<Self::Wait> {
         None
     }
