@@ -152,7 +152,7 @@ impl<'w> Writer<'w> {
     fn new(work: &'w Work, frame: FunctionFrame, mut locals: Locals, count: u32, charges: &Charges) -> Self {
         let is_counted = work.depth.is_some() && frame.stack_bytes.is_some();
         let knows_depth = is_counted || (work.depth.is_some() && charges.catches);
-        let has_lengths = charges.steps.iter().any(|step| step.look == FuelCheck::CheckLength);
+        let has_lengths = charges.steps.iter().any(|step| step.check == FuelCheck::CheckLength);
         let mut next = count;
         let mut local = |is_used: bool, of: ValType| {
             let this = next;
@@ -226,7 +226,7 @@ impl<'w> Writer<'w> {
                 if step.lands {
                     self.land(OperatorCharge::default());
                 }
-                self.look(step);
+                self.check_fuel(step);
                 self.charge(step.after);
             }
             Operator::Return | Operator::ReturnCall { .. } | Operator::ReturnCallIndirect { .. } => {
@@ -251,8 +251,8 @@ impl<'w> Writer<'w> {
                 Some(memory) => _ = self.code.instructions().global_get(memory.size),
                 None => self.copy(again),
             },
-            _ if step.look != FuelCheck::No => {
-                self.look(step);
+            _ if step.check != FuelCheck::No => {
+                self.check_fuel(step);
                 self.charge(step.after);
                 self.copy(again);
             }
@@ -324,14 +324,14 @@ impl<'w> Writer<'w> {
 
     fn grow(&mut self, step: OperatorCharge, again: &Instruction<'_>) {
         let Some(memory) = self.work.memory else {
-            self.look(step);
+            self.check_fuel(step);
             self.charge(step.after);
             return self.copy(again);
         };
-        if step.look == FuelCheck::No {
+        if step.check == FuelCheck::No {
             self.save(step.before);
         } else {
-            self.look(step);
+            self.check_fuel(step);
             self.save(0);
         }
         self.code.instructions().call(memory.grow);
@@ -376,20 +376,20 @@ impl<'w> Writer<'w> {
     }
 
     /// Charges and checks the remaining fuel, if the plan contains a check at this operator.
-    fn look(&mut self, step: OperatorCharge) {
-        let Some(fuel) = self.work.fuel.filter(|_| step.look != FuelCheck::No) else { return };
+    fn check_fuel(&mut self, step: OperatorCharge) {
+        let Some(fuel) = self.work.fuel.filter(|_| step.check != FuelCheck::No) else { return };
         let mut code = self.code.instructions();
-        if step.look == FuelCheck::CheckLength {
+        if step.check == FuelCheck::CheckLength {
             code.local_tee(self.length);
         }
         code.local_get(self.fuel);
-        if step.look == FuelCheck::CheckLength {
+        if step.check == FuelCheck::CheckLength {
             code.local_get(self.length).i64_extend_i32_u().i64_sub();
         }
         if step.before != 0 {
             code.i64_const(step.before).i64_sub();
         }
-        if step.look == FuelCheck::CheckLength || step.before != 0 {
+        if step.check == FuelCheck::CheckLength || step.before != 0 {
             code.local_tee(self.fuel);
         }
         self.check_top(fuel);

@@ -51,7 +51,7 @@ pub(crate) struct OperatorCharge {
     pub(crate) is_live: bool,
     /// The amount that is charged before the operator's check or before the counter is saved.
     pub(crate) before: i64,
-    pub(crate) look: FuelCheck,
+    pub(crate) check: FuelCheck,
     /// The amount that is charged after the check: before a checked operator, but after an operator that calls or where
     /// control flow splits or merges.
     pub(crate) after: i64,
@@ -91,8 +91,8 @@ struct Segment {
     to: Label,
     /// The position of the operator at the segment's end, if it reads or saves the counter. It then pays the segment's
     /// charge.
-    looked_at: Option<usize>,
-    /// `true` if the counter is saved at the operator at `looked_at`.
+    checked_at: Option<usize>,
+    /// `true` if the counter is saved at the operator at `checked_at`.
     is_saved: bool,
 }
 
@@ -169,7 +169,7 @@ impl Planner {
                 let is_landing = self.enter(Kind::Loop, place).is_landing;
                 self.sync(place, is_landing);
                 self.land(place, is_landing);
-                self.look(place, FuelCheck::Check);
+                self.plan_check(place, FuelCheck::Check);
                 self.begin(Some(place), EXACT);
             }
             Operator::If { .. } => {
@@ -215,21 +215,21 @@ impl Planner {
             | Operator::ThrowRef
             | Operator::ReturnCall { .. }
             | Operator::ReturnCallIndirect { .. } => {
-                self.end_looked_at(place, true);
+                self.end_at_check(place, true);
                 self.reach.stop();
             }
             Operator::Call { .. } | Operator::CallIndirect { .. } => {
-                self.end_looked_at(place, true);
+                self.end_at_check(place, true);
                 self.begin(Some(place), EXACT);
             }
             Operator::MemoryGrow { .. } => {
                 // Growing the memory is free, but Wasmtime checks fuel if the number of pages is not constant.
                 let is_checked = length.is_none();
                 if is_checked {
-                    self.look(place, FuelCheck::Check);
+                    self.plan_check(place, FuelCheck::Check);
                 }
                 if is_checked || grows_by_call {
-                    self.end_looked_at(place, !is_checked);
+                    self.end_at_check(place, !is_checked);
                     self.begin(Some(place), EXACT);
                 }
             }
@@ -243,7 +243,7 @@ impl Planner {
         if let Some(open) = &mut self.open {
             open.cost += length.unwrap_or(0);
         }
-        self.look(
+        self.plan_check(
             place,
             match length {
                 Some(length) if length <= SMALL_BULK => return,
@@ -251,7 +251,7 @@ impl Planner {
                 None => FuelCheck::CheckLength,
             },
         );
-        self.end_looked_at(place, false);
+        self.end_at_check(place, false);
         self.begin(Some(place), EXACT);
     }
 
@@ -310,7 +310,7 @@ impl Planner {
             if self.charges.branches_out {
                 self.end_at(EXACT);
             } else {
-                self.end_looked_at(place, true);
+                self.end_at_check(place, true);
             }
             self.reach.leave();
         }
@@ -352,17 +352,17 @@ impl Planner {
         }
     }
 
-    fn look(&mut self, place: usize, look: FuelCheck) {
+    fn plan_check(&mut self, place: usize, check: FuelCheck) {
         if self.reach.is_live()
             && let Some(step) = self.charges.steps.get_mut(place)
         {
-            step.look = look;
+            step.check = check;
         }
     }
 
     /// Begins a segment, if the position is reachable.
     fn begin(&mut self, begin: Option<usize>, from: Label) {
-        let segment = Segment { cost: 0, begin, from, to: EXACT, looked_at: None, is_saved: false };
+        let segment = Segment { cost: 0, begin, from, to: EXACT, checked_at: None, is_saved: false };
         self.open = self.reach.is_live().then_some(segment);
     }
 
@@ -372,8 +372,8 @@ impl Planner {
     }
 
     /// Ends the open segment at an operator that reads the counter.
-    fn end_looked_at(&mut self, place: usize, is_saved: bool) {
-        let ended = self.open.take().map(|open| Segment { looked_at: Some(place), is_saved, ..open });
+    fn end_at_check(&mut self, place: usize, is_saved: bool) {
+        let ended = self.open.take().map(|open| Segment { checked_at: Some(place), is_saved, ..open });
         self.segments.extend(ended);
     }
 
@@ -431,7 +431,7 @@ impl Charges {
         if let Some(begin) = segment.begin.and_then(|begin| self.steps.get_mut(begin)) {
             begin.stays_saved = segment.is_saved;
         }
-        if let Some(end) = segment.looked_at.and_then(|end| self.steps.get_mut(end)) {
+        if let Some(end) = segment.checked_at.and_then(|end| self.steps.get_mut(end)) {
             end.before = charge;
         } else if let Some(begin) = segment.begin.and_then(|begin| self.steps.get_mut(begin)) {
             begin.after = charge;

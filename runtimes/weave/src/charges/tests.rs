@@ -16,12 +16,12 @@ fn plan(body: &str) -> Charges {
 #[test]
 fn only_variable_memory_sizes_are_checked() {
     let known = plan("i32.const 1 memory.grow drop");
-    assert!(known.steps.iter().all(|step| step.look == FuelCheck::No), "{known:?}");
+    assert!(known.steps.iter().all(|step| step.check == FuelCheck::No), "{known:?}");
     let unknown = plan("local.get 0 memory.grow drop");
     let grow = OperatorCharge {
         is_live: true,
         before: 2,
-        look: FuelCheck::Check,
+        check: FuelCheck::Check,
         stays_saved: true,
         ..OperatorCharge::default()
     };
