@@ -282,7 +282,7 @@ enum Status {
 
 /// `call_export`: calls a function by its number in the description.
 pub(crate) fn exports(plan: &Plan<'_>) -> Function {
-    caught(plan, |code, guest| {
+    catching_function(plan, |code, guest| {
         switch(code, CALLEE, count(&guest.read.exports), |code, number| {
             let function = guest.read.exports.get(index(number));
             let Some((function, of)) = function.and_then(|at| Some((*at, guest.read.module.function_type(*at)?)))
@@ -297,7 +297,7 @@ pub(crate) fn exports(plan: &Plan<'_>) -> Function {
 /// `call_table`: calls the function in a slot of the guest's table. The contents of all slots are known, so each
 /// function is called with its own type.
 pub(crate) fn tables(plan: &Plan<'_>) -> Function {
-    caught(plan, |code, guest| {
+    catching_function(plan, |code, guest| {
         let Some((table, slots)) = &guest.read.table else { return };
         let module = &guest.read.module;
         let type_of = |slot: &Option<u32>| module.functions.get(index((*slot)?)).copied();
@@ -320,7 +320,7 @@ pub(crate) fn tables(plan: &Plan<'_>) -> Function {
 
 /// Generates a function that calls into a guest and catches the unwinding exception. `write` must return after each
 /// call that it writes; code after its calls is unreachable.
-fn caught(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &PlacedGuest<'_>)) -> Function {
+fn catching_function(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &PlacedGuest<'_>)) -> Function {
     let mut function = Function::new([(2, ValType::I64)]);
     let mut code = function.instructions();
     code.global_get(plan.depth).local_set(DEPTH);
@@ -328,7 +328,7 @@ fn caught(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &PlacedGuest
     let ours = Catch::One { tag: plan.tag, label: 1 };
     // As in the engine, an exception that the guest throws and does not catch ends only the guest, not the whole
     // instance.
-    let catches = if plan.throws() { vec![ours, Catch::All { label: 0 }] } else { vec![ours] };
+    let catches = if plan.has_tags() { vec![ours, Catch::All { label: 0 }] } else { vec![ours] };
     code.try_table(BlockType::Empty, catches);
     for_guest(&mut code, plan, write);
     code.i32_const(Status::Missing as i32).return_();

@@ -34,7 +34,7 @@ pub(crate) struct Plan<'a> {
 
 impl Plan<'_> {
     /// Returns `true` if any guest defines exception tags.
-    pub(crate) fn throws(&self) -> bool {
+    pub(crate) fn has_tags(&self) -> bool {
         self.guests.iter().any(|guest| !guest.read.module.tags.is_empty())
     }
 }

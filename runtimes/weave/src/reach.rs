@@ -144,7 +144,7 @@ impl Landings {
     }
 
     /// Returns `true` if the label of the operator at position `place` is a landing.
-    pub(crate) fn is_at(&self, place: usize) -> bool {
+    pub(crate) fn is_landing(&self, place: usize) -> bool {
         self.at.contains(&place)
     }
 }
@@ -180,7 +180,7 @@ mod tests {
     fn landing_labels_count_from_the_outermost_block() {
         let found = landings("block loop block try_table (catch $t 0) (catch_all 2) end end end end");
         assert_eq!(found, Landings { at: [0, 2].into(), is_function: false });
-        assert!(found.is_at(0) && !found.is_at(1) && !found.is_at(3));
+        assert!(found.is_landing(0) && !found.is_landing(1) && !found.is_landing(3));
         assert_eq!(landings("try_table (catch_all 0) end"), Landings { at: [].into(), is_function: true });
         assert_eq!(landings("block end block br 0 end try_table end"), Landings::default());
     }

@@ -244,7 +244,7 @@ fn assemble(shim: &Module<'_>, guests: Vec<ParsedGuest<'_>>, options: &WeaveOpti
         })?;
         own.define(&mut assembly, at, signature, body);
         let is_same = match import.ty {
-            TypeRef::Func(of) => shim.types.get(index(of)).is_some_and(|of| is_of(of, signature)),
+            TypeRef::Func(of) => shim.types.get(index(of)).is_some_and(|of| has_signature(of, signature)),
             _ => false,
         };
         if !is_same {
@@ -274,7 +274,7 @@ fn assemble(shim: &Module<'_>, guests: Vec<ParsedGuest<'_>>, options: &WeaveOpti
 }
 
 /// Returns `true` if a function type has these parameters and results.
-fn is_of(of: &wasmparser::FuncType, (parameters, results): machine::Signature) -> bool {
+fn has_signature(of: &wasmparser::FuncType, (parameters, results): machine::Signature) -> bool {
     let same = |have: &[wasmparser::ValType], want: &[ValType]| {
         have.len() == want.len()
             && have.iter().zip(want).all(|(have, want)| ValType::try_from(*have).is_ok_and(|have| have == *want))

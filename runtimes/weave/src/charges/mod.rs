@@ -160,7 +160,7 @@ impl Planner {
             Operator::Block { .. } => _ = self.enter(Kind::Block, place),
             Operator::TryTable { try_table } => {
                 if self.reach.is_live() {
-                    self.catches(&try_table.catches);
+                    self.plan_catches(&try_table.catches);
                 }
                 self.enter(Kind::Block, place);
             }
@@ -256,7 +256,7 @@ impl Planner {
     }
 
     /// Plans the clauses of a reachable `try_table`. Exceptions can reach their labels, whatever the body contains.
-    fn catches(&mut self, catches: &[wasmparser::Catch]) {
+    fn plan_catches(&mut self, catches: &[wasmparser::Catch]) {
         self.charges.catches |= !catches.is_empty();
         self.charges.catches_all |= catches.iter().any(reach::catches_all);
         for catch in catches {
@@ -265,7 +265,7 @@ impl Planner {
     }
 
     fn enter(&mut self, kind: Kind, place: usize) -> ChargeFrame {
-        let is_landing = self.landings.is_at(place);
+        let is_landing = self.landings.is_landing(place);
         let (end, parts) = (self.label(), self.label());
         let target = if kind == Kind::Loop { EXACT } else { end };
         if is_landing {

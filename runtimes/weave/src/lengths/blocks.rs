@@ -128,7 +128,7 @@ impl Reader<'_> {
         self.jump(to, &carried);
     }
 
-    pub(super) fn carries(&self, relative_depth: u32) -> bool {
+    pub(super) fn has_values(&self, relative_depth: u32) -> bool {
         self.frames.iter().nth_back(index(relative_depth)).is_some_and(|frame| !frame.target().1.is_empty())
     }
 
@@ -246,7 +246,7 @@ impl Reader<'_> {
         let from = self.at;
         for depth in depths {
             // A branch that carries values defines them in an intermediate block.
-            if self.carries(depth) {
+            if self.has_values(depth) {
                 let way = self.values.block();
                 self.values.jump(from, way);
                 self.values.seal(way);
