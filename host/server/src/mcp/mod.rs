@@ -94,7 +94,7 @@ impl McpServer {
     /// [`Upstreams::listing`]. It becomes part of `run_code`'s description and can be empty.
     #[must_use]
     pub fn new(tenant: Tenant, listing: &str) -> Self {
-        let tenant = tenant.through(Door::Mcp);
+        let tenant = tenant.for_door(Door::Mcp);
         let tools = Name::tools(&tenant, listing);
         let states = RequestStates::new(tenant.name(), tenant.key().cloned());
         Self(Arc::new(McpInner { tenant, outputs: Outputs::default(), tools, states }))

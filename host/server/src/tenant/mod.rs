@@ -155,7 +155,7 @@ impl Tenant {
 
     /// Returns this tenant for requests through another front end, which the audit log records.
     #[must_use]
-    pub fn through(&self, door: Door) -> Self {
+    pub fn for_door(&self, door: Door) -> Self {
         Self { door, ..self.clone() }
     }
 

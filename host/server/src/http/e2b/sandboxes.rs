@@ -295,7 +295,7 @@ impl FromRequestParts<Shared> for ApiCaller {
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
         let Caller(tenant) = Caller::from_request_parts(parts, shared).await?;
-        Ok(Self { tenant: tenant.through(Door::E2b), sandboxes: shared.sandboxes.clone() })
+        Ok(Self { tenant: tenant.for_door(Door::E2b), sandboxes: shared.sandboxes.clone() })
     }
 }
 
