@@ -167,7 +167,7 @@ impl<T> ProcessOwned<T> {
     }
 
     /// Returns the value. Fails in a forked child.
-    pub(crate) fn here(&self) -> PyResult<&T> {
+    pub(crate) fn get(&self) -> PyResult<&T> {
         if self.process == std::process::id() { Ok(&self.value) } else { Err(forked()) }
     }
 }

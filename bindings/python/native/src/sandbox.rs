@@ -40,7 +40,7 @@ impl PySandbox {
         tools: Vec<ToolInput>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let engine = engine.0.here()?;
+        let engine = engine.0.get()?;
         let policy: Policy = serde_json::from_str(policy).map_err(IntoException::exception)?;
         let mut builder = Sandbox::builder(engine).named(name).policy(policy);
         for (path, bytes) in files {
@@ -78,28 +78,28 @@ impl PySandbox {
     }
 
     fn execute(&self, py: Python<'_>, input: Input) -> PyResult<PyExecution> {
-        let sandbox = self.0.here()?;
+        let sandbox = self.0.get()?;
         input.execute(py, |request| sandbox.run(request))
     }
 
     fn start(&self, py: Python<'_>, input: Input) -> PyResult<PyStarted> {
-        let sandbox = self.0.here()?;
+        let sandbox = self.0.get()?;
         input.start(py, |request| sandbox.start(request))
     }
 
     fn start_suspended(&self, py: Python<'_>, input: SuspendedInput) -> PyResult<PyStarted> {
-        let sandbox = self.0.here()?;
+        let sandbox = self.0.get()?;
         input.start(py, |request| sandbox.start(request))
     }
 
     /// Returns the calls that a suspended execution waits for, without running anything.
     fn suspended_calls(&self, py: Python<'_>, state: PyBackedBytes) -> PyResult<Vec<WaitingCall>> {
-        self.0.here()?;
+        self.0.get()?;
         Ok(waiting_calls(&suspended(py, &state)?))
     }
 
     fn validate(&self, py: Python<'_>, input: Input) -> PyResult<Vec<Message>> {
-        let sandbox = self.0.here()?;
+        let sandbox = self.0.get()?;
         let token = CancelToken::new();
         let request = input.request(&token)?;
         let diagnostics = interruptible(py, &token, move || sandbox.validate_request(request))?;
@@ -109,7 +109,7 @@ impl PySandbox {
 
     /// Measures `count` executions without the Python layer, each in nanoseconds. For benchmarks only.
     fn time(&self, py: Python<'_>, source: &str, count: usize) -> PyResult<Vec<u64>> {
-        let sandbox = self.0.here()?;
+        let sandbox = self.0.get()?;
         let once = |_| {
             let begun = Instant::now();
             sandbox.execute(source)?;
@@ -120,7 +120,7 @@ impl PySandbox {
 
     #[pyo3(signature = (id, context))]
     fn session(&self, py: Python<'_>, id: Option<String>, context: Option<PyBackedStr>) -> PyResult<PySession> {
-        let sandbox = self.0.here()?;
+        let sandbox = self.0.get()?;
         let options = session_options(id, context)?;
         let session = py.detach(|| sandbox.open_session(options)).map_err(IntoException::exception)?;
         Ok(PySession::new(session))
@@ -128,7 +128,7 @@ impl PySandbox {
 
     #[pyo3(signature = (state, id))]
     fn resume(&self, py: Python<'_>, state: PyBackedBytes, id: Option<String>) -> PyResult<PySession> {
-        let sandbox = self.0.here()?;
+        let sandbox = self.0.get()?;
         let options = resume_options(id);
         let session = py.detach(|| sandbox.resume(&state, options)).map_err(IntoException::exception)?;
         Ok(PySession::new(session))
@@ -142,7 +142,7 @@ impl PySandbox {
         state: PyBackedBytes,
         id: Option<String>,
     ) -> PyResult<PySession> {
-        let sandbox = self.0.here()?;
+        let sandbox = self.0.get()?;
         let options = resume_options(id);
         let suspended = suspended(py, &state)?;
         let session = py.detach(|| sandbox.resume_suspended_session(&suspended, options));
@@ -194,7 +194,7 @@ impl PySession {
         py: Python<'_>,
         ask: impl FnOnce(&Session) -> Result<T, E> + Send,
     ) -> PyResult<T> {
-        let session = self.0.here()?;
+        let session = self.0.get()?;
         py.detach(|| ask(session)).map_err(IntoException::exception)
     }
 }
@@ -208,21 +208,21 @@ impl PySession {
 
     #[getter]
     fn ended(&self) -> PyResult<Option<String>> {
-        Ok(self.0.here()?.ended())
+        Ok(self.0.get()?.ended())
     }
 
     fn execute(&self, py: Python<'_>, input: Input) -> PyResult<PyExecution> {
-        let session = self.0.here()?;
+        let session = self.0.get()?;
         input.execute(py, |request| session.run(request))
     }
 
     fn start(&self, py: Python<'_>, input: Input) -> PyResult<PyStarted> {
-        let session = self.0.here()?;
+        let session = self.0.get()?;
         input.start(py, |request| session.start(request))
     }
 
     fn start_suspended(&self, py: Python<'_>, input: SuspendedInput) -> PyResult<PyStarted> {
-        let session = self.0.here()?;
+        let session = self.0.get()?;
         input.start(py, |request| session.start(request))
     }
 
@@ -287,7 +287,7 @@ impl PySession {
 
     /// Describes the session, as JSON text.
     fn info(&self) -> PyResult<String> {
-        serde_json::to_string(&self.0.here()?.info()).map_err(IntoException::exception)
+        serde_json::to_string(&self.0.get()?.info()).map_err(IntoException::exception)
     }
 
     /// Ends the session. Does nothing if the session has already ended.

@@ -103,7 +103,7 @@ impl PyStarted {
         answers: Vec<(u64, PyBackedStr, String)>,
         listener: Option<Py<PyAny>>,
     ) -> PyResult<(Option<PyExecution>, Vec<WaitingCall>)> {
-        let started = self.started.here()?;
+        let started = self.started.get()?;
         let answers: Vec<ToolAnswer> =
             answers.into_iter().map(|(id, kind, text)| ToolAnswer { id, answer: tool_answer(&kind, text) }).collect();
         let step = match listener {
@@ -136,7 +136,7 @@ impl PyStarted {
 
     /// Ends the execution and serializes it.
     fn suspend<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let started = self.started.here()?;
+        let started = self.started.get()?;
         let bytes = py.detach(|| started.suspend().map(|suspended| suspended.to_bytes(None)));
         Ok(PyBytes::new(py, &bytes.map_err(IntoException::exception)?))
     }
@@ -144,7 +144,7 @@ impl PyStarted {
     /// Returns the output so far on a stream.
     fn output<'py>(&self, py: Python<'py>, is_stderr: bool) -> PyResult<Bound<'py, PyBytes>> {
         let stream = if is_stderr { Stream::Stderr } else { Stream::Stdout };
-        let started = self.started.here()?;
+        let started = self.started.get()?;
         let bytes = py.detach(|| started.read_output(stream, 0, u64::MAX));
         Ok(PyBytes::new(py, &bytes))
     }
