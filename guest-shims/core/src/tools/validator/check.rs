@@ -30,7 +30,7 @@ pub(in crate::tools) struct ValidationError {
 }
 
 impl ValidationError {
-    fn here(message: impl Into<String>) -> Self {
+    fn new(message: impl Into<String>) -> Self {
         Self { place: Vec::new(), message: message.into() }
     }
 
@@ -60,7 +60,7 @@ struct EvaluatedMembers<'a> {
 pub(super) fn check(schemas: &[Vec<Rule>], value: &Value, max_levels: usize) -> Validity {
     let check = Check { schemas, steps: Cell::new(MAX_STEPS), stopped: Cell::new(None) };
     let validity = check.validate(0, value, max_levels);
-    check.stopped.get().map_or(validity, |reason| Err(ValidationError::here(reason)))
+    check.stopped.get().map_or(validity, |reason| Err(ValidationError::new(reason)))
 }
 
 impl Check<'_> {
@@ -70,7 +70,7 @@ impl Check<'_> {
 
     fn stop(&self, reason: &'static str) -> ValidationError {
         self.stopped.set(Some(reason));
-        ValidationError::here(reason)
+        ValidationError::new(reason)
     }
 
     fn validate(&self, schema: usize, value: &Value, left: usize) -> Validity {
@@ -78,7 +78,7 @@ impl Check<'_> {
             return Err(self.stop("the value is too deeply nested to check against the schema; flatten it"));
         };
         if let Some(reason) = self.stopped.get() {
-            return Err(ValidationError::here(reason));
+            return Err(ValidationError::new(reason));
         }
         self.rules(schema).iter().try_for_each(|rule| match rule {
             Rule::Unevaluated { of, schema: others } => self.unevaluated(schema, *of, *others, value, left),
@@ -101,10 +101,10 @@ impl Check<'_> {
 
     fn apply(&self, rule: &Rule, value: &Value, left: usize) -> Validity {
         let wrong = |is_wrong: bool, message: &dyn Fn() -> String| {
-            if is_wrong { Err(ValidationError::here(message())) } else { Ok(()) }
+            if is_wrong { Err(ValidationError::new(message())) } else { Ok(()) }
         };
         match rule {
-            Rule::Never => Err(ValidationError::here("no value is allowed here")),
+            Rule::Never => Err(ValidationError::new("no value is allowed here")),
             Rule::Type(names) => {
                 let fits = names.iter().any(|name| is_of_type(value, name));
                 wrong(!fits, &|| format!("value is not of type {}", listed(names)))
@@ -210,7 +210,7 @@ impl Check<'_> {
         if matches!(self.rules(schema), [Rule::Never]) {
             let name: String = name.chars().take(64).collect();
             let message = format!("{which} properties are not allowed ('{name}' was unexpected)");
-            return Err(ValidationError::here(message));
+            return Err(ValidationError::new(message));
         }
         self.validate(schema, property, left).map_err(|wrong| wrong.within(name))
     }
@@ -286,7 +286,7 @@ impl Check<'_> {
 fn require(value: &Value, name: &str) -> Validity {
     match value {
         Value::Object(members) if !members.contains_key(name) => {
-            Err(ValidationError::here(format!("\"{name}\" is a required property")))
+            Err(ValidationError::new(format!("\"{name}\" is a required property")))
         }
         _ => Ok(()),
     }
