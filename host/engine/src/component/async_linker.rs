@@ -76,7 +76,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         R: ComponentType + Lower + 'static,
     {
         self.0.func_wrap(name, move |mut store: StoreContextMut<'_, T>, parameters: P| {
-            Ok((work(store.data_mut().sandbox().here()?, parameters)?,))
+            Ok((work(store.data_mut().sandbox().check_present()?, parameters)?,))
         })
     }
 
@@ -87,7 +87,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         end: impl Fn(&mut SandboxCtx, Resource<R>) -> wasmtime::Result<()> + Send + Sync + 'static,
     ) -> wasmtime::Result<()> {
         self.0.resource(name, ResourceType::host::<R>(), move |mut store, rep| {
-            end(store.data_mut().sandbox().here()?, Resource::new_own(rep))
+            end(store.data_mut().sandbox().check_present()?, Resource::new_own(rep))
         })
     }
 
@@ -136,7 +136,7 @@ fn add_started<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime:
     of.0.func_wrap(
         "[method]started.cancel",
         |mut store: StoreContextMut<'_, T>, (it,): (Resource<StartedResource>,)| {
-            HostStarted::cancel(store.data_mut().sandbox().here()?, it)
+            HostStarted::cancel(store.data_mut().sandbox().check_present()?, it)
         },
     )
 }

@@ -113,7 +113,7 @@ impl SandboxCtx {
 
     /// Lends the component's resources to a call on another thread.
     pub(super) fn lend(&mut self) -> wasmtime::Result<Self> {
-        self.here()?;
+        self.check_present()?;
         self.place = TableLocation::Lent;
         Ok(Self { caller: Arc::clone(&self.caller), table: mem::take(&mut self.table), place: TableLocation::Borrowed })
     }
@@ -125,7 +125,7 @@ impl SandboxCtx {
     }
 
     /// Returns the context. Fails if the future of a call was dropped and took the resources with it.
-    pub(super) fn here(&mut self) -> wasmtime::Result<&mut Self> {
+    pub(super) fn check_present(&mut self) -> wasmtime::Result<&mut Self> {
         match self.place {
             TableLocation::Lent => Err(wasmtime::Error::msg(
                 "the future of an earlier call into the sandbox was dropped, which made this store's sandbox unusable; create another store",

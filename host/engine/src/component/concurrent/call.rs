@@ -40,7 +40,7 @@ impl Call {
 
     /// Like [`begin`](Self::begin), for a call whose arguments have `bytes` bytes.
     pub(super) fn holding(ctx: &mut SandboxCtx, bytes: u64) -> Result<Self, SandboxFailure> {
-        let meter = &ctx.here()?.caller.meter;
+        let meter = &ctx.check_present()?.caller.meter;
         let started = meter.take(QuotaUse::Started)?;
         let bytes = meter.take(QuotaUse::Bytes(bytes))?;
         Ok(Self { caller: Arc::clone(&ctx.caller), bytes: vec![bytes], started: Some(started) })

@@ -104,7 +104,7 @@ async fn start<T: Send + 'static>(
     let handle = call.caller.meter.take(QuotaUse::Handle)?;
     // If this future is dropped, the thread drops the execution, which cancels it.
     let execution = call.run(move |call, _| begin(call)).await?;
-    accessor.with(|mut access| access.get().here()?.put(handle, execution))
+    accessor.with(|mut access| access.get().check_present()?.put(handle, execution))
 }
 
 impl Call {

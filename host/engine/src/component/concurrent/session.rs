@@ -36,15 +36,15 @@ impl Host for SandboxCtx {}
 
 impl HostSession for SandboxCtx {
     fn id(&mut self, session: Resource<SessionResource>) -> wasmtime::Result<String> {
-        Ok(self.here()?.get(&session)?.session().id().to_owned())
+        Ok(self.check_present()?.get(&session)?.session().id().to_owned())
     }
 
     fn info(&mut self, session: Resource<SessionResource>) -> wasmtime::Result<SessionInfo> {
-        Ok(self.here()?.get(&session)?.session().info().into())
+        Ok(self.check_present()?.get(&session)?.session().info().into())
     }
 
     fn drop(&mut self, session: Resource<SessionResource>) -> wasmtime::Result<()> {
-        let session = self.here()?.take(session)?.into_session();
+        let session = self.check_present()?.take(session)?.into_session();
         // Freeing an interpreter can take long. Without a thread, the closure is dropped here.
         thread::Builder::new().name("glovebox-drop".into()).spawn(move || drop(session)).ok();
         Ok(())
@@ -134,7 +134,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         let ((mut stepped, observers, tool_bytes), stepping) = started.await?;
         stepped.stepping = Some(stepping);
         let execution = ConcurrentExecution::new(stepped, observers, tool_bytes);
-        accessor.with(|mut access| access.get().here()?.put(handle, execution))
+        accessor.with(|mut access| access.get().check_present()?.put(handle, execution))
     }
 
     async fn get_variable(
@@ -255,7 +255,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
             })
         });
         let fork = fork.await?;
-        accessor.with(|mut access| access.get().here()?.put(handle, fork))
+        accessor.with(|mut access| access.get().check_present()?.put(handle, fork))
     }
 
     async fn checkpoint(
@@ -344,7 +344,7 @@ fn begin_upload(
     session: &Resource<SessionResource>,
     path: &str,
 ) -> Result<((Call, SessionResource), Option<SizeLimit>), SandboxFailure> {
-    let session = ctx.here()?.get(session)?.clone();
+    let session = ctx.check_present()?.get(session)?.clone();
     drop(session.begin_call()?);
     let limits = &session.session().sandbox().policy().limits;
     let bytes = limits.workspace_bytes.min(limits.memory_bytes);

@@ -35,7 +35,7 @@ impl SessionCall {
         session: &Resource<SessionResource>,
         bytes: usize,
     ) -> Result<Self, SandboxFailure> {
-        let session = ctx.here()?.get(session)?.clone();
+        let session = ctx.check_present()?.get(session)?.clone();
         Self::admit(Call::holding(ctx, bytes as u64)?, session)
     }
 
@@ -91,5 +91,5 @@ pub(super) async fn create<T: Send + 'static>(
     make: impl FnOnce(&mut Call, &CancelToken) -> Result<SessionResource, SandboxFailure> + Send + 'static,
 ) -> Result<Resource<SessionResource>, SandboxFailure> {
     let session = call.run(make).await?;
-    accessor.with(|mut access| access.get().here()?.put(handle, session))
+    accessor.with(|mut access| access.get().check_present()?.put(handle, session))
 }

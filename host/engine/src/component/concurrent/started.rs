@@ -117,7 +117,7 @@ impl SandboxCtx {
         &mut self,
         started: &Resource<ConcurrentExecution>,
     ) -> Result<(ConcurrentExecution, Share), SandboxFailure> {
-        let execution = self.here()?.get(started)?.clone();
+        let execution = self.check_present()?.get(started)?.clone();
         Ok((execution, self.caller.meter.take(QuotaUse::Handle)?))
     }
 }
@@ -161,7 +161,8 @@ impl<T: Send + 'static> HostStartedWithStore<T> for HasSelf<SandboxCtx> {
         accessor: &Accessor<T, Self>,
         started: Resource<ConcurrentExecution>,
     ) -> Result<Execution, SandboxFailure> {
-        let execution = accessor.with(|mut access| access.get().here().and_then(|ctx| ctx.get(&started).cloned()))?;
+        let execution =
+            accessor.with(|mut access| access.get().check_present().and_then(|ctx| ctx.get(&started).cloned()))?;
         let awaiting = execution.awaiting()?;
         awaiting.0.result().await
     }
@@ -171,7 +172,7 @@ impl<T: Send + 'static> HostStartedWithStore<T> for HasSelf<SandboxCtx> {
         started: Resource<ConcurrentExecution>,
     ) -> Result<Vec<u8>, SandboxFailure> {
         let (execution, caller) = accessor.with(|mut access| {
-            let ctx = access.get().here()?;
+            let ctx = access.get().check_present()?;
             Ok::<_, wasmtime::Error>((ctx.get(&started)?.clone(), Arc::clone(&ctx.caller)))
         })?;
         execution.suspend(caller).await
@@ -185,7 +186,7 @@ impl HostStarted for SandboxCtx {
         id: u64,
         answer: Result<String, CallFailure>,
     ) -> Result<(), SandboxFailure> {
-        let pending = self.here()?.get(&started)?.started().pending();
+        let pending = self.check_present()?.get(&started)?.started().pending();
         let answer = stepping::ToolAnswer { id, answer: answer.map_err(Into::into) };
         stepping::answer(pending, vec![answer]).map_err(|error| match error {
             AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. } => {
@@ -196,13 +197,13 @@ impl HostStarted for SandboxCtx {
     }
 
     fn cancel(&mut self, started: Resource<ConcurrentExecution>) -> wasmtime::Result<()> {
-        self.here()?.get(&started)?.started().cancel();
+        self.check_present()?.get(&started)?.started().cancel();
         Ok(())
     }
 
     fn drop(&mut self, started: Resource<ConcurrentExecution>) -> wasmtime::Result<()> {
         // Streams can outlive the handle.
-        let execution = self.here()?.take(started)?;
+        let execution = self.check_present()?.take(started)?;
         execution.started().cancel();
         execution.leave_session();
         Ok(())
