@@ -258,10 +258,10 @@ glovebox_core::contract_conversions!(crate::bindings::types);
 const MAX_SESSION_TOTAL_BYTES: u64 = 2 << 30;
 
 /// Caps the limits at a provider's maxima.
-fn held(limits: Limits) -> Limits {
-    let mut held = limits;
-    held.session_total_bytes = held.session_total_bytes.min(MAX_SESSION_TOTAL_BYTES);
-    held
+fn capped(limits: Limits) -> Limits {
+    let mut capped = limits;
+    capped.session_total_bytes = capped.session_total_bytes.min(MAX_SESSION_TOTAL_BYTES);
+    capped
 }
 
 /// A provider has no separate operator, so there is no grant: callers can request every valid policy.
@@ -270,7 +270,7 @@ impl World {
     #[must_use]
     pub fn default_policy(&self) -> ContractPolicy {
         ContractPolicy {
-            limits: held(Limits::default()),
+            limits: capped(Limits::default()),
             clock: if self.clocks.is_some() { Clock::Host } else { Clock::Fixed(0) },
             entropy: Entropy::Seeded(0),
             args: Vec::new(),
@@ -291,7 +291,7 @@ impl World {
             host_clock_refusal: self.clocks.is_none().then(no_clock),
             host_entropy_refusal: Some(PolicyRefusal::Unsupported(no_entropy.into())),
         })?;
-        policy.limits = held(policy.limits);
+        policy.limits = capped(policy.limits);
         let ContractPolicy { limits, session, args, env, .. } = &policy;
         PolicyParts { limits, session, args, env }.check()?;
         Ok(policy)

@@ -84,7 +84,7 @@ impl Session {
         guest.machine.make_resident(Pages::default(), false);
         let key = sandbox.policy.entropy.key();
         let state = ComponentSession::new(ComponentBackend::new(sandbox, &id), guest, key, place);
-        Self::around(sessions, id, state).with_context(options)
+        Self::from_state(sessions, id, state).with_context(options)
     }
 
     /// Creates a session from the bytes that [`hibernate`](Self::hibernate) returned, in this or another provider.
@@ -113,10 +113,10 @@ impl Session {
         let place = sessions.ledger.enter(&sandbox.policy.limits, saved.held_bytes())?;
         let id = sessions.name();
         let state = ComponentSession::resume(ComponentBackend::new(sandbox, &id), saved, numbers, place)?;
-        Ok(Self::around(sessions, id, state))
+        Ok(Self::from_state(sessions, id, state))
     }
 
-    fn around(sessions: &Rc<Sessions>, id: Rc<str>, state: ComponentSession) -> Self {
+    fn from_state(sessions: &Rc<Sessions>, id: Rc<str>, state: ComponentSession) -> Self {
         let runtime = Rc::clone(&state.backend().sandbox.runtime);
         Self { sessions: Rc::clone(sessions), id, runtime, state: Rc::new(RefCell::new(state)), started: Rc::default() }
     }
