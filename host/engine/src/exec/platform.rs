@@ -67,7 +67,7 @@ impl EnginePlatform {
     }
 
     /// Returns a context for an idle instance, which runs no execution.
-    pub(crate) fn over() -> ExecutionCtx {
+    pub(crate) fn idle() -> ExecutionCtx {
         Self::default().begin(Duration::ZERO)
     }
 

@@ -290,7 +290,7 @@ mod tests {
     fn machine(text: &str) -> GuestMachine {
         let engine = Engine::default();
         let module = Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
-        let state = GuestStoreData::new(Box::default(), MemoryLimit::from(u64::MAX), EnginePlatform::over());
+        let state = GuestStoreData::new(Box::default(), MemoryLimit::from(u64::MAX), EnginePlatform::idle());
         let mut store = Store::new(&engine, state);
         let instance = Instance::new(&mut store, &module, &[]).unwrap();
         GuestMachine::new(store, instance).unwrap()

@@ -139,7 +139,7 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
         }
     }
     // Frees the host's buffers for the finished script now, not when the next script starts.
-    machine.renew(GuestStoreData::new(Box::default(), u64::MAX.into(), EnginePlatform::over())).is_ok()
+    machine.renew(GuestStoreData::new(Box::default(), u64::MAX.into(), EnginePlatform::idle())).is_ok()
 }
 
 /// Reusable objects. Each thread prefers the object that it used last.
@@ -443,7 +443,7 @@ mod tests {
             (func (export "grow") (result i32) (memory.grow $empty (i32.const 1))))"#;
         let engine = crate::config::wasmtime_engine(None, Metering::Fuel).unwrap();
         let module = Module::new(&engine, wat::parse_str(MODULE).unwrap()).unwrap();
-        let state = GuestStoreData::new(Box::default(), MemoryLimit::from(1 << 20), EnginePlatform::over());
+        let state = GuestStoreData::new(Box::default(), MemoryLimit::from(1 << 20), EnginePlatform::idle());
         let mut store = Store::new(&engine, state);
         store.limiter(|state| state);
         let instance = Instance::new(&mut store, &module, &[]).unwrap();

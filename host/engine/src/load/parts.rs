@@ -326,7 +326,7 @@ mod tests {
             let mut linker = Linker::new(engine);
             define_loader(&mut linker).unwrap();
             fuel::define_refuel(&mut linker).unwrap();
-            let state = GuestStoreData::new(Box::default(), MemoryLimit::from(u64::MAX), EnginePlatform::over());
+            let state = GuestStoreData::new(Box::default(), MemoryLimit::from(u64::MAX), EnginePlatform::idle());
             let mut store = Store::new(engine, state);
             let instance = template(engine, ranges).instantiate(&linker, &mut store).unwrap();
             fuel::attach(&mut store, &instance);

@@ -246,7 +246,7 @@ impl Sandbox {
         let wasi = self.wasi(&request, &self.0.workspace.files().map_err(message)?).map_err(message)?;
         let template = &self.0.runtime.template;
         let mut new =
-            guest::instantiate(&self.0.engine.0, template, Box::new(wasi), u64::MAX.into(), EnginePlatform::over())
+            guest::instantiate(&self.0.engine.0, template, Box::new(wasi), u64::MAX.into(), EnginePlatform::idle())
                 .map_err(message)?;
         recycled.compare(&mut new, pristine.globals())
     }

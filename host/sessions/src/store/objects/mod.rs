@@ -93,10 +93,10 @@ impl ObjectStore {
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let objects = Objects::open(url)?;
         let background = objects.background().clone();
-        Self::over(Arc::new(objects), background).await
+        Self::with_bucket(Arc::new(objects), background).await
     }
 
-    async fn over(bucket: Arc<dyn Bucket>, background: Background) -> Result<Self, StoreError> {
+    async fn with_bucket(bucket: Arc<dyn Bucket>, background: Background) -> Result<Self, StoreError> {
         let clock = probe(&*bucket).await?;
         Ok(Self { bucket, background, clock, lease: Self::LEASE })
     }
