@@ -66,7 +66,7 @@ impl RecycledInstances {
     }
 
     /// Restores an instance to its image and stores it, or drops it. `took` is the duration of its script.
-    pub(crate) fn give(&self, mut machine: GuestMachine, pristine: &Pristine, took: Duration) {
+    pub(crate) fn recycle(&self, mut machine: GuestMachine, pristine: &Pristine, took: Duration) {
         if restore(&mut machine, pristine, self.max_pages(took)) {
             self.put_back(machine);
         }
@@ -81,7 +81,7 @@ impl RecycledInstances {
 
     /// Stores an instance that equals its image.
     pub(crate) fn put_back(&self, machine: GuestMachine) {
-        self.waiting.give(machine);
+        self.waiting.put_back(machine);
     }
 
     /// Drops all instances. Returns `true` if there were any.
@@ -167,7 +167,7 @@ impl<T> Reuse<T> {
     }
 
     /// Returns an object for reuse, or drops it if the collection is full.
-    pub(crate) fn give(&self, used: T) {
+    pub(crate) fn put_back(&self, used: T) {
         let mut unused = self.lock();
         if unused.len() < self.max_count {
             unused.push((thread::current().id(), used));
@@ -222,7 +222,7 @@ impl Stacks {
             None => DefaultStack::new(GUEST_STACK_BYTES + HOST_STACK_BYTES)?,
         };
         let result = on_stack(&mut stack, work);
-        self.0.give(stack);
+        self.0.put_back(stack);
         Ok(result)
     }
 }
@@ -408,21 +408,21 @@ mod tests {
     fn thread_prefers_its_last_instance() {
         let reuse = Reuse::new(4);
         assert_eq!(reuse.take(), None);
-        reuse.give(1);
-        reuse.give(2);
-        on_another_thread(|| reuse.give(3));
+        reuse.put_back(1);
+        reuse.put_back(2);
+        on_another_thread(|| reuse.put_back(3));
         assert_eq!(reuse.take(), Some(2));
         assert_eq!(reuse.take(), Some(1));
         assert_eq!(reuse.take(), Some(3));
         assert_eq!(reuse.take(), None);
-        (1..=2).for_each(|each| reuse.give(each));
+        (1..=2).for_each(|each| reuse.put_back(each));
         assert_eq!(on_another_thread(|| [reuse.take(), reuse.take(), reuse.take()]), [Some(2), Some(1), None]);
     }
 
     #[test]
     fn pool_size_is_limited() {
         let reuse = Reuse::new(2);
-        (1..=3).for_each(|each| reuse.give(each));
+        (1..=3).for_each(|each| reuse.put_back(each));
         assert_eq!(reuse.take_all().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(reuse.take(), None);
     }

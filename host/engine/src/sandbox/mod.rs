@@ -231,7 +231,7 @@ impl Sandbox {
         if let (GuestState::Alive, Some(recycled), Some(image)) = (after, recycled, self.0.runtime.image())
             && let Ok(pristine) = image.pristine()
         {
-            recycled.give(guest.machine, pristine, took);
+            recycled.recycle(guest.machine, pristine, took);
         }
     }
 
